@@ -1,0 +1,1 @@
+"""Iteration time of 3D-parallel training, from measured operator and collective profiles."""
