@@ -1,0 +1,75 @@
+"""What was submitted: one frozen record per job, and the one order in which jobs count as submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Job", "submission_order"]
+
+SubmissionKey = tuple[float, int, int, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job as its user submitted it. Times are in seconds on the trace's clock; None means "not stated".
+
+    A job states its work in one of two ways, which `kind` tells apart: by `model`, `global_batch` (sequences per
+    iteration) and `iterations`, or by `gpus` and `duration_s` (its run time on exactly those GPUs). With both stated the
+    iterations are the work, and `duration_s` is what the log said.
+
+    | field | unit | meaning |
+    |---|---|---|
+    | job_id | text | unique in its trace; arbitrary text, never a path |
+    | submit_s | s | when it was submitted |
+    | tenant | text | who submitted it |
+    | model, global_batch, seq_len | name, sequences, tokens | what it trains; `seq_len` None = the model's own |
+    | gpus | GPUs | what it asked for; rigid policies give it exactly this |
+    | min_gpus, max_gpus | GPUs | bounds for policies that choose |
+    | iterations | iterations | work; need not be whole |
+    | duration_s | s | run time on `gpus` GPUs |
+    | deadline_s | s | absolute, on the same clock as `submit_s` |
+    | priority | | larger is more urgent |
+    | state | text | how it ended in the log; for information |
+    """
+
+    job_id: str
+    submit_s: float
+    tenant: str = "default"
+    model: str | None = None
+    gpus: int | None = None
+    min_gpus: int | None = None
+    max_gpus: int | None = None
+    global_batch: int | None = None
+    seq_len: int | None = None
+    iterations: float | None = None
+    duration_s: float | None = None
+    deadline_s: float | None = None
+    priority: int = 0
+    state: str | None = None
+
+    @property
+    def kind(self) -> Literal["iterations", "duration"]:
+        """"iterations" if model, global batch and iterations are all stated, else "duration"."""
+        stated = self.model is not None and self.global_batch is not None and self.iterations is not None
+        return "iterations" if stated else "duration"
+
+
+def submission_order(jobs: Iterable[Job]) -> list[Job]:
+    """The jobs by submission time, ties by job id: whole numbers by value and first, then other ids as text.
+
+    The order depends on nothing but the jobs, so shuffling a trace's rows leaves a simulation as it was.
+
+    >>> [job.job_id for job in submission_order(Job(i, 0.0, gpus=1, duration_s=1.0) for i in ("10", "b", "9"))]
+    ['9', '10', 'b']
+    """
+    return sorted(jobs, key=_submission_key)
+
+
+def _submission_key(job: Job) -> SubmissionKey:
+    if not (job.job_id.isascii() and job.job_id.isdigit()):
+        return (job.submit_s, 1, 0, job.job_id, "")
+    # Digits compare by length, then as text: an id may have more digits than int() takes.
+    digits = job.job_id.lstrip("0")
+    return (job.submit_s, 0, len(digits), digits, job.job_id)
