@@ -1,0 +1,118 @@
+"""Reading the data files that describe models, systems, sites and profiles: YAML or JSON mappings, hostile until parsed.
+
+Every complaint names the file and the key. Keys carry their unit, so a key without one is an unknown key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import yaml
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+
+from itertime.errors import UserError
+
+__all__ = ["CONFIG", "Count", "Fraction", "Name", "NonNegative", "Positive", "Share", "construct", "read_mapping"]
+
+MAX_BYTES = 4_000_000
+
+T = TypeVar("T")
+
+
+def _not_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("must be a number, not true or false")
+    return value
+
+
+def _nonempty(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be empty")
+    return value
+
+
+CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False)
+Name = Annotated[str, AfterValidator(_nonempty)]
+Positive = Annotated[float, BeforeValidator(_not_bool), Field(gt=0)]
+NonNegative = Annotated[float, BeforeValidator(_not_bool), Field(ge=0)]
+Fraction = Annotated[float, BeforeValidator(_not_bool), Field(gt=0, le=1)]
+Share = Annotated[float, BeforeValidator(_not_bool), Field(ge=0, le=1)]
+Count = Annotated[int, BeforeValidator(_not_bool), Field(ge=1)]
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML that refuses a key given twice, where PyYAML silently keeps the last one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        _refuse_duplicates(keys)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _refuse_duplicates(keys: list[Any]) -> None:
+    for index, key in enumerate(keys):
+        if key in keys[:index]:
+            raise yaml.YAMLError(f"key {key!r} is given twice; remove one")
+
+
+def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    _refuse_duplicates([key for key, _ in pairs])
+    return dict(pairs)
+
+
+def read_mapping(path: str | Path) -> dict[str, Any]:
+    """The mapping in a YAML file, or in a JSON file (by the suffix `.json`).
+
+    Raises `UserError`, naming the file, when it cannot be read, is larger than 4 MB, is not YAML or JSON, gives a
+    key twice, or holds something other than a mapping.
+    """
+    path = Path(path)
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise UserError(f"{path}: {path.stat().st_size} bytes; a data file has at most {MAX_BYTES}")
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        if path.suffix == ".json":
+            value = json.loads(text, object_pairs_hook=_json_object)
+        else:
+            value = yaml.load(text, Loader=_StrictLoader)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        where = getattr(getattr(error, "problem_mark", None), "line", None)
+        line = f":{where + 1}" if where is not None else ""
+        reason = getattr(error, "problem", None) or (str(error).splitlines() or ["too deeply nested"])[0]
+        raise UserError(f"{path}{line}: not valid {'JSON' if path.suffix == '.json' else 'YAML'}: {reason}") from error
+    if not isinstance(value, Mapping):
+        raise UserError(f"{path}: holds {type(value).__name__}; expected a mapping of keys to values")
+    return dict(value)
+
+
+def construct(kind: type[T], values: Mapping[str, Any], path: str | Path) -> T:
+    """`values` as an instance of the (pydantic) dataclass `kind`; raises `UserError` naming `path` and the first wrong key."""
+    try:
+        return TypeAdapter(kind).validate_python(dict(values))
+    except ValidationError as error:
+        raise UserError(f"{path}: {_complaint(error, kind)}") from error
+
+
+def _complaint(error: ValidationError, kind: type) -> str:
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in first["loc"]) or "the file"
+    if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        return f"unknown key {key!r}{_suggestion(key, kind)}; remove it or correct its name (keys carry their unit)"
+    if first["type"] in ("missing", "missing_argument"):
+        return f"key {key!r} is missing{_suggestion(key, kind)}; add it"
+    value = repr(first.get("input"))
+    value = value if len(value) <= 60 else f"{value[:57]}..."
+    return f"{key}={value}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+
+
+def _suggestion(key: str, kind: type) -> str:
+    known = [name for name in getattr(kind, "__dataclass_fields__", {}) if name != key]
+    close = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    return f" (did you mean {close[0]!r}?)" if close else ""

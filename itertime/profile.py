@@ -1,0 +1,134 @@
+"""The profile of a GPU: how long its kernels and its in-node collectives take.
+
+A profile is a JSON file of coefficients and small tables that `itertime.profile_build` computes from measurements. Each
+part says whether it was measured, fitted or assumed, on how many rows, and with which error.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from pydantic.dataclasses import dataclass
+
+from itertime.datafile import CONFIG, NonNegative, Positive, construct, read_mapping
+from itertime.errors import UnknownName
+from itertime.profiling.models import Array, AttentionModel, ElementwiseModel, GemmModel
+from itertime.profiling.tables import SizeTable
+
+__all__ = ["ELEMENTWISE_KINDS", "Evidence", "Profile", "list_profiles", "load_profile"]
+
+FOLDER = Path(__file__).parent / "profiles"
+
+ELEMENTWISE_KINDS = (
+    "elementwise", "layernorm", "rmsnorm", "softmax", "gelu", "swiglu", "dropout", "rotary", "embedding", "cross_entropy", "adam",
+)  # fmt: skip
+
+
+
+@dataclass(frozen=True, config=CONFIG)
+class Evidence:
+    """Where one part of a profile comes from. Errors are mean absolute percentage errors; None where nothing was measured."""
+
+    part: str
+    kind: Literal["measured", "fitted", "assumed"]
+    source: str
+    rows: NonNegative
+    error_in_sample_pct: NonNegative | None = None
+    error_held_out_pct: NonNegative | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, config=CONFIG)
+class Profile:
+    """Times of one GPU type's kernels, in seconds; every method takes scalars or arrays and broadcasts.
+
+    Site multipliers are not applied here: a profile is what the GPU does when it is alone.
+    """
+
+    name: str
+    gpu: str
+    peak_flops_per_s: Positive
+    hbm_bytes_per_s: Positive
+    memory_bytes: Positive
+    launch_s: Positive
+    gemm: GemmModel
+    attention: dict[str, AttentionModel]
+    elementwise: dict[str, ElementwiseModel]
+    collectives: dict[str, SizeTable]
+    evidence: list[Evidence]
+
+    @property
+    def peak_flops(self) -> float:
+        """Dense 16-bit peak, FLOP/s."""
+        return self.peak_flops_per_s
+
+    def gemm_s(self, m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1) -> Array:
+        """Seconds of one launch of `batch` GEMMs y[m, n] = x[m, k] w[k, n] in bf16/fp16, launch floor included.
+
+        The two GEMMs of the backward pass, (m, k, n) and (k, n, m), take the same formula: nothing measures their layouts.
+        """
+        return self.gemm.seconds(m, n, k, batch)
+
+    def attention_s(
+        self,
+        batch: ArrayLike,
+        heads: ArrayLike,
+        kv_heads: ArrayLike,
+        head_dim: ArrayLike,
+        seq_q: ArrayLike,
+        seq_kv: ArrayLike,
+        causal: ArrayLike = True,
+        backward: bool = False,
+    ) -> Array:
+        """Seconds of one layer's flash attention kernel, forward or backward; `heads` are those on this GPU."""
+        small, large = self.attention["64"], self.attention["128"]
+        arguments = (batch, heads, head_dim, seq_q, seq_kv, causal)
+        seconds = np.where(np.asarray(head_dim) > 64, large.seconds(*arguments), small.seconds(*arguments))
+        return seconds * large.backward_factor if backward else seconds
+
+    def elementwise_s(self, nbytes: ArrayLike, kind: str = "elementwise") -> Array:
+        """Seconds of one memory-bound kernel that reads and writes `nbytes` bytes in all; `kind` from `ELEMENTWISE_KINDS`."""
+        if kind not in self.elementwise:
+            raise UnknownName("element-wise kind", kind, self.elementwise)
+        return self.elementwise[kind].seconds(nbytes)
+
+    def collective_s(self, operation: str, nbytes: ArrayLike, ranks: ArrayLike = 2) -> Array:
+        """Seconds of a collective among `ranks` GPUs of one node.
+
+        `operation`: all_reduce, all_gather, reduce_scatter, all_to_all, send_recv. `nbytes` is nccl-tests' size: the buffer
+        of one rank, and for all_gather and reduce_scatter the gathered whole.
+        """
+        if operation not in self.collectives:
+            raise UnknownName("collective", operation, self.collectives)
+        return self.collectives[operation].seconds(nbytes, ranks)
+
+    def parts(self) -> Iterator[Evidence]:
+        """One row a part: what it is, whether measured, fitted or assumed, its source and its errors."""
+        yield from self.evidence
+
+
+def list_profiles() -> list[str]:
+    """Names of the shipped profiles, sorted."""
+    return sorted(path.stem for path in FOLDER.glob("*.json"))
+
+
+def load_profile(name_or_path: str | Path) -> Profile:
+    """A shipped profile by name, or one from a JSON file by its path; the same object for the same argument.
+
+    Raises `UnknownName` for a name that is not shipped, `UserError` naming file and key for a wrong file.
+    """
+    text = str(name_or_path)
+    is_path = isinstance(name_or_path, Path) or "/" in text or text.endswith(".json")
+    if not is_path and text not in list_profiles():
+        raise UnknownName("profile", text, list_profiles())
+    return _load(Path(text) if is_path else FOLDER / f"{text}.json")
+
+
+@functools.lru_cache(maxsize=16)
+def _load(path: Path) -> Profile:
+    return construct(Profile, read_mapping(path), path)

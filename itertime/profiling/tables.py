@@ -1,0 +1,62 @@
+"""Times by message size and ranks, looked up by interpolation. The sizes are powers of two, so a lookup searches nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import model_validator
+from pydantic.dataclasses import dataclass
+
+from itertime.datafile import CONFIG
+
+__all__ = ["SizeTable"]
+
+
+@dataclass(frozen=True, config=CONFIG)
+class SizeTable:
+    """`time_s[i][j]` seconds for `ranks[i]` ranks and `first_bytes * 2**j` bytes.
+
+    Between two sizes the time is linear in the bytes; below the first size it is constant; above the last it goes on at
+    the bandwidth of the last octave. Between two rank counts it is linear in log2(ranks); beyond the largest
+    the bus bandwidth (nccl-tests' definition) stays that of the largest.
+    """
+
+    ranks: list[int]
+    first_bytes: int
+    time_s: list[list[float]]
+    _dense: NDArray[np.float64] = dataclasses.field(init=False, repr=False, compare=False)
+
+    @model_validator(mode="after")
+    def _check(self) -> SizeTable:
+        if self.first_bytes < 1 or self.first_bytes & (self.first_bytes - 1):
+            raise ValueError(f"first_bytes={self.first_bytes} must be a power of two")
+        if not self.ranks or self.ranks[0] < 2 or any(a >= b for a, b in zip(self.ranks, self.ranks[1:], strict=False)):
+            raise ValueError(f"ranks={self.ranks} must rise from at least 2")
+        lengths = {len(row) for row in self.time_s}
+        if len(self.time_s) != len(self.ranks) or len(lengths) != 1 or lengths.pop() < 2:
+            raise ValueError("time_s needs one row per entry of ranks, all of the same length of at least 2")
+        if any(value <= 0 for row in self.time_s for value in row):
+            raise ValueError("time_s must be positive")
+        counts = np.arange(2, self.ranks[-1] + 1)
+        times = np.array(self.time_s)
+        dense = np.stack([np.interp(np.log2(counts), np.log2(self.ranks), column) for column in times.T], axis=1)
+        object.__setattr__(self, "_dense", dense)
+        return self
+
+    def seconds(self, nbytes: ArrayLike, ranks: ArrayLike = 2) -> NDArray[np.float64]:
+        """Seconds for `nbytes` bytes among `ranks` ranks; 0 where there are no bytes or a single rank."""
+        nbytes = np.asarray(nbytes, dtype=float)
+        ranks = np.asarray(ranks, dtype=int)
+        mantissa, exponent = np.frexp(nbytes)
+        octave = np.clip(exponent - 1 - int(math.log2(self.first_bytes)), 0, self._dense.shape[1] - 2)
+        start = self.first_bytes * np.exp2(octave)
+        row = np.clip(ranks, 2, self.ranks[-1]) - 2
+        low, high = self._dense[row, octave], self._dense[row, octave + 1]
+        seconds = low + (high - low) * np.maximum(nbytes - start, 0.0) / start
+        last = self.ranks[-1]
+        larger = np.maximum(ranks, 2)
+        seconds = seconds * np.where(ranks > last, (larger - 1) / larger * last / (last - 1), 1.0)
+        return np.where((nbytes > 0) & (ranks > 1), seconds, 0.0)
