@@ -1,1 +1,16 @@
-"""Placeholder."""
+"""Job traces: what was submitted to a cluster, read from files, imported from logs, or generated.
+
+| name | what |
+|---|---|
+| `Job` | one submitted job, frozen |
+| `submission_order(jobs)` | the jobs in the order in which they count as submitted |
+| `read_trace(path)`, `write_trace(jobs, path)` | the native CSV or Parquet trace |
+
+Importers (`traces.itp`, `traces.elasticflow`), rules (`traces.rules`), the generator (`traces.generate`)
+and the check (`traces.check`) are modules of their own, imported when needed.
+"""
+
+from traces.job import Job, submission_order
+from traces.native import read_trace, write_trace
+
+__all__ = ["Job", "read_trace", "submission_order", "write_trace"]

@@ -15,16 +15,18 @@ SubmissionKey = tuple[float, int, int, str, str]
 class Job:
     """One job as its user submitted it. Times are in seconds on the trace's clock; None means "not stated".
 
-    A job states its work in one of two ways, which `kind` tells apart: by `model`, `global_batch` (sequences per
-    iteration) and `iterations`, or by `gpus` and `duration_s` (its run time on exactly those GPUs). With both stated the
-    iterations are the work, and `duration_s` is what the log said.
+    A job states its work in one of two ways, which `kind` tells apart: by `model`, `global_batch`
+    (sequences per iteration) and `iterations`, or by `gpus` and `duration_s` (its run time on exactly those
+    GPUs). With both stated the iterations are the work, and `duration_s` is what the log said.
 
     | field | unit | meaning |
     |---|---|---|
     | job_id | text | unique in its trace; arbitrary text, never a path |
     | submit_s | s | when it was submitted |
     | tenant | text | who submitted it |
-    | model, global_batch, seq_len | name, sequences, tokens | what it trains; `seq_len` None = the model's own |
+    | model | name | what it trains |
+    | global_batch | sequences | per iteration |
+    | seq_len | tokens | per sequence; None = the model's own |
     | gpus | GPUs | what it asked for; rigid policies give it exactly this |
     | min_gpus, max_gpus | GPUs | bounds for policies that choose |
     | iterations | iterations | work; need not be whole |
@@ -61,8 +63,8 @@ def submission_order(jobs: Iterable[Job]) -> list[Job]:
 
     The order depends on nothing but the jobs, so shuffling a trace's rows leaves a simulation as it was.
 
-    >>> [job.job_id for job in submission_order(Job(i, 0.0, gpus=1, duration_s=1.0) for i in ("10", "b", "9"))]
-    ['9', '10', 'b']
+    >>> [job.job_id for job in submission_order(Job(i, 0.0, gpus=1, duration_s=1.0) for i in ("10", "b",
+    "9"))] ['9', '10', 'b']
     """
     return sorted(jobs, key=_submission_key)
 

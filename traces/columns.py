@@ -1,0 +1,134 @@
+"""The columns of the native trace: how a cell's text becomes a value, and which values contradict each other.
+
+Every rule here is a `ValueError` or a yielded text of the form "what is wrong; how to fix it"; the reader
+adds file, line, column and value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from traces.job import Job
+
+__all__ = ["COLUMNS", "contradictions", "number", "whole"]
+
+MAX_SECONDS = 1e11  # about 3,000 years; epoch milliseconds are above it, epoch seconds are not
+_MAX_GPUS = 10_000_000
+_MAX_COUNT = 10**12
+
+
+def number(text: str) -> float:
+    """A finite number, or ValueError."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError("is not a number; write a plain number such as 3600 or 0.5") from None
+    if "_" in text:
+        raise ValueError("is not a number; write it without underscores")
+    if not math.isfinite(value):
+        raise ValueError("must be finite; leave an optional cell empty instead")
+    return value
+
+
+def whole(text: str) -> int:
+    """A whole number, also where it is written as 8.0, or ValueError."""
+    try:
+        value = int(text)
+    except ValueError:
+        as_float = number(text)
+        if not as_float.is_integer():
+            raise ValueError("must be a whole number; round it") from None
+        return int(as_float)
+    if "_" in text:
+        raise ValueError("is not a number; write it without underscores")
+    return value
+
+
+def _time(text: str) -> float:
+    value = number(text)
+    if value < 0:
+        raise ValueError("must not be negative; shift the trace so that its clock starts at 0")
+    if value > MAX_SECONDS:
+        raise ValueError(f"is above {MAX_SECONDS:g} seconds; if it is in milliseconds, divide by 1000")
+    return value
+
+
+def _duration(text: str) -> float:
+    value = _time(text)
+    if value <= 0:
+        raise ValueError("must be greater than 0; leave out jobs that never ran")
+    return value
+
+
+def _iterations(text: str) -> float:
+    value = number(text)
+    if value <= 0:
+        raise ValueError("must be greater than 0; leave out jobs without work")
+    if value > _MAX_COUNT:
+        raise ValueError(f"is above {_MAX_COUNT:g}; correct it")
+    return value
+
+
+def _count(limit: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        value = whole(text)
+        if value < 1:
+            raise ValueError("must be at least 1")
+        if value > limit:
+            raise ValueError(f"is above {limit:,}; correct it")
+        return value
+
+    return parse
+
+
+def _priority(text: str) -> int:
+    value = whole(text)
+    if abs(value) > _MAX_COUNT:
+        raise ValueError(f"is outside -{_MAX_COUNT:g} to {_MAX_COUNT:g}; scale the priorities down")
+    return value
+
+
+COLUMNS: dict[str, Callable[[str], Any]] = {
+    "job_id": str,
+    "submit_s": _time,
+    "tenant": str,
+    "model": str,
+    "gpus": _count(_MAX_GPUS),
+    "min_gpus": _count(_MAX_GPUS),
+    "max_gpus": _count(_MAX_GPUS),
+    "global_batch": _count(_MAX_COUNT),
+    "seq_len": _count(_MAX_COUNT),
+    "iterations": _iterations,
+    "duration_s": _duration,
+    "deadline_s": _time,
+    "priority": _priority,
+    "state": str,
+}
+"""Column name -> parser of a cell that is not empty, in the order of the contract."""
+
+
+def contradictions(job: Job) -> Iterator[tuple[str, object, str]]:
+    """(column, value, what is wrong; how to fix it) for each way in which a job contradicts itself."""
+    if job.kind == "duration" and (job.gpus is None or job.duration_s is None):
+        yield _no_work(job)
+    if job.min_gpus is not None and job.max_gpus is not None and job.min_gpus > job.max_gpus:
+        yield "min_gpus", job.min_gpus, f"is above max_gpus={job.max_gpus}; swap or correct them"
+    elif job.gpus is not None and job.min_gpus is not None and job.gpus < job.min_gpus:
+        yield "gpus", job.gpus, f"is below min_gpus={job.min_gpus}; the request must lie within the bounds"
+    elif job.gpus is not None and job.max_gpus is not None and job.gpus > job.max_gpus:
+        yield "gpus", job.gpus, f"is above max_gpus={job.max_gpus}; the request must lie within the bounds"
+    if job.deadline_s is not None and job.deadline_s < job.submit_s:
+        text = f"is before submit_s={job.submit_s:g}; deadlines are absolute, not relative to the submission"
+        yield "deadline_s", f"{job.deadline_s:g}", text
+
+
+def _no_work(job: Job) -> tuple[str, str, str]:
+    by_iterations = ("model", "global_batch", "iterations")
+    if any(getattr(job, name) is not None for name in by_iterations):
+        wanted: tuple[str, ...] = by_iterations
+    else:
+        wanted = ("gpus", "duration_s")
+    column = next(name for name in wanted if getattr(job, name) is None)
+    return column, "", "is empty; a job needs model, global_batch and iterations, or gpus and duration_s"
