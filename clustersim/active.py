@@ -1,0 +1,189 @@
+"""A job inside the system: the engine's mutable side (`ActiveJob`) and what a policy may see of it (`JobView`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traces.job import Job
+
+from .cluster import Placement
+from .errors import PolicyError
+
+if TYPE_CHECKING:
+    from .scheduler import State
+    from .speed import Curve
+
+__all__ = ["ActiveJob", "JobView"]
+
+
+class ActiveJob:
+    """One submitted job and its progress, which is integrated only when its speed changes.
+
+    Work is counted in units: iterations, or seconds of logged duration. Between two changes the job holds `placement`, pays overhead until
+    `ready_s`, then does one unit every `unit_s` seconds.
+    """
+
+    __slots__ = (
+        "curve", "finish_s", "generation", "gpu_seconds", "gpus", "job", "lost_s", "migrations", "note", "order", "overhead_gpu_s",
+        "placement", "preemptions", "ready_s", "requested", "resizes", "restarts", "since_s", "start_s", "unit_s", "view", "wait_s", "work",
+        "work_left",
+    )  # fmt: skip
+
+    def __init__(self, job: Job, order: int, curve: Curve, requested: int, note: str, state: State):
+        self.job, self.order, self.curve, self.requested, self.note = job, order, curve, requested, note
+        work = job.duration_s if job.kind == "duration" else job.iterations
+        assert work is not None
+        self.work = self.work_left = float(work)
+        self.placement: Placement | None = None
+        self.gpus = 0
+        self.unit_s = 0.0
+        self.since_s = job.submit_s  # when the present allocation, or the present wait, began
+        self.ready_s = 0.0
+        self.start_s: float | None = None
+        self.finish_s: float | None = None
+        self.generation = 0  # counts allocations, so that the completion of an earlier one is recognised as stale
+        self.gpu_seconds = self.overhead_gpu_s = self.lost_s = self.wait_s = 0.0
+        self.preemptions = self.resizes = self.restarts = self.migrations = 0
+        self.view = JobView(self, state)
+
+    def work_left_at(self, now: float) -> float:
+        """Units still to do at `now`."""
+        if self.placement is None or now <= self.ready_s:
+            return self.work_left
+        return max(0.0, self.work_left - (now - max(self.ready_s, self.since_s)) / self.unit_s)
+
+    def settle(self, now: float) -> None:
+        """Close the present allocation or wait at `now`: book its progress, GPU-seconds and overhead."""
+        spent = now - self.since_s
+        if self.placement is None:
+            self.wait_s += spent
+        else:
+            self.work_left = self.work_left_at(now)
+            overhead = min(max(self.ready_s - self.since_s, 0.0), spent)
+            self.gpu_seconds += spent * self.gpus
+            self.overhead_gpu_s += overhead * self.gpus
+            self.lost_s += overhead
+        self.since_s = now
+
+    def hold(self, placement: Placement, gpus: int, now: float, overhead_s: float) -> float:
+        """Take `placement` at `now`, paying `overhead_s` first; returns the time at which the job will be done."""
+        self.placement, self.gpus, self.unit_s = placement, gpus, self.curve.unit_s[gpus]
+        self.since_s, self.ready_s = now, now + overhead_s
+        self.generation += 1
+        return self.ready_s + self.work_left * self.unit_s
+
+    def let_go(self) -> None:
+        self.placement, self.gpus = None, 0
+        self.generation += 1
+
+
+class JobView:
+    """What a policy sees of a job: what a real scheduler could know, always as of now. Read-only.
+
+    GPU counts are numbers of GPUs, times seconds, rates units per second. The view of a job stays the same object for all its life,
+    so views can be compared, hashed and kept in dictionaries.
+    """
+
+    __slots__ = ("_job", "_state")
+
+    def __init__(self, job: ActiveJob, state: State):
+        self._job, self._state = job, state
+
+    def __repr__(self) -> str:
+        return f"<job {self.id}: {self.gpus or 'no'} GPUs>"
+
+    @property
+    def id(self) -> str:
+        return self._job.job.job_id
+
+    @property
+    def order(self) -> int:
+        """Position in the order of submission, the last resort of every tie."""
+        return self._job.order
+
+    @property
+    def tenant(self) -> str:
+        return self._job.job.tenant
+
+    @property
+    def model(self) -> str | None:
+        return self._job.job.model
+
+    @property
+    def priority(self) -> int:
+        return self._job.job.priority
+
+    @property
+    def submit_s(self) -> float:
+        return self._job.job.submit_s
+
+    @property
+    def deadline_s(self) -> float | None:
+        """Absolute, on the trace's clock; None if the job has none."""
+        return self._job.job.deadline_s
+
+    @property
+    def requested(self) -> int:
+        """The GPUs its user asked for (raised to what the model needs)."""
+        return self._job.requested
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The GPU counts worth giving it, ascending, each strictly faster than the one before."""
+        return self._job.curve.sizes
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs it holds now; 0 while it waits."""
+        return self._job.gpus
+
+    @property
+    def running(self) -> bool:
+        return self._job.placement is not None
+
+    @property
+    def started(self) -> bool:
+        """Whether it has ever held GPUs: its next start is then a restart."""
+        return self._job.start_s is not None
+
+    @property
+    def attained(self) -> float:
+        """GPU-seconds it has held so far."""
+        job = self._job
+        return job.gpu_seconds + (self._state.now - job.since_s) * job.gpus
+
+    @property
+    def paying_s(self) -> float:
+        """Seconds of overhead still to pay on its present allocation."""
+        return max(0.0, self._job.ready_s - self._state.now) if self.running else 0.0
+
+    def can_run_on(self, gpus: int) -> bool:
+        return gpus in self._job.curve.unit_s
+
+    def rate(self, gpus: int) -> float:
+        """Units of work per second on `gpus` GPUs, 0 where it cannot run. Comparable between counts of one job, not between jobs."""
+        unit_s = self._job.curve.unit_s.get(gpus)
+        return 1.0 / unit_s if unit_s else 0.0
+
+    def remaining(self, gpus: int | None = None) -> float:
+        """Seconds of work left on `gpus` GPUs (its request if None), overheads apart; infinite where it cannot run.
+
+        Known because the user stated the iterations. A job known only by its logged duration raises PolicyError: no real scheduler knows that.
+        """
+        if self._job.job.kind == "duration":
+            raise PolicyError(f"job {self.id} does not state its work; a policy that needs it may ask job.oracle_remaining()")
+        return self._remaining(gpus)
+
+    def oracle_remaining(self, gpus: int | None = None) -> float:
+        """As `remaining`, but true for every job, from the log where the user stated nothing. Such use is noted in the records (`oracle_used`)."""
+        if self._job.job.kind == "duration":
+            self._state._oracle_used = True
+        return self._remaining(gpus)
+
+    def _remaining(self, gpus: int | None) -> float:
+        job = self._job
+        return job.work_left_at(self._state.now) * job.curve.unit_s.get(job.requested if gpus is None else gpus, float("inf"))
+
+    def overhead_s(self, gpus: int) -> float:
+        """Seconds the engine would charge if it (re)started now on `gpus` GPUs, packed."""
+        return self._state._overhead_s(self._job, gpus)

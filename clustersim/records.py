@@ -1,0 +1,143 @@
+"""What happened in a run: one record per job, the event log, and the use of the cluster over time. Metrics and reports read these alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, NamedTuple
+
+from traces.job import Job
+
+from .cluster import Capacity, Cluster, Placement
+
+if TYPE_CHECKING:
+    from .active import ActiveJob
+
+__all__ = ["JOB_COLUMNS", "EventRecord", "JobRecord", "Recorder", "Snapshot"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """One job's fate. Times are seconds on the trace's clock; None where the thing never happened.
+
+    `queue_s` is the wait until the first start, `wait_s` all time without GPUs, `lost_s` time with GPUs but without progress (overheads), `overhead_gpu_s`
+    the same in GPU-seconds, `isolated_s` the run time at the requested GPUs without wait or overhead, `gpus` the effective request.
+    """
+
+    job_id: str
+    tenant: str
+    model: str
+    state: str
+    submit_s: float
+    start_s: float | None
+    finish_s: float | None
+    jct_s: float | None
+    queue_s: float | None
+    wait_s: float
+    gpus: int | None
+    gpu_seconds: float
+    overhead_gpu_s: float
+    isolated_s: float | None
+    deadline_s: float | None
+    deadline_met: bool | None
+    preemptions: int
+    resizes: int
+    restarts: int
+    migrations: int
+    lost_s: float
+    reason: str
+
+    @classmethod
+    def of(cls, active: ActiveJob, state: str, reason: str = "") -> JobRecord:
+        """The record of a job that leaves the system, or is in it when the run ends."""
+        job, start, finish = active.job, active.start_s, active.finish_s
+        return cls(
+            job.job_id, job.tenant, job.model or "", state, job.submit_s, start, finish,
+            None if finish is None else finish - job.submit_s,
+            None if start is None else start - job.submit_s,
+            active.wait_s, active.requested, active.gpu_seconds, active.overhead_gpu_s,
+            active.work * active.curve.unit_s[active.requested],
+            job.deadline_s, _met(job, finish), active.preemptions, active.resizes, active.restarts, active.migrations, active.lost_s,
+            "; ".join(text for text in (reason, active.note) if text),
+        )  # fmt: skip
+
+    @classmethod
+    def rejected(cls, job: Job, reason: str) -> JobRecord:
+        """A job that can never run here."""
+        return cls._untouched(job, "rejected", reason)
+
+    @classmethod
+    def not_submitted(cls, job: Job) -> JobRecord:
+        """A job whose submission lies after the end of the run."""
+        return cls._untouched(job, "unfinished", "the run ended before its submission")
+
+    @classmethod
+    def _untouched(cls, job: Job, state: str, reason: str) -> JobRecord:
+        return cls(
+            job.job_id, job.tenant, job.model or "", state, job.submit_s, None, None, None, None, 0.0, job.gpus, 0.0, 0.0, None,
+            job.deadline_s, _met(job, None), 0, 0, 0, 0, 0.0, reason,
+        )  # fmt: skip
+
+
+def _met(job: Job, finish_s: float | None) -> bool | None:
+    if job.deadline_s is None:
+        return None
+    return finish_s is not None and finish_s <= job.deadline_s
+
+
+JOB_COLUMNS = tuple(f.name for f in fields(JobRecord))
+
+
+class EventRecord(NamedTuple):
+    """One line of the event log: submit, reject, start, restart, resize, migrate, preempt or finish of a job."""
+
+    time_s: float
+    event: str
+    job_id: str
+    gpus: int
+    placement: Placement
+    plan: str
+    overhead_s: float
+    detail: str
+
+
+class Snapshot(NamedTuple):
+    """The cluster after a decision, until the next one. `stranded`: free GPUs on nodes that also run something."""
+
+    time_s: float
+    allocated: int
+    stranded: int
+    running: int
+    pending: int
+
+
+class Recorder:
+    """Collects the records of one run, in the order in which things happened."""
+
+    def __init__(self, cluster: Cluster):
+        self.cluster = cluster
+        self.jobs: list[JobRecord] = []
+        self.events: list[EventRecord] = []
+        self.snapshots: list[Snapshot] = []
+        self.end_s = 0.0
+        self.oracle_used = False
+
+    def job(self, record: JobRecord) -> None:
+        self.jobs.append(record)
+
+    def event(
+        self, time_s: float, event: str, job_id: str, gpus: int = 0, placement: Placement = (), plan: str = "",
+        overhead_s: float = 0.0, detail: str = "",
+    ) -> None:  # fmt: skip
+        self.events.append(EventRecord(time_s, event, job_id, gpus, placement, plan, overhead_s, detail))
+
+    def snapshot(self, time_s: float, capacity: Capacity, running: int, pending: int) -> None:
+        stranded = capacity.free - capacity.empty_nodes() * capacity.gpus_per_node
+        snapshot = Snapshot(time_s, self.cluster.gpus - capacity.free, stranded, running, pending)
+        if not self.snapshots or self.snapshots[-1][1:] != snapshot[1:]:
+            self.snapshots.append(snapshot)
+
+    def jobs_by_submission(self, order: Iterable[Job]) -> list[JobRecord]:
+        """The job records in the order of `order`, which holds every submitted job."""
+        by_id = {record.job_id: record for record in self.jobs}
+        return [by_id[job.job_id] for job in order]

@@ -1,0 +1,296 @@
+"""The Scheduler API: what a policy is, what it sees (`State`), and how it says what it wants (`Proposal`).
+
+    class Fifo(Scheduler):
+        def schedule(self, state):
+            proposal = state.proposal()           # everything stays as it is
+            for job in state.pending:
+                if not proposal.start(job):       # returns the placement, or None
+                    break
+            return proposal
+
+A policy proposes, the engine disposes: capacity, gang and placement rules live in the proposal, so that one that breaks them cannot be written; the
+engine compares the proposal with reality and derives starts, preemptions, resizes and migrations, and charges their overheads.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+from .active import ActiveJob, JobView
+from .cluster import Capacity, Cluster, Placement
+from .errors import PolicyError
+from .ranking import Key, Ranking
+
+if TYPE_CHECKING:
+    from .overheads import Overheads
+    from .placement import Placer
+
+__all__ = ["Event", "JobView", "PolicyError", "Proposal", "Ranking", "Scheduler", "State"]
+
+_MAX_RANKINGS = 16
+
+
+class Scheduler:
+    """Base of all policies. Subclass it, implement `schedule`.
+
+    `planner` names how its jobs are planned for a number of GPUs (see `itertime.planner`). Parameters are keyword arguments of `__init__`, stored under
+    their own names.
+    """
+
+    planner: str = "3d"
+
+    def admit(self, job: JobView, state: State) -> bool:
+        """Whether to accept a job that was just submitted. Declined jobs are counted as rejected and never seen again."""
+        return True
+
+    def schedule(self, state: State) -> Proposal:
+        """What should run from now on. Called once per instant at which something happened, after all of it has been applied."""
+        raise NotImplementedError
+
+
+class Event(NamedTuple):
+    """Something that happened since the policy was last called: "submitted", "finished" or "woken" (then without a job)."""
+
+    kind: str
+    job: JobView | None
+
+
+class State:
+    """The cluster and its jobs as a policy sees them. Read-only; the same object in every call, always as of `now`.
+
+    `now`: seconds on the trace's clock. `pending`: jobs that wait, in order of submission. `running`: jobs that hold GPUs, in order of their
+    start. `events`: what happened since the last call.
+    """
+
+    def __init__(self, cluster: Cluster, placer: Placer, overheads: Overheads):
+        self.cluster = cluster
+        self.now = 0.0
+        self.events: list[Event] = []
+        self._oracle_used = False
+        self._placer, self._overheads = placer, overheads
+        self._capacity = Capacity(cluster)
+        self._pending: OrderedDict[JobView, None] = OrderedDict()
+        self._pending_in_order = True
+        self._running: dict[JobView, None] = {}
+        self._rankings: dict[Key, Ranking] = {}
+
+    @property
+    def pending(self) -> Collection[JobView]:
+        if not self._pending_in_order:
+            self._pending = OrderedDict.fromkeys(sorted(self._pending, key=lambda job: job.order))
+            self._pending_in_order = True
+        return self._pending.keys()
+
+    @property
+    def running(self) -> Collection[JobView]:
+        return self._running.keys()
+
+    @property
+    def free(self) -> int:
+        """GPUs that nobody holds."""
+        return self._capacity.free
+
+    def pending_by(self, key: Key) -> Ranking:
+        """The pending jobs sorted by `key`, ties in order of submission, kept up to date between calls.
+
+        `key` must be the same function object each time, and its value must not change while a job waits. Jobs that wait do not make
+        progress, so remaining time is such a key.
+        """
+        ranking = self._rankings.get(key)
+        if ranking is None:
+            if len(self._rankings) >= _MAX_RANKINGS:
+                raise PolicyError("pending_by: more than 16 different keys; pass the same function each time, not a new lambda")
+            ranking = self._rankings[key] = Ranking(key)
+            for job in self.pending:
+                ranking.add(job)
+        return ranking
+
+    def proposal(self) -> Proposal:
+        """A fresh draft in which everything stays as it is."""
+        return Proposal(self)
+
+    def _overhead_s(self, job: ActiveJob, gpus: int) -> float:
+        if job.start_s is None:
+            return self._overheads.start_s()
+        return self._overheads.restart_s(job.curve.parameters, -(-gpus // self.cluster.gpus_per_node))
+
+    def _add_pending(self, job: JobView) -> None:
+        last = next(reversed(self._pending), None)
+        if last is not None and last.order > job.order:
+            self._pending_in_order = False
+        self._pending[job] = None
+        for ranking in self._rankings.values():
+            ranking.add(job)
+
+    def _drop_pending(self, job: JobView) -> None:
+        del self._pending[job]
+        for ranking in self._rankings.values():
+            ranking.remove(job)
+
+
+class Proposal:
+    """A draft of who runs where from now on. It starts as reality; each call changes the draft only.
+
+    Every call checks the rules, so a draft is always possible: no GPU twice, all GPUs of a job at once, only counts that the job can run on,
+    placed by the run's placer.
+    """
+
+    __slots__ = ("_capacity", "_changes", "_owns_capacity", "_state", "wake_at")
+
+    def __init__(self, state: State):
+        self._state = state
+        self._capacity = state._capacity
+        self._owns_capacity = False
+        self._changes: dict[JobView, Placement | None] = {}
+        self.wake_at: float | None = None
+        """Ask to be called at this time even if nothing happens; replaces an earlier request."""
+
+    @property
+    def free(self) -> int:
+        """GPUs that nobody holds in this draft."""
+        return self._capacity.free
+
+    def placement(self, job: JobView) -> Placement | None:
+        """Where `job` runs in this draft, None if it does not."""
+        return self._changes[job] if job in self._changes else job._job.placement
+
+    def gpus(self, job: JobView) -> int:
+        """The GPUs that `job` holds in this draft."""
+        if job not in self._changes:
+            return job.gpus
+        return sum(count for _, count in self._changes[job] or ())
+
+    def fits(self, gpus: int) -> bool:
+        """Whether the draft has room for a job of `gpus` GPUs."""
+        return self._state._placer.fits(self._capacity, gpus)
+
+    def start(self, job: JobView, gpus: int | None = None, on: Placement | None = None) -> Placement | None:
+        """Give a job that has none `gpus` GPUs (its request if None); returns where, or None if there is no room.
+
+        `on` asks for these places and no others. A job that was stopped in this draft gets its own GPUs back if they are still free; then nothing
+        happens to it in reality.
+        """
+        if self.placement(job) is not None:
+            raise PolicyError(f"start(job {job.id}): it already runs in this proposal; use resize")
+        count = self._count(job, "start", gpus)
+        return self._place(job, count, on)
+
+    def stop(self, job: JobView) -> None:
+        """Take its GPUs from a job; it keeps its progress and waits again."""
+        placement = self.placement(job)
+        if placement is None:
+            raise PolicyError(f"stop(job {job.id}): it does not run in this proposal")
+        self._own().release(placement)
+        self._note(job, None)
+
+    def resize(self, job: JobView, gpus: int) -> Placement | None:
+        """Give a job that runs in the draft another number of GPUs; returns where, or None (and no change) if there is no room."""
+        before = self.placement(job)
+        if before is None:
+            raise PolicyError(f"resize(job {job.id}): it does not run in this proposal; use start")
+        count = self._count(job, "resize", gpus)
+        if count == self.gpus(job):
+            return before
+        self._own().release(before)
+        after = self._place(job, count, None, prefer=before)
+        if after is None:
+            self._capacity.take(before)
+        return after
+
+    def run_by(self, key: Key) -> None:
+        """Make the draft what a preemptive scheduler runs that serves jobs strictly by `key` and skips those without room.
+
+        All active jobs are walked in the order of (key, submission). A job runs if its request fits into what earlier jobs of the walk leave; what later
+        jobs hold counts as free and is taken from the last of them first. A job that keeps running keeps its GPUs.
+        """
+        later = sorted(((key(job), job.order, job) for job in self._state.running), reverse=True)  # the next one last
+        held = sum(job.gpus for _, _, job in later)
+        evicted: dict[JobView, None] = {}
+        walk = self._state.pending_by(key).walk(lambda gpus: gpus <= self.free + held)
+        waiting = next(walk, None)
+        while waiting is not None or (later and evicted):
+            if later and (waiting is None or later[-1][:2] < (key(waiting), waiting.order)):
+                job = later.pop()[2]
+                if job not in evicted:
+                    held -= job.gpus
+                    continue
+                held -= self._start_or_evict(job, later, evicted, held)
+            else:
+                assert waiting is not None
+                held -= self._start_or_evict(waiting, later, evicted, held)
+                waiting = next(walk, None)
+
+    def copy(self) -> Proposal:
+        """An independent draft that starts as this one, for looking ahead."""
+        twin = Proposal(self._state)
+        twin._capacity, twin._owns_capacity = self._capacity.copy(), True
+        twin._changes, twin.wake_at = dict(self._changes), self.wake_at
+        return twin
+
+    def _start_or_evict(self, job: JobView, later: list, evicted: dict[JobView, None], held: int) -> int:
+        """Start `job`, stopping the last of `later` until it fits; if it never does, stop nobody. Returns the GPUs taken from `later`."""
+        if self.start(job) is not None or job.requested > self.free + held:
+            return 0
+        victims: list[JobView] = []
+        taken = 0
+        for _, _, victim in later:  # the last in line first
+            if victim in evicted:
+                continue
+            self.stop(victim)
+            victims.append(victim)
+            taken += victim.gpus
+            if self.fits(job.requested) and self.start(job) is not None:
+                evicted.update(dict.fromkeys(victims))
+                return taken
+        for victim in victims:
+            self._restore(victim)
+        return 0
+
+    def _restore(self, job: JobView) -> None:
+        """Put a running job that was stopped in this draft back where it is."""
+        placement = job._job.placement
+        assert placement is not None
+        self._capacity.take(placement)
+        self._note(job, placement)
+
+    def _count(self, job: JobView, call: str, gpus: int | None) -> int:
+        count = job.requested if gpus is None else gpus
+        if job not in self._state._pending and job not in self._state._running:
+            raise PolicyError(f"{call}(job {job.id}): it is no longer in the system")
+        if not job.can_run_on(count):
+            raise PolicyError(f"{call}(job {job.id}, gpus={count!r}): it can run on {', '.join(map(str, job.sizes))} GPUs")
+        return count
+
+    def _own(self) -> Capacity:
+        if not self._owns_capacity:
+            self._capacity, self._owns_capacity = self._capacity.copy(), True
+        return self._capacity
+
+    def _place(self, job: JobView, gpus: int, on: Placement | None, prefer: Placement = ()) -> Placement | None:
+        own = job._job.placement
+        if on is None:
+            if gpus > self._capacity.free:
+                return None
+            if own is not None and gpus == job.gpus and all(self._capacity.free_on(n) >= c for n, c in own):
+                on = own
+            else:
+                on = self._state._placer.place(self._capacity, gpus, [node for node, _ in prefer or own or ()])
+                if on is None:
+                    return None
+        elif sum(count for _, count in on) != gpus:
+            raise PolicyError(f"start(job {job.id}, gpus={gpus}, on={on}): the places do not add up to {gpus} GPUs")
+        try:
+            self._own().take(on)
+        except ValueError as error:
+            raise PolicyError(f"start(job {job.id}, gpus={gpus}, on={on}): {error}") from None
+        self._note(job, on)
+        return on
+
+    def _note(self, job: JobView, placement: Placement | None) -> None:
+        if placement == job._job.placement:
+            self._changes.pop(job, None)
+        else:
+            self._changes[job] = placement
+

@@ -1,0 +1,275 @@
+"""The simulation: SimPy carries arrivals, completions and wake-ups; a policy decides once per instant; progress is integrated in between."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from time import perf_counter
+
+import simpy
+
+from traces.job import Job
+
+from .active import ActiveJob, JobView
+from .cluster import Capacity, Cluster, Placement
+from .errors import PolicyError
+from .overheads import Overheads
+from .placement import Placer, placer
+from .records import JobRecord, Recorder
+from .scheduler import Event, Proposal, Scheduler, State
+from .speed import CannotRun, Speed
+
+__all__ = ["Simulation"]
+
+_MOST_IDLE_WAKE_UPS = 10_000
+
+
+class Simulation:
+    """One run of one policy over one trace.
+
+    `jobs` in order of submission (see `traces.submission_order`). `until_s` ends the run early, on the trace's clock; jobs that are not
+    done by then are recorded as unfinished. `on_progress` is called with the number of jobs that left the system.
+
+    The order within one instant: completions give their GPUs back, then submissions are admitted or declined, then the policy decides, once.
+    """
+
+    def __init__(
+        self, jobs: Sequence[Job], cluster: Cluster, scheduler: Scheduler, speed: Speed, *,
+        overheads: Overheads | None = None, placement: str | Placer = "pack", until_s: float | None = None,
+        recorder: Recorder | None = None, on_progress: Callable[[int], None] | None = None,
+    ):  # fmt: skip
+        self.jobs, self.cluster, self.scheduler, self.speed = jobs, cluster, scheduler, speed
+        self.overheads = overheads if overheads is not None else Overheads()
+        self.until_s, self.on_progress = until_s, on_progress
+        self.recorder = recorder if recorder is not None else Recorder(cluster)
+        chosen = placer(placement) if isinstance(placement, str) else placement
+        self.state = State(cluster, chosen, self.overheads)
+        self.capacity: Capacity = self.state._capacity
+        start_s = jobs[0].submit_s if jobs else 0.0
+        self.env = simpy.Environment(initial_time=start_s)
+        self.state.now = start_s
+        self.policy_wall_s = 0.0
+        self._next_job = 0
+        self._submitted: list[ActiveJob] = []
+        self._deciding = False
+        self._wake_at: float | None = None
+        self._wake_generation = 0
+        self._idle_wake_ups = 0
+        self._left_system = 0
+
+    def run(self) -> Recorder:
+        """Simulate until nothing is left to happen. PolicyError if the policy breaks a rule; what was recorded up to then stays in the recorder."""
+        self._schedule_next_submission()
+        try:
+            if self.until_s is None:
+                self.env.run()
+            elif self.until_s > self.env.now:
+                self.env.run(until=self.until_s)
+        finally:
+            self._close()
+        return self.recorder
+
+    # Events: each applies its change and asks for a decision at this instant.
+
+    def _schedule_next_submission(self) -> None:
+        if self._next_job < len(self.jobs):
+            self._after(self.jobs[self._next_job].submit_s - self.env.now, self._on_submissions)
+
+    def _on_submissions(self, _: simpy.Event) -> None:
+        now = self.env.now
+        while self._next_job < len(self.jobs) and self.jobs[self._next_job].submit_s <= now:
+            job = self.jobs[self._next_job]
+            self._submit(job, self._next_job)
+            self._next_job += 1
+        self._schedule_next_submission()
+        self._decide_now()
+
+    def _submit(self, job: Job, order: int) -> None:
+        self.recorder.event(job.submit_s, "submit", job.job_id)
+        try:
+            curve = self.speed.curve(job)
+            requested, note = self.speed.requested(job, curve)
+        except CannotRun as reason:
+            self._reject(JobRecord.rejected(job, str(reason)))
+            return
+        self._submitted.append(ActiveJob(job, order, curve, requested, note, self.state))
+
+    def _on_completion(self, event: simpy.Event) -> None:
+        active, generation = event.value
+        if active.generation != generation:
+            return  # the job has been stopped or resized since; its completion is scheduled anew
+        now = self.env.now
+        active.settle(now)
+        active.work_left = 0.0
+        active.finish_s = now
+        placement = active.placement
+        self.capacity.release(placement)
+        active.let_go()
+        del self.state._running[active.view]
+        self.state.events.append(Event("finished", active.view))
+        self.recorder.event(now, "finish", active.job.job_id)
+        self.recorder.job(JobRecord.of(active, "finished"))
+        self._left()
+        self._decide_now()
+
+    def _on_wake_up(self, event: simpy.Event) -> None:
+        if event.value != self._wake_generation:
+            return  # a later request has replaced this one
+        self._wake_at = None
+        self._check_livelock()
+        self.state.events.append(Event("woken", None))
+        self._decide_now()
+
+    # The decision: all events of the instant have been applied.
+
+    def _decide_now(self) -> None:
+        if not self._deciding:
+            self._deciding = True
+            self._after(0.0, self._decide)  # behind every event that is already due at this instant
+
+    def _decide(self, _: simpy.Event) -> None:
+        self._deciding = False
+        self.state.now = self.env.now
+        self._admit()
+        proposal = self._ask(lambda: self.scheduler.schedule(self.state), "schedule")
+        if not isinstance(proposal, Proposal) or proposal._state is not self.state:
+            raise self._policy_error(f"schedule returned {proposal!r}, not a proposal made by state.proposal()")
+        self.state.events.clear()
+        self._enact(proposal)
+        self._request_wake_up(proposal.wake_at)
+        self.recorder.snapshot(self.env.now, self.capacity, len(self.state._running), len(self.state._pending))
+
+    def _admit(self) -> None:
+        arrived, self._submitted = self._submitted, []
+        for active in arrived:
+            job = active.view
+            if self._ask(lambda job=job: self.scheduler.admit(job, self.state), "admit"):  # type: ignore[misc]
+                self.state._add_pending(job)
+                self.state.events.append(Event("submitted", job))
+            else:
+                self._reject(JobRecord.of(active, "rejected", reason="declined by the policy"))
+
+    def _enact(self, proposal: Proposal) -> None:
+        """Turn the difference between the proposal and reality into starts, preemptions, resizes and migrations."""
+        now, changes = self.env.now, proposal._changes
+        for job in changes:  # all GPUs are given back before any is taken
+            active = job._job
+            if active.placement is not None:
+                active.settle(now)
+                self.capacity.release(active.placement)
+        for job, placement in changes.items():
+            if placement is None:
+                self._preempt(job._job)
+            else:
+                self._give(job._job, placement)
+
+    def _preempt(self, active: ActiveJob) -> None:
+        active.let_go()
+        active.preemptions += 1
+        del self.state._running[active.view]
+        self.state._add_pending(active.view)
+        self.recorder.event(self.env.now, "preempt", active.job.job_id)
+
+    def _give(self, active: ActiveJob, placement: Placement) -> None:
+        now, gpus = self.env.now, sum(count for _, count in placement)
+        overhead_s = self._overhead_s(active, placement)
+        kind = self._classify(active, gpus)
+        if active.placement is None:
+            active.settle(now)
+            self.state._drop_pending(active.view)
+            self.state._running[active.view] = None
+        if active.start_s is None:
+            active.start_s = now
+        self.capacity.take(placement)
+        done_s = active.hold(placement, gpus, now, overhead_s)
+        self._after(done_s - now, self._on_completion, (active, active.generation))
+        self.recorder.event(now, kind, active.job.job_id, gpus, placement, active.curve.plans.get(gpus, ""), overhead_s)
+
+    def _classify(self, active: ActiveJob, gpus: int) -> str:
+        if active.placement is None and active.start_s is None:
+            return "start"
+        if active.placement is None:
+            active.restarts += 1
+            return "restart"
+        if active.gpus != gpus:
+            active.resizes += 1
+            return "resize"
+        active.migrations += 1
+        return "migrate"
+
+    def _overhead_s(self, active: ActiveJob, placement: Placement) -> float:
+        if active.start_s is None:
+            return self.overheads.start_s()
+        return self.overheads.restart_s(active.curve.parameters, len(placement))
+
+    def _request_wake_up(self, wake_at: float | None) -> None:
+        if wake_at is None or wake_at == self._wake_at:
+            return
+        now = self.env.now
+        if not now < wake_at < float("inf"):
+            raise self._policy_error(f"wake_at={wake_at!r}: must be a time after now")
+        self._wake_at = wake_at
+        self._wake_generation += 1
+        self._after(wake_at - now, self._on_wake_up, self._wake_generation)
+
+    def _check_livelock(self) -> None:
+        idle = not self.state._running and self._next_job == len(self.jobs)
+        self._idle_wake_ups = self._idle_wake_ups + 1 if idle else 0
+        if self._idle_wake_ups > _MOST_IDLE_WAKE_UPS:
+            waiting = len(self.state._pending)
+            raise self._policy_error(f"woke up {_MOST_IDLE_WAKE_UPS} times while nothing ran, nothing was to arrive and {waiting} jobs waited")
+
+    # Bookkeeping
+
+    def _after(self, delay_s: float, callback: Callable[[simpy.Event], None], value: object = None) -> None:
+        event = self.env.timeout(max(0.0, delay_s), value)
+        assert event.callbacks is not None
+        event.callbacks.append(callback)
+
+    def _ask(self, question: Callable[[], object], call: str) -> object:
+        """Call into the policy: time it, and turn what it raises into a PolicyError that names the place."""
+        began = perf_counter()
+        try:
+            return question()
+        except PolicyError as error:
+            raise self._policy_error(str(error)) from error
+        except Exception as error:
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{frame.filename}:{frame.lineno}"
+            raise self._policy_error(f"{call} raised {type(error).__name__} at {where}: {error}") from error
+        finally:
+            self.policy_wall_s += perf_counter() - began
+
+    def _policy_error(self, text: str) -> PolicyError:
+        return PolicyError(f"policy {type(self.scheduler).__name__} at t={self.env.now:g} s: {text}")
+
+    def _reject(self, record: JobRecord) -> None:
+        self.recorder.event(self.env.now, "reject", record.job_id, detail=record.reason)
+        self.recorder.job(record)
+        self._left()
+
+    def _left(self) -> None:
+        self._left_system += 1
+        if self.on_progress is not None:
+            self.on_progress(self._left_system)
+
+    def _close(self) -> None:
+        """Record what is still in the system, and what never got there, as unfinished."""
+        now = self.env.now
+        for job in self._still_inside():
+            job._job.settle(now)
+            self.recorder.job(JobRecord.of(job._job, "unfinished", reason=self._why_unfinished(job)))
+        for active in self._submitted:
+            self.recorder.job(JobRecord.of(active, "unfinished", reason="the run ended"))
+        for job in self.jobs[self._next_job :]:
+            self.recorder.job(JobRecord.not_submitted(job))
+        self.recorder.end_s = now
+        self.recorder.oracle_used = self.state._oracle_used
+
+    def _still_inside(self) -> Iterable[JobView]:
+        return [*self.state.running, *self.state.pending]
+
+    def _why_unfinished(self, job: JobView) -> str:
+        if job.running:
+            return "still running when the run ended"
+        return "still waiting when the run ended" if self.until_s is not None else "the policy never ran it again, and nothing more was to happen"

@@ -1,0 +1,218 @@
+"""How fast a job runs on how many GPUs.
+
+Three sources, asked in this order: a throughput table that names the job's model; `itertime` (through a planner), for a job that states model,
+global batch and iterations; the logged duration, for a job of which nothing else is known. All three answer with a `Curve`.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from itertime.errors import TableError, UserError
+from traces.job import Job
+
+from .cluster import Cluster
+
+if TYPE_CHECKING:
+    from itertime.planner import Planner
+
+__all__ = ["CannotRun", "Curve", "Speed", "read_throughput_table"]
+
+TABLE_COLUMNS = ("model", "global_batch", "gpus", "iterations_per_s")
+
+
+class CannotRun(Exception):
+    """No GPU count of this cluster can run the job; the text is the reason for its rejection."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Speed of one kind of job by GPU count.
+
+    `unit_s`: seconds per unit of work (an iteration, or a second of logged duration) at each count that can run it.
+    `sizes`: the counts worth giving, ascending, each strictly faster than the one before. `plans`: what runs there, as text.
+    """
+
+    unit_s: Mapping[int, float]
+    sizes: tuple[int, ...]
+    plans: Mapping[int, str] = field(default_factory=dict)
+    parameters: float = 0.0
+
+
+def powers_of_two(limit: int) -> tuple[int, ...]:
+    return tuple(1 << k for k in range(limit.bit_length()))
+
+
+def _worthwhile(unit_s: Mapping[int, float], counts: Iterable[int]) -> tuple[int, ...]:
+    """The counts that are strictly faster than every smaller one."""
+    sizes: list[int] = []
+    best = float("inf")
+    for n in sorted(counts):
+        if n in unit_s and unit_s[n] < best:
+            sizes.append(n)
+            best = unit_s[n]
+    return tuple(sizes)
+
+
+class Speed:
+    """Curves for the jobs of one run, each computed once per kind of job.
+
+    The counts offered to elastic policies are the powers of two up to the size of the cluster, within the job's `min_gpus` and
+    `max_gpus`, and the count it asks for.
+    """
+
+    def __init__(self, cluster: Cluster, planner: Planner, table: Mapping[tuple[str, int], Mapping[int, float]] | None = None):
+        self.cluster, self.planner, self.table = cluster, planner, table or {}
+        self._counts = powers_of_two(cluster.gpus)
+        self._tabled_models = {model for model, _ in self.table}
+        self._curves: dict[object, Curve | CannotRun] = {}
+        self._models: dict[str, object] = {}
+
+    def curve(self, job: Job) -> Curve:
+        """The curve of `job`. CannotRun, with the reason, if no number of GPUs here can run it."""
+        key: object
+        if job.kind == "duration":
+            key = job.gpus
+        else:
+            key = (job.model, job.global_batch, job.seq_len, job.gpus, job.min_gpus, job.max_gpus)
+        curve = self._curves.get(key)
+        if curve is None:
+            try:
+                curve = self._make(job)
+            except CannotRun as reason:
+                curve = reason
+            self._curves[key] = curve
+        if isinstance(curve, CannotRun):
+            raise curve
+        return curve
+
+    def requested(self, job: Job, curve: Curve) -> tuple[int, str]:
+        """The GPUs a rigid policy gives the job, with a note where that is not what it asked for.
+
+        A request that no plan fits into is raised to the smallest count that holds the model; a job without a request gets
+        its smallest count.
+        """
+        if job.gpus in curve.unit_s:
+            assert job.gpus is not None
+            return job.gpus, ""
+        larger = [n for n in curve.sizes if job.gpus is None or n >= job.gpus]
+        gpus = larger[0] if larger else curve.sizes[-1]
+        if job.gpus is None:
+            return gpus, f"no GPU count requested; {gpus} is the smallest that holds the model"
+        return gpus, f"asked for {job.gpus} GPUs, which cannot run it; given {gpus}"
+
+    def _make(self, job: Job) -> Curve:
+        if job.kind == "duration":
+            return self._rigid(job)
+        if job.model in self._tabled_models:
+            return self._from_table(job)
+        return self._from_planner(job)
+
+    def _rigid(self, job: Job) -> Curve:
+        assert job.gpus is not None
+        if job.gpus > self.cluster.gpus:
+            raise CannotRun(f"asks for {job.gpus} GPUs, the cluster has {self.cluster.gpus}")
+        return Curve({job.gpus: 1.0}, (job.gpus,))
+
+    def _offered(self, job: Job) -> list[int]:
+        low, high = job.min_gpus or 1, min(job.max_gpus or self.cluster.gpus, self.cluster.gpus)
+        asked = [n for n in (job.gpus, job.min_gpus, job.max_gpus) if n is not None and n <= self.cluster.gpus]
+        return sorted({n for n in (*self._counts, *asked) if low <= n <= high or n == job.gpus})
+
+    def _from_table(self, job: Job) -> Curve:
+        assert job.model is not None
+        assert job.global_batch is not None
+        rates = self.table.get((job.model, job.global_batch))
+        if not rates:
+            raise CannotRun(f"the throughput table has no row for {job.model} with global batch {job.global_batch}")
+        low, high = job.min_gpus or 1, min(job.max_gpus or self.cluster.gpus, self.cluster.gpus)
+        unit_s = {n: 1.0 / rate for n, rate in sorted(rates.items()) if low <= n <= high and rate > 0}
+        if not unit_s:
+            raise CannotRun(f"the throughput table has no speed for {job.model} between {low} and {high} GPUs")
+        return Curve(unit_s, _worthwhile(unit_s, unit_s))
+
+    def _from_planner(self, job: Job) -> Curve:
+        from itertime import load_model
+
+        assert job.model is not None
+        assert job.global_batch is not None
+        model = self._models.setdefault(job.model, load_model(job.model))
+        offered = self._offered(job)
+        regular = set(self._counts)
+        runs = dict(self.planner.curve(model, job.global_batch, self._counts, job.seq_len))
+        odd = tuple(n for n in offered if n not in regular)
+        if odd:
+            runs.update(self.planner.curve(model, job.global_batch, odd, job.seq_len))
+        unit_s = {n: runs[n].iteration_s for n in offered if n in runs}
+        if not unit_s:
+            raise CannotRun(self._why_no_plan(job, offered, runs))
+        sizes = _worthwhile(unit_s, unit_s)
+        plans = {n: runs[n].plan.label for n in unit_s}
+        return Curve(unit_s, sizes, plans, float(model.parameters))
+
+    def _why_no_plan(self, job: Job, offered: Sequence[int], runs: Mapping[int, object]) -> str:
+        where = f"{offered[0]} to {offered[-1]} GPUs" if offered else "the GPUs it allows"
+        text = f"no {self.planner.name} plan of {job.model} with global batch {job.global_batch} fits on {where}"
+        return f"{text}; the smallest count that does is {min(runs)}" if runs else text
+
+
+def read_throughput_table(path: str | Path) -> dict[tuple[str, int], dict[int, float]]:
+    """Read `model,global_batch,gpus,iterations_per_s`: {(model, global batch): {GPUs: iterations/s}}.
+
+    TableError names file, line and column of what cannot be used; a rate of 0 or an empty one means "does not run there".
+    """
+    path = Path(path)
+    rates: dict[tuple[str, int], dict[int, float]] = {}
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as lines:
+            reader = csv.DictReader(lines)
+            missing = [c for c in TABLE_COLUMNS if c not in (reader.fieldnames or [])]
+            if missing:
+                raise TableError(f"{path}:1: missing column {', '.join(missing)}; a throughput table has {','.join(TABLE_COLUMNS)}")
+            for row in reader:
+                at = f"{path}:{reader.line_num}"
+                gpus, batch = (_positive_int(row, column, at) for column in ("gpus", "global_batch"))
+                speeds = rates.setdefault((row["model"], batch), {})
+                if gpus in speeds:
+                    raise TableError(f"{at}: gpus={gpus}: stated twice for {row['model']} with global batch {batch}; keep one")
+                speeds[gpus] = _rate(row["iterations_per_s"], at)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise TableError(f"{path}: cannot be read as a throughput table: {error}") from None
+    if not rates:
+        raise TableError(f"{path}: holds no rows")
+    return rates
+
+
+def _positive_int(row: Mapping[str, str], column: str, at: str) -> int:
+    text = row[column] or ""
+    if not text.strip().isascii() or not text.strip().isdigit() or int(text) < 1:
+        raise TableError(f"{at}: {column}={text}: must be a whole number of at least 1")
+    return int(text)
+
+
+def _rate(text: str | None, at: str) -> float:
+    try:
+        rate = float(text or 0.0)
+    except ValueError:
+        rate = -1.0
+    if not 0 <= rate < float("inf"):
+        raise TableError(f"{at}: iterations_per_s={text}: must be a finite number, 0 where the job cannot run")
+    return rate
+
+
+def speed_for(cluster: Cluster, planner: str, table: str | Path | None = None) -> Speed:
+    """The speeds of a run: a planner by name on the cluster's system, and a throughput table if there is one. UserError for unknown names."""
+    from itertime import load_system
+    from itertime.planner import make_planner
+
+    system = load_system(cluster.system)
+    if system.gpus_per_node != cluster.gpus_per_node and cluster.gpus_per_node > system.gpus_per_node:
+        raise UserError(
+            f"cluster {cluster.shape}: system {system.name} has {system.gpus_per_node} GPUs per node, not {cluster.gpus_per_node}; "
+            f"use a shape ending in g{system.gpus_per_node}"
+        )
+    return Speed(cluster, make_planner(planner, system), read_throughput_table(table) if table else None)

@@ -1,0 +1,18 @@
+"""First in, first out."""
+
+from __future__ import annotations
+
+from clustersim.scheduler import Proposal, Scheduler, State
+
+__all__ = ["Fifo"]
+
+
+class Fifo(Scheduler):
+    """First come, first served, not preemptive; the head of the queue blocks."""
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        for job in state.pending:
+            if not proposal.start(job):
+                break
+        return proposal

@@ -1,0 +1,25 @@
+"""Shortest job first."""
+
+from __future__ import annotations
+
+from clustersim.scheduler import JobView, Proposal, Scheduler, State
+
+__all__ = ["Sjf"]
+
+
+class Sjf(Scheduler):
+    """Shortest run time at the requested GPUs first, not preemptive; the first job that does not fit blocks.
+
+    Run times that users do not state come from the oracle.
+    """
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        for job in state.pending_by(_run_time):
+            if not proposal.start(job):
+                break
+        return proposal
+
+
+def _run_time(job: JobView) -> float:
+    return job.oracle_remaining()
