@@ -1,0 +1,168 @@
+"""What is trained: the shape of a transformer, its parameters and its arithmetic.
+
+Shapes that papers publish are data files in `itertime/models/`, one YAML file each with its source; `load_model` reads
+them by name, or reads a user's file of the same form by path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from itertime.errors import UnknownName, UserError
+
+__all__ = ["ModelSpec", "list_models", "load_model"]
+
+_FOLDER = Path(__file__).parent / "models"
+_CHOICES = {
+    "attention": ("core", "flash"),
+    "norm": ("layernorm", "rmsnorm"),
+    "positions": ("learned", "rotary", "none"),
+}
+_COUNTS = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocab", "seq_len")
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """One transformer, as trained: a stack of equal layers between an embedding and a vocabulary projection.
+
+    `kv_heads` and `ffn_hidden` left out mean `heads` (multi-head attention) and `4 * hidden`. `seq_len` is in tokens.
+    `attention` is "core" (unfused QK^T, softmax, V) or "flash" (one fused kernel). `biases` says whether the linear
+    layers have them. An `encoder` attends in both directions; everything else is causal. Raises UserError, naming the
+    field, for a shape that cannot exist.
+    """
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    vocab: int
+    seq_len: int
+    kv_heads: int = 0
+    ffn_hidden: int = 0
+    gated_mlp: bool = False
+    attention: str = "core"
+    norm: str = "layernorm"
+    positions: str = "learned"
+    tied_embeddings: bool = True
+    biases: bool = True
+    dropout: bool = True
+    encoder: bool = False
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kv_heads", self.kv_heads or self.heads)
+        object.__setattr__(self, "ffn_hidden", self.ffn_hidden or 4 * self.hidden)
+        for name in _COUNTS:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10**9:
+                raise UserError(f"model {self.name}: {name}={value!r}: must be a whole number from 1 to 10^9")
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise UserError(
+                    f"model {self.name}: {name}={getattr(self, name)!r}: must be {' or '.join(choices)}"
+                )
+        if self.hidden % self.heads:
+            raise UserError(f"model {self.name}: heads={self.heads}: must divide hidden={self.hidden}")
+        if self.heads % self.kv_heads:
+            raise UserError(f"model {self.name}: kv_heads={self.kv_heads}: must divide heads={self.heads}")
+
+    @property
+    def head_dim(self) -> int:
+        return self.hidden // self.heads
+
+    @property
+    def kv_hidden(self) -> int:
+        """Width of the keys (and of the values): `kv_heads * head_dim`."""
+        return self.kv_heads * self.head_dim
+
+    @property
+    def layer_matmul_parameters(self) -> int:
+        """Weights of one layer that are multiplied with every token."""
+        mlp_matrices = 3 if self.gated_mlp else 2
+        return 2 * self.hidden * (self.hidden + self.kv_hidden) + mlp_matrices * self.hidden * self.ffn_hidden
+
+    @property
+    def layer_parameters(self) -> int:
+        norms = 2 * self.hidden * (2 if self.norm == "layernorm" else 1)
+        mlp_biases = self.ffn_hidden * (2 if self.gated_mlp else 1) + self.hidden
+        biases = 2 * self.hidden + 2 * self.kv_hidden + mlp_biases if self.biases else 0
+        return self.layer_matmul_parameters + norms + biases
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Token embedding and learned positions; the projection onto the vocabulary is `head_parameters`."""
+        return self.vocab * self.hidden + (self.seq_len * self.hidden if self.positions == "learned" else 0)
+
+    @property
+    def head_parameters(self) -> int:
+        """Final norm, and the vocabulary projection where it is not the token embedding again."""
+        norm = self.hidden * (2 if self.norm == "layernorm" else 1)
+        return norm + (0 if self.tied_embeddings else self.vocab * self.hidden)
+
+    @property
+    def parameters(self) -> int:
+        """All trained parameters.
+
+        >>> round(load_model("gpt3-175b").parameters / 1e9)
+        175
+        """
+        return self.layers * self.layer_parameters + self.embedding_parameters + self.head_parameters
+
+    def flops_per_iteration(self, global_batch: int) -> float:
+        """Model FLOPs of forward and backward over `global_batch` sequences, without any recomputation.
+
+        Narayanan et al. (SC'21), equation 3 and its appendix: 72 B s l h^2 (1 + s/6h + V/12lh) for multi-head attention
+        and a 4h MLP, written here for any shape. Attention counts all s^2 scores, masked or not, as is usual in MFU.
+        """
+        tokens = float(global_batch) * self.seq_len
+        scores = 4.0 * self.seq_len * self.hidden
+        forward = self.layers * (2.0 * self.layer_matmul_parameters + scores) + 2.0 * self.vocab * self.hidden
+        return 3.0 * tokens * forward
+
+    def with_seq_len(self, seq_len: int | None) -> ModelSpec:
+        """The same model on sequences of another length; None keeps its own."""
+        return self if seq_len in (None, self.seq_len) else replace(self, seq_len=seq_len)
+
+
+def list_models() -> list[str]:
+    """Names of the shapes that ship with the package, in alphabetical order."""
+    return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
+
+
+@cache
+def load_model(name: str) -> ModelSpec:
+    """The shipped model `name`, or the one in a YAML file if `name` is a path (it ends in .yaml or .yml).
+
+    Raises UnknownName for a name that is not shipped, UserError for a file that is not a model.
+    """
+    if name.endswith((".yaml", ".yml")):
+        path = Path(name)
+    elif name in list_models():
+        path = _FOLDER / f"{name}.yaml"
+    else:
+        raise UnknownName("model", name, list_models())
+    from itertime.datafile import read_mapping  # YAML takes a while to import
+
+    return model_from_mapping({"name": path.stem, **read_mapping(path)}, where=str(path))
+
+
+def model_from_mapping(content: dict[str, Any], where: str) -> ModelSpec:
+    """A ModelSpec from parsed YAML; errors start with `where` and name the key."""
+    known = {field.name: field for field in fields(ModelSpec)}
+    for key in content:
+        if key not in known:
+            raise UserError(f"{where}: {UnknownName('key', str(key), known)}")
+    for key in ("layers", "hidden", "heads", "vocab", "seq_len"):
+        if key not in content:
+            raise UserError(f"{where}: {key} is missing; it must be given")
+    for key, value in content.items():
+        wanted = {"str": str, "bool": bool, "int": int}[str(known[key].type)]
+        if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
+            raise UserError(f"{where}: {key}={value!r}: must be {known[key].type}")
+    try:
+        return ModelSpec(**content)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error

@@ -1,0 +1,91 @@
+"""Time of a pipeline of stages over micro-batches: an exact max-plus recurrence, for many plans at once.
+
+A stage runs one operation at a time, in the order of the schedule. An operation starts when its stage is free and its
+input has arrived: micro-batch k goes forward through stages 0..p-1 and backward through p-1..0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["gpipe_s", "one_f_one_b_s"]
+
+Array = NDArray[np.float64]
+
+
+def one_f_one_b_s(
+    forward: Array,
+    backward: Array,
+    microbatches: ArrayLike,
+    stages: ArrayLike | None = None,
+    delay: ArrayLike = 0,
+) -> Array:
+    """Seconds from the first forward to the last backward of a 1F1B (PipeDream-flush) pipeline, exactly.
+
+    `forward`, `backward`: seconds of each stage, shape (plans, max stages). `stages`: how many of the columns each plan uses
+    (default all), `microbatches` and `delay` (seconds from one stage to the next, either way): one per plan.
+
+    Stage i holds at most p - i micro-batches (Narayanan et al., SC'21, section 2.2.1). With e = p - 1 - i, step j of stage i is the
+    forward of micro-batch j + e and then the backward of micro-batch j: the forwards of a step depend on the step before
+    only, the backwards form a prefix maximum over the stages. So a step is a few array operations.
+    """
+    forward, backward, count, p, delay = _columns(forward, backward, microbatches, stages, delay)
+    plans, width = forward.shape
+    depth = np.arange(width)  # e: distance from the last stage
+    inside = depth < p
+    rows = np.arange(plans)[:, None]
+    source = np.where(inside, p - 1 - depth, 0)
+    f = np.where(inside, forward[rows, source], 0.0)
+    b = np.where(inside, backward[rows, source], 0.0)
+    hop = np.where(depth < p - 1, delay, 0.0)  # from stage e + 1 to stage e
+    # Backward from stage 0 to e: its own time and everything between; the prefix maximum runs on times less this sum.
+    behind = np.cumsum(b, axis=1) + np.concatenate(
+        [np.zeros((plans, 1)), np.cumsum(hop, axis=1)[:, :-1]], axis=1
+    )
+    before = behind - b
+    free = np.zeros((plans, width))  # when a stage is done with what it has run
+    sent = np.zeros((plans, width))  # when the last forward of a stage ended
+    end = np.zeros(plans)
+    for step in range(1 - width, int(count.max(initial=0))):
+        index = step + depth
+        ahead = np.concatenate([sent[:, 1:] + hop[:, :-1], np.zeros((plans, 1))], axis=1)
+        runs = (index >= 0) & (index < count)
+        sent = np.where(runs, np.maximum(free, ahead) + f, sent)
+        free = np.where(runs, sent, free)
+        if step >= 0:
+            active = step < count[:, 0]
+            finished = np.maximum.accumulate(free - before, axis=1) + behind
+            free = np.where(active[:, None], finished, free)
+            end = np.where(active, finished[np.arange(plans), p[:, 0] - 1], end)
+    return end
+
+
+def gpipe_s(
+    forward: Array,
+    backward: Array,
+    microbatches: ArrayLike,
+    stages: ArrayLike | None = None,
+    delay: ArrayLike = 0,
+) -> Array:
+    """Seconds of a GPipe schedule (Huang et al. 2019): all forwards, then all backwards. Arguments as `one_f_one_b_s`.
+
+    Two permutation flow shops with equal jobs, one after the other: each takes sum + (m - 1) max of its stage times.
+    """
+    forward, backward, count, p, delay = _columns(forward, backward, microbatches, stages, delay)
+    used = np.arange(forward.shape[1]) < p
+    f, b = np.where(used, forward, 0.0), np.where(used, backward, 0.0)
+    more = count[:, 0] - 1
+    hops = 2 * (p[:, 0] - 1) * delay[:, 0]
+    return f.sum(axis=1) + more * f.max(axis=1) + b.sum(axis=1) + more * b.max(axis=1) + hops
+
+
+def _columns(
+    forward: Array, backward: Array, microbatches: ArrayLike, stages: ArrayLike | None, delay: ArrayLike
+) -> tuple[Array, Array, NDArray[np.int64], NDArray[np.int64], Array]:
+    forward, backward = np.atleast_2d(np.asarray(forward, float)), np.atleast_2d(np.asarray(backward, float))
+    column = (len(forward), 1)
+    count = np.broadcast_to(np.reshape(np.asarray(microbatches, np.int64), (-1, 1)), column)
+    used = forward.shape[1] if stages is None else stages
+    p = np.broadcast_to(np.reshape(np.asarray(used, np.int64), (-1, 1)), column)
+    return forward, backward, count, p, np.broadcast_to(np.reshape(np.asarray(delay, float), (-1, 1)), column)

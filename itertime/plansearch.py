@@ -1,0 +1,199 @@
+"""The best plans for a model on a number of GPUs: list the space, drop what does not fit in memory, evaluate the rest at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.errors import UserError
+from itertime.memory import memory
+from itertime.model import ModelSpec
+from itertime.plan import RECOMPUTE, Plan, PlanBatch
+from itertime.prediction import Evaluation, Prediction, evaluate
+from itertime.profile import Profile, load_profile
+from itertime.system import System
+
+__all__ = ["Found", "SearchResult", "Space", "candidates", "divisors", "rank", "search"]
+
+MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+OBJECTIVES = ("time", "cost")
+
+
+@dataclass(frozen=True)
+class Space:
+    """Which plans a search looks at; every combination that keeps the rules. `tp` beyond a node's GPUs is allowed if listed.
+
+    `tp` and `pp` empty mean powers of two up to a node's GPUs, and every divisor of the layers.
+    """
+
+    tp: tuple[int, ...] = ()
+    pp: tuple[int, ...] = ()
+    micro_batch: tuple[int, ...] = MICRO_BATCHES
+    interleave: tuple[int, ...] = (1,)
+    recompute: tuple[str, ...] = RECOMPUTE
+    zero_stage: tuple[int, ...] = (0,)
+    sequence_parallel: tuple[bool, ...] = (False,)
+    grad_overlap: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """One plan of a search with what is predicted for it."""
+
+    plan: Plan
+    prediction: Prediction
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """`plans`, best first; how many plans keep the rules (`evaluated`), how many of them fit (`feasible`), seconds it took."""
+
+    plans: tuple[Found, ...]
+    evaluated: int
+    feasible: int
+    seconds: float = field(compare=False)
+
+
+def search(
+    model: ModelSpec,
+    global_batch: int,
+    system: System,
+    gpus: int | None = None,
+    *,
+    max_gpus: int | None = None,
+    space: Space | None = None,
+    objective: str = "time",
+    top: int = 10,
+    profile: Profile | None = None,
+) -> SearchResult:
+    """The `top` best plans on exactly `gpus` or at most `max_gpus` GPUs.
+
+    `objective`: "time" (seconds per iteration) or "cost" (GPU-seconds per iteration). Ties go to fewer GPUs, then smaller pp, tp,
+    micro-batch. Raises UserError for arguments that mean nothing; a space without a plan that fits gives an empty `plans`.
+    """
+    started = time.perf_counter()
+    limit = gpus if gpus is not None else max_gpus
+    if limit is None or (gpus is not None and max_gpus is not None):
+        raise UserError("search: give either gpus or max_gpus")
+    if limit < 1 or global_batch < 1:
+        raise UserError(f"search: gpus={limit}, global_batch={global_batch}: must be at least 1")
+    if objective not in OBJECTIVES:
+        raise UserError(f"search: objective={objective!r}: must be {' or '.join(OBJECTIVES)}")
+    profile = profile or load_profile(system.profile)
+    plans = candidates(
+        model, global_batch, system, space or Space(), range(1, limit + 1) if gpus is None else [gpus]
+    )
+    fitting = plans.take(memory(model, plans, system, profile).fits)
+    found: tuple[Found, ...] = ()
+    if len(fitting):
+        result = evaluate(model, fitting, system, profile)
+        best = rank(fitting, result, objective)[: max(top, 0)]
+        found = tuple(Found(fitting.plan(row), result.prediction(row)) for row in best)
+    return SearchResult(found, len(plans), len(fitting), time.perf_counter() - started)
+
+
+def rank(plans: PlanBatch, result: Evaluation, objective: str = "time") -> NDArray[np.int64]:
+    """Row numbers, best first; the same order on every run, whatever the order of the rows."""
+    value = result.iteration_s * (plans.gpus if objective == "cost" else 1)
+    switches = plans.zero_stage * 2 + plans.sequence_parallel
+    return np.lexsort(
+        (
+            switches,
+            plans.recompute,
+            plans.interleave,
+            plans.dp,
+            plans.micro_batch,
+            plans.tp,
+            plans.pp,
+            plans.gpus,
+            value,
+        )
+    )
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, in order.
+
+    >>> divisors(12)
+    [1, 2, 3, 4, 6, 12]
+    """
+    small = [i for i in range(1, int(number**0.5) + 1) if number % i == 0]
+    return sorted({*small, *(number // i for i in small)})
+
+
+def candidates(
+    model: ModelSpec, global_batch: int, system: System, space: Space, gpus: Sequence[int]
+) -> PlanBatch:
+    """Every plan of the space that keeps the rules and uses one of the numbers of GPUs in `gpus`, memory not looked at."""
+    tps = [tp for tp in space.tp or _powers_of_two(system.gpus_per_node) if _splits(model, tp)]
+    pps = [pp for pp in space.pp or divisors(model.layers) if model.layers % pp == 0]
+    shapes = _shapes(tps, pps, divisors(global_batch), gpus)
+    rows = []
+    for tp, pp, dp in shapes:
+        share = global_batch // dp
+        for b in space.micro_batch:
+            if share % b == 0:
+                rows.extend(
+                    (tp, pp, dp, b, v) for v in space.interleave if _interleaves(model, pp, v, share // b)
+                )
+    recompute = [
+        RECOMPUTE.index(name) for name in space.recompute if name != "selective" or model.attention == "core"
+    ]
+    table = np.array(rows, dtype=np.int64).reshape(-1, 5)
+    for column in (recompute, space.zero_stage, [int(sp) for sp in space.sequence_parallel]):
+        table = np.column_stack(
+            [np.repeat(table, len(column), axis=0), np.tile(np.array(column, np.int64), len(table))]
+        )
+    tp, pp, dp, b, v, kind, zero, sp = table.T
+    keeps = (
+        ((zero == 0) | (dp > 1))
+        & ((zero < 2) | (pp == 1))
+        & ((sp == 0) | ((tp > 1) & (model.seq_len % tp == 0)))
+    )
+    no = np.zeros(len(table), dtype=bool)
+    everything = PlanBatch(
+        tp,
+        pp,
+        dp,
+        b,
+        np.full(len(table), global_batch),
+        v,
+        kind,
+        zero,
+        dp,
+        sp == 1,
+        no | space.grad_overlap,
+        no,
+        no,
+    )
+    return everything.take(keeps)
+
+
+def _powers_of_two(limit: int) -> list[int]:
+    return [1 << i for i in range(limit.bit_length()) if 1 << i <= limit]
+
+
+def _splits(model: ModelSpec, tp: int) -> bool:
+    kv = model.kv_heads % tp == 0 or tp % model.kv_heads == 0
+    return model.heads % tp == 0 and model.ffn_hidden % tp == 0 and kv
+
+
+def _interleaves(model: ModelSpec, pp: int, v: int, microbatches: int) -> bool:
+    return v == 1 or (pp > 1 and model.layers % (pp * v) == 0 and microbatches % pp == 0)
+
+
+def _shapes(
+    tps: list[int], pps: list[int], dps: list[int], gpus: Sequence[int]
+) -> list[tuple[int, int, int]]:
+    largest = max(gpus, default=0)
+    return [
+        (tp, pp, dp)
+        for tp in tps
+        for pp in pps
+        for dp in dps
+        if tp * pp * dp <= largest and tp * pp * dp in gpus
+    ]

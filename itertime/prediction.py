@@ -1,0 +1,115 @@
+"""The time of one training iteration, where it goes, and whether the plan fits in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.costs import LAST, StageCosts, stage_costs
+from itertime.layer import Parts
+from itertime.memory import Memory, memory
+from itertime.model import ModelSpec
+from itertime.pipeline import gpipe_s, one_f_one_b_s
+from itertime.plan import Plan, PlanBatch
+from itertime.profile import Profile, load_profile
+from itertime.system import System
+
+__all__ = ["Evaluation", "Prediction", "evaluate", "predict"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One plan's iteration. `breakdown` (seconds by part) sums to `iteration_s`, `memory_parts` (bytes) to `memory_bytes`.
+
+    `mfu` is model FLOPs utilisation: useful FLOPs without recomputation over the peak of all GPUs (PaLM, appendix B).
+    `reason` says why the plan does not fit, and is empty when it does.
+    """
+
+    iteration_s: float
+    breakdown: dict[str, float]
+    memory_bytes: float
+    memory_parts: dict[str, float]
+    fits: bool
+    reason: str
+    mfu: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The same for many plans: one element per plan in every array."""
+
+    iteration_s: Array
+    breakdown: Parts
+    memory: Memory
+    mfu: Array
+
+    def prediction(self, row: int) -> Prediction:
+        total = float(self.memory.total[row])
+        capacity = self.memory.capacity
+        parts = {name: float(values[row]) for name, values in self.memory.parts.items()}
+        largest = max(parts, key=lambda name: parts[name])
+        reason = f"needs {total / 1e9:.1f} GB of {capacity / 1e9:.1f} GB, most of it {largest} ({parts[largest] / 1e9:.1f} GB)"
+        return Prediction(
+            iteration_s=float(self.iteration_s[row]),
+            breakdown={name: float(values[row]) for name, values in self.breakdown.items()},
+            memory_bytes=total,
+            memory_parts=parts,
+            fits=total <= capacity,
+            reason="" if total <= capacity else reason,
+            mfu=float(self.mfu[row]),
+        )
+
+
+def predict(model: ModelSpec, plan: Plan, system: System, profile: Profile | None = None) -> Prediction:
+    """Time and memory of one iteration of `plan`. Raises UserError, naming every broken rule, for an impossible plan.
+
+    >>> from itertime import load_model, load_system
+    >>> plan = Plan(tp=8, pp=8, dp=4, micro_batch=1, global_batch=256)
+    >>> run = predict(load_model("megatron-145.6b"), plan, load_system("dgx-a100-80gb"))
+    >>> abs(sum(run.breakdown.values()) / run.iteration_s - 1) < 1e-12
+    True
+    """
+    plan.check(model)
+    return evaluate(model, PlanBatch.of([plan]), system, profile).prediction(0)
+
+
+def evaluate(
+    model: ModelSpec, plans: PlanBatch, system: System, profile: Profile | None = None
+) -> Evaluation:
+    """Time and memory of many plans at once. The plans must keep the rules (`Plan.broken_rules`); nothing is checked here."""
+    profile = profile or load_profile(system.profile)
+    costs = stage_costs(model, plans, system, profile)
+    breakdown = _pipeline(costs, plans) | costs.once
+    iteration = sum(breakdown.values(), np.zeros(len(plans)))
+    flops = plans.global_batch * model.flops_per_iteration(1)
+    mfu = flops / (iteration * profile.peak_flops * plans.gpus)
+    return Evaluation(iteration, breakdown, memory(model, plans, system, profile), mfu)
+
+
+def _pipeline(costs: StageCosts, plans: PlanBatch) -> Parts:
+    """Seconds by part of all micro-batches on the slowest stage, and the "bubble": what that stage waits for the others."""
+    present = costs.layout.stages > 0
+    forward = np.where(present, sum(costs.forward.values(), np.zeros(present.shape)), 0.0)
+    backward = np.where(present, sum(costs.backward.values(), np.zeros(present.shape)), 0.0)
+    stage = forward + backward
+    slowest = stage.argmax(axis=0)
+    column = np.arange(len(plans))
+    longest = stage[slowest, column]
+    everything = (stage * costs.layout.stages).sum(axis=0)
+    bubble = (everything - longest) / plans.interleave
+    # With its last stage the slowest, 1F1B takes m max S + sum S - max S exactly; else the recurrence decides.
+    other = np.flatnonzero((stage[LAST] < longest) & (plans.interleave == 1) | plans.gpipe)
+    for row in other:
+        kinds = np.repeat(np.arange(4), costs.layout.stages[:, row])
+        schedule = gpipe_s if plans.gpipe[row] else one_f_one_b_s
+        total = schedule(forward[kinds, row][None], backward[kinds, row][None], plans.microbatches[row])
+        bubble[row] = total[0] - plans.microbatches[row] * longest[row]
+    parts = {}
+    for name in {**costs.forward, **costs.backward}:
+        seconds = costs.forward.get(name, 0.0) + costs.backward.get(name, np.zeros(present.shape))
+        parts[name] = plans.microbatches * seconds[slowest, column]
+    return parts | {"bubble": bubble}
