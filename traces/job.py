@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Job", "submission_order"]
+__all__ = ["Job", "submission_key", "submission_order"]
 
 SubmissionKey = tuple[float, int, int, str, str]
 
@@ -66,12 +66,13 @@ def submission_order(jobs: Iterable[Job]) -> list[Job]:
     >>> [job.job_id for job in submission_order(Job(i, 0.0, gpus=1, duration_s=1.0) for i in ("10", "b",
     "9"))] ['9', '10', 'b']
     """
-    return sorted(jobs, key=_submission_key)
+    return sorted(jobs, key=lambda job: submission_key(job.submit_s, job.job_id))
 
 
-def _submission_key(job: Job) -> SubmissionKey:
-    if not (job.job_id.isascii() and job.job_id.isdigit()):
-        return (job.submit_s, 1, 0, job.job_id, "")
+def submission_key(submit_s: float, job_id: str) -> SubmissionKey:
+    """What `submission_order` sorts by."""
+    if not (job_id.isascii() and job_id.isdigit()):
+        return (submit_s, 1, 0, job_id, "")
     # Digits compare by length, then as text: an id may have more digits than int() takes.
-    digits = job.job_id.lstrip("0")
-    return (job.submit_s, 0, len(digits), digits, job.job_id)
+    digits = job_id.lstrip("0")
+    return (submit_s, 0, len(digits), digits, job_id)

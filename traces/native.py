@@ -1,4 +1,4 @@
-"""The native trace: a CSV or Parquet row per job, read with every mistake named, written whole or not at all."""
+"""The native trace: a CSV or Parquet row per job, read with every mistake named, written atomically."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _jobs(table: Table, problems: _Problems, models: _Models) -> Iterator[Job]:
     first_line: dict[str, int] = {}
     for line, row in table.rows:
         if len(row) != len(readers):
-            text = f"has {len(row)} cells where the header has {len(readers)}; look for a missing or stray comma"
+            text = f"has {len(row)} cells where the header has {len(readers)}; look for a stray comma"
             problems.add_row(line, text)
             continue
         job = _job(line, row, readers, problems)

@@ -1,0 +1,149 @@
+"""Reading the job logs of others: rows that cannot be used are dropped with line and reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from itertime.errors import TableError
+from traces.columns import COLUMNS, number, whole
+from traces.files import Table, open_table, shown
+
+__all__ = ["Dropped", "Log", "LoggedJob", "read_log"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedJob:
+    """One row of a log, on the log's own clock (seconds); None where the format does not say."""
+
+    line: int
+    job_id: str
+    submit_s: float
+    gpus: int
+    duration_s: float
+    model: str | None = None
+    global_batch: int | None = None
+    iterations: float | None = None
+    deadline_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A row that became no job, and why."""
+
+    line: int
+    job_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Log:
+    """A log as read: `jobs` and `dropped` are its rows, `assumptions` what the reading took for granted.
+
+    `states_deadlines`: whether the format has deadlines; a job without one is then best effort.
+    """
+
+    format: str
+    columns: tuple[str, ...]
+    states_deadlines: bool
+    jobs: tuple[LoggedJob, ...]
+    dropped: tuple[Dropped, ...]
+    assumptions: tuple[str, ...]
+
+
+Fields = Mapping[str, tuple[str, Callable[[str], Any]]]
+"""Field of `LoggedJob` -> the log's column for it and the parser of its cells."""
+
+
+def column(name: str, field: str) -> tuple[str, Callable[[str], Any]]:
+    """A log's column whose cells obey the rules of the native trace's `field`."""
+    return name, COLUMNS[field]
+
+
+def flag(text: str) -> bool:
+    """Parse a 0/1 column."""
+    value = whole(text)
+    if value not in (0, 1):
+        raise ValueError("must be 0 or 1")
+    return bool(value)
+
+
+def read_log(
+    path: str | Path,
+    name: str,
+    fields_of: Callable[[list[str]], Fields],
+    assumptions: Collection[str],
+    optional: Collection[str] = (),
+) -> Log:
+    """Read a log of format `name`; `fields_of(header)` maps its columns, `optional` cells may be empty.
+
+    Raises TableError if no row can be used, and as `open_table` does.
+    """
+    jobs: list[LoggedJob] = []
+    dropped: list[Dropped] = []
+    with open_table(path) as table:
+        fields = fields_of(table.columns)
+        missing = [column for column, _ in fields.values() if column not in table.columns]
+        if missing:
+            raise TableError(f"{path}:1: missing column {', '.join(missing)}; is this an {name} log?")
+        places = [(field, table.columns.index(name), parse) for field, (name, parse) in fields.items()]
+        lines: dict[str, int] = {}
+        for line, row in table.rows:
+            result = _logged_job(table, line, row, places, optional)
+            first = lines.setdefault(result.job_id, line) if isinstance(result, LoggedJob) else line
+            if first != line:
+                result = Dropped(line, result.job_id, f"the job of line {first} again")
+            if isinstance(result, LoggedJob):
+                jobs.append(result)
+            else:
+                dropped.append(result)
+    if not jobs:
+        first_reason = f"; line {dropped[0].line}: {dropped[0].reason}" if dropped else ""
+        raise TableError(f"{path}:1: holds no job that can be used ({len(dropped)} rows){first_reason}")
+    used = tuple(name for name, _ in fields.values())
+    return Log(name, used, "deadline_s" in fields, tuple(jobs), tuple(dropped), tuple(assumptions))
+
+
+Places = list[tuple[str, int, Callable[[str], Any]]]
+
+
+def _logged_job(
+    table: Table, line: int, row: list[str], places: Places, optional: Collection[str]
+) -> LoggedJob | Dropped:
+    values: dict[str, Any] = {}
+    if len(row) != len(table.columns):
+        return Dropped(line, "", f"has {len(row)} cells where the header has {len(table.columns)}")
+    for field, place, parse in places:
+        cell = row[place]
+        name = table.columns[place]
+        if not cell or cell.isspace():
+            if field in optional:
+                continue
+            return Dropped(line, str(values.get("job_id", "")), f"{name} is empty")
+        try:
+            values[field] = parse(cell)
+        except ValueError as error:
+            return Dropped(line, str(values.get("job_id", "")), f"{name}={shown(cell)}: {error}")
+    return _checked(line, values)
+
+
+def _checked(line: int, values: dict[str, Any]) -> LoggedJob | Dropped:
+    if values.pop("best_effort", False):
+        values.pop("deadline_s", None)
+    job = LoggedJob(line, **values)
+    if job.deadline_s is not None and job.deadline_s < job.submit_s:
+        why = f"deadline {job.deadline_s:.15g} is before the submission {job.submit_s:.15g}"
+        return Dropped(line, job.job_id, why)
+    return job
+
+
+def rate(text: str) -> float:
+    """Parse a speed; 0 and NaN are how throughput tables say that a job does not run."""
+    if text.strip().lower() == "nan":
+        return 0.0
+    value = number(text)
+    if value < 0:
+        raise ValueError("must not be negative")
+    return value

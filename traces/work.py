@@ -1,0 +1,118 @@
+"""The work of a job under the rules: its model, and the iterations that fill its logged run time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from traces.files import sha256
+from traces.rules import Deadlines, Rules, load_rules, rules_path
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from itertime.model import ModelSpec
+
+__all__ = ["Planner", "Work", "WorkMaker", "deadline_factors", "stream", "work_maker"]
+
+
+class PlannedRun(Protocol):
+    """What of a planner's answer is used here."""
+
+    @property
+    def iteration_s(self) -> float: ...
+
+
+class Planner(Protocol):
+    """Gives the planned run of a model at each GPU count that can run it, as `itertime.planner` does."""
+
+    def curve(
+        self, model: ModelSpec, global_batch: int, counts: Collection[int], seq_len: int | None = None
+    ) -> Mapping[int, PlannedRun]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """On `gpus` GPUs, `iterations` of `iteration_s` seconds each take the run time that was logged."""
+
+    model: str
+    global_batch: int
+    gpus: int
+    iterations: float
+    iteration_s: float
+
+
+class WorkMaker:
+    """Gives jobs their work: models by `rules`, iteration times by `planner`.
+
+    iterations = duration_s / iteration_s, with the iteration time that the planner reaches on exactly the
+    requested GPUs; the logged run time is reproduced when the job runs there under the same planner.
+    """
+
+    def __init__(self, rules: Rules, planner: Planner):
+        self.rules = rules
+        self._planner = planner
+        self._iteration_s: dict[tuple[str, int, int], float | None] = {}
+
+    def work(self, gpus: int, duration_s: float, uniform: float) -> Work | str:
+        """The work of a job logged with `gpus` for `duration_s` seconds, or the reason why it has none.
+
+        `uniform` in [0, 1) is the job's draw among the choices.
+        """
+        choice = self.rules.choose(gpus, uniform)
+        if choice is None:
+            return f"no rule covers {gpus} GPUs"
+        requested = self.rules.requested_gpus(gpus, choice)
+        iteration_s = self._time(choice.model, choice.global_batch, requested)
+        if iteration_s is None:
+            return f"{choice.model} with global batch {choice.global_batch} has no plan on {requested} GPUs"
+        return Work(choice.model, choice.global_batch, requested, duration_s / iteration_s, iteration_s)
+
+    def _time(self, model: str, global_batch: int, gpus: int) -> float | None:
+        key = (model, global_batch, gpus)
+        if key not in self._iteration_s:
+            from itertime.model import load_model
+
+            # Planners that freeze a plan freeze that of the smallest count asked for: ask from 1 GPU on.
+            counts = sorted({*(1 << k for k in range(gpus.bit_length())), gpus})
+            run = self._planner.curve(load_model(model), global_batch, counts).get(gpus)
+            self._iteration_s[key] = run.iteration_s if run else None
+        return self._iteration_s[key]
+
+
+def work_maker(rules: str, planner: str, system: str) -> tuple[WorkMaker, dict[str, Any]]:
+    """A WorkMaker by names, and where its numbers come from, for a report.
+
+    Raises UserError for rules, a planner or a system that does not exist or cannot be read.
+    """
+    from itertime.planner import make_planner
+    from itertime.system import load_system
+
+    loaded, path, built = load_rules(rules), rules_path(rules), load_system(system)
+    source = {
+        "rules": {"name": path.stem, "sha256": sha256(path), "source": loaded.source},
+        "planner": planner,
+        "system": built.name,
+        "profile": built.profile,
+    }
+    return WorkMaker(loaded, make_planner(planner, built)), source
+
+
+def deadline_factors(deadlines: Deadlines | None, seed: int, count: int) -> list[float | None]:
+    """How many run times after its submission each of `count` jobs has its deadline; None: it has none."""
+    if deadlines is None:
+        return [None] * count
+    factors = stream(seed, "deadlines").uniform(deadlines.low, deadlines.high, count)
+    given = stream(seed, "deadline-share").random(count) < deadlines.share
+    return [float(factor) if yes else None for factor, yes in zip(factors, given, strict=True)]
+
+
+def stream(seed: int, purpose: str) -> np.random.Generator:
+    """Random numbers for one purpose, independent of those for any other.
+
+    Drawing more arrivals, say, leaves the models as they were.
+    """
+    import numpy as np
+
+    return np.random.default_rng([seed, *purpose.encode()])
