@@ -184,6 +184,6 @@ class JobView:
         job = self._job
         return job.work_left_at(self._state.now) * job.curve.unit_s.get(job.requested if gpus is None else gpus, float("inf"))
 
-    def overhead_s(self, gpus: int) -> float:
-        """Seconds the engine would charge if it (re)started now on `gpus` GPUs, packed."""
-        return self._state._overhead_s(self._job, gpus)
+    def restart_s(self, gpus: int) -> float:
+        """Seconds the engine would charge for a restart or a resize onto `gpus` GPUs, packed. A first start costs no more."""
+        return self._state._restart_s(self._job, gpus)

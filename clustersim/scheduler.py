@@ -111,9 +111,7 @@ class State:
         """A fresh draft in which everything stays as it is."""
         return Proposal(self)
 
-    def _overhead_s(self, job: ActiveJob, gpus: int) -> float:
-        if job.start_s is None:
-            return self._overheads.start_s()
+    def _restart_s(self, job: ActiveJob, gpus: int) -> float:
         return self._overheads.restart_s(job.curve.parameters, -(-gpus // self.cluster.gpus_per_node))
 
     def _add_pending(self, job: JobView) -> None:
