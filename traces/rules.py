@@ -19,7 +19,7 @@ from itertime.errors import UnknownName, UserError
 __all__ = ["Choice", "Deadlines", "Rules", "SizeRule", "list_rules", "load_rules", "rules_path"]
 
 FOLDER = Path(__file__).parent / "rules"
-_SUFFIXES = (".yaml", ".yml", ".json")
+FILE_ENDINGS = (".yaml", ".yml", ".json")
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -78,14 +78,14 @@ class Rules:
 
 
 def list_rules() -> list[str]:
-    """Names of the bundled rules, sorted."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    """Names of the bundled rules, sorted; NAME.sizes.yaml is no rules file but a size mix."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml") if "." not in path.stem)
 
 
 def rules_path(name_or_path: str | Path) -> Path:
     """The file of rules: a path (ending in .yaml, .yml or .json) itself, or where the bundled name is."""
     name = str(name_or_path)
-    if name.endswith(_SUFFIXES):
+    if name.endswith(FILE_ENDINGS):
         return Path(name)
     if name not in list_rules():
         raise UnknownName("rules", name, [*list_rules(), "none"])

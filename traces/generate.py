@@ -1,0 +1,173 @@
+"""Synthetic traces: seeded arrivals, GPU counts, run times, models and deadlines, at a target load."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from itertime.errors import UserError
+from traces.arrivals import arrival_times
+from traces.check import demand
+from traces.files import sha256
+from traces.job import Job
+from traces.rules import Deadlines, Rules
+from traces.sizes import SizeClass, Sizes, load_sizes, sizes_path
+from traces.work import Work, WorkMaker, deadline_factors, stream, work_maker
+
+__all__ = ["Recipe", "generate", "gpu_seconds_per_job"]
+
+MAX_JOBS = 10_000_000
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to generate.
+
+    | field | meaning |
+    |---|---|
+    | jobs | how many |
+    | load | expected GPU-seconds asked for, over those that `gpus` GPUs have between submissions |
+    | gpus | GPUs of the cluster that `load` refers to |
+    | arrivals, cv | see `traces.arrivals.arrival_times`; all at zero has no load |
+    | sizes | bundled sizes or a file: GPU counts and run times, as logged |
+    | rules | rules that give models and multiply GPUs; "none": rigid jobs of a duration |
+    | deadlines | "rules", "none", or LOW:HIGH or LOW:HIGH:SHARE for submit_s + U(LOW, HIGH) x run time |
+    | planner, system | give the iteration time on the requested GPUs, as in an import |
+    | seed | of all random draws; each purpose has a stream of its own |
+    """
+
+    jobs: int
+    load: float = 1.0
+    gpus: int = 1024
+    arrivals: str = "poisson"
+    cv: float | None = None
+    sizes: str = "itp"
+    rules: str = "llm-mix"
+    deadlines: str = "rules"
+    planner: str = "data-parallel"
+    system: str = "dgx-a100-80gb"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, limit in (("jobs", MAX_JOBS), ("gpus", MAX_JOBS)):
+            value = getattr(self, name)
+            if not 1 <= value <= limit:
+                raise UserError(f"{name}={value}: must be between 1 and {limit}")
+        if not 0 < self.load < math.inf:
+            raise UserError(f"load={self.load:g}: must be above 0 and finite")
+        if self.seed < 0:
+            raise UserError(f"seed={self.seed}: must not be negative")
+
+
+def generate(recipe: Recipe) -> tuple[list[Job], dict[str, Any]]:
+    """The jobs of a recipe in submission order, and a report of how they were made.
+
+    The rate of arrivals is load x gpus / (expected GPU-seconds of a job), so that the load is the expected
+    one; what a trace asks for in fact, which the report states beside it, scatters with its longest jobs.
+    Raises UserError for a recipe that cannot be followed.
+    """
+    sizes, maker, source = _ingredients(recipe)
+    rules = maker.rules if maker else None
+    chosen, run_times = _draw_sizes(sizes, recipe)
+    works = _works(chosen, run_times, maker, recipe)
+    each = gpu_seconds_per_job(sizes, rules)
+    rate_per_s = recipe.load * recipe.gpus / each
+    submits = arrival_times(
+        recipe.arrivals, recipe.jobs, rate_per_s, stream(recipe.seed, "arrivals"), recipe.cv
+    ).tolist()
+    deadlines = _deadlines(recipe.deadlines, rules)
+    factors = deadline_factors(deadlines, recipe.seed, recipe.jobs)
+    parts = zip(submits, chosen, run_times, works, factors, strict=True)
+    jobs = [_job(i, *each_part) for i, each_part in enumerate(parts)]
+    asked = demand(jobs)
+    report = {
+        "recipe": asdict(recipe),
+        **source,
+        "expected": {
+            "gpu_seconds_per_job": each,
+            "jobs_per_s": None if recipe.arrivals == "at-zero" else rate_per_s,
+        },
+        "demand": asked,
+        "load": None if asked["mean_gpus"] is None else asked["mean_gpus"] / recipe.gpus,
+    }
+    return jobs, report
+
+
+def gpu_seconds_per_job(sizes: Sizes, rules: Rules | None) -> float:
+    """Expected GPU-seconds that a job asks for: GPUs after the rules' multipliers x run time."""
+    return math.fsum(
+        share * size.run_time.expected_s() * _mean_gpus(size, rules)
+        for share, size in zip(sizes.shares, sizes.sizes, strict=True)
+    )
+
+
+def _mean_gpus(size: SizeClass, rules: Rules | None) -> float:
+    if rules is None:
+        return float(size.gpus)
+    choices = rules.choices(size.gpus)
+    if not choices:
+        raise UserError(f"the rules cover no jobs of {size.gpus} GPUs, which the sizes have; add a range")
+    weights = math.fsum(choice.weight for choice in choices)
+    return math.fsum(choice.weight * rules.requested_gpus(size.gpus, choice) for choice in choices) / weights
+
+
+def _ingredients(recipe: Recipe) -> tuple[Sizes, WorkMaker | None, dict[str, Any]]:
+    sizes, path = load_sizes(recipe.sizes), sizes_path(recipe.sizes)
+    source: dict[str, Any] = {"sizes": {"name": path.name, "sha256": sha256(path), "source": sizes.source}}
+    if recipe.rules == "none":
+        return sizes, None, source
+    maker, provenance = work_maker(recipe.rules, recipe.planner, recipe.system)
+    return sizes, maker, source | provenance
+
+
+def _draw_sizes(sizes: Sizes, recipe: Recipe) -> tuple[list[SizeClass], list[float]]:
+    chosen = [sizes.choose(u) for u in stream(recipe.seed, "sizes").random(recipe.jobs).tolist()]
+    uniform = stream(recipe.seed, "run-times").random(recipe.jobs).tolist()
+    return chosen, [size.run_time.quantile_s(u) for size, u in zip(chosen, uniform, strict=True)]
+
+
+def _works(
+    chosen: list[SizeClass], run_times: list[float], maker: WorkMaker | None, recipe: Recipe
+) -> list[Work | None]:
+    if maker is None:
+        return [None] * len(chosen)
+    works: list[Work | None] = []
+    uniform = stream(recipe.seed, "models").random(recipe.jobs).tolist()
+    for size, run_s, u in zip(chosen, run_times, uniform, strict=True):
+        work = maker.work(size.gpus, run_s, u)
+        if isinstance(work, str):
+            raise UserError(f"rules {recipe.rules}: planner {recipe.planner}: {work}; change the rules")
+        works.append(work)
+    return works
+
+
+def _job(
+    i: int, submit_s: float, size: SizeClass, run_s: float, work: Work | None, factor: float | None
+) -> Job:
+    return Job(
+        str(i),
+        submit_s,
+        model=work.model if work else None,
+        gpus=work.gpus if work else size.gpus,
+        global_batch=work.global_batch if work else None,
+        iterations=work.iterations if work else None,
+        duration_s=run_s,
+        deadline_s=None if factor is None else submit_s + factor * run_s,
+    )
+
+
+def _deadlines(text: str, rules: Rules | None) -> Deadlines | None:
+    """The deadlines that the recipe's text asks for."""
+    if text == "none":
+        return None
+    if text == "rules":
+        return rules.deadlines if rules else None
+    try:
+        low, high, *share = (float(part) for part in text.split(":"))
+        if not 0 < low <= high < math.inf or len(share) > 1 or not 0 <= sum(share) <= 1:
+            raise ValueError
+    except ValueError:
+        wanted = "rules, none, LOW:HIGH or LOW:HIGH:SHARE, such as 0.5:1.5"
+        raise UserError(f"deadlines={text}: must be {wanted}") from None
+    return Deadlines(low, high, share[0] if share else 1.0)
