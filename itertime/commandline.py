@@ -1,0 +1,64 @@
+"""What every command of ours does alike: exit codes, error lines, JSON on stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from itertime.errors import UserError
+
+__all__ = ["new_app", "print_json", "run_app"]
+
+OK, INTERNAL, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+
+def new_app(text: str) -> typer.Typer:
+    """A Typer application in our manner: `-h`, help without arguments, no shell completion, plain help text (rich costs start-up time)."""
+    return typer.Typer(
+        help=text, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )  # fmt: skip
+
+
+def run_app(app: typer.Typer, program: str, arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code.
+
+    A `UserError` becomes one `error: ...` message on stderr and its own exit code; a mistake in the options 2; an interrupt 130; anything else is a
+    bug of ours: a traceback and 1.
+    """
+    command = typer.main.get_command(app)
+    try:
+        result = command.main(args=None if arguments is None else list(arguments), prog_name=program, standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else OK
+    except UserError as error:
+        return _complain(str(error), error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        return _complain("interrupted", INTERRUPTED)
+    except typer.Exit as stop:
+        return stop.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; keep the exit quiet
+        return OK
+    except Exception as error:
+        if hasattr(error, "show") and hasattr(error, "exit_code"):  # click's own mistakes in the options
+            error.show()
+            return USAGE
+        traceback.print_exc()
+        return _complain(f"internal error, please report it: {type(error).__name__}: {error}", INTERNAL)
+
+
+def _complain(text: str, code: int) -> int:
+    print(f"error: {text}", file=sys.stderr)
+    return code
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on stdout and nothing else. ValueError for NaN or infinity, which JSON does not have."""
+    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
