@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from itertime.errors import TableError, UserError
 from traces.columns import COLUMNS
-from traces.files import open_table, replacing, shown
+from traces.files import open_table, replacing, sha256, shown
 from traces.logs import Fields, Log, column, flag, rate
 from traces.logs import read_log as _read
 
@@ -72,7 +72,7 @@ class TableRow(NamedTuple):
     iterations_per_s: float
 
 
-def read_throughputs(folder: str | Path) -> tuple[list[TableRow], dict[str, object]]:
+def read_throughputs(folder: str | Path) -> tuple[list[TableRow], dict[str, Any]]:
     """Read a folder of `MODEL.csv` files: `global_batch_size,1,2,4,...` with iterations/s in the cells.
 
     Gives the rows, and a report of what was read. Empty, NaN and zero cells mean that the job does not run
@@ -91,9 +91,9 @@ def read_throughputs(folder: str | Path) -> tuple[list[TableRow], dict[str, obje
         cells += seen
     if not rows:
         raise TableError(f"{folder}: no file in it states a speed above 0")
-    report: dict[str, object] = {
+    report: dict[str, Any] = {
         "format": "elasticflow-throughputs",
-        "files": [path.name for path in files],
+        "files": [{"file": path.name, "sha256": sha256(path)} for path in files],
         "counts": {"cells": cells, "rows": len(rows), "cells_without_speed": cells - len(rows)},
         "assumptions": [
             "cells are iterations/s of the global batch on that many GPUs",

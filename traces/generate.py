@@ -9,6 +9,7 @@ from typing import Any
 from itertime.errors import UserError
 from traces.arrivals import arrival_times
 from traces.check import demand
+from traces.columns import MAX_SECONDS
 from traces.files import sha256
 from traces.job import Job
 from traces.rules import Deadlines, Rules
@@ -76,6 +77,8 @@ def generate(recipe: Recipe) -> tuple[list[Job], dict[str, Any]]:
     submits = arrival_times(
         recipe.arrivals, recipe.jobs, rate_per_s, stream(recipe.seed, "arrivals"), recipe.cv
     ).tolist()
+    if submits[-1] > MAX_SECONDS:
+        raise UserError(f"load={recipe.load:g}: puts {recipe.jobs} jobs beyond {MAX_SECONDS:g} s; raise it")
     deadlines = _deadlines(recipe.deadlines, rules)
     factors = deadline_factors(deadlines, recipe.seed, recipe.jobs)
     parts = zip(submits, chosen, run_times, works, factors, strict=True)

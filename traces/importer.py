@@ -42,12 +42,12 @@ class Selection:
     time_scale: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.from_s < self.until_s:
-            raise UserError(f"until={self.until_s:g}: must be after from={self.from_s:g}")
+        if not 0 <= self.from_s < self.until_s:
+            raise UserError(f"from={self.from_s:g}, until={self.until_s:g}: must be 0 <= from < until")
         if self.limit is not None and self.limit < 1:
             raise UserError(f"limit={self.limit}: must be at least 1")
-        if not (0 < self.time_scale < math.inf):
-            raise UserError(f"time-scale={self.time_scale:g}: must be above 0 and finite")
+        if not 0 < self.time_scale <= 10_000:
+            raise UserError(f"time-scale={self.time_scale:g}: must be above 0 and at most 10,000")
 
 
 def detect_format(path: str | Path) -> str:

@@ -80,10 +80,13 @@ class _Problems:
 
 
 class _Models:
-    """What is wrong with a model's name, looked up once per name and only if a job needs one."""
+    """What is wrong with a model's name, looked up once per name and only if a job needs one.
+
+    Only the first name that resembles no model gets the whole list of models.
+    """
 
     def __init__(self, known: Collection[str] | None):
-        self._known, self._answers = known, dict[str, str | None]()
+        self._known, self._answers, self._listed = known, dict[str, str | None](), False
 
     def problem(self, name: str) -> str | None:
         if name not in self._answers:
@@ -93,7 +96,11 @@ class _Models:
                 self._known = list_models()
             known = name in self._known
             self._answers[name] = None if known else str(UnknownName("model", name, self._known))
-        return self._answers[name]
+        answer = self._answers[name]
+        if answer and "known: " in answer:
+            listed, self._listed = self._listed, True
+            return f"unknown model {name!r}; the first such error lists those known" if listed else answer
+        return answer
 
 
 def _check_header(table: Table) -> None:

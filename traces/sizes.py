@@ -85,7 +85,7 @@ class Exponential:
 
 @dataclass(frozen=True, config=CONFIG)
 class SizeClass:
-    """Jobs that ask for `gpus` GPUs: their share (of the sum of all shares), one distribution of run times."""
+    """Jobs that ask for `gpus` GPUs: their share (of the sum of shares), one distribution of run times."""
 
     gpus: Count
     share: Positive

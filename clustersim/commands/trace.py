@@ -1,0 +1,194 @@
+"""`clustersim trace`: import job logs, generate synthetic traces, check traces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="trace", no_args_is_help=True, help="Import job logs, generate synthetic traces, check traces."
+)
+
+Output = Annotated[Path, typer.Option("-o", "--output", help="Trace to write: .csv, .csv.gz or .parquet.")]
+Rules = Annotated[str, typer.Option(help="Rules that give jobs models: bundled name, YAML file, or none.")]
+PlannerName = Annotated[str, typer.Option("--planner", help="Plans by which jobs ran for the logged time.")]
+SystemName = Annotated[str, typer.Option("--system", help="System on which they did.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all random draws.")]
+
+
+@app.command("import")
+def import_(
+    log: Annotated[Path, typer.Argument(help="Job log, plain or gzip.")],
+    output: Output,
+    log_format: Annotated[
+        str | None, typer.Option("--format", help="itp or elasticflow; by the header if not given.")
+    ] = None,
+    rules: Rules = "llm-mix",
+    planner: PlannerName = "data-parallel",
+    system: SystemName = "dgx-a100-80gb",
+    seed: Seed = 0,
+    limit: Annotated[int | None, typer.Option(help="Keep only the first so many jobs.")] = None,
+    from_s: Annotated[float, typer.Option(help="Skip jobs before this many seconds of the log.")] = 0.0,
+    until_s: Annotated[float, typer.Option(help="Skip jobs from this many seconds on.")] = float("inf"),
+    time_scale: Annotated[float, typer.Option(help="Multiply the gaps between submissions.")] = 1.0,
+) -> None:
+    """Turn a job log into a trace; what was assumed and left out goes beside it, into NAME.import.json."""
+    from traces.importer import Selection, import_log
+
+    jobs, report = import_log(
+        log,
+        log_format=log_format,
+        rules=rules,
+        planner=planner,
+        system=system,
+        seed=seed,
+        selection=Selection(from_s, until_s, limit, time_scale),
+    )
+    beside = _write(jobs, report, output, "import", log)
+    counts = report["counts"]
+    left_out = sum(counts["left_out"].values())
+    _say(f"{output}: {counts['jobs']:,} jobs of {counts['rows']:,} rows; {_asked(report['demand'])}")
+    if counts["dropped"] or left_out:
+        first = next((f", the first on line {d['line']}: {d['reason']}" for d in report["dropped"]), "")
+        _say(f"dropped {counts['dropped']:,} rows{first}; {left_out:,} outside the selection", err=True)
+    _say(f"assumptions and dropped rows: {beside}", err=True)
+
+
+@app.command("import-table")
+def import_table(
+    folder: Annotated[Path, typer.Argument(help="Folder of MODEL.csv files: global_batch_size,1,2,4,...")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Throughput table to write (CSV).")],
+) -> None:
+    """Turn ElasticFlow's throughput tables into one table: model, global_batch, gpus, iterations_per_s."""
+    from traces.elasticflow import read_throughputs, write_throughputs
+    from traces.files import sha256
+
+    rows, report = read_throughputs(folder)
+    write_throughputs(rows, output)
+    produced = {"output": {"file": output.name, "sha256": sha256(output), "rows": len(rows)}}
+    beside = _write_report(report | produced, output, "import")
+    models = len({row.model for row in rows})
+    _say(f"{output}: {len(rows)} speeds of {models} models")
+    without = report["counts"]["cells_without_speed"]
+    _say(f"{without} cells state no speed; what was assumed: {beside}", err=True)
+
+
+@app.command()
+def generate(
+    output: Output,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of jobs.")] = 1000,
+    load: Annotated[float, typer.Option(help="GPU-seconds asked for over those of the cluster.")] = 1.0,
+    gpus: Annotated[int, typer.Option(min=1, help="GPUs of the cluster that the load refers to.")] = 1024,
+    arrivals: Annotated[str, typer.Option(help="poisson, bursty, day-night or at-zero.")] = "poisson",
+    cv: Annotated[
+        float | None, typer.Option(help="Coefficient of variation of the gaps, for bursty and day-night.")
+    ] = None,
+    sizes: Annotated[str, typer.Option(help="GPUs and run times: itp, exponential, or a YAML file.")] = "itp",
+    rules: Rules = "llm-mix",
+    deadlines: Annotated[
+        str, typer.Option(help="rules, none, or LOW:HIGH[:SHARE] for submission + U(LOW, HIGH) x run time.")
+    ] = "rules",
+    planner: PlannerName = "data-parallel",
+    system: SystemName = "dgx-a100-80gb",
+    seed: Seed = 0,
+) -> None:
+    """Make a synthetic trace; its recipe goes beside it, into NAME.generate.json."""
+    from traces.generate import Recipe
+    from traces.generate import generate as make
+
+    recipe = Recipe(jobs, load, gpus, arrivals, cv, sizes, rules, deadlines, planner, system, seed)
+    made, report = make(recipe)
+    beside = _write(made, report, output, "generate")
+    _say(f"{output}: {len(made):,} jobs; {_asked(report['demand'])}")
+    _say(f"recipe: {beside}", err=True)
+
+
+@app.command()
+def check(
+    trace: Annotated[Path, typer.Argument(help="Trace: .csv, .csv.gz or .parquet.")],
+    cluster: Annotated[str, typer.Option(help="Cluster that the load refers to, NODESxGPUS.")] = "n128g8",
+    table: Annotated[
+        Path | None, typer.Option(help="Throughput table whose models the trace may name as well.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Validate a trace and summarise it. Every mistake is printed with its line; the exit code is then 3."""
+    from clustersim.cluster import Cluster
+    from clustersim.speed import read_throughput_table
+    from itertime.model import list_models
+    from traces import read_trace
+    from traces.check import summarise
+
+    gpus = Cluster.parse(cluster).gpus
+    tabled = [model for model, _ in read_throughput_table(table)] if table else []
+    summary = summarise(read_trace(trace, known_models=[*list_models(), *tabled]), gpus)
+    if as_json:
+        _say(json.dumps({"file": trace.name, **summary}, indent=2, allow_nan=False))
+    else:
+        _say(_as_text(trace, summary))
+
+
+def _write(
+    jobs: list[Any], report: dict[str, Any], output: Path, kind: str, source: Path | None = None
+) -> Path:
+    """Write the trace and then its report, which holds the trace's hash; give the report's path."""
+    from itertime.errors import UserError
+    from traces import write_trace
+    from traces.files import sha256
+
+    if source is not None and output.exists() and output.samefile(source):
+        raise UserError(f"{output}: is the log itself; write the trace to another file")
+    write_trace(jobs, output)
+    produced = {"output": {"file": output.name, "sha256": sha256(output), "jobs": len(jobs)}}
+    return _write_report(report | produced, output, kind)
+
+
+def _write_report(report: Mapping[str, Any], output: Path, kind: str) -> Path:
+    from traces.files import replacing
+
+    name = output.name
+    for ending in (".gz", ".csv", ".parquet"):
+        name = name.removesuffix(ending)
+    path = output.with_name(f"{name}.{kind}.json")
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    return path
+
+
+def _asked(demand: Mapping[str, Any]) -> str:
+    if demand["mean_gpus"] is None:
+        return f"{demand['gpu_seconds'] / 3600:,.0f} GPU-hours, all at once"
+    days = demand["span_s"] / 86400
+    return f"{demand['mean_gpus']:,.1f} GPUs asked for on average over {days:,.2f} days"
+
+
+def _as_text(trace: Path, summary: Mapping[str, Any]) -> str:
+    from traces.files import shown
+
+    def listed(counts: Mapping[str, int]) -> str:
+        parts = [f"{shown(name)} ({n:,})" for name, n in list(counts.items())[:20]]
+        return ", ".join(parts) + (f" and {len(counts) - 20} more" if len(counts) > 20 else "")
+
+    asked, load, deadlines = summary["demand"], summary["load"], summary["deadlines"]
+    lines = [
+        f"{trace}: {summary['jobs']:,} jobs, tenants: {summary['tenants']:,}",
+        f"work stated in: {listed(summary['kinds'])}",
+        f"{_asked(asked)}, by the {asked['jobs']:,} jobs that state GPUs and run time",
+        f"load on {summary['cluster_gpus']:,} GPUs: {'all at once' if load is None else format(load, '.3f')}",
+        f"models: {listed(summary['models'])}",
+        f"GPUs: {listed(summary['gpus'])}",
+        f"deadlines: {deadlines['jobs']:,}, {deadlines['below_run_time']:,} before submission + run time",
+    ]
+    if summary["larger_than_cluster"]:
+        lines.append(f"larger than the cluster: {summary['larger_than_cluster']:,} jobs; a run rejects them")
+    return "\n".join(lines)
+
+
+def _say(text: str, err: bool = False) -> None:
+    typer.echo(text, err=err)
