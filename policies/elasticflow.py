@@ -145,12 +145,13 @@ class ElasticFlow(Scheduler):
         """GPUs by job: `base`, and the spare GPUs one step at a time to the best marginal return."""
         target = dict(base)
         spare = state.cluster.gpus - sum(base.values())
-        steps: list[tuple[float, float, int, int, Demand]] = []  # (growth of GPU time per GPU, deadline, order, next size, job)
+        # (growth of GPU time per GPU, whether the size differs from what the job has, deadline, order, size, job)
+        steps: list[tuple[float, bool, float, int, int, Demand]] = []
 
         def push(demand: Demand, held: int) -> None:
             size, growth = _next_step(demand, held, spare, base.get(demand.job, 0), self._promised.get(demand.job, ()), state.now)
             if size:
-                heappush(steps, (growth, demand.deadline_s, demand.job.order, size, demand))
+                heappush(steps, (growth, size != demand.gpus, demand.deadline_s, demand.job.order, size, demand))
 
         for job in state.running:
             self._demands[job].refresh()
@@ -167,7 +168,7 @@ class ElasticFlow(Scheduler):
 
         push_next_waiting()
         while steps and spare:
-            _, _, _, size, demand = heappop(steps)
+            *_, size, demand = heappop(steps)
             held = target.get(demand.job, 0)
             if size - held <= spare:
                 target[demand.job] = size

@@ -1,0 +1,29 @@
+"""`clustersim`: the command line. Each command lives in `clustersim.commands`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from itertime.commandline import new_app, run_app
+
+from .commands import policies, report, simulate, trace
+
+__all__ = ["app", "main"]
+
+app = new_app("Simulate a multi-tenant GPU cluster that trains large language models, and compare scheduling policies.")
+app.command("demo")(simulate.demo)
+app.command("run")(simulate.run)
+app.command("compare")(simulate.compare)
+app.command("report")(report.report)
+app.add_typer(trace.app, name="trace")
+app.add_typer(policies.app, name="policies")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code of the contract (0, 1, 2, 3, 4, 5 or 130)."""
+    return run_app(app, "clustersim", arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""What the simulating commands show: progress on stderr, tables or JSON on stdout."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from itertime.commandline import print_json
+from itertime.errors import UserError
+
+if TYPE_CHECKING:
+    from clustersim.rundir import Run
+
+__all__ = ["check_folder", "print_comparison", "print_run", "progress_of"]
+
+_STEPS = 200
+
+
+@contextmanager
+def progress_of(text: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar on stderr, fed with the number done so far; nothing at all where stderr is not a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        job = bar.add_task(text, total=total)
+        stride = max(1, total // _STEPS)
+
+        def advance(done: int) -> None:
+            if done % stride == 0 or done == total:
+                bar.update(job, completed=done)
+
+        yield advance
+
+
+def check_folder(folder: Path) -> None:
+    """Say early, before minutes of simulation, that `folder` cannot be written. UserError in one line."""
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        raise UserError(f"{folder}: {existing} is not a folder; choose another place with --out")
+    if not os.access(existing, os.W_OK):
+        raise UserError(f"{folder}: {existing} cannot be written; choose another place with --out")
+
+
+def print_run(run: Run, out: Path | None, json: bool) -> None:
+    if json:
+        print_json(run.summary)
+        return
+    _print_table([run], None)
+    _print_notes([run], out)
+
+
+def print_comparison(runs: Sequence[Run], baseline: str, out: Path | None, json: bool) -> None:
+    if json:
+        print_json({"baseline": baseline, "runs": [{"policy": r.policy, "planner": r.planner, "seed": r.manifest["seed"], **r.summary} for r in runs]})
+        return
+    _print_table(runs, baseline)
+    _print_notes(runs, out)
+
+
+def _print_table(runs: Sequence[Run], baseline: str | None) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from clustersim.report import comparison_table
+
+    columns, rows = comparison_table(runs, baseline)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right", no_wrap=i == 0)
+    for row in rows:
+        table.add_row(*row)
+    width = None if sys.stdout.isatty() else 160  # a pipe has no width; do not fold the table for it
+    Console(width=width, markup=False, highlight=False).print(table)
+
+
+def _print_notes(runs: Sequence[Run], out: Path | None) -> None:
+    for text in dict.fromkeys(str(run.summary["covers"]) for run in runs[:1]):
+        print(text)
+    if any(run.manifest["oracle_used"] for run in runs):
+        print("True durations from the log were used (oracle): no real scheduler knows them.")
+    if out is not None:
+        print(f"Written to {out}; open {out / 'report.html'}")

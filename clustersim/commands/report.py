@@ -1,0 +1,33 @@
+"""`clustersim report`: the report of a run, or of a comparison, made again from its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from itertime.errors import UserError
+
+__all__ = ["report"]
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="What `run --out` or `compare --out` wrote.")],
+    baseline: Annotated[Optional[str], typer.Option(help="The policy that others are compared with.")] = None,
+) -> None:
+    """Write FOLDER/report.html from the records in FOLDER or in the folders inside it."""
+    from clustersim.report import render_report
+    from clustersim.rundir import read_run, write_text
+
+    if not folder.is_dir():
+        raise UserError(f"{folder}: is not a folder")
+    homes = [folder] if (folder / "manifest.json").exists() else sorted(p.parent for p in folder.glob("*/manifest.json"))
+    if not homes:
+        raise UserError(f"{folder}: holds no run (no manifest.json, neither here nor one folder down)")
+    runs = [read_run(home) for home in homes]
+    names = [run.policy for run in runs]
+    if baseline is not None and baseline not in names:
+        raise UserError(f"--baseline {baseline}: is not among {', '.join(names)}")
+    write_text(folder / "report.html", render_report(runs, baseline=baseline))
+    print(folder / "report.html")

@@ -1,0 +1,189 @@
+"""`clustersim run`, `compare` and `demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from itertime.errors import UserError
+
+if TYPE_CHECKING:
+    from clustersim.config import RunConfig
+    from clustersim.rundir import Run
+    from clustersim.runner import Trace
+
+__all__ = ["compare", "demo", "run"]
+
+TraceFile = Annotated[Path, typer.Argument(help="Trace in the native format (CSV or Parquet).")]
+ClusterShape = Annotated[str, typer.Option(help="Shape of the cluster: n128g8 is 128 nodes of 8 GPUs.")]
+SystemName = Annotated[str, typer.Option(help="The itertime system of its nodes.")]
+PlannerName = Annotated[Optional[str], typer.Option(help="Planner for all jobs; by default the policy's own.")]
+PlacementName = Annotated[str, typer.Option(help="pack, spread or any.")]
+NoOverheads = Annotated[bool, typer.Option("--no-overheads", help="Starts, restarts and resizes are free.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
+Settings = Annotated[Optional[list[str]], typer.Option("--set", help="NAME=VALUE, such as overheads.launch_s=10 or policy.guard_s=2; repeatable.")]
+Table = Annotated[Optional[Path], typer.Option(help="Throughput table: model,global_batch,gpus,iterations_per_s.")]
+Until = Annotated[Optional[float], typer.Option(help="End the run at this time of the trace's clock, in seconds.")]
+OutDir = Annotated[Optional[Path], typer.Option("--out", "-o", help="Folder for records, metrics, manifest and report.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Parquet = Annotated[bool, typer.Option("--parquet", help="Write jobs.parquet instead of jobs.csv.")]
+Workers = Annotated[Optional[int], typer.Option(min=1, help="Processes; by default one per processor.")]
+
+DEMO_POLICIES = "fifo,srtf,elasticflow,vtrain-aware"
+
+
+def run(
+    trace: TraceFile,
+    policy: Annotated[str, typer.Option(help="A registered policy, or file.py:Class.")],
+    cluster: ClusterShape = "n128g8",
+    system: SystemName = "dgx-a100-80gb",
+    planner: PlannerName = None,
+    placement: PlacementName = "pack",
+    no_overheads: NoOverheads = False,
+    seed: Seed = 0,
+    settings: Settings = None,
+    table: Table = None,
+    until: Until = None,
+    out: OutDir = None,
+    parquet: Parquet = False,
+    json: Json = False,
+) -> None:
+    """Simulate a trace under one policy."""
+    from clustersim.commands.output import check_folder, print_run, progress_of
+    from clustersim.runner import Trace
+    from clustersim.runner import run as simulate
+
+    config = _config(policy, cluster, system, planner, placement, no_overheads, seed, settings, table, until)
+    jobs = Trace.read(trace, config.table)
+    if out is not None:
+        check_folder(out)
+    try:
+        with progress_of(f"simulating {policy}", len(jobs.jobs)) as advance:
+            result = simulate(jobs, config=config, on_progress=advance)
+    except UserError as error:
+        partial = getattr(error, "partial", None)
+        if out is not None and partial is not None:
+            _write([partial], out, parquet, single=True)
+        raise
+    if out is not None:
+        _write([result], out, parquet, single=True)
+    print_run(result, out, json)
+
+
+def compare(
+    trace: TraceFile,
+    policies: Annotated[str, typer.Option(help="Policies, separated by commas.")],
+    baseline: Annotated[Optional[str], typer.Option(help="The policy that others are compared with; by default the first.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Run each policy with so many seeds, from --seed on.")] = 1,
+    cluster: ClusterShape = "n128g8",
+    system: SystemName = "dgx-a100-80gb",
+    planner: PlannerName = None,
+    placement: PlacementName = "pack",
+    no_overheads: NoOverheads = False,
+    seed: Seed = 0,
+    settings: Settings = None,
+    table: Table = None,
+    until: Until = None,
+    workers: Workers = None,
+    out: OutDir = None,
+    parquet: Parquet = False,
+    json: Json = False,
+) -> None:
+    """Simulate a trace under several policies and compare them; with --out, one folder a policy and a report."""
+    from clustersim.runner import Trace
+
+    names = _policy_names(policies)
+    configs = [
+        _config(name, cluster, system, planner, placement, no_overheads, seed + k, settings, table, until)
+        for name in names
+        for k in range(seeds)
+    ]
+    _compare(Trace.read(trace, configs[0].table), configs, baseline, workers, out, parquet, json)
+
+
+def demo(
+    jobs: Annotated[int, typer.Option(min=1, help="Jobs to generate.")] = 200,
+    load: Annotated[float, typer.Option(min=0.01, help="GPU time asked for, as a share of the cluster's.")] = 1.1,
+    policies: Annotated[str, typer.Option(help="Policies, separated by commas.")] = DEMO_POLICIES,
+    cluster: ClusterShape = "n128g8",
+    seed: Seed = 0,
+    out: OutDir = None,
+    json: Json = False,
+) -> None:
+    """Compare four policies on a generated stream of LLM training jobs on 1,024 A100s."""
+    from clustersim.cluster import Cluster
+    from clustersim.runner import Trace
+    from traces.generate import Recipe, generate
+
+    configs = [_config(name, cluster=cluster, seed=seed) for name in _policy_names(policies)]
+    recipe = Recipe(jobs, load, Cluster.parse(cluster).gpus, arrivals="bursty", seed=seed)
+    trace = Trace.of(generate(recipe)[0])
+    _compare(trace, configs, None, None, out, False, json)
+
+
+def _policy_names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise UserError("--policies: name at least one policy, as in --policies fifo,srtf")
+    if len(set(names)) < len(names):
+        raise UserError(f"--policies {text}: names a policy twice")
+    return names
+
+
+def _config(
+    policy: str, cluster: str = "n128g8", system: str = "dgx-a100-80gb", planner: str | None = None, placement: str = "pack",
+    no_overheads: bool = False, seed: int = 0, settings: list[str] | None = None, table: Path | None = None, until: float | None = None,
+) -> RunConfig:  # fmt: skip
+    from clustersim.config import RunConfig
+
+    return RunConfig.make(
+        settings, policy=policy, cluster=cluster, system=system, planner=planner, placement=placement,
+        overheads=None if no_overheads else {}, seed=seed, table=None if table is None else str(table), until_s=until,
+    )  # fmt: skip
+
+
+def _compare(
+    trace: Trace, configs: list[RunConfig], baseline: str | None, workers: int | None, out: Path | None, parquet: bool, json: bool
+) -> None:
+    from clustersim.commands.output import check_folder, print_comparison, progress_of
+    from clustersim.runner import compare as simulate
+
+    names = list(dict.fromkeys(config.policy for config in configs))
+    if baseline is not None and baseline not in names:
+        raise UserError(f"--baseline {baseline}: is not among the compared policies {', '.join(names)}")
+    if out is not None:
+        check_folder(out)
+    done = 0
+
+    with progress_of("simulating", len(configs)) as advance:
+
+        def on_done(_: int, __: Run) -> None:
+            nonlocal done
+            done += 1
+            advance(done)
+
+        runs = simulate(trace, configs, workers=workers, on_done=on_done)
+    if out is not None:
+        _write(runs, out, parquet, single=False, baseline=baseline)
+    print_comparison(runs, baseline or names[0], out, json)
+
+
+def _write(runs: list[Run], out: Path, parquet: bool, *, single: bool, baseline: str | None = None) -> None:
+    """One run: its files and a report in `out`. Several: a folder for each, and one report for all in `out`."""
+    from clustersim.report import render_report
+    from clustersim.rundir import write_run, write_text
+
+    seeds = {run.manifest["seed"] for run in runs}
+    for run in runs:
+        write_run(out if single else out / _folder_name(run, len(seeds) > 1), run, parquet=parquet)
+    write_text(out / "report.html", render_report(runs, baseline=baseline))
+
+
+def _folder_name(run: Run, with_seed: bool) -> str:
+    """A safe folder name for a policy, which may be a path to somebody's file."""
+    safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in run.policy).strip(".")
+    return f"{safe}-seed{run.manifest['seed']}" if with_seed else safe
+
+

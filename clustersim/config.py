@@ -1,0 +1,70 @@
+"""The settings of one run, checked as a whole before anything is simulated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from itertime.errors import UnknownName, UserError
+
+__all__ = ["RunConfig"]
+
+
+class RunConfig(BaseModel):
+    """What to simulate, apart from the trace. Unknown settings are refused.
+
+    `policy`: a registered name or `file.py:Class`; `params`: its keyword arguments. `cluster`: a shape such as `n128g8`. `planner`: None = the policy's own. `overheads`: constants
+    of `Overheads` to replace, or None for no overheads at all. `table`: a throughput table (file). `until_s`: end of the run on the trace's clock.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    policy: str
+    params: dict[str, Any] = Field(default_factory=dict)
+    cluster: str = "n128g8"
+    system: str = "dgx-a100-80gb"
+    planner: str | None = None
+    placement: str = "pack"
+    overheads: dict[str, float] | None = Field(default_factory=dict)
+    table: str | None = None
+    until_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    price_usd_per_gpu_h: float = Field(default=5.0, ge=0, allow_inf_nan=False)
+    seed: int = Field(default=0, ge=0)
+
+    @classmethod
+    def make(cls, settings: list[str] | None = None, **values: Any) -> RunConfig:
+        """From keyword arguments, then `a.b=c` assignments as of `--set`. UserError names the setting and the value."""
+        for text in settings or []:
+            _assign(values, text)
+        for name in values:
+            if name not in cls.model_fields:
+                raise UnknownName("setting", name, cls.model_fields)
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise UserError(f"setting {where}={first.get('input')!r}: {first['msg'].lower()}") from None
+
+
+def _assign(values: dict[str, Any], text: str) -> None:
+    """Apply `a.b=c`; the value is read as YAML. `policy.x` is short for `params.x`."""
+    key, equals, raw = text.partition("=")
+    parts = key.strip().split(".")
+    if not equals or not all(parts):
+        raise UserError(f"--set {text!r}: write NAME=VALUE, as in overheads.launch_s=10 or policy.guard_s=2")
+    if parts[0] == "policy" and len(parts) > 1:
+        parts[0] = "params"
+    try:
+        value = yaml.safe_load(raw)
+    except yaml.YAMLError:
+        raise UserError(f"--set {text!r}: the value is not valid YAML") from None
+    if len(parts) == 1:
+        values[parts[0]] = value
+        return
+    if len(parts) > 2:
+        raise UserError(f"--set {text!r}: settings are nested one level deep at most")
+    inner = values.get(parts[0])
+    values[parts[0]] = {**(inner if isinstance(inner, dict) else {}), parts[1]: value}

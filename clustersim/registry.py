@@ -1,0 +1,100 @@
+"""Policies by name. Only the commands and the grid runner come here; the engine never asks which policy it runs.
+
+A policy is registered by an entry point of the group `clustersim.schedulers` (ours are in `pyproject.toml`, third parties use their own package's), or named as
+`path/to/file.py:Class`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+import traceback
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from itertime.errors import UnknownName, UserError
+
+from .errors import PolicyError
+from .scheduler import Scheduler
+
+__all__ = ["PolicyInfo", "find_policy", "list_policies", "make_policy"]
+
+GROUP = "clustersim.schedulers"
+
+
+@dataclass(frozen=True)
+class PolicyInfo:
+    name: str
+    planner: str
+    summary: str
+
+
+def _registered() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in sorted(entry_points(group=GROUP), key=lambda e: e.name)}
+
+
+def list_policies() -> list[PolicyInfo]:
+    """All registered policies by name, with the first line of their documentation."""
+    infos = []
+    for name in _registered():
+        cls = find_policy(name)
+        infos.append(PolicyInfo(name, cls.planner, (inspect.getdoc(cls) or "").split("\n")[0]))
+    return infos
+
+
+def find_policy(name: str) -> type[Scheduler]:
+    """The class behind a registered name or `file.py:Class`. UnknownName with suggestions; PolicyError if its file cannot be used."""
+    if ".py:" in name or name.endswith(".py"):
+        return _from_file(name)
+    entries = _registered()
+    if name not in entries:
+        raise UnknownName("policy", name, entries)
+    return _checked(entries[name].load(), name)
+
+
+def make_policy(name: str, params: dict[str, Any]) -> Scheduler:
+    """An instance with the given parameters. UnknownName for a parameter it does not have, UserError for a value it refuses."""
+    cls = find_policy(name)
+    known = [p for p in inspect.signature(cls).parameters if p not in ("args", "kwargs")]
+    for param in params:
+        if param not in known:
+            raise UnknownName(f"parameter of policy {name}", param, known or ["(none)"])
+    try:
+        return cls(**params)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"policy {name}: {error}") from None
+
+
+def _from_file(name: str) -> type[Scheduler]:
+    file, _, class_name = name.rpartition(":") if ".py:" in name else (name, "", "")
+    path = Path(file)
+    if not class_name:
+        raise UserError(f"policy {name!r}: name the class too, as in {name}:MyScheduler")
+    if not path.is_file():
+        raise UserError(f"policy {name!r}: there is no file {file}")
+    module_name = f"clustersim_policy_{path.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module  # dataclasses and pickling look their module up
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise PolicyError(f"policy file {file}:{error.lineno}: {error.msg}") from None
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        raise PolicyError(f"policy file {file} does not import: {frame.filename}:{frame.lineno}: {type(error).__name__}: {error}") from None
+    if not hasattr(module, class_name):
+        classes = [key for key, value in vars(module).items() if inspect.isclass(value) and issubclass(value, Scheduler) and value is not Scheduler]
+        raise UnknownName(f"class in {file}", class_name, classes or ["(no Scheduler subclass)"])
+    return _checked(getattr(module, class_name), name)
+
+
+def _checked(cls: object, name: str) -> type[Scheduler]:
+    if not (inspect.isclass(cls) and issubclass(cls, Scheduler)):
+        raise PolicyError(f"policy {name}: {cls!r} is not a subclass of clustersim.Scheduler")
+    return cls

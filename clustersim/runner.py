@@ -1,0 +1,165 @@
+"""From a trace and settings to a finished run, and from one trace to a comparison of policies."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from itertime.errors import UserError
+from traces.job import Job, submission_order
+
+from .cluster import Cluster
+from .config import RunConfig
+from .metrics import summarise
+from .overheads import Overheads
+from .records import Recorder
+from .registry import make_policy
+from .rundir import Run
+from .simulation import Simulation
+from .speed import Speed, read_throughput_table, speed_for
+
+__all__ = ["Trace", "compare", "run"]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Jobs in order of submission, and where they come from."""
+
+    jobs: tuple[Job, ...]
+    path: str = ""
+    sha256: str = ""
+
+    @classmethod
+    def read(cls, path: str | Path, table: str | None = None) -> Trace:
+        """Read a native trace. `table`: a throughput table whose model names are known beside those of `itertime`. TableError names every bad row."""
+        from traces.native import read_trace
+
+        known = None
+        if table:
+            from itertime import list_models
+
+            known = sorted({*list_models(), *(model for model, _ in read_throughput_table(table))})
+        jobs = read_trace(path, known_models=known)
+        digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        return cls(tuple(submission_order(jobs)), str(path), digest)
+
+    @classmethod
+    def of(cls, jobs: Sequence[Job]) -> Trace:
+        """A trace made in memory."""
+        return cls(tuple(submission_order(jobs)))
+
+
+def run(trace: str | Path | Trace | Sequence[Job], policy: str | None = None, *, config: RunConfig | None = None,
+        on_progress: Callable[[int], None] | None = None, **settings: Any) -> Run:  # fmt: skip
+    """Simulate `trace` (a file, or jobs) under one policy. Settings are those of `RunConfig`.
+
+    Raises UserError for settings, TableError for the trace, PolicyError (with the records so far as `partial`) for a policy that breaks a rule.
+
+    >>> import clustersim
+    >>> from traces import Job
+    >>> jobs = [Job("a", 0.0, gpus=8, duration_s=60.0), Job("b", 0.0, gpus=8, duration_s=60.0)]
+    >>> run = clustersim.run(jobs, "fifo", cluster="n1g8", overheads=None)
+    >>> run.summary["makespan_s"]
+    120.0
+    """
+    if config is None:
+        config = RunConfig.make(policy=policy or "fifo", **settings)
+    if not isinstance(trace, Trace):
+        trace = Trace.read(trace, config.table) if isinstance(trace, str | Path) else Trace.of(trace)
+    began = perf_counter()
+    simulation = _prepare(trace, config, on_progress)
+    try:
+        simulation.run()
+    except UserError as error:
+        error.partial = _finish(trace, config, simulation, perf_counter() - began, complete=False)  # type: ignore[attr-defined]
+        raise
+    return _finish(trace, config, simulation, perf_counter() - began, complete=True)
+
+
+def _prepare(trace: Trace, config: RunConfig, on_progress: Callable[[int], None] | None) -> Simulation:
+    cluster = Cluster.parse(config.cluster, config.system)
+    scheduler = make_policy(config.policy, config.params)
+    speed: Speed = speed_for(cluster, config.planner or scheduler.planner, config.table)
+    overheads = Overheads.none() if config.overheads is None else Overheads().with_values(**config.overheads)
+    return Simulation(
+        trace.jobs, cluster, scheduler, speed,
+        overheads=overheads, placement=config.placement, until_s=config.until_s, on_progress=on_progress,
+    )  # fmt: skip
+
+
+def _finish(trace: Trace, config: RunConfig, simulation: Simulation, wall_s: float, *, complete: bool) -> Run:
+    recorder, cluster = simulation.recorder, simulation.cluster
+    jobs = recorder.jobs_by_submission(trace.jobs)
+    summary = summarise(
+        jobs, recorder.snapshots, cluster,
+        end_s=recorder.end_s, events=len(recorder.events), price_usd_per_gpu_h=config.price_usd_per_gpu_h,
+    )  # fmt: skip
+    planner = simulation.speed.planner.name
+    manifest = {
+        "versions": {
+            "clustersim": version("clustersim"), "python": platform.python_version(),
+            "numpy": version("numpy"), "simpy": version("simpy"),
+        },
+        "command": sys.argv,
+        "seed": config.seed,
+        "policy": config.policy,
+        "params": config.params,
+        "planner": planner,
+        "cluster": {"shape": cluster.shape, "gpus": cluster.gpus, "system": cluster.system},
+        "placement": config.placement,
+        "overheads": None if config.overheads is None else asdict(simulation.overheads),
+        "price_usd_per_gpu_h": config.price_usd_per_gpu_h,
+        "until_s": config.until_s,
+        "trace": {"path": trace.path, "sha256": trace.sha256, "jobs": len(trace.jobs)},
+        "table": config.table,
+        "profile": _profile_of(simulation.speed),
+        "oracle_used": recorder.oracle_used,
+        "complete": complete,
+        "timings": {"wall_s": wall_s, "policy_wall_s": simulation.policy_wall_s},
+    }  # fmt: skip
+    return Run(config.policy, planner, cluster, jobs, recorder.events, recorder.snapshots, summary, manifest)
+
+
+def _profile_of(speed: Speed) -> dict[str, str]:
+    from itertime.profile import FOLDER
+
+    name = speed.planner.profile.name
+    return {"name": name, "sha256": hashlib.sha256((FOLDER / f"{name}.json").read_bytes()).hexdigest()}
+
+
+def compare(trace: str | Path | Trace, configs: Sequence[RunConfig], *, workers: int | None = None,
+            on_done: Callable[[int, Run], None] | None = None) -> list[Run]:  # fmt: skip
+    """Run every configuration over the same trace, in parallel processes; the result does not depend on their number.
+
+    `workers`: at most this many processes (default: one per processor, at most one per run). `on_done(i, run)` is called in this process as runs
+    finish.
+    """
+    if not isinstance(trace, Trace):
+        trace = Trace.read(trace, configs[0].table if configs else None)
+    for config in configs:
+        _prepare(Trace.of([]), config, None)  # every mistake in the settings is reported before anything runs
+    count = min(len(configs), workers or os.cpu_count() or 1)
+    runs: dict[int, Run] = {}
+    if count <= 1:
+        for i, config in enumerate(configs):
+            runs[i] = run(trace, config=config)
+            if on_done is not None:
+                on_done(i, runs[i])
+    else:
+        with ProcessPoolExecutor(count) as pool:
+            futures = {pool.submit(run, trace, config=config): i for i, config in enumerate(configs)}
+            for future in as_completed(futures):
+                i = futures[future]
+                runs[i] = future.result()
+                if on_done is not None:
+                    on_done(i, runs[i])
+    return [runs[i] for i in range(len(configs))]
