@@ -1,0 +1,258 @@
+"""Metrics of a run, computed from its records alone. `docs/metrics.md` lists every formula.
+
+Notation: a job j has submit_j, start_j (its first start), finish_j, isolated_j (`isolated_s`) and gpus_j; F
+is the set of finished jobs; G the cluster's GPUs; T0 the first submission of any job, T1 the last finish. A
+metric that is undefined (no finished job, no deadline) is None, never NaN. Sums are rounded exactly
+(`math.fsum`), so that neither vector units nor the order of summation change a digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import fsum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+    from .records import JobRecord, Snapshot
+
+__all__ = [
+    "METRICS", "Usage", "completion_times", "cost_usd", "deadlines", "disruptions", "finish_time_fairness",
+    "job_counts", "makespan_s", "queueing", "slowdowns", "summarise", "utilisation",
+]  # fmt: skip
+
+Value = float | int | str | None
+Array = np.ndarray
+STATES = ("finished", "rejected", "unfinished", "failed")
+
+METRICS = (
+    "jobs", *STATES, "jct_mean_s", "jct_p50_s", "jct_p90_s", "jct_p99_s", "queue_mean_s", "queue_p99_s",
+    "makespan_s", "gpu_allocated_ratio", "gpu_useful_ratio", "fragmentation_ratio", "deadline_jobs",
+    "deadline_met_ratio", "preemptions", "resizes", "restarts", "migrations", "lost_gpu_h", "slowdown_mean",
+    "finish_time_fairness_max", "jain_index", "cost_usd", "wall_s", "policy_wall_s", "events", "covers",
+)  # fmt: skip
+"""The names of all metrics, in the order of a summary."""
+
+
+def summarise(
+    jobs: Sequence[JobRecord], snapshots: Sequence[Snapshot], cluster: Cluster, *,
+    end_s: float, events: int, price_usd_per_gpu_h: float = 5.0,
+) -> dict[str, Value]:  # fmt: skip
+    """All metrics of one run, by name, in the order of `METRICS`.
+
+    `jobs` holds a record of every submitted job, `snapshots` the use of the cluster, `end_s` when the run
+    ended on the trace's clock, `events` the length of its event log. `wall_s` and `policy_wall_s` are None
+    here: they depend on the machine and are in the manifest under `timings`, so that equal inputs give equal
+    summaries, byte for byte.
+    """
+    usage = Usage.of(snapshots, end_s)
+    values: dict[str, Value] = {
+        **job_counts(jobs),
+        **completion_times(jobs),
+        **queueing(jobs),
+        "makespan_s": makespan_s(jobs),
+        **utilisation(jobs, usage, cluster),
+        **deadlines(jobs),
+        **disruptions(jobs),
+        **slowdowns(jobs),
+        "finish_time_fairness_max": finish_time_fairness(jobs, usage, cluster),
+        "cost_usd": cost_usd(jobs, price_usd_per_gpu_h),
+        "wall_s": None,
+        "policy_wall_s": None,
+        "events": events,
+        "covers": _covers(jobs),
+    }
+    return {name: values[name] for name in METRICS}
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Snapshots as arrays: from time_s[i] to time_s[i + 1] (the last to `end_s`) the cluster is as in row i.
+
+    `allocated` and `stranded` count GPUs, `jobs` those that run or wait. Before the first row it was empty.
+    """
+
+    time_s: Array
+    allocated: Array
+    stranded: Array
+    jobs: Array
+    end_s: float
+
+    @classmethod
+    def of(cls, snapshots: Sequence[Snapshot], end_s: float) -> Usage:
+        rows = np.array(snapshots, dtype=float).reshape(-1, 5)
+        last_s = max(end_s, float(rows[-1, 0])) if len(rows) else end_s
+        return cls(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] + rows[:, 4], last_s)
+
+    def integral(self, values: Array, from_s: float, to_s: float) -> float:
+        """The integral of `values` (one per row) over [from_s, to_s], in their unit x seconds."""
+        edges = np.clip(np.append(self.time_s, self.end_s), from_s, to_s)
+        return fsum(np.diff(edges) * values)
+
+    def averages(self, values: Array, from_s: Array, to_s: Array) -> Array:
+        """The time averages of `values` (one per row) over many intervals, each of positive length."""
+        edges = np.append(self.time_s, self.end_s)
+        origin = edges[0]  # clocks may start at 1.5e9: subtract before anything is multiplied
+        cumulative = np.concatenate([[0.0], np.cumsum(np.diff(edges) * values)])
+        until_from, until_to = (np.interp(t - origin, edges - origin, cumulative) for t in (from_s, to_s))
+        return (until_to - until_from) / (to_s - from_s)
+
+
+def job_counts(jobs: Sequence[JobRecord]) -> dict[str, Value]:
+    """jobs = finished + rejected + unfinished + failed: every submitted job is in exactly one of them."""
+    states = [job.state for job in jobs]
+    return {"jobs": len(jobs), **{state: states.count(state) for state in STATES}}
+
+
+def completion_times(jobs: Sequence[JobRecord]) -> dict[str, Value]:
+    """Job completion time, JCT_j = finish_j - submit_j over F: mean and percentiles.
+
+    Percentiles interpolate linearly between order statistics (type 7 of Hyndman and Fan, 1996).
+    """
+    jct = [job.jct_s for job in _finished(jobs) if job.jct_s is not None]
+    p50, p90, p99 = _percentiles(jct, 50, 90, 99)
+    return {"jct_mean_s": _mean(jct), "jct_p50_s": p50, "jct_p90_s": p90, "jct_p99_s": p99}
+
+
+def queueing(jobs: Sequence[JobRecord]) -> dict[str, Value]:
+    """Queueing delay, start_j - submit_j over F: the wait until the first start, none after it."""
+    queue = [job.queue_s for job in _finished(jobs) if job.queue_s is not None]
+    return {"queue_mean_s": _mean(queue), "queue_p99_s": _percentiles(queue, 99)[0]}
+
+
+def makespan_s(jobs: Sequence[JobRecord]) -> float | None:
+    """T1 - T0: the last finish minus the first submission; None if no job finished."""
+    window = _window(jobs)
+    return window[1] - window[0] if window else None
+
+
+def utilisation(jobs: Sequence[JobRecord], usage: Usage, cluster: Cluster) -> dict[str, Value]:
+    """Shares of the GPU-seconds that the cluster had until the last finish, G x (T1 - T0).
+
+    Allocated: the integral of the allocated GPUs over [T0, T1]. Useful: that minus the sum of overhead_gpu_s.
+    Fragmentation: the integral of the free GPUs on nodes that also run something. When all jobs that ran have
+    finished, the first integral is the sum of gpu_seconds. Otherwise the overheads of jobs that still ran at
+    the end count even where paid after T1, so that the useful share is a lower bound then (and not below 0).
+    """
+    window = _window(jobs)
+    if window is None or window[1] <= window[0]:
+        return dict.fromkeys(("gpu_allocated_ratio", "gpu_useful_ratio", "fragmentation_ratio"))
+    available = cluster.gpus * (window[1] - window[0])
+    allocated = usage.integral(usage.allocated, *window)
+    useful = max(0.0, allocated - fsum(job.overhead_gpu_s for job in jobs))
+    return {
+        "gpu_allocated_ratio": allocated / available,
+        "gpu_useful_ratio": useful / available,
+        "fragmentation_ratio": usage.integral(usage.stranded, *window) / available,
+    }
+
+
+def deadlines(jobs: Sequence[JobRecord]) -> dict[str, Value]:
+    """deadline_jobs: submitted jobs with a deadline; deadline_met_ratio: those with finish_j <= deadline_j.
+
+    Rejected, failed and unfinished jobs count as missed.
+    """
+    met = [bool(job.deadline_met) for job in jobs if job.deadline_s is not None]
+    return {"deadline_jobs": len(met), "deadline_met_ratio": sum(met) / len(met) if met else None}
+
+
+def disruptions(jobs: Sequence[JobRecord]) -> dict[str, Value]:
+    """Sums over all jobs; lost_gpu_h = sum of overhead_gpu_s / 3600, the GPU-hours held without progress."""
+    return {
+        "preemptions": sum(job.preemptions for job in jobs),
+        "resizes": sum(job.resizes for job in jobs),
+        "restarts": sum(job.restarts for job in jobs),
+        "migrations": sum(job.migrations for job in jobs),
+        "lost_gpu_h": fsum(job.overhead_gpu_s for job in jobs) / 3600,
+    }
+
+
+def slowdowns(jobs: Sequence[JobRecord]) -> dict[str, Value]:
+    """slowdown_j = JCT_j / isolated_j over F, and Jain's index of its inverse x_j = isolated_j / JCT_j.
+
+    jain_index = (sum x)^2 / (|F| sum x^2) (Jain, Chiu and Hawe, DEC-TR-301, 1984): 1 if all jobs are slowed
+    alike, 1/|F| at worst.
+    """
+    alone = _comparable(jobs)
+    x = alone.isolated_s / alone.jct_s
+    jain = fsum(x) ** 2 / (len(x) * fsum(x * x)) if len(x) else None
+    return {"slowdown_mean": _mean(alone.jct_s / alone.isolated_s), "jain_index": jain}
+
+
+def finish_time_fairness(jobs: Sequence[JobRecord], usage: Usage, cluster: Cluster) -> float | None:
+    """The largest rho_j over F: time in the shared cluster over time on a private 1/N of it.
+
+    rho_j = JCT_j / (isolated_j x max(1, gpus_j x N_j / G)), where N_j is the time average of the jobs in the
+    system (running and waiting) during j's life (finish-time fairness: Themis, Mahajan et al., NSDI 2020). A
+    job that asks for more than its share of G / N_j GPUs is taken to be slowed in proportion. At rho <= 1
+    sharing cost the job nothing.
+    """
+    alone = _comparable(jobs)
+    if not len(alone.jct_s):
+        return None
+    present = usage.averages(usage.jobs, alone.submit_s, alone.finish_s)
+    private_s = alone.isolated_s * np.maximum(1.0, alone.gpus * present / cluster.gpus)
+    return float(np.max(alone.jct_s / private_s))
+
+
+def cost_usd(jobs: Sequence[JobRecord], price_usd_per_gpu_h: float) -> float:
+    """Sum of gpu_seconds of all jobs / 3600 x price: what is held is paid, with or without progress."""
+    return fsum(job.gpu_seconds for job in jobs) / 3600 * price_usd_per_gpu_h
+
+
+@dataclass(frozen=True)
+class _Comparable:
+    """The finished jobs that took time, alone and here, so that the two can be compared."""
+
+    submit_s: Array
+    finish_s: Array
+    jct_s: Array
+    isolated_s: Array
+    gpus: Array
+
+
+def _comparable(jobs: Iterable[JobRecord]) -> _Comparable:
+    rows = [
+        (job.submit_s, job.finish_s, job.jct_s, job.isolated_s, job.gpus)
+        for job in _finished(jobs)
+        if job.isolated_s and job.gpus and _took_time(job)
+    ]
+    return _Comparable(*np.array(rows, dtype=float).reshape(-1, 5).T)
+
+
+def _took_time(job: JobRecord) -> bool:
+    return bool(job.jct_s) and job.finish_s is not None and job.finish_s > job.submit_s
+
+
+def _covers(jobs: Sequence[JobRecord]) -> str:
+    """Which jobs the averages cover, in words."""
+    finished, comparable = len(_finished(jobs)), len(_comparable(jobs).jct_s)
+    rest = "the same" if comparable == finished else f"the {comparable:,} of them that took time"
+    return (
+        f"jct_*, queue_*: the {finished:,} finished of {len(jobs):,} submitted jobs; "
+        f"slowdown_mean, finish_time_fairness_max, jain_index: {rest}; "
+        "deadline_met_ratio: all submitted jobs with a deadline; counts and sums: all submitted jobs"
+    )
+
+
+def _finished(jobs: Iterable[JobRecord]) -> list[JobRecord]:
+    return [job for job in jobs if job.state == "finished"]
+
+
+def _window(jobs: Sequence[JobRecord]) -> tuple[float, float] | None:
+    """(T0, T1)."""
+    finishes = [job.finish_s for job in _finished(jobs) if job.finish_s is not None]
+    return (min(job.submit_s for job in jobs), max(finishes)) if finishes else None
+
+
+def _mean(values: Sequence[float] | Array) -> float | None:
+    return fsum(values) / len(values) if len(values) else None
+
+
+def _percentiles(values: Sequence[float], *percents: float) -> list[float | None]:
+    if not values:
+        return [None] * len(percents)
+    return [float(value) for value in np.percentile(values, percents)]
