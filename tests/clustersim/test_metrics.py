@@ -27,7 +27,8 @@ CLUSTER = Cluster(nodes=2, gpus_per_node=4)
 NOTHING = JobRecord(
     job_id="", tenant="t", model="", state="finished", submit_s=0.0, start_s=None, finish_s=None, jct_s=None,
     queue_s=None, wait_s=0.0, gpus=None, gpu_seconds=0.0, overhead_gpu_s=0.0, isolated_s=None,
-    deadline_s=None, deadline_met=None, preemptions=0, resizes=0, restarts=0, migrations=0, lost_s=0.0, reason="",
+    deadline_s=None, deadline_met=None, preemptions=0, resizes=0, restarts=0, migrations=0, lost_s=0.0,
+    reason="",
 )  # fmt: skip
 
 # A: 4 GPUs as 3 + 1 on both nodes, so that the other 4 are stranded; B: all 8 GPUs after A; C can never run.

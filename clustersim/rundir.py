@@ -1,0 +1,233 @@
+"""The folder of one run: what `write_run` leaves behind, and `read_run` trusts only after checking it.
+
+| file | holds |
+|---|---|
+| `jobs.csv` or `jobs.parquet` | the fields of `JobRecord`, a row per submitted job, in order of submission |
+| `events.csv` | the event log: the fields of `EventRecord`; places as `0-3x8;7x4`, nodes x GPUs on each |
+| `usage.csv` | the use of the cluster over time: the fields of `Snapshot` |
+| `summary.json` | the metrics (see `docs/metrics.md`) |
+| `manifest.json` | what was run, with what, the hash of the result; written last: it marks a complete run |
+
+Times are seconds on the trace's clock. In CSV a number is the shortest decimal text within 1e-6 of it, an
+empty cell means None, truth is `true` or `false`. Text that a spreadsheet would take for a formula (it begins
+with = + - @, a tab or a line break, or with apostrophes before one of these) is written with one more
+apostrophe in front, which reading takes away again. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from itertime.errors import UserError
+from traces.files import open_table, replacing, shown
+
+from .cluster import Cluster
+from .records import EventRecord, JobRecord, Snapshot
+from .rundir_tables import EVENTS, JOBS, USAGE, csv_text, parse_rows, plain_text, without_guard
+
+__all__ = ["Run", "read_run", "write_run"]
+
+FORMAT = "clustersim-run-1"
+_JOBS_CSV, _JOBS_PARQUET, _EVENTS, _USAGE = "jobs.csv", "jobs.parquet", "events.csv", "usage.csv"
+_SUMMARY, _MANIFEST = "summary.json", "manifest.json"
+_OURS = (_JOBS_CSV, _JOBS_PARQUET, _EVENTS, _USAGE, _SUMMARY, _MANIFEST)
+_LEFT_OVER = re.compile(rf"\.({'|'.join(map(re.escape, _OURS))})\.\d+\.tmp")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One policy on one trace: who ran, where, and everything that was recorded.
+
+    `jobs` in order of submission, `events` and `snapshots` in order of time. `manifest` is plain JSON data:
+    how the run came about (versions, command, seed, trace, profile, overheads, timings).
+    """
+
+    policy: str
+    planner: str
+    cluster: Cluster
+    jobs: list[JobRecord]
+    events: list[EventRecord]
+    snapshots: list[Snapshot]
+    summary: dict[str, Any]
+    manifest: dict[str, Any]
+
+
+def write_run(directory: str | Path, run: Run, *, parquet: bool = False) -> Run:
+    """Write `run` to a folder, whole or not at all; returns it with its manifest completed.
+
+    The folder is made if need be; it may hold an earlier run, which is replaced, but no files of another
+    kind. All files are written beside their places first, so a full disk leaves an earlier run as it was;
+    then the old manifest is removed, the files are moved, the manifest last. UserError, in one line that
+    names the path, if something cannot be written.
+    """
+    folder = Path(directory)
+    jobs = csv_text(JOBS, run.jobs).encode()
+    run = replace(run, manifest=_completed(run, hashlib.sha256(jobs).hexdigest()))
+    with _usable(folder), ExitStack() as files:  # files are moved into place from the last to the first
+        _stage(files, folder / _MANIFEST, _json(run.manifest))
+        _stage(files, folder / _SUMMARY, _json(run.summary))
+        _stage(files, folder / _USAGE, csv_text(USAGE, run.snapshots).encode())
+        _stage(files, folder / _EVENTS, csv_text(EVENTS, run.events).encode())
+        name, stale = (_JOBS_PARQUET, _JOBS_CSV) if parquet else (_JOBS_CSV, _JOBS_PARQUET)
+        _stage(files, folder / name, _parquet(run.jobs) if parquet else jobs)
+        _remove(folder, _MANIFEST, stale)
+    return run
+
+
+def read_run(directory: str | Path) -> Run:
+    """Read what `write_run` wrote. UserError if it is not a complete run, or was changed since."""
+    folder = Path(directory)
+    manifest = _read_json(folder / _MANIFEST)
+    cluster = _cluster(folder / _MANIFEST, manifest)
+    path = folder / (_JOBS_PARQUET if (folder / _JOBS_PARQUET).exists() else _JOBS_CSV)
+    jobs = _read_rows(path, JOBS, JobRecord, cluster)
+    found = hashlib.sha256(csv_text(JOBS, jobs).encode()).hexdigest()
+    if found != manifest.get("result_hash"):
+        raise UserError(f"{path}: does not match the result_hash in {_MANIFEST}: it was changed; run again")
+    return Run(
+        policy=_text_of(folder / _MANIFEST, manifest, "policy"),
+        planner=_text_of(folder / _MANIFEST, manifest, "planner"),
+        cluster=cluster,
+        jobs=jobs,
+        events=_read_rows(folder / _EVENTS, EVENTS, EventRecord, cluster),
+        snapshots=_read_rows(folder / _USAGE, USAGE, Snapshot, cluster),
+        summary=_read_json(folder / _SUMMARY),
+        manifest=manifest,
+    )
+
+
+# Writing
+
+
+def _completed(run: Run, result_hash: str) -> dict[str, Any]:
+    cluster = {"shape": run.cluster.shape, **asdict(run.cluster)}
+    ours = {"policy": run.policy, "planner": run.planner, "cluster": cluster, "result_hash": result_hash}
+    return {"format": FORMAT, "complete": True, **run.manifest, **ours}
+
+
+@contextmanager
+def _usable(folder: Path) -> Iterator[None]:
+    """The folder exists and is ours to write; if it was made here and nothing came of it, it goes again."""
+    made = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        names = sorted(os.listdir(folder))
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be used as a folder: {error.strerror or error}") from None
+    foreign = [n for n in names if n not in (*_OURS, "report.html") and not _LEFT_OVER.fullmatch(n)]
+    if _MANIFEST in names and not _is_manifest(folder / _MANIFEST):
+        foreign.append(_MANIFEST)
+    elif _MANIFEST in names:
+        foreign = []  # an earlier run, to which something was added
+    if foreign:
+        raise UserError(f"{folder}: holds {shown(foreign[0])}, which no run wrote; choose an empty folder")
+    try:
+        yield
+    except BaseException:
+        if made:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def _is_manifest(path: Path) -> bool:
+    try:
+        return str(_read_json(path).get("format", "")).startswith("clustersim-run-")
+    except UserError:
+        return False
+
+
+def _stage(files: ExitStack, path: Path, content: bytes) -> None:
+    """Write `content` beside `path`, to be moved there when `files` closes."""
+    temporary = files.enter_context(replacing(path))
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def _remove(folder: Path, *names: str) -> None:
+    """Remove files of an earlier run, and what a killed writer left over."""
+    this = f".{os.getpid()}.tmp"
+    stale = [n for n in os.listdir(folder) if _LEFT_OVER.fullmatch(n) and not n.endswith(this)]
+    for name in (*names, *stale):
+        try:
+            (folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise UserError(f"{folder / name}: cannot be removed: {error.strerror or error}") from None
+
+
+def _json(document: Mapping[str, Any]) -> bytes:
+    return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode()
+
+
+def _parquet(jobs: list[JobRecord]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    types = {str: pa.string(), int: pa.int64(), int | None: pa.int64(), bool | None: pa.bool_()}
+    arrays = {}
+    for column in JOBS:
+        values = [getattr(job, column.name) for job in jobs]
+        arrays[column.name] = pa.array(values, types.get(column.kind, pa.float64()))
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(arrays), sink)
+    return sink.getvalue().to_pybytes()
+
+
+# Reading
+
+
+def _read_rows(path: Path, columns: Any, record: Any, cluster: Cluster) -> list[Any]:
+    text = plain_text if path.suffix == ".parquet" else without_guard
+    with open_table(path) as table:
+        return list(parse_rows(table, columns, record, cluster, text))
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if path.name == _MANIFEST and not path.exists():
+        raise UserError(f"{path.parent}: is not a complete run: it has no {_MANIFEST}; give a run's folder")
+    try:
+        document = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: is not JSON that can be read: {error}; run the simulation again") from None
+    if not isinstance(document, dict):
+        raise UserError(f"{path}: holds {shown(document)}, not a JSON object; run the simulation again")
+    return document
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number")
+
+
+def _text_of(path: Path, manifest: Mapping[str, Any], field: str) -> str:
+    value = manifest.get(field)
+    if not isinstance(value, str):
+        raise UserError(f"{path}: {field}={shown(value)}: must be text; run the simulation again")
+    return value
+
+
+def _cluster(path: Path, manifest: Mapping[str, Any]) -> Cluster:
+    stated = manifest.get("cluster")
+    fields = stated if isinstance(stated, dict) else {}
+    nodes, gpus_per_node, system = (fields.get(key) for key in ("nodes", "gpus_per_node", "system"))
+    if type(nodes) is not int or type(gpus_per_node) is not int or not isinstance(system, str):
+        what = "must state nodes and gpus_per_node (whole numbers) and system (text)"
+        raise UserError(f"{path}: cluster={shown(stated)}: {what}; run the simulation again")
+    try:
+        return Cluster(nodes, gpus_per_node, system)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None

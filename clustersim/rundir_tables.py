@@ -1,0 +1,192 @@
+"""Records as rows of text and back: the tables of a run folder (format: see `clustersim.rundir`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+from itertime.errors import TableError
+from traces.files import Table, shown
+
+from .cluster import Cluster, Placement
+from .records import EventRecord, JobRecord, Snapshot
+
+__all__ = ["EVENTS", "JOBS", "USAGE", "Column", "csv_text", "parse_rows", "plain_text", "without_guard"]
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
+_GUARDED = re.compile(r"'+[=+\-@\t\r\n]")
+_NEEDS_QUOTES = re.compile(r'[,"\r\n]')
+_INTEGER = re.compile(r"-?\d{1,18}")
+_NODES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?x(\d{1,9})")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One field of a record: its name, its type, and how its values look in CSV."""
+
+    name: str
+    kind: Any
+    to_text: Callable[[Any], str]
+
+
+def csv_text(columns: Sequence[Column], records: Iterable[Any]) -> str:
+    """A header and one line per record, each ended by a line feed."""
+    writers = [(column.name, column.to_text) for column in columns]
+    lines = [",".join(column.name for column in columns)]
+    for record in records:
+        lines.append(",".join([write(getattr(record, name)) for name, write in writers]))
+    return "\n".join(lines) + "\n"
+
+
+def parse_rows(
+    table: Table, columns: Sequence[Column], record: Callable[..., Any], cluster: Cluster,
+    text: Callable[[str], str],
+) -> Iterator[Any]:  # fmt: skip
+    """The records of an opened table; TableError names file, line and column of a cell that cannot be used.
+
+    `text` turns a cell into a text field. Placements must name nodes and GPUs that `cluster` has.
+    """
+    missing = [column.name for column in columns if column.name not in table.columns]
+    if missing:
+        raise TableError(f"{table.path}:1: missing column {', '.join(missing)}; run the simulation again")
+    positions = [table.columns.index(column.name) for column in columns]
+    names = [column.name for column in columns]
+    readers = [_reader(column.kind, cluster, text) for column in columns]
+    for line, cells in table.rows:
+        if len(cells) != len(table.columns):
+            what = f"has {len(cells)} cells where the header has {len(table.columns)}"
+            raise TableError(f"{table.path}:{line}: {what}; run the simulation again")
+        values = {}
+        for name, position, read in zip(names, positions, readers, strict=True):
+            try:
+                values[name] = read(cells[position])
+            except ValueError as error:
+                at = f"{table.path}:{line}: {name}={shown(cells[position])}"
+                raise TableError(f"{at}: {error}; run the simulation again") from None
+        yield record(**values)
+
+
+def plain_text(cell: str) -> str:
+    """Text as it stands, as in Parquet."""
+    return cell
+
+
+def without_guard(cell: str) -> str:
+    """Text from CSV, less the apostrophe that keeps spreadsheets from taking it for a formula.
+
+    >>> without_guard("'=1+1"), without_guard("'tis")
+    ('=1+1', "'tis")
+    """
+    return cell[1:] if _GUARDED.match(cell) else cell
+
+
+def _text(value: str) -> str:
+    guarded = "'" + value if _FORMULA.match(value) else value
+    if _NEEDS_QUOTES.search(guarded):
+        return '"' + guarded.replace('"', '""') + '"'
+    return guarded
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    text = f"{value:.6f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def _integer(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _truth(value: bool | None) -> str:
+    return "" if value is None else "true" if value else "false"
+
+
+def _placement(placement: Placement) -> str:
+    """`0-3x8;7x4`: 8 GPUs on each of the nodes 0 to 3, 4 on node 7."""
+    runs: list[list[int]] = []
+    for node, count in placement:
+        if runs and runs[-1][1] + 1 == node and runs[-1][2] == count:
+            runs[-1][1] = node
+        else:
+            runs.append([node, node, count])
+    return ";".join(f"{a}x{count}" if a == b else f"{a}-{b}x{count}" for a, b, count in runs)
+
+
+_WRITERS: dict[Any, Callable[[Any], str]] = {
+    str: _text,
+    int: _integer,
+    int | None: _integer,
+    float: _number,
+    float | None: _number,
+    bool | None: _truth,
+    Placement: _placement,
+}
+
+
+def _reader(kind: Any, cluster: Cluster, text: Callable[[str], str]) -> Callable[[str], Any]:
+    readers: dict[Any, Callable[[str], Any]] = {
+        str: text,
+        int: _read_integer,
+        int | None: lambda cell: _read_integer(cell) if cell else None,
+        float: _read_number,
+        float | None: lambda cell: _read_number(cell) if cell else None,
+        bool | None: _read_truth,
+        Placement: lambda cell: _read_placement(cell, cluster),
+    }
+    return readers[kind]
+
+
+def _read_integer(cell: str) -> int:
+    if not cell.isascii() or not _INTEGER.fullmatch(cell):
+        raise ValueError("must be a whole number")
+    return int(cell)
+
+
+def _read_number(cell: str) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        value = float("nan")
+    if not abs(value) < float("inf"):
+        raise ValueError("must be a finite number")
+    return value
+
+
+def _read_truth(cell: str) -> bool | None:
+    values = {"": None, "true": True, "false": False}
+    if cell not in values:
+        raise ValueError("must be true, false or empty")
+    return values[cell]
+
+
+def _read_placement(cell: str, cluster: Cluster) -> Placement:
+    placement: list[tuple[int, int]] = []
+    for part in cell.split(";") if cell else ():
+        match = _NODES.fullmatch(part) if part.isascii() else None
+        if match is None:
+            raise ValueError("must list nodes as 0-3x8;7x4")
+        first, last, count = int(match[1]), int(match[2] or match[1]), int(match[3])
+        if not first <= last < cluster.nodes or not 1 <= count <= cluster.gpus_per_node:
+            raise ValueError(f"is not on a cluster of {cluster.nodes} nodes x {cluster.gpus_per_node} GPUs")
+        placement += [(node, count) for node in range(first, last + 1)]
+    return tuple(placement)
+
+
+def _columns(record: type, first: Sequence[str] = ()) -> tuple[Column, ...]:
+    kinds = get_type_hints(record)
+    order = [*first, *(name for name in kinds if name not in first)]
+    return tuple(Column(name, kinds[name], _WRITERS[kinds[name]]) for name in order)
+
+
+JOBS = _columns(
+    JobRecord,
+    first=(
+        "job_id", "tenant", "model", "state", "submit_s", "start_s", "finish_s", "jct_s", "queue_s",
+        "gpu_seconds", "deadline_s", "deadline_met", "preemptions", "resizes", "restarts", "lost_s",
+    ),
+)  # fmt: skip
+EVENTS = _columns(EventRecord)
+USAGE = _columns(Snapshot)
