@@ -11,69 +11,33 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.collectives import all_gather_s, all_reduce_s, p2p_s, reduce_scatter_s
+from itertime.collectives import all_gather_s, all_reduce_s, p2p_s
+from itertime.exchange import Exchange, exchange, exposed_s, optimizer_s, sharded_layer_s
 from itertime.layer import LayerCosts, LayerWork, Parts, layer_costs
 from itertime.model import ModelSpec
 from itertime.plan import PlanBatch
 from itertime.profile import Profile
+from itertime.stages import FIRST, LAST, StageLayout, stage_layout
 from itertime.system import System
 
-__all__ = [
-    "FIRST",
-    "HEAVY",
-    "LAST",
-    "LIGHT",
-    "StageCosts",
-    "StageLayout",
-    "padded_vocab",
-    "stage_costs",
-    "stage_layout",
-]
+__all__ = ["ChunkTimes", "StageCosts", "chunk_times", "padded_vocab", "stage_costs"]
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
-FIRST, HEAVY, LIGHT, LAST = range(4)
-GRADIENT_BYTES = 2.0  # gradients are exchanged in 16 bit
-OPTIMIZER_BYTES = (
-    50.0  # per parameter: unscale and norm of gradients, Adam on fp32 master weights, copy to 16 bit
-)
-
-
-@dataclass(frozen=True)
-class StageLayout:
-    """Layers of each kind of stage and how many stages of the kind there are: integer arrays (4, plans)."""
-
-    layers: Whole
-    stages: Whole
 
 
 @dataclass(frozen=True)
 class StageCosts:
-    """Seconds. `forward`, `backward`: part -> (4, plans), one micro-batch; `once`: part -> (plans,), one iteration."""
+    """Seconds. `forward`, `backward`: part -> (4, plans), one micro-batch; `once`: part -> (plans,), one iteration.
+
+    `exchange` is what "dp_comm" is the exposed part of.
+    """
 
     layout: StageLayout
     forward: Parts
     backward: Parts
     once: Parts
-
-
-def stage_layout(model: ModelSpec, plans: PlanBatch) -> StageLayout:
-    """How the layers are split; a balanced split counts embedding and projection as one layer each, middle stages first."""
-    pp, single = plans.pp, plans.pp == 1
-    quotient, extra = np.divmod(model.layers + 2, pp)
-    uneven = (model.layers % pp != 0) & plans.balanced
-    even = model.layers // pp
-    middles = np.maximum(pp - 2, 0)
-    heavy = np.where(uneven, np.minimum(extra, middles), middles)
-    last_extra = np.where(extra > middles, 1, 0)
-    layers = np.stack([
-        np.where(uneven, quotient - 1, even),
-        np.where(uneven, quotient + 1, even),
-        np.where(uneven, quotient, even),
-        np.where(uneven, quotient - 1 + last_extra, even),
-    ])  # fmt: skip
-    stages = np.stack([np.where(single, 0, 1), heavy, middles - heavy, np.ones_like(pp)])
-    return StageLayout(layers, stages)
+    exchange: Exchange
 
 
 def padded_vocab(model: ModelSpec, tp: Whole) -> Whole:
@@ -92,21 +56,19 @@ def stage_costs(model: ModelSpec, plans: PlanBatch, system: System, profile: Pro
     embed, embed_back = _embedding(model, plans, system, profile)
     head, head_back = _head(model, plans, system, profile)
     hop = _hop(model, plans, system, profile) * system.site.p2p_exposure
+    last, first = np.arange(4)[:, None] == LAST, np.arange(4)[:, None] == FIRST
     forward |= {
         "embedding": has_embedding * embed,
         "head": has_head * head,
-        "p2p": np.array([1, 1, 1, 0])[:, None] * hop,
+        "p2p": (plans.interleave - last) * hop,
     }
     backward |= {"embedding": has_embedding * embed_back, "head": has_head * head_back}
-    backward["p2p"] = np.array([0, 1, 1, 1])[:, None] * hop
-    forward["fsdp_comm"], backward["fsdp_comm"] = _sharded_layers(
-        model, plans, layout, layer, system, profile
-    )
-    hidden = sum(backward.values(), np.zeros(layout.layers.shape))
-    once = _once(
-        model, plans, layout, hidden, sum(forward.values(), np.zeros(layout.layers.shape)), system, profile
-    )
-    return StageCosts(layout, forward, backward, once)
+    backward["p2p"] = (plans.interleave - first) * hop
+    gather, scatter = sharded_layer_s(model, plans, system, profile)
+    zero = np.zeros(len(plans))
+    forward["fsdp_comm"] = layout.layers * np.maximum(gather - sum(layer.forward.values(), zero), 0.0)
+    backward["fsdp_comm"] = layout.layers * np.maximum(scatter - sum(layer.backward.values(), zero), 0.0)
+    return _with_exchange(model, plans, layout, forward, backward, system, profile)
 
 
 def _distinct_layers(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> LayerCosts:
@@ -187,90 +149,71 @@ def _hop(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -
     return np.where(plans.pp > 1, sent + np.where(plans.sequence_parallel, 0.0, gathered), 0.0)
 
 
-def _data_parallel_layout(plans: PlanBatch, system: System, ranks: Whole) -> tuple[Whole, Whole]:
-    """Of a group of `ranks` neighbouring data-parallel ranks: how many sit in one node, and how many groups share the node's NICs."""
-    room = np.maximum(system.gpus_per_node // plans.tp, 1)
-    local = np.minimum(ranks, room)
-    return local, np.maximum(system.gpus_per_node // local, 1)
-
-
-def _sharded_layers(
+def _with_exchange(
     model: ModelSpec,
     plans: PlanBatch,
     layout: StageLayout,
-    layer: LayerCosts,
+    forward: Parts,
+    backward: Parts,
     system: System,
     profile: Profile,
-) -> tuple[Array, Array]:
-    """ZeRO-3: each layer's weights are gathered before its forward and its backward, its gradients scattered after; ZeRO-2 the latter.
-
-    Only what the layer's own time does not cover is exposed (Zhao et al. 2023, PyTorch FSDP: prefetch of one layer).
-    """
-    shape = layout.layers.shape
-    if not (plans.zero_stage >= 2).any():
-        return np.zeros(shape), np.zeros(shape)
-    local, sharers = _data_parallel_layout(plans, system, plans.zero_group)
-    nbytes = GRADIENT_BYTES * model.layer_parameters / plans.tp
-    gather = all_gather_s(nbytes, plans.zero_group, local, system, profile, sharers)
-    scatter = reduce_scatter_s(nbytes, plans.zero_group, local, system, profile, sharers)
-    gather = np.where(plans.zero_stage == 3, gather, 0.0)
-    scatter = np.where(plans.zero_stage >= 2, scatter, 0.0)
-    forward = np.maximum(gather - sum(layer.forward.values()), 0.0)
-    backward = np.maximum(gather + scatter - sum(layer.backward.values()), 0.0)
-    return layout.layers * forward, layout.layers * backward
-
-
-def _once(
-    model: ModelSpec,
-    plans: PlanBatch,
-    layout: StageLayout,
-    backward: Array,
-    forward: Array,
-    system: System,
-    profile: Profile,
-) -> Parts:
-    """What follows the last backward: gradient exchange, tied embeddings, optimizer, on the stage that ends last, the first one."""
+) -> StageCosts:
+    """Adds what an iteration does once, on the stage that ends last, the first one."""
     first = np.where(plans.pp == 1, LAST, FIRST)
     column = np.arange(len(plans))
     layers = layout.layers[first, column]
     vocab = padded_vocab(model, plans.tp) * model.hidden / plans.tp
     tables = vocab * np.where((plans.pp == 1) & (not model.tied_embeddings), 2, 1)
     parameters = layers * model.layer_parameters / plans.tp + tables
-    nbytes = GRADIENT_BYTES * parameters
-    local, sharers = _data_parallel_layout(plans, system, plans.dp)
-    group_local, group_sharers = _data_parallel_layout(plans, system, plans.zero_group)
-    whole = plans.zero_group == plans.dp
-    sharded = plans.zero_stage == 1
-    reduced = np.where(
-        sharded & whole,
-        reduce_scatter_s(nbytes, plans.dp, local, system, profile, sharers),
-        all_reduce_s(nbytes, plans.dp, local, system, profile, sharers),
-    )
-    reduced = np.where(plans.zero_stage >= 2, 0.0, reduced)
-    gathered = all_gather_s(nbytes, plans.zero_group, group_local, system, profile, group_sharers)
-    gathered = np.where((plans.zero_stage == 1) | (plans.zero_stage == 2), gathered, 0.0)
-    overlap = plans.grad_overlap
-    buckets = np.maximum(layers, 1)
-    exposed = np.where(overlap, _exposed(reduced, backward[first, column], buckets), reduced)
-    exposed = exposed + np.where(overlap, _exposed(gathered, forward[first, column], buckets), gathered)
-    shards = np.where(plans.zero_stage >= 1, plans.zero_group, 1)
-    sync = all_reduce_s(
-        2.0 * vocab,
-        2,
-        np.where(plans.gpus > system.gpus_per_node, 1, 2),
-        system,
-        profile,
-        system.gpus_per_node,
-    )
-    return {
+    traffic = exchange(plans, layers, parameters, system, profile)
+    exposed = np.zeros(len(plans))
+    for comm, parts in ((traffic.gather_s, forward), (traffic.reduce_s, backward)):
+        cover = shared(parts)[first, column] / plans.interleave + parts["embedding"][first, column]
+        cover = cover + np.where(plans.interleave == 1, parts["head"][first, column], 0.0)
+        exposed = exposed + exposed_s(comm, cover, traffic.buckets, plans.grad_overlap)
+    both_ends = np.where(plans.gpus > system.gpus_per_node, 1, 2)
+    sync = all_reduce_s(2.0 * vocab, 2, both_ends, system, profile, system.gpus_per_node)
+    once = {
         "dp_comm": exposed,
         "embedding_sync": np.where((plans.pp > 1) & model.tied_embeddings, sync, 0.0),
-        "optimizer": profile.elementwise_s(OPTIMIZER_BYTES * parameters / shards, "adam")
-        / system.site.hbm_fraction,
+        "optimizer": optimizer_s(plans, parameters, system, profile),
         "iteration_overhead": np.full(len(plans), system.site.iteration_overhead_s),
     }
+    return StageCosts(layout, forward, backward, once, traffic)
 
 
-def _exposed(comm: Array, cover: Array, buckets: Whole) -> Array:
-    """Communication in equal buckets, each ready when its share of `cover` is done: the last bucket never hides."""
-    return np.maximum(comm / buckets, comm - cover * (1 - 1 / buckets))
+@dataclass(frozen=True)
+class ChunkTimes:
+    """Seconds of one micro-batch on every chunk of every stage, (rows, stages, chunks): the passes and what sending adds."""
+
+    forward: Array
+    backward: Array
+    send_forward: Array
+    send_backward: Array
+
+
+def chunk_times(costs: StageCosts, plans: PlanBatch, rows: Whole, chunks: int) -> ChunkTimes:
+    """The stages of `rows`, which all have `chunks` chunks, written out; columns beyond a row's stages repeat its last one."""
+    kinds = costs.layout.kinds(rows)
+    column = rows[:, None]
+
+    def work(parts: Parts) -> Array:
+        times = np.repeat(shared(parts)[kinds, column][:, :, None] / chunks, chunks, axis=2)
+        times[:, :, 0] += parts["embedding"][kinds, column]
+        times[:, :, -1] += parts["head"][kinds, column]
+        return times
+
+    def sends(hop: Array) -> Array:
+        return np.broadcast_to((hop / chunks)[:, None, None], (*kinds.shape, chunks)).copy()
+
+    forward, backward = sends(costs.forward["p2p"][FIRST, rows]), sends(costs.backward["p2p"][LAST, rows])
+    last = plans.pp[rows] - 1
+    forward[np.arange(len(rows)), last, -1] = 0.0
+    backward[:, 0, 0] = 0.0
+    return ChunkTimes(work(costs.forward), work(costs.backward), forward, backward)
+
+
+def shared(parts: Parts) -> Array:
+    """Seconds of one pass that all chunks of a stage share equally: everything but embedding, head and sends; (4, plans)."""
+    equal = [seconds for name, seconds in parts.items() if name not in ("embedding", "head", "p2p")]
+    return sum(equal, np.zeros_like(parts["head"]))

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.costs import FIRST, HEAVY, LAST, StageLayout, padded_vocab, stage_layout
+from itertime.costs import padded_vocab
 from itertime.model import ModelSpec
 from itertime.plan import RECOMPUTE, PlanBatch
 from itertime.profile import Profile
+from itertime.stages import FIRST, HEAVY, LAST, StageLayout, stage_layout
 from itertime.system import System
 
 __all__ = ["Memory", "memory"]

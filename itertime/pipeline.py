@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["gpipe_s", "one_f_one_b_s"]
+__all__ = ["gpipe_s", "interleaved_s", "one_f_one_b_s"]
 
 Array = NDArray[np.float64]
 
@@ -89,3 +89,46 @@ def _columns(
     used = forward.shape[1] if stages is None else stages
     p = np.broadcast_to(np.reshape(np.asarray(used, np.int64), (-1, 1)), column)
     return forward, backward, count, p, np.broadcast_to(np.reshape(np.asarray(delay, float), (-1, 1)), column)
+
+
+def interleaved_s(forward: Array, backward: Array, microbatches: int) -> Array:
+    """Seconds of the interleaved 1F1B schedule (Narayanan et al., SC'21, section 2.2.2), exactly.
+
+    `forward`, `backward`: seconds of each chunk on each device, shape (plans, p, v); chunk c of device r is stage c p + r. One
+    number of micro-batches, a multiple of p, for all plans. The order is Megatron-LM's: device r runs
+    2 (p - 1 - r) + (v - 1) p forwards ahead, and the k-th forward belongs to chunk (k mod p v) // p.
+
+    In slot k + r a device runs its k-th forward, then the backward that the order puts behind it. Every input of a slot comes
+    from an earlier slot, so a slot is a few array operations over devices and plans.
+    """
+    forward, backward = np.asarray(forward, float), np.asarray(backward, float)
+    plans, p, v = forward.shape
+    total = microbatches * v
+    rank = np.arange(p)
+    offset = (p - 1) + (v - 1) * p
+    forwards = np.zeros((plans, p, total))  # when the k-th forward of a device ended
+    backwards = np.zeros((plans, p, total))
+    free = np.zeros((plans, p))
+    for slot in range(total + offset + p - 1):
+        k = slot - rank
+        run = (k >= 0) & (k < total)
+        devices, index = rank[run], k[run]
+        chunk = index % (p * v) // p
+        earlier = np.where(devices > 0, index, index - p)
+        ready = np.where((devices > 0) | (chunk > 0), forwards[:, devices - 1, np.maximum(earlier, 0)], 0.0)
+        end = np.maximum(free[:, run], ready) + forward[:, devices, chunk]
+        forwards[:, devices, index] = end
+        free[:, run] = end
+        k = slot - offset - (p - 1 - rank)
+        run = (k >= 0) & (k < total)
+        devices, index = rank[run], k[run]
+        chunk = v - 1 - index % (p * v) // p
+        last = devices == p - 1
+        earlier = np.where(last, index - p, index)
+        ready = np.where(
+            ~last | (chunk < v - 1), backwards[:, np.where(last, 0, devices + 1), np.maximum(earlier, 0)], 0.0
+        )
+        end = np.maximum(free[:, run], ready) + backward[:, devices, chunk]
+        backwards[:, devices, index] = end
+        free[:, run] = end
+    return free.max(axis=1)

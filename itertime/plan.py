@@ -65,7 +65,9 @@ class Plan:
         'tp8 pp2 dp4 mb1 v2 full'
         """
         words = [f"tp{self.tp}", f"pp{self.pp}", f"dp{self.dp}", f"mb{self.micro_batch}"]
-        words += [f"v{self.interleave}"] * (self.interleave > 1) + [f"zero{self.zero_stage}"] * (self.zero_stage > 0)
+        words += [f"v{self.interleave}"] * (self.interleave > 1) + [f"zero{self.zero_stage}"] * (
+            self.zero_stage > 0
+        )
         return " ".join([*words, *["sp"] * self.sequence_parallel, self.recompute])
 
     @property

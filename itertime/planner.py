@@ -23,9 +23,9 @@ from itertime.errors import UnknownName, UserError
 from itertime.memory import memory
 from itertime.model import ModelSpec
 from itertime.plan import Plan, PlanBatch
+from itertime.plansearch import Space, candidates, rank
 from itertime.prediction import evaluate
 from itertime.profile import Profile, load_profile
-from itertime.plansearch import Space, candidates, rank
 from itertime.system import System
 
 __all__ = ["PLANNERS", "PlannedRun", "Planner", "make_planner"]

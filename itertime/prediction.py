@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.costs import LAST, StageCosts, stage_costs
+from itertime.costs import StageCosts, chunk_times, stage_costs
 from itertime.layer import Parts
 from itertime.memory import Memory, memory
 from itertime.model import ModelSpec
-from itertime.pipeline import gpipe_s, one_f_one_b_s
+from itertime.pipeline import gpipe_s, interleaved_s, one_f_one_b_s
 from itertime.plan import Plan, PlanBatch
 from itertime.profile import Profile, load_profile
+from itertime.stages import LAST
 from itertime.system import System
 
 __all__ = ["Evaluation", "Prediction", "evaluate", "predict"]
@@ -100,16 +101,39 @@ def _pipeline(costs: StageCosts, plans: PlanBatch) -> Parts:
     column = np.arange(len(plans))
     longest = stage[slowest, column]
     everything = (stage * costs.layout.stages).sum(axis=0)
-    bubble = (everything - longest) / plans.interleave
-    # With its last stage the slowest, 1F1B takes m max S + sum S - max S exactly; else the recurrence decides.
-    other = np.flatnonzero((stage[LAST] < longest) & (plans.interleave == 1) | plans.gpipe)
-    for row in other:
-        kinds = np.repeat(np.arange(4), costs.layout.stages[:, row])
-        schedule = gpipe_s if plans.gpipe[row] else one_f_one_b_s
-        total = schedule(forward[kinds, row][None], backward[kinds, row][None], plans.microbatches[row])
-        bubble[row] = total[0] - plans.microbatches[row] * longest[row]
+    bubble = everything - longest
+    # With its last stage the slowest, 1F1B takes m max S + sum S - max S exactly; else a recurrence decides.
+    run = plans.microbatches * longest
+    plain = plans.interleave == 1
+    for schedule, chosen in (
+        (one_f_one_b_s, plain & ~plans.gpipe & (stage[LAST] < longest)),
+        (gpipe_s, plans.gpipe),
+    ):
+        rows = np.flatnonzero(chosen)
+        if len(rows):
+            times = chunk_times(costs, plans, rows, 1)
+            passes = (
+                (times.forward + times.send_forward)[:, :, 0],
+                (times.backward + times.send_backward)[:, :, 0],
+            )
+            bubble[rows] = schedule(*passes, plans.microbatches[rows], plans.pp[rows]) - run[rows]
+    if not plain.all():
+        bubble[~plain] = _interleaved(costs, plans, ~plain) - run[~plain]
     parts = {}
     for name in {**costs.forward, **costs.backward}:
         seconds = costs.forward.get(name, 0.0) + costs.backward.get(name, np.zeros(present.shape))
         parts[name] = plans.microbatches * seconds[slowest, column]
     return parts | {"bubble": bubble}
+
+
+def _interleaved(costs: StageCosts, plans: PlanBatch, chosen: NDArray[np.bool_]) -> Array:
+    """Seconds of the interleaved plans; those with equal stages, chunks and micro-batches are run together."""
+    rows = np.flatnonzero(chosen)
+    seconds = np.zeros(len(rows))
+    shapes = np.column_stack([plans.pp[rows], plans.interleave[rows], plans.microbatches[rows]])
+    for p, v, m in np.unique(shapes, axis=0):
+        same = np.flatnonzero((shapes == (p, v, m)).all(axis=1))
+        times = chunk_times(costs, plans, rows[same], v)
+        passes = times.forward + times.send_forward, times.backward + times.send_backward
+        seconds[same] = interleaved_s(*passes, m)
+    return seconds

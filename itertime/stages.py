@@ -1,0 +1,53 @@
+"""How a model's layers are split over pipeline stages, for many plans at once.
+
+A pipeline has at most four kinds of stages: the first (embedding), middle ones with one layer more or one layer less (an
+uneven split), and the last (projection, loss). With pp = 1 the only stage is a last one that has the embedding too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.model import ModelSpec
+from itertime.plan import PlanBatch
+
+__all__ = ["FIRST", "HEAVY", "LAST", "LIGHT", "StageLayout", "stage_layout"]
+
+Whole = NDArray[np.int64]
+FIRST, HEAVY, LIGHT, LAST = range(4)
+
+
+@dataclass(frozen=True)
+class StageLayout:
+    """Layers of each kind of stage and how many stages of the kind there are: integer arrays (4, plans)."""
+
+    layers: Whole
+    stages: Whole
+
+    def kinds(self, rows: Whole) -> Whole:
+        """The kind of every stage, (rows, most stages); columns beyond a row's stages say LAST."""
+        ends = np.cumsum(self.stages[:, rows], axis=0).T
+        position = np.arange(ends[:, -1].max(initial=0))
+        return np.minimum((position[None, :, None] >= ends[:, None, :]).sum(axis=2), LAST)
+
+
+def stage_layout(model: ModelSpec, plans: PlanBatch) -> StageLayout:
+    """How the layers are split; a balanced split counts embedding and projection as one layer each, middle stages first."""
+    pp, single = plans.pp, plans.pp == 1
+    quotient, extra = np.divmod(model.layers + 2, pp)
+    uneven = (model.layers % pp != 0) & plans.balanced
+    even = model.layers // pp
+    middles = np.maximum(pp - 2, 0)
+    heavy = np.where(uneven, np.minimum(extra, middles), middles)
+    last_extra = np.where(extra > middles, 1, 0)
+    layers = np.stack([
+        np.where(uneven, quotient - 1, even),
+        np.where(uneven, quotient + 1, even),
+        np.where(uneven, quotient, even),
+        np.where(uneven, quotient - 1 + last_extra, even),
+    ])  # fmt: skip
+    stages = np.stack([np.where(single, 0, 1), heavy, middles - heavy, np.ones_like(pp)])
+    return StageLayout(layers, stages)

@@ -1,0 +1,181 @@
+"""One iteration as a graph of tasks, run one by one: the timeline of a plan, and the test of the formulas.
+
+Deliberately plain: every forward, backward, send and bucket of gradients is a task on a stream; a task starts when its
+stream is free and the tasks it waits for have ended. `prediction` reaches the same time without the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+__all__ = ["Graph", "Passes", "Task", "add_pipeline", "stage_order"]
+
+Step = tuple[str, int, int]  # "forward" or "backward", chunk, micro-batch
+
+
+@dataclass(frozen=True)
+class Task:
+    """`seconds` of work on a stream of a stage, after the tasks named in `after`. Names are unique in a graph."""
+
+    name: str
+    stage: int
+    stream: str
+    seconds: float
+    after: tuple[str, ...] = ()
+
+
+@dataclass
+class Graph:
+    """Tasks by name; each stream runs its tasks in the order in which they were added."""
+
+    tasks: dict[str, Task] = field(default_factory=dict)
+
+    def add(self, name: str, stage: int, stream: str, seconds: float, after: Sequence[str] = ()) -> str:
+        """Adds a task and returns its name."""
+        assert name not in self.tasks, name
+        self.tasks[name] = Task(name, stage, stream, seconds, tuple(after))
+        return name
+
+    def run(self) -> dict[str, tuple[float, float]]:
+        """Start and end of every task, in seconds. Raises ValueError if tasks wait for each other in a circle."""
+        streams: dict[tuple[int, str], list[Task]] = {}
+        for task in self.tasks.values():
+            streams.setdefault((task.stage, task.stream), []).append(task)
+        times: dict[str, tuple[float, float]] = {}
+        waiting = [iter(queue) for queue in streams.values()]
+        heads = [next(queue) for queue in waiting]
+        free = [0.0] * len(heads)
+        while heads:
+            blocked = True
+            for index in range(len(heads) - 1, -1, -1):
+                while all(name in times for name in heads[index].after):
+                    task = heads[index]
+                    start = max([free[index], *(times[name][1] for name in task.after)])
+                    times[task.name] = (start, start + task.seconds)
+                    free[index] = start + task.seconds
+                    blocked = False
+                    following = next(waiting[index], None)
+                    if following is None:
+                        del heads[index], waiting[index], free[index]
+                        break
+                    heads[index] = following
+            if blocked:
+                raise ValueError(f"tasks wait for each other in a circle: {[task.name for task in heads]}")
+        return times
+
+
+def stage_order(schedule: str, stage: int, stages: int, microbatches: int, chunks: int = 1) -> list[Step]:
+    """What one stage runs, in order, under "gpipe" or "1f1b", interleaved if it holds several chunks.
+
+    >>> [step[0][0] + str(step[2]) for step in stage_order("1f1b", 1, 3, 4)]
+    ['f0', 'f1', 'b0', 'f2', 'b1', 'f3', 'b2', 'b3']
+    """
+    total = microbatches * chunks
+    ahead = stages - 1 - stage
+    if chunks > 1:
+        ahead = 2 * ahead + (chunks - 1) * stages
+    ahead = total if schedule == "gpipe" else min(ahead, total)
+    group = stages * chunks
+
+    def step(kind: str, index: int) -> Step:
+        if chunks == 1:
+            return kind, 0, index
+        chunk = index % group // stages
+        return (
+            kind,
+            chunk if kind == "forward" else chunks - 1 - chunk,
+            index // group * stages + index % stages,
+        )
+
+    steps = [step("forward", index) for index in range(ahead)]
+    for index in range(total - ahead):
+        steps += [step("forward", index + ahead), step("backward", index)]
+    return steps + [step("backward", index) for index in range(total - ahead, total)]
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Seconds of every chunk of every stage, [stage][chunk]: the passes, and the sends that keep their stage busy.
+
+    `delay`: seconds between two stages that keep nobody busy.
+    """
+
+    forward: list[list[float]]
+    backward: list[list[float]]
+    send_forward: list[list[float]]
+    send_backward: list[list[float]]
+    delay: float = 0.0
+
+
+def add_pipeline(
+    graph: Graph,
+    passes: Passes,
+    microbatches: int,
+    schedule: str = "1f1b",
+    gather: Sequence[float] = (),
+    reduce: Sequence[float] = (),
+) -> str:
+    """Adds all passes of all micro-batches; returns the name of the last task of the first stage.
+
+    `gather` and `reduce` are seconds of the buckets that the first stage's network moves along the first forward (before
+    each piece of it) and the last backward (after each piece of it).
+    """
+    stages, chunks = len(passes.forward), len(passes.forward[0])
+    for stage in range(stages):
+        for kind, chunk, microbatch in stage_order(schedule, stage, stages, microbatches, chunks):
+            name = _name(kind, chunk * stages + stage, microbatch)
+            after = _input(kind, chunk * stages + stage, microbatch, stages * chunks, passes.delay, graph)
+            forward = kind == "forward"
+            seconds = (passes.forward if forward else passes.backward)[stage][chunk]
+            first = forward and stage == chunk == microbatch == 0
+            final = not forward and stage == chunk == 0 and microbatch == microbatches - 1
+            if first and gather:
+                _gather_along(graph, name, seconds, gather)
+            elif final and reduce:
+                _reduce_along(graph, name, seconds, reduce, after)
+            else:
+                graph.add(name, stage, "compute", seconds, after)
+            send = (passes.send_forward if forward else passes.send_backward)[stage][chunk]
+            graph.add(f"send {name}", stage, "compute", send, [name])
+    return f"send {_name('backward', 0, microbatches - 1)}"
+
+
+def _name(kind: str, position: int, microbatch: int) -> str:
+    return f"{kind} {position}.{microbatch}"
+
+
+def _input(
+    kind: str, position: int, microbatch: int, positions: int, delay: float, graph: Graph
+) -> list[str]:
+    """The task whose end brings a pass its input; `position` counts chunks along the model."""
+    if kind == "forward":
+        source = _name(kind, position - 1, microbatch) if position else None
+    elif position == positions - 1:
+        return [f"send {_name('forward', position, microbatch)}"]
+    else:
+        source = _name(kind, position + 1, microbatch)
+    if source is None:
+        return []
+    if not delay:
+        return [f"send {source}"]
+    arrival = f"arrival of {source}"
+    return [graph.add(arrival, position, arrival, delay, [f"send {source}"])]
+
+
+def _gather_along(graph: Graph, name: str, seconds: float, buckets: Sequence[float]) -> None:
+    pieces = len(buckets)
+    for piece, bucket in enumerate(buckets):
+        gathered = graph.add(f"gather {piece}", 0, "network", bucket)
+        last = piece == pieces - 1
+        graph.add(name if last else f"{name} piece {piece}", 0, "compute", seconds / pieces, [gathered])
+
+
+def _reduce_along(
+    graph: Graph, name: str, seconds: float, buckets: Sequence[float], after: Sequence[str]
+) -> None:
+    pieces = len(buckets)
+    for piece, bucket in enumerate(buckets):
+        last = piece == pieces - 1
+        done = graph.add(name if last else f"{name} piece {piece}", 0, "compute", seconds / pieces, after)
+        graph.add(f"reduce {piece}", 0, "network", bucket, [done])

@@ -1,0 +1,84 @@
+"""The timeline of one iteration: a plan's task graph, and its run as a Chrome trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from itertime.costs import StageCosts, chunk_times, stage_costs
+from itertime.model import ModelSpec
+from itertime.plan import Plan, PlanBatch
+from itertime.profile import Profile, load_profile
+from itertime.system import System
+from itertime.taskgraph import Graph, Passes, add_pipeline
+
+__all__ = ["chrome_trace", "iteration_graph"]
+
+STREAMS = ("compute", "network")
+
+
+def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profile | None = None) -> Graph:
+    """Every task of one iteration of `plan`, one GPU a stage. Raises UserError for an impossible plan.
+
+    What follows the last backward pass is shown for the first stage, which ends last.
+    """
+    plan.check(model)
+    plans = PlanBatch.of([plan])
+    costs = stage_costs(model, plans, system, profile or load_profile(system.profile))
+    graph = Graph()
+    gather, reduce, buckets = (
+        float(value[0])
+        for value in (costs.exchange.gather_s, costs.exchange.reduce_s, costs.exchange.buckets)
+    )
+    count = int(buckets)
+    along = [
+        [seconds / count] * count if plan.grad_overlap and seconds else [] for seconds in (gather, reduce)
+    ]
+    after = [add_pipeline(graph, _passes(costs, plans), plan.microbatches, plan.schedule, *along)]
+    if along[1]:
+        after.append(f"reduce {count - 1}")
+    if not plan.grad_overlap:
+        after = [graph.add("reduce gradients", 0, "network", reduce, after)]
+        after = [graph.add("gather weights", 0, "network", gather, after)]
+    for name, stream, part in (
+        ("embedding gradients", "network", "embedding_sync"),
+        ("optimizer", "compute", "optimizer"),
+        ("overhead", "compute", "iteration_overhead"),
+    ):
+        after = [graph.add(name, 0, stream, float(costs.once[part][0]), after)]
+    return graph
+
+
+def _passes(costs: StageCosts, plans: PlanBatch) -> Passes:
+    times = chunk_times(costs, plans, np.array([0]), int(plans.interleave[0]))
+    columns = (times.forward, times.backward, times.send_forward, times.send_backward)
+    return Passes(*(column[0].tolist() for column in columns))
+
+
+def chrome_trace(graph: Graph) -> dict[str, Any]:
+    """The graph's run in the Trace Event Format that chrome://tracing and Perfetto read; times in microseconds."""
+    events: list[dict[str, Any]] = []
+    for stage in sorted({task.stage for task in graph.tasks.values()}):
+        events.append(
+            {"ph": "M", "name": "process_name", "pid": stage, "tid": 0, "args": {"name": f"stage {stage}"}}
+        )
+        for thread, stream in enumerate(STREAMS):
+            events.append(
+                {"ph": "M", "name": "thread_name", "pid": stage, "tid": thread, "args": {"name": stream}}
+            )
+    for name, (start, end) in graph.run().items():
+        task = graph.tasks[name]
+        if task.seconds > 0:
+            where = {"pid": task.stage, "tid": STREAMS.index(task.stream)}
+            events.append(
+                {
+                    "ph": "X",
+                    "name": name,
+                    "cat": name.split()[0],
+                    "ts": start * 1e6,
+                    "dur": (end - start) * 1e6,
+                    **where,
+                }
+            )
+    return {"traceEvents": events, "displayTimeUnit": "ms"}
