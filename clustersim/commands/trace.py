@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
+from itertime.commandline import new_app, print_json
+
 __all__ = ["app"]
 
-app = typer.Typer(
-    name="trace", no_args_is_help=True, help="Import job logs, generate synthetic traces, check traces."
-)
+app = new_app("Import job logs, generate synthetic traces, check traces.")
 
 Output = Annotated[Path, typer.Option("-o", "--output", help="Trace to write: .csv, .csv.gz or .parquet.")]
 Rules = Annotated[str, typer.Option(help="Rules that give jobs models: bundled name, YAML file, or none.")]
@@ -129,7 +129,7 @@ def check(
     tabled = [model for model, _ in read_throughput_table(table)] if table else []
     summary = summarise(read_trace(trace, known_models=[*list_models(), *tabled]), gpus)
     if as_json:
-        _say(json.dumps({"file": trace.name, **summary}, indent=2, allow_nan=False))
+        print_json({"file": trace.name, **summary})
     else:
         _say(_as_text(trace, summary))
 

@@ -1,0 +1,301 @@
+from __future__ import annotations
+
+import gzip
+import os
+import string
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from itertime.errors import TableError, UserError
+from traces import Job, read_trace, write_trace
+from traces.columns import COLUMNS
+from traces.files import replacing
+
+RIGID = "job_id,submit_s,gpus,duration_s\n"
+LLM = "job_id,submit_s,model,global_batch,iterations\n"
+ANY_FOLDER = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+times = st.floats(0, 1e11, allow_nan=False)
+counts = st.integers(1, 10_000_000)
+names = st.text(min_size=1, max_size=20).filter(lambda text: not text.isspace())
+
+
+@st.composite
+def jobs(draw: st.DrawFn, job_id: str) -> Job:
+    submit_s = draw(times)
+    low, asked, high = sorted(draw(st.tuples(counts, counts, counts)))
+    work = {"duration_s": draw(times.filter(bool)), "gpus": asked}
+    if draw(st.booleans()):
+        batch, iterations = draw(counts), draw(st.floats(0, 1e12, exclude_min=True))
+        work |= {"model": draw(st.sampled_from(["gpt3-13b", "bert-large"]))}  # type: ignore[dict-item]
+        work |= {"global_batch": batch, "iterations": iterations}
+    optional = {
+        "tenant": names,
+        "min_gpus": st.just(low),
+        "max_gpus": st.just(high),
+        "seq_len": counts,
+        "deadline_s": st.floats(submit_s, 1e11),
+        "priority": st.integers(-(10**12), 10**12),
+        "state": names,
+    }
+    for name, values in optional.items():
+        if draw(st.booleans()):
+            work[name] = draw(values)
+    return Job(job_id, submit_s, **work)  # type: ignore[arg-type]
+
+
+@st.composite
+def job_lists(draw: st.DrawFn) -> list[Job]:
+    ids = draw(st.lists(names, min_size=1, max_size=6, unique=True))
+    return [draw(jobs(i)) for i in ids]
+
+
+def write(folder: Path, content: str | bytes, name: str = "trace.csv") -> Path:
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def errors(path: Path, **options: list[str]) -> list[str]:
+    with pytest.raises(TableError) as caught:
+        read_trace(path, **options)
+    assert caught.value.exit_code == 3
+    return str(caught.value).replace(f"{path}:", "").splitlines()
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
+@given(written=job_lists())
+@settings(parent=ANY_FOLDER, max_examples=60)
+def test_what_is_written_reads_back_equal(tmp_path: Path, ending: str, written: list[Job]) -> None:
+    path = tmp_path / f"trace.{ending}"
+    write_trace(written, path)
+    assert read_trace(path) == written
+    again = path.read_bytes()
+    write_trace(read_trace(path), path)
+    assert path.read_bytes() == again
+
+
+@pytest.mark.parametrize("prefix", ["", "\ufeff"], ids=["plain", "bom"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"], ids=["lf", "crlf", "cr"])
+@pytest.mark.parametrize("packed", [False, True], ids=["csv", "gzip"])
+def test_encodings_of_one_trace_are_alike(tmp_path: Path, prefix: str, line_end: str, packed: bool) -> None:
+    text = "job_id, submit_s ,gpus,duration_s,x_note\nä,0, 8.0 ,1e3,\n\n\"b,\",2.5,1,60,free text\n"
+    data = (prefix + text.replace("\n", line_end)).encode()
+    path = write(tmp_path, gzip.compress(data) if packed else data)
+    assert read_trace(path) == [Job("ä", 0.0, gpus=8, duration_s=1000.0), Job("b,", 2.5, gpus=1, duration_s=60.0)]
+
+
+def test_empty_cells_are_what_the_job_does_not_state(tmp_path: Path) -> None:
+    header = ",".join(COLUMNS)
+    row = "a,0,,,1,,,,, ,9,,,"
+    assert read_trace(write(tmp_path, f"{header}\n{row}\n")) == [Job("a", 0.0, gpus=1, duration_s=9.0)]
+
+
+BAD_CELLS = [
+    ("submit_s", "-5", "must not be negative; shift the trace so that its clock starts at 0"),
+    ("submit_s", "nan", "must be finite; leave an optional cell empty instead"),
+    ("submit_s", "inf", "must be finite; leave an optional cell empty instead"),
+    ("submit_s", "1e400", "must be finite; leave an optional cell empty instead"),
+    ("submit_s", "soon", "is not a number; write a plain number such as 3600 or 0.5"),
+    ("submit_s", "1_000", "is not a number; write it without underscores"),
+    ("submit_s", "1700000000000", "is above 1e+11 seconds; if it is in milliseconds, divide by 1000"),
+    ("gpus", "0", "must be at least 1"),
+    ("gpus", "-8", "must be at least 1"),
+    ("gpus", "1.5", "must be a whole number; round it"),
+    ("gpus", "1e30", "is above 10,000,000; correct it"),
+    ("gpus", "eight", "is not a number; write a plain number such as 3600 or 0.5"),
+    ("gpus", "NaN", "must be finite; leave an optional cell empty instead"),
+    ("duration_s", "0", "must be greater than 0; leave out jobs that never ran"),
+    ("duration_s", "-1", "must not be negative; shift the trace so that its clock starts at 0"),
+    ("min_gpus", "9", "is below min_gpus=9; the request must lie within the bounds"),
+    ("max_gpus", "2", "is above max_gpus=2; the request must lie within the bounds"),
+    ("deadline_s", "99", "is before submit_s=100; deadlines are absolute, not relative to the submission"),
+    ("priority", "high", "is not a number; write a plain number such as 3600 or 0.5"),
+    ("priority", "1e18", "is outside -1e+12 to 1e+12; scale the priorities down"),
+    ("seq_len", "0", "must be at least 1"),
+    ("global_batch", "0.5", "must be a whole number; round it"),
+    ("iterations", "0", "must be greater than 0; leave out jobs without work"),
+    ("iterations", "-inf", "must be finite; leave an optional cell empty instead"),
+]
+
+
+@pytest.mark.parametrize("as_parquet", [False, True], ids=["csv", "parquet"])
+@pytest.mark.parametrize(("column", "value", "complaint"), BAD_CELLS)
+def test_a_bad_cell_names_line_column_value_and_remedy(
+    tmp_path: Path, column: str, value: str, complaint: str, as_parquet: bool
+) -> None:
+    good = {"job_id": "b", "submit_s": "100", "gpus": "4", "duration_s": "60"}
+    rows = [good | {column: ""} if column not in good else good, {**good, "job_id": "c", column: value}]
+    columns = list(rows[1])
+    if as_parquet:
+        import pandas as pd
+
+        path = tmp_path / "trace.parquet"
+        pd.DataFrame(rows, columns=columns).to_parquet(path)
+    else:
+        path = write(tmp_path, "\n".join(",".join(cells) for cells in [columns, *([r[c] for c in columns] for r in rows)]))
+    shown_column, shown_value = (column, value) if "bounds" not in complaint else ("gpus", "4")
+    assert errors(path) == [f"{2 if as_parquet else 3}: {shown_column}={shown_value}: {complaint}"]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("", ["1: empty file; the first line names the columns, such as job_id,submit_s,gpus,duration_s"]),
+        (RIGID, ["1: holds no jobs; each row after the header is one job"]),
+        (RIGID + "a,0,1\n", ["2: has 3 cells where the header has 4; look for a stray comma"]),
+        (RIGID + "a,0,1,5,6\n", ["2: has 5 cells where the header has 4; look for a stray comma"]),
+        (RIGID + "a,0,1,5\nb,0,1,5\na,1,1,5\n", ["4: job_id=a: is the job of line 2 again; ids must be unique"]),
+        (RIGID + ",0,1,5\n", ["2: job_id=: is empty; every job needs one"]),
+        (RIGID + "a,,1,5\n", ["2: submit_s=: is empty; every job needs one"]),
+        (
+            RIGID + "a,0,,5\n",
+            ["2: gpus=: is empty; a job needs model, global_batch and iterations, or gpus and duration_s"],
+        ),
+        (
+            LLM + "a,0,gpt3-13b,,5\n",
+            ["2: global_batch=: is empty; a job needs model, global_batch and iterations, or gpus and duration_s"],
+        ),
+        (LLM + "a,0,gpt3-13,64,5\n", ["2: model=gpt3-13: unknown model 'gpt3-13'; did you mean gpt3-13b"]),
+        (
+            "job_id,submit_s,gpus,duration_s,min_gpus,max_gpus\na,0,4,5,8,2\n",
+            ["2: min_gpus=8: is above max_gpus=2; swap or correct them"],
+        ),
+        ("job_id,submit_s,gpus,gpus\n", ["1: column gpus appears twice; keep one"]),
+        ("submit_s,gpus,duration_s\n0,1,1\n", ["1: missing column job_id"]),
+        ("gpus,duration_s\n1,1\n", ["1: missing column job_id and submit_s"]),
+        (
+            "job_id,submit_s,gpus\na,0,1\n",
+            ["1: missing columns: a trace needs model, global_batch and iterations, or gpus and duration_s"],
+        ),
+        ("job_id;submit_s;gpus;duration_s\na;0;1;1\n", ["1: unknown column 'job_id;submit_s;gpus;duration_s'"]),
+        (
+            "job_id,submission_time,duration,num_gpu\na,0,1,1\n",
+            ["1: unknown column 'submission_time'"],
+        ),
+        ("job_id,submit_s,gpu,duration_s\n", ["1: unknown column 'gpu'; did you mean gpus"]),
+        (RIGID.encode() + b"a,0,1,5\nb\xff,0,1,5\n", ["3: byte 0xff is not UTF-8 text; save the file as CSV in UTF-8"]),
+        (RIGID.encode("utf-16"), ["1: is UTF-16 text; save it as CSV in UTF-8"]),
+        (b"PK\x03\x04" + bytes(50), ["1: is a ZIP archive or workbook; save it as CSV in UTF-8"]),
+        (RIGID + 'a,0,1,5\n"b,0,1,5\n', ["3: is not CSV: unexpected end of data; look for a quote that is not closed"]),
+        (b"\x1f\x8b\x08junk", ["damaged gzip file"]),
+        (gzip.compress(RIGID.encode() * 999)[:-20], ["damaged gzip file"]),
+        (b"PAR1" + bytes(50), ["is not a Parquet file that can be read"]),
+        (b"\x00\x01\x02\x03", ["1: unknown column"]),
+    ],
+)
+def test_a_bad_file_is_told_what_is_wrong(tmp_path: Path, content: str | bytes, expected: list[str]) -> None:
+    found = errors(write(tmp_path, content))
+    assert len(found) == len(expected)
+    for line, start in zip(found, expected, strict=True):
+        assert line.strip().startswith(start) or start in line
+
+
+def test_other_separators_and_formats_get_a_hint(tmp_path: Path) -> None:
+    assert "separated by commas" in errors(write(tmp_path, "job_id;submit_s;gpus\n"))[0]
+    log = errors(write(tmp_path, "job_id,submission_time,duration,num_gpu\na,0,1,1\n"))[0]
+    assert "convert it with `clustersim trace import`" in log
+
+
+def test_lines_are_counted_through_quoted_line_breaks(tmp_path: Path) -> None:
+    path = write(tmp_path, RIGID + '"a\nb",0,1,5\n\nc,0,0,5\n')
+    assert errors(path) == ["5: gpus=0: must be at least 1"]
+
+
+def test_the_first_twenty_errors_are_shown_in_order_and_the_rest_counted(tmp_path: Path) -> None:
+    found = errors(write(tmp_path, RIGID + "".join(f"{i},0,0,5\n" for i in range(33))))
+    assert [line.split(":")[0] for line in found[:20]] == [str(n) for n in range(2, 22)]
+    assert len(found) == 21
+    assert found[20].endswith("13 more errors are not shown")
+
+
+def test_all_errors_of_a_row_are_shown(tmp_path: Path) -> None:
+    found = errors(write(tmp_path, RIGID + "a,-1,0,x\n"))
+    assert [line.split("=")[0] for line in found] == ["2: submit_s", "2: gpus", "2: duration_s"]
+
+
+def test_the_list_of_models_is_shown_once(tmp_path: Path) -> None:
+    found = errors(write(tmp_path, LLM + "a,0,vgg16,64,5\nb,0,yolov3,64,5\n"))
+    assert "known: bert-large" in found[0]
+    assert found[1] == "3: model=yolov3: unknown model 'yolov3'; the first such error lists those known"
+
+
+def test_a_throughput_table_may_name_other_models(tmp_path: Path) -> None:
+    path = write(tmp_path, LLM + "a,0,vgg16,64,5\n")
+    assert read_trace(path, known_models=["vgg16"])[0].model == "vgg16"
+    assert "gpt3" not in errors(path, known_models=["vgg19"])[0]
+
+
+def test_a_model_that_no_plan_needs_is_information(tmp_path: Path) -> None:
+    path = write(tmp_path, "job_id,submit_s,model,gpus,duration_s\na,0,anything,1,5\n")
+    assert read_trace(path)[0].model == "anything"
+
+
+def test_hostile_values_are_shown_harmlessly(tmp_path: Path) -> None:
+    found = errors(write(tmp_path, RIGID + "a,0,\x1b[2J" + "9" * 5000 + ",5\n"))
+    assert len(found[0]) < 250
+    assert "\x1b" not in found[0]
+
+
+@given(st.data())
+@settings(parent=ANY_FOLDER, max_examples=300)
+def test_any_damage_gives_jobs_or_an_error_for_the_user(tmp_path: Path, data: st.DataObject) -> None:
+    good = (RIGID + "a,0,1,5\nb,3.5,8,60\n").encode()
+    start = data.draw(st.integers(0, len(good)))
+    end = data.draw(st.integers(start, len(good)))
+    junk = data.draw(st.one_of(st.binary(max_size=8), st.text(string.printable, max_size=8).map(str.encode)))
+    path = write(tmp_path, good[:start] + junk + good[end:])
+    try:
+        for job in read_trace(path):
+            assert job.gpus is not None
+            assert job.gpus >= 1
+    except TableError as error:
+        assert str(error).startswith(str(path))
+
+
+@pytest.mark.parametrize("name", ["missing.csv", ""])
+def test_a_file_that_cannot_be_opened_is_a_usage_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match="cannot be read") as caught:
+        read_trace(tmp_path / name)
+    assert caught.value.exit_code == 2
+
+
+def test_a_parquet_column_of_lists_is_refused(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "trace.parquet"
+    pq.write_table(pa.table({"job_id": ["a"], "submit_s": [[1.0]], "gpus": [1], "duration_s": [5.0]}), path)
+    with pytest.raises(TableError, match="column submit_s: type list"):
+        read_trace(path)
+
+
+def test_a_frame_with_gaps_written_by_pandas_is_read(tmp_path: Path) -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame({"job_id": [1, 2], "submit_s": [0, 1], "gpus": [8, None], "duration_s": [5.0, None]})
+    frame = frame.assign(model=[None, "gpt3-13b"], global_batch=[None, 64], iterations=[None, 10])
+    expected = [Job("1", 0.0, gpus=8, duration_s=5.0), Job("2", 1.0, model="gpt3-13b", global_batch=64, iterations=10.0)]
+    frame.to_parquet(tmp_path / "t.parquet")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert read_trace(tmp_path / "t.parquet") == read_trace(tmp_path / "t.csv") == expected
+
+
+def test_writing_needs_a_known_ending_and_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"let the name end in \.csv, \.csv\.gz, \.parquet"):
+        write_trace([Job("a", 0.0)], tmp_path / "trace.xlsx")
+    with pytest.raises(UserError, match="cannot be written"):
+        write_trace([Job("a", 0.0)], tmp_path / "missing" / "trace.csv")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = write(tmp_path, "old")
+    with pytest.raises(RuntimeError), replacing(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["trace.csv"]
