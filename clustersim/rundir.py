@@ -33,7 +33,7 @@ from .cluster import Cluster
 from .records import EventRecord, JobRecord, Snapshot
 from .rundir_tables import EVENTS, JOBS, USAGE, csv_text, parse_rows, plain_text, without_guard
 
-__all__ = ["Run", "read_run", "write_run"]
+__all__ = ["Run", "read_run", "write_run", "write_text"]
 
 FORMAT = "clustersim-run-1"
 _JOBS_CSV, _JOBS_PARQUET, _EVENTS, _USAGE = "jobs.csv", "jobs.parquet", "events.csv", "usage.csv"
@@ -102,6 +102,12 @@ def read_run(directory: str | Path) -> Run:
         summary=_read_json(folder / _SUMMARY),
         manifest=manifest,
     )
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a file beside a run's, such as its report, whole or not at all. UserError if it cannot be written."""
+    with ExitStack() as files:
+        _stage(files, Path(path), text.encode())
 
 
 # Writing

@@ -136,8 +136,9 @@ MAYBE_SECONDS = st.none() | SECONDS
 COUNTS = st.integers(0, 10**9)
 JOB_RECORDS = st.builds(
     JobRecord, job_id=TEXT, tenant=TEXT, model=TEXT, state=st.sampled_from(["finished", "rejected"]),
-    submit_s=SECONDS, start_s=MAYBE_SECONDS, finish_s=MAYBE_SECONDS, jct_s=MAYBE_SECONDS, queue_s=MAYBE_SECONDS,
-    wait_s=SECONDS, gpus=st.none() | st.integers(1, 32), gpu_seconds=st.floats(0, 1e12), overhead_gpu_s=SECONDS,
+    submit_s=SECONDS, start_s=MAYBE_SECONDS, finish_s=MAYBE_SECONDS, jct_s=MAYBE_SECONDS,
+    queue_s=MAYBE_SECONDS, wait_s=SECONDS, gpus=st.none() | st.integers(1, 32),
+    gpu_seconds=st.floats(0, 1e12), overhead_gpu_s=SECONDS,
     isolated_s=MAYBE_SECONDS, deadline_s=MAYBE_SECONDS, deadline_met=st.none() | st.booleans(),
     preemptions=COUNTS, resizes=COUNTS, restarts=COUNTS, migrations=COUNTS, lost_s=SECONDS, reason=TEXT,
 )  # fmt: skip
