@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.costs import padded_vocab
+from itertime.edges import padded_vocab
 from itertime.model import ModelSpec
 from itertime.plan import RECOMPUTE, PlanBatch
 from itertime.profile import Profile
@@ -55,7 +55,7 @@ def _stage(model: ModelSpec, plans: PlanBatch, layout: StageLayout, kind: int) -
         tables = np.where(single, vocab * (1 if model.tied_embeddings else 2), vocab)
     parameters = layers * model.layer_parameters / plans.tp + tables
     group = plans.zero_group
-    position = {FIRST: 0, HEAVY: 1, LAST: plans.pp - 1}[kind]
+    position = plans.pp - 1 if kind == LAST else {FIRST: 0, HEAVY: 1}[kind]
     in_flight = np.where(plans.gpipe, plans.microbatches, np.minimum(plans.pp - position, plans.microbatches))
     v = plans.interleave
     in_flight = in_flight * np.where(v > 1, 1 + (plans.pp - 1) / (plans.pp * v), 1.0)

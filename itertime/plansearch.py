@@ -132,45 +132,51 @@ def candidates(
     tps = [tp for tp in space.tp or _powers_of_two(system.gpus_per_node) if _splits(model, tp)]
     pps = [pp for pp in space.pp or divisors(model.layers) if model.layers % pp == 0]
     shapes = _shapes(tps, pps, divisors(global_batch), gpus)
-    rows = []
+    rows: list[tuple[int, ...]] = []
     for tp, pp, dp in shapes:
         share = global_batch // dp
-        for b in space.micro_batch:
-            if share % b == 0:
+        for size in space.micro_batch:
+            if share % size == 0:
                 rows.extend(
-                    (tp, pp, dp, b, v) for v in space.interleave if _interleaves(model, pp, v, share // b)
+                    (tp, pp, dp, size, v)
+                    for v in space.interleave
+                    if _interleaves(model, pp, v, share // size)
                 )
     recompute = [
         RECOMPUTE.index(name) for name in space.recompute if name != "selective" or model.attention == "core"
     ]
     table = np.array(rows, dtype=np.int64).reshape(-1, 5)
-    for column in (recompute, space.zero_stage, [int(sp) for sp in space.sequence_parallel]):
-        table = np.column_stack(
-            [np.repeat(table, len(column), axis=0), np.tile(np.array(column, np.int64), len(table))]
-        )
-    tp, pp, dp, b, v, kind, zero, sp = table.T
-    keeps = (
-        ((zero == 0) | (dp > 1))
-        & ((zero < 2) | (pp == 1))
-        & ((sp == 0) | ((tp > 1) & (model.seq_len % tp == 0)))
-    )
+    for choices in (recompute, space.zero_stage, [int(sp) for sp in space.sequence_parallel]):
+        column = np.tile(np.array(choices, np.int64), len(table))
+        table = np.column_stack([np.repeat(table, len(choices), axis=0), column])
+    return _batch(table, global_batch, space.grad_overlap).take(_keeps_rules(table, model))
+
+
+def _batch(table: NDArray[np.int64], global_batch: int, grad_overlap: bool) -> PlanBatch:
+    """Columns tp, pp, dp, micro-batch, interleave, recompute, ZeRO stage, sequence parallelism as a batch of plans."""
     no = np.zeros(len(table), dtype=bool)
-    everything = PlanBatch(
-        tp,
-        pp,
-        dp,
-        b,
-        np.full(len(table), global_batch),
-        v,
-        kind,
-        zero,
-        dp,
-        sp == 1,
-        no | space.grad_overlap,
-        no,
-        no,
+    return PlanBatch(
+        tp=table[:, 0],
+        pp=table[:, 1],
+        dp=table[:, 2],
+        micro_batch=table[:, 3],
+        global_batch=np.full(len(table), global_batch),
+        interleave=table[:, 4],
+        recompute=table[:, 5],
+        zero_stage=table[:, 6],
+        zero_group=table[:, 2],
+        sequence_parallel=table[:, 7] == 1,
+        grad_overlap=no | grad_overlap,
+        gpipe=no,
+        balanced=no,
     )
-    return everything.take(keeps)
+
+
+def _keeps_rules(table: NDArray[np.int64], model: ModelSpec) -> NDArray[np.bool_]:
+    """Leaves out combinations that break a rule or do nothing: ZeRO on one rank, sequence parallelism without tp."""
+    tp, pp, dp, zero, sequence = (table[:, column] for column in (0, 1, 2, 6, 7))
+    sharded = (zero == 0) | ((dp > 1) & ((zero == 1) | (pp == 1)))
+    return sharded & ((sequence == 0) | ((tp > 1) & (model.seq_len % tp == 0)))
 
 
 def _powers_of_two(limit: int) -> list[int]:

@@ -1,0 +1,63 @@
+"""Seconds of what only the ends of the model do with a micro-batch: the embedding, and the vocabulary projection with its loss."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.collectives import all_reduce_s
+from itertime.layer import LayerWork
+from itertime.model import ModelSpec
+from itertime.profile import Profile
+from itertime.system import System
+
+__all__ = ["embedding_s", "head_s", "padded_vocab"]
+
+Array = NDArray[np.float64]
+
+
+def padded_vocab(model: ModelSpec, tp: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The vocabulary rounded up to a multiple of 128 tp, as Megatron-LM pads it."""
+    return -(-model.vocab // (128 * tp)) * 128 * tp
+
+
+def embedding_s(model: ModelSpec, work: LayerWork, system: System, profile: Profile) -> tuple[Array, Array]:
+    """Forward: vocabulary-parallel look-up, positions, dropout, one all-reduce. Backward: the scatter into a dense gradient.
+
+    Bytes per element: look-up 4, learned positions 6, dropout 5; backward 10, and 8 per entry of the table, whose
+    gradient is written and accumulated whole.
+    """
+    elements = 1.0 * work.micro_batch * model.seq_len * model.hidden
+    per_element = 4 + (6 if model.positions == "learned" else 0) + (5 if model.dropout else 0)
+    table = padded_vocab(model, work.tp) * model.hidden / work.tp
+    seconds = profile.elementwise_s
+    forward = seconds(per_element * elements, "embedding") / system.site.hbm_fraction
+    backward = (seconds(10 * elements, "embedding") + seconds(8 * table)) / system.site.hbm_fraction
+    return forward + _all_reduce(model, work, system, profile), backward
+
+
+def head_s(model: ModelSpec, work: LayerWork, system: System, profile: Profile) -> tuple[Array, Array]:
+    """Final norm, projection onto the vocabulary (three GEMMs in all), cross-entropy; backward one all-reduce.
+
+    The loss runs in 32 bit, unfused: 36 bytes per logit forward (cast, maximum, subtract, exponential, sum, divide), 14 backward.
+    """
+    site = system.site
+    tokens = 1.0 * work.micro_batch * model.seq_len
+    columns = padded_vocab(model, work.tp) / work.tp
+    wide = np.full_like(tokens, model.hidden)
+    shapes = (tokens, tokens, wide), (columns, wide, columns), (wide, columns, tokens)
+    project, data, weight = site.gemm_multiplier * profile.gemm_s(*(np.stack(shape) for shape in shapes))
+    norm = "rmsnorm" if model.norm == "rmsnorm" else "layernorm"
+    seconds = profile.elementwise_s
+    forward = seconds(4 * tokens * model.hidden, norm) + seconds(36 * tokens * columns, "cross_entropy")
+    backward = seconds(6 * tokens * model.hidden, norm) + seconds(14 * tokens * columns, "cross_entropy")
+    backward = (backward + seconds(6 * columns * model.hidden)) / site.hbm_fraction
+    return project + forward / site.hbm_fraction, data + weight + backward + _all_reduce(
+        model, work, system, profile
+    )
+
+
+def _all_reduce(model: ModelSpec, work: LayerWork, system: System, profile: Profile) -> Array:
+    nbytes = 2.0 * work.micro_batch * model.seq_len * model.hidden
+    local = np.minimum(work.tp, system.gpus_per_node)
+    return all_reduce_s(nbytes, work.tp, local, system, profile, system.gpus_per_node // local)
