@@ -47,12 +47,12 @@ def stage_costs(model: ModelSpec, plans: PlanBatch, system: System, profile: Pro
     whole_model = (_KIND == FIRST) | ((_KIND == LAST) & (plans.pp == 1))
     passes = []
     for (layer, embedding, head), sharded, end in zip(micro, comm, (LAST, FIRST), strict=True):
-        parts = {part: layout.layers * seconds for part, seconds in layer.items()}
+        parts: Parts = {part: layout.layers * seconds for part, seconds in layer.items()}
         exposed = np.maximum(sharded - sum(layer.values(), np.zeros(len(plans))), 0.0)
         parts["fsdp_comm"] = layout.layers * exposed
         parts["embedding"] = np.where(whole_model, embedding, 0.0)
         parts["head"] = np.where(_KIND == LAST, head, 0.0)
-        parts["p2p"] = hop * (plans.interleave - (_KIND == end))
+        parts["p2p"] = hop * (plans.interleave - (end == _KIND))
         passes.append(parts)
     once, traffic = _once(model, plans, layout, passes[0], passes[1], system, profile)
     return StageCosts(layout, passes[0], passes[1], once, traffic)

@@ -108,7 +108,7 @@ class Plan:
         return [
             (model.heads % tp != 0, f"tp={tp}: must divide heads={model.heads}"),
             (
-                model.kv_heads % tp != 0 and tp % model.kv_heads != 0,
+                model.kv_heads != model.heads and model.kv_heads % tp != 0 and tp % model.kv_heads != 0,
                 f"tp={tp}: must divide kv_heads={model.kv_heads}, or be a multiple of it",
             ),
             (model.ffn_hidden % tp != 0, f"tp={tp}: must divide ffn_hidden={model.ffn_hidden}"),

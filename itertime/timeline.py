@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from itertime.atomic import write_text
 from itertime.costs import StageCosts, chunk_times, stage_costs
 from itertime.model import ModelSpec
 from itertime.plan import Plan, PlanBatch
@@ -13,7 +16,7 @@ from itertime.profile import Profile, load_profile
 from itertime.system import System
 from itertime.taskgraph import Graph, Passes, add_pipeline
 
-__all__ = ["chrome_trace", "iteration_graph"]
+__all__ = ["chrome_trace", "iteration_graph", "write_chrome_trace"]
 
 STREAMS = ("compute", "network")
 
@@ -82,3 +85,8 @@ def chrome_trace(graph: Graph) -> dict[str, Any]:
                 }
             )
     return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def write_chrome_trace(graph: Graph, path: str | Path) -> None:
+    """Writes `chrome_trace(graph)` as JSON, whole or not at all. Raises UserError if the file cannot be written."""
+    write_text(path, json.dumps(chrome_trace(graph)))

@@ -1,0 +1,22 @@
+"""Output files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from itertime.errors import UserError
+
+__all__ = ["write_text"]
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Writes a UTF-8 file under a temporary name in the same folder, then renames it. Raises UserError if it cannot."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
