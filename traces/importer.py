@@ -93,9 +93,7 @@ def import_log(
     return jobs, head | source | {"seed": seed} | report
 
 
-def convert(
-    log: Log, maker: WorkMaker | None, seed: int, selection: Selection
-) -> tuple[list[Job], Report]:
+def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) -> tuple[list[Job], Report]:
     """Jobs in submission order, and the part of the report that tells what became of each row.
 
     Random draws are made for every job of the log before the selection, in submission order, one stream per

@@ -53,7 +53,7 @@ class Job:
 
     @property
     def kind(self) -> Literal["iterations", "duration"]:
-        """"iterations" if model, global batch and iterations are all stated, else "duration"."""
+        """ "iterations" if model, global batch and iterations are all stated, else "duration"."""
         stated = self.model is not None and self.global_batch is not None and self.iterations is not None
         return "iterations" if stated else "duration"
 

@@ -35,6 +35,6 @@ class FakePlanner:
         return {n: FakeRun(global_batch / n) for n in counts if n <= self.limit}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def fake_planner() -> type[FakePlanner]:
     return FakePlanner

@@ -82,10 +82,13 @@ def test_what_is_written_reads_back_equal(tmp_path: Path, ending: str, written: 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"], ids=["lf", "crlf", "cr"])
 @pytest.mark.parametrize("packed", [False, True], ids=["csv", "gzip"])
 def test_encodings_of_one_trace_are_alike(tmp_path: Path, prefix: str, line_end: str, packed: bool) -> None:
-    text = "job_id, submit_s ,gpus,duration_s,x_note\nä,0, 8.0 ,1e3,\n\n\"b,\",2.5,1,60,free text\n"
+    text = 'job_id, submit_s ,gpus,duration_s,x_note\nä,0, 8.0 ,1e3,\n\n"b,",2.5,1,60,free text\n'
     data = (prefix + text.replace("\n", line_end)).encode()
     path = write(tmp_path, gzip.compress(data) if packed else data)
-    assert read_trace(path) == [Job("ä", 0.0, gpus=8, duration_s=1000.0), Job("b,", 2.5, gpus=1, duration_s=60.0)]
+    assert read_trace(path) == [
+        Job("ä", 0.0, gpus=8, duration_s=1000.0),
+        Job("b,", 2.5, gpus=1, duration_s=60.0),
+    ]
 
 
 def test_empty_cells_are_what_the_job_does_not_state(tmp_path: Path) -> None:
@@ -136,7 +139,10 @@ def test_a_bad_cell_names_line_column_value_and_remedy(
         path = tmp_path / "trace.parquet"
         pd.DataFrame(rows, columns=columns).to_parquet(path)
     else:
-        path = write(tmp_path, "\n".join(",".join(cells) for cells in [columns, *([r[c] for c in columns] for r in rows)]))
+        path = write(
+            tmp_path,
+            "\n".join(",".join(cells) for cells in [columns, *([r[c] for c in columns] for r in rows)]),
+        )
     shown_column, shown_value = (column, value) if "bounds" not in complaint else ("gpus", "4")
     assert errors(path) == [f"{2 if as_parquet else 3}: {shown_column}={shown_value}: {complaint}"]
 
@@ -148,7 +154,10 @@ def test_a_bad_cell_names_line_column_value_and_remedy(
         (RIGID, ["1: holds no jobs; each row after the header is one job"]),
         (RIGID + "a,0,1\n", ["2: has 3 cells where the header has 4; look for a stray comma"]),
         (RIGID + "a,0,1,5,6\n", ["2: has 5 cells where the header has 4; look for a stray comma"]),
-        (RIGID + "a,0,1,5\nb,0,1,5\na,1,1,5\n", ["4: job_id=a: is the job of line 2 again; ids must be unique"]),
+        (
+            RIGID + "a,0,1,5\nb,0,1,5\na,1,1,5\n",
+            ["4: job_id=a: is the job of line 2 again; ids must be unique"],
+        ),
         (RIGID + ",0,1,5\n", ["2: job_id=: is empty; every job needs one"]),
         (RIGID + "a,,1,5\n", ["2: submit_s=: is empty; every job needs one"]),
         (
@@ -157,7 +166,10 @@ def test_a_bad_cell_names_line_column_value_and_remedy(
         ),
         (
             LLM + "a,0,gpt3-13b,,5\n",
-            ["2: global_batch=: is empty; a job needs model, global_batch and iterations, or gpus and duration_s"],
+            [
+                "2: global_batch=: is empty; a job needs model, global_batch and iterations, or gpus and "
+                "duration_s"
+            ],
         ),
         (LLM + "a,0,gpt3-13,64,5\n", ["2: model=gpt3-13: unknown model 'gpt3-13'; did you mean gpt3-13b"]),
         (
@@ -171,16 +183,25 @@ def test_a_bad_cell_names_line_column_value_and_remedy(
             "job_id,submit_s,gpus\na,0,1\n",
             ["1: missing columns: a trace needs model, global_batch and iterations, or gpus and duration_s"],
         ),
-        ("job_id;submit_s;gpus;duration_s\na;0;1;1\n", ["1: unknown column 'job_id;submit_s;gpus;duration_s'"]),
+        (
+            "job_id;submit_s;gpus;duration_s\na;0;1;1\n",
+            ["1: unknown column 'job_id;submit_s;gpus;duration_s'"],
+        ),
         (
             "job_id,submission_time,duration,num_gpu\na,0,1,1\n",
             ["1: unknown column 'submission_time'"],
         ),
         ("job_id,submit_s,gpu,duration_s\n", ["1: unknown column 'gpu'; did you mean gpus"]),
-        (RIGID.encode() + b"a,0,1,5\nb\xff,0,1,5\n", ["3: byte 0xff is not UTF-8 text; save the file as CSV in UTF-8"]),
+        (
+            RIGID.encode() + b"a,0,1,5\nb\xff,0,1,5\n",
+            ["3: byte 0xff is not UTF-8 text; save the file as CSV in UTF-8"],
+        ),
         (RIGID.encode("utf-16"), ["1: is UTF-16 text; save it as CSV in UTF-8"]),
         (b"PK\x03\x04" + bytes(50), ["1: is a ZIP archive or workbook; save it as CSV in UTF-8"]),
-        (RIGID + 'a,0,1,5\n"b,0,1,5\n', ["3: is not CSV: unexpected end of data; look for a quote that is not closed"]),
+        (
+            RIGID + 'a,0,1,5\n"b,0,1,5\n',
+            ["3: is not CSV: unexpected end of data; look for a quote that is not closed"],
+        ),
         (b"\x1f\x8b\x08junk", ["damaged gzip file"]),
         (gzip.compress(RIGID.encode() * 999)[:-20], ["damaged gzip file"]),
         (b"PAR1" + bytes(50), ["is not a Parquet file that can be read"]),
@@ -249,11 +270,11 @@ def test_any_damage_gives_jobs_or_an_error_for_the_user(tmp_path: Path, data: st
     junk = data.draw(st.one_of(st.binary(max_size=8), st.text(string.printable, max_size=8).map(str.encode)))
     path = write(tmp_path, good[:start] + junk + good[end:])
     try:
-        for job in read_trace(path):
-            assert job.gpus is not None
-            assert job.gpus >= 1
+        found, problem = read_trace(path), f"{path}:"
     except TableError as error:
-        assert str(error).startswith(str(path))
+        found, problem = [], str(error)
+    assert problem.startswith(f"{path}:")
+    assert all(job.gpus is not None and job.gpus >= 1 for job in found)
 
 
 @pytest.mark.parametrize("name", ["missing.csv", ""])
@@ -278,7 +299,10 @@ def test_a_frame_with_gaps_written_by_pandas_is_read(tmp_path: Path) -> None:
 
     frame = pd.DataFrame({"job_id": [1, 2], "submit_s": [0, 1], "gpus": [8, None], "duration_s": [5.0, None]})
     frame = frame.assign(model=[None, "gpt3-13b"], global_batch=[None, 64], iterations=[None, 10])
-    expected = [Job("1", 0.0, gpus=8, duration_s=5.0), Job("2", 1.0, model="gpt3-13b", global_batch=64, iterations=10.0)]
+    expected = [
+        Job("1", 0.0, gpus=8, duration_s=5.0),
+        Job("2", 1.0, model="gpt3-13b", global_batch=64, iterations=10.0),
+    ]
     frame.to_parquet(tmp_path / "t.parquet")
     frame.to_csv(tmp_path / "t.csv", index=False)
     assert read_trace(tmp_path / "t.parquet") == read_trace(tmp_path / "t.csv") == expected
@@ -294,8 +318,13 @@ def test_writing_needs_a_known_ending_and_a_folder(tmp_path: Path) -> None:
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = write(tmp_path, "old")
-    with pytest.raises(RuntimeError), replacing(path) as temporary:
-        temporary.write_text("half")
-        raise RuntimeError
+
+    def fail_half_way() -> None:
+        with replacing(path) as temporary:
+            temporary.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_half_way()
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["trace.csv"]

@@ -1,0 +1,302 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+
+from itertime.errors import TableError, UserError
+from traces import Job, elasticflow, itp, read_trace, write_trace
+from traces.importer import FORMATS, Selection, convert, detect_format, import_log
+from traces.logs import Log, LoggedJob
+from traces.rules import Rules, load_rules
+from traces.work import WorkMaker
+
+ITP = "job_id,submission_time,duration,num_gpu\n"
+TESTBED = "job_id,submit_time,iteration,model_name,ddl,batch_size,num_gpu,duration,best_effort\n"
+SIMULATOR = "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration\n"
+EVERYTHING = Selection()
+
+
+def write(folder: Path, text: str, name: str = "log.csv") -> Path:
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def a_log(jobs: list[LoggedJob]) -> Log:
+    return Log("itp", (), False, tuple(jobs), (), ())
+
+
+def some_jobs(count: int, seed: int = 0) -> list[LoggedJob]:
+    rng = random.Random(seed)
+    sizes = [1, 2, 4, 8, 16, 32, 64]
+    return [
+        LoggedJob(i + 2, f"job-{i}", 1000.0 + 50 * i, rng.choice(sizes), rng.uniform(600, 9e4))
+        for i in range(count)
+    ]
+
+
+@pytest.fixture
+def maker(fake_planner: Any) -> WorkMaker:
+    return WorkMaker(load_rules("llm-mix"), fake_planner())
+
+
+def test_each_format_knows_its_header_only(tmp_path: Path) -> None:
+    headers = {"itp": ITP, "elasticflow": SIMULATOR}
+    for name, header in [*headers.items(), ("elasticflow", TESTBED)]:
+        columns = header.strip().split(",")
+        assert [n for n, module in FORMATS.items() if module.matches(columns)] == [name]
+        assert detect_format(write(tmp_path, header)) == name
+    with pytest.raises(
+        TableError, match=r"log.csv:1: the header is of no known log format \(itp, elasticflow\)"
+    ):
+        detect_format(write(tmp_path, "a,b\n"))
+
+
+def test_an_itp_row_becomes_a_job(tmp_path: Path, maker: WorkMaker) -> None:
+    log = itp.read_log(write(tmp_path, ITP + "b,500,7200,32\na,400,3600,1\n"))
+    jobs, report = convert(log, maker, 0, EVERYTHING)
+    assert [job.job_id for job in jobs] == ["a", "b"]
+    assert [job.submit_s for job in jobs] == [0.0, 100.0]
+    assert [job.gpus for job in jobs] == [8, 64]
+    assert [job.duration_s for job in jobs] == [3600.0, 7200.0]
+    for job in jobs:
+        assert job.global_batch
+        assert job.iterations
+        assert job.gpus
+        assert job.iterations * job.global_batch / job.gpus == pytest.approx(job.duration_s, rel=1e-12)
+        assert job.submit_s + 0.5 * job.duration_s <= job.deadline_s <= job.submit_s + 1.5 * job.duration_s
+    assert report["clock"] == {"shift_s": 400.0, "time_scale": 1.0}
+    assert report["counts"] == {"rows": 2, "jobs": 2, "dropped": 0, "left_out": {"window": 0, "limit": 0}}
+
+
+def test_dropped_rows_carry_line_and_reason(tmp_path: Path, maker: WorkMaker) -> None:
+    rows = [
+        "a,0,60,1",
+        "b,0,60,0",
+        "c,-1,60,1",
+        "d,0,,1",
+        "e,0,60",
+        "a,9,60,1",
+        "f,0,nan,1",
+        "g,0,60,128",
+        "h,0,60,1.5",
+    ]
+    jobs, report = convert(itp.read_log(write(tmp_path, ITP + "\n".join(rows))), maker, 0, EVERYTHING)
+    assert [job.job_id for job in jobs] == ["a"]
+    assert [(d["line"], d["job_id"], d["reason"]) for d in report["dropped"]] == [
+        (3, "b", "num_gpu=0: must be at least 1"),
+        (4, "c", "submission_time=-1: must not be negative; shift the trace so that its clock starts at 0"),
+        (5, "d", "duration is empty"),
+        (6, "", "has 3 cells where the header has 4"),
+        (7, "a", "the job of line 2 again"),
+        (8, "f", "duration=nan: must be finite; leave an optional cell empty instead"),
+        (9, "g", "no rule covers 128 GPUs"),
+        (10, "h", "num_gpu=1.5: must be a whole number; round it"),
+    ]
+    assert report["counts"] == {"rows": 9, "jobs": 1, "dropped": 8, "left_out": {"window": 0, "limit": 0}}
+
+
+def test_a_log_without_a_usable_row_is_an_error(tmp_path: Path, fake_planner: Any) -> None:
+    with pytest.raises(
+        TableError, match=r"log.csv:1: holds no job that can be used \(1 rows\); line 2: num_gpu=0"
+    ):
+        itp.read_log(write(tmp_path, ITP + "a,0,60,0\n"))
+    with pytest.raises(TableError, match="missing column num_gpu"):
+        itp.read_log(write(tmp_path, "job_id,submission_time,duration\na,0,60\n"))
+    log = itp.read_log(write(tmp_path, ITP + "a,0,60,1\n"))
+    with pytest.raises(TableError, match=r"no job can be imported; line 2: .* has no plan on 8 GPUs"):
+        convert(log, WorkMaker(load_rules("llm-mix"), fake_planner(limit=4)), 0, EVERYTHING)
+
+
+def test_the_clock_starts_with_the_first_job_that_is_imported(tmp_path: Path, maker: WorkMaker) -> None:
+    log = itp.read_log(write(tmp_path, ITP + "too-large,100,60,128\na,150,60,1\nb,170,60,1\n"))
+    jobs, report = convert(log, maker, 0, EVERYTHING)
+    assert [job.submit_s for job in jobs] == [0.0, 20.0]
+    assert report["clock"]["shift_s"] == 150.0
+
+
+@given(
+    limit=st.none() | st.integers(1, 60),
+    window=st.tuples(st.integers(0, 2450), st.integers(1, 3000)),
+    seed=st.integers(0, 2**70),
+)
+@settings(deadline=None, max_examples=40)
+def test_counts_add_up_and_the_selection_changes_no_job(
+    fake_planner: Any, limit: int | None, window: tuple[int, int], seed: int
+) -> None:
+    rules = load_rules("llm-mix")
+    log = a_log(some_jobs(50))
+    everything = {
+        job.job_id: job for job in convert(log, WorkMaker(rules, fake_planner()), seed, EVERYTHING)[0]
+    }
+    selection = Selection(window[0], window[0] + window[1], limit)
+    try:
+        jobs, report = convert(log, WorkMaker(rules, fake_planner(limit=256)), seed, selection)
+    except UserError:
+        reject()  # nothing is submitted in the window, or only jobs for 512 GPUs are
+    counts = report["counts"]
+    assert counts["rows"] == 50 == counts["jobs"] + counts["dropped"] + sum(counts["left_out"].values())
+    assert counts["jobs"] == len(jobs) == sum(choice["jobs"] for choice in report["choices"])
+    assert counts["dropped"] == len(report["dropped"])
+    assert jobs[0].submit_s == 0.0
+    for job in jobs:
+        whole = everything[job.job_id]
+        assert (job.model, job.gpus, job.iterations) == (whole.model, whole.gpus, whole.iterations)
+        assert job.deadline_s - job.submit_s == pytest.approx(whole.deadline_s - whole.submit_s, abs=1e-6)
+
+
+def test_the_order_of_rows_does_not_matter(maker: WorkMaker) -> None:
+    rows = some_jobs(80)
+    jobs, _ = convert(a_log(rows), maker, 5, EVERYTHING)
+    random.Random(1).shuffle(rows)
+    assert convert(a_log(rows), maker, 5, EVERYTHING)[0] == jobs
+
+
+def test_stretching_moves_submissions_and_nothing_else(maker: WorkMaker) -> None:
+    plain, _ = convert(a_log(some_jobs(30)), maker, 0, EVERYTHING)
+    stretched, report = convert(a_log(some_jobs(30)), maker, 0, Selection(time_scale=2.5))
+    for before, after in zip(plain, stretched, strict=True):
+        assert after.submit_s == pytest.approx(2.5 * before.submit_s)
+        assert (after.iterations, after.duration_s) == (before.iterations, before.duration_s)
+        assert after.deadline_s - after.submit_s == pytest.approx(before.deadline_s - before.submit_s)
+    assert report["clock"]["time_scale"] == 2.5
+
+
+def test_a_share_of_jobs_without_deadline(fake_planner: Any) -> None:
+    rules = load_rules("llm-mix")
+    half = Rules(rules.source, rules.sizes, type(rules.deadlines)(0.5, 1.5, 0.5), rules.gpus_multiple_of)  # type: ignore[misc]
+    jobs, _ = convert(a_log(some_jobs(1000)), WorkMaker(half, fake_planner()), 0, EVERYTHING)
+    without = sum(job.deadline_s is None for job in jobs)
+    assert abs(without - 500) < 4 * (1000 * 0.25) ** 0.5  # binomial, 4 standard deviations
+    bare = Rules(rules.source, rules.sizes, None, rules.gpus_multiple_of)
+    jobs, report = convert(a_log(some_jobs(9)), WorkMaker(bare, fake_planner()), 0, EVERYTHING)
+    assert all(job.deadline_s is None for job in jobs)
+    assert "no deadlines: the log and the rules state none" in report["assumptions"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"from_s": 5, "until_s": 5}, "must be 0 <= from < until"),
+        ({"from_s": -1}, "must be 0 <= from < until"),
+        ({"from_s": float("nan")}, "must be 0 <= from < until"),
+        ({"limit": 0}, "limit=0: must be at least 1"),
+        ({"time_scale": 0}, "time-scale=0: must be above 0"),
+        ({"time_scale": float("inf")}, "time-scale=inf: must be above 0"),
+    ],
+)
+def test_impossible_selections(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Selection(**options)
+
+
+def test_an_empty_window_says_where_the_log_ends(maker: WorkMaker) -> None:
+    with pytest.raises(
+        UserError, match=r"no job is submitted between 5000 and inf s .* the last one is at 450 s"
+    ):
+        convert(a_log(some_jobs(10)), maker, 0, Selection(from_s=5000))
+
+
+ELASTICFLOW_ROWS = {
+    SIMULATOR: "x,100,500,vgg16,160,64,8,50\ny,130,9,bert,,128,1,60\nz,140,9,bert,90,128,1,60\n",
+    TESTBED: "x,100,500,vgg16,160,64,8,50,0\ny,130,9,bert,999,128,1,60,1\nz,140,9,bert,90,128,1,60,0\n",
+}
+
+
+@pytest.mark.parametrize("header", ELASTICFLOW_ROWS, ids=["simulator", "testbed"])
+def test_elasticflow_as_logged(tmp_path: Path, header: str) -> None:
+    log = elasticflow.read_log(write(tmp_path, header + ELASTICFLOW_ROWS[header]))
+    jobs, report = convert(log, None, 0, EVERYTHING)
+    assert jobs == [
+        Job(
+            "x",
+            0.0,
+            model="vgg16",
+            gpus=8,
+            global_batch=64,
+            iterations=500.0,
+            duration_s=50.0,
+            deadline_s=60.0,
+        ),
+        Job("y", 30.0, model="bert", gpus=1, global_batch=128, iterations=9.0, duration_s=60.0),
+    ]
+    assert [d["reason"] for d in report["dropped"]] == ["deadline 90 is before the submission 140"]
+
+
+def test_elasticflow_by_rules_keeps_the_logged_deadlines(tmp_path: Path, maker: WorkMaker) -> None:
+    log = elasticflow.read_log(write(tmp_path, TESTBED + ELASTICFLOW_ROWS[TESTBED]))
+    jobs, report = convert(log, maker, 0, Selection(time_scale=3))
+    assert [job.deadline_s for job in jobs] == [60.0, None]
+    assert [job.submit_s for job in jobs] == [0.0, 90.0]
+    assert all(job.model not in ("vgg16", "bert") for job in jobs)
+    assert "deadlines are the log's, at their logged distance from the submission" in report["assumptions"]
+
+
+def test_best_effort_must_be_a_flag(tmp_path: Path) -> None:
+    log = elasticflow.read_log(
+        write(tmp_path, TESTBED + "x,0,5,vgg16,60,64,8,50,0\ny,0,5,vgg16,60,64,8,50,2\n")
+    )
+    assert [d.reason for d in log.dropped] == ["best_effort=2: must be 0 or 1"]
+
+
+def test_the_planner_reproduces_the_logged_run_time(tmp_path: Path) -> None:
+    from itertime import load_model, load_system, make_planner
+
+    path = write(tmp_path, ITP + "".join(f"{n},{n},7200,{n}\n" for n in (1, 2, 4, 8, 16, 32, 64)))
+    for name in ("data-parallel", "3d"):
+        planner = make_planner(name, load_system("dgx-a100-80gb"))
+        jobs, report = import_log(path, planner=name, seed=4)
+        assert report["planner"] == name
+        for job in jobs:
+            run = planner.curve(load_model(str(job.model)), int(job.global_batch or 0), [int(job.gpus or 0)])
+            assert run[int(job.gpus or 0)].iteration_s * job.iterations == pytest.approx(7200.0, rel=1e-12)
+
+
+def test_unknown_names_are_told(tmp_path: Path) -> None:
+    path = write(tmp_path, ITP + "a,0,60,1\n")
+    for options, message in (
+        ({"log_format": "itb"}, "unknown log format 'itb'; did you mean itp"),
+        ({"rules": "llm-max"}, "unknown rules 'llm-max'; did you mean llm-mix"),
+        ({"planner": "dataparallel"}, "unknown planner 'dataparallel'; did you mean data-parallel"),
+        ({"system": "dgx-a100"}, "unknown system 'dgx-a100'; did you mean dgx-a100-80gb"),
+    ):
+        with pytest.raises(UserError, match=message):
+            import_log(path, **options)  # type: ignore[arg-type]
+
+
+def test_cluster04_asks_1024_gpus_for_what_they_can_give(shared_traces: Path, tmp_path: Path) -> None:
+    """FORMATS.md and the log itself: 15,802 jobs over 59.45 days."""
+    jobs, report = import_log(shared_traces / "itp_raw" / "cluster04.csv.gz")
+    assert report["counts"] == {
+        "rows": 15802,
+        "jobs": 15802,
+        "dropped": 0,
+        "left_out": {"window": 0, "limit": 0},
+    }
+    assert 0.9 < report["demand"]["mean_gpus"] / 1024 < 1.1
+    assert report["demand"]["span_s"] == pytest.approx(59.454 * 86400, rel=1e-4)
+    assert {job.gpus for job in jobs} == {8, 16, 32, 64, 512}
+    write_trace(jobs, tmp_path / "trace.csv")
+    assert read_trace(tmp_path / "trace.csv") == jobs
+
+
+def test_every_published_elasticflow_trace_is_read_whole(shared_traces: Path) -> None:
+    expected = {
+        "195job.csv": 195,
+        "cluster01.csv.gz": 1595,
+        "cluster04.csv.gz": 15802,
+        "elasticVpollux_e.csv": 195,
+        "philly_103959.csv": 876,
+        "resnet_cifar_trace.csv": 5,
+    }
+    for name, count in expected.items():
+        path = shared_traces / "itp_elasticflow" / name
+        for rules in ("none", "llm-mix"):
+            jobs, report = import_log(path, rules=rules)
+            assert (len(jobs), report["counts"]["dropped"]) == (count, 0), name
+            assert all(job.deadline_s is not None for job in jobs)
+            assert jobs[0].submit_s == 0.0

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from itertime import load_model, load_system, make_planner
+from itertime.errors import UserError
+from traces.rules import FOLDER, Rules, list_rules, load_rules
+from traces.work import WorkMaker, deadline_factors, stream
+
+
+def content() -> dict[str, Any]:
+    choice = {"model": "gpt3-13b", "global_batch": 64}
+    return {"source": "test", "sizes": [{"gpus": [1, 4], "choices": [choice]}]}
+
+
+def load(folder: Path, values: Any) -> Rules:
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump(values))
+    return load_rules(path)
+
+
+def test_bundled_rules_are_listed() -> None:
+    assert list_rules() == ["llm-mix"]
+
+
+@pytest.mark.parametrize("planner", ["3d", "data-parallel"])
+def test_every_bundled_choice_fits_wherever_the_rules_put_it(planner: str) -> None:
+    rules, plans = load_rules("llm-mix"), make_planner(planner, load_system("dgx-a100-80gb"))
+    for rule in rules.sizes:
+        for choice in rule.choices:
+            counts = {rules.requested_gpus(n, choice) for n in range(rule.gpus[0], rule.gpus[1] + 1)}
+            runs = plans.curve(load_model(choice.model), choice.global_batch, sorted(counts))
+            assert set(runs) == counts, f"{choice} under {planner}"
+
+
+def test_bundled_rules_make_8_to_512_gpus_of_1_to_64() -> None:
+    rules = load_rules("llm-mix")
+    counts = [rules.requested_gpus(n, c) for n in range(1, 65) for c in rules.choices(n)]
+    assert (min(counts), max(counts)) == (8, 512)
+    assert all(n % 8 == 0 for n in counts)
+    assert rules.choices(65) == ()
+
+
+def test_choices_come_in_proportion_to_their_weights(tmp_path: Path) -> None:
+    values = content()
+    values["sizes"][0]["choices"] = [
+        {"model": name, "global_batch": 8, "weight": weight}
+        for name, weight in (("gpt3-1.3b", 1), ("gpt3-6.7b", 2.5), ("gpt3-13b", 0.5))
+    ]
+    rules = load(tmp_path, values)
+    uniform = (np.arange(4000) + 0.5) / 4000
+    drawn = Counter(choice.model for u in uniform if (choice := rules.choose(2, float(u))))
+    assert drawn == {"gpt3-1.3b": 1000, "gpt3-6.7b": 2500, "gpt3-13b": 500}
+    assert rules.choose(5, 0.5) is None
+
+
+def test_the_last_choice_takes_what_rounding_leaves() -> None:
+    rules = load_rules("llm-mix")
+    assert rules.choose(1, np.nextafter(1.0, 0.0)) == rules.choices(1)[-1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"colour": 1}, r"mine.yaml: unknown key 'colour'"),
+        ({"source": ""}, "mine.yaml: source='': "),
+        ({"sizes": []}, r"mine.yaml: sizes="),
+        ({"gpus_multiple_of": 0}, "mine.yaml: gpus_multiple_of=0"),
+        ({"deadlines": {"low": 2, "high": 1}}, "mine.yaml: deadlines.low=2.0: is above deadlines.high"),
+        ({"deadlines": {"low": 1, "high": 2, "share": 1.5}}, "mine.yaml: deadlines.share=1.5"),
+    ],
+)
+def test_bad_rules_name_file_and_key(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        load(tmp_path, content() | change)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("model", "gpt3-31b", r"sizes.0.choices.0.model: unknown model 'gpt3-31b'; did you mean"),
+        ("weight", -1, r"sizes.0.choices.0.weight=-1"),
+        ("weight", float("nan"), r"sizes.0.choices.0.weight=nan"),
+        ("global_batch", 1.5, r"sizes.0.choices.0.global_batch=1.5"),
+        ("gpu_multiplier", True, r"sizes.0.choices.0.gpu_multiplier=True"),
+    ],
+)
+def test_a_bad_choice_names_its_place(tmp_path: Path, key: str, value: object, message: str) -> None:
+    values = content()
+    values["sizes"][0]["choices"][0][key] = value
+    with pytest.raises(UserError, match=message):
+        load(tmp_path, values)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "message"),
+    [
+        ([[4, 1]], r"sizes.0.gpus=\[4, 1\]: the lowest count is above the highest"),
+        ([[1, 4], [4, 8]], r"sizes.1.gpus=\[4, 8\]: overlaps or precedes"),
+        ([[8, 9], [1, 2]], r"sizes.1.gpus=\[1, 2\]: overlaps or precedes"),
+        ([[0, 4]], r"sizes.0.gpus.0=0"),
+    ],
+)
+def test_ranges_must_ascend(tmp_path: Path, ranges: list[list[int]], message: str) -> None:
+    values = content()
+    values["sizes"] = [{"gpus": r, "choices": values["sizes"][0]["choices"]} for r in ranges]
+    with pytest.raises(UserError, match=message):
+        load(tmp_path, values)
+
+
+def test_unknown_rules_are_told_with_those_known() -> None:
+    with pytest.raises(UserError, match="unknown rules 'llm-mixed'; did you mean llm-mix"):
+        load_rules("llm-mixed")
+    with pytest.raises(UserError, match="cannot be read"):
+        load_rules(FOLDER / "missing.yaml")
+
+
+def test_iterations_fill_the_logged_run_time(fake_planner: Any) -> None:
+    maker = WorkMaker(load_rules("llm-mix"), fake_planner(limit=64))
+    work = maker.work(32, 7200.0, 0.0)
+    assert not isinstance(work, str)
+    assert (work.model, work.gpus, work.iteration_s) == ("megatron-18.4b", 64, 1024 / 64)
+    assert work.iterations * work.iteration_s == pytest.approx(7200.0, rel=1e-15)
+    assert maker.work(64, 7200.0, 0.0) == "megatron-76.1b with global batch 1792 has no plan on 512 GPUs"
+    assert maker.work(65, 7200.0, 0.0) == "no rule covers 65 GPUs"
+
+
+def test_deadline_factors_are_uniform_for_the_share_that_has_them() -> None:
+    deadlines = load_rules("llm-mix").deadlines
+    assert deadlines is not None
+    factors = deadline_factors(deadlines, seed=3, count=20_000)
+    given = np.array([f for f in factors if f is not None])
+    assert len(given) == 20_000
+    # U(0.5, 1.5): mean 1, standard deviation 1/sqrt(12); 4 standard errors.
+    assert abs(given.mean() - 1.0) < 4 / np.sqrt(12 * 20_000)
+    assert 0.5 <= given.min() < 0.501
+    assert 1.499 < given.max() < 1.5
+    assert deadline_factors(None, 3, 2) == [None, None]
+
+
+def test_streams_differ_by_purpose_and_seed() -> None:
+    first = stream(0, "models").random(4).tolist()
+    assert first == stream(0, "models").random(4).tolist()
+    assert first != stream(1, "models").random(4).tolist()
+    assert first != stream(0, "deadlines").random(4).tolist()
