@@ -70,9 +70,9 @@ def generate(recipe: Recipe) -> tuple[list[Job], dict[str, Any]]:
     """
     sizes, maker, source = _ingredients(recipe)
     rules = maker.rules if maker else None
+    each = gpu_seconds_per_job(sizes, rules)
     chosen, run_times = _draw_sizes(sizes, recipe)
     works = _works(chosen, run_times, maker, recipe)
-    each = gpu_seconds_per_job(sizes, rules)
     rate_per_s = recipe.load * recipe.gpus / each
     submits = arrival_times(
         recipe.arrivals, recipe.jobs, rate_per_s, stream(recipe.seed, "arrivals"), recipe.cv

@@ -1,0 +1,47 @@
+"""What docs/traces.md shows is what happens."""
+
+from __future__ import annotations
+
+import doctest
+import shlex
+from pathlib import Path
+
+import pytest
+
+from clustersim.commands.trace import app
+from itertime.commandline import run_app
+
+PAGE = Path(__file__).parents[2] / "docs" / "traces.md"
+COMMAND = "    clustersim trace "
+
+
+def run(line: str, shared_traces: Path | None = None) -> int:
+    line = line.replace("../shared/data/traces", str(shared_traces))
+    return run_app(app, "clustersim trace", shlex.split(line))
+
+
+def test_its_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = doctest.testfile(str(PAGE), module_relative=False)
+    assert (result.failed, result.attempted) == (0, 3)
+
+
+def test_its_commands_run(shared_traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [line.removeprefix(COMMAND) for line in PAGE.read_text().splitlines() if line.startswith(COMMAND)]
+    assert len(lines) == 6
+    for line in lines:
+        assert run(line, shared_traces) == 0, line
+
+
+def test_its_example_of_errors_is_what_the_check_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{i},{i},8,gpt3-13b,64,5" for i in range(6)]
+    rows[1] = "1,1,0,gpt3-13b,64,5"
+    rows[5] = "5,5,8,gpt3-31b,64,5"
+    Path("jobs.csv").write_text("\n".join(["job_id,submit_s,gpus,model,global_batch,iterations", *rows]))
+    assert run("check jobs.csv") == 3
+    shown = PAGE.read_text().split("    $ clustersim trace check jobs.csv\n")[1].split("\n\n")[0]
+    assert capsys.readouterr().err.splitlines() == [line.strip() for line in shown.splitlines()]
