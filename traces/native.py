@@ -209,8 +209,7 @@ def _write_gzip(jobs: list[Job], columns: list[str], path: Path) -> None:
 def _write_rows(jobs: list[Job], columns: list[str], file: io.TextIOWrapper) -> None:
     # csv does not quote a lone carriage return, which would then end the row.
     returns = any("\r" in (getattr(job, name) or "") for job in jobs for name in _TEXTS)
-    quoting = csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
-    writer = csv.writer(file, lineterminator="\n", quoting=quoting)
+    writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL)
     writer.writerow(columns)
     writer.writerows([_cell(getattr(job, column)) for column in columns] for job in jobs)
 
