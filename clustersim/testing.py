@@ -1,0 +1,196 @@
+"""For authors of policies: run a policy on a few jobs, and check that it keeps every rule.
+
+    from clustersim.testing import check_scheduler
+
+    def test_mine():
+        check_scheduler(MyScheduler)
+
+| name | what |
+|---|---|
+| `check_scheduler(factory)` | runs the policy over `CASES`: every check, and the same result each time |
+| `simulate(jobs, scheduler, ...)` | one run, an `Outcome`; speeds come from a throughput table |
+| `check_outcome(outcome)` | the checks of one run, from its event log |
+| `CASES` | rigid jobs, elastic jobs, deadlines, one GPU, jobs that can never run; a `Case` each |
+
+A failed check is an AssertionError that names the case, the simulated time and the jobs.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import cast
+
+from itertime.errors import UserError
+from itertime.planner import Planner
+from traces.job import Job, submission_order
+
+from .active import JobView
+from .cluster import Cluster
+from .overheads import Overheads
+from .scheduler import Proposal, Scheduler, State
+from .simulation import Simulation
+from .speed import CannotRun, Curve, Speed
+from .testing_checks import Case, Outcome, Table, check_outcome
+
+__all__ = ["CASES", "Case", "Outcome", "check_outcome", "check_scheduler", "simulate"]
+
+_MOST_DECISIONS = 20_000
+
+
+def simulate(
+    jobs: Sequence[Job], scheduler: Scheduler, cluster: str | Cluster = "n1g8", *, table: Table | None = None,
+    overheads: Overheads | None = None, placement: str = "pack", until_s: float | None = None,
+) -> Outcome:  # fmt: skip
+    """Run `jobs` under `scheduler`; nothing is charged unless `overheads` says so.
+
+    Raises PolicyError if the policy breaks a rule.
+
+    >>> from clustersim.testing import simulate
+    >>> from policies.fifo import Fifo
+    >>> simulate([Job("a", 0.0, gpus=8, duration_s=60.0)], Fifo()).of("a").finish_s
+    60.0
+    """
+    shape = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
+    case = Case("trace", tuple(jobs), shape, table or {}, overheads or Overheads.none(), placement)
+    return _run(case, scheduler, until_s)
+
+
+def check_scheduler(factory: Callable[[], Scheduler], cases: Sequence[Case] | None = None) -> None:
+    """Run what `factory` makes over every case; AssertionError says which rule was broken, where and when.
+
+    Beyond the checks of each run: a second run, and one with the trace's rows in another order, give the same
+    result; the run ends; parameters are stored under their own names. `factory` is called anew for each run.
+    """
+    _check_parameters(factory())
+    for case in CASES if cases is None else cases:
+        outcome = _guarded(case, factory)
+        check_outcome(outcome)
+        again = _guarded(case, factory)
+        _check_same(outcome, again, "a second run differs: the policy is not deterministic")
+        rows = list(case.jobs)
+        Random(1).shuffle(rows)
+        shuffled = _guarded(replace(case, jobs=tuple(rows)), factory)
+        _check_same(outcome, shuffled, "the result depends on the order of the trace's rows")
+
+
+def _run(case: Case, scheduler: Scheduler, until_s: float | None = None) -> Outcome:
+    speed = _TableSpeed(case.cluster, case.table)
+    recorder = Simulation(
+        submission_order(case.jobs), case.cluster, scheduler, speed,
+        overheads=case.overheads, placement=case.placement, until_s=until_s,
+    ).run()  # fmt: skip
+    return Outcome(case, tuple(recorder.events), tuple(recorder.jobs), speed)
+
+
+class _TableSpeed(Speed):
+    """Speeds from a throughput table alone: a check needs no training simulator and takes milliseconds."""
+
+    def __init__(self, cluster: Cluster, table: Table):
+        super().__init__(cluster, cast(Planner, None), table)
+
+    def _from_planner(self, job: Job) -> Curve:
+        raise CannotRun(f"the throughput table does not know the model {job.model}")
+
+
+class _Counted(Scheduler):
+    """The policy under test, stopped when it decides without end."""
+
+    def __init__(self, inner: Scheduler):
+        self.inner, self.planner, self.left = inner, inner.planner, _MOST_DECISIONS
+
+    def admit(self, job: JobView, state: State) -> bool:
+        return self.inner.admit(job, state)
+
+    def schedule(self, state: State) -> Proposal:
+        self.left -= 1
+        if not self.left:
+            raise UserError(f"livelock: {_MOST_DECISIONS} decisions, and the jobs are still not done")
+        return self.inner.schedule(state)
+
+
+def _guarded(case: Case, factory: Callable[[], Scheduler]) -> Outcome:
+    scheduler = factory()
+    counted = type(type(scheduler).__name__, (_Counted,), {})  # so that errors name the policy itself
+    try:
+        return _run(case, counted(scheduler))
+    except UserError as error:
+        raise AssertionError(f"{case.name}: {error}") from error
+
+
+def _check_same(one: Outcome, two: Outcome, text: str) -> None:
+    for a, b in zip(one.events, two.events, strict=False):
+        if a != b:
+            raise AssertionError(f"{one.case.name}: {text}: at t={a.time_s:g} s first {a}, then {b}")
+    if one.events != two.events or one.records != two.records:
+        raise AssertionError(f"{one.case.name}: {text}")
+
+
+def _check_parameters(scheduler: Scheduler) -> None:
+    name = type(scheduler).__name__
+    for parameter in inspect.signature(type(scheduler)).parameters:
+        if not hasattr(scheduler, parameter):
+            raise AssertionError(f"{name}: parameter {parameter} is not stored as self.{parameter}")
+
+
+# The traces of the battery, seeded
+
+
+def _rigid(seed: int, count: int, sizes: Sequence[int], mean_gap_s: int) -> tuple[Job, ...]:
+    """Times in whole seconds, so that submissions and completions often coincide."""
+    random, now, jobs = Random(seed), 0.0, []
+    for i in range(count):
+        now += random.choice((0, 0, random.randint(1, 4 * mean_gap_s)))
+        run_s = float(random.randint(1, 600))
+        deadline_s = now + run_s * random.choice((1, 2, 5)) if i % 3 == 0 else None
+        gpus = random.choice(sizes)
+        jobs.append(Job(str(i), now, f"tenant{i % 3}", gpus=gpus, duration_s=run_s, deadline_s=deadline_s))
+    return tuple(jobs)
+
+
+_TABLE: Table = {
+    (model, 64): {n: 0.1 * n**power for n in (1, 2, 4, 8, 16, 32) if n >= least}
+    for model, least, power in (("small", 1, 0.8), ("medium", 2, 0.9), ("large", 8, 0.95))
+}
+
+
+def _elastic(seed: int, deadlines: bool) -> tuple[Job, ...]:
+    """Jobs that scale, each model worse than linearly, from a size of its own on; one in five has no deadline."""
+    random, now, jobs = Random(seed), 0.0, []
+    for i in range(30):
+        now += random.choice((0.0, random.expovariate(1 / 120)))
+        model = random.choice(("small", "small", "medium", "large"))
+        rates = _TABLE[model, 64]
+        gpus = random.choice([n for n in rates if n <= 16])
+        run_s = random.uniform(60, 2000)
+        deadline_s = now + run_s * random.uniform(0.5, 4) + 300 if deadlines and i % 5 else None
+        work = run_s * rates[gpus]
+        jobs.append(
+            Job(f"j{i}", now, model=model, gpus=gpus, global_batch=64, iterations=work, deadline_s=deadline_s)
+        )
+    return tuple(jobs)
+
+
+_SMALL, _TINY = Cluster(4, 4), Cluster(1, 1)
+_NEVER = (
+    Job("wide", 1.0, gpus=17, duration_s=10.0),
+    Job("other-batch", 2.0, model="small", gpus=2, global_batch=7, iterations=5.0),
+    Job("other-model", 2.0, model="unheard-of", gpus=2, global_batch=64, iterations=5.0),
+)
+
+CASES: tuple[Case, ...] = (
+    Case("rigid jobs", _rigid(1, 40, (1, 1, 2, 3, 4, 8, 16), 40), _SMALL),
+    Case(
+        "rigid jobs with overheads", _rigid(2, 40, (1, 2, 4, 8, 16), 60), _SMALL,
+        overheads=Overheads(), placement="any",
+    ),
+    Case("one GPU", _rigid(3, 25, (1,), 300), _TINY),
+    Case("elastic jobs", _elastic(4, deadlines=False), Cluster(4, 8), _TABLE),
+    Case(
+        "elastic jobs with deadlines and overheads", _elastic(6, deadlines=True), Cluster(4, 8), _TABLE,
+        overheads=Overheads(launch_s=10.0),
+    ),
+    Case("jobs that can never run", _rigid(5, 12, (1, 2, 8), 60) + _NEVER, _SMALL, _TABLE),
+)  # fmt: skip
