@@ -49,7 +49,7 @@ def stage_costs(model: ModelSpec, plans: PlanBatch, system: System, profile: Pro
     for (layer, embedding, head), sharded, end in zip(micro, comm, (LAST, FIRST), strict=True):
         parts: Parts = {part: layout.layers * seconds for part, seconds in layer.items()}
         exposed = np.maximum(sharded - sum(layer.values(), np.zeros(len(plans))), 0.0)
-        parts["fsdp_comm"] = layout.layers * exposed
+        parts["fsdp_comm"] = exposed * layout.layers
         parts["embedding"] = np.where(whole_model, embedding, 0.0)
         parts["head"] = np.where(_KIND == LAST, head, 0.0)
         parts["p2p"] = hop * (plans.interleave - (end == _KIND))

@@ -102,11 +102,12 @@ def _pipeline(costs: StageCosts, plans: PlanBatch) -> Parts:
     longest = stage[slowest, column]
     everything = (stage * costs.layout.stages).sum(axis=0)
     bubble = everything - longest
-    # With its last stage the slowest, 1F1B takes m max S + sum S - max S exactly; else a recurrence decides.
+    # With no pass longer than the last stage's, 1F1B takes m max S + sum S - max S exactly; else a recurrence decides.
+    closed = (forward[LAST] >= forward.max(axis=0)) & (backward[LAST] >= backward.max(axis=0))
     run = plans.microbatches * longest
     plain = plans.interleave == 1
     for schedule, chosen in (
-        (one_f_one_b_s, plain & ~plans.gpipe & (stage[LAST] < longest)),
+        (one_f_one_b_s, plain & ~plans.gpipe & ~closed),
         (gpipe_s, plans.gpipe),
     ):
         rows = np.flatnonzero(chosen)

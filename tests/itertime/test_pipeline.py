@@ -1,0 +1,132 @@
+"""The pipeline: known results, bounds, and the recurrence against the plain task graph."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from itertime.pipeline import gpipe_s, interleaved_s, one_f_one_b_s
+from itertime.taskgraph import Graph, Passes, add_pipeline, stage_order
+
+seconds = st.one_of(st.just(0.0), st.floats(0.01, 10))
+
+
+@st.composite
+def pipelines(draw, chunks=1):
+    p = draw(st.integers(2 if chunks > 1 else 1, 6))
+    m = p * draw(st.integers(1, 3)) if chunks > 1 else draw(st.integers(1, 12))
+    passes = st.lists(st.lists(seconds, min_size=chunks, max_size=chunks), min_size=p, max_size=p)
+    return draw(passes), draw(passes), m
+
+
+def graph_seconds(forward, backward, microbatches, schedule="1f1b", delay=0.0):
+    nothing = [[0.0] * len(forward[0])] * len(forward)
+    graph = Graph()
+    add_pipeline(graph, Passes(forward, backward, nothing, nothing, delay), microbatches, schedule)
+    return max(end for _, end in graph.run().values())
+
+
+def column(times):
+    return np.array(times)[None, :, 0]
+
+
+@given(pipelines(), st.sampled_from([0.0, 0.3, 5.0]))
+@settings(max_examples=150, deadline=None)
+def test_1f1b_equals_the_task_graph(pipeline, delay):
+    forward, backward, m = pipeline
+    expected = graph_seconds(forward, backward, m, delay=delay)
+    assert one_f_one_b_s(column(forward), column(backward), m, delay=delay)[0] == pytest.approx(expected, rel=1e-9)
+
+
+@given(pipelines(), st.sampled_from([0.0, 0.3]))
+@settings(max_examples=80, deadline=None)
+def test_gpipe_equals_the_task_graph(pipeline, delay):
+    forward, backward, m = pipeline
+    expected = graph_seconds(forward, backward, m, "gpipe", delay)
+    assert gpipe_s(column(forward), column(backward), m, delay=delay)[0] == pytest.approx(expected, rel=1e-9)
+
+
+@given(st.integers(2, 4).flatmap(lambda chunks: pipelines(chunks=chunks)))
+@settings(max_examples=80, deadline=None)
+def test_interleaved_equals_the_task_graph(pipeline):
+    forward, backward, m = pipeline
+    expected = graph_seconds(forward, backward, m)
+    assert interleaved_s(np.array(forward)[None], np.array(backward)[None], m)[0] == pytest.approx(expected, rel=1e-9)
+
+
+@given(pipelines())
+@settings(max_examples=150, deadline=None)
+def test_with_no_pass_longer_than_the_last_stages_the_closed_form_is_exact(pipeline):
+    """m max S + sum S - max S, the form that `prediction` uses in this case."""
+    forward, backward, m = pipeline
+    for passes in (forward, backward):
+        passes[-1] = max(passes)
+    stage = np.array(forward)[:, 0] + np.array(backward)[:, 0]
+    closed = m * stage.max() + stage.sum() - stage.max()
+    assert one_f_one_b_s(column(forward), column(backward), m)[0] == pytest.approx(closed, rel=1e-12)
+
+
+def test_with_the_last_stage_slowest_but_not_in_both_passes_it_is_not():
+    forward, backward = np.array([[0.0, 0.0, 1.0, 0.0, 1.0]]), np.array([[0.0, 1.0, 0.0, 0.0, 0.0]])
+    assert one_f_one_b_s(forward, backward, 3)[0] == 6.0
+    assert 3 * 1 + 3 - 1 == 5
+
+
+def test_with_the_first_stage_slowest_the_closed_form_is_not():
+    """Its waiting is filled with forwards of later micro-batches, so the recurrence is shorter."""
+    forward, backward = np.array([[3.0, 1.0, 1.0]]), np.array([[3.0, 1.0, 1.0]])
+    assert one_f_one_b_s(forward, backward, 4)[0] < 4 * 6 + 4
+
+
+def test_many_pipelines_of_different_shapes_at_once_equal_each_alone():
+    rng = np.random.default_rng(7)
+    p, m, delay = rng.integers(1, 7, 50), rng.integers(1, 15, 50), rng.random(50)
+    forward, backward = rng.random((50, 6)), rng.random((50, 6))
+    together = one_f_one_b_s(forward, backward, m, p, delay)
+    for row in range(50):
+        width = p[row]
+        alone = one_f_one_b_s(forward[row : row + 1, :width], backward[row : row + 1, :width], m[row], delay=delay[row])
+        assert together[row] == pytest.approx(alone[0], rel=1e-14)
+
+
+@pytest.mark.parametrize(("p", "m", "v"), [(2, 2, 2), (4, 8, 2), (8, 16, 3), (3, 9, 4)])
+def test_interleaving_divides_the_bubble_by_the_number_of_chunks(p, m, v):
+    """Narayanan et al. (SC'21), section 2.2.2: bubble fraction (p - 1) / (v m)."""
+    total = interleaved_s(np.full((1, p, v), 1.0 / v), np.full((1, p, v), 2.0 / v), m)[0]
+    assert (total - 3 * m) / (3 * m) == pytest.approx((p - 1) / (v * m), rel=1e-12)
+
+
+def test_gpipe_and_1f1b_have_the_same_bubble_with_equal_stages():
+    """Narayanan et al. (SC'21), section 2.2.1: (p - 1)(tf + tb) for both."""
+    forward, backward = np.full((1, 4), 1.0), np.full((1, 4), 2.0)
+    assert gpipe_s(forward, backward, 8)[0] == pytest.approx((8 + 3) * 3)
+    assert one_f_one_b_s(forward, backward, 8)[0] == pytest.approx((8 + 3) * 3)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_an_order_runs_every_pass_once_and_a_forward_before_its_backward(schedule, chunks):
+    for stage in range(4):
+        order = stage_order(schedule, stage, 4, 8, chunks)
+        assert len(order) == len(set(order)) == 2 * 8 * chunks
+        for _, chunk, microbatch in order:
+            assert order.index(("forward", chunk, microbatch)) < order.index(("backward", chunk, microbatch))
+
+
+def test_1f1b_holds_at_most_as_many_micro_batches_as_stages_remain():
+    for stage in range(4):
+        held = peak = 0
+        for kind, _, _ in stage_order("1f1b", stage, 4, 20):
+            held += 1 if kind == "forward" else -1
+            peak = max(peak, held)
+        assert peak == 4 - stage
+
+
+def test_tasks_in_a_circle_are_an_error_not_an_endless_loop():
+    graph = Graph()
+    graph.add("a", 0, "compute", 1.0, ["b"])
+    graph.add("b", 1, "compute", 1.0, ["a"])
+    with pytest.raises(ValueError, match="circle"):
+        graph.run()

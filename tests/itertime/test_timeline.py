@@ -1,0 +1,87 @@
+"""The whole iteration: formulas against the task graph, with every feature switched on in turn; the trace file."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from itertime import ModelSpec, Plan, load_system, predict
+from itertime.errors import UserError
+from itertime.timeline import chrome_trace, iteration_graph, write_chrome_trace
+
+SYSTEMS = {name: load_system(name) for name in ("dgx-a100-80gb", "a100-80gb-800g")}
+SHAPES = st.builds(
+    ModelSpec,
+    name=st.just("random"),
+    layers=st.sampled_from([8, 12, 24]),
+    hidden=st.sampled_from([512, 2048, 8192]),
+    heads=st.just(16),
+    vocab=st.sampled_from([1000, 51200, 250880]),
+    seq_len=st.sampled_from([512, 2048]),
+    gated_mlp=st.booleans(),
+    attention=st.sampled_from(["core", "flash"]),
+    positions=st.sampled_from(["learned", "rotary"]),
+    tied_embeddings=st.booleans(),
+    dropout=st.booleans(),
+)
+
+
+@st.composite
+def runs(draw):
+    model = draw(SHAPES)
+    pp = draw(st.sampled_from([1, 2, 3, 4, 5, 8]))
+    dp = draw(st.sampled_from([1, 2, 16]))
+    interleave = draw(st.sampled_from([1, 1, 2, 3]))
+    plan = Plan(
+        tp=draw(st.sampled_from([1, 2, 8, 16])),
+        pp=pp,
+        dp=dp,
+        micro_batch=draw(st.sampled_from([1, 4])),
+        global_batch=dp * 4 * pp * draw(st.integers(1, 3)),
+        interleave=interleave,
+        recompute=draw(st.sampled_from(["none", "selective", "full"])),
+        zero_stage=draw(st.sampled_from([0, 1] if pp > 1 else [0, 1, 2, 3])),
+        zero_group=draw(st.sampled_from([None, 1])),
+        sequence_parallel=draw(st.booleans()),
+        grad_overlap=draw(st.booleans()),
+        schedule=draw(st.sampled_from(["1f1b", "gpipe"])) if interleave == 1 else "1f1b",
+        split="even" if model.layers % pp == 0 else "balanced",
+    )
+    return model, plan, SYSTEMS[draw(st.sampled_from(sorted(SYSTEMS)))]
+
+
+@given(runs())
+@settings(max_examples=150, deadline=None)
+def test_prediction_equals_the_task_graph(run):
+    model, plan, system = run
+    if plan.broken_rules(model):
+        with pytest.raises(UserError):
+            predict(model, plan, system)
+        return
+    graph = iteration_graph(model, plan, system)
+    finish = max(end for _, end in graph.run().values())
+    assert predict(model, plan, system).iteration_s == pytest.approx(finish, rel=1e-9)
+
+
+def test_the_trace_holds_every_pass_and_ends_with_the_iteration(tmp_path):
+    model = ModelSpec("small", 8, 1024, 16, 51200, 1024)
+    plan = Plan(2, 4, 2, 1, 16, zero_stage=1, grad_overlap=True)
+    graph = iteration_graph(model, plan, SYSTEMS["dgx-a100-80gb"])
+    write_chrome_trace(graph, tmp_path / "trace.json")
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    assert trace == chrome_trace(graph)
+    passes = [event for event in trace["traceEvents"] if event["ph"] == "X" and event.get("cat") in ("forward", "backward")]
+    whole = [event for event in passes if "piece" not in event["name"]]
+    assert len(whole) == 2 * 4 * 8  # passes x stages x micro-batches
+    end = max(event["ts"] + event["dur"] for event in trace["traceEvents"] if event["ph"] == "X")
+    assert end / 1e6 == pytest.approx(predict(model, plan, SYSTEMS["dgx-a100-80gb"]).iteration_s, rel=1e-9)
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
+
+
+def test_a_trace_that_cannot_be_written_is_a_user_error(tmp_path):
+    graph = iteration_graph(ModelSpec("small", 2, 64, 4, 100, 16), Plan(1, 1, 1, 1, 1), SYSTEMS["dgx-a100-80gb"])
+    with pytest.raises(UserError, match="cannot be written"):
+        write_chrome_trace(graph, tmp_path / "no" / "folder.json")
