@@ -1,4 +1,5 @@
-"""Reading the data files that describe models, systems, sites and profiles: YAML or JSON mappings, hostile until parsed.
+"""Reads the data files that describe systems, sites and profiles: YAML or JSON mappings, hostile until
+parsed.
 
 Every complaint names the file and the key. Keys carry their unit, so a key without one is an unknown key.
 """
@@ -16,7 +17,18 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAda
 
 from itertime.errors import UserError
 
-__all__ = ["CONFIG", "Count", "Fraction", "Name", "NonNegative", "Positive", "Share", "construct", "read_mapping"]
+__all__ = [
+    "CONFIG",
+    "Count",
+    "Fraction",
+    "Name",
+    "NonNegative",
+    "Positive",
+    "Share",
+    "Whole",
+    "construct",
+    "read_mapping",
+]
 
 MAX_BYTES = 4_000_000
 
@@ -42,6 +54,7 @@ NonNegative = Annotated[float, BeforeValidator(_not_bool), Field(ge=0)]
 Fraction = Annotated[float, BeforeValidator(_not_bool), Field(gt=0, le=1)]
 Share = Annotated[float, BeforeValidator(_not_bool), Field(ge=0, le=1)]
 Count = Annotated[int, BeforeValidator(_not_bool), Field(ge=1)]
+Whole = Annotated[int, BeforeValidator(_not_bool), Field(ge=0)]
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -67,8 +80,8 @@ def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_mapping(path: str | Path) -> dict[str, Any]:
     """The mapping in a YAML file, or in a JSON file (by the suffix `.json`).
 
-    Raises `UserError`, naming the file, when it cannot be read, is larger than 4 MB, is not YAML or JSON, gives a
-    key twice, or holds something other than a mapping.
+    Raises `UserError`, naming the file, when it cannot be read, is larger than 4 MB, is not YAML or JSON,
+    gives a key twice, or holds something other than a mapping of names.
     """
     path = Path(path)
     try:
@@ -77,42 +90,70 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    try:
-        if path.suffix == ".json":
-            value = json.loads(text, object_pairs_hook=_json_object)
-        else:
-            value = yaml.load(text, Loader=_StrictLoader)
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        where = getattr(getattr(error, "problem_mark", None), "line", None)
-        line = f":{where + 1}" if where is not None else ""
-        reason = getattr(error, "problem", None) or (str(error).splitlines() or ["too deeply nested"])[0]
-        raise UserError(f"{path}{line}: not valid {'JSON' if path.suffix == '.json' else 'YAML'}: {reason}") from error
+    value = _parse_json(text, path) if path.suffix == ".json" else _parse_yaml(text, path)
     if not isinstance(value, Mapping):
         raise UserError(f"{path}: holds {type(value).__name__}; expected a mapping of keys to values")
+    for key in value:
+        if not isinstance(key, str):
+            raise UserError(f"{path}: key {key!r} is not a name")
     return dict(value)
 
 
+def _parse_json(text: str, path: Path) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_json_object)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not valid JSON: {error}") from error
+
+
+def _parse_yaml(text: str, path: Path) -> Any:
+    try:
+        return yaml.load(text, Loader=_StrictLoader)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark is not None else ""
+        reason = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise UserError(f"{path}{line}: not valid YAML: {reason}") from error
+
+
 def construct(kind: type[T], values: Mapping[str, Any], path: str | Path) -> T:
-    """`values` as an instance of the (pydantic) dataclass `kind`; raises `UserError` naming `path` and the first wrong key."""
+    """`values` as an instance of the pydantic dataclass `kind`.
+
+    Raises `UserError` naming `path` and the first wrong key: unknown (before all others), missing, or of a
+    wrong value.
+    """
     try:
         return TypeAdapter(kind).validate_python(dict(values))
     except ValidationError as error:
         raise UserError(f"{path}: {_complaint(error, kind)}") from error
 
 
+UNKNOWN_KEY = ("unexpected_keyword_argument", "extra_forbidden")
+
+
 def _complaint(error: ValidationError, kind: type) -> str:
-    first = error.errors(include_url=False)[0]
-    key = ".".join(str(part) for part in first["loc"]) or "the file"
-    if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        return f"unknown key {key!r}{_suggestion(key, kind)}; remove it or correct its name (keys carry their unit)"
+    complaints = error.errors(include_url=False)
+    first = next((found for found in complaints if found["type"] in UNKNOWN_KEY), complaints[0])
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] in UNKNOWN_KEY:
+        hint = "remove it or correct its name (keys carry their unit)"
+        return f"unknown key {key!r}{_suggestion(key, kind)}; {hint}"
     if first["type"] in ("missing", "missing_argument"):
-        return f"key {key!r} is missing{_suggestion(key, kind)}; add it"
+        return f"key {key!r} is missing; add it"
+    message = first["msg"].removeprefix("Value error, ")
+    message = f"{message[:1].lower()}{message[1:]}"
     value = repr(first.get("input"))
-    value = value if len(value) <= 60 else f"{value[:57]}..."
-    return f"{key}={value}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+    return f"{key}={value}: {message}" if key and len(value) <= 60 else f"{key or 'the file'}: {message}"
 
 
 def _suggestion(key: str, kind: type) -> str:
-    known = [name for name in getattr(kind, "__dataclass_fields__", {}) if name != key]
-    close = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(key.rpartition(".")[2], _keys(kind), n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _keys(kind: Any) -> list[str]:
+    """Names of the fields of a dataclass and of the dataclasses in it."""
+    names = []
+    for name, field in getattr(kind, "__pydantic_fields__", {}).items():
+        names += [name, *_keys(field.annotation)]
+    return names

@@ -1,7 +1,8 @@
 """The profile of a GPU: how long its kernels and its in-node collectives take.
 
-A profile is a JSON file of coefficients and small tables that `itertime.profile_build` computes from measurements. Each
-part says whether it was measured, fitted or assumed, on how many rows, and with which error.
+A profile is a JSON file of coefficients and small tables that `itertime.profile_build` computes from
+measurements. Each part says whether it was measured, fitted or assumed, on how many rows, and with which
+error.
 """
 
 from __future__ import annotations
@@ -11,33 +12,47 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 from numpy.typing import ArrayLike
+from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
-from itertime.datafile import CONFIG, NonNegative, Positive, construct, read_mapping
+from itertime.datafile import CONFIG, NonNegative, Positive, Whole, construct, read_mapping
 from itertime.errors import UnknownName
 from itertime.profiling.models import Array, AttentionModel, ElementwiseModel, GemmModel
 from itertime.profiling.tables import SizeTable
 
-__all__ = ["ELEMENTWISE_KINDS", "Evidence", "Profile", "list_profiles", "load_profile"]
+__all__ = ["COLLECTIVES", "ELEMENTWISE_KINDS", "Evidence", "Profile", "list_profiles", "load_profile"]
 
 FOLDER = Path(__file__).parent / "profiles"
 
 ELEMENTWISE_KINDS = (
-    "elementwise", "layernorm", "rmsnorm", "softmax", "gelu", "swiglu", "dropout", "rotary", "embedding", "cross_entropy", "adam",
-)  # fmt: skip
-
+    "elementwise",
+    "layernorm",
+    "rmsnorm",
+    "softmax",
+    "gelu",
+    "swiglu",
+    "dropout",
+    "rotary",
+    "embedding",
+    "cross_entropy",
+    "adam",
+)
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
 
 
 @dataclass(frozen=True, config=CONFIG)
 class Evidence:
-    """Where one part of a profile comes from. Errors are mean absolute percentage errors; None where nothing was measured."""
+    """Where one part of a profile comes from: one row of `itertime profile show`.
+
+    Errors are mean absolute percentage errors over `rows` rows; None where there is nothing to compare with.
+    `error_held_out_pct` is on rows that the coefficients were not fitted to; `note` says which.
+    """
 
     part: str
     kind: Literal["measured", "fitted", "assumed"]
     source: str
-    rows: NonNegative
+    rows: Whole
     error_in_sample_pct: NonNegative | None = None
     error_held_out_pct: NonNegative | None = None
     note: str = ""
@@ -47,20 +62,30 @@ class Evidence:
 class Profile:
     """Times of one GPU type's kernels, in seconds; every method takes scalars or arrays and broadcasts.
 
-    Site multipliers are not applied here: a profile is what the GPU does when it is alone.
+    Site multipliers are not applied here: a profile is what the GPU does when nothing disturbs it.
+    `launch_s` is the time of the smallest kernel. `memory_bytes` is what CUDA reports as the GPU's total.
     """
 
     name: str
     gpu: str
+    source: str
     peak_flops_per_s: Positive
     hbm_bytes_per_s: Positive
     memory_bytes: Positive
     launch_s: Positive
     gemm: GemmModel
-    attention: dict[str, AttentionModel]
+    attention: AttentionModel
     elementwise: dict[str, ElementwiseModel]
     collectives: dict[str, SizeTable]
     evidence: list[Evidence]
+
+    @model_validator(mode="after")
+    def _check(self) -> Profile:
+        for field, needed in (("elementwise", ELEMENTWISE_KINDS), ("collectives", COLLECTIVES)):
+            for name in needed:
+                if name not in getattr(self, field):
+                    raise ValueError(f"{field} lacks {name!r}")
+        return self
 
     @property
     def peak_flops(self) -> float:
@@ -68,9 +93,11 @@ class Profile:
         return self.peak_flops_per_s
 
     def gemm_s(self, m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1) -> Array:
-        """Seconds of one launch of `batch` GEMMs y[m, n] = x[m, k] w[k, n] in bf16/fp16, launch floor included.
+        """Seconds of one launch of `batch` GEMMs y[m, n] = x[m, k] w[k, n] in bf16/fp16, launch floor
+        included.
 
-        The two GEMMs of the backward pass, (m, k, n) and (k, n, m), take the same formula: nothing measures their layouts.
+        The GEMMs of the backward pass, dx = dy w^T (m, k, n) and dw = x^T dy (k, n, m), and batched ones
+        take the same formula: nothing measures them (`parts` says so).
         """
         return self.gemm.seconds(m, n, k, batch)
 
@@ -85,14 +112,21 @@ class Profile:
         causal: ArrayLike = True,
         backward: bool = False,
     ) -> Array:
-        """Seconds of one layer's flash attention kernel, forward or backward; `heads` are those on this GPU."""
-        small, large = self.attention["64"], self.attention["128"]
-        arguments = (batch, heads, head_dim, seq_q, seq_kv, causal)
-        seconds = np.where(np.asarray(head_dim) > 64, large.seconds(*arguments), small.seconds(*arguments))
-        return seconds * large.backward_factor if backward else seconds
+        """Seconds of one layer's flash attention kernel, forward or backward.
+
+        `heads` and `kv_heads` are those on this GPU; sequences in tokens. Causal halves the work, as for
+        seq_q = seq_kv.
+        """
+        return self.attention.seconds(batch, heads, kv_heads, head_dim, seq_q, seq_kv, causal, backward)
 
     def elementwise_s(self, nbytes: ArrayLike, kind: str = "elementwise") -> Array:
-        """Seconds of one memory-bound kernel that reads and writes `nbytes` bytes in all; `kind` from `ELEMENTWISE_KINDS`."""
+        """Seconds of one memory-bound kernel that reads and writes `nbytes` bytes in all; 0 bytes is no
+        kernel.
+
+        `kind` is one of `ELEMENTWISE_KINDS`. Bytes count every tensor once, read or written, in 16 bit: 4
+        per element of layernorm, rmsnorm, softmax, gelu, rotary, embedding; 6 per element of the MLP width
+        for swiglu and of an addition. Raises `UnknownName` for another kind.
+        """
         if kind not in self.elementwise:
             raise UnknownName("element-wise kind", kind, self.elementwise)
         return self.elementwise[kind].seconds(nbytes)
@@ -100,8 +134,8 @@ class Profile:
     def collective_s(self, operation: str, nbytes: ArrayLike, ranks: ArrayLike = 2) -> Array:
         """Seconds of a collective among `ranks` GPUs of one node.
 
-        `operation`: all_reduce, all_gather, reduce_scatter, all_to_all, send_recv. `nbytes` is nccl-tests' size: the buffer
-        of one rank, and for all_gather and reduce_scatter the gathered whole.
+        `operation` is one of `COLLECTIVES`. `nbytes` is nccl-tests' size: the buffer of one rank, and for
+        all_gather and reduce_scatter the gathered whole. Raises `UnknownName` for another operation.
         """
         if operation not in self.collectives:
             raise UnknownName("collective", operation, self.collectives)

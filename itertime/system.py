@@ -7,7 +7,17 @@ from pathlib import Path
 
 from pydantic.dataclasses import dataclass
 
-from itertime.datafile import CONFIG, Count, Fraction, Name, NonNegative, Positive, Share, construct, read_mapping
+from itertime.datafile import (
+    CONFIG,
+    Count,
+    Fraction,
+    Name,
+    NonNegative,
+    Positive,
+    Share,
+    construct,
+    read_mapping,
+)
 from itertime.errors import UnknownName
 
 __all__ = ["Site", "System", "list_systems", "load_system"]
@@ -19,21 +29,21 @@ FOLDER = Path(__file__).parent / "systems"
 class Site:
     """What one site's software and network add to, or take from, the profile; the defaults are neutral.
 
-    | field | unit | meaning | applied by |
-    |---|---|---|---|
-    | `gemm_multiplier` | 1 | GEMM time over the profile's | stage costs |
-    | `attention_multiplier` | 1 | attention time (flash kernels) over the profile's | stage costs |
-    | `hbm_fraction` | 1 | HBM bandwidth that element-wise kernels reach over the profile's; their time is divided by it | stage costs |
-    | `network_efficiency` | 1 | achieved fraction of the NIC bandwidth | `collectives` |
-    | `all_reduce_multiplier` | 1 | time of all-reduce, reduce-scatter, all-gather over the model's | `collectives` |
-    | `layer_overhead_s` | s | added per layer and micro-batch (forward and backward together) | stage costs |
-    | `iteration_overhead_s` | s | added per iteration | predict |
-    | `p2p_exposure` | 1 | share of the point-to-point time that asynchronous sends do not hide | pipeline |
-    | `memory_overhead_bytes` | bytes | CUDA context, NCCL buffers, fragmentation, per GPU | memory |
+    | field | unit | meaning |
+    |---|---|---|
+    | `gemm_multiplier` | 1 | multiplies the profile's GEMM times |
+    | `attention_multiplier` | 1 | multiplies the profile's flash attention times |
+    | `hbm_fraction` | 1 | HBM bandwidth over the profile's; element-wise times are divided by it |
+    | `network_efficiency` | 1 | achieved fraction of the NIC bandwidth |
+    | `all_reduce_multiplier` | 1 | multiplies the times of all-reduce, reduce-scatter and all-gather |
+    | `layer_overhead_s` | s | added per layer and micro-batch, forward and backward together |
+    | `iteration_overhead_s` | s | added per iteration |
+    | `p2p_exposure` | 1 | share of the point-to-point time that asynchronous sends do not hide |
+    | `memory_overhead_bytes` | bytes | CUDA context, NCCL buffers and fragmentation, per GPU |
 
-    The default `network_efficiency` of 0.8 is what NCCL reaches across two nodes of 4 x 100 Gb/s for large messages
-    (0.82 for a 1 GB all-reduce, awsome-distributed-training's nccl-tests); a fifth of the point-to-point time stays
-    exposed on the vTrain cluster's runs.
+    `network_efficiency` of 0.8: NCCL reaches 0.82 of two nodes' 4 x 100 Gb/s in a 1 GB all-reduce
+    (nccl-tests in awsome-distributed-training). `p2p_exposure` of 0.2: what 1F1B runs with asynchronous
+    sends show.
     """
 
     gemm_multiplier: Positive = 1.0
@@ -51,9 +61,11 @@ class Site:
 class System:
     """A cluster's hardware as far as one training job sees it.
 
-    Bandwidths are in bytes/s and one direction. `nic_bytes_per_s` is the sum over a node's NICs;
-    `gpu_nic_bytes_per_s` is the most that a single GPU can move to and from the NICs (its PCIe link).
-    `network_latency_s` is the time of one hop between nodes for a small message.
+    Bandwidths are in bytes/s, one direction. `nic_bytes_per_s` is the sum over a node's NICs,
+    `gpu_nic_bytes_per_s` the most that a single GPU moves to and from them (its PCIe link),
+    `nvlink_bytes_per_s` a GPU's sum over its links. `network_latency_s` is one hop of a collective between
+    nodes, for a small message: assumed, no table measures it on InfiniBand (NCCL over EFA shows 70 us, in
+    the nccl-tests named at `Site`).
     """
 
     name: Name
@@ -79,8 +91,8 @@ def list_systems() -> list[str]:
 def load_system(name_or_path: str | Path) -> System:
     """A shipped system by name, or one from a YAML (or JSON) file by its path.
 
-    Raises `UnknownName` for a name that is not shipped, `UserError` naming file and key for a wrong file: an unknown key,
-    a key without its unit, a value that is negative or not a number.
+    Raises `UnknownName` for a name that is not shipped, `UserError` naming file and key for a wrong file:
+    an unknown key, a key without its unit, a value that is negative or not a number.
 
     >>> load_system("dgx-a100-80gb").nic_bytes_per_s
     200000000000.0

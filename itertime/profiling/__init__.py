@@ -1,1 +1,2 @@
-"""Operator models: formulas whose coefficients a profile holds, and the programs that fit them to measurements."""
+"""Operator models: formulas whose coefficients a profile holds, and the fits that compute them from
+measurements."""

@@ -1,64 +1,179 @@
-"""Formulas for the time of one kernel, with the coefficients that a profile file holds. Everything broadcasts."""
+"""Formulas for the time of one kernel, with the coefficients that a profile file holds.
+
+Every `seconds` takes scalars or arrays, which broadcast, and evaluates all of them at once.
+"""
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
-from itertime.datafile import CONFIG, NonNegative, Positive
+from itertime.datafile import CONFIG, Count, Fraction, NonNegative, Positive
 
-__all__ = ["AttentionModel", "ElementwiseModel", "GemmModel"]
+__all__ = [
+    "BACKWARD_FLOPS",
+    "Array",
+    "AttentionCurve",
+    "AttentionModel",
+    "ElementwiseModel",
+    "GemmModel",
+    "GemmTile",
+]
 
 Array = NDArray[np.float64]
+
+BACKWARD_FLOPS = (
+    2.5  # of the forward pass: 5 matrix products against 2 (Dao, FlashAttention-2, 2023, section 4.1)
+)
+
+
+@dataclass(frozen=True, config=CONFIG)
+class GemmTile:
+    """A thread block's share of the output, rows x columns, and the fraction of peak it reaches in full
+    waves."""
+
+    rows: Count
+    columns: Count
+    peak_fraction: Fraction
 
 
 @dataclass(frozen=True, config=CONFIG)
 class GemmModel:
-    """Time of `batch` products y[m, n] = x[m, k] w[k, n] in 16-bit floating point, one launch."""
+    """Time of `batch` products y[m, n] = x[m, k] w[k, n] in 16-bit floating point, in one launch.
 
-    tile_m: Positive
-    tile_n: Positive
-    multiprocessors: Positive
+    For each tile shape, with T = ceil(m / rows) ceil(n / columns) batch tiles on S multiprocessors:
+
+        waves   W = T / S + wave_quantisation (ceil(T / S) - T / S)
+        depth   K = k (1 + (k_half / k) ** k_exponent)
+        compute C = 2 W S rows columns K / (peak_fraction peak_flops_per_s)
+
+    The fastest tile counts, as the library picks its kernel by shape. Its compute time and the time of the
+    operands' bytes overlap in part: (C**p + B**p) ** (1/p), p = overlap_exponent; plus one launch. Tile and
+    wave quantisation as in NVIDIA's "Matrix Multiplication Background" guide; the blends are fitted.
+    """
+
+    tiles: list[GemmTile]
+    multiprocessors: Count
     peak_flops_per_s: Positive
-    peak_fraction: Positive
+    wave_quantisation: NonNegative
     k_half: NonNegative
-    wave_fraction: NonNegative
-    tiles_half: NonNegative
+    k_exponent: Positive
     bytes_per_s: Positive
+    overlap_exponent: Positive
     launch_s: NonNegative
 
+    @model_validator(mode="after")
+    def _check(self) -> GemmModel:
+        if not self.tiles:
+            raise ValueError("tiles must hold at least one tile")
+        return self
+
     def seconds(self, m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1) -> Array:
-        """Seconds of the whole launch; the arguments are counts and broadcast."""
+        """Seconds of the whole launch; the arguments are counts of at least 1."""
         m, n, k, batch = (np.asarray(value, dtype=float) for value in (m, n, k, batch))
-        padded_m = np.ceil(m / self.tile_m) * self.tile_m
-        padded_n = np.ceil(n / self.tile_n) * self.tile_n
-        tiles = padded_m * padded_n * batch / (self.tile_m * self.tile_n)
-        waves = tiles / self.multiprocessors
-        full = 1 - self.wave_fraction * (1 - waves / np.ceil(waves))
-        efficiency = self.peak_fraction * k / (k + self.k_half) * full * tiles / (tiles + self.tiles_half)
-        compute = 2 * padded_m * padded_n * k * batch / (self.peak_flops_per_s * efficiency)
+        depth = k * (1 + (self.k_half / k) ** self.k_exponent)
+        compute = self._fastest_tile(m, n, batch) * depth
         memory = 2 * (m * k + k * n + m * n) * batch / self.bytes_per_s
-        return np.maximum(compute, memory) + self.launch_s
+        p = self.overlap_exponent
+        return (compute**p + memory**p) ** (1 / p) + self.launch_s
+
+    def _fastest_tile(self, m: Array, n: Array, batch: Array) -> Array:
+        """Compute seconds per unit of depth."""
+        seconds = []
+        for tile in self.tiles:
+            waves = np.ceil(m / tile.rows) * np.ceil(n / tile.columns) * batch / self.multiprocessors
+            waves = waves + self.wave_quantisation * (np.ceil(waves) - waves)
+            flops = 2.0 * self.multiprocessors * tile.rows * tile.columns
+            seconds.append(waves * (flops / (tile.peak_fraction * self.peak_flops_per_s)))
+        return np.minimum.reduce(seconds)
+
+
+@dataclass(frozen=True, config=CONFIG)
+class AttentionCurve:
+    """Rate of one flash attention kernel for long sequences, and the key length at which it reaches half of
+    it."""
+
+    direction: Literal["forward", "backward"]
+    causal: bool
+    head_dim: Count
+    flops_per_s: Positive
+    seq_half: NonNegative
 
 
 @dataclass(frozen=True, config=CONFIG)
 class AttentionModel:
-    """Time of a flash attention forward kernel for one head dim."""
+    """Time of a flash attention kernel (Dao, FlashAttention-2, 2023): no score is written to memory.
 
-    peak_flops_per_s: Positive
-    seq_half: NonNegative
+    With F = 4 batch heads seq_q seq_kv head_dim FLOPs (half of them when causal, 2.5 times them backward):
+
+        C = F (1 + seq_half / seq_kv) / flops_per_s  +  tail_blocks S f / flops_per_s
+
+    where f are the FLOPs of the longest thread block (`block_rows` queries against all keys) and S the
+    multiprocessors: the last wave is only partly full. The bytes of queries, keys, values and outputs are a
+    lower bound. Head dims are padded to a multiple of 32, as the kernels do; the curves are interpolated in
+    the head dim and held outside those given.
+    """
+
+    curves: list[AttentionCurve]
+    block_rows: Count
+    tail_blocks: NonNegative
+    multiprocessors: Count
+    bytes_per_s: Positive
     launch_s: NonNegative
-    backward_factor: Positive
+
+    @model_validator(mode="after")
+    def _check(self) -> AttentionModel:
+        tables = {}
+        for direction in ("forward", "backward"):
+            for causal in (False, True):
+                chosen = [c for c in self.curves if c.direction == direction and c.causal is causal]
+                chosen.sort(key=lambda curve: curve.head_dim)
+                if not chosen:
+                    raise ValueError(f"curves: none for direction={direction}, causal={causal}")
+                table = [(c.head_dim, 1 / c.flops_per_s, c.seq_half / c.flops_per_s) for c in chosen]
+                tables[direction, causal] = np.array(table).T
+        object.__setattr__(self, "_tables", tables)
+        return self
 
     def seconds(
-        self, batch: ArrayLike, heads: ArrayLike, head_dim: ArrayLike, seq_q: ArrayLike, seq_kv: ArrayLike, causal: ArrayLike
+        self,
+        batch: ArrayLike,
+        heads: ArrayLike,
+        kv_heads: ArrayLike,
+        head_dim: ArrayLike,
+        seq_q: ArrayLike,
+        seq_kv: ArrayLike,
+        causal: ArrayLike = True,
+        backward: bool = False,
     ) -> Array:
-        """Seconds of the forward pass; FLOPs are 4 batch heads seq_q seq_kv head_dim, half of them when causal."""
-        batch, heads, head_dim, seq_q, seq_kv = (np.asarray(v, dtype=float) for v in (batch, heads, head_dim, seq_q, seq_kv))
-        flops = 4 * batch * heads * seq_q * seq_kv * head_dim * np.where(causal, 0.5, 1.0)
-        rate = self.peak_flops_per_s * seq_kv / (seq_kv + self.seq_half)
-        return flops / rate + self.launch_s
+        """Seconds of one layer's kernel; `heads` and `kv_heads` are those on this GPU, sequences in
+        tokens."""
+        batch, heads, kv_heads, head_dim, seq_q, seq_kv = (
+            np.asarray(value, dtype=float) for value in (batch, heads, kv_heads, head_dim, seq_q, seq_kv)
+        )
+        causal = np.asarray(causal, dtype=bool)
+        padded = np.ceil(head_dim / 32) * 32
+        full, full_half = self._rate(padded, backward, causal=False)
+        masked, masked_half = self._rate(padded, backward, causal=True)
+        s_per_flop, s_half = np.where(causal, masked, full), np.where(causal, masked_half, full_half)
+        row = 4 * padded * seq_kv * (BACKWARD_FLOPS if backward else 1.0)
+        flops = row * batch * heads * seq_q * np.where(causal, 0.5, 1.0)
+        longest = row * np.minimum(self.block_rows, seq_q)
+        compute = flops * (s_per_flop + s_half / seq_kv)
+        compute = compute + self.tail_blocks * self.multiprocessors * longest * s_per_flop
+        passes = 2 if backward else 1  # each of q, k, v, o is read and its gradient read or written
+        memory = passes * 4 * batch * head_dim * (heads * seq_q + kv_heads * seq_kv) / self.bytes_per_s
+        return np.maximum(compute, memory) + self.launch_s
+
+    def _rate(self, head_dim: Array, backward: bool, causal: bool) -> tuple[Array, Array]:
+        """Seconds per FLOP, and that times the half length, at these head dims."""
+        tables: dict[tuple[str, bool], Array] = self._tables  # type: ignore[attr-defined]
+        dims, s_per_flop, s_half = tables["backward" if backward else "forward", causal]
+        return np.interp(head_dim, dims, s_per_flop), np.interp(head_dim, dims, s_half)
 
 
 @dataclass(frozen=True, config=CONFIG)

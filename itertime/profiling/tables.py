@@ -1,4 +1,5 @@
-"""Times by message size and ranks, looked up by interpolation. The sizes are powers of two, so a lookup searches nothing."""
+"""Times by message size and ranks, looked up by interpolation. The sizes are powers of two, so a lookup
+searches nothing."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ __all__ = ["SizeTable"]
 class SizeTable:
     """`time_s[i][j]` seconds for `ranks[i]` ranks and `first_bytes * 2**j` bytes.
 
-    Between two sizes the time is linear in the bytes; below the first size it is constant; above the last it goes on at
-    the bandwidth of the last octave. Between two rank counts it is linear in log2(ranks); beyond the largest
-    the bus bandwidth (nccl-tests' definition) stays that of the largest.
+    Between two sizes the time is linear in the bytes; below the first size it is constant; above the last
+    it goes on at the bandwidth of the last octave. Between two rank counts it is linear in log2(ranks);
+    beyond the largest the bus bandwidth (nccl-tests' definition) stays that of the largest.
     """
 
     ranks: list[int]
@@ -33,7 +34,11 @@ class SizeTable:
     def _check(self) -> SizeTable:
         if self.first_bytes < 1 or self.first_bytes & (self.first_bytes - 1):
             raise ValueError(f"first_bytes={self.first_bytes} must be a power of two")
-        if not self.ranks or self.ranks[0] < 2 or any(a >= b for a, b in zip(self.ranks, self.ranks[1:], strict=False)):
+        if (
+            not self.ranks
+            or self.ranks[0] < 2
+            or any(a >= b for a, b in zip(self.ranks, self.ranks[1:], strict=False))
+        ):
             raise ValueError(f"ranks={self.ranks} must rise from at least 2")
         lengths = {len(row) for row in self.time_s}
         if len(self.time_s) != len(self.ranks) or len(lengths) != 1 or lengths.pop() < 2:
@@ -42,7 +47,9 @@ class SizeTable:
             raise ValueError("time_s must be positive")
         counts = np.arange(2, self.ranks[-1] + 1)
         times = np.array(self.time_s)
-        dense = np.stack([np.interp(np.log2(counts), np.log2(self.ranks), column) for column in times.T], axis=1)
+        dense = np.stack(
+            [np.interp(np.log2(counts), np.log2(self.ranks), column) for column in times.T], axis=1
+        )
         object.__setattr__(self, "_dense", dense)
         return self
 
@@ -50,7 +57,7 @@ class SizeTable:
         """Seconds for `nbytes` bytes among `ranks` ranks; 0 where there are no bytes or a single rank."""
         nbytes = np.asarray(nbytes, dtype=float)
         ranks = np.asarray(ranks, dtype=int)
-        mantissa, exponent = np.frexp(nbytes)
+        _, exponent = np.frexp(nbytes)
         octave = np.clip(exponent - 1 - int(math.log2(self.first_bytes)), 0, self._dense.shape[1] - 2)
         start = self.first_bytes * np.exp2(octave)
         row = np.clip(ranks, 2, self.ranks[-1]) - 2

@@ -1,0 +1,124 @@
+"""Computes the A100 profile from tables of measured operators.
+
+    python -m itertime.profile_build ../shared/data/operators -o itertime/profiles/a100-80gb.json
+
+The same tables give the same bytes. The file holds coefficients and small tables of medians, never the
+measured rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from itertime.errors import UserError
+
+__all__ = ["build", "main", "render"]
+
+# NVIDIA A100 Tensor Core GPU data sheet (2021), SXM, 80 GB. The memory is what CUDA reports of it, 79.15 GiB.
+NAME, GPU = "a100-80gb", "NVIDIA A100-SXM4-80GB"
+SOURCE = (
+    "NVIDIA A100 data sheet: 312 TFLOP/s dense bf16, 2,039 GB/s HBM2e, 108 multiprocessors; 79.15 GiB usable"
+)
+PEAK_FLOPS_PER_S, HBM_BYTES_PER_S, MULTIPROCESSORS, MEMORY_BYTES = 312e12, 2039e9, 108, 84.99e9
+
+ASSUMED = (
+    ("gemm, backward layouts", "the forward formula", "dx = dy w^T and dw = x^T dy: no table measures them"),
+    (
+        "gemm, batched",
+        "the forward formula over all batches' tiles",
+        "no table measures strided-batched GEMMs",
+    ),
+    ("element-wise kernels, backward", "the forward bandwidth of each kind", "no table measures them"),
+    ("collectives among more than 8 ranks of a node", "the bus bandwidth among 8", "no table measures them"),
+)
+
+
+def build(folder: Path) -> dict[str, Any]:
+    """The profile as plain values, as it is written; raises `UserError` for tables that it cannot use."""
+    from itertime.profile import Evidence
+    from itertime.profiling.fit_attention import fit_attention
+    from itertime.profiling.fit_collectives import fit_collectives
+    from itertime.profiling.fit_elementwise import fit_elementwise
+    from itertime.profiling.fit_gemm import fit_gemm
+
+    gemm, gemm_evidence = fit_gemm(folder, PEAK_FLOPS_PER_S, HBM_BYTES_PER_S, MULTIPROCESSORS)
+    elementwise, elementwise_evidence = fit_elementwise(folder, HBM_BYTES_PER_S)
+    launch_s = elementwise["elementwise"].launch_s
+    attention, attention_evidence = fit_attention(folder, HBM_BYTES_PER_S, MULTIPROCESSORS, launch_s)
+    collectives, collective_evidence = fit_collectives(folder)
+    assumed = [Evidence(part, "assumed", source, 0, note=note) for part, source, note in ASSUMED]
+    evidence = [*gemm_evidence, *attention_evidence, *elementwise_evidence, *collective_evidence, *assumed]
+    return {
+        "name": NAME,
+        "gpu": GPU,
+        "source": SOURCE,
+        "peak_flops_per_s": PEAK_FLOPS_PER_S,
+        "hbm_bytes_per_s": HBM_BYTES_PER_S,
+        "memory_bytes": MEMORY_BYTES,
+        "launch_s": launch_s,
+        "gemm": dataclasses.asdict(gemm),
+        "attention": dataclasses.asdict(attention),
+        "elementwise": {kind: dataclasses.asdict(model) for kind, model in elementwise.items()},
+        "collectives": {name: _table(table) for name, table in collectives.items()},
+        "evidence": [dataclasses.asdict(item) for item in evidence],
+    }
+
+
+def _table(table: Any) -> dict[str, Any]:
+    return {"ranks": table.ranks, "first_bytes": table.first_bytes, "time_s": table.time_s}
+
+
+def render(profile: dict[str, Any]) -> str:
+    """JSON with each list of numbers on one line, and numbers without the noise of their arithmetic."""
+
+    def on_one_line(numbers: re.Match[str]) -> str:
+        return "[" + ", ".join(numbers[0].strip("[]").replace(",", " ").split()) + "]"
+
+    return re.sub(r"\[[\s\d.,e+-]+\]", on_one_line, json.dumps(_tidy(profile), indent=1)) + "\n"
+
+
+def _tidy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _tidy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_tidy(item) for item in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m itertime.profile_build", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "folder", type=Path, help="folder of the operator tables (a100_gemm.csv.gz and others)"
+    )
+    parser.add_argument("-o", "--output", type=Path, required=True, help="profile to write (.json)")
+    options = parser.parse_args(arguments)
+    try:
+        _write(options.output, render(build(options.folder)))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

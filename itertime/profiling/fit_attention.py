@@ -1,0 +1,183 @@
+"""Fits `AttentionModel`: forward to its measurements, backward to what forward + backward leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from itertime.profile import Evidence
+from itertime.profiling.measurements import (
+    Fit,
+    fit_in_halves,
+    fit_logarithms,
+    mape_pct,
+    read_table,
+    significant,
+)
+from itertime.profiling.models import Array, AttentionCurve, AttentionModel
+
+__all__ = ["fit_attention"]
+
+SERVING = "ai-dynamo/aiconfigurator (sglang 0.5.10, context attention)"
+CHART = "Dao-AILab/flash-attention, chart of FlashAttention-2 forward + backward on A100 (+-0.5 TFLOP/s)"
+COLUMNS = ("dir", "impl", "batch", "heads", "kv_heads", "head_dim", "seq", "causal")
+BLOCK_ROWS = 128
+SHORTEST = 256  # tokens; shorter prompts are all launch
+DIMS = (64, 128)
+
+FORWARD_BOUNDS = {
+    "tera_flops_per_s": (200.0, 100.0, 312.0),
+    "seq_half": (200.0, 0.0, 900.0),
+    "tail_blocks": (0.8, 0.0, 10.0),
+    "cache_passes": (3.0, 0.0, 10.0),
+    "launch_us": (13.0, 0.0, 30.0),
+}
+BACKWARD_BOUNDS = {"tera_flops_per_s": (180.0, 50.0, 312.0), "seq_half": (300.0, 0.0, 3000.0)}
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """What all curves have in common."""
+
+    hbm: float
+    multiprocessors: int
+    tail_blocks: float
+    launch_s: float
+
+    def model(self, curves: list[AttentionCurve]) -> AttentionModel:
+        return AttentionModel(
+            curves, BLOCK_ROWS, self.tail_blocks, self.multiprocessors, self.hbm, self.launch_s
+        )
+
+
+def fit_attention(
+    folder: Path, hbm: float, multiprocessors: int, launch_s: float
+) -> tuple[AttentionModel, list[Evidence]]:
+    """The model and its evidence; `launch_s` is one kernel's launch, of which the measured forward holds two.
+
+    Measured are forward, causal, head dim 128 (a serving kernel, which also writes keys and values to a
+    cache; that write is fitted as passes over them, and left out of the model), and forward + backward of
+    training for head dims 64 and 128, causal and not. Assumed is the rest of the forward: its rate for head
+    dim 64 stands to that for 128 as forward + backward do, and without the mask only the half-empty
+    diagonal blocks go. Backward is what remains, so the sum of both, which training without recomputation
+    pays, is measured for every curve.
+    """
+    rows = read_table(folder, "a100_attention", COLUMNS)
+    fit, evidence = _fit_forward(rows, hbm, multiprocessors)
+    launch = max(fit["launch_us"] * 1e-6 - launch_s, launch_s)
+    kernel = _Kernel(hbm, multiprocessors, fit["tail_blocks"], launch)
+    both = rows.loc[(rows.dir == "fwd+bwd") & (rows.impl == "flash2")]
+    curves = _forward_curves(fit, both)
+    for head_dim in DIMS:
+        for causal in (False, True):
+            chosen = both.loc[(both.head_dim == head_dim) & (both.causal == causal)]
+            curve, found = _fit_backward(chosen, curves, kernel)
+            curves.append(curve)
+            evidence.append(found)
+    evidence.append(
+        Evidence(
+            part="attention forward (head dim 64, and without a mask)",
+            kind="assumed",
+            source=f"scaled from head dim 128, causal, by {CHART}",
+            rows=0,
+            note="only the split between forward and backward is assumed; their sum is measured",
+        )
+    )
+    return kernel.model(curves), evidence
+
+
+def _fit_forward(rows: pd.DataFrame, hbm: float, multiprocessors: int) -> tuple[Fit, list[Evidence]]:
+    rows = rows.loc[(rows.dir == "fwd") & (rows.seq >= SHORTEST) & (rows.head_dim == 128) & rows.causal]
+    shape = ["batch", "heads", "kv_heads", "seq"]
+    rows = rows.groupby(shape, as_index=False).agg({"time_us": "median"})
+    batch, heads, kv_heads, seq = (rows[column].to_numpy(dtype=float) for column in shape)
+    measured = rows.time_us.to_numpy(dtype=float) * 1e-6
+    cache_s = 4 * batch * kv_heads * seq * 128 / hbm
+
+    def predict(fit: Fit) -> Array:
+        rate = fit["tera_flops_per_s"] * 1e12
+        curves = [
+            AttentionCurve(direction, causal, 128, rate, fit["seq_half"])
+            for direction in ("forward", "backward")
+            for causal in (False, True)
+        ]
+        kernel = _Kernel(hbm, multiprocessors, fit["tail_blocks"], fit["launch_us"] * 1e-6)
+        return (
+            kernel.model(curves).seconds(batch, heads, kv_heads, 128, seq, seq)
+            + fit["cache_passes"] * cache_s
+        )
+
+    fit, in_sample, held_out = fit_in_halves(
+        predict, measured, np.ones(len(rows)), FORWARD_BOUNDS, heads, kv_heads
+    )
+    long = seq >= 1024
+    ranges = {
+        f"seq >= {SHORTEST}": seq >= SHORTEST,
+        "seq >= 1024": long,
+        "seq >= 1024, batch x heads >= 16": long & (batch * heads >= 16),
+    }
+    note = (
+        "held out: half of the (heads, kv_heads), both ways; fitted beside it and left out of the model: the "
+        f"write of keys and values to a cache, {fit['cache_passes']:g} passes over them, and its launch"
+    )
+    return fit, [
+        Evidence(
+            part=f"attention forward (head dim 128, causal, {name})",
+            kind="fitted",
+            source=SERVING,
+            rows=int(chosen.sum()),
+            error_in_sample_pct=mape_pct(in_sample[chosen], measured[chosen]),
+            error_held_out_pct=mape_pct(held_out[chosen], measured[chosen]),
+            note=note,
+        )
+        for name, chosen in ranges.items()
+    ]
+
+
+def _forward_curves(fit: Fit, both: pd.DataFrame) -> list[AttentionCurve]:
+    """Long-sequence rates of both head dims, in proportion to those of forward + backward without a mask."""
+    longest = both.loc[(both.seq == both.seq.max()) & ~both.causal].set_index("head_dim")
+    rate = longest.batch * longest.heads * longest.index / longest.time_us
+    unmasked = significant(max(fit["seq_half"] - BLOCK_ROWS, 0.0))
+    curves = []
+    for head_dim in DIMS:
+        flops_per_s = significant(fit["tera_flops_per_s"] * 1e12 * float(rate[head_dim] / rate[128]))
+        curves.append(AttentionCurve("forward", False, head_dim, flops_per_s, unmasked))
+        curves.append(AttentionCurve("forward", True, head_dim, flops_per_s, fit["seq_half"]))
+    return curves
+
+
+def _fit_backward(
+    rows: pd.DataFrame, forward: list[AttentionCurve], kernel: _Kernel
+) -> tuple[AttentionCurve, Evidence]:
+    """The backward curve for one head dim and mask; its errors are those of forward + backward."""
+    head_dim, causal = int(rows.head_dim.iloc[0]), bool(rows.causal.iloc[0])
+    batch, heads, seq = (rows[column].to_numpy(dtype=float) for column in ("batch", "heads", "seq"))
+    measured = rows.time_us.to_numpy(dtype=float) * 1e-6
+    unused = AttentionCurve("backward", not causal, head_dim, 1e14, 0.0)
+
+    def curve(fit: Fit) -> AttentionCurve:
+        return AttentionCurve("backward", causal, head_dim, fit["tera_flops_per_s"] * 1e12, fit["seq_half"])
+
+    def predict(fit: Fit) -> Array:
+        model = kernel.model([*forward, unused, curve(fit)])
+        shape = (batch, heads, heads, head_dim, seq, seq, causal)
+        return model.seconds(*shape) + model.seconds(*shape, backward=True)
+
+    fit = fit_logarithms(predict, measured, np.ones(len(measured)), BACKWARD_BOUNDS)
+    left_out = [
+        predict(fit_logarithms(predict, measured, 1.0 - one, BACKWARD_BOUNDS))[one == 1][0]
+        for one in np.eye(len(measured))
+    ]
+    return curve(fit), Evidence(
+        part=f"attention forward + backward (head dim {head_dim}, {'causal' if causal else 'no mask'})",
+        kind="fitted",
+        source=CHART,
+        rows=len(rows),
+        error_in_sample_pct=mape_pct(predict(fit), measured),
+        error_held_out_pct=mape_pct(np.array(left_out), measured),
+        note="backward is fitted to what the forward model leaves; held out: each sequence length in turn",
+    )

@@ -1,0 +1,110 @@
+"""Reads the tables of measured operators, and the arithmetic that all fits share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import least_squares
+
+from itertime.errors import UserError
+from itertime.profiling.models import Array
+
+__all__ = ["Fit", "fit_in_halves", "fit_logarithms", "mape_pct", "read_table", "significant"]
+
+
+def read_table(folder: Path, name: str, columns: tuple[str, ...]) -> pd.DataFrame:
+    """The rows of `folder/name.csv.gz`, with `source` shortened to its first part in a column `origin`.
+
+    Raises `UserError` naming the file when it is missing, unreadable, or lacks one of `columns`, and naming
+    column and row when a time is not positive.
+    """
+    path = folder / f"{name}.csv.gz"
+    try:
+        table = pd.read_csv(path)
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{path}: cannot be read as gzip CSV: {error}") from error
+    missing = [column for column in (*columns, "time_us", "source") if column not in table.columns]
+    if missing:
+        raise UserError(f"{path}: column {missing[0]!r} is missing; found {', '.join(table.columns)}")
+    bad = table.index[~(table["time_us"] > 0)]
+    if len(bad):
+        value = table["time_us"][bad[0]]
+        raise UserError(f"{path}:{bad[0] + 2}: time_us={value}: must be a positive number of microseconds")
+    table["origin"] = table["source"].str.split("/").str[0]
+    return table
+
+
+def mape_pct(predicted: Array, measured: Array) -> float:
+    """Mean absolute percentage error, rounded to 0.01."""
+    return round(float(np.mean(np.abs(np.asarray(predicted) / np.asarray(measured) - 1))) * 100, 2)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Parameters by name, in the order of their bounds, rounded to 4 significant digits."""
+
+    values: dict[str, float]
+
+    def __getitem__(self, name: str) -> float:
+        return self.values[name]
+
+
+def fit_logarithms(
+    predict: Callable[[Fit], Array],
+    measured: Array,
+    weights: Array,
+    bounds: dict[str, tuple[float, float, float]],
+) -> Fit:
+    """Parameters (start, least, most) that bring log(predicted) closest to log(measured), in weighted
+    robust least squares.
+
+    The loss is soft-L1 with a scale of 5 %: library heuristics make single shapes 20 % off, and must not
+    bend the curve.
+    """
+    start, least, most = (np.array(column) for column in zip(*bounds.values(), strict=True))
+    used = weights > 0
+    weights = weights * np.sqrt(used.sum() / np.sum(weights**2))
+
+    def residual(values: Array) -> Array:
+        fit = Fit(dict(zip(bounds, values.tolist(), strict=True)))
+        return np.asarray((np.log(predict(fit) / measured) * weights)[used])
+
+    found = least_squares(
+        residual,
+        start,
+        bounds=(least, most),
+        loss="soft_l1",
+        f_scale=0.05,
+        diff_step=1e-4,
+        x_scale=most - least,
+    )
+    return Fit({name: significant(value) for name, value in zip(bounds, found.x.tolist(), strict=True)})
+
+
+def fit_in_halves(
+    predict: Callable[[Fit], Array],
+    measured: Array,
+    weights: Array,
+    bounds: dict[str, tuple[float, float, float]],
+    *groups: Array,
+) -> tuple[Fit, Array, Array]:
+    """The fit to all rows, its predictions, and predictions of each half of the rows by a fit to the other.
+
+    Rows that are equal in all of `groups` fall into the same half: a neighbour of a row would give it away.
+    """
+    _, group = np.unique(np.stack(groups), axis=1, return_inverse=True)
+    group = group.reshape(-1)
+    first = (np.random.default_rng(0).permutation(group.max() + 1) % 2 == 0)[group]
+    fit = fit_logarithms(predict, measured, weights, bounds)
+    by_first = predict(fit_logarithms(predict, measured, weights * first, bounds))
+    by_second = predict(fit_logarithms(predict, measured, weights * ~first, bounds))
+    return fit, predict(fit), np.where(first, by_second, by_first)
+
+
+def significant(value: float, digits: int = 4) -> float:
+    """`value` rounded to a number of significant digits, so that a file does not hold the noise of a fit."""
+    return float(f"{value:.{digits}g}")
