@@ -17,7 +17,7 @@ __all__ = ["Capacity", "Cluster", "Placement"]
 Placement = tuple[tuple[int, int], ...]
 """Where a job runs: (node, GPUs there) pairs, by node."""
 
-_SHAPE = re.compile(r"n(\d+)g(\d+)|(\d+)x(\d+)")
+_SHAPE = re.compile(r"n([0-9]{1,9})g([0-9]{1,9})|([0-9]{1,9})x([0-9]{1,9})")
 _MAX_NODES, _MAX_GPUS_PER_NODE = 1_000_000, 64
 
 

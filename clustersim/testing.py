@@ -157,7 +157,7 @@ _TABLE: Table = {
 
 
 def _elastic(seed: int, deadlines: bool) -> tuple[Job, ...]:
-    """Jobs that scale, each model worse than linearly, from a size of its own on; one in five has no deadline."""
+    """Jobs that scale, each model from a size of its own on; one in five has no deadline."""
     random, now, jobs = Random(seed), 0.0, []
     for i in range(30):
         now += random.choice((0.0, random.expovariate(1 / 120)))

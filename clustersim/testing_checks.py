@@ -111,7 +111,7 @@ def _check_capacity(outcome: Outcome) -> None:
 def _holdings(outcome: Outcome) -> Iterator[tuple[float, dict[str, EventRecord]]]:
     """After each instant, the last gift of GPUs to each job that holds some.
 
-    By instants, because a decision may exchange the GPUs of two jobs, which the log writes one after the other.
+    By instants: a decision may exchange the GPUs of two jobs, and the log writes one after the other.
     """
     held: dict[str, EventRecord] = {}
     now = float("-inf")

@@ -1,0 +1,127 @@
+"""Shapes of clusters, and free GPUs against a model that a child could check."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from clustersim.cluster import Capacity, Cluster, bits, mask_of
+from itertime.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes", "gpus_per_node"),
+    [("n128g8", 128, 8), ("128x8", 128, 8), (" N1G1 ", 1, 1), ("n1000000g64", 1_000_000, 64)],
+)
+def test_shapes(text: str, nodes: int, gpus_per_node: int) -> None:
+    cluster = Cluster.parse(text)
+    assert (cluster.nodes, cluster.gpus_per_node, cluster.gpus) == (
+        nodes,
+        gpus_per_node,
+        nodes * gpus_per_node,
+    )
+    assert Cluster.parse(cluster.shape) == cluster
+
+
+def test_system_is_kept() -> None:
+    assert Cluster.parse("n2g8", "a100-80gb-800g") == Cluster(2, 8, "a100-80gb-800g")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "n8", "g8", "8", "n8g", "n-1g8", "n1.5g8", "n8g8x", "8x8x8", "n0g8", "n8g0", "n8g65", "n1000001g8",
+     "n" + "9" * 5000 + "g8", "n\u0661g8"],
+)  # fmt: skip
+def test_bad_shapes_name_the_value(text: str) -> None:
+    with pytest.raises(UserError, match="cluster"):
+        Cluster.parse(text)
+
+
+@pytest.mark.parametrize("mask", [0, 1, 0b1011, 1 << 5000 | 1])
+def test_bits_round_trip(mask: int) -> None:
+    assert mask_of(bits(mask)) == mask
+
+
+def test_take_is_all_or_nothing() -> None:
+    capacity = Capacity(Cluster(2, 4))
+    for wrong in [
+        ((0, 1), (1, 5)),
+        ((0, 1), (2, 1)),
+        ((0, 1), (-1, 1)),
+        ((0, 0),),
+        ((0, -1),),
+        ((0, 1), (0, 1)),
+    ]:
+        with pytest.raises(ValueError, match="node"):
+            capacity.take(wrong)
+        assert (capacity.free, capacity.free_on(0), capacity.free_on(1)) == (8, 4, 4)
+
+
+def test_release_of_what_was_not_taken() -> None:
+    capacity = Capacity(Cluster(2, 4))
+    capacity.take(((0, 2),))
+    with pytest.raises(ValueError, match="node 0: 3 GPUs were not taken"):
+        capacity.release(((0, 3),))
+
+
+class CapacityMachine(RuleBasedStateMachine):
+    """Random take, release and copy on a `Capacity` and on a plain list; they must agree after each step."""
+
+    @initialize(nodes=st.integers(1, 6), gpus_per_node=st.integers(1, 8))
+    def begin(self, nodes: int, gpus_per_node: int) -> None:
+        self.cluster = Cluster(nodes, gpus_per_node)
+        self.capacity = Capacity(self.cluster)
+        self.free = [gpus_per_node] * nodes
+        self.taken: list[tuple[tuple[int, int], ...]] = []
+
+    @rule(data=st.data())
+    def take(self, data: st.DataObject) -> None:
+        nodes = data.draw(st.sets(st.integers(0, self.cluster.nodes - 1), min_size=1))
+        placement = tuple((n, data.draw(st.integers(1, self.cluster.gpus_per_node))) for n in sorted(nodes))
+        if all(count <= self.free[n] for n, count in placement):
+            self.capacity.take(placement)
+            self.taken.append(placement)
+            for n, count in placement:
+                self.free[n] -= count
+        else:
+            with pytest.raises(ValueError, match="not free"):
+                self.capacity.take(placement)
+
+    @precondition(lambda self: self.taken)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        placement = self.taken.pop(data.draw(st.integers(0, len(self.taken) - 1)))
+        self.capacity.release(placement)
+        for n, count in placement:
+            self.free[n] += count
+
+    @rule()
+    def go_on_with_a_copy(self) -> None:
+        old = self.capacity
+        self.capacity = old.copy()
+        old_free = [old.free_on(n) for n in range(self.cluster.nodes)]
+        for n, count in enumerate(self.free):
+            if count:
+                old.take(((n, count),))  # must not show in the copy
+        assert old.free == 0
+        assert old_free == self.free
+
+    @invariant()
+    def agrees(self) -> None:
+        if not hasattr(self, "free"):
+            return
+        capacity, size = self.capacity, self.cluster.gpus_per_node
+        assert [capacity.free_on(n) for n in range(self.cluster.nodes)] == self.free
+        assert capacity.free == sum(self.free)
+        assert capacity.empty_nodes() == self.free.count(size)
+        assert capacity.most_free_on_one() == max(self.free)
+        for count in range(size + 1):
+            assert list(bits(capacity.nodes_with(count))) == [
+                n for n, f in enumerate(self.free) if f == count
+            ]
+
+
+CapacityMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestCapacity = CapacityMachine.TestCase

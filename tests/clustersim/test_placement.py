@@ -1,0 +1,158 @@
+"""Laws of the placers, on random clusters with random jobs on them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustersim.cluster import Capacity, Cluster
+from clustersim.placement import PLACERS, Placer, placer
+from itertime.errors import UnknownName
+
+names = st.sampled_from(sorted(PLACERS))
+any_placer = pytest.mark.parametrize("name", sorted(PLACERS))
+
+
+class Scene(NamedTuple):
+    capacity: Capacity
+    cluster: Cluster
+    prefer: tuple[int, ...]
+    gpus: int
+
+    def free(self) -> list[int]:
+        return [self.capacity.free_on(n) for n in range(self.cluster.nodes)]
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> Scene:
+    cluster = Cluster(draw(st.integers(1, 7)), draw(st.sampled_from((1, 2, 4, 5, 8))))
+    return Scene(
+        _filled(cluster, [draw(st.integers(0, cluster.gpus_per_node)) for _ in range(cluster.nodes)]),
+        cluster,
+        tuple(draw(st.lists(st.integers(0, cluster.nodes - 1), unique=True, max_size=3))),
+        draw(st.integers(1, cluster.gpus + 2)),
+    )
+
+
+def _filled(cluster: Cluster, used: list[int]) -> Capacity:
+    capacity = Capacity(cluster)
+    for node, count in enumerate(used):
+        if count:
+            capacity.take(((node, count),))
+    return capacity
+
+
+@given(names, scenes())
+@settings(max_examples=300, deadline=None)
+def test_laws_of_every_placer(name: str, scene: Scene) -> None:
+    free, one = scene.free(), PLACERS[name]
+    places = one.place(scene.capacity, scene.gpus, scene.prefer)
+    assert one.fits(scene.capacity, scene.gpus) == (places is not None)
+    assert places == one.place(scene.capacity.copy(), scene.gpus, scene.prefer), "deterministic"
+    assert scene.free() == free, "placing only looks"
+    if places is not None:
+        assert sum(count for _, count in places) == scene.gpus
+        assert all(0 < count <= free[node] for node, count in places)
+        assert [node for node, _ in places] == sorted({node for node, _ in places})
+    elif name != "pack":
+        assert scene.gpus > sum(free), "any free GPUs will do"
+
+
+@given(scenes())
+@settings(max_examples=300, deadline=None)
+def test_pack_uses_whole_nodes_and_the_fullest_one_for_the_rest(scene: Scene) -> None:
+    size, free = scene.cluster.gpus_per_node, scene.free()
+    places = PLACERS["pack"].place(scene.capacity, scene.gpus, ())
+    whole, rest = divmod(scene.gpus, size)
+    empty = [n for n, f in enumerate(free) if f == size]
+    rooms = [f for n, f in enumerate(free) if f >= rest and n not in empty[:whole]]
+    assert (places is not None) == (len(empty) >= whole and (not rest or bool(rooms)))
+    if places is None:
+        return
+    assert [n for n, count in places if count == size] == empty[:whole], (
+        "the empty nodes of the lowest numbers"
+    )
+    parts = [(n, count) for n, count in places if count < size]
+    assert [count for _, count in parts] == ([rest] if rest else []), (
+        "a job smaller than a node is never split"
+    )
+    if rest:
+        assert free[parts[0][0]] == min(rooms), "best fit"
+
+
+@given(scenes())
+@settings(max_examples=200, deadline=None)
+def test_any_fills_the_fullest_nodes_first(scene: Scene) -> None:
+    places = PLACERS["any"].place(scene.capacity, scene.gpus, ())
+    if places is None:
+        return
+    free, left, expected = scene.free(), scene.gpus, []
+    for node in sorted((n for n, f in enumerate(free) if f), key=lambda n: (free[n], n)):
+        if left:
+            expected.append((node, min(left, free[node])))
+            left -= expected[-1][1]
+    assert places == tuple(sorted(expected))
+
+
+@given(scenes())
+@settings(max_examples=200, deadline=None)
+def test_spread_puts_as_few_gpus_on_a_node_as_possible(scene: Scene) -> None:
+    places = PLACERS["spread"].place(scene.capacity, scene.gpus, ())
+    if places is None:
+        return
+    most = max(count for _, count in places)
+    assert sum(min(f, most - 1) for f in scene.free()) < scene.gpus, "one GPU less per node would not do"
+
+
+@given(names, scenes())
+@settings(max_examples=300, deadline=None)
+def test_preferred_nodes_come_first(name: str, scene: Scene) -> None:
+    """Among nodes that are equally free, the preferred ones are used before the others."""
+    places = PLACERS[name].place(scene.capacity, scene.gpus, scene.prefer)
+    if places is None:
+        return
+    free, used = scene.free(), {node for node, _ in places}
+    for node in used - set(scene.prefer):
+        passed_over = [n for n in scene.prefer if free[n] == free[node] and n not in used]
+        assert not passed_over
+
+
+@given(scenes())
+@settings(max_examples=200, deadline=None)
+def test_a_small_job_stays_on_a_preferred_node_with_room(scene: Scene) -> None:
+    gpus = 1 + scene.gpus % scene.cluster.gpus_per_node
+    places = PLACERS["pack"].place(scene.capacity, gpus, scene.prefer)
+    if gpus < scene.cluster.gpus_per_node and any(scene.capacity.free_on(n) >= gpus for n in scene.prefer):
+        assert places is not None
+        assert places[0][0] in scene.prefer
+
+
+@any_placer
+def test_a_full_and_an_empty_cluster(name: str) -> None:
+    cluster, one = Cluster(3, 4), PLACERS[name]
+    empty, full = Capacity(cluster), _filled(cluster, [4, 4, 4])
+    assert one.place(empty, 12, ()) == ((0, 4), (1, 4), (2, 4))
+    assert one.place(empty, 13, ()) is None
+    assert one.place(full, 1, ()) is None
+    assert not one.fits(full, 1)
+
+
+def test_placers_by_hand() -> None:
+    capacity = _filled(Cluster(4, 4), [3, 0, 2, 0])  # free: 1, 4, 2, 4
+    where: dict[str, Placer] = PLACERS
+    assert where["pack"].place(capacity, 2, ()) == ((2, 2),)
+    assert where["pack"].place(capacity, 2, (3,)) == ((3, 2),)
+    assert where["pack"].place(capacity, 6, ()) == ((1, 4), (2, 2))
+    assert where["pack"].place(capacity, 7, ()) == ((1, 4), (3, 3))
+    assert where["any"].place(capacity, 5, ()) == ((0, 1), (1, 2), (2, 2))
+    assert where["any"].place(capacity, 5, (3,)) == ((0, 1), (3, 4))
+    assert where["spread"].place(capacity, 3, ()) == ((1, 1), (2, 1), (3, 1))
+    assert where["spread"].place(capacity, 6, ()) == ((1, 2), (2, 2), (3, 2))
+
+
+def test_unknown_placer_suggests() -> None:
+    with pytest.raises(UnknownName, match="did you mean pack"):
+        placer("pak")

@@ -1,0 +1,19 @@
+"""What all tests share: where other people's data lie."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[2] / "shared"))
+
+
+@pytest.fixture(scope="session")
+def shared_reference() -> Path:
+    """Completion times that other simulators compute, where they are at hand."""
+    folder = SHARED / "reference"
+    if not folder.is_dir():
+        pytest.skip(f"no reference schedules at {folder}")
+    return folder
