@@ -1,0 +1,87 @@
+"""Which runs of a report belong together, and what may be compared between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import fsum
+from typing import TYPE_CHECKING
+
+from itertime.errors import UnknownName
+
+if TYPE_CHECKING:
+    from .rundir import Run
+
+__all__ = [
+    "Group", "baseline_run", "common_jobs", "group_runs", "mean_jct_s", "measured", "run_labels",
+    "same_jobs_finished", "same_trace",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one policy under one planner, with different seeds."""
+
+    label: str
+    runs: tuple[Run, ...]
+
+
+def group_runs(runs: Sequence[Run]) -> list[Group]:
+    """The runs by policy, in order of appearance; labels name the planner only where that tells two apart."""
+    planners: dict[str, dict[str, None]] = {}
+    for run in runs:
+        planners.setdefault(run.policy, {})[run.planner] = None
+    grouped: dict[str, list[Run]] = {}
+    for run in runs:
+        label = run.policy if len(planners[run.policy]) == 1 else f"{run.policy} ({run.planner})"
+        grouped.setdefault(label, []).append(run)
+    return [Group(label, tuple(members)) for label, members in grouped.items()]
+
+
+def run_labels(group: Group) -> list[str]:
+    """A label for each run of a group: its seed is added if there are several."""
+    if len(group.runs) == 1:
+        return [group.label]
+    return [f"{group.label}, seed {run.manifest.get('seed', index)}" for index, run in enumerate(group.runs)]
+
+
+def baseline_run(run: Run, runs: Sequence[Run], baseline: str) -> Run:
+    """The run of policy `baseline` to compare `run` with, of the same seed if any; else UnknownName."""
+    candidates = [other for other in runs if other.policy == baseline]
+    if not candidates:
+        raise UnknownName("baseline", baseline, {other.policy for other in runs})
+    same_seed = [other for other in candidates if other.manifest.get("seed") == run.manifest.get("seed")]
+    return (same_seed or candidates)[0]
+
+
+def same_trace(runs: Sequence[Run]) -> bool:
+    """Whether all runs had the same jobs, submitted at the same times."""
+    first = [(job.job_id, job.submit_s) for job in runs[0].jobs]
+    return all([(job.job_id, job.submit_s) for job in run.jobs] == first for run in runs[1:])
+
+
+def common_jobs(runs: Sequence[Run]) -> set[str]:
+    """The ids of the jobs that finished in every run."""
+    return set.intersection(*({job.job_id for job in run.jobs if job.state == "finished"} for run in runs))
+
+
+def same_jobs_finished(runs: Sequence[Run]) -> bool:
+    """Whether averages over finished jobs cover the same jobs in all runs."""
+    common = len(common_jobs(runs))
+    return all(sum(job.state == "finished" for job in run.jobs) == common for run in runs)
+
+
+def mean_jct_s(run: Run, ids: set[str]) -> float:
+    """Mean JCT over the jobs in `ids`, all of which finished."""
+    times = [job.jct_s for job in run.jobs if job.job_id in ids and job.jct_s is not None]
+    return fsum(times) / len(times)
+
+
+def measured(run: Run) -> dict[str, float | None]:
+    """The numbers of a summary, None for what is none; preemptions + resizes are `disruptions`."""
+    values: dict[str, float | None] = {}
+    for name, value in run.summary.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        values[name] = float(value) if is_number else None
+    values["disruptions"] = fsum(values.get(name) or 0.0 for name in ("preemptions", "resizes"))
+    return values

@@ -1,0 +1,218 @@
+"""The sections of a report that are text: coverage, deadlines, assumptions, reproduction, all metrics."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from .metrics import METRICS
+from .report_headline import duration
+from .report_runs import group_runs, run_labels
+
+if TYPE_CHECKING:
+    from .rundir import Run
+
+__all__ = [
+    "Coverage", "Fact", "Named", "all_metrics", "assumptions", "commands", "coverage", "covered",
+    "deadline_rows", "named",
+]  # fmt: skip
+
+_MOST_REASONS = 5
+_LONGEST_REASON = 200
+
+
+@dataclass(frozen=True)
+class Named:
+    """A run with its label and the number of its policy."""
+
+    label: str
+    series: int
+    run: Run
+
+
+def named(runs: Sequence[Run]) -> list[Named]:
+    """The runs by policy, labelled, in the order of all tables."""
+    return [
+        Named(label, series, run)
+        for series, group in enumerate(group_runs(runs))
+        for label, run in zip(run_labels(group), group.runs, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What became of the jobs of one run; why some did not finish, as (reason, jobs), most frequent first."""
+
+    label: str
+    series: int
+    counts: tuple[int, ...]
+    reasons: tuple[tuple[str, int], ...]
+    other_reasons: int
+
+
+def coverage(runs: Sequence[Run]) -> list[Coverage]:
+    """Counts are submitted, finished, rejected, unfinished, failed."""
+    rows = []
+    for one in named(runs):
+        jobs = one.run.jobs
+        states = Counter(job.state for job in jobs)
+        reasons = Counter(_cut(job.reason) for job in jobs if job.state != "finished").most_common()
+        counts = (len(jobs), *(states[state] for state in ("finished", "rejected", "unfinished", "failed")))
+        rest = sum(count for _, count in reasons[_MOST_REASONS:])
+        rows.append(Coverage(one.label, one.series, counts, tuple(reasons[:_MOST_REASONS]), rest))
+    return rows
+
+
+def covered(runs: Sequence[Run]) -> list[tuple[str, list[Named]]]:
+    """What the averages cover, in the words of the summaries, and the runs for which that holds."""
+    texts: dict[str, list[Named]] = {}
+    for one in named(runs):
+        texts.setdefault(str(one.run.summary.get("covers", "not recorded")), []).append(one)
+    return list(texts.items())
+
+
+def _cut(reason: str) -> str:
+    text = reason or "no reason recorded"
+    return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "…"
+
+
+def deadline_rows(runs: Sequence[Run]) -> list[tuple[Named, tuple[str, ...]]]:
+    """Per run: jobs with a deadline, met, share met, finished late, median lateness, rejected, not finished.
+
+    Empty if no job of any run has a deadline.
+    """
+    rows: list[tuple[Named, tuple[str, ...]]] = []
+    for one in named(runs):
+        jobs = [job for job in one.run.jobs if job.deadline_s is not None]
+        met = sum(bool(job.deadline_met) for job in jobs)
+        late = [
+            job.finish_s - job.deadline_s
+            for job in jobs
+            if not job.deadline_met and job.finish_s is not None and job.deadline_s is not None
+        ]
+        rejected = sum(job.state == "rejected" for job in jobs)
+        rest = len(jobs) - met - len(late) - rejected
+        share = f"{100 * met / len(jobs):.1f} %" if jobs else "–"
+        lateness = duration(median(late)) if late else "–"
+        counts = (f"{count:,}" for count in (len(jobs), met, len(late), rejected, rest))
+        total, on_time, too_late, refused, others = counts
+        rows.append((one, (total, on_time, share, too_late, lateness, refused, others)))
+    return rows if any(counts[0] != "0" for _, counts in rows) else []
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One assumption: a single value if all runs share it, else one per run."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+def assumptions(runs: Sequence[Run]) -> list[Fact]:
+    """What the runs were given, as their manifests state it."""
+    facts: list[tuple[str, Callable[[Run], str]]] = [
+        ("Cluster", _cluster),
+        ("Trace", lambda run: _source(run, "trace", "path", "made in memory")),
+        ("Planner", lambda run: run.planner),
+        ("Policy parameters", lambda run: _plain(run.manifest.get("params")) or "defaults"),
+        ("Placement", lambda run: _stated(run, "placement")),
+        ("Overheads", _overheads),
+        ("Iteration times", lambda run: _source(run, "profile", "name", "not recorded")),
+        ("Throughput table", lambda run: _plain(run.manifest.get("table")) or "none"),
+        ("True run times used", _oracle),
+        ("End of the run", _end),
+        ("Price per GPU-hour, USD", lambda run: _stated(run, "price_usd_per_gpu_h")),
+        ("Seed", lambda run: _stated(run, "seed")),
+        ("Versions", lambda run: _stated(run, "versions")),
+    ]
+    ordered = [one.run for one in named(runs)]
+    rows = []
+    for name, of in facts:
+        values = [of(run) for run in ordered]
+        rows.append(Fact(name, tuple(values if len(set(values)) > 1 else values[:1])))
+    return rows
+
+
+def _cluster(run: Run) -> str:
+    cluster = run.cluster
+    return f"{cluster.nodes:,} nodes × {cluster.gpus_per_node} GPUs = {cluster.gpus:,} GPUs, {cluster.system}"
+
+
+def _source(run: Run, key: str, name: str, absent: str) -> str:
+    source = run.manifest.get(key)
+    if not isinstance(source, dict) or not source.get(name):
+        return absent
+    digest = str(source.get("sha256") or "")
+    return f"{source[name]} (SHA-256 {digest[:12]}…)" if digest else str(source[name])
+
+
+def _overheads(run: Run) -> str:
+    if "overheads" not in run.manifest:
+        return "not recorded"
+    return _plain(run.manifest["overheads"]) or "none: starts, restarts and resizes are free"
+
+
+def _oracle(run: Run) -> str:
+    if run.manifest.get("oracle_used") is True:
+        return "yes: from the log, where no real scheduler has them"
+    return "no" if run.manifest.get("oracle_used") is False else "not recorded"
+
+
+def _end(run: Run) -> str:
+    until_s = run.manifest.get("until_s")
+    text = "when nothing was left to happen"
+    if until_s is not None:
+        text = f"at {_plain(until_s)} s on the trace's clock"
+    return text if run.manifest.get("complete", True) is True else text + "; stopped by an error before that"
+
+
+def _stated(run: Run, field: str) -> str:
+    return _plain(run.manifest.get(field)) or "not recorded"
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_plain(inner)}" for key, inner in value.items())
+    if isinstance(value, str):
+        return value
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value)
+
+
+def commands(runs: Sequence[Run]) -> list[str]:
+    """The distinct command lines that made the runs, ready for a shell; the program without its folder."""
+    lines: dict[str, None] = {}
+    for run in runs:
+        argv = run.manifest.get("command")
+        if isinstance(argv, list) and argv:
+            program, *rest = (str(part) for part in argv)
+            name = PurePath(program).name
+            program = "python -m clustersim" if name == "__main__.py" else shlex.quote(name)
+            lines[" ".join([program, shlex.join(rest)]).strip()] = None
+    return list(lines)
+
+
+def all_metrics(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
+    """(metric, its value in every run); wall times come from the manifests."""
+    rows = []
+    for metric in METRICS:
+        if metric != "covers":
+            rows.append((metric, [_value(metric, one.run) for one in named(runs)]))
+    return rows
+
+
+def _value(metric: str, run: Run) -> str:
+    value = run.summary.get(metric)
+    timings = run.manifest.get("timings")
+    if value is None and isinstance(timings, Mapping):
+        value = timings.get(metric)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}" if abs(value) < 1 else f"{value:,.3f}"

@@ -1,0 +1,92 @@
+"""What a comparison says, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import fsum
+from typing import TYPE_CHECKING
+
+from .report_headline import difference, duration
+from .report_runs import Group, common_jobs, group_runs, mean_jct_s, measured, same_jobs_finished, same_trace
+
+if TYPE_CHECKING:
+    from .rundir import Run
+
+__all__ = ["caution", "verdict"]
+
+
+def verdict(runs: Sequence[Run], baseline: str | None) -> list[str]:
+    """One policy: how its jobs fared. Several: who completes jobs soonest, and who meets most deadlines.
+
+    Policies are compared by the mean JCT over the jobs that all of them finished, averaged over seeds.
+    """
+    groups = group_runs(runs)
+    if len(groups) == 1:
+        return _account(groups[0].label, measured(groups[0].runs[0]))
+    if not same_trace(runs):
+        return ["These runs are not over the same jobs: their differences say little about the policies."]
+    named = next((group.label for group in groups if group.runs[0].policy == baseline), groups[0].label)
+    return [*_who_is_soonest(groups, named), *_who_is_in_time(groups, named)]
+
+
+def caution(runs: Sequence[Run]) -> str:
+    """How far the verdict carries; empty for a single policy."""
+    groups = group_runs(runs)
+    if len(groups) == 1:
+        return ""
+    seeds = min(len(group.runs) for group in groups)
+    text = f"One trace, {seeds} seed{'s' if seeds > 1 else ''}: differences of a few per cent may be chance."
+    if same_trace(runs) and not same_jobs_finished(runs):
+        text += " The policies did not finish the same jobs, so each one's own averages cover different jobs."
+    return text
+
+
+def _account(label: str, values: Mapping[str, float | None]) -> list[str]:
+    finished, jobs, deadlines = (int(values.get(name) or 0) for name in ("finished", "jobs", "deadline_jobs"))
+    if not finished:
+        return [f"{label} finished none of {jobs:,} jobs."]
+    times = [duration(values.get(name)) for name in ("jct_mean_s", "queue_mean_s", "jct_p99_s", "makespan_s")]
+    shares = ("gpu_allocated_ratio", "gpu_useful_ratio", "deadline_met_ratio")
+    allocated, useful, met = (100 * (values.get(name) or 0.0) for name in shares)
+    sentences = [
+        f"{label} finished {finished:,} of {jobs:,} jobs: mean JCT {times[0]}, 99th percentile {times[2]}; "
+        f"they waited {times[1]} for their first GPUs on average.",
+        f"{allocated:.1f} % of the GPUs were allocated and {useful:.1f} % made progress over {times[3]}.",
+    ]
+    if deadlines:
+        sentences.append(f"{met:.1f} % of {deadlines:,} deadlines were met.")
+    return sentences
+
+
+def _who_is_soonest(groups: Sequence[Group], baseline: str) -> list[str]:
+    common = common_jobs([run for group in groups for run in group.runs])
+    if not common:
+        return ["No job was finished under every policy, so completion times cannot be compared."]
+    means = {g.label: fsum(mean_jct_s(run, common) for run in g.runs) / len(g.runs) for g in groups}
+    best, base = min(means, key=lambda label: means[label]), means[baseline]
+    over = f"over the {len(common):,} jobs that every policy finished"
+    if means[best] == max(means.values()):
+        return [f"All policies have the same mean JCT, {duration(base)} {over}."]
+    if means[best] < base:
+        change = difference("time", means[best], base)
+        text = f"{best} completes jobs soonest: mean JCT {duration(means[best])} {over}, "
+        return [text + f"against {duration(base)} under {baseline} ({change})."]
+    later = {label: mean for label, mean in means.items() if mean > base}
+    second = min(later, key=lambda label: later[label])
+    text = f"No policy completes jobs sooner than {baseline}: mean JCT {duration(base)} {over}; "
+    return [text + f"{second} takes {duration(later[second])} ({difference('time', later[second], base)})."]
+
+
+def _who_is_in_time(groups: Sequence[Group], baseline: str) -> list[str]:
+    jobs = int(measured(groups[0].runs[0]).get("deadline_jobs") or 0)
+    if not jobs:
+        return []
+    met: dict[str, float] = {}
+    for group in groups:
+        ratios = [measured(run).get("deadline_met_ratio") or 0.0 for run in group.runs]
+        met[group.label] = fsum(ratios) / len(ratios)
+    best = max(met, key=lambda label: met[label])
+    if met[best] == min(met.values()):
+        return [f"All policies meet {100 * met[best]:.1f} % of the {jobs:,} deadlines."]
+    rest = f"; {baseline} meets {100 * met[baseline]:.1f} %" if met[best] > met[baseline] else ""
+    return [f"{best} meets most deadlines, {100 * met[best]:.1f} % of {jobs:,}{rest}."]
