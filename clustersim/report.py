@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .report_headline import comparison_table, headline_rows
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["comparison_table", "headline_rows", "render_report"]
 
+_TEMPLATES = Path(__file__).with_name("templates")
+
 
 def render_report(runs: Sequence[Run], *, baseline: str | None = None, title: str | None = None) -> str:
     """The page for `runs`, as HTML text, with differences to policy `baseline` (default: the first run's).
@@ -25,7 +28,7 @@ def render_report(runs: Sequence[Run], *, baseline: str | None = None, title: st
     All text from traces and manifests is escaped, and a content security policy allows only the two scripts
     of the page itself, by their hashes: a job's name cannot become markup or code.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     from .report_charts import charts
     from .report_sections import all_metrics, assumptions, commands, coverage, covered, deadline_rows, named
@@ -33,12 +36,12 @@ def render_report(runs: Sequence[Run], *, baseline: str | None = None, title: st
     several = len(group_runs(runs)) > 1
     against = (baseline or runs[0].policy) if several else None
     environment = Environment(
-        loader=PackageLoader("clustersim"), autoescape=True, undefined=StrictUndefined,
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     drawn = charts(runs)
     plotly = _inline_script(_plotly())
-    script = _inline_script(_template_text(environment, "report.js"))
+    script = _inline_script((_TEMPLATES / "report.js").read_text(encoding="utf-8"))
     return environment.get_template("report.html.j2").render(
         title=title or _title(runs),
         subtitle=_subtitle(runs),
@@ -81,10 +84,6 @@ def _plotly() -> str:
     from plotly.offline import get_plotlyjs
 
     return get_plotlyjs()
-
-
-def _template_text(environment: Any, name: str) -> str:
-    return environment.loader.get_source(environment, name)[0]
 
 
 def _inline_json(document: Any) -> str:

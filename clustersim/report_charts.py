@@ -89,7 +89,7 @@ def _allocation(groups: Sequence[Group]) -> Chart:
         top = 1 - number * (height + gap)
         span = {"domain": [max(0.0, top - height), top], "range": [0, group.runs[0].cluster.gpus * 1.02]}
         layout[f"yaxis{number + 1}"] = {**span, "nticks": 3}
-        layout["annotations"].append({"text": html.escape(group.label), "y": top, "series": number})
+        layout["annotations"].append({"text": _plotly_text(group.label), "y": top, "series": number})
     caption = f"GPUs that jobs hold, {clock.resolution}; the full height is the whole cluster."
     return Chart("chart-gpus", "Allocated GPUs", caption, _MARGIN_PX + count * _ROW_PX, series, layout)
 
@@ -158,7 +158,12 @@ def _thinned(count: int) -> np.ndarray:
 
 
 def _series(number: int, label: str, x: list[float], y: list[float], **rest: Any) -> dict[str, Any]:
-    return {"series": number, "name": html.escape(label), "x": x, "y": y, **rest}
+    return {"series": number, "name": _plotly_text(label), "x": x, "y": y, **rest}
+
+
+def _plotly_text(text: str) -> str:
+    """Text that plotly shows as it is: it takes some HTML in labels, but knows no &quot;."""
+    return html.escape(text, quote=False)
 
 
 def _short(values: np.ndarray) -> list[float]:

@@ -30,15 +30,21 @@ def verdict(runs: Sequence[Run], baseline: str | None) -> list[str]:
 
 
 def caution(runs: Sequence[Run]) -> str:
-    """How far the verdict carries; empty for a single policy."""
+    """How far the verdict carries; empty if there is nothing to say."""
     groups = group_runs(runs)
-    if len(groups) == 1:
-        return ""
-    seeds = min(len(group.runs) for group in groups)
-    text = f"One trace, {seeds} seed{'s' if seeds > 1 else ''}: differences of a few per cent may be chance."
-    if same_trace(runs) and not same_jobs_finished(runs):
-        text += " The policies did not finish the same jobs, so each one's own averages cover different jobs."
-    return text
+    sentences = []
+    if len(groups) > 1:
+        seeds = min(len(group.runs) for group in groups)
+        few = f"One trace, {seeds} seed{'s' if seeds > 1 else ''}"
+        sentences.append(f"{few}: differences of a few per cent may be chance.")
+    if len(groups) > 1 and same_trace(runs) and not same_jobs_finished(runs):
+        sentences.append("The policies did not finish the same jobs, so their own averages differ in scope.")
+    knowing = [group.label for group in groups if any(run.manifest.get("oracle_used") for run in group.runs)]
+    if knowing:
+        were = "was" if len(knowing) == 1 else "were"
+        told = f"{were} told true run times from the log, which no real scheduler knows."
+        sentences.append(f"{' and '.join(knowing)} {told}")
+    return " ".join(sentences)
 
 
 def _account(label: str, values: Mapping[str, float | None]) -> list[str]:

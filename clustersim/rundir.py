@@ -105,7 +105,7 @@ def read_run(directory: str | Path) -> Run:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a file that goes with a run, such as its report, whole or not at all. UserError if it cannot be."""
+    """Write a file that goes with a run, such as its report, whole or not at all; else UserError."""
     with ExitStack() as files:
         _stage(files, Path(path), text.encode())
 

@@ -1,0 +1,346 @@
+"""The report: its numbers, its words, and that no text of a trace becomes markup or code."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from clustersim.cluster import Cluster
+from clustersim.metrics import METRICS, summarise
+from clustersim.records import JobRecord, Snapshot
+from clustersim.report import comparison_table, headline_rows, render_report
+from clustersim.report_charts import MOST_POINTS, charts
+from clustersim.report_headline import difference, duration
+from clustersim.report_sections import assumptions, commands, coverage, deadline_rows
+from clustersim.report_verdict import caution, verdict
+from clustersim.rundir import Run
+from itertime.errors import UnknownName
+
+CLUSTER = Cluster(nodes=2, gpus_per_node=8)
+EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)></title>\"'&{{ 7*7 }}"
+
+
+def job(number: int, jct_s: float | None, *, deadline_s: float | None = None, **rest: Any) -> JobRecord:
+    """Job `number`, submitted at 10 x number on 4 GPUs; rejected if `jct_s` is None."""
+    submit_s = 10.0 * number
+    nothing = JobRecord(
+        job_id=f"j{number}", tenant="t", model="", state="rejected", submit_s=submit_s, start_s=None,
+        finish_s=None, jct_s=None, queue_s=None, wait_s=0.0, gpus=4, gpu_seconds=0.0, overhead_gpu_s=0.0,
+        isolated_s=None, deadline_s=deadline_s, deadline_met=None if deadline_s is None else False,
+        preemptions=0, resizes=0, restarts=0, migrations=0, lost_s=0.0, reason="declined by the policy",
+    )  # fmt: skip
+    if jct_s is None:
+        return replace(nothing, **rest)
+    finished = replace(
+        nothing, state="finished", start_s=submit_s + 1, finish_s=submit_s + jct_s, jct_s=jct_s, queue_s=1.0,
+        gpu_seconds=4 * (jct_s - 1), isolated_s=jct_s / 2, reason="",
+        deadline_met=None if deadline_s is None else submit_s + jct_s <= deadline_s,
+    )  # fmt: skip
+    return replace(finished, **rest)
+
+
+def run(
+    policy: str, jobs: Sequence[JobRecord], *, planner: str = "3d", seed: int = 0, **manifest: Any
+) -> Run:
+    snapshots = [Snapshot(j.submit_s + 1, 4 + i % 5, 4, 1, i % 7) for i, j in enumerate(jobs)]
+    end_s = max([snapshots[-1].time_s, *(j.finish_s for j in jobs if j.finish_s is not None)])
+    summary = summarise(jobs, snapshots, CLUSTER, end_s=end_s, events=3 * len(jobs))
+    known = {
+        "seed": seed, "command": ["/opt/bin/clustersim", "compare", "my trace.csv"], "placement": "pack",
+        "oracle_used": False, "result_hash": "ab" * 32, "timings": {"wall_s": 1.5, "policy_wall_s": 0.25},
+    }  # fmt: skip
+    return Run(policy, planner, CLUSTER, list(jobs), [], snapshots, summary, {**known, **manifest})
+
+
+SLOW = run("fifo", [job(0, 100.0), job(1, 300.0, deadline_s=400.0), job(2, 200.0, deadline_s=100.0)])
+FAST = run("srtf", [job(0, 100.0), job(1, 150.0, deadline_s=400.0), job(2, 50.0, deadline_s=100.0)])
+CHOOSY = run("picky", [job(0, 90.0), job(1, None, deadline_s=400.0), job(2, 210.0, deadline_s=100.0)])
+
+
+class Page(HTMLParser):
+    """The elements of a page: tags, attributes, scripts by type, text outside scripts and styles."""
+
+    def __init__(self, html: str):
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[tuple[str, str]] = []
+        self.text = ""
+        self._inside = ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag
+        if tag == "script":
+            self.scripts.append((dict(attrs).get("type") or "", ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            kind, text = self.scripts[-1]
+            self.scripts[-1] = (kind, text + data)
+        elif self._inside != "style":
+            self.text += data
+
+    def data(self) -> Any:
+        return json.loads(next(text for kind, text in self.scripts if kind == "application/json"))
+
+
+# Numbers
+
+
+def test_headline_values_and_differences() -> None:
+    headline = headline_rows([SLOW, FAST], "fifo")
+    columns = {column.key: i for i, column in enumerate(headline.columns)}
+    slow, fast = headline.rows
+    assert (slow.label, slow.is_baseline, fast.is_baseline) == ("fifo", True, False)
+    jct = columns["jct_mean_s"]
+    assert (headline.columns[jct].unit, headline.columns[jct].better) == ("min", "lower")
+    assert (slow.cells[jct].text, slow.cells[jct].difference) == ("3.33", "")
+    assert (fast.cells[jct].text, fast.cells[jct].difference, fast.cells[jct].trend) == (
+        "1.67",
+        "−50.0 %",
+        "better",
+    )
+    met = columns["deadline_met_ratio"]
+    assert (slow.cells[met].text, fast.cells[met].text, fast.cells[met].difference) == (
+        "50.0",
+        "100.0",
+        "+50.0 pp",
+    )
+    assert "unfinished" not in columns
+    assert "rejected" in columns
+
+
+def test_policies_that_finish_other_jobs_are_compared_over_common_ones() -> None:
+    headline = headline_rows([SLOW, CHOOSY], "fifo")
+    assert headline.columns[0].key == "jct_common_s"
+    # Over jobs 0 and 2 both take 150 s on average; over its own jobs alone the choosy one looks 25 % faster.
+    assert [row.cells[0].text for row in headline.rows] == ["2.50", "2.50"]
+    own = headline.rows[1].cells[1]
+    assert (own.difference, own.trend) == ("−25.0 %", "")
+    assert "same mean JCT, 2.50 min over the 2 jobs" in verdict([SLOW, CHOOSY], "fifo")[0]
+    assert "did not finish the same jobs" in caution([SLOW, CHOOSY])
+
+
+def test_no_deadline_met_is_shown_and_not_left_out() -> None:
+    late = run("late", [job(0, 100.0, deadline_s=1.0)])
+    headline = headline_rows([late], None)
+    texts = dict(
+        zip((c.key for c in headline.columns), (c.text for c in headline.rows[0].cells), strict=True)
+    )
+    assert texts["deadline_met_ratio"] == "0.0"
+
+
+def test_an_unknown_baseline_is_named() -> None:
+    with pytest.raises(UnknownName, match="did you mean fifo"):
+        headline_rows([SLOW, FAST], "fif")
+
+
+def test_terminal_table() -> None:
+    heads, rows = comparison_table([SLOW, FAST], "fifo")
+    assert heads[:2] == ["policy", "JCT mean, min"]
+    assert rows[1][:2] == ["srtf", "1.67 (−50.0 %)"]
+    assert {len(row) for row in rows} == {len(heads)}
+    assert comparison_table([SLOW], None)[1][0][1] == "3.33"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "–"), (0.0, "0 s"), (0.5, "0.50 s"), (59.94, "59.9 s"), (180.0, "3.00 min"),
+     (7776.0, "2.16 h"), (864000.0, "10.0 d"), (86400e3, "1,000 d")],
+)  # fmt: skip
+def test_durations(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "base", "text"),
+    [("time", 110.0, 100.0, "+10.0 %"), ("time", 100.01, 100.0, "±0.0 %"), ("time", 1.0, 0.0, ""),
+     ("share", 0.5, 0.25, "+25.0 pp"), ("count", 3.0, 1000.0, "−997"), ("count", 3.0, 3.0, "±0")],
+)  # fmt: skip
+def test_differences(kind: str, value: float, base: float, text: str) -> None:
+    assert difference(kind, value, base) == text
+
+
+# Words
+
+
+def test_verdict_names_the_best_against_the_baseline() -> None:
+    first, second = verdict([SLOW, FAST], "fifo")
+    assert first.startswith("srtf completes jobs soonest: mean JCT 100 s over the 3 jobs")
+    assert first.endswith("against 3.33 min under fifo (−50.0 %).")
+    assert second == "srtf meets most deadlines, 100.0 % of 2; fifo meets 50.0 %."
+    assert verdict([SLOW, FAST], "srtf")[0].startswith("No policy completes jobs sooner than srtf")
+
+
+def test_verdict_averages_over_seeds() -> None:
+    runs = [replace(one, manifest={**one.manifest, "seed": s}) for one in (SLOW, FAST) for s in (1, 2)]
+    assert "(−50.0 %)" in verdict(runs, "fifo")[0]
+    assert caution(runs).startswith("One trace, 2 seeds")
+    assert [row.label for row in headline_rows(runs, "fifo").rows][:2] == ["fifo, seed 1", "fifo, seed 2"]
+    assert [row.is_baseline for row in headline_rows(runs, "fifo").rows] == [True, True, False, False]
+
+
+def test_verdict_does_not_compare_different_traces() -> None:
+    other = run("srtf", [job(5, 1.0)])
+    assert "not over the same jobs" in verdict([SLOW, other], "fifo")[0]
+
+
+def test_verdict_of_one_policy_and_of_none_that_finishes() -> None:
+    assert verdict([SLOW], None)[0].startswith("fifo finished 3 of 3 jobs: mean JCT 3.33 min")
+    hopeless = run("never", [job(0, None)])
+    assert verdict([hopeless], None) == ["never finished none of 1 jobs."]
+    assert (
+        "No job was finished under every policy" in verdict([run("fifo", [job(0, 5.0)]), hopeless], "fifo")[0]
+    )
+    render_report([hopeless])
+
+
+def test_use_of_true_run_times_is_said() -> None:
+    told = replace(FAST, manifest={**FAST.manifest, "oracle_used": True})
+    assert "srtf was told true run times" in caution([SLOW, told])
+    values = next(fact.values for fact in assumptions([SLOW, told]) if fact.name == "True run times used")
+    assert values == ("no", "yes: from the log, where no real scheduler has them")
+
+
+def test_coverage_counts_every_job_and_its_reason() -> None:
+    row = coverage([CHOOSY])[0]
+    assert row.counts == (3, 2, 1, 0, 0)
+    assert row.reasons == (("declined by the policy", 1),)
+    many = run("many", [job(0, 5.0), *(job(i, None, reason=f"reason {i % 7}") for i in range(1, 30))])
+    row = coverage([many])[0]
+    assert sum(count for _, count in row.reasons) + row.other_reasons == 29
+    assert len(row.reasons) == 5
+
+
+def test_deadline_rows() -> None:
+    rows = {one.label: cells for one, cells in deadline_rows([SLOW, FAST, CHOOSY])}
+    assert rows["fifo"] == ("2", "1", "50.0 %", "1", "2.00 min", "0", "0")
+    assert rows["picky"] == ("2", "0", "0.0 %", "1", "2.17 min", "1", "0")
+    assert deadline_rows([run("none", [job(0, 5.0)])]) == []
+
+
+def test_commands_are_ready_for_a_shell() -> None:
+    module = run("m", [job(0, 5.0)], command=["/x/clustersim/__main__.py", "run", "a;b.csv"])
+    assert commands([SLOW, FAST, module]) == [
+        "clustersim compare 'my trace.csv'",
+        "python -m clustersim run 'a;b.csv'",
+    ]
+
+
+# Charts
+
+
+def test_completion_curve_counts_what_never_finished() -> None:
+    curve = charts([CHOOSY])[0].series[0]
+    assert curve["x"] == [90.0, 210.0]
+    assert curve["y"] == pytest.approx([100 / 3, 200 / 3], rel=1e-4)
+
+
+def test_series_are_thinned_and_keep_the_time_average() -> None:
+    many = run("many", [job(i, 5.0 + i) for i in range(9000)])
+    for chart in charts([many, replace(many, policy="again")]):
+        for series in chart.series:
+            assert 0 < len(series["x"]) == len(series["y"]) <= MOST_POINTS
+    queue = charts([many])[2].series[0]
+    gaps = [b - a for a, b in zip(queue["x"], queue["x"][1:], strict=False)]
+    drawn = sum(gap * y for gap, y in zip(gaps, queue["y"], strict=False)) / (queue["x"][-1] - queue["x"][0])
+    end_s = max(j.finish_s for j in many.jobs if j.finish_s is not None)
+    times = [*(s.time_s for s in many.snapshots), end_s]
+    exact = (
+        sum((b - a) * s.pending for a, b, s in zip(times, times[1:], many.snapshots, strict=False)) / end_s
+    )
+    assert drawn == pytest.approx(exact, rel=1e-3)
+
+
+# The page
+
+
+@pytest.fixture(scope="module")
+def page() -> tuple[str, Page]:
+    jobs = [job(0, 80.0), job(1, 70.0, tenant=EVIL), job(2, None, reason=EVIL)]
+    trace = {"path": EVIL, "sha256": EVIL}
+    evil = run(EVIL, jobs, planner=EVIL, command=["clustersim", EVIL], params={EVIL: EVIL}, trace=trace)
+    evil = replace(evil, summary={**evil.summary, "covers": EVIL, "jct_mean_s": EVIL})
+    html = render_report([SLOW, evil, FAST], title=EVIL)
+    return html, Page(html)
+
+
+def test_hostile_text_is_text(page: tuple[str, Page]) -> None:
+    _, parsed = page
+    names = [tag for tag, _ in parsed.tags]
+    assert names.count("script") == 3
+    assert "img" not in names
+    assert not [attrs for _, attrs in parsed.tags for name in attrs if name.startswith("on")]
+    assert parsed.text.count("<script>alert(1)</script>") > 10
+    assert "&{{ 7*7 }}" in parsed.text
+    names_in_charts = {series["name"] for chart in parsed.data() for series in chart["series"]}
+    assert not [name for name in names_in_charts if "<" in name]
+
+
+def test_only_the_page_s_own_scripts_may_run(page: tuple[str, Page]) -> None:
+    _, parsed = page
+    policy = (
+        next(attrs["content"] for tag, attrs in parsed.tags if tag == "meta" and "http-equiv" in attrs) or ""
+    )
+    directives = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    assert directives["default-src"] == "'none'"
+    digests = [hashlib.sha256(text.encode()).digest() for kind, text in parsed.scripts if not kind]
+    assert len(digests) == 2
+    expected = {f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests}
+    assert set(directives["script-src"].split()) == expected
+
+
+def test_nothing_is_fetched(page: tuple[str, Page]) -> None:
+    html, parsed = page
+    links = [
+        value for _, attrs in parsed.tags for name, value in attrs.items() if name in ("src", "href", "data")
+    ]
+    assert links
+    assert all((link or "").startswith("#") for link in links)
+    style = html[html.index("<style>") : html.index("</style>")]
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+def test_links_have_targets_tables_have_captions_and_regions_take_focus(page: tuple[str, Page]) -> None:
+    _, parsed = page
+    ids = [attrs["id"] for _, attrs in parsed.tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    assert {(attrs["href"] or "")[1:] for tag, attrs in parsed.tags if tag == "a"} <= set(ids)
+    names = [tag for tag, _ in parsed.tags]
+    assert names.count("table") == names.count("caption") == 4 + 1
+    scrolling = [attrs for _, attrs in parsed.tags if attrs.get("class") == "scroll"]
+    assert scrolling
+    assert all(attrs.get("tabindex") == "0" and attrs.get("aria-label") for attrs in scrolling)
+    assert {attrs["id"] for _, attrs in parsed.tags if attrs.get("class") == "chart"} == {
+        c["id"] for c in parsed.data()
+    }
+
+
+def test_the_page_states_metrics_and_how_to_repeat_it(page: tuple[str, Page]) -> None:
+    _, parsed = page
+    for metric in METRICS:
+        assert metric in parsed.text or metric == "covers"
+    assert "clustersim compare 'my trace.csv'" in parsed.text
+    assert "ab" * 32 in parsed.text
+
+
+def test_the_page_depends_on_its_runs_alone() -> None:
+    assert render_report([SLOW, FAST]) == render_report([SLOW, FAST])
+
+
+def test_a_large_comparison_stays_small() -> None:
+    runs = [run(f"p{k}", [job(i, 5.0 + (i * 7919) % 1000) for i in range(10_000)]) for k in range(4)]
+    assert len(render_report(runs).encode()) < 12e6
