@@ -95,9 +95,8 @@ class Usage:
     def averages(self, values: Array, from_s: Array, to_s: Array) -> Array:
         """The time averages of `values` (one per row) over many intervals, each of positive length."""
         edges = np.append(self.time_s, self.end_s)
-        origin = edges[0]  # clocks may start at 1.5e9: subtract before anything is multiplied
         cumulative = np.concatenate([[0.0], np.cumsum(np.diff(edges) * values)])
-        until_from, until_to = (np.interp(t - origin, edges - origin, cumulative) for t in (from_s, to_s))
+        until_from, until_to = (np.interp(times, edges, cumulative) for times in (from_s, to_s))
         return (until_to - until_from) / (to_s - from_s)
 
 

@@ -289,6 +289,13 @@ def test_hostile_text_is_text(page: tuple[str, Page]) -> None:
     assert not [name for name in names_in_charts if "<" in name]
 
 
+def test_chart_data_cannot_end_its_script_element(page: tuple[str, Page]) -> None:
+    _, parsed = page
+    data = next(text for kind, text in parsed.scripts if kind == "application/json")
+    assert EVIL[:10] in json.loads(data)[0]["series"][1]["name"].replace("&lt;", "<").replace("&gt;", ">")
+    assert not set("<>&") & set(data)
+
+
 def test_only_the_page_s_own_scripts_may_run(page: tuple[str, Page]) -> None:
     _, parsed = page
     policy = (
