@@ -15,11 +15,12 @@ engine compares the proposal with reality and derives starts, preemptions, resiz
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from .active import ActiveJob, JobView
-from .cluster import Capacity, Cluster, Placement
+from .cluster import Capacity, Cluster, Placement, bits
 from .errors import PolicyError
 from .ranking import Key, Ranking
 
@@ -69,6 +70,7 @@ class State:
         self.now = 0.0
         self.events: list[Event] = []
         self._oracle_used = False
+        self._decision = 0  # counts the calls of the policy, so that a proposal of an earlier one is recognised
         self._placer, self._overheads = placer, overheads
         self._capacity = Capacity(cluster)
         self._pending: OrderedDict[JobView, None] = OrderedDict()
@@ -135,10 +137,10 @@ class Proposal:
     placed by the run's placer.
     """
 
-    __slots__ = ("_capacity", "_changes", "_owns_capacity", "_state", "wake_at")
+    __slots__ = ("_capacity", "_changes", "_decision", "_owns_capacity", "_state", "wake_at")
 
     def __init__(self, state: State):
-        self._state = state
+        self._state, self._decision = state, state._decision
         self._capacity = state._capacity
         self._owns_capacity = False
         self._changes: dict[JobView, Placement | None] = {}
@@ -219,10 +221,64 @@ class Proposal:
                 assert waiting is not None
                 held -= self._start_or_evict(waiting, later, evicted, held)
                 waiting = next(walk, None)
+        self._move_back(evicted)
+
+    def compact(self, wanted: Mapping[JobView, int]) -> None:
+        """Move jobs smaller than a node closer together, as far as it takes to give the jobs of `wanted` that many GPUs.
+
+        Among equal counts jobs of `wanted` choose first, in its order, and a job stays where it is if it can; whole-node counts are placed last, on the nodes that became free. With counts that are
+        powers of two everything finds its place; otherwise others may lose their GPUs.
+        """
+        size = self._state.cluster.gpus_per_node
+        for job, gpus in wanted.items():
+            if 0 < self.gpus(job) < size <= gpus:
+                self.stop(job)  # leaves its node, whatever becomes of the others there
+        counts = {job: self.gpus(job) for job in self._placed()} | dict(wanted)
+        small = {job: gpus for job, gpus in counts.items() if gpus < size}
+        used: dict[int, int] = {}
+        weight: dict[int, int] = {}  # as used, wanted jobs counting far more
+        for job in small:
+            for node, count in self.placement(job) or ():
+                used[node] = used.get(node, 0) + count
+                weight[node] = weight.get(node, 0) + (count * (size + 1) if job in wanted else count)
+        left_for_small = self._state.cluster.nodes - sum(-(-gpus // size) for gpus in counts.values() if gpus >= size)
+        kept = sorted(used, key=lambda node: (-weight[node], node))[:left_for_small]
+        fresh = (node for node in bits(self._capacity.nodes_with(size)) if node not in used)
+        kept += islice(fresh, min(left_for_small - len(kept), len(wanted)))
+        room = {node: self._capacity.free_on(node) + used.get(node, 0) for node in kept}
+        moves: dict[JobView, Placement] = {}
+        rank = {job: i for i, job in enumerate(wanted)}
+        for job, gpus in sorted(small.items(), key=lambda entry: (-entry[1], rank.get(entry[0], len(rank)), entry[0].order)):
+            place = self.placement(job) or ()
+            fitting = [node for node in kept if room[node] >= gpus]
+            own = [node for node, _ in place if node in fitting]
+            if fitting:
+                node = own[0] if own else min(fitting, key=lambda node: (room[node], node))
+                room[node] -= gpus
+                if place != ((node, gpus),):
+                    moves[job] = ((node, gpus),)
+            elif place:
+                moves[job] = ()
+        for job in moves:
+            if self.placement(job):
+                self.stop(job)
+        for job, place in moves.items():
+            if place:
+                self._own().take(place)
+                self._note(job, place)
+        for job, gpus in wanted.items():
+            if gpus >= size and self.gpus(job) != gpus:
+                _ = self.resize(job, gpus) if self.placement(job) else self.start(job, gpus)
+
+    def _placed(self) -> list[JobView]:
+        """The jobs that hold GPUs in this draft, in order of submission."""
+        jobs = {**self._state._running, **self._changes}
+        return sorted((job for job in jobs if self.placement(job)), key=lambda job: job.order)
 
     def copy(self) -> Proposal:
         """An independent draft that starts as this one, for looking ahead."""
         twin = Proposal(self._state)
+        twin._decision = self._decision
         twin._capacity, twin._owns_capacity = self._capacity.copy(), True
         twin._changes, twin.wake_at = dict(self._changes), self.wake_at
         return twin
@@ -245,6 +301,19 @@ class Proposal:
         for victim in victims:
             self._restore(victim)
         return 0
+
+    def _move_back(self, evicted: dict[JobView, None]) -> None:
+        """Give jobs that were stopped and then found room elsewhere their own GPUs again, if those who took them fit elsewhere too."""
+        moved = [job for job in evicted if self.gpus(job) == job.gpus and job in self._changes]
+        if not moved:
+            return
+        taken = [(job, self.gpus(job)) for job in self._changes if not job.running]
+        draft = self.copy()
+        for job in [*moved, *(job for job, _ in taken)]:
+            draft.stop(job)
+        back = all(draft.start(job, job.gpus) == job._job.placement for job in moved)
+        if back and all(draft.start(job, gpus) is not None for job, gpus in taken):
+            self._capacity, self._changes, self._owns_capacity = draft._capacity, draft._changes, True
 
     def _restore(self, job: JobView) -> None:
         """Put a running job that was stopped in this draft back where it is."""
@@ -277,8 +346,10 @@ class Proposal:
                 on = self._state._placer.place(self._capacity, gpus, [node for node, _ in prefer or own or ()])
                 if on is None:
                     return None
-        elif sum(count for _, count in on) != gpus:
-            raise PolicyError(f"start(job {job.id}, gpus={gpus}, on={on}): the places do not add up to {gpus} GPUs")
+        else:
+            on = tuple(sorted((node, count) for node, count in on))  # equal places are equal, in whatever order
+            if sum(count for _, count in on) != gpus:
+                raise PolicyError(f"start(job {job.id}, gpus={gpus}, on={on}): the places do not add up to {gpus} GPUs")
         try:
             self._own().take(on)
         except ValueError as error:

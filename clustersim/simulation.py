@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from numbers import Real
 from time import perf_counter
 
 import simpy
@@ -50,7 +52,7 @@ class Simulation:
         self.state.now = start_s
         self.policy_wall_s = 0.0
         self._next_job = 0
-        self._submitted: list[ActiveJob] = []
+        self._submitted: deque[ActiveJob] = deque()
         self._deciding = False
         self._wake_at: float | None = None
         self._wake_generation = 0
@@ -116,6 +118,8 @@ class Simulation:
         if event.value != self._wake_generation:
             return  # a later request has replaced this one
         self._wake_at = None
+        if self._drained():
+            return
         self._check_livelock()
         self.state.events.append(Event("woken", None))
         self._decide_now()
@@ -130,21 +134,26 @@ class Simulation:
     def _decide(self, _: simpy.Event) -> None:
         self._deciding = False
         self.state.now = self.env.now
+        self.state._decision += 1
         self._admit()
         proposal = self._ask(lambda: self.scheduler.schedule(self.state), "schedule")
         if not isinstance(proposal, Proposal) or proposal._state is not self.state:
             raise self._policy_error(f"schedule returned {proposal!r}, not a proposal made by state.proposal()")
+        if proposal._decision != self.state._decision:
+            raise self._policy_error("schedule returned a proposal of an earlier decision; begin each with state.proposal()")
         self.state.events.clear()
         self._enact(proposal)
         self._request_wake_up(proposal.wake_at)
         self.recorder.snapshot(self.env.now, self.capacity, len(self.state._running), len(self.state._pending))
 
     def _admit(self) -> None:
-        arrived, self._submitted = self._submitted, []
-        for active in arrived:
+        while self._submitted:
+            active = self._submitted[0]
             job = active.view
-            if self._ask(lambda job=job: self.scheduler.admit(job, self.state), "admit"):  # type: ignore[misc]
-                self.state._add_pending(job)
+            admitted = self._ask(lambda job=job: self.scheduler.admit(job, self.state), "admit")  # type: ignore[misc]
+            self._submitted.popleft()
+            if admitted:
+                self._ask(lambda job=job: self.state._add_pending(job), "the key of pending_by")  # type: ignore[misc]
                 self.state.events.append(Event("submitted", job))
             else:
                 self._reject(JobRecord.of(active, "rejected", reason="declined by the policy"))
@@ -167,7 +176,7 @@ class Simulation:
         active.let_go()
         active.preemptions += 1
         del self.state._running[active.view]
-        self.state._add_pending(active.view)
+        self._ask(lambda: self.state._add_pending(active.view), "the key of pending_by")
         self.recorder.event(self.env.now, "preempt", active.job.job_id)
 
     def _give(self, active: ActiveJob, placement: Placement) -> None:
@@ -206,11 +215,17 @@ class Simulation:
         if wake_at is None or wake_at == self._wake_at:
             return
         now = self.env.now
-        if not now < wake_at < float("inf"):
+        if not isinstance(wake_at, Real) or not now < wake_at < float("inf"):
             raise self._policy_error(f"wake_at={wake_at!r}: must be a time after now")
+        if self._drained():
+            return
         self._wake_at = wake_at
         self._wake_generation += 1
         self._after(wake_at - now, self._on_wake_up, self._wake_generation)
+
+    def _drained(self) -> bool:
+        """Whether no job is left, here or to come: waking the policy up can change nothing any more."""
+        return self._next_job == len(self.jobs) and not (self._submitted or self.state._running or self.state._pending)
 
     def _check_livelock(self) -> None:
         idle = not self.state._running and self._next_job == len(self.jobs)
@@ -233,7 +248,7 @@ class Simulation:
             return question()
         except PolicyError as error:
             raise self._policy_error(str(error)) from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             frame = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{frame.filename}:{frame.lineno}"
             raise self._policy_error(f"{call} raised {type(error).__name__} at {where}: {error}") from error
@@ -255,7 +270,7 @@ class Simulation:
 
     def _close(self) -> None:
         """Record what is still in the system, and what never got there, as unfinished."""
-        now = self.env.now
+        now = self.state.now if self.until_s is None else self.env.now  # completions that became stale may lie later
         for job in self._still_inside():
             job._job.settle(now)
             self.recorder.job(JobRecord.of(job._job, "unfinished", reason=self._why_unfinished(job)))

@@ -23,6 +23,8 @@ from .reservations import Demand, FreeGpus, Piece, fill, shorten, yield_of
 
 __all__ = ["ElasticFlow"]
 
+_LEAD_RESTARTS = 3  # a reservation counts as beginning soon when it does so within this many restarts of its job
+
 
 class ElasticFlow(Scheduler):
     """Admission by minimum satisfactory share, spare GPUs by marginal return; jobs scale by data parallelism only.
@@ -44,7 +46,7 @@ class ElasticFlow(Scheduler):
     # Admission
 
     def admit(self, job: JobView, state: State) -> bool:
-        demand = Demand.of(job, self.guard_s)
+        demand = Demand.of(job, self.guard_s, state.cluster.gpus_per_node)
         if demand.deadline_s == inf:
             self._demands[job] = demand
             return True
@@ -113,7 +115,8 @@ class ElasticFlow(Scheduler):
     def schedule(self, state: State) -> Proposal:
         self._forget_finished(state)
         now = state.now
-        base: dict[JobView, int] = {}
+        due: dict[JobView, int] = {}
+        soon: list[tuple[float, int, JobView, int]] = []
         wake_at = inf
         for job, pieces in self._promised.items():
             while pieces and pieces[0][1] <= now:
@@ -122,11 +125,13 @@ class ElasticFlow(Scheduler):
                 continue
             start, end, gpus = pieces[0]
             if start <= now:
-                base[job] = gpus
+                due[job] = gpus
                 wake_at = min(wake_at, end)
-            else:
-                wake_at = min(wake_at, start)
-        proposal = self._propose(state, base, self._share_out(state, base))
+                continue
+            wake_at = min(wake_at, start)
+            if start - now <= _LEAD_RESTARTS * self._demands[job].restarts[gpus]:
+                soon.append((start, job.order, job, gpus))
+        proposal = self._propose(state, due, self._share_out(state, due, soon))
         if wake_at < inf:
             proposal.wake_at = wake_at
         return proposal
@@ -141,27 +146,36 @@ class ElasticFlow(Scheduler):
         if self._free is not None:
             self._free.advance(state.now)
 
-    def _share_out(self, state: State, base: dict[JobView, int]) -> dict[JobView, int]:
-        """GPUs by job: `base`, and the spare GPUs one step at a time to the best marginal return."""
-        target = dict(base)
-        spare = state.cluster.gpus - sum(base.values())
+    def _share_out(
+        self, state: State, due: dict[JobView, int], soon: list[tuple[float, int, JobView, int]]
+    ) -> dict[JobView, int]:
+        """GPUs by job: what is due, and the spare GPUs one step at a time to the best marginal return.
+
+        Reservations that begin soon come first if the GPUs are free already, else GPUs are held back for them: a job that starts on GPUs that are
+        taken away before its restart has paid off only does harm.
+        """
+        target = dict(due)
+        held_back = self._begin_early(state, target, soon)
+        spare = state.cluster.gpus - sum(target.values())
         # (growth of GPU time per GPU, whether the size differs from what the job has, deadline, order, size, job)
         steps: list[tuple[float, bool, float, int, int, Demand]] = []
 
         def push(demand: Demand, held: int) -> None:
-            size, growth = _next_step(demand, held, spare, base.get(demand.job, 0), self._promised.get(demand.job, ()), state.now)
+            room = (spare, spare - held_back)
+            pieces = self._promised.get(demand.job, [])
+            size, growth = _next_step(demand, held, room, due.get(demand.job, 0), pieces, state.now)
             if size:
                 heappush(steps, (growth, size != demand.gpus, demand.deadline_s, demand.job.order, size, demand))
 
         for job in state.running:
             self._demands[job].refresh()
-            push(self._demands[job], base.get(job, 0))
+            push(self._demands[job], target.get(job, 0))
         waiting = iter(state.pending_by(_urgency))
 
         def push_next_waiting() -> None:  # from nothing all jobs grow at the same price, so that one of them at a time is enough
             for job in waiting:
                 demand = self._demands[job]
-                if job not in base and demand.sizes[0] <= spare:
+                if job not in target and demand.sizes[0] <= spare - held_back:
                     demand.refresh()
                     push(demand, 0)
                     return
@@ -170,7 +184,7 @@ class ElasticFlow(Scheduler):
         while steps and spare:
             *_, size, demand = heappop(steps)
             held = target.get(demand.job, 0)
-            if size - held <= spare:
+            if size - held <= (spare if size <= demand.gpus else spare - held_back):
                 target[demand.job] = size
                 spare -= size - held
                 push(demand, size)
@@ -180,8 +194,23 @@ class ElasticFlow(Scheduler):
                 push_next_waiting()
         return target
 
-    def _propose(self, state: State, base: dict[JobView, int], target: dict[JobView, int]) -> Proposal:
-        """Shrink first, then place what grows, largest first. What is reserved must run, if need be by moving others; spare GPUs are only offered."""
+    def _begin_early(self, state: State, target: dict[JobView, int], soon: list[tuple[float, int, JobView, int]]) -> int:
+        """Add to `target` the reservations of `soon` for which GPUs are free; returns the GPUs that the others still lack."""
+        free = state.cluster.gpus - sum(target.values())  # beyond what is due
+        idle = free - sum(max(0, job.gpus - target.get(job, 0)) for job in state.running)  # beyond what others hold
+        lacking = 0
+        for _, _, job, gpus in sorted(soon):
+            extra = gpus - job.gpus
+            if gpus > free or extra > idle:
+                lacking += max(0, extra)
+                continue
+            target[job] = gpus
+            free -= gpus
+            idle -= max(0, extra)
+        return lacking
+
+    def _propose(self, state: State, due: dict[JobView, int], target: dict[JobView, int]) -> Proposal:
+        """Shrink first, then place what grows, largest first. For what is reserved, small jobs move together if that is what it takes."""
         proposal = state.proposal()
         for job in state.running:
             gpus = target.get(job, 0)
@@ -191,18 +220,16 @@ class ElasticFlow(Scheduler):
                 proposal.resize(job, gpus)
         growing = sorted((job for job in target if target[job] > proposal.gpus(job)), key=lambda job: (-target[job], job.order))
         unplaced = [job for job in growing if not _put(proposal, job, target[job])]
-        if any(base.get(job, 0) > proposal.gpus(job) for job in unplaced):
-            return self._repack(state, target)
+        if any(due.get(job, 0) > proposal.gpus(job) for job in unplaced):
+            wanted = sorted(due, key=lambda job: (self._slack_s(job, state.now), job.order))
+            proposal.compact({job: max(due[job], proposal.gpus(job)) for job in wanted})
         return proposal
 
-    def _repack(self, state: State, target: dict[JobView, int]) -> Proposal:
-        """Place everything anew, largest first, which always succeeds for powers of two; jobs keep their GPUs where that is still possible."""
-        proposal = state.proposal()
-        for job in state.running:
-            proposal.stop(job)
-        for job in sorted(target, key=lambda job: (-target[job], not job.running, job.order)):
-            proposal.start(job, target[job])
-        return proposal
+    def _slack_s(self, job: JobView, now: float) -> float:
+        """Seconds that a job's reservation has to spare."""
+        demand = self._demands[job]
+        slack = yield_of(self._promised[job], demand, now) - demand.work
+        return slack / demand.rates[demand.sizes[0]]
 
 
 def _urgency(job: JobView) -> float:
@@ -215,11 +242,11 @@ def _put(proposal: Proposal, job: JobView, gpus: int) -> bool:
 
 
 def _next_step(
-    demand: Demand, held: int, spare: int, reserved: int, pieces: list[Piece] | tuple, now: float
+    demand: Demand, held: int, room: tuple[int, int], reserved: int, pieces: list[Piece], now: float
 ) -> tuple[int, float]:
     """The size above `held` whose GPU time grows least per GPU added, and that growth in seconds; (0, 0.0) if no step is worth while.
 
-    The GPU time of a size is what finishing there takes, restart included unless the job already has it; of no GPUs, what its smallest size takes later on.
+    `room`: spare GPUs up to what the job holds already, and beyond that. The GPU time of a size is what finishing there takes, restart included unless the job already has it; of no GPUs, what its smallest size takes later on.
     """
     work, rates, restarts, mine = demand.work, demand.rates, demand.restarts, demand.gpus
     first = held or demand.sizes[0]
@@ -228,7 +255,7 @@ def _next_step(
     for size in demand.sizes:
         if size <= held:
             continue
-        if size - held > spare:
+        if size - held > (room[0] if size <= mine else room[1]):
             break
         if size not in (mine, reserved) and not _may_move(demand, size, reserved, pieces, now):
             continue
@@ -238,7 +265,7 @@ def _next_step(
     return (best_size, best_growth) if best_size else (0, 0.0)
 
 
-def _may_move(demand: Demand, size: int, reserved: int, pieces: list[Piece] | tuple, now: float) -> bool:
+def _may_move(demand: Demand, size: int, reserved: int, pieces: list[Piece], now: float) -> bool:
     """Whether a job may go to a `size` that it neither has nor has reserved for now.
 
     A running job grows only if that finishes it earlier. While it pays for the move it does no work, and since the spare GPUs may be gone at any event it must be able to
@@ -255,4 +282,4 @@ def _may_move(demand: Demand, size: int, reserved: int, pieces: list[Piece] | tu
         return True
     if reserved and reserved == mine:
         missed += rates[reserved] * restarts[reserved]
-    return yield_of(list(pieces), demand, now) - work >= missed
+    return yield_of(pieces, demand, now) - work >= missed

@@ -17,6 +17,8 @@ __all__ = ["Demand", "FreeGpus", "Piece", "fill", "yield_of"]
 Piece = tuple[float, float, int]
 """(from, to, GPUs): a stretch of a job's reservation."""
 
+_MOVES_WITHIN_A_NODE = 3  # restarts charged to a job smaller than a node, which may have to move to make room for whole nodes
+
 
 class FreeGpus:
     """Free GPUs over time: `free[i]` from `times[i]` to `times[i + 1]`, the last one for ever."""
@@ -86,10 +88,14 @@ class Demand:
     paying_s: float = 0.0
 
     @classmethod
-    def of(cls, job: JobView, guard_s: float) -> Demand:
-        rates = {n: job.rate(n) for n in job.sizes}
-        restarts = {n: job.restart_s(n) for n in job.sizes}
-        demand = cls(job, inf if job.deadline_s is None else job.deadline_s, job.sizes, rates, restarts, guard_s)
+    def of(cls, job: JobView, guard_s: float, node: int) -> Demand:
+        """The demand of `job` on nodes of `node` GPUs. A job that asks for a node or more is planned in whole nodes, which are all alike: what is free can then always be had."""
+        whole = tuple(n for n in job.sizes if n % node == 0) if job.requested >= node else ()
+        sizes = whole or job.sizes
+        rates = {n: job.rate(n) for n in sizes}
+        moves = {n: 1 if n >= node else _MOVES_WITHIN_A_NODE for n in sizes}
+        restarts = {n: moves[n] * job.restart_s(n) for n in sizes}
+        demand = cls(job, inf if job.deadline_s is None else job.deadline_s, sizes, rates, restarts, guard_s)
         demand.refresh()
         return demand
 
