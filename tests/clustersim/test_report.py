@@ -15,7 +15,7 @@ import pytest
 from clustersim.cluster import Cluster
 from clustersim.metrics import METRICS, summarise
 from clustersim.records import JobRecord, Snapshot
-from clustersim.report import comparison_table, headline_rows, render_report
+from clustersim.report import _inline_json, comparison_table, headline_rows, render_report
 from clustersim.report_charts import MOST_POINTS, charts
 from clustersim.report_headline import difference, duration
 from clustersim.report_sections import assumptions, commands, coverage, deadline_rows
@@ -294,6 +294,13 @@ def test_chart_data_cannot_end_its_script_element(page: tuple[str, Page]) -> Non
     data = next(text for kind, text in parsed.scripts if kind == "application/json")
     assert EVIL[:10] in json.loads(data)[0]["series"][1]["name"].replace("&lt;", "<").replace("&gt;", ">")
     assert not set("<>&") & set(data)
+
+
+def test_json_in_a_page_cannot_be_markup() -> None:
+    hostile = {"</script>": "<!-- <script>&amp;"}
+    text = _inline_json(hostile)
+    assert json.loads(text) == hostile
+    assert not set("<>&") & set(text)
 
 
 def test_only_the_page_s_own_scripts_may_run(page: tuple[str, Page]) -> None:
