@@ -94,8 +94,10 @@ class Speed:
         """The GPUs a rigid policy gives the job, with a note where that is not what it asked for.
 
         A request that no plan fits into is raised to the smallest count that holds the model; a job without a request gets
-        its smallest count.
+        its smallest count. CannotRun for a request that is larger than the cluster.
         """
+        if job.gpus is not None and job.gpus > self.cluster.gpus:
+            raise CannotRun(f"asks for {job.gpus} GPUs, the cluster has {self.cluster.gpus}")
         if job.gpus in curve.unit_s:
             assert job.gpus is not None
             return job.gpus, ""

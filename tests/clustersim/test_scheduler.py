@@ -1,0 +1,497 @@
+"""The rules of proposals and of what a policy may see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustersim.errors import PolicyError
+from clustersim.overheads import Overheads
+from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from clustersim.testing import simulate
+from traces.job import Job
+
+A = Job("a", 0.0, gpus=2, duration_s=100.0)
+B = Job("b", 0.0, gpus=4, duration_s=100.0)
+LATE = Job("late", 50.0, gpus=1, duration_s=1.0)
+TABLE = {("m", 8): {1: 1.0, 2: 1.6, 4: 3.0, 8: 2.0}}
+ELASTIC = Job("e", 0.0, model="m", global_batch=8, gpus=2, iterations=320.0)
+
+Step = Callable[[Proposal, dict[str, JobView]], object]
+
+
+def at_start(
+    script: Any, step: Step, jobs: tuple[Job, ...] = (A, B), cluster: str = "n2g4", **more: Any
+) -> Any:
+    return simulate(jobs, script({0.0: step}), cluster, table=TABLE, **more)
+
+
+# What cannot be proposed
+
+
+def start(job_id: str, *args: Any, **more: Any) -> Step:
+    return lambda proposal, jobs: proposal.start(jobs[job_id], *args, **more)
+
+
+@pytest.mark.parametrize(
+    ("step", "text"),
+    [
+        (start("a", 3), r"start\(job a, gpus=3\): it can run on 2 GPUs"),
+        (start("a", 0), "it can run on 2 GPUs"),
+        (start("a", -2), "it can run on 2 GPUs"),
+        (start("a", "2"), "gpus='2'.*can run on 2"),
+        (start("e", 16), "it can run on 1, 2, 4 GPUs"),
+        (start("a", on=((0, 1),)), "do not add up to 2 GPUs"),
+        (start("a", on=((0, 3),)), "do not add up to 2 GPUs"),
+        (start("a", on=()), "do not add up to 2 GPUs"),
+        (start("a", on=((2, 2),)), "node 2: 2 GPUs are not free"),
+        (start("a", on=((-1, 2),)), "node -1: 2 GPUs are not free"),
+        (start("a", on=((0, 1), (0, 1))), "names a node twice"),
+        (start("b", on=((0, 5), (1, -1))), "node 0: 5 GPUs are not free"),
+        (
+            lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["a"])),
+            "already runs in this proposal; use resize",
+        ),
+        (lambda p, jobs: p.stop(jobs["a"]), r"stop\(job a\): it does not run"),
+        (lambda p, jobs: (p.start(jobs["a"]), p.stop(jobs["a"]), p.stop(jobs["a"])), r"stop\(job a\)"),
+        (
+            lambda p, jobs: p.resize(jobs["e"], 2),
+            r"resize\(job e\): it does not run in this proposal; use start",
+        ),
+        (lambda p, jobs: (p.start(jobs["e"]), p.resize(jobs["e"], 3)), "it can run on 1, 2, 4 GPUs"),
+        (
+            lambda p, jobs: (p.start(jobs["b"], on=((0, 4),)), p.start(jobs["a"], on=((0, 2),))),
+            "are not free",
+        ),
+    ],
+)
+def test_illegal_calls(script: Any, step: Step, text: str) -> None:
+    with pytest.raises(PolicyError, match=text) as caught:
+        at_start(script, step, (A, B, ELASTIC))
+    assert "policy Script at t=0 s" in str(caught.value)
+
+
+@pytest.mark.parametrize("call", ["start", "stop", "resize"])
+def test_jobs_that_left_cannot_be_touched(script: Any, call: str) -> None:
+    """Neither a finished nor a declined job."""
+    for victim, declines in (("a", ()), ("b", ("b",))):
+        arguments = (2,) if call == "resize" else ()
+        steps = {
+            0.0: lambda p, jobs: p.start(jobs["a"]),
+            100.0: lambda p, jobs, v=victim, x=arguments: getattr(p, call)(jobs[v], *x),
+        }
+        with pytest.raises(PolicyError, match=f"{call}\\(job {victim}\\): it"):
+            simulate((A, B), script(steps, declines), "n2g4")
+
+
+def test_a_job_cannot_be_started_while_it_is_judged() -> None:
+    class Eager(Scheduler):
+        def admit(self, job: JobView, state: State) -> bool:
+            return state.proposal().start(job) is not None
+
+    with pytest.raises(PolicyError, match=r"start\(job a\)"):
+        simulate([A], Eager())
+
+
+# What a draft does
+
+
+def test_start_says_where_or_none(script: Any) -> None:
+    def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
+        assert proposal.fits(8)
+        assert not proposal.fits(9)
+        assert proposal.start(jobs["b"]) == ((0, 4),)
+        assert proposal.start(jobs["a"]) == ((1, 2),)
+        assert (proposal.free, proposal.gpus(jobs["a"]), proposal.placement(jobs["e"])) == (2, 2, None)
+        assert not proposal.fits(4)
+        assert proposal.start(jobs["e"], 4) is None
+        assert proposal.start(jobs["e"], 1) == ((1, 1),)
+        assert proposal.resize(jobs["e"], 4) is None
+        assert proposal.placement(jobs["e"]) == ((1, 1),), "a resize without room changes nothing"
+        assert proposal.resize(jobs["e"], 1) == ((1, 1),)
+        assert proposal.resize(jobs["e"], 2) == ((1, 2),)
+        assert proposal.free == 0
+        proposal.stop(jobs["b"])
+        assert proposal.free == 4
+        assert proposal.start(jobs["b"], on=((0, 4),)) == ((0, 4),)
+
+    outcome = at_start(script, step, (A, B, ELASTIC))
+    assert {event.placement for event in outcome.events if event.job_id == "e" and event.gpus} == {((1, 2),)}
+
+
+def test_places_may_be_asked_for_in_any_order(script: Any) -> None:
+    def move(proposal: Proposal, jobs: dict[str, JobView]) -> None:
+        proposal.stop(jobs["b"])
+        assert proposal.start(jobs["b"], on=((1, 2), (0, 2))) == ((0, 2), (1, 2))
+
+    steps = {0.0: start("b", on=((1, 2), (0, 2))), 50.0: move}
+    outcome = simulate((B, LATE), script(steps), "n2g4")
+    assert [event.placement for event in outcome.events if event.gpus] == [((0, 2), (1, 2))]
+    assert outcome.of("b").migrations == 0, "the same places in another order are the same places"
+
+
+def test_stop_and_start_is_no_change(script: Any) -> None:
+    def again(proposal: Proposal, jobs: dict[str, JobView]) -> None:
+        proposal.stop(jobs["a"])
+        proposal.start(jobs["a"])
+
+    def shrink_and_grow(proposal: Proposal, jobs: dict[str, JobView]) -> None:
+        proposal.resize(jobs["e"], 1)
+        proposal.resize(jobs["e"], 4)
+        proposal.resize(jobs["e"], 2)
+
+    steps = {
+        0.0: lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["e"])),
+        50.0: lambda p, jobs: (again(p, jobs), shrink_and_grow(p, jobs)),
+    }
+    outcome = simulate((A, ELASTIC, LATE), script(steps), "n2g4", table=TABLE, overheads=Overheads())
+    assert [event[1] for event in outcome.log() if event[2] in "ae"] == [
+        "submit",
+        "submit",
+        "start",
+        "start",
+        "finish",
+        "finish",
+    ]
+    assert outcome.of("a").finish_s == 130.0
+    assert outcome.of("a").preemptions == outcome.of("e").resizes == 0
+
+
+def test_copies_are_independent(script: Any) -> None:
+    def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
+        proposal.start(jobs["a"])
+        proposal.wake_at = 7.0
+        twin = proposal.copy()
+        twin.stop(jobs["a"])
+        twin.start(jobs["b"])
+        twin.wake_at = 9.0
+        assert (proposal.gpus(jobs["a"]), proposal.gpus(jobs["b"]), proposal.free, proposal.wake_at) == (
+            2,
+            0,
+            6,
+            7.0,
+        )
+        assert (twin.gpus(jobs["a"]), twin.gpus(jobs["b"]), twin.free, twin.wake_at) == (0, 4, 4, 9.0)
+        proposal.stop(jobs["a"])
+        assert twin.free == 4
+        assert proposal.free == 8
+
+    outcome = at_start(script, step)
+    assert not outcome.of("a").gpu_seconds
+
+
+def test_a_draft_does_not_touch_reality(script: Any) -> None:
+    def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
+        state: State = proposal._state
+        other = state.proposal()
+        other.start(jobs["b"])
+        other.stop(jobs["a"])
+        assert (state.free, proposal.free, other.free) == (6, 6, 4)
+        assert proposal.gpus(jobs["a"]) == 2
+
+    outcome = simulate((A, B, LATE), script({0.0: start("a"), 50.0: step}), "n2g4")
+    assert [entry for entry in outcome.log() if entry[2] == "a"][1:] == [
+        (0.0, "start", "a", 2),
+        (100.0, "finish", "a", 0),
+    ]
+
+
+# What the engine takes from `schedule`
+
+
+class Answers(Scheduler):
+    """Returns whatever it is told to."""
+
+    def __init__(self, answer: Callable[[State], Any]):
+        self.answer = answer
+
+    def schedule(self, state: State) -> Proposal:
+        return self.answer(state)
+
+
+@pytest.mark.parametrize("answer", [lambda s: None, lambda s: [], lambda s: Proposal, lambda s: True])
+def test_anything_but_a_proposal(answer: Callable[[State], Any]) -> None:
+    with pytest.raises(PolicyError, match=r"not a proposal made by state.proposal"):
+        simulate([A], Answers(answer))
+
+
+def test_a_proposal_of_another_run() -> None:
+    kept: list[Proposal] = []
+
+    def keep(state: State) -> Proposal:
+        kept.append(state.proposal())
+        return kept[0]
+
+    simulate([A], Answers(keep))
+    with pytest.raises(PolicyError, match=r"not a proposal made by state.proposal"):
+        simulate([A], Answers(lambda state: kept[0]))
+
+
+def test_a_proposal_of_an_earlier_decision() -> None:
+    """It describes a cluster that is no more: here it would give the GPUs of a finished job twice."""
+    kept: list[Proposal] = []
+
+    def stale(state: State) -> Proposal:
+        if not kept:
+            kept.append(state.proposal())
+            for job in state.pending:
+                kept[0].start(job)
+        return kept[0]
+
+    with pytest.raises(PolicyError, match=r"earlier"):
+        simulate([A, LATE], Answers(stale))
+
+
+@pytest.mark.parametrize("wake_at", [0.0, -1.0, float("nan"), float("inf"), "soon", object()])
+def test_impossible_wake_ups(wake_at: Any) -> None:
+    def answer(state: State) -> Proposal:
+        proposal = state.proposal()
+        proposal.wake_at = wake_at
+        return proposal
+
+    with pytest.raises(PolicyError, match=r"wake_at=.*must be a time after now"):
+        simulate([A], Answers(answer))
+
+
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError("oh"), KeyError("oh"), RecursionError("oh"), SystemExit("oh")]
+)
+def test_what_a_policy_raises_is_its_own_error(error: BaseException) -> None:
+    def fail(state: State) -> Proposal:
+        raise error
+
+    with pytest.raises(
+        PolicyError, match=rf"Answers at t=0 s: schedule raised {type(error).__name__} at .*:\d+: '?oh"
+    ):
+        simulate([A], Answers(fail))
+
+
+def test_keys_that_raise_are_the_policys_error() -> None:
+    """Keys are asked for when a job starts to wait, outside of `schedule`."""
+
+    def key(job: JobView) -> float:
+        if job.id == "late":
+            raise ValueError("no key")
+        return 0.0
+
+    class Keyed(Scheduler):
+        def schedule(self, state: State) -> Proposal:
+            state.pending_by(key)
+            return state.proposal()
+
+    with pytest.raises(PolicyError, match=r"Keyed at t=50 s: .*ValueError at .*no key"):
+        simulate([A, LATE], Keyed())
+
+
+def test_keys_that_cannot_be_compared_are_the_policys_error() -> None:
+    class Keyed(Scheduler):
+        def schedule(self, state: State) -> Proposal:
+            state.pending_by(deadline)
+            return state.proposal()
+
+    def deadline(job: JobView) -> float | None:
+        return job.deadline_s
+
+    jobs = [Job("x", 0.0, gpus=1, duration_s=1.0, deadline_s=5.0), Job("y", 1.0, gpus=1, duration_s=1.0)]
+    with pytest.raises(PolicyError, match=r"Keyed at t=1 s: .*TypeError"):
+        simulate(jobs, Keyed())
+
+
+def test_too_many_keys() -> None:
+    def answer(state: State) -> Proposal:
+        for _ in range(20):
+            state.pending_by(lambda job: job.order)
+        return state.proposal()
+
+    with pytest.raises(PolicyError, match=r"pass the same function each time"):
+        simulate([A], Answers(answer))
+
+
+# What a policy sees
+
+
+def test_pending_is_in_order_of_submission(script: Any) -> None:
+    seen: list[list[str]] = []
+
+    def look(proposal: Proposal, jobs: dict[str, JobView]) -> None:
+        seen.append([job.id for job in proposal._state.pending])
+
+    def preempt(proposal: Proposal, jobs: dict[str, JobView]) -> None:
+        look(proposal, jobs)
+        proposal.stop(jobs["a"])
+        proposal.stop(jobs["b"])
+        proposal.wake_at = 60.0
+
+    steps = {0.0: lambda p, jobs: (p.start(jobs["b"]), p.start(jobs["a"])), 50.0: preempt, 60.0: look}
+    simulate((A, B, LATE), script(steps), "n2g4")
+    assert seen == [["late"], ["a", "b", "late"]]
+
+
+def test_views_show_what_a_scheduler_can_know(script: Any) -> None:
+    def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
+        job = jobs["e"]
+        assert (job.id, job.model, job.requested, job.gpus, job.running, job.started) == (
+            "e",
+            "m",
+            2,
+            2,
+            True,
+            True,
+        )
+        assert job.sizes == (1, 2, 4), "8 GPUs are slower than 4 and never worth it"
+        assert job.can_run_on(8)
+        assert not job.can_run_on(16)
+        assert (job.rate(4), job.rate(8), job.rate(3)) == (pytest.approx(3.0), pytest.approx(2.0), 0.0)
+        # 20 of 50 s went into the launch; 30 s at 1.6/s are done
+        assert job.attained == 100.0
+        assert job.remaining() == pytest.approx(170.0)
+        assert job.remaining(1) == pytest.approx(320.0 - 48.0)
+        assert job.remaining(3) == float("inf")
+        assert job.paying_s == 0.0
+        assert job.restart_s(4) == pytest.approx(50.0)
+        other = jobs["late"]
+        assert (other.gpus, other.running, other.started, other.attained, other.paying_s) == (
+            0,
+            False,
+            False,
+            0.0,
+            0.0,
+        )
+        assert proposal._state.now == 50.0
+        assert repr(job) == "<job e: 2 GPUs>"
+        seen.append(job.id)
+
+    seen: list[str] = []
+    overheads = Overheads(launch_s=20.0, plain_restart_s=30.0)
+    steps = {0.0: start("e"), 50.0: step}
+    simulate((ELASTIC, LATE), script(steps), "n2g4", table=TABLE, overheads=overheads)
+    assert seen == ["e"]
+
+
+def test_paying_is_what_is_left_of_the_overhead(script: Any) -> None:
+    seen: list[tuple[float, float]] = []
+
+    def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
+        seen.append((jobs["e"].paying_s, jobs["e"].remaining()))
+
+    simulate(
+        (ELASTIC, LATE),
+        script({0.0: start("e"), 50.0: step}),
+        table=TABLE,
+        overheads=Overheads(launch_s=80.0),
+    )
+    assert seen == [(30.0, pytest.approx(200.0))]
+
+
+def test_logged_durations_are_behind_the_oracle(script: Any) -> None:
+    def peek(proposal: Proposal, jobs: dict[str, JobView]) -> None:
+        with pytest.raises(PolicyError, match=r"job a does not state its work.*oracle_remaining"):
+            jobs["a"].remaining()
+        oracle.append(jobs["a"].oracle_remaining())
+
+    oracle: list[float] = []
+    at_start(script, peek)
+    assert oracle == [100.0]
+
+
+# run_by
+
+
+def naive_run_by(state: State, key: Callable[[JobView], Any]) -> list[JobView]:
+    """Serve all active jobs strictly by key; a job without room is skipped. Any free GPU will do."""
+    left, chosen = state.cluster.gpus, []
+    for job in sorted([*state.pending, *state.running], key=lambda job: (key(job), job.order)):
+        if job.requested <= left:
+            chosen.append(job)
+            left -= job.requested
+    return chosen
+
+
+def by_value(values: list[int], job: JobView) -> int:
+    return values[int(job.id)]
+
+
+class Wanderer(Scheduler):
+    """Runs an arbitrary set of jobs, and compares `run_by` with the definition at each decision."""
+
+    def __init__(self, seed: int, values: list[int]):
+        self.random, self.key = Random(seed), partial(by_value, values)
+        self.compared = 0
+
+    def schedule(self, state: State) -> Proposal:
+        draft = state.proposal()
+        draft.run_by(self.key)
+        running = [job for job in [*state.running, *state.pending] if draft.gpus(job)]
+        if state._placer.name == "any":
+            chosen = naive_run_by(state, self.key)
+            assert sorted(job.id for job in running) == sorted(job.id for job in chosen)
+        assert draft.free == state.cluster.gpus - sum(job.requested for job in running)
+        kept = [job for job in state.running if draft.gpus(job)]
+        if state._placer.name == "any":
+            assert all(draft.placement(job) == job._job.placement for job in kept), (
+                "a job that keeps running keeps its GPUs"
+            )
+        self.compared += 1
+        return self.wander(state)
+
+    def wander(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        for job in list(state.running):
+            if self.random.random() < 0.3:
+                proposal.stop(job)
+        for job in list(state.pending):
+            if self.random.random() < 0.6:
+                proposal.start(job)
+        if state.pending or state.running:
+            proposal.wake_at = state.now + 10.0
+        return proposal
+
+
+@st.composite
+def rigid_traces(draw: st.DrawFn) -> list[Job]:
+    shapes = draw(
+        st.lists(st.tuples(st.integers(0, 3), st.integers(1, 8), st.integers(1, 60)), min_size=1, max_size=14)
+    )
+    now, jobs = 0.0, []
+    for i, (gap, gpus, run_s) in enumerate(shapes):
+        now += 7.0 * gap
+        jobs.append(Job(str(i), now, gpus=gpus, duration_s=float(run_s)))
+    return jobs
+
+
+@pytest.mark.parametrize("placement", ["any", "pack", "spread"])
+@given(
+    jobs=rigid_traces(),
+    seed=st.integers(0, 10**6),
+    values=st.lists(st.integers(0, 4), min_size=14, max_size=14),
+)
+@settings(max_examples=60, deadline=None)
+def test_run_by_is_the_naive_greedy(placement: str, jobs: list[Job], seed: int, values: list[int]) -> None:
+    policy = Wanderer(seed, values)
+    outcome = simulate(jobs, policy, "n3g4", placement=placement)
+    assert policy.compared >= 1
+    assert all(record.state in ("finished", "rejected") for record in outcome.records)
+
+
+@given(jobs=rigid_traces(), values=st.lists(st.integers(0, 4), min_size=14, max_size=14))
+@settings(max_examples=60, deadline=None)
+def test_under_pack_run_by_serves_the_first_and_wastes_nothing(jobs: list[Job], values: list[int]) -> None:
+    """Packing may keep a job out, but never the first in line, and nothing that would still fit waits."""
+    key = partial(by_value, values)
+
+    class Packed(Scheduler):
+        def schedule(self, state: State) -> Proposal:
+            proposal = state.proposal()
+            proposal.run_by(key)
+            active = sorted([*state.pending, *state.running], key=lambda job: (key(job), job.order))
+            assert not active or proposal.gpus(active[0])
+            assert not any(proposal.fits(job.requested) for job in active if not proposal.gpus(job))
+            return proposal
+
+    simulate(jobs, Packed(), "n3g4")

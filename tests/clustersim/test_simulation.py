@@ -1,0 +1,535 @@
+"""The engine: whole event logs of tiny scenarios, worked out by hand, and its laws."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from math import nextafter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustersim.cluster import Cluster
+from clustersim.errors import PolicyError
+from clustersim.overheads import Overheads
+from clustersim.records import Recorder
+from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from clustersim.simulation import Simulation
+from clustersim.speed import Curve, Speed
+from clustersim.testing import Outcome, check_outcome, simulate
+from policies.fifo import Fifo
+from policies.srtf import Srtf
+from traces.job import Job
+
+TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0}}
+CHARGED = Overheads(launch_s=10.0, plain_restart_s=20.0)  # 10 s to start, 30 s to restart, resize or migrate
+
+
+def rigid(job_id: str, submit_s: float, gpus: int, run_s: float, **more: Any) -> Job:
+    return Job(job_id, submit_s, gpus=gpus, duration_s=run_s, **more)
+
+
+def elastic(job_id: str, submit_s: float, gpus: int, iterations: float, **more: Any) -> Job:
+    return Job(job_id, submit_s, model="m", global_batch=8, gpus=gpus, iterations=iterations, **more)
+
+
+# Whole logs, by hand
+
+
+def test_first_come_first_served() -> None:
+    outcome = simulate([rigid("a", 5, 2, 10), rigid("b", 5, 3, 4), rigid("c", 6, 2, 1)], Fifo(), "n1g4")
+    assert outcome.log() == [
+        (5, "submit", "a", 0), (5, "submit", "b", 0), (5, "start", "a", 2), (6, "submit", "c", 0),
+        (15, "finish", "a", 0), (15, "start", "b", 3), (19, "finish", "b", 0), (19, "start", "c", 2),
+        (20, "finish", "c", 0),
+    ]  # fmt: skip
+    b = outcome.of("b")
+    assert (b.start_s, b.finish_s, b.jct_s, b.queue_s, b.wait_s, b.gpu_seconds) == (15, 19, 14, 10, 10, 12)
+    assert (b.state, b.gpus, b.isolated_s, b.lost_s, b.reason) == ("finished", 3, 4, 0, "")
+
+
+def test_preemption_keeps_progress() -> None:
+    """A long job has run 10 of 100 s when a short one takes its GPU for 20 s."""
+    outcome = simulate([rigid("long", 0, 1, 100), rigid("short", 10, 1, 20)], Srtf(), "n1g1")
+    assert outcome.log() == [
+        (0, "submit", "long", 0), (0, "start", "long", 1),
+        (10, "submit", "short", 0), (10, "preempt", "long", 0), (10, "start", "short", 1),
+        (30, "finish", "short", 0), (30, "restart", "long", 1), (120, "finish", "long", 0),
+    ]  # fmt: skip
+    long = outcome.of("long")
+    assert (long.preemptions, long.restarts, long.wait_s, long.queue_s, long.gpu_seconds) == (
+        1,
+        1,
+        20,
+        0,
+        100,
+    )
+
+
+def test_overheads_in_closed_form() -> None:
+    """Start 10 s; after 40 s of work preempted; restart 30 s; then the other 60 s."""
+    jobs = [rigid("long", 0, 1, 100), rigid("short", 50, 1, 20)]
+    outcome = simulate(jobs, Srtf(), "n1g1", overheads=CHARGED)
+    long, short = outcome.of("long"), outcome.of("short")
+    assert (short.start_s, short.finish_s) == (50, 80)
+    assert (long.finish_s, long.lost_s, long.overhead_gpu_s) == (80 + 30 + 60, 40, 40)
+    assert [event.overhead_s for event in outcome.events if event.gpus] == [10, 10, 30]
+
+
+def test_an_overhead_cut_short_is_paid_as_far_as_it_went(script: Any) -> None:
+    """Preempted 4 s into its launch, it has lost 4 s and done nothing; the restart is charged in full."""
+    steps = {
+        0.0: lambda p, jobs: p.start(jobs["a"]),
+        4.0: lambda p, jobs: p.stop(jobs["a"]),
+        5.0: lambda p, jobs: p.start(jobs["a"]),
+    }
+    jobs = [rigid("a", 0, 1, 100), rigid("x", 4, 4, 1), rigid("y", 5, 4, 1)]
+    record = simulate(jobs, script(steps), "n1g4", overheads=CHARGED).of("a")
+    assert (record.finish_s, record.lost_s, record.wait_s, record.gpu_seconds) == (5 + 30 + 100, 34, 1, 134)
+
+
+def test_resize_pays_and_goes_on_at_the_new_rate(script: Any) -> None:
+    """120 iterations: 10 s launch, 30 s at 2/s, 30 s resize, the other 60 at 3/s."""
+    steps = {0.0: lambda p, jobs: p.start(jobs["e"]), 40.0: lambda p, jobs: p.resize(jobs["e"], 4)}
+    jobs = [elastic("e", 0, 2, 120), rigid("x", 40, 1, 1)]
+    outcome = simulate(jobs, script(steps), "n1g4", table=TABLE, overheads=CHARGED)
+    assert [entry for entry in outcome.log() if entry[2] == "e"] == [
+        (0, "submit", "e", 0), (0, "start", "e", 2), (40, "resize", "e", 4), (90, "finish", "e", 0),
+    ]  # fmt: skip
+    record = outcome.of("e")
+    assert (record.resizes, record.preemptions, record.restarts, record.migrations) == (1, 0, 0, 0)
+    assert (record.gpu_seconds, record.overhead_gpu_s, record.isolated_s) == (2 * 40 + 4 * 50, 20 + 120, 60)
+
+
+def test_growing_into_ones_own_gpus_moves_nothing_else(script: Any) -> None:
+    steps = {
+        0.0: lambda p, jobs: (p.start(jobs["e"]), p.start(jobs["f"])),
+        10.0: lambda p, jobs: p.resize(jobs["e"], 1),
+    }
+    jobs = [elastic("e", 0, 2, 120), elastic("f", 0, 2, 120), rigid("x", 10, 1, 1)]
+    outcome = simulate(jobs, script(steps), "n2g4", table=TABLE)
+    places = [event.placement for event in outcome.events if event.job_id == "e" and event.gpus]
+    assert places == [((0, 2),), ((0, 1),)]
+    assert outcome.of("f").migrations == 0
+
+
+def test_migration_and_exchange(script: Any) -> None:
+    """Two jobs change places in one decision; both pay, neither is preempted."""
+
+    def exchange(proposal: Proposal, jobs: dict[str, JobView]) -> None:
+        proposal.stop(jobs["a"])
+        proposal.stop(jobs["b"])
+        proposal.start(jobs["a"], on=((1, 4),))
+        proposal.start(jobs["b"], on=((0, 4),))
+
+    steps = {0.0: lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["b"])), 20.0: exchange}
+    jobs = [rigid("a", 0, 4, 50), rigid("b", 0, 4, 50), rigid("x", 20, 1, 1)]
+    outcome = simulate(jobs, script(steps), "n2g4", overheads=CHARGED)
+    assert [(e.event, e.job_id, e.placement) for e in outcome.events if e.time_s == 20][1:] == [
+        ("migrate", "a", ((1, 4),)),
+        ("migrate", "b", ((0, 4),)),
+    ]
+    assert [outcome.of(j).migrations for j in "ab"] == [1, 1]
+    assert [outcome.of(j).finish_s for j in "ab"] == [20 + 30 + 40] * 2
+
+
+def test_a_preempted_job_counts_its_next_start_as_a_restart_even_elsewhere(script: Any) -> None:
+    steps = {
+        0.0: lambda p, jobs: p.start(jobs["e"]),
+        10.0: lambda p, jobs: p.stop(jobs["e"]),
+        20.0: lambda p, jobs: p.start(jobs["e"], 4),
+    }
+    jobs = [elastic("e", 0, 2, 80), rigid("x", 10, 1, 1), rigid("y", 20, 1, 1)]
+    record = simulate(jobs, script(steps), "n1g4", table=TABLE).of("e")
+    assert (record.preemptions, record.restarts, record.resizes) == (1, 1, 0)
+    assert (record.wait_s, record.finish_s) == (10, 40)
+
+
+# Order within an instant
+
+
+def test_completions_give_back_before_submissions_are_placed() -> None:
+    """At t=10 `a` ends and `b` comes; whichever the heap holds first, `b` starts at once."""
+    for submit_first in (True, False):
+        ids = ("0", "1") if submit_first else ("1", "0")
+        outcome = simulate([rigid(ids[0], 0, 4, 10), rigid(ids[1], 10, 4, 5)], Fifo(), "n1g4")
+        assert outcome.of(ids[1]).start_s == 10
+
+
+def test_one_decision_per_instant(script: Any) -> None:
+    policy = script({0.0: lambda p, jobs: [p.start(job) for job in jobs.values()]})
+    policy.steps[0.0] = lambda p, jobs: [p.start(jobs[j]) for j in "abc"] and setattr(p, "wake_at", 10.0)
+    simulate(
+        [rigid(j, 0, 1, 10) for j in "abc"] + [rigid("d", 10, 1, 1), rigid("e", 10, 1, 1)], policy, "n1g4"
+    )
+    assert policy.seen[0] == (0.0, [("submitted", "a"), ("submitted", "b"), ("submitted", "c")])
+    assert policy.seen[1][0] == 10.0
+    assert sorted(policy.seen[1][1][:4], key=str) == [
+        ("finished", "a"),
+        ("finished", "b"),
+        ("finished", "c"),
+        ("woken", None),
+    ]
+    assert policy.seen[1][1][4:] == [("submitted", "d"), ("submitted", "e")]
+    assert len(policy.seen) == 2
+
+
+def test_ties_are_served_in_order_of_submission_and_id() -> None:
+    jobs = [rigid(i, 0, 1, 1) for i in ("10", "9", "b", "a")]
+    outcome = simulate(jobs, Fifo(), "n1g1")
+    assert [record.job_id for record in outcome.records] == ["9", "10", "a", "b"]
+
+
+def test_declined_jobs_are_rejected_with_a_reason(script: Any) -> None:
+    outcome = simulate([rigid("a", 3, 1, 1)], script({}, ("a",)), "n1g1")
+    assert outcome.log() == [(3, "submit", "a", 0), (3, "reject", "a", 0)]
+    assert (outcome.of("a").state, outcome.of("a").reason) == ("rejected", "declined by the policy")
+
+
+def test_impossible_jobs_are_rejected_and_the_run_goes_on() -> None:
+    jobs = [
+        rigid("wide", 0, 9, 10, deadline_s=50.0),
+        elastic("greedy", 0, 9, 10),
+        elastic("bounded", 0, 8, 10, min_gpus=8, max_gpus=8),
+        Job("other", 0, model="m", global_batch=3, gpus=1, iterations=5.0),
+        rigid("fine", 0, 8, 10),
+    ]
+    outcome = simulate(jobs, Fifo(), "n2g4", table=TABLE)
+    reasons = {record.job_id: record.reason for record in outcome.records if record.state == "rejected"}
+    assert reasons == {
+        "wide": "asks for 9 GPUs, the cluster has 8",
+        "greedy": "asks for 9 GPUs, the cluster has 8",
+        "bounded": "the throughput table has no speed for m between 8 and 8 GPUs",
+        "other": "the throughput table has no row for m with global batch 3",
+    }
+    assert outcome.of("fine").finish_s == 10
+    assert outcome.of("wide").deadline_met is False
+
+
+def test_a_request_that_cannot_run_is_raised_and_noted() -> None:
+    table = {("m", 8): {4: 1.0, 8: 2.0}}
+    outcome = simulate([elastic("e", 0, 2, 10)], Fifo(), "n1g8", table=table)
+    record = outcome.of("e")
+    assert (record.gpus, record.finish_s) == (4, 10)
+    assert record.reason == "asked for 2 GPUs, which cannot run it; given 4"
+
+
+# Waking up
+
+
+def test_a_new_wake_up_replaces_the_old_one(script: Any) -> None:
+    steps: dict[float, Any] = {
+        0.0: lambda p, jobs: (p.start(jobs["a"]), setattr(p, "wake_at", 30.0)),
+        10.0: lambda p, jobs: setattr(p, "wake_at", 20.0),
+        20.0: lambda p, jobs: setattr(p, "wake_at", 50.0),
+    }
+    policy = script(steps)
+    simulate([rigid("a", 0, 1, 100), rigid("x", 10, 2, 1)], policy, "n1g2", until_s=90)
+    assert [time for time, _ in policy.seen] == [0, 10, 20, 50]
+
+
+def test_no_wake_up_keeps_the_old_one(script: Any) -> None:
+    policy = script({0.0: lambda p, jobs: (p.start(jobs["a"]), setattr(p, "wake_at", 30.0))})
+    simulate([rigid("a", 0, 1, 100), rigid("x", 10, 2, 1)], policy, "n1g2", until_s=90)
+    assert [time for time, _ in policy.seen] == [0, 10, 30]
+
+
+class Periodic(Scheduler):
+    """Asks to be woken every `quantum_s` seconds, whatever happens."""
+
+    def __init__(self, quantum_s: float, lazy: bool = False):
+        self.quantum_s, self.lazy, self.decisions = quantum_s, lazy, 0
+
+    def schedule(self, state: State) -> Proposal:
+        self.decisions += 1
+        proposal = state.proposal()
+        for job in () if self.lazy else state.pending:
+            proposal.start(job)
+        proposal.wake_at = state.now + self.quantum_s
+        return proposal
+
+
+def test_a_periodic_policy_ends_with_its_jobs() -> None:
+    policy = Periodic(60.0)
+    outcome = simulate([rigid("a", 0, 1, 90), rigid("b", 1000, 1, 90)], policy, "n1g1")
+    assert outcome.events[-1][:2] == (1090, "finish")
+    assert policy.decisions < 25
+
+
+def test_waking_up_for_ever_without_running_anything() -> None:
+    with pytest.raises(
+        PolicyError, match=r"Periodic at t=.*woke up 10000 times while nothing ran.*1 jobs waited"
+    ):
+        simulate([rigid("a", 0, 1, 90)], Periodic(60.0, lazy=True), "n1g1")
+
+
+# How a run ends
+
+
+def test_until_stops_the_clock() -> None:
+    jobs = [
+        rigid("done", 0, 1, 40),
+        rigid("runs", 0, 1, 100),
+        rigid("waits", 10, 2, 5),
+        rigid("later", 60, 1, 1),
+    ]
+    outcome = simulate(jobs, Fifo(), "n1g2", until_s=50.0, overheads=CHARGED)
+    states = {record.job_id: (record.state, record.reason) for record in outcome.records}
+    assert states == {
+        "done": ("unfinished", "still running when the run ended"),
+        "runs": ("unfinished", "still running when the run ended"),
+        "waits": ("unfinished", "still waiting when the run ended"),
+        "later": ("unfinished", "the run ended before its submission"),
+    }
+    runs, waits = outcome.of("runs"), outcome.of("waits")
+    assert (runs.gpu_seconds, runs.overhead_gpu_s, runs.finish_s, runs.jct_s) == (50, 10, None, None)
+    assert (waits.wait_s, waits.start_s) == (40, None)
+
+
+@pytest.mark.parametrize("until_s", [0.0, 3.0, 5.0])
+def test_until_before_anything_happens(until_s: float) -> None:
+    outcome = simulate([rigid("a", 5, 1, 40)], Fifo(), "n1g1", until_s=until_s)
+    assert not outcome.events
+    assert outcome.of("a").reason == "the run ended before its submission"
+
+
+def test_what_happens_exactly_at_until_is_not_simulated() -> None:
+    outcome = simulate([rigid("a", 0, 1, 40)], Fifo(), "n1g1", until_s=40.0)
+    assert outcome.of("a").state == "unfinished"
+    assert outcome.of("a").gpu_seconds == 40
+
+
+def test_a_job_that_the_policy_never_runs() -> None:
+    outcome = simulate(
+        [rigid("a", 0, 1, 40), rigid("b", 7, 1, 1)], Periodic(1.0, lazy=True), "n1g1", until_s=9.0
+    )
+    assert [record.state for record in outcome.records] == ["unfinished"] * 2
+
+    class Idle(Scheduler):
+        def schedule(self, state: State) -> Proposal:
+            return state.proposal()
+
+    record = simulate([rigid("a", 0, 1, 40), rigid("b", 7, 1, 1)], Idle(), "n1g1").of("a")
+    assert (record.state, record.wait_s) == ("unfinished", 7)
+    assert record.reason == "the policy never ran it again, and nothing more was to happen"
+
+
+def test_the_run_ends_with_its_last_event(script: Any) -> None:
+    """A completion that became stale when its job grew lies far behind the true end."""
+    steps = {0.0: lambda p, jobs: p.start(jobs["e"], 1), 10.0: lambda p, jobs: p.resize(jobs["e"], 4)}
+    jobs = [elastic("e", 0, 1, 1000), rigid("never", 10, 4, 1)]
+    speed = _speed(Cluster(1, 4))
+    recorder = Simulation(jobs, Cluster(1, 4), script(steps), speed, overheads=Overheads.none()).run()
+    by_id = {record.job_id: record for record in recorder.jobs}
+    assert recorder.end_s == by_id["e"].finish_s == 10 + 990 / 3
+    assert by_id["never"].wait_s == 990 / 3
+
+
+def _speed(cluster: Cluster) -> Speed:
+    return Speed(cluster, None, TABLE)  # type: ignore[arg-type]
+
+
+def test_no_jobs_at_all() -> None:
+    outcome = simulate([], Fifo())
+    assert outcome.events == ()
+    assert outcome.records == ()
+
+
+class FailsOn(Scheduler):
+    """Fails when it is asked about one job."""
+
+    def __init__(self, job_id: str):
+        self.job_id = job_id
+
+    def admit(self, job: JobView, state: State) -> bool:
+        if job.id == self.job_id:
+            raise RuntimeError("bang")
+        return True
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        for job in state.pending:
+            proposal.start(job)
+        return proposal
+
+
+def test_every_job_has_a_record_when_a_policy_fails() -> None:
+    """Also those that arrived together with the job on which it failed."""
+    jobs = [rigid("a", 0, 1, 5)] + [rigid(j, 10, 1, 50) for j in "bcd"] + [rigid("e", 20, 1, 1)]
+    cluster = Cluster(1, 8)
+    recorder = Recorder(cluster)
+    with pytest.raises(PolicyError, match=r"FailsOn at t=10 s: admit raised RuntimeError .*bang"):
+        Simulation(
+            jobs, cluster, FailsOn("c"), _speed(cluster), overheads=Overheads.none(), recorder=recorder
+        ).run()
+    states = {record.job_id: record.state for record in recorder.jobs}
+    assert states == {
+        "a": "finished",
+        "b": "unfinished",
+        "c": "unfinished",
+        "d": "unfinished",
+        "e": "unfinished",
+    }
+    assert len(recorder.jobs_by_submission(jobs)) == 5
+
+
+def test_progress_is_reported() -> None:
+    seen: list[int] = []
+    jobs = [rigid("a", 0, 1, 5), rigid("b", 0, 9, 5), rigid("c", 0, 1, 5)]
+    cluster = Cluster(1, 8)
+    Simulation(jobs, cluster, Fifo(), _speed(cluster), on_progress=seen.append).run()
+    assert seen == [1, 2, 3]
+
+
+# Snapshots
+
+
+def test_snapshots_follow_the_cluster() -> None:
+    jobs = [rigid("a", 0, 6, 10), rigid("b", 2, 4, 10)]
+    cluster = Cluster(2, 4)
+    recorder = Simulation(
+        jobs, cluster, Fifo(), _speed(cluster), overheads=Overheads.none(), placement="any"
+    ).run()
+    assert [tuple(snapshot) for snapshot in recorder.snapshots] == [
+        (0, 6, 2, 1, 0),  # time, allocated, stranded, running, pending
+        (2, 6, 2, 1, 1),
+        (10, 4, 0, 1, 0),
+        (20, 0, 0, 0, 0),
+    ]
+
+
+# Laws
+
+
+class Restless(Scheduler):
+    """Starts, stops, resizes and moves jobs at random."""
+
+    def __init__(self, seed: int):
+        self.random = Random(seed)
+
+    def schedule(self, state: State) -> Proposal:
+        proposal, random = state.proposal(), self.random
+        for job in list(state.running):
+            choice = random.random()
+            if choice < 0.2:
+                proposal.stop(job)
+            elif choice < 0.6:
+                proposal.resize(job, random.choice(job.sizes))
+        for job in list(state.pending):
+            if random.random() < 0.7:
+                proposal.start(job, random.choice(job.sizes))
+        if state.pending or state.running:
+            proposal.wake_at = state.now + random.choice((0.3, 5.0, 40.0))
+        return proposal
+
+
+@st.composite
+def mixed_traces(draw: st.DrawFn) -> list[Job]:
+    now, jobs = 0.0, []
+    for i in range(draw(st.integers(1, 10))):
+        now += draw(st.sampled_from((0.0, 1.0, 7.3, 40.0)))
+        gpus, work = draw(st.sampled_from((1, 2, 4))), draw(st.sampled_from((0.5, 3.0, 33.3, 120.0)))
+        jobs.append((elastic if draw(st.booleans()) else rigid)(f"j{i}", now, gpus, work))
+    return jobs
+
+
+charges = st.sampled_from((Overheads.none(), CHARGED, Overheads(launch_s=0.1, plain_restart_s=0.0)))
+
+
+@given(mixed_traces(), st.integers(0, 10**6), charges, st.sampled_from(("pack", "spread", "any")))
+@settings(max_examples=150, deadline=None)
+def test_every_run_keeps_the_books(jobs: list[Job], seed: int, charged: Overheads, placement: str) -> None:
+    """Whatever a policy does: capacity, gangs, and GPU-seconds, progress and overheads that add up."""
+    outcome = simulate(
+        jobs, Restless(seed), "n2g4", table=TABLE, overheads=charged, placement=placement, until_s=20_000
+    )
+    if all(record.state == "finished" for record in outcome.records):
+        check_outcome(outcome)
+    assert all(record.wait_s >= 0 and record.lost_s >= 0 for record in outcome.records)
+    for record in outcome.records:
+        assert record.lost_s <= record.gpu_seconds + 1e-9, "at least one GPU is held while overhead is paid"
+
+
+@given(mixed_traces(), st.integers(0, 10**6), charges)
+@settings(max_examples=40, deadline=None)
+def test_two_runs_are_the_same(jobs: list[Job], seed: int, charged: Overheads) -> None:
+    def once(rows: list[Job]) -> Outcome:
+        return simulate(rows, Restless(seed), "n2g4", table=TABLE, overheads=charged, until_s=20_000)
+
+    first, shuffled = once(jobs), list(jobs)
+    Random(seed).shuffle(shuffled)
+    for other in (once(jobs), once(shuffled)):
+        assert first.events == other.events
+        assert first.records == other.records
+
+
+@given(st.floats(0, 1e9), st.floats(0.001, 1e7), st.floats(0.001, 1e7))
+@settings(max_examples=200, deadline=None)
+def test_times_that_are_not_whole_survive_the_clock(submit_s: float, gap_s: float, run_s: float) -> None:
+    """The event queue adds up differences; no job may start before it was submitted, nor finish early."""
+    jobs = [rigid("a", submit_s, 1, run_s), rigid("b", submit_s + gap_s, 1, run_s)]
+    outcome = simulate(jobs, Fifo(), "n1g1")
+    a, b = outcome.of("a"), outcome.of("b")
+    assert a.start_s == submit_s
+    assert a.finish_s == pytest.approx(submit_s + run_s, rel=1e-15)
+    assert b.start_s == pytest.approx(max(submit_s + gap_s, submit_s + run_s), rel=1e-15)
+    assert b.start_s >= nextafter(b.submit_s, 0)
+
+
+# Outside the process
+
+
+_SCRIPT = """
+import hashlib
+from clustersim.testing import CASES, simulate
+from policies.elasticflow import ElasticFlow
+from policies.srtf import Srtf
+digest = hashlib.sha256()
+for case in CASES:
+    for policy in (ElasticFlow(), Srtf()):
+        settings = dict(table=case.table, overheads=case.overheads, placement=case.placement)
+        outcome = simulate(case.jobs, policy, case.cluster, **settings)
+        digest.update(repr((outcome.events, outcome.records)).encode())
+print(digest.hexdigest())
+"""
+
+
+def test_hash_seeds_do_not_matter() -> None:
+    digests = []
+    for seed in ("0", "1", "4711"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        root = Path(__file__).parents[2]
+        done = subprocess.run(
+            [sys.executable, "-c", _SCRIPT],
+            cwd=root,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        digests.append(done.stdout)
+    assert len(digests[0]) == 65
+    assert len(set(digests)) == 1
+
+
+def test_curve_fields_used_by_the_engine() -> None:
+    """A model's parameters reach the checkpoint time of a restart."""
+
+    class Heavy(Speed):
+        def curve(self, job: Job) -> Curve:
+            return Curve({8: 1.0}, (8,), {8: "tp8"}, parameters=20e9)
+
+    cluster = Cluster(1, 8)
+    jobs = [elastic("long", 0, 8, 1000), elastic("short", 100, 8, 10)]
+    recorder = Simulation(
+        jobs, cluster, Srtf(), Heavy(cluster, None), overheads=Overheads(launch_s=30.0)
+    ).run()  # type: ignore[arg-type]
+    restart = next(event for event in recorder.events if event.event == "restart")
+    # 14 bytes x 20e9 parameters over the node's 2 GB/s, saved and loaded
+    assert restart.overhead_s == pytest.approx(30 + 2 * 14 * 20e9 / 2e9)
+    assert restart.plan == "tp8"
