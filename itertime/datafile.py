@@ -67,9 +67,11 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def _refuse_duplicates(keys: list[Any]) -> None:
-    for index, key in enumerate(keys):
-        if key in keys[:index]:
-            raise yaml.YAMLError(f"key {key!r} is given twice; remove one")
+    seen = set()
+    for key in keys:
+        if key in seen:
+            raise ValueError(f"key {key!r} is given twice; remove one")
+        seen.add(key)
 
 
 def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from itertime.atomic import write_text
 from itertime.errors import UserError
 
 __all__ = ["build", "main", "render"]
@@ -94,6 +94,7 @@ def _tidy(value: Any) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m itertime.profile_build", description=__doc__.splitlines()[0]
     )
@@ -103,21 +104,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-o", "--output", type=Path, required=True, help="profile to write (.json)")
     options = parser.parse_args(arguments)
     try:
-        _write(options.output, render(build(options.folder)))
+        write_text(options.output, render(build(options.folder)))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     return 0
-
-
-def _write(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 if __name__ == "__main__":

@@ -43,6 +43,9 @@ def mape_pct(predicted: Array, measured: Array) -> float:
     return round(float(np.mean(np.abs(np.asarray(predicted) / np.asarray(measured) - 1))) * 100, 2)
 
 
+Bounds = dict[str, tuple[float, float, float]]  # parameter: start, least, most
+
+
 @dataclass(frozen=True)
 class Fit:
     """Parameters by name, in the order of their bounds, rounded to 4 significant digits."""
@@ -57,10 +60,9 @@ def fit_logarithms(
     predict: Callable[[Fit], Array],
     measured: Array,
     weights: Array,
-    bounds: dict[str, tuple[float, float, float]],
+    bounds: Bounds,
 ) -> Fit:
-    """Parameters (start, least, most) that bring log(predicted) closest to log(measured), in weighted
-    robust least squares.
+    """Parameters within `bounds` that bring log(predicted) closest to log(measured), weighted.
 
     The loss is soft-L1 with a scale of 5 %: library heuristics make single shapes 20 % off, and must not
     bend the curve.
@@ -71,7 +73,8 @@ def fit_logarithms(
 
     def residual(values: Array) -> Array:
         fit = Fit(dict(zip(bounds, values.tolist(), strict=True)))
-        return np.asarray((np.log(predict(fit) / measured) * weights)[used])
+        pull = 1e-3 * (values - start) / (most - least)  # decides what the rows leave open
+        return np.concatenate([(np.log(predict(fit) / measured) * weights)[used], pull])
 
     found = least_squares(
         residual,
@@ -81,6 +84,9 @@ def fit_logarithms(
         f_scale=0.05,
         diff_step=1e-4,
         x_scale=most - least,
+        ftol=1e-12,
+        xtol=1e-12,
+        gtol=1e-12,
     )
     return Fit({name: significant(value) for name, value in zip(bounds, found.x.tolist(), strict=True)})
 
@@ -89,7 +95,7 @@ def fit_in_halves(
     predict: Callable[[Fit], Array],
     measured: Array,
     weights: Array,
-    bounds: dict[str, tuple[float, float, float]],
+    bounds: Bounds,
     *groups: Array,
 ) -> tuple[Fit, Array, Array]:
     """The fit to all rows, its predictions, and predictions of each half of the rows by a fit to the other.

@@ -26,15 +26,13 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-BACKWARD_FLOPS = (
-    2.5  # of the forward pass: 5 matrix products against 2 (Dao, FlashAttention-2, 2023, section 4.1)
-)
+# Of the forward pass: 5 matrix products against 2 (Dao, FlashAttention-2, 2023, section 4.1).
+BACKWARD_FLOPS = 2.5
 
 
 @dataclass(frozen=True, config=CONFIG)
 class GemmTile:
-    """A thread block's share of the output, rows x columns, and the fraction of peak it reaches in full
-    waves."""
+    """A thread block's share of the output, rows x columns; the fraction of peak it reaches in full waves."""
 
     rows: Count
     columns: Count
@@ -48,7 +46,7 @@ class GemmModel:
     For each tile shape, with T = ceil(m / rows) ceil(n / columns) batch tiles on S multiprocessors:
 
         waves   W = T / S + wave_quantisation (ceil(T / S) - T / S)
-        depth   K = k (1 + (k_half / k) ** k_exponent)
+        depth   K = (k**e + k_offset**e) ** (1/e), e = k_exponent
         compute C = 2 W S rows columns K / (peak_fraction peak_flops_per_s)
 
     The fastest tile counts, as the library picks its kernel by shape. Its compute time and the time of the
@@ -60,7 +58,7 @@ class GemmModel:
     multiprocessors: Count
     peak_flops_per_s: Positive
     wave_quantisation: NonNegative
-    k_half: NonNegative
+    k_offset: NonNegative
     k_exponent: Positive
     bytes_per_s: Positive
     overlap_exponent: Positive
@@ -75,7 +73,7 @@ class GemmModel:
     def seconds(self, m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1) -> Array:
         """Seconds of the whole launch; the arguments are counts of at least 1."""
         m, n, k, batch = (np.asarray(value, dtype=float) for value in (m, n, k, batch))
-        depth = k * (1 + (self.k_half / k) ** self.k_exponent)
+        depth = (k**self.k_exponent + self.k_offset**self.k_exponent) ** (1 / self.k_exponent)
         compute = self._fastest_tile(m, n, batch) * depth
         memory = 2 * (m * k + k * n + m * n) * batch / self.bytes_per_s
         p = self.overlap_exponent

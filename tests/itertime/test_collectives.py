@@ -1,0 +1,142 @@
+"""Collectives: the ring and tree formulas, the sharing of NICs, and a published curve between two nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from itertime.collectives import all_gather_s, all_reduce_s, all_to_all_s, p2p_s, reduce_scatter_s
+from itertime.profile import load_profile
+from itertime.system import Site, load_system
+
+PROFILE = load_profile("a100-80gb")
+SYSTEM = load_system("dgx-a100-80gb")
+IDEAL = dataclasses.replace(
+    SYSTEM, network_latency_s=0, gpu_nic_bytes_per_s=1e12, site=Site(network_efficiency=1)
+)
+COLLECTIVES = (all_reduce_s, reduce_scatter_s, all_gather_s, all_to_all_s)
+
+sizes = st.floats(1, 1e11)
+nodes = st.integers(1, 512)
+locals_ = st.sampled_from([1, 2, 4, 8])
+sharers = st.sampled_from([1, 2, 4, 8])
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_one_rank_or_no_bytes_takes_no_time(collective) -> None:
+    assert collective(1e9, 1, 1, SYSTEM, PROFILE) == 0
+    assert collective(0, 64, 8, SYSTEM, PROFILE) == 0
+    assert collective(0, 8, 8, SYSTEM, PROFILE) == 0
+    assert p2p_s(0, True, SYSTEM, PROFILE) == 0
+
+
+def test_within_a_node_the_table_counts() -> None:
+    table = PROFILE.collectives["all_reduce"]
+    for i, ranks in enumerate(table.ranks):
+        for j in (0, 7, 20):
+            seconds = all_reduce_s(table.first_bytes * 2**j, ranks, ranks, SYSTEM, PROFILE)
+            assert seconds == pytest.approx(table.time_s[i][j], rel=1e-12)
+
+
+def test_ring_between_nodes() -> None:
+    """2 (N-1)/N S/B (Patarasuk and Yuan 2009), where the NICs are the bottleneck and latency is nothing."""
+    for count in (2, 4, 16, 128):
+        expected = 2 * (count - 1) / count * 1e9 / IDEAL.nic_bytes_per_s
+        assert all_reduce_s(1e9, count, 1, IDEAL, PROFILE) == pytest.approx(expected, rel=1e-12)
+        assert all_gather_s(1e9, count, 1, IDEAL, PROFILE) == pytest.approx(expected / 2, rel=1e-12)
+        assert reduce_scatter_s(1e9, count, 1, IDEAL, PROFILE) == pytest.approx(expected / 2, rel=1e-12)
+
+
+def test_a_tree_takes_over_where_latency_counts() -> None:
+    """A small all-reduce over N single-GPU nodes grows with log2 N; a large one with few nodes is a ring."""
+    slow = dataclasses.replace(IDEAL, network_latency_s=1e-5)
+    small = all_reduce_s(8, np.array([2, 16, 256]), 1, slow, PROFILE)
+    np.testing.assert_allclose(small, [2e-5, 8e-5, 16e-5], rtol=1e-4)
+    large = all_reduce_s(1e9, 4, 1, slow, PROFILE)
+    assert large == pytest.approx(2 * 3 / 4 * 1e9 / slow.nic_bytes_per_s + 2 * 3 * 1e-5, rel=1e-12)
+
+
+def test_the_slower_of_the_two_levels_counts() -> None:
+    fast = dataclasses.replace(IDEAL, nic_bytes_per_s=1e15, gpu_nic_bytes_per_s=1e15)
+    inside = all_reduce_s(1e9, 8, 8, fast, PROFILE)
+    assert all_reduce_s(1e9, 64, 8, fast, PROFILE) == pytest.approx(inside, rel=1e-4)
+    slow = dataclasses.replace(IDEAL, nic_bytes_per_s=1e9)
+    assert all_reduce_s(1e9, 64, 8, slow, PROFILE) == pytest.approx(2 * 7 / 8, rel=1e-12)
+
+
+def test_groups_share_the_nics_and_a_gpu_its_link() -> None:
+    alone = all_reduce_s(1e9, 8, 1, IDEAL, PROFILE)
+    assert all_reduce_s(1e9, 8, 1, IDEAL, PROFILE, 8) == pytest.approx(8 * alone, rel=1e-12)
+    narrow = dataclasses.replace(IDEAL, gpu_nic_bytes_per_s=IDEAL.nic_bytes_per_s / 8)
+    assert all_reduce_s(1e9, 8, 1, narrow, PROFILE) == pytest.approx(8 * alone, rel=1e-12)
+    assert p2p_s(1e9, True, narrow, PROFILE) == pytest.approx(1e9 / 25e9, rel=1e-12)
+
+
+def test_all_to_all_between_nodes() -> None:
+    """Of 16 ranks in 2 nodes, each sends half of its bytes to the other node, on the NICs that 8 share."""
+    assert all_to_all_s(1e9, 16, 8, IDEAL, PROFILE) == pytest.approx(
+        8 * 0.5e9 / IDEAL.nic_bytes_per_s, rel=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "measured_s"),
+    [(268435456, 7.2017e-3), (536870912, 13.552e-3), (1073741824, 26.217e-3), (2147483648, 51.406e-3)],
+)
+def test_published_all_reduce_between_two_p4de_nodes(nbytes: int, measured_s: float) -> None:
+    """nccl-tests of awsome-distributed-training: 16 A100, 2 nodes of 400 Gb/s EFA; 8 bytes take 161 us."""
+    p4de = dataclasses.replace(SYSTEM, nic_bytes_per_s=50e9, network_latency_s=70e-6)
+    assert all_reduce_s(nbytes, 16, 8, p4de, PROFILE) == pytest.approx(measured_s, rel=0.06)
+    assert all_reduce_s(8, 16, 8, p4de, PROFILE) == pytest.approx(161e-6, rel=0.06)
+
+
+def test_site_constants() -> None:
+    worse = dataclasses.replace(IDEAL, site=Site(network_efficiency=0.5, all_reduce_multiplier=1.5))
+    assert all_reduce_s(1e9, 8, 1, worse, PROFILE) == pytest.approx(
+        3 * all_reduce_s(1e9, 8, 1, IDEAL, PROFILE)
+    )
+    assert all_reduce_s(1e9, 8, 8, worse, PROFILE) == pytest.approx(
+        1.5 * all_reduce_s(1e9, 8, 8, IDEAL, PROFILE)
+    )
+    assert all_to_all_s(1e9, 8, 8, worse, PROFILE) == all_to_all_s(1e9, 8, 8, IDEAL, PROFILE)
+
+
+@given(sizes, sizes, nodes, locals_, sharers)
+def test_more_bytes_take_no_less_time(one: float, other: float, count: int, local: int, groups: int) -> None:
+    small, large = sorted((one, other))
+    for collective in COLLECTIVES:
+        times = collective(np.array([small, large]), count * local, local, SYSTEM, PROFILE, groups)
+        assert times[0] <= times[1] * (1 + 1e-12)
+        assert np.isfinite(times).all()
+
+
+@given(sizes, nodes, locals_, sharers)
+def test_more_sharers_and_less_network_take_no_less_time(
+    size: float, count: int, local: int, groups: int
+) -> None:
+    for collective in COLLECTIVES:
+        alone = collective(size, count * local, local, SYSTEM, PROFILE, 1)
+        assert alone <= collective(size, count * local, local, SYSTEM, PROFILE, groups)
+        assert alone <= collective(size, count * local, local, SYSTEM.with_nic(400), PROFILE, 1)
+
+
+@given(sizes, nodes)
+def test_an_all_reduce_takes_no_longer_than_its_halves(size: float, count: int) -> None:
+    whole = all_reduce_s(size, count * 8, 8, IDEAL, PROFILE)
+    halves = reduce_scatter_s(size, count * 8, 8, IDEAL, PROFILE) + all_gather_s(
+        size, count * 8, 8, IDEAL, PROFILE
+    )
+    assert whole <= halves * 1.1  # in a node NCCL's tables are noisy by as much
+
+
+@given(st.lists(st.tuples(sizes, nodes, locals_, sharers), min_size=1, max_size=20))
+def test_batches_equal_single_calls(rows: list[tuple[float, int, int, int]]) -> None:
+    size, count, local, groups = (np.array(column) for column in zip(*rows, strict=True))
+    for collective in COLLECTIVES:
+        together = collective(size, count * local, local, SYSTEM, PROFILE, groups)
+        single = [collective(s, n * r, r, SYSTEM, PROFILE, g) for s, n, r, g in rows]
+        np.testing.assert_allclose(together, single, rtol=1e-12)

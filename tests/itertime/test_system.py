@@ -1,0 +1,132 @@
+"""Systems: what is shipped, and what a user's file may not hold."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from itertime.errors import UnknownName, UserError
+from itertime.profile import list_profiles
+from itertime.system import Site, System, list_systems, load_system
+
+GOOD = {
+    "name": "mine",
+    "profile": "a100-80gb",
+    "gpus_per_node": "8",
+    "nic_bytes_per_s": "25.0e+9",
+    "nvlink_bytes_per_s": "300.0e+9",
+    "source": "the vendor's sheet",
+}
+
+
+def write(folder: Path, changes: dict[str, str | None]) -> Path:
+    """A system file; a change of None takes the key away."""
+    values = {key: value for key, value in (GOOD | changes).items() if value is not None}
+    path = folder / "mine.yaml"
+    path.write_text("".join(f"{key}: {value}\n" for key, value in values.items()))
+    return path
+
+
+def test_shipped_systems_name_a_shipped_profile() -> None:
+    assert list_systems() == ["a100-80gb-800g", "dgx-a100-80gb"]
+    for name in list_systems():
+        system = load_system(name)
+        assert system.name == name
+        assert system.profile in list_profiles()
+        assert system.site == Site()
+
+
+def test_dgx_a100_has_eight_hdr_nics() -> None:
+    system = load_system("dgx-a100-80gb")
+    assert system.gpus_per_node == 8
+    assert system.nic_bytes_per_s * 8 / 1e9 == 1600  # Gb/s
+    assert load_system("a100-80gb-800g").nic_bytes_per_s * 8 / 1e9 == 800
+
+
+def test_with_nic_changes_the_nics_only() -> None:
+    system = load_system("dgx-a100-80gb")
+    slower = system.with_nic(400)
+    assert slower.nic_bytes_per_s == 50e9
+    assert dataclasses.replace(slower, nic_bytes_per_s=system.nic_bytes_per_s) == system
+
+
+def test_a_file_of_ones_own(tmp_path: Path) -> None:
+    site = "{gemm_multiplier: 1.1, layer_overhead_s: 0.004}"
+    system = load_system(write(tmp_path, {"site": site}))
+    assert system == System(
+        name="mine",
+        profile="a100-80gb",
+        gpus_per_node=8,
+        nic_bytes_per_s=25e9,
+        nvlink_bytes_per_s=300e9,
+        source="the vendor's sheet",
+        site=Site(gemm_multiplier=1.1, layer_overhead_s=0.004),
+    )
+
+
+def test_numbers_without_a_decimal_point_are_numbers(tmp_path: Path) -> None:
+    """YAML 1.1 reads 25e9 as text."""
+    assert load_system(write(tmp_path, {"nic_bytes_per_s": "25e9"})).nic_bytes_per_s == 25e9
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"nic_bytes_per_s": None, "nic": "25.0e+9"}, "unknown key 'nic'"),
+        ({"nic_byte_per_s": "1"}, "unknown key 'nic_byte_per_s' (did you mean 'nic_bytes_per_s'?)"),
+        (
+            {"site": "{gemm_multiplyer: 1}"},
+            "unknown key 'site.gemm_multiplyer' (did you mean 'gemm_multiplier'?)",
+        ),
+        ({"profile": None}, "key 'profile' is missing"),
+        ({"nic_bytes_per_s": "-1"}, "nic_bytes_per_s=-1: input should be greater than 0"),
+        ({"nic_bytes_per_s": ".nan"}, "nic_bytes_per_s=nan"),
+        ({"nic_bytes_per_s": ".inf"}, "nic_bytes_per_s=inf"),
+        ({"nic_bytes_per_s": "200 GB/s"}, "nic_bytes_per_s='200 GB/s'"),
+        ({"gpus_per_node": "0"}, "gpus_per_node=0"),
+        ({"gpus_per_node": "1.5"}, "gpus_per_node=1.5"),
+        ({"gpus_per_node": "yes"}, "gpus_per_node=True: must be a number"),
+        ({"site": "{network_efficiency: 1.2}"}, "site.network_efficiency=1.2"),
+        ({"site": "{layer_overhead_s: -0.1}"}, "site.layer_overhead_s=-0.1"),
+        ({"site": "3"}, "site=3"),
+        ({"name": '" "'}, "name=' ': must not be empty"),
+        ({"source": "{"}, "not valid YAML"),
+        ({"1": "2"}, "key 1 is not a name"),
+        ({"name": "a\nname: b"}, "key 'name' is given twice"),
+        ({"name": "&a [*a]"}, "name"),
+        ({"name": "!!python/object/apply:os.getcwd []"}, "not valid YAML"),
+    ],
+)
+def test_a_wrong_file_names_file_and_key(
+    tmp_path: Path, changes: dict[str, str | None], message: str
+) -> None:
+    path = write(tmp_path, changes)
+    with pytest.raises(UserError) as caught:
+        load_system(path)
+    assert str(caught.value).startswith(str(path))
+    assert message in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"- 1\n", b"\xff\xfe", b"[" * 5000])
+def test_a_file_that_is_no_mapping(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"x\.yaml"):
+        load_system(path)
+
+
+def test_a_file_too_large_to_be_a_system(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("#" * 5_000_000)
+    with pytest.raises(UserError, match="5000000 bytes"):
+        load_system(path)
+
+
+def test_unknown_names_get_a_hint() -> None:
+    with pytest.raises(UnknownName, match=r"unknown system 'dgx-a100'; did you mean dgx-a100-80gb\?"):
+        load_system("dgx-a100")
+    with pytest.raises(UserError, match=r"missing\.yaml: cannot be read"):
+        load_system("missing.yaml")
