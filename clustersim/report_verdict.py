@@ -16,7 +16,7 @@ __all__ = ["caution", "verdict"]
 
 
 def verdict(runs: Sequence[Run], baseline: str | None) -> list[str]:
-    """One policy: how its jobs fared. Several: who completes jobs soonest, and who meets most deadlines.
+    """One policy: how its jobs fared. Several: who is soonest, meets most deadlines, rejects jobs.
 
     Policies are compared by the mean JCT over the jobs that all of them finished, averaged over seeds.
     """
@@ -26,7 +26,7 @@ def verdict(runs: Sequence[Run], baseline: str | None) -> list[str]:
     if not same_trace(runs):
         return ["These runs are not over the same jobs: their differences say little about the policies."]
     named = next((group.label for group in groups if group.runs[0].policy == baseline), groups[0].label)
-    return [*_who_is_soonest(groups, named), *_who_is_in_time(groups, named)]
+    return [*_who_is_soonest(groups, named), *_who_is_in_time(groups, named), *_who_rejects(groups)]
 
 
 def caution(runs: Sequence[Run]) -> str:
@@ -74,8 +74,9 @@ def _who_is_soonest(groups: Sequence[Group], baseline: str) -> list[str]:
     if means[best] == max(means.values()):
         return [f"All policies have the same mean JCT, {duration(base)} {over}."]
     if means[best] < base:
+        leaders = _plural(_all_with(means, means[best]), "completes", "complete")
+        text = f"{leaders} jobs soonest: mean JCT {duration(means[best])} {over}, "
         change = difference("time", means[best], base)
-        text = f"{best} completes jobs soonest: mean JCT {duration(means[best])} {over}, "
         return [text + f"against {duration(base)} under {baseline} ({change})."]
     later = {label: mean for label, mean in means.items() if mean > base}
     second = min(later, key=lambda label: later[label])
@@ -95,4 +96,30 @@ def _who_is_in_time(groups: Sequence[Group], baseline: str) -> list[str]:
     if met[best] == min(met.values()):
         return [f"All policies meet {100 * met[best]:.1f} % of the {jobs:,} deadlines."]
     rest = f"; {baseline} meets {100 * met[baseline]:.1f} %" if met[best] > met[baseline] else ""
-    return [f"{best} meets most deadlines, {100 * met[best]:.1f} % of {jobs:,}{rest}."]
+    leaders = _plural(_all_with(met, met[best]), "meets", "meet")
+    return [f"{leaders} most deadlines, {100 * met[best]:.1f} % of {jobs:,}{rest}."]
+
+
+def _who_rejects(groups: Sequence[Group]) -> list[str]:
+    """Said where policies reject different numbers of jobs, which are then missing from the averages."""
+    rejected: dict[str, float] = {}
+    for group in groups:
+        rejected[group.label] = fsum(measured(run).get("rejected") or 0.0 for run in group.runs) / len(
+            group.runs
+        )
+    if min(rejected.values()) == max(rejected.values()):
+        return []
+    jobs = len(groups[0].runs[0].jobs)
+    return [
+        f"Of {jobs:,} jobs, "
+        + ", ".join(f"{label} rejects {count:,.0f}" for label, count in rejected.items())
+        + "."
+    ]
+
+
+def _all_with(values: Mapping[str, float], value: float) -> list[str]:
+    return [label for label, found in values.items() if found == value]
+
+
+def _plural(labels: Sequence[str], singular: str, plural: str) -> str:
+    return f"{' and '.join(labels)} {singular if len(labels) == 1 else plural}"

@@ -184,6 +184,14 @@ def test_verdict_names_the_best_against_the_baseline() -> None:
     assert verdict([SLOW, FAST], "srtf")[0].startswith("No policy completes jobs sooner than srtf")
 
 
+def test_verdict_names_all_who_tie_and_what_each_rejects() -> None:
+    twin = replace(FAST, policy="twin")
+    first, second = verdict([SLOW, FAST, twin], "fifo")
+    assert first.startswith("srtf and twin complete jobs soonest")
+    assert second.startswith("srtf and twin meet most deadlines")
+    assert verdict([SLOW, CHOOSY], "fifo")[-1] == "Of 3 jobs, fifo rejects 0, picky rejects 1."
+
+
 def test_verdict_averages_over_seeds() -> None:
     runs = [replace(one, manifest={**one.manifest, "seed": s}) for one in (SLOW, FAST) for s in (1, 2)]
     assert "(−50.0 %)" in verdict(runs, "fifo")[0]
