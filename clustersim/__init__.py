@@ -24,22 +24,33 @@ if TYPE_CHECKING:
     from .config import RunConfig
     from .errors import PolicyError
     from .overheads import Overheads
-    from .runner import compare, run
     from .rundir import Run, read_run, write_run
+    from .runner import compare, run
     from .scheduler import JobView, Proposal, Scheduler, State
     from .simulation import Simulation
 
 __all__ = [
-    "Cluster", "JobView", "Overheads", "PolicyError", "Proposal", "Run", "RunConfig", "Scheduler", "Simulation", "State", "UserError", "compare",
-    "read_run", "run", "write_run",
+    "Cluster", "JobView", "Overheads", "PolicyError", "Proposal", "Run", "RunConfig", "Scheduler",
+    "Simulation", "State", "UserError", "compare", "read_run", "run", "write_run",
 ]  # fmt: skip
 
 _HOMES = {
-    "Cluster": "clustersim.cluster", "JobView": "clustersim.scheduler", "Overheads": "clustersim.overheads", "PolicyError": "clustersim.errors",
-    "Proposal": "clustersim.scheduler", "Run": "clustersim.rundir", "RunConfig": "clustersim.config", "Scheduler": "clustersim.scheduler",
-    "Simulation": "clustersim.simulation", "State": "clustersim.scheduler", "UserError": "itertime.errors", "compare": "clustersim.runner",
-    "read_run": "clustersim.rundir", "run": "clustersim.runner", "write_run": "clustersim.rundir",
-}  # fmt: skip
+    "Cluster": "clustersim.cluster",
+    "JobView": "clustersim.scheduler",
+    "Overheads": "clustersim.overheads",
+    "PolicyError": "clustersim.errors",
+    "Proposal": "clustersim.scheduler",
+    "Run": "clustersim.rundir",
+    "RunConfig": "clustersim.config",
+    "Scheduler": "clustersim.scheduler",
+    "Simulation": "clustersim.simulation",
+    "State": "clustersim.scheduler",
+    "UserError": "itertime.errors",
+    "compare": "clustersim.runner",
+    "read_run": "clustersim.rundir",
+    "run": "clustersim.runner",
+    "write_run": "clustersim.rundir",
+}
 
 
 def __getattr__(name: str) -> object:

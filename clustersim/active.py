@@ -1,4 +1,6 @@
-"""A job inside the system: the engine's mutable side (`ActiveJob`) and what a policy may see of it (`JobView`)."""
+"""A job inside the system: the engine's mutable side (`ActiveJob`) and what a policy may see of it
+(`JobView`).
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,14 @@ __all__ = ["ActiveJob", "JobView"]
 class ActiveJob:
     """One submitted job and its progress, which is integrated only when its speed changes.
 
-    Work is counted in units: iterations, or seconds of logged duration. Between two changes the job holds `placement`, pays overhead until
-    `ready_s`, then does one unit every `unit_s` seconds.
+    Work is counted in units: iterations, or seconds of logged duration. Between two changes the job holds
+    `placement`, pays overhead until `ready_s`, then does one unit every `unit_s` seconds.
     """
 
     __slots__ = (
-        "curve", "finish_s", "generation", "gpu_seconds", "gpus", "job", "lost_s", "migrations", "note", "order", "overhead_gpu_s",
-        "placement", "preemptions", "ready_s", "requested", "resizes", "restarts", "since_s", "start_s", "unit_s", "view", "wait_s", "work",
-        "work_left",
+        "curve", "finish_s", "generation", "gpu_seconds", "gpus", "job", "lost_s", "migrations", "note", "order",
+        "overhead_gpu_s", "placement", "preemptions", "ready_s", "requested", "resizes", "restarts", "since_s",
+        "start_s", "unit_s", "view", "wait_s", "work", "work_left",
     )  # fmt: skip
 
     def __init__(self, job: Job, order: int, curve: Curve, requested: int, note: str, state: State):
@@ -41,7 +43,9 @@ class ActiveJob:
         self.ready_s = 0.0
         self.start_s: float | None = None
         self.finish_s: float | None = None
-        self.generation = 0  # counts allocations, so that the completion of an earlier one is recognised as stale
+        self.generation = (
+            0  # counts allocations, so that the completion of an earlier one is recognised as stale
+        )
         self.gpu_seconds = self.overhead_gpu_s = self.lost_s = self.wait_s = 0.0
         self.preemptions = self.resizes = self.restarts = self.migrations = 0
         self.view = JobView(self, state)
@@ -66,7 +70,9 @@ class ActiveJob:
         self.since_s = now
 
     def hold(self, placement: Placement, gpus: int, now: float, overhead_s: float) -> float:
-        """Take `placement` at `now`, paying `overhead_s` first; returns the time at which the job will be done."""
+        """Take `placement` at `now`, paying `overhead_s` first; returns the time at which the job will be
+        done.
+        """
         self.placement, self.gpus, self.unit_s = placement, gpus, self.curve.unit_s[gpus]
         self.since_s, self.ready_s = now, now + overhead_s
         self.generation += 1
@@ -80,8 +86,8 @@ class ActiveJob:
 class JobView:
     """What a policy sees of a job: what a real scheduler could know, always as of now. Read-only.
 
-    GPU counts are numbers of GPUs, times seconds, rates units per second. The view of a job stays the same object for all its life,
-    so views can be compared, hashed and kept in dictionaries.
+    GPU counts are numbers of GPUs, times seconds, rates units per second. The view of a job stays the same
+    object for all its life, so views can be compared, hashed and kept in dictionaries.
     """
 
     __slots__ = ("_job", "_state")
@@ -161,29 +167,44 @@ class JobView:
         return gpus in self._job.curve.unit_s
 
     def rate(self, gpus: int) -> float:
-        """Units of work per second on `gpus` GPUs, 0 where it cannot run. Comparable between counts of one job, not between jobs."""
+        """Units of work per second on `gpus` GPUs, 0 where it cannot run.
+
+        Comparable between counts of one job, not between jobs.
+        """
         unit_s = self._job.curve.unit_s.get(gpus)
         return 1.0 / unit_s if unit_s else 0.0
 
     def remaining(self, gpus: int | None = None) -> float:
-        """Seconds of work left on `gpus` GPUs (its request if None), overheads apart; infinite where it cannot run.
+        """Seconds of work left on `gpus` GPUs (its request if None), overheads apart; infinite where it
+        cannot run.
 
-        Known because the user stated the iterations. A job known only by its logged duration raises PolicyError: no real scheduler knows that.
+        Known because the user stated the iterations. A job known only by its logged duration raises
+        PolicyError: no real scheduler knows that.
         """
         if self._job.job.kind == "duration":
-            raise PolicyError(f"job {self.id} does not state its work; a policy that needs it may ask job.oracle_remaining()")
+            raise PolicyError(
+                f"job {self.id} does not state its work; a policy may ask job.oracle_remaining() instead"
+            )
         return self._remaining(gpus)
 
     def oracle_remaining(self, gpus: int | None = None) -> float:
-        """As `remaining`, but true for every job, from the log where the user stated nothing. Such use is noted in the records (`oracle_used`)."""
+        """As `remaining`, but true for every job, from the log where the user stated nothing.
+
+        Such use is noted in the records (`oracle_used`).
+        """
         if self._job.job.kind == "duration":
             self._state._oracle_used = True
         return self._remaining(gpus)
 
     def _remaining(self, gpus: int | None) -> float:
         job = self._job
-        return job.work_left_at(self._state.now) * job.curve.unit_s.get(job.requested if gpus is None else gpus, float("inf"))
+        return job.work_left_at(self._state.now) * job.curve.unit_s.get(
+            job.requested if gpus is None else gpus, float("inf")
+        )
 
     def restart_s(self, gpus: int) -> float:
-        """Seconds the engine would charge for a restart or a resize onto `gpus` GPUs, packed. A first start costs no more."""
+        """Seconds the engine would charge for a restart or a resize onto `gpus` GPUs, packed.
+
+        A first start costs no more.
+        """
         return self._state._restart_s(self._job, gpus)

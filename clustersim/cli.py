@@ -11,7 +11,9 @@ from .commands import policies, report, simulate, trace
 
 __all__ = ["app", "main"]
 
-app = new_app("Simulate a multi-tenant GPU cluster that trains large language models, and compare scheduling policies.")
+app = new_app(
+    "Simulate a multi-tenant GPU cluster that trains large language models, and compare scheduling policies."
+)
 app.command("demo")(simulate.demo)
 app.command("run")(simulate.run)
 app.command("compare")(simulate.compare)

@@ -1,7 +1,8 @@
 """The machines: what a cluster is made of, and which of its GPUs are free.
 
-A `Cluster` is a frozen description. `Capacity` is the one mutable model of free GPUs: the engine owns the real one, a
-`Proposal` works on a copy. Both are counted per node; which GPU of a node a job holds makes no difference to any rule.
+A `Cluster` is a frozen description. `Capacity` is the one mutable model of free GPUs: the engine owns the
+real one, a `Proposal` works on a copy. Both are counted per node; which GPU of a node a job holds makes no
+difference to any rule.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _MAX_NODES, _MAX_GPUS_PER_NODE = 1_000_000, 64
 
 @dataclass(frozen=True)
 class Cluster:
-    """`nodes` equal nodes of `gpus_per_node` GPUs; `system` names the `itertime` system they are built from."""
+    """`nodes` equal nodes of `gpus_per_node` GPUs; `system` names the `itertime` system they are built
+    from.
+    """
 
     nodes: int = 128
     gpus_per_node: int = 8
@@ -62,8 +65,9 @@ class Cluster:
 class Capacity:
     """Free GPUs by node.
 
-    For each count f the nodes with exactly f free GPUs are the bits of one integer, so that "the fullest node with room for
-    3" and "how many nodes are empty" cost a few machine operations, and a copy costs nine references.
+    For each count f the nodes with exactly f free GPUs are the bits of one integer, so that "the fullest
+    node with room for 3" and "how many nodes are empty" cost a few machine operations, and a copy costs
+    nine references.
     """
 
     __slots__ = ("_free", "_with", "free", "gpus_per_node", "nodes")

@@ -15,8 +15,10 @@ __all__ = ["RunConfig"]
 class RunConfig(BaseModel):
     """What to simulate, apart from the trace. Unknown settings are refused.
 
-    `policy`: a registered name or `file.py:Class`; `params`: its keyword arguments. `cluster`: a shape such as `n128g8`. `planner`: None = the policy's own. `overheads`: constants
-    of `Overheads` to replace, or None for no overheads at all. `table`: a throughput table (file). `until_s`: end of the run on the trace's clock.
+    `policy`: a registered name or `file.py:Class`; `params`: its keyword arguments. `cluster`: a shape such
+    as `n128g8`. `planner`: None = the policy's own. `overheads`: constants of `Overheads` to replace, or
+    None for no overheads at all. `table`: a throughput table (file). `until_s`: end of the run on the
+    trace's clock.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -35,7 +37,10 @@ class RunConfig(BaseModel):
 
     @classmethod
     def make(cls, settings: list[str] | None = None, **values: Any) -> RunConfig:
-        """From keyword arguments, then `a.b=c` assignments as of `--set`. UserError names the setting and the value."""
+        """From keyword arguments, then `a.b=c` assignments as of `--set`.
+
+        UserError names the setting and the value.
+        """
         for text in settings or []:
             _assign(values, text)
         for name in values:

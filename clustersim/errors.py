@@ -8,6 +8,9 @@ __all__ = ["PolicyError"]
 
 
 class PolicyError(UserError):
-    """A policy broke a rule of the Scheduler API, or failed. Names the policy, the simulated time and what it proposed."""
+    """A policy broke a rule of the Scheduler API, or failed.
+
+    Names the policy, the simulated time and what it proposed.
+    """
 
     exit_code = 4

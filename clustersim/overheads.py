@@ -1,14 +1,16 @@
 """What a start, a restart and a resize cost a job before it makes progress again.
 
-The engine charges these times, policies only read them (`JobView.overhead_s`). While it pays, a job holds its new GPUs and makes no progress.
+The engine charges these times, policies only read them (`JobView.overhead_s`). While it pays, a job holds
+its new GPUs and makes no progress.
 
-    first start           launch_s
-    restart or resize     save + launch_s + load
-    save, load            checkpoint bytes / bandwidth, bandwidth = min(nodes x per-node share, what the storage gives in all)
-    checkpoint bytes      parameters x 14: fp16 weight 2, fp32 master weight 4, two fp32 Adam moments 8 (ZeRO, Rajbhandari et al., SC 2020, section 3.1)
+    first start           launch_s restart or resize     save + launch_s + load save, load
+    checkpoint bytes / bandwidth, bandwidth = min(nodes x per-node share, what the storage gives in all)
+    checkpoint bytes      parameters x 14: fp16 weight 2, fp32 master weight 4, two fp32 Adam moments 8
+    (ZeRO, Rajbhandari et al., SC 2020, section 3.1)
 
-The save of a job that loses its GPUs is charged at its next start, so that a preempting policy is never delayed by what it preempts; GPU-seconds come out the
-same. A job known only by its duration has no model: it pays `launch_s`, and `launch_s + plain_restart_s` on a restart.
+The save of a job that loses its GPUs is charged at its next start, so that a preempting policy is never
+delayed by what it preempts; GPU-seconds come out the same. A job known only by its duration has no model:
+it pays `launch_s`, and `launch_s + plain_restart_s` on a restart.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ __all__ = ["Overheads"]
 
 @dataclass(frozen=True)
 class Overheads:
-    """Defaults: 30 s to launch, as Pollux (OSDI 2021) and Sia (SOSP 2023) charge for a restart; the storage figures are assumptions, 2 GB/s per node out of 100 GB/s in all."""
+    """Defaults: 30 s to launch, as Pollux (OSDI 2021) and Sia (SOSP 2023) charge for a restart; the storage
+    figures are assumptions, 2 GB/s per node out of 100 GB/s in all.
+    """
 
     launch_s: float = 30.0
     plain_restart_s: float = 30.0
@@ -35,8 +39,14 @@ class Overheads:
         for f in fields(self):
             value = getattr(self, f.name)
             least = 1.0 if f.name.endswith("bytes_per_s") else 0.0
-            if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value < float("inf"):
-                raise UserError(f"overheads.{f.name}={value!r}: must be a finite number of at least {least:g}")
+            if (
+                not isinstance(value, int | float)
+                or isinstance(value, bool)
+                or not least <= value < float("inf")
+            ):
+                raise UserError(
+                    f"overheads.{f.name}={value!r}: must be a finite number of at least {least:g}"
+                )
 
     @classmethod
     def none(cls) -> Overheads:
@@ -56,7 +66,9 @@ class Overheads:
         return self.scale * self.launch_s
 
     def restart_s(self, parameters: float, nodes: int) -> float:
-        """Seconds from getting other GPUs to the next iteration, for a model of `parameters` parameters on `nodes` nodes."""
+        """Seconds from getting other GPUs to the next iteration, for a model of `parameters` parameters on
+        `nodes` nodes.
+        """
         if not parameters:
             return self.scale * (self.launch_s + self.plain_restart_s)
         bandwidth = min(nodes * self.storage_node_bytes_per_s, self.storage_bytes_per_s)

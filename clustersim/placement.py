@@ -1,8 +1,9 @@
 """Placers: which free GPUs a job gets.
 
-A placer is a pair of functions: `fits(capacity, gpus)` answers quickly whether there is room, `place(capacity, gpus, prefer)` says where, or
-None. `prefer` lists nodes to use first (those a job already holds), so that a resize moves as little as possible.
-All choices are deterministic: ties go to the lowest node number.
+A placer is a pair of functions: `fits(capacity, gpus)` answers quickly whether there is room,
+`place(capacity, gpus, prefer)` says where, or None. `prefer` lists nodes to use first (those a job already
+holds), so that a resize moves as little as possible. All choices are deterministic: ties go to the lowest
+node number.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class Placer:
 
 
 def _fullest(capacity: Capacity, gpus: int, prefer: int, avoid: int = 0) -> int | None:
-    """Best fit: the node with the fewest free GPUs that has room for `gpus`; a preferred node before all others."""
+    """Best fit: the node with the fewest free GPUs that has room for `gpus`; a preferred node before all
+    others.
+    """
     best = None
     for free in range(gpus, capacity.gpus_per_node + 1):
         nodes = capacity.nodes_with(free) & ~avoid
@@ -64,9 +67,9 @@ def _pack(capacity: Capacity, gpus: int, prefer: Iterable[int] = ()) -> Placemen
                     break
                 spots.append((node, capacity.gpus_per_node))
     if rest:
-        node = _fullest(capacity, rest, liked, avoid=mask_of(node for node, _ in spots))
-        assert node is not None, "_pack_fits said that there is room"
-        spots.append((node, rest))
+        last = _fullest(capacity, rest, liked, avoid=mask_of(node for node, _ in spots))
+        assert last is not None, "_pack_fits said that there is room"
+        spots.append((last, rest))
     return tuple(sorted(spots))
 
 
@@ -96,7 +99,8 @@ def _spread(capacity: Capacity, gpus: int, prefer: Iterable[int] = ()) -> Placem
         return None
     liked, size = mask_of(prefer), capacity.gpus_per_node
     level = next(  # the smallest number of GPUs per node with which the job fits
-        k for k in range(1, size + 1)
+        k
+        for k in range(1, size + 1)
         if sum(min(free, k) * capacity.nodes_with(free).bit_count() for free in range(1, size + 1)) >= gpus
     )
     spots: list[tuple[int, int]] = []
@@ -116,8 +120,12 @@ def _spread(capacity: Capacity, gpus: int, prefer: Iterable[int] = ()) -> Placem
 PLACERS = {
     p.name: p
     for p in (
-        Placer("pack", "whole nodes for 8 GPUs and more, else the fullest node with room; a small job never crosses a node",
-               _pack_fits, _pack),
+        Placer(
+            "pack",
+            "whole nodes, and for the rest or a small job the fullest node with room, never two",
+            _pack_fits,
+            _pack,
+        ),
         Placer("spread", "as few GPUs per node as possible, emptiest nodes first", _any_fits, _spread),
         Placer("any", "any free GPUs wherever they are, fullest nodes first", _any_fits, _any),
     )

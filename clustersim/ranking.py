@@ -1,7 +1,8 @@
-"""Pending jobs in the order of a key, kept sorted between decisions, so that a policy never sorts or rescans the queue.
+"""Pending jobs in the order of a key, kept sorted between decisions, so that a policy never sorts or
+rescans the queue.
 
-Jobs are kept apart by the GPUs they request: a walk that can only place jobs of up to n GPUs looks at the heads of those queues alone, however
-many larger jobs wait.
+Jobs are kept apart by the GPUs they request: a walk that can only place jobs of up to n GPUs looks at the
+heads of those queues alone, however many larger jobs wait.
 """
 
 from __future__ import annotations
@@ -46,8 +47,13 @@ class Ranking:
         del queue[bisect_left(queue, entry)]
 
     def walk(self, fits: Callable[[int], bool]) -> Iterator[JobView]:
-        """The jobs in order whose request `fits`. Room is asked for again before each job and must not grow during the walk."""
-        heads = [(*queue[0], 0, queue) for queue in self._queues.values() if queue and fits(queue[0][2].requested)]
+        """The jobs in order whose request `fits`.
+
+        Room is asked for again before each job and must not grow during the walk.
+        """
+        heads = [
+            (*queue[0], 0, queue) for queue in self._queues.values() if queue and fits(queue[0][2].requested)
+        ]
         heapify(heads)
         while heads:
             _, _, job, index, queue = heads[0]

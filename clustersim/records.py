@@ -1,4 +1,6 @@
-"""What happened in a run: one record per job, the event log, and the use of the cluster over time. Metrics and reports read these alone."""
+"""What happened in a run: one record per job, the event log, and the use of the cluster over time. Metrics
+and reports read these alone.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ __all__ = ["JOB_COLUMNS", "EventRecord", "JobRecord", "Recorder", "Snapshot"]
 class JobRecord:
     """One job's fate. Times are seconds on the trace's clock; None where the thing never happened.
 
-    `queue_s` is the wait until the first start, `wait_s` all time without GPUs, `lost_s` time with GPUs but without progress (overheads), `overhead_gpu_s`
-    the same in GPU-seconds, `isolated_s` the run time at the requested GPUs without wait or overhead, `gpus` the effective request.
+    `queue_s` is the wait until the first start, `wait_s` all time without GPUs, `lost_s` time with GPUs but
+    without progress (overheads), `overhead_gpu_s` the same in GPU-seconds, `isolated_s` the run time at the
+    requested GPUs without wait or overhead, `gpus` the effective request.
     """
 
     job_id: str
@@ -57,7 +60,8 @@ class JobRecord:
             None if start is None else start - job.submit_s,
             active.wait_s, active.requested, active.gpu_seconds, active.overhead_gpu_s,
             active.work * active.curve.unit_s[active.requested],
-            job.deadline_s, _met(job, finish), active.preemptions, active.resizes, active.restarts, active.migrations, active.lost_s,
+            job.deadline_s, _met(job, finish),
+            active.preemptions, active.resizes, active.restarts, active.migrations, active.lost_s,
             "; ".join(text for text in (reason, active.note) if text),
         )  # fmt: skip
 
@@ -74,8 +78,8 @@ class JobRecord:
     @classmethod
     def _untouched(cls, job: Job, state: str, reason: str) -> JobRecord:
         return cls(
-            job.job_id, job.tenant, job.model or "", state, job.submit_s, None, None, None, None, 0.0, job.gpus, 0.0, 0.0, None,
-            job.deadline_s, _met(job, None), 0, 0, 0, 0, 0.0, reason,
+            job.job_id, job.tenant, job.model or "", state, job.submit_s, None, None, None, None, 0.0,
+            job.gpus, 0.0, 0.0, None, job.deadline_s, _met(job, None), 0, 0, 0, 0, 0.0, reason,
         )  # fmt: skip
 
 
@@ -89,7 +93,9 @@ JOB_COLUMNS = tuple(f.name for f in fields(JobRecord))
 
 
 class EventRecord(NamedTuple):
-    """One line of the event log: submit, reject, start, restart, resize, migrate, preempt or finish of a job."""
+    """One line of the event log: submit, reject, start, restart, resize, migrate, preempt or finish of a
+    job.
+    """
 
     time_s: float
     event: str
@@ -102,7 +108,10 @@ class EventRecord(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The cluster after a decision, until the next one. `stranded`: free GPUs on nodes that also run something."""
+    """The cluster after a decision, until the next one.
+
+    `stranded`: free GPUs on nodes that also run something.
+    """
 
     time_s: float
     allocated: int
@@ -126,8 +135,8 @@ class Recorder:
         self.jobs.append(record)
 
     def event(
-        self, time_s: float, event: str, job_id: str, gpus: int = 0, placement: Placement = (), plan: str = "",
-        overhead_s: float = 0.0, detail: str = "",
+        self, time_s: float, event: str, job_id: str, gpus: int = 0, placement: Placement = (),
+        plan: str = "", overhead_s: float = 0.0, detail: str = "",
     ) -> None:  # fmt: skip
         self.events.append(EventRecord(time_s, event, job_id, gpus, placement, plan, overhead_s, detail))
 

@@ -1,7 +1,8 @@
-"""Policies by name. Only the commands and the grid runner come here; the engine never asks which policy it runs.
+"""Policies by name. Only the commands and the grid runner come here; the engine never asks which policy it
+runs.
 
-A policy is registered by an entry point of the group `clustersim.schedulers` (ours are in `pyproject.toml`, third parties use their own package's), or named as
-`path/to/file.py:Class`.
+A policy is registered by an entry point of the group `clustersim.schedulers` (ours are in `pyproject.toml`,
+third parties use their own package's), or named as `path/to/file.py:Class`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ def list_policies() -> list[PolicyInfo]:
 
 
 def find_policy(name: str) -> type[Scheduler]:
-    """The class behind a registered name or `file.py:Class`. UnknownName with suggestions; PolicyError if its file cannot be used."""
+    """The class behind a registered name or `file.py:Class`.
+
+    UnknownName with suggestions; PolicyError if its file cannot be used.
+    """
     if ".py:" in name or name.endswith(".py"):
         return _from_file(name)
     entries = _registered()
@@ -56,7 +60,10 @@ def find_policy(name: str) -> type[Scheduler]:
 
 
 def make_policy(name: str, params: dict[str, Any]) -> Scheduler:
-    """An instance with the given parameters. UnknownName for a parameter it does not have, UserError for a value it refuses."""
+    """An instance with the given parameters.
+
+    UnknownName for a parameter it does not have, UserError for a value it refuses.
+    """
     cls = find_policy(name)
     known = [p for p in inspect.signature(cls).parameters if p not in ("args", "kwargs")]
     for param in params:
@@ -87,9 +94,14 @@ def _from_file(name: str) -> type[Scheduler]:
         raise PolicyError(f"policy file {file}:{error.lineno}: {error.msg}") from None
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        raise PolicyError(f"policy file {file} does not import: {frame.filename}:{frame.lineno}: {type(error).__name__}: {error}") from None
+        where, what = f"{frame.filename}:{frame.lineno}", f"{type(error).__name__}: {error}"
+        raise PolicyError(f"policy file {file} does not import: {where}: {what}") from None
     if not hasattr(module, class_name):
-        classes = [key for key, value in vars(module).items() if inspect.isclass(value) and issubclass(value, Scheduler) and value is not Scheduler]
+        classes = [
+            key
+            for key, value in vars(module).items()
+            if inspect.isclass(value) and issubclass(value, Scheduler) and value is not Scheduler
+        ]
         raise UnknownName(f"class in {file}", class_name, classes or ["(no Scheduler subclass)"])
     return _checked(getattr(module, class_name), name)
 

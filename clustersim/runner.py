@@ -21,7 +21,6 @@ from .cluster import Cluster
 from .config import RunConfig
 from .metrics import summarise
 from .overheads import Overheads
-from .records import Recorder
 from .registry import make_policy
 from .rundir import Run
 from .simulation import Simulation
@@ -40,7 +39,11 @@ class Trace:
 
     @classmethod
     def read(cls, path: str | Path, table: str | None = None) -> Trace:
-        """Read a native trace. `table`: a throughput table whose model names are known beside those of `itertime`. TableError names every bad row."""
+        """Read a native trace.
+
+        `table`: a throughput table whose model names are known beside those of `itertime`. TableError names
+        every bad row.
+        """
         from traces.native import read_trace
 
         known = None
@@ -58,11 +61,18 @@ class Trace:
         return cls(tuple(submission_order(jobs)))
 
 
-def run(trace: str | Path | Trace | Sequence[Job], policy: str | None = None, *, config: RunConfig | None = None,
-        on_progress: Callable[[int], None] | None = None, **settings: Any) -> Run:  # fmt: skip
+def run(
+    trace: str | Path | Trace | Sequence[Job],
+    policy: str | None = None,
+    *,
+    config: RunConfig | None = None,
+    on_progress: Callable[[int], None] | None = None,
+    **settings: Any,
+) -> Run:
     """Simulate `trace` (a file, or jobs) under one policy. Settings are those of `RunConfig`.
 
-    Raises UserError for settings, TableError for the trace, PolicyError (with the records so far as `partial`) for a policy that breaks a rule.
+    Raises UserError for settings, TableError for the trace, PolicyError (with the records so far as
+    `partial`) for a policy that breaks a rule.
 
     >>> import clustersim
     >>> from traces import Job
@@ -138,10 +148,11 @@ def _profile_of(speed: Speed) -> dict[str, str]:
 
 def compare(trace: str | Path | Trace, configs: Sequence[RunConfig], *, workers: int | None = None,
             on_done: Callable[[int, Run], None] | None = None) -> list[Run]:  # fmt: skip
-    """Run every configuration over the same trace, in parallel processes; the result does not depend on their number.
+    """Run every configuration over the same trace, in parallel processes; the result does not depend on
+    their number.
 
-    `workers`: at most this many processes (default: one per processor, at most one per run). `on_done(i, run)` is called in this process as runs
-    finish.
+    `workers`: at most this many processes (default: one per processor, at most one per run). `on_done(i,
+    run)` is called in this process as runs finish.
     """
     if not isinstance(trace, Trace):
         trace = Trace.read(trace, configs[0].table if configs else None)

@@ -2,14 +2,14 @@
 
     class Fifo(Scheduler):
         def schedule(self, state):
-            proposal = state.proposal()           # everything stays as it is
-            for job in state.pending:
+            proposal = state.proposal()           # everything stays as it is for job in state.pending:
                 if not proposal.start(job):       # returns the placement, or None
                     break
             return proposal
 
-A policy proposes, the engine disposes: capacity, gang and placement rules live in the proposal, so that one that breaks them cannot be written; the
-engine compares the proposal with reality and derives starts, preemptions, resizes and migrations, and charges their overheads.
+A policy proposes, the engine disposes: capacity, gang and placement rules live in the proposal, so that one
+that breaks them cannot be written; the engine compares the proposal with reality and derives starts,
+preemptions, resizes and migrations, and charges their overheads.
 """
 
 from __future__ import annotations
@@ -36,33 +36,42 @@ _MAX_RANKINGS = 16
 class Scheduler:
     """Base of all policies. Subclass it, implement `schedule`.
 
-    `planner` names how its jobs are planned for a number of GPUs (see `itertime.planner`). Parameters are keyword arguments of `__init__`, stored under
-    their own names.
+    `planner` names how its jobs are planned for a number of GPUs (see `itertime.planner`). Parameters are
+    keyword arguments of `__init__`, stored under their own names.
     """
 
     planner: str = "3d"
 
     def admit(self, job: JobView, state: State) -> bool:
-        """Whether to accept a job that was just submitted. Declined jobs are counted as rejected and never seen again."""
+        """Whether to accept a job that was just submitted.
+
+        Declined jobs are counted as rejected and never seen again.
+        """
         return True
 
     def schedule(self, state: State) -> Proposal:
-        """What should run from now on. Called once per instant at which something happened, after all of it has been applied."""
+        """What should run from now on.
+
+        Called once per instant at which something happened, after all of it has been applied.
+        """
         raise NotImplementedError
 
 
 class Event(NamedTuple):
-    """Something that happened since the policy was last called: "submitted", "finished" or "woken" (then without a job)."""
+    """Something that happened since the policy was last called: "submitted", "finished" or "woken" (then
+    without a job).
+    """
 
     kind: str
     job: JobView | None
 
 
 class State:
-    """The cluster and its jobs as a policy sees them. Read-only; the same object in every call, always as of `now`.
+    """The cluster and its jobs as a policy sees them. Read-only; the same object in every call, always as
+    of `now`.
 
-    `now`: seconds on the trace's clock. `pending`: jobs that wait, in order of submission. `running`: jobs that hold GPUs, in order of their
-    start. `events`: what happened since the last call.
+    `now`: seconds on the trace's clock. `pending`: jobs that wait, in order of submission. `running`: jobs
+    that hold GPUs, in order of their start. `events`: what happened since the last call.
     """
 
     def __init__(self, cluster: Cluster, placer: Placer, overheads: Overheads):
@@ -70,7 +79,9 @@ class State:
         self.now = 0.0
         self.events: list[Event] = []
         self._oracle_used = False
-        self._decision = 0  # counts the calls of the policy, so that a proposal of an earlier one is recognised
+        self._decision = (
+            0  # counts the calls of the policy, so that a proposal of an earlier one is recognised
+        )
         self._placer, self._overheads = placer, overheads
         self._capacity = Capacity(cluster)
         self._pending: OrderedDict[JobView, None] = OrderedDict()
@@ -97,13 +108,15 @@ class State:
     def pending_by(self, key: Key) -> Ranking:
         """The pending jobs sorted by `key`, ties in order of submission, kept up to date between calls.
 
-        `key` must be the same function object each time, and its value must not change while a job waits. Jobs that wait do not make
-        progress, so remaining time is such a key.
+        `key` must be the same function object each time, and its value must not change while a job waits.
+        Jobs that wait do not make progress, so remaining time is such a key.
         """
         ranking = self._rankings.get(key)
         if ranking is None:
             if len(self._rankings) >= _MAX_RANKINGS:
-                raise PolicyError("pending_by: more than 16 different keys; pass the same function each time, not a new lambda")
+                raise PolicyError(
+                    f"pending_by: more than {_MAX_RANKINGS} keys; pass the same function, not a new lambda"
+                )
             ranking = self._rankings[key] = Ranking(key)
             for job in self.pending:
                 ranking.add(job)
@@ -133,8 +146,8 @@ class State:
 class Proposal:
     """A draft of who runs where from now on. It starts as reality; each call changes the draft only.
 
-    Every call checks the rules, so a draft is always possible: no GPU twice, all GPUs of a job at once, only counts that the job can run on,
-    placed by the run's placer.
+    Every call checks the rules, so a draft is always possible: no GPU twice, all GPUs of a job at once,
+    only counts that the job can run on, placed by the run's placer.
     """
 
     __slots__ = ("_capacity", "_changes", "_decision", "_owns_capacity", "_state", "wake_at")
@@ -154,7 +167,7 @@ class Proposal:
 
     def placement(self, job: JobView) -> Placement | None:
         """Where `job` runs in this draft, None if it does not."""
-        return self._changes[job] if job in self._changes else job._job.placement
+        return self._changes.get(job, job._job.placement)
 
     def gpus(self, job: JobView) -> int:
         """The GPUs that `job` holds in this draft."""
@@ -167,10 +180,11 @@ class Proposal:
         return self._state._placer.fits(self._capacity, gpus)
 
     def start(self, job: JobView, gpus: int | None = None, on: Placement | None = None) -> Placement | None:
-        """Give a job that has none `gpus` GPUs (its request if None); returns where, or None if there is no room.
+        """Give a job that has none `gpus` GPUs (its request if None); returns where, or None if there is no
+        room.
 
-        `on` asks for these places and no others. A job that was stopped in this draft gets its own GPUs back if they are still free; then nothing
-        happens to it in reality.
+        `on` asks for these places and no others. A job that was stopped in this draft gets its own GPUs
+        back if they are still free; then nothing happens to it in reality.
         """
         if self.placement(job) is not None:
             raise PolicyError(f"start(job {job.id}): it already runs in this proposal; use resize")
@@ -186,7 +200,9 @@ class Proposal:
         self._note(job, None)
 
     def resize(self, job: JobView, gpus: int) -> Placement | None:
-        """Give a job that runs in the draft another number of GPUs; returns where, or None (and no change) if there is no room."""
+        """Give a job that runs in the draft another number of GPUs; returns where, or None (and no change)
+        if there is no room.
+        """
         before = self.placement(job)
         if before is None:
             raise PolicyError(f"resize(job {job.id}): it does not run in this proposal; use start")
@@ -200,12 +216,16 @@ class Proposal:
         return after
 
     def run_by(self, key: Key) -> None:
-        """Make the draft what a preemptive scheduler runs that serves jobs strictly by `key` and skips those without room.
+        """Make the draft what a preemptive scheduler runs that serves jobs strictly by `key` and skips
+        those without room.
 
-        All active jobs are walked in the order of (key, submission). A job runs if its request fits into what earlier jobs of the walk leave; what later
-        jobs hold counts as free and is taken from the last of them first. A job that keeps running keeps its GPUs.
+        All active jobs are walked in the order of (key, submission). A job runs if its request fits into
+        what earlier jobs of the walk leave; what later jobs hold counts as free and is taken from the last
+        of them first. A job that keeps running keeps its GPUs.
         """
-        later = sorted(((key(job), job.order, job) for job in self._state.running), reverse=True)  # the next one last
+        later = sorted(
+            ((key(job), job.order, job) for job in self._state.running), reverse=True
+        )  # the next one last
         held = sum(job.gpus for _, _, job in later)
         evicted: dict[JobView, None] = {}
         walk = self._state.pending_by(key).walk(lambda gpus: gpus <= self.free + held)
@@ -224,10 +244,12 @@ class Proposal:
         self._move_back(evicted)
 
     def compact(self, wanted: Mapping[JobView, int]) -> None:
-        """Move jobs smaller than a node closer together, as far as it takes to give the jobs of `wanted` that many GPUs.
+        """Move jobs smaller than a node closer together, as far as it takes to give the jobs of `wanted`
+        that many GPUs.
 
-        Among equal counts jobs of `wanted` choose first, in its order, and a job stays where it is if it can; whole-node counts are placed last, on the nodes that became free. With counts that are
-        powers of two everything finds its place; otherwise others may lose their GPUs.
+        Among equal counts jobs of `wanted` choose first, in its order, and a job stays where it is if it
+        can; whole-node counts are placed last, on the nodes that became free. With counts that are powers
+        of two everything finds its place; otherwise others may lose their GPUs.
         """
         size = self._state.cluster.gpus_per_node
         for job, gpus in wanted.items():
@@ -241,14 +263,18 @@ class Proposal:
             for node, count in self.placement(job) or ():
                 used[node] = used.get(node, 0) + count
                 weight[node] = weight.get(node, 0) + (count * (size + 1) if job in wanted else count)
-        left_for_small = self._state.cluster.nodes - sum(-(-gpus // size) for gpus in counts.values() if gpus >= size)
+        left_for_small = self._state.cluster.nodes - sum(
+            -(-gpus // size) for gpus in counts.values() if gpus >= size
+        )
         kept = sorted(used, key=lambda node: (-weight[node], node))[:left_for_small]
         fresh = (node for node in bits(self._capacity.nodes_with(size)) if node not in used)
         kept += islice(fresh, min(left_for_small - len(kept), len(wanted)))
         room = {node: self._capacity.free_on(node) + used.get(node, 0) for node in kept}
         moves: dict[JobView, Placement] = {}
         rank = {job: i for i, job in enumerate(wanted)}
-        for job, gpus in sorted(small.items(), key=lambda entry: (-entry[1], rank.get(entry[0], len(rank)), entry[0].order)):
+        for job, gpus in sorted(
+            small.items(), key=lambda entry: (-entry[1], rank.get(entry[0], len(rank)), entry[0].order)
+        ):
             place = self.placement(job) or ()
             fitting = [node for node in kept if room[node] >= gpus]
             own = [node for node, _ in place if node in fitting]
@@ -284,7 +310,9 @@ class Proposal:
         return twin
 
     def _start_or_evict(self, job: JobView, later: list, evicted: dict[JobView, None], held: int) -> int:
-        """Start `job`, stopping the last of `later` until it fits; if it never does, stop nobody. Returns the GPUs taken from `later`."""
+        """Start `job`, stopping the last of `later` until it fits; if it never does, stop nobody. Returns
+        the GPUs taken from `later`.
+        """
         if self.start(job) is not None or job.requested > self.free + held:
             return 0
         victims: list[JobView] = []
@@ -303,7 +331,9 @@ class Proposal:
         return 0
 
     def _move_back(self, evicted: dict[JobView, None]) -> None:
-        """Give jobs that were stopped and then found room elsewhere their own GPUs again, if those who took them fit elsewhere too."""
+        """Give jobs that were stopped and then found room elsewhere their own GPUs again, if those who took
+        them fit elsewhere too.
+        """
         moved = [job for job in evicted if self.gpus(job) == job.gpus and job in self._changes]
         if not moved:
             return
@@ -327,7 +357,9 @@ class Proposal:
         if job not in self._state._pending and job not in self._state._running:
             raise PolicyError(f"{call}(job {job.id}): it is no longer in the system")
         if not job.can_run_on(count):
-            raise PolicyError(f"{call}(job {job.id}, gpus={count!r}): it can run on {', '.join(map(str, job.sizes))} GPUs")
+            raise PolicyError(
+                f"{call}(job {job.id}, gpus={count!r}): it can run on {', '.join(map(str, job.sizes))} GPUs"
+            )
         return count
 
     def _own(self) -> Capacity:
@@ -335,7 +367,9 @@ class Proposal:
             self._capacity, self._owns_capacity = self._capacity.copy(), True
         return self._capacity
 
-    def _place(self, job: JobView, gpus: int, on: Placement | None, prefer: Placement = ()) -> Placement | None:
+    def _place(
+        self, job: JobView, gpus: int, on: Placement | None, prefer: Placement = ()
+    ) -> Placement | None:
         own = job._job.placement
         if on is None:
             if gpus > self._capacity.free:
@@ -343,13 +377,19 @@ class Proposal:
             if own is not None and gpus == job.gpus and all(self._capacity.free_on(n) >= c for n, c in own):
                 on = own
             else:
-                on = self._state._placer.place(self._capacity, gpus, [node for node, _ in prefer or own or ()])
+                on = self._state._placer.place(
+                    self._capacity, gpus, [node for node, _ in prefer or own or ()]
+                )
                 if on is None:
                     return None
         else:
-            on = tuple(sorted((node, count) for node, count in on))  # equal places are equal, in whatever order
+            on = tuple(
+                sorted((node, count) for node, count in on)
+            )  # equal places are equal, in whatever order
             if sum(count for _, count in on) != gpus:
-                raise PolicyError(f"start(job {job.id}, gpus={gpus}, on={on}): the places do not add up to {gpus} GPUs")
+                raise PolicyError(
+                    f"start(job {job.id}, gpus={gpus}, on={on}): the places do not add up to {gpus} GPUs"
+                )
         try:
             self._own().take(on)
         except ValueError as error:
@@ -362,4 +402,3 @@ class Proposal:
             self._changes.pop(job, None)
         else:
             self._changes[job] = placement
-

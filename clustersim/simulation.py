@@ -1,4 +1,6 @@
-"""The simulation: SimPy carries arrivals, completions and wake-ups; a policy decides once per instant; progress is integrated in between."""
+"""The simulation: SimPy carries arrivals, completions and wake-ups; a policy decides once per instant;
+progress is integrated in between.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,12 @@ _MOST_IDLE_WAKE_UPS = 10_000
 class Simulation:
     """One run of one policy over one trace.
 
-    `jobs` in order of submission (see `traces.submission_order`). `until_s` ends the run early, on the trace's clock; jobs that are not
-    done by then are recorded as unfinished. `on_progress` is called with the number of jobs that left the system.
+    `jobs` in order of submission (see `traces.submission_order`). `until_s` ends the run early, on the
+    trace's clock; jobs that are not done by then are recorded as unfinished. `on_progress` is called with
+    the number of jobs that left the system.
 
-    The order within one instant: completions give their GPUs back, then submissions are admitted or declined, then the policy decides, once.
+    The order within one instant: completions give their GPUs back, then submissions are admitted or
+    declined, then the policy decides, once.
     """
 
     def __init__(
@@ -60,7 +64,10 @@ class Simulation:
         self._left_system = 0
 
     def run(self) -> Recorder:
-        """Simulate until nothing is left to happen. PolicyError if the policy breaks a rule; what was recorded up to then stays in the recorder."""
+        """Simulate until nothing is left to happen.
+
+        PolicyError if the policy breaks a rule; what was recorded up to then stays in the recorder.
+        """
         self._schedule_next_submission()
         try:
             if self.until_s is None:
@@ -104,8 +111,7 @@ class Simulation:
         active.settle(now)
         active.work_left = 0.0
         active.finish_s = now
-        placement = active.placement
-        self.capacity.release(placement)
+        self.capacity.release(active.placement)
         active.let_go()
         del self.state._running[active.view]
         self.state.events.append(Event("finished", active.view))
@@ -138,13 +144,19 @@ class Simulation:
         self._admit()
         proposal = self._ask(lambda: self.scheduler.schedule(self.state), "schedule")
         if not isinstance(proposal, Proposal) or proposal._state is not self.state:
-            raise self._policy_error(f"schedule returned {proposal!r}, not a proposal made by state.proposal()")
+            raise self._policy_error(
+                f"schedule returned {proposal!r}, not a proposal made by state.proposal()"
+            )
         if proposal._decision != self.state._decision:
-            raise self._policy_error("schedule returned a proposal of an earlier decision; begin each with state.proposal()")
+            raise self._policy_error(
+                "schedule returned a proposal of an earlier decision; begin each with state.proposal()"
+            )
         self.state.events.clear()
         self._enact(proposal)
         self._request_wake_up(proposal.wake_at)
-        self.recorder.snapshot(self.env.now, self.capacity, len(self.state._running), len(self.state._pending))
+        self.recorder.snapshot(
+            self.env.now, self.capacity, len(self.state._running), len(self.state._pending)
+        )
 
     def _admit(self) -> None:
         while self._submitted:
@@ -159,7 +171,9 @@ class Simulation:
                 self._reject(JobRecord.of(active, "rejected", reason="declined by the policy"))
 
     def _enact(self, proposal: Proposal) -> None:
-        """Turn the difference between the proposal and reality into starts, preemptions, resizes and migrations."""
+        """Turn the difference between the proposal and reality into starts, preemptions, resizes and
+        migrations.
+        """
         now, changes = self.env.now, proposal._changes
         for job in changes:  # all GPUs are given back before any is taken
             active = job._job
@@ -192,7 +206,9 @@ class Simulation:
         self.capacity.take(placement)
         done_s = active.hold(placement, gpus, now, overhead_s)
         self._after(done_s - now, self._on_completion, (active, active.generation))
-        self.recorder.event(now, kind, active.job.job_id, gpus, placement, active.curve.plans.get(gpus, ""), overhead_s)
+        self.recorder.event(
+            now, kind, active.job.job_id, gpus, placement, active.curve.plans.get(gpus, ""), overhead_s
+        )
 
     def _classify(self, active: ActiveJob, gpus: int) -> str:
         if active.placement is None and active.start_s is None:
@@ -225,14 +241,18 @@ class Simulation:
 
     def _drained(self) -> bool:
         """Whether no job is left, here or to come: waking the policy up can change nothing any more."""
-        return self._next_job == len(self.jobs) and not (self._submitted or self.state._running or self.state._pending)
+        return self._next_job == len(self.jobs) and not (
+            self._submitted or self.state._running or self.state._pending
+        )
 
     def _check_livelock(self) -> None:
         idle = not self.state._running and self._next_job == len(self.jobs)
         self._idle_wake_ups = self._idle_wake_ups + 1 if idle else 0
         if self._idle_wake_ups > _MOST_IDLE_WAKE_UPS:
             waiting = len(self.state._pending)
-            raise self._policy_error(f"woke up {_MOST_IDLE_WAKE_UPS} times while nothing ran, nothing was to arrive and {waiting} jobs waited")
+            raise self._policy_error(
+                f"woke up {_MOST_IDLE_WAKE_UPS} times with {waiting} jobs waiting, none running, none to come"
+            )
 
     # Bookkeeping
 
@@ -270,10 +290,11 @@ class Simulation:
 
     def _close(self) -> None:
         """Record what is still in the system, and what never got there, as unfinished."""
-        now = self.state.now if self.until_s is None else self.env.now  # completions that became stale may lie later
-        for job in self._still_inside():
-            job._job.settle(now)
-            self.recorder.job(JobRecord.of(job._job, "unfinished", reason=self._why_unfinished(job)))
+        # A run without an end ends at its last decision: completions that became stale may lie later.
+        now = self.state.now if self.until_s is None else self.env.now
+        for view in self._still_inside():
+            view._job.settle(now)
+            self.recorder.job(JobRecord.of(view._job, "unfinished", reason=self._why_unfinished(view)))
         for active in self._submitted:
             self.recorder.job(JobRecord.of(active, "unfinished", reason="the run ended"))
         for job in self.jobs[self._next_job :]:
@@ -287,4 +308,8 @@ class Simulation:
     def _why_unfinished(self, job: JobView) -> str:
         if job.running:
             return "still running when the run ended"
-        return "still waiting when the run ended" if self.until_s is not None else "the policy never ran it again, and nothing more was to happen"
+        return (
+            "still waiting when the run ended"
+            if self.until_s is not None
+            else "the policy never ran it again, and nothing more was to happen"
+        )

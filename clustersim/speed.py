@@ -1,18 +1,20 @@
 """How fast a job runs on how many GPUs.
 
-Three sources, asked in this order: a throughput table that names the job's model; `itertime` (through a planner), for a job that states model,
-global batch and iterations; the logged duration, for a job of which nothing else is known. All three answer with a `Curve`.
+Three sources, asked in this order: a throughput table that names the job's model; `itertime` (through a
+planner), for a job that states model, global batch and iterations; the logged duration, for a job of which
+nothing else is known. All three answer with a `Curve`.
 """
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from itertime.errors import TableError, UserError
+from traces.columns import number, whole
+from traces.files import Table, open_table, shown
 from traces.job import Job
 
 from .cluster import Cluster
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["CannotRun", "Curve", "Speed", "read_throughput_table"]
 
 TABLE_COLUMNS = ("model", "global_batch", "gpus", "iterations_per_s")
+_LEAST_RATE = 1e-12  # one iteration in 30,000 years
+
+Value = TypeVar("Value", int, float, str)
 
 
 class CannotRun(Exception):
@@ -33,8 +38,9 @@ class CannotRun(Exception):
 class Curve:
     """Speed of one kind of job by GPU count.
 
-    `unit_s`: seconds per unit of work (an iteration, or a second of logged duration) at each count that can run it.
-    `sizes`: the counts worth giving, ascending, each strictly faster than the one before. `plans`: what runs there, as text.
+    `unit_s`: seconds per unit of work (an iteration, or a second of logged duration) at each count that can
+    run it. `sizes`: the counts worth giving, ascending, each strictly faster than the one before. `plans`:
+    what runs there, as text.
     """
 
     unit_s: Mapping[int, float]
@@ -61,16 +67,20 @@ def _worthwhile(unit_s: Mapping[int, float], counts: Iterable[int]) -> tuple[int
 class Speed:
     """Curves for the jobs of one run, each computed once per kind of job.
 
-    The counts offered to elastic policies are the powers of two up to the size of the cluster, within the job's `min_gpus` and
-    `max_gpus`, and the count it asks for.
+    The counts offered to elastic policies are the powers of two up to the size of the cluster, within the
+    job's `min_gpus` and `max_gpus`, and the count it asks for.
     """
 
-    def __init__(self, cluster: Cluster, planner: Planner, table: Mapping[tuple[str, int], Mapping[int, float]] | None = None):
+    def __init__(
+        self,
+        cluster: Cluster,
+        planner: Planner,
+        table: Mapping[tuple[str, int], Mapping[int, float]] | None = None,
+    ):
         self.cluster, self.planner, self.table = cluster, planner, table or {}
         self._counts = powers_of_two(cluster.gpus)
         self._tabled_models = {model for model, _ in self.table}
         self._curves: dict[object, Curve | CannotRun] = {}
-        self._models: dict[str, object] = {}
 
     def curve(self, job: Job) -> Curve:
         """The curve of `job`. CannotRun, with the reason, if no number of GPUs here can run it."""
@@ -87,14 +97,14 @@ class Speed:
                 curve = reason
             self._curves[key] = curve
         if isinstance(curve, CannotRun):
-            raise curve
+            raise CannotRun(str(curve))  # anew: a raised exception keeps the frames of all its callers
         return curve
 
     def requested(self, job: Job, curve: Curve) -> tuple[int, str]:
         """The GPUs a rigid policy gives the job, with a note where that is not what it asked for.
 
-        A request that no plan fits into is raised to the smallest count that holds the model; a job without a request gets
-        its smallest count. CannotRun for a request that is larger than the cluster.
+        A request that no plan fits into is raised to the smallest count that holds the model; a job without
+        a request gets its smallest count. CannotRun for a request that is larger than the cluster.
         """
         if job.gpus is not None and job.gpus > self.cluster.gpus:
             raise CannotRun(f"asks for {job.gpus} GPUs, the cluster has {self.cluster.gpus}")
@@ -122,7 +132,9 @@ class Speed:
 
     def _offered(self, job: Job) -> list[int]:
         low, high = job.min_gpus or 1, min(job.max_gpus or self.cluster.gpus, self.cluster.gpus)
-        asked = [n for n in (job.gpus, job.min_gpus, job.max_gpus) if n is not None and n <= self.cluster.gpus]
+        asked = [
+            n for n in (job.gpus, job.min_gpus, job.max_gpus) if n is not None and n <= self.cluster.gpus
+        ]
         return sorted({n for n in (*self._counts, *asked) if low <= n <= high or n == job.gpus})
 
     def _from_table(self, job: Job) -> Curve:
@@ -130,11 +142,15 @@ class Speed:
         assert job.global_batch is not None
         rates = self.table.get((job.model, job.global_batch))
         if not rates:
-            raise CannotRun(f"the throughput table has no row for {job.model} with global batch {job.global_batch}")
+            raise CannotRun(
+                f"the throughput table has no row for {job.model} with global batch {job.global_batch}"
+            )
         low, high = job.min_gpus or 1, min(job.max_gpus or self.cluster.gpus, self.cluster.gpus)
         unit_s = {n: 1.0 / rate for n, rate in sorted(rates.items()) if low <= n <= high and rate > 0}
         if not unit_s:
-            raise CannotRun(f"the throughput table has no speed for {job.model} between {low} and {high} GPUs")
+            raise CannotRun(
+                f"the throughput table has no speed for {job.model} between {low} and {high} GPUs"
+            )
         return Curve(unit_s, _worthwhile(unit_s, unit_s))
 
     def _from_planner(self, job: Job) -> Curve:
@@ -142,7 +158,7 @@ class Speed:
 
         assert job.model is not None
         assert job.global_batch is not None
-        model = self._models.setdefault(job.model, load_model(job.model))
+        model = load_model(job.model)
         offered = self._offered(job)
         regular = set(self._counts)
         runs = dict(self.planner.curve(model, job.global_batch, self._counts, job.seq_len))
@@ -158,63 +174,87 @@ class Speed:
 
     def _why_no_plan(self, job: Job, offered: Sequence[int], runs: Mapping[int, object]) -> str:
         where = f"{offered[0]} to {offered[-1]} GPUs" if offered else "the GPUs it allows"
-        text = f"no {self.planner.name} plan of {job.model} with global batch {job.global_batch} fits on {where}"
+        text = (
+            f"no {self.planner.name} plan of {job.model} with global batch {job.global_batch} fits on {where}"
+        )
         return f"{text}; the smallest count that does is {min(runs)}" if runs else text
 
 
 def read_throughput_table(path: str | Path) -> dict[tuple[str, int], dict[int, float]]:
     """Read `model,global_batch,gpus,iterations_per_s`: {(model, global batch): {GPUs: iterations/s}}.
 
-    TableError names file, line and column of what cannot be used; a rate of 0 or an empty one means "does not run there".
+    A rate of 0 or an empty one means "does not run there"; other columns are ignored. UserError for a file
+    that cannot be read, TableError with file, line and column for what cannot be used.
     """
-    path = Path(path)
     rates: dict[tuple[str, int], dict[int, float]] = {}
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            reader = csv.DictReader(lines)
-            missing = [c for c in TABLE_COLUMNS if c not in (reader.fieldnames or [])]
-            if missing:
-                raise TableError(f"{path}:1: missing column {', '.join(missing)}; a throughput table has {','.join(TABLE_COLUMNS)}")
-            for row in reader:
-                at = f"{path}:{reader.line_num}"
-                gpus, batch = (_positive_int(row, column, at) for column in ("gpus", "global_batch"))
-                speeds = rates.setdefault((row["model"], batch), {})
-                if gpus in speeds:
-                    raise TableError(f"{at}: gpus={gpus}: stated twice for {row['model']} with global batch {batch}; keep one")
-                speeds[gpus] = _rate(row["iterations_per_s"], at)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise TableError(f"{path}: cannot be read as a throughput table: {error}") from None
+    with open_table(path) as table:
+        _check_columns(table)
+        for line, cells in table.rows:
+            at = f"{path}:{line}"
+            if len(cells) != len(table.columns):
+                what = f"has {len(cells)} cells where the header has {len(table.columns)}"
+                raise TableError(f"{at}: {what}; look for a stray comma")
+            row = dict(zip(table.columns, cells, strict=True))
+            model = _cell(row, "model", _name, at)
+            batch, gpus = (_cell(row, column, _count, at) for column in ("global_batch", "gpus"))
+            speeds = rates.setdefault((model, batch), {})
+            if gpus in speeds:
+                what = f"stated twice for {shown(model)} with global batch {batch}"
+                raise TableError(f"{at}: gpus={gpus}: {what}; keep one")
+            speeds[gpus] = _cell(row, "iterations_per_s", _rate, at)
     if not rates:
         raise TableError(f"{path}: holds no rows")
     return rates
 
 
-def _positive_int(row: Mapping[str, str], column: str, at: str) -> int:
-    text = row[column] or ""
-    if not text.strip().isascii() or not text.strip().isdigit() or int(text) < 1:
-        raise TableError(f"{at}: {column}={text}: must be a whole number of at least 1")
-    return int(text)
+def _check_columns(table: Table) -> None:
+    missing = [column for column in TABLE_COLUMNS if column not in table.columns]
+    if missing:
+        what = f"missing column {', '.join(missing)}"
+        raise TableError(f"{table.path}:1: {what}; a throughput table has {','.join(TABLE_COLUMNS)}")
+    for column in TABLE_COLUMNS:
+        if table.columns.count(column) > 1:
+            raise TableError(f"{table.path}:1: column {column} appears twice; keep one")
 
 
-def _rate(text: str | None, at: str) -> float:
+def _cell(row: Mapping[str, str], column: str, parse: Callable[[str], Value], at: str) -> Value:
     try:
-        rate = float(text or 0.0)
-    except ValueError:
-        rate = -1.0
-    if not 0 <= rate < float("inf"):
-        raise TableError(f"{at}: iterations_per_s={text}: must be a finite number, 0 where the job cannot run")
+        return parse(row[column].strip())
+    except ValueError as error:
+        raise TableError(f"{at}: {column}={shown(row[column])}: {error}") from None
+
+
+def _name(text: str) -> str:
+    if not text:
+        raise ValueError("is empty; name the model")
+    return text
+
+
+def _count(text: str) -> int:
+    value = whole(text)
+    if value < 1:
+        raise ValueError("must be a whole number of at least 1")
+    return value
+
+
+def _rate(text: str) -> float:
+    rate = number(text or "0")
+    if rate < 0 or 0 < rate < _LEAST_RATE:
+        raise ValueError("must be a finite number, 0 where the job cannot run")
     return rate
 
 
 def speed_for(cluster: Cluster, planner: str, table: str | Path | None = None) -> Speed:
-    """The speeds of a run: a planner by name on the cluster's system, and a throughput table if there is one. UserError for unknown names."""
+    """The speeds of a run: a planner by name on the cluster's system, and a throughput table if there is
+    one. UserError for unknown names.
+    """
     from itertime import load_system
     from itertime.planner import make_planner
 
     system = load_system(cluster.system)
-    if system.gpus_per_node != cluster.gpus_per_node and cluster.gpus_per_node > system.gpus_per_node:
+    if cluster.gpus_per_node > system.gpus_per_node:
         raise UserError(
-            f"cluster {cluster.shape}: system {system.name} has {system.gpus_per_node} GPUs per node, not {cluster.gpus_per_node}; "
-            f"use a shape ending in g{system.gpus_per_node}"
+            f"cluster {cluster.shape}: nodes of system {system.name} have {system.gpus_per_node} GPUs; "
+            f"use a shape that ends in g{system.gpus_per_node}"
         )
     return Speed(cluster, make_planner(planner, system), read_throughput_table(table) if table else None)

@@ -10,7 +10,8 @@ __all__ = ["Edf"]
 
 
 class Edf(Scheduler):
-    """Earliest deadline first, preemptive, at the requested GPUs; jobs without a deadline last; a job that does not fit is skipped.
+    """Earliest deadline first, preemptive, at the requested GPUs; jobs without a deadline last; a job that
+    does not fit is skipped.
 
     Liu and Layland, JACM 1973, for one processor; on many, and with gangs, it is a heuristic.
     """

@@ -1,15 +1,20 @@
 """ElasticFlow: deadlines instead of GPU counts, elastic allocation, admission control.
 
-Gu et al., "ElasticFlow: An Elastic Serverless Training Platform for Distributed Deep Learning", ASPLOS 2023.
+Gu et al., "ElasticFlow: An Elastic Serverless Training Platform for Distributed Deep Learning", ASPLOS
+2023.
 
-    admit     shorten every reservation to what its job still needs; fill the new job into what is free up to its deadline; failing that, fill
-              it ahead of all jobs with later deadlines and fill those anew; failing that, decline it and let the stored reservations stand
-    schedule  every admitted job gets what it has reserved for now; what is left goes, one step at a time, to the job whose GPU time grows least per
+    admit     shorten every reservation to what its job still needs; fill the new job into what is free up
+    to its deadline; failing that, fill
+              it ahead of all jobs with later deadlines and fill those anew; failing that, decline it and
+              let the stored reservations stand
+    schedule  every admitted job gets what it has reserved for now; what is left goes, one step at a time,
+    to the job whose GPU time grows least per
               GPU added (the best marginal return; section 4.2)
 
-Differences to the published artifact: arrivals of one instant are judged one by one, not declined together; the marginal return is the smallest increase
-of GPU time, not the largest; a restart is charged in every reservation, so that a promise holds under overheads; a job on spare GPUs
-is moved only where that finishes it earlier.
+Differences to the published artifact: arrivals of one instant are judged one by one, not declined together;
+the marginal return is the smallest increase of GPU time, not the largest; a restart is charged in every
+reservation, so that a promise holds under overheads; a job on spare GPUs is moved only where that finishes
+it earlier.
 """
 
 from __future__ import annotations
@@ -23,14 +28,18 @@ from .reservations import Demand, FreeGpus, Piece, fill, shorten, yield_of
 
 __all__ = ["ElasticFlow"]
 
-_LEAD_RESTARTS = 3  # a reservation counts as beginning soon when it does so within this many restarts of its job
+_LEAD_RESTARTS = (
+    3  # a reservation counts as beginning soon when it does so within this many restarts of its job
+)
 
 
 class ElasticFlow(Scheduler):
-    """Admission by minimum satisfactory share, spare GPUs by marginal return; jobs scale by data parallelism only.
+    """Admission by minimum satisfactory share, spare GPUs by marginal return; jobs scale by data
+    parallelism only.
 
-    Jobs without a deadline are always admitted and live on spare GPUs. Each reservation holds `guard_s` seconds more work than the job needs. Work is the stated
-    iterations; for jobs that state none it comes from the oracle.
+    Jobs without a deadline are always admitted and live on spare GPUs. Each reservation holds `guard_s`
+    seconds more work than the job needs. Work is the stated iterations; for jobs that state none it comes
+    from the oracle.
     """
 
     planner = "data-parallel"
@@ -40,7 +49,9 @@ class ElasticFlow(Scheduler):
             raise ValueError(f"guard_s={guard_s!r}: must be a finite number of seconds, at least 0")
         self.guard_s = guard_s
         self._free: FreeGpus | None = None
-        self._promised: dict[JobView, list[Piece]] = {}  # reservations of admitted jobs with a deadline, in order of admission
+        self._promised: dict[
+            JobView, list[Piece]
+        ] = {}  # reservations of admitted jobs with a deadline, in order of admission
         self._demands: dict[JobView, Demand] = {}  # of every admitted job
 
     # Admission
@@ -62,7 +73,9 @@ class ElasticFlow(Scheduler):
         return True
 
     def _admit_jointly(self, new: Demand, state: State) -> bool:
-        """Fill `new` by its deadline and all later jobs after it; adopt the result only if every one of them still finishes in time."""
+        """Fill `new` by its deadline and all later jobs after it; adopt the result only if every one of
+        them still finishes in time.
+        """
         later = [d for job in self._promised if (d := self._demands[job]).deadline_s >= new.deadline_s]
         if not later or not self._may_fit(new, state):
             return False
@@ -84,12 +97,16 @@ class ElasticFlow(Scheduler):
         return True
 
     def _may_fit(self, new: Demand, state: State) -> bool:
-        """A quick necessary condition: up to every deadline, the least GPU time of the jobs due by then is there at all."""
+        """A quick necessary condition: up to every deadline, the least GPU time of the jobs due by then is
+        there at all.
+        """
         due = sorted([self._demands[job] for job in self._promised] + [new], key=lambda d: d.deadline_s)
         needed = 0.0
         for demand in due:
             needed += demand.least_gpu_seconds()
-            if demand.deadline_s >= new.deadline_s and needed > state.cluster.gpus * (demand.deadline_s - state.now):
+            if demand.deadline_s >= new.deadline_s and needed > state.cluster.gpus * (
+                demand.deadline_s - state.now
+            ):
                 return False
         return True
 
@@ -151,13 +168,14 @@ class ElasticFlow(Scheduler):
     ) -> dict[JobView, int]:
         """GPUs by job: what is due, and the spare GPUs one step at a time to the best marginal return.
 
-        Reservations that begin soon come first if the GPUs are free already, else GPUs are held back for them: a job that starts on GPUs that are
-        taken away before its restart has paid off only does harm.
+        Reservations that begin soon come first if the GPUs are free already, else GPUs are held back for
+        them: a job that starts on GPUs that are taken away before its restart has paid off only does harm.
         """
         target = dict(due)
         held_back = self._begin_early(state, target, soon)
         spare = state.cluster.gpus - sum(target.values())
-        # (growth of GPU time per GPU, whether the size differs from what the job has, deadline, order, size, job)
+        # (growth of GPU time per GPU, whether the size differs from what the job has, deadline, order,
+        # size, job)
         steps: list[tuple[float, bool, float, int, int, Demand]] = []
 
         def push(demand: Demand, held: int) -> None:
@@ -165,14 +183,18 @@ class ElasticFlow(Scheduler):
             pieces = self._promised.get(demand.job, [])
             size, growth = _next_step(demand, held, room, due.get(demand.job, 0), pieces, state.now)
             if size:
-                heappush(steps, (growth, size != demand.gpus, demand.deadline_s, demand.job.order, size, demand))
+                heappush(
+                    steps, (growth, size != demand.gpus, demand.deadline_s, demand.job.order, size, demand)
+                )
 
         for job in state.running:
             self._demands[job].refresh()
             push(self._demands[job], target.get(job, 0))
         waiting = iter(state.pending_by(_urgency))
 
-        def push_next_waiting() -> None:  # from nothing all jobs grow at the same price, so that one of them at a time is enough
+        def push_next_waiting() -> (
+            None
+        ):  # from nothing all jobs grow at the same price, so that one of them at a time is enough
             for job in waiting:
                 demand = self._demands[job]
                 if job not in target and demand.sizes[0] <= spare - held_back:
@@ -194,10 +216,16 @@ class ElasticFlow(Scheduler):
                 push_next_waiting()
         return target
 
-    def _begin_early(self, state: State, target: dict[JobView, int], soon: list[tuple[float, int, JobView, int]]) -> int:
-        """Add to `target` the reservations of `soon` for which GPUs are free; returns the GPUs that the others still lack."""
+    def _begin_early(
+        self, state: State, target: dict[JobView, int], soon: list[tuple[float, int, JobView, int]]
+    ) -> int:
+        """Add to `target` the reservations of `soon` for which GPUs are free; returns the GPUs that the
+        others still lack.
+        """
         free = state.cluster.gpus - sum(target.values())  # beyond what is due
-        idle = free - sum(max(0, job.gpus - target.get(job, 0)) for job in state.running)  # beyond what others hold
+        idle = free - sum(
+            max(0, job.gpus - target.get(job, 0)) for job in state.running
+        )  # beyond what others hold
         lacking = 0
         for _, _, job, gpus in sorted(soon):
             extra = gpus - job.gpus
@@ -210,7 +238,10 @@ class ElasticFlow(Scheduler):
         return lacking
 
     def _propose(self, state: State, due: dict[JobView, int], target: dict[JobView, int]) -> Proposal:
-        """Shrink first, then place what grows, largest first. For what is reserved, small jobs move together if that is what it takes."""
+        """Shrink first, then place what grows, largest first.
+
+        For what is reserved, small jobs move together if that is what it takes.
+        """
         proposal = state.proposal()
         for job in state.running:
             gpus = target.get(job, 0)
@@ -218,7 +249,10 @@ class ElasticFlow(Scheduler):
                 proposal.stop(job)
             elif gpus < job.gpus:
                 proposal.resize(job, gpus)
-        growing = sorted((job for job in target if target[job] > proposal.gpus(job)), key=lambda job: (-target[job], job.order))
+        growing = sorted(
+            (job for job in target if target[job] > proposal.gpus(job)),
+            key=lambda job: (-target[job], job.order),
+        )
         unplaced = [job for job in growing if not _put(proposal, job, target[job])]
         if any(due.get(job, 0) > proposal.gpus(job) for job in unplaced):
             wanted = sorted(due, key=lambda job: (self._slack_s(job, state.now), job.order))
@@ -244,9 +278,12 @@ def _put(proposal: Proposal, job: JobView, gpus: int) -> bool:
 def _next_step(
     demand: Demand, held: int, room: tuple[int, int], reserved: int, pieces: list[Piece], now: float
 ) -> tuple[int, float]:
-    """The size above `held` whose GPU time grows least per GPU added, and that growth in seconds; (0, 0.0) if no step is worth while.
+    """The size above `held` whose GPU time grows least per GPU added, and that growth in seconds; (0, 0.0)
+    if no step is worth while.
 
-    `room`: spare GPUs up to what the job holds already, and beyond that. The GPU time of a size is what finishing there takes, restart included unless the job already has it; of no GPUs, what its smallest size takes later on.
+    `room`: spare GPUs up to what the job holds already, and beyond that. The GPU time of a size is what
+    finishing there takes, restart included unless the job already has it; of no GPUs, what its smallest
+    size takes later on.
     """
     work, rates, restarts, mine = demand.work, demand.rates, demand.restarts, demand.gpus
     first = held or demand.sizes[0]
@@ -259,7 +296,9 @@ def _next_step(
             break
         if size not in (mine, reserved) and not _may_move(demand, size, reserved, pieces, now):
             continue
-        growth = (size * (work / rates[size] + (0.0 if size == mine else restarts[size])) - cost) / (size - held)
+        growth = (size * (work / rates[size] + (0.0 if size == mine else restarts[size])) - cost) / (
+            size - held
+        )
         if growth < best_growth:
             best_size, best_growth = size, growth
     return (best_size, best_growth) if best_size else (0, 0.0)
@@ -268,8 +307,9 @@ def _next_step(
 def _may_move(demand: Demand, size: int, reserved: int, pieces: list[Piece], now: float) -> bool:
     """Whether a job may go to a `size` that it neither has nor has reserved for now.
 
-    A running job grows only if that finishes it earlier. While it pays for the move it does no work, and since the spare GPUs may be gone at any event it must be able to
-    afford the way back too: what its reservation would do meanwhile, and the restart back unless the reservation has charged that already.
+    A running job grows only if that finishes it earlier. While it pays for the move it does no work, and
+    since the spare GPUs may be gone at any event it must be able to afford the way back too: what its
+    reservation would do meanwhile, and the restart back unless the reservation has charged that already.
     """
     work, rates, restarts, mine = demand.work, demand.rates, demand.restarts, demand.gpus
     if size > mine > 0 and restarts[size] + work / rates[size] >= demand.paying_s + work / rates[mine]:
@@ -277,7 +317,9 @@ def _may_move(demand: Demand, size: int, reserved: int, pieces: list[Piece], now
     if not pieces or (not reserved and size <= pieces[0][2]):
         return True
     ready = now + restarts[size]
-    missed = sum(rates[gpus] * (min(end, ready) - max(start, now)) for start, end, gpus in pieces if start < ready)
+    missed = sum(
+        rates[gpus] * (min(end, ready) - max(start, now)) for start, end, gpus in pieces if start < ready
+    )
     if not missed:
         return True
     if reserved and reserved == mine:

@@ -12,7 +12,9 @@ def _submission(job: JobView) -> int:
 
 
 class FifoSkip(Scheduler):
-    """First come, first served, not preemptive; a job that does not fit is skipped, without a reservation: large jobs may starve."""
+    """First come, first served, not preemptive; a job that does not fit is skipped, without a reservation:
+    large jobs may starve.
+    """
 
     def schedule(self, state: State) -> Proposal:
         proposal = state.proposal()

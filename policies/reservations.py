@@ -1,7 +1,9 @@
-"""A calendar of GPUs: how many are free at each future time, and how to fill a job's work into it before a deadline.
+"""A calendar of GPUs: how many are free at each future time, and how to fill a job's work into it before a
+deadline.
 
-Used by the deadline policies. Times are seconds on the trace's clock. Work is counted in units (iterations) and done at a rate that depends on the number of
-GPUs; every change of that number costs the job a restart, during which it holds its GPUs and makes no progress.
+Used by the deadline policies. Times are seconds on the trace's clock. Work is counted in units (iterations)
+and done at a rate that depends on the number of GPUs; every change of that number costs the job a restart,
+during which it holds its GPUs and makes no progress.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ __all__ = ["Demand", "FreeGpus", "Piece", "fill", "yield_of"]
 Piece = tuple[float, float, int]
 """(from, to, GPUs): a stretch of a job's reservation."""
 
-_MOVES_WITHIN_A_NODE = 3  # restarts charged to a job smaller than a node, which may have to move to make room for whole nodes
+_MOVES_WITHIN_A_NODE = (
+    3  # restarts charged to a job smaller than a node, which may have to move to make room for whole nodes
+)
 
 
 class FreeGpus:
@@ -71,10 +75,12 @@ class FreeGpus:
 
 @dataclass(slots=True)
 class Demand:
-    """What one job needs: `sizes` it can use, ascending, with its `rates` (units/s) and `restarts` (s) there.
+    """What one job needs: `sizes` it can use, ascending, with its `rates` (units/s) and `restarts` (s)
+    there.
 
-    `work`, `gpus` and `paying_s` (overhead left to pay on the GPUs it holds) are as of the last `refresh`. `work` is `guard_s` seconds more than the job needs, so that it is done
-    before its reservation ends, whatever the rounding.
+    `work`, `gpus` and `paying_s` (overhead left to pay on the GPUs it holds) are as of the last `refresh`.
+    `work` is `guard_s` seconds more than the job needs, so that it is done before its reservation ends,
+    whatever the rounding.
     """
 
     job: JobView
@@ -89,7 +95,11 @@ class Demand:
 
     @classmethod
     def of(cls, job: JobView, guard_s: float, node: int) -> Demand:
-        """The demand of `job` on nodes of `node` GPUs. A job that asks for a node or more is planned in whole nodes, which are all alike: what is free can then always be had."""
+        """The demand of `job` on nodes of `node` GPUs.
+
+        A job that asks for a node or more is planned in whole nodes, which are all alike: what is free can
+        then always be had.
+        """
         whole = tuple(n for n in job.sizes if n % node == 0) if job.requested >= node else ()
         sizes = whole or job.sizes
         rates = {n: job.rate(n) for n in sizes}
@@ -101,7 +111,9 @@ class Demand:
 
     def refresh(self) -> None:
         smallest = self.sizes[0]
-        self.work = self.job.oracle_remaining(smallest) * self.rates[smallest] + self.guard_s * self.rates[smallest]
+        self.work = (
+            self.job.oracle_remaining(smallest) * self.rates[smallest] + self.guard_s * self.rates[smallest]
+        )
         self.gpus = self.job.gpus
         self.paying_s = self.job.paying_s
 
@@ -111,11 +123,13 @@ class Demand:
 
 
 def fill(free: FreeGpus, demand: Demand, now: float) -> list[Piece] | None:
-    """Reserve nothing yet: find pieces in `free` that finish `demand` by its deadline at the smallest level, or None.
+    """Reserve nothing yet: find pieces in `free` that finish `demand` by its deadline at the smallest
+    level, or None.
 
-    A level is one of the job's sizes. At level n the job takes n GPUs, or the largest of its sizes that is free where fewer are, from its deadline
-    backwards until its work is done: as late as possible, which leaves the near future to others (ElasticFlow, ASPLOS 2023, section 4.1: the smallest such level
-    is the job's minimum satisfactory share). A restart is charged at the start of every piece.
+    A level is one of the job's sizes. At level n the job takes n GPUs, or the largest of its sizes that is
+    free where fewer are, from its deadline backwards until its work is done: as late as possible, which
+    leaves the near future to others (ElasticFlow, ASPLOS 2023, section 4.1: the smallest such level is the
+    job's minimum satisfactory share). A restart is charged at the start of every piece.
     """
     span = demand.deadline_s - now
     for level in demand.sizes:
@@ -179,7 +193,9 @@ def yield_of(pieces: list[Piece], demand: Demand, now: float) -> float:
 
 
 def shorten(pieces: list[Piece], demand: Demand, now: float) -> list[Piece]:
-    """The latest part of a reservation that still does the job's remaining work: what it no longer needs comes off the front."""
+    """The latest part of a reservation that still does the job's remaining work: what it no longer needs
+    comes off the front.
+    """
     need = demand.work
     kept: list[Piece] = []
     for start, end, gpus in reversed(pieces):

@@ -22,7 +22,9 @@ _STEPS = 200
 
 @contextmanager
 def progress_of(text: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr, fed with the number done so far; nothing at all where stderr is not a terminal."""
+    """A progress bar on stderr, fed with the number done so far; nothing at all where stderr is not a
+    terminal.
+    """
     if not sys.stderr.isatty():
         yield lambda done: None
         return
@@ -61,7 +63,15 @@ def print_run(run: Run, out: Path | None, json: bool) -> None:
 
 def print_comparison(runs: Sequence[Run], baseline: str, out: Path | None, json: bool) -> None:
     if json:
-        print_json({"baseline": baseline, "runs": [{"policy": r.policy, "planner": r.planner, "seed": r.manifest["seed"], **r.summary} for r in runs]})
+        print_json(
+            {
+                "baseline": baseline,
+                "runs": [
+                    {"policy": r.policy, "planner": r.planner, "seed": r.manifest["seed"], **r.summary}
+                    for r in runs
+                ],
+            }
+        )
         return
     _print_table(runs, baseline)
     _print_notes(runs, out)

@@ -22,7 +22,9 @@ def policies(json: Annotated[bool, typer.Option("--json", help="Print one JSON d
 
     infos = list_policies()
     if json:
-        print_json({"policies": [{"name": i.name, "planner": i.planner, "summary": i.summary} for i in infos]})
+        print_json(
+            {"policies": [{"name": i.name, "planner": i.planner, "summary": i.summary} for i in infos]}
+        )
         return
     width, planner_width = (max(len(getattr(i, field)) for i in infos) for field in ("name", "planner"))
     for info in infos:

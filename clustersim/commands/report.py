@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -14,7 +14,7 @@ __all__ = ["report"]
 
 def report(
     folder: Annotated[Path, typer.Argument(help="What `run --out` or `compare --out` wrote.")],
-    baseline: Annotated[Optional[str], typer.Option(help="The policy that others are compared with.")] = None,
+    baseline: Annotated[str | None, typer.Option(help="The policy that others are compared with.")] = None,
 ) -> None:
     """Write FOLDER/report.html from the records in FOLDER or in the folders inside it."""
     from clustersim.report import render_report
@@ -22,7 +22,11 @@ def report(
 
     if not folder.is_dir():
         raise UserError(f"{folder}: is not a folder")
-    homes = [folder] if (folder / "manifest.json").exists() else sorted(p.parent for p in folder.glob("*/manifest.json"))
+    homes = (
+        [folder]
+        if (folder / "manifest.json").exists()
+        else sorted(p.parent for p in folder.glob("*/manifest.json"))
+    )
     if not homes:
         raise UserError(f"{folder}: holds no run (no manifest.json, neither here nor one folder down)")
     runs = [read_run(home) for home in homes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,17 +19,26 @@ __all__ = ["compare", "demo", "run"]
 TraceFile = Annotated[Path, typer.Argument(help="Trace in the native format (CSV or Parquet).")]
 ClusterShape = Annotated[str, typer.Option(help="Shape of the cluster: n128g8 is 128 nodes of 8 GPUs.")]
 SystemName = Annotated[str, typer.Option(help="The itertime system of its nodes.")]
-PlannerName = Annotated[Optional[str], typer.Option(help="Planner for all jobs; by default the policy's own.")]
+PlannerName = Annotated[str | None, typer.Option(help="Planner for all jobs; by default the policy's own.")]
 PlacementName = Annotated[str, typer.Option(help="pack, spread or any.")]
 NoOverheads = Annotated[bool, typer.Option("--no-overheads", help="Starts, restarts and resizes are free.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
-Settings = Annotated[Optional[list[str]], typer.Option("--set", help="NAME=VALUE, such as overheads.launch_s=10 or policy.guard_s=2; repeatable.")]
-Table = Annotated[Optional[Path], typer.Option(help="Throughput table: model,global_batch,gpus,iterations_per_s.")]
-Until = Annotated[Optional[float], typer.Option(help="End the run at this time of the trace's clock, in seconds.")]
-OutDir = Annotated[Optional[Path], typer.Option("--out", "-o", help="Folder for records, metrics, manifest and report.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="NAME=VALUE, such as overheads.launch_s=10 or policy.guard_s=2; repeatable."),
+]
+Table = Annotated[
+    Path | None, typer.Option(help="Throughput table: model,global_batch,gpus,iterations_per_s.")
+]
+Until = Annotated[
+    float | None, typer.Option(help="End the run at this time of the trace's clock, in seconds.")
+]
+OutDir = Annotated[
+    Path | None, typer.Option("--out", "-o", help="Folder for records, metrics, manifest and report.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Parquet = Annotated[bool, typer.Option("--parquet", help="Write jobs.parquet instead of jobs.csv.")]
-Workers = Annotated[Optional[int], typer.Option(min=1, help="Processes; by default one per processor.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes; by default one per processor.")]
 
 DEMO_POLICIES = "fifo,srtf,elasticflow,vtrain-aware"
 
@@ -75,8 +84,12 @@ def run(
 def compare(
     trace: TraceFile,
     policies: Annotated[str, typer.Option(help="Policies, separated by commas.")],
-    baseline: Annotated[Optional[str], typer.Option(help="The policy that others are compared with; by default the first.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Run each policy with so many seeds, from --seed on.")] = 1,
+    baseline: Annotated[
+        str | None, typer.Option(help="The policy that others are compared with; by default the first.")
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Run each policy with so many seeds, from --seed on.")
+    ] = 1,
     cluster: ClusterShape = "n128g8",
     system: SystemName = "dgx-a100-80gb",
     planner: PlannerName = None,
@@ -91,7 +104,9 @@ def compare(
     parquet: Parquet = False,
     json: Json = False,
 ) -> None:
-    """Simulate a trace under several policies and compare them; with --out, one folder a policy and a report."""
+    """Simulate a trace under several policies and compare them; with --out, one folder a policy and a
+    report.
+    """
     from clustersim.runner import Trace
 
     names = _policy_names(policies)
@@ -105,7 +120,9 @@ def compare(
 
 def demo(
     jobs: Annotated[int, typer.Option(min=1, help="Jobs to generate.")] = 200,
-    load: Annotated[float, typer.Option(min=0.01, help="GPU time asked for, as a share of the cluster's.")] = 1.1,
+    load: Annotated[
+        float, typer.Option(min=0.01, help="GPU time asked for, as a share of the cluster's.")
+    ] = 1.1,
     policies: Annotated[str, typer.Option(help="Policies, separated by commas.")] = DEMO_POLICIES,
     cluster: ClusterShape = "n128g8",
     seed: Seed = 0,
@@ -133,19 +150,27 @@ def _policy_names(text: str) -> list[str]:
 
 
 def _config(
-    policy: str, cluster: str = "n128g8", system: str = "dgx-a100-80gb", planner: str | None = None, placement: str = "pack",
-    no_overheads: bool = False, seed: int = 0, settings: list[str] | None = None, table: Path | None = None, until: float | None = None,
+    policy: str, cluster: str = "n128g8", system: str = "dgx-a100-80gb", planner: str | None = None,
+    placement: str = "pack", no_overheads: bool = False, seed: int = 0, settings: list[str] | None = None,
+    table: Path | None = None, until: float | None = None,
 ) -> RunConfig:  # fmt: skip
     from clustersim.config import RunConfig
 
     return RunConfig.make(
         settings, policy=policy, cluster=cluster, system=system, planner=planner, placement=placement,
-        overheads=None if no_overheads else {}, seed=seed, table=None if table is None else str(table), until_s=until,
+        overheads=None if no_overheads else {}, seed=seed, table=None if table is None else str(table),
+        until_s=until,
     )  # fmt: skip
 
 
 def _compare(
-    trace: Trace, configs: list[RunConfig], baseline: str | None, workers: int | None, out: Path | None, parquet: bool, json: bool
+    trace: Trace,
+    configs: list[RunConfig],
+    baseline: str | None,
+    workers: int | None,
+    out: Path | None,
+    parquet: bool,
+    json: bool,
 ) -> None:
     from clustersim.commands.output import check_folder, print_comparison, progress_of
     from clustersim.runner import compare as simulate
@@ -171,7 +196,10 @@ def _compare(
 
 
 def _write(runs: list[Run], out: Path, parquet: bool, *, single: bool, baseline: str | None = None) -> None:
-    """One run: its files and a report in `out`. Several: a folder for each, and one report for all in `out`."""
+    """One run: its files and a report in `out`.
+
+    Several: a folder for each, and one report for all in `out`.
+    """
     from clustersim.report import render_report
     from clustersim.rundir import write_run, write_text
 
@@ -185,5 +213,3 @@ def _folder_name(run: Run, with_seed: bool) -> str:
     """A safe folder name for a policy, which may be a path to somebody's file."""
     safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in run.policy).strip(".")
     return f"{safe}-seed{run.manifest['seed']}" if with_seed else safe
-
-
