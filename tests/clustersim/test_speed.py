@@ -1,0 +1,239 @@
+"""How fast jobs run: throughput tables, also hostile ones, planners, logged durations."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustersim.cluster import Cluster
+from clustersim.speed import CannotRun, Curve, Speed, read_throughput_table, speed_for
+from itertime.errors import TableError, UnknownName, UserError
+from traces.job import Job
+
+HEADER = "model,global_batch,gpus,iterations_per_s\n"
+
+
+class FakePlanner:
+    """A batch takes batch / GPUs seconds, on 4 GPUs or more."""
+
+    name = "fake"
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, ...]] = []
+
+    def curve(
+        self, model: Any, batch: int, counts: Collection[int], seq_len: int | None = None
+    ) -> dict[int, Any]:
+        self.asked.append(tuple(counts))
+        plan = SimpleNamespace(label="plan")
+        return {n: SimpleNamespace(iteration_s=batch / n, plan=plan) for n in counts if n >= 4}
+
+
+def speed(cluster: Cluster, table: Any = None, planner: Any = None) -> Speed:
+    return Speed(cluster, cast(Any, planner or FakePlanner()), table)
+
+
+def llm(**more: Any) -> Job:
+    return Job(
+        **{
+            "job_id": "j",
+            "submit_s": 0.0,
+            "model": "gpt3-13b",
+            "global_batch": 64,
+            "iterations": 10.0,
+            **more,
+        }
+    )
+
+
+# Reading tables
+
+
+def table(tmp_path: Path, text: str | bytes) -> Path:
+    path = tmp_path / "t.csv"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def test_a_table(tmp_path: Path) -> None:
+    text = "gpus,model,x,iterations_per_s,global_batch\n1,m,?,0.5,64\n2,m,?,0.9,64\n\n"
+    text += "4,m,?,0,64\n1,m,?,,8\n8,n,,1e-3, 64 \n"
+    assert read_throughput_table(table(tmp_path, "\ufeff" + text)) == {
+        ("m", 64): {1: 0.5, 2: 0.9, 4: 0.0},
+        ("m", 8): {1: 0.0},
+        ("n", 64): {8: 0.001},
+    }
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        ("m,64,0,1\n", r"t\.csv:2: gpus=0: must be a whole number of at least 1"),
+        ("m,64,-4,1\n", r"t\.csv:2: gpus=-4"),
+        ("m,64,1.5,1\n", r"gpus=1\.5"),
+        ("m,64,,1\n", r"t\.csv:2: gpus="),
+        ("m,64," + "9" * 5000 + ",1\n", r"t\.csv:2: gpus=9"),
+        ("m,lots,1,1\n", r"global_batch=lots"),
+        ("m,64,1,nan\n", r"t\.csv:2: iterations_per_s=nan: must be finite"),
+        ("m,64,1,inf\n", r"iterations_per_s=inf"),
+        ("m,64,1,-2\n", r"iterations_per_s=-2"),
+        ("m,64,1,fast\n", r"iterations_per_s=fast"),
+        ("m,64,1,1e-320\n", r"iterations_per_s=1e-320"),
+        ("m,64,1,1\nm,64,1,1\n", r"t\.csv:3: gpus=1: stated twice for m with global batch 64"),
+        ("m,64,1,1,7\n", r"t\.csv:2: has 5 cells where the header has 4"),
+        ("m,64,1\n", r"t\.csv:2: has 3 cells where the header has 4"),
+        (",64,1,1\n", r"t\.csv:2: model=: .*empty"),
+        ("", r"t\.csv.*no rows"),
+        ('m,64,1,"1\n', r"t\.csv:2:"),
+    ],
+)
+def test_bad_rows_name_line_column_and_value(tmp_path: Path, rows: str, text: str) -> None:
+    with pytest.raises(TableError, match=text) as caught:
+        read_throughput_table(table(tmp_path, HEADER + rows))
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"", "missing column|empty"),
+        (b"model,gpus\nm,1\n", "missing column global_batch, iterations_per_s"),
+        (b"\xff\xfe\x00model", "UTF-16|cannot be read"),
+        (b"model,global_batch,gpus,iterations_per_s\nm\xe9,64,1,1\n", "UTF-8|cannot be read"),
+        (b"PK\x03\x04whatever", "workbook|missing column|cannot be read"),
+        (b"model,global_batch,gpus,iterations_per_s,gpus\nm,64,1,1,2\n", "gpus.*twice"),
+    ],
+)
+def test_what_is_no_such_table(tmp_path: Path, content: bytes, text: str) -> None:
+    with pytest.raises(TableError, match=text):
+        read_throughput_table(table(tmp_path, content))
+
+
+def test_a_table_that_is_not_there(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.csv", tmp_path):
+        with pytest.raises(UserError, match="cannot be read"):
+            read_throughput_table(path)
+
+
+@given(st.binary(max_size=300))
+@settings(deadline=None)
+def test_arbitrary_bytes_end_in_one_clear_error(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    path = tmp_path_factory.mktemp("fuzz", numbered=True) / "t.csv"
+    for prefix in (b"", HEADER.encode()):
+        path.write_bytes(prefix + content)
+        with suppress(UserError):
+            assert read_throughput_table(path)
+
+
+# Curves
+
+
+def test_logged_durations_run_on_what_they_ran_on() -> None:
+    curve = speed(Cluster(1, 8)).curve(Job("j", 0.0, gpus=3, duration_s=9.0))
+    assert curve == Curve({3: 1.0}, (3,))
+
+
+def test_table_curves_stay_within_bounds_and_cluster() -> None:
+    rates = {("gpt3-13b", 64): {1: 0.0, 2: 1.0, 3: 1.2, 4: 1.2, 8: 2.0, 16: 1.9, 32: 4.0}}
+    small = speed(Cluster(2, 8), rates)
+    assert small.curve(llm()).unit_s == {2: 1.0, 3: 1 / 1.2, 4: 1 / 1.2, 8: 0.5, 16: 1 / 1.9}
+    assert small.curve(llm()).sizes == (2, 3, 8), "only counts that are faster than every smaller one"
+    assert small.curve(llm(min_gpus=3, max_gpus=15, gpus=4)).sizes == (3, 8)
+    with pytest.raises(CannotRun, match="no speed for gpt3-13b between 5 and 7 GPUs"):
+        small.curve(llm(min_gpus=5, max_gpus=7))
+    with pytest.raises(CannotRun, match="no row for gpt3-13b with global batch 65"):
+        small.curve(llm(global_batch=65))
+
+
+def test_planned_curves_offer_powers_of_two_and_the_request() -> None:
+    planner = FakePlanner()
+    one = speed(Cluster(3, 8), planner=planner)
+    assert one.curve(llm(gpus=12)).sizes == (4, 8, 12, 16)
+    assert one.curve(llm(gpus=24)).sizes == (4, 8, 16, 24)
+    assert one.curve(llm(gpus=8, max_gpus=8)).sizes == (4, 8)
+    assert one.curve(llm(min_gpus=6, max_gpus=20, gpus=8)).sizes == (6, 8, 16, 20)
+    assert one.curve(llm()).unit_s[16] == 4.0
+    assert one.curve(llm()).plans[16] == "plan"
+    assert one.curve(llm()).parameters == pytest.approx(13e9, rel=0.1)
+    with pytest.raises(
+        CannotRun, match=r"no fake plan of gpt3-13b with global batch 64 fits on 1 to 2 GPUs; .* is 4"
+    ):
+        one.curve(llm(max_gpus=2))
+
+
+def test_curves_are_computed_once_per_kind_of_job() -> None:
+    planner = FakePlanner()
+    one = speed(Cluster(1, 8), planner=planner)
+    assert one.curve(llm(job_id="a")) is one.curve(llm(job_id="b", submit_s=5.0, iterations=7.0))
+    assert len(planner.asked) == 1
+
+
+def test_refusals_do_not_pile_up() -> None:
+    """A refusal is remembered; raising it again and again must not keep every caller's frame alive."""
+    one = speed(Cluster(1, 8))
+    depths = []
+    for _ in range(3):
+        with pytest.raises(CannotRun) as caught:
+            one.curve(Job("j", 0.0, gpus=9, duration_s=1.0))
+        depths.append(len(traceback.extract_tb(caught.value.__traceback__)))
+    assert depths[1] == depths[2] <= depths[0]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "given", "note"),
+    [
+        (4, 4, ""),
+        (2, 4, "asked for 2 GPUs, which cannot run it; given 4"),
+        (5, 8, "asked for 5 GPUs, which cannot run it; given 8"),
+        (16, 8, "asked for 16 GPUs, which cannot run it; given 8"),
+        (None, 4, "no GPU count requested; 4 is the smallest that holds the model"),
+    ],
+)
+def test_requests(gpus: int | None, given: int, note: str) -> None:
+    one = speed(Cluster(2, 8), {("gpt3-13b", 64): {4: 1.0, 8: 2.0}})
+    job = llm(gpus=gpus)
+    assert one.requested(job, one.curve(job)) == (given, note)
+
+
+def test_a_request_larger_than_the_cluster_is_refused() -> None:
+    one = speed(Cluster(1, 8), {("gpt3-13b", 64): {4: 1.0, 8: 2.0}})
+    with pytest.raises(CannotRun, match="asks for 9 GPUs, the cluster has 8"):
+        one.requested(llm(gpus=9), one.curve(llm(gpus=9)))
+    with pytest.raises(CannotRun, match="asks for 9 GPUs, the cluster has 8"):
+        one.curve(Job("j", 0.0, gpus=9, duration_s=1.0))
+
+
+# The speeds of a run
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(UnknownName, match="did you mean dgx-a100-80gb"):
+        speed_for(Cluster(1, 8, "dgx-a100-80"), "3d")
+    with pytest.raises(UnknownName, match="unknown planner '4d'"):
+        speed_for(Cluster(1, 8), "4d")
+
+
+def test_nodes_larger_than_the_systems() -> None:
+    with pytest.raises(UserError, match="cluster n1g16: system dgx-a100-80gb has 8 GPUs per node"):
+        speed_for(Cluster(1, 16), "3d")
+
+
+def test_real_speeds_of_a_small_cluster() -> None:
+    one = speed_for(Cluster(4, 8), "3d")
+    curve = one.curve(llm(gpus=16))
+    assert curve.sizes[-1] == 32
+    assert all(curve.unit_s[a] > curve.unit_s[b] for a, b in zip(curve.sizes, curve.sizes[1:], strict=False))
+    baseline = speed_for(Cluster(4, 8), "data-parallel").curve(llm(gpus=16))
+    assert all(curve.unit_s[n] <= baseline.unit_s[n] * (1 + 1e-12) for n in baseline.sizes), (
+        "3d contains data-parallel"
+    )
