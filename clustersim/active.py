@@ -26,9 +26,9 @@ class ActiveJob:
     """
 
     __slots__ = (
-        "curve", "finish_s", "generation", "gpu_seconds", "gpus", "job", "lost_s", "migrations", "note", "order",
-        "overhead_gpu_s", "placement", "preemptions", "ready_s", "requested", "resizes", "restarts", "since_s",
-        "start_s", "unit_s", "view", "wait_s", "work", "work_left",
+        "curve", "finish_s", "generation", "gpu_seconds", "gpus", "job", "lost_s", "migrations", "note",
+        "order", "overhead_gpu_s", "placement", "preemptions", "ready_s", "requested", "resizes", "restarts",
+        "since_s", "start_s", "unit_s", "view", "wait_s", "work", "work_left",
     )  # fmt: skip
 
     def __init__(self, job: Job, order: int, curve: Curve, requested: int, note: str, state: State):

@@ -115,7 +115,7 @@ class State:
         if ranking is None:
             if len(self._rankings) >= _MAX_RANKINGS:
                 raise PolicyError(
-                    f"pending_by: more than {_MAX_RANKINGS} keys; pass the same function, not a new lambda"
+                    f"pending_by: more than {_MAX_RANKINGS} different keys; pass the same function each time"
                 )
             ranking = self._rankings[key] = Ranking(key)
             for job in self.pending:

@@ -104,6 +104,7 @@ class Simulation:
         self._submitted.append(ActiveJob(job, order, curve, requested, note, self.state))
 
     def _on_completion(self, event: simpy.Event) -> None:
+        assert event.value is not None
         active, generation = event.value
         if active.generation != generation:
             return  # the job has been stopped or resized since; its completion is scheduled anew
