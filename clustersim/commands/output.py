@@ -42,13 +42,20 @@ def progress_of(text: str, total: int) -> Iterator[Callable[[int], None]]:
         yield advance
 
 
-def check_folder(folder: Path) -> None:
-    """Say early, before minutes of simulation, that `folder` cannot be written. UserError in one line."""
+def check_folder(folder: Path, expected: Sequence[str] = ()) -> None:
+    """Say early, before minutes of simulation, that `folder` cannot be written. UserError in one line.
+
+    `expected`: the folders of runs that may be in it already; runs of any other comparison would end up in
+    the report of this one.
+    """
     existing = folder
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
     if not existing.is_dir():
         raise UserError(f"{folder}: {existing} is not a folder; choose another place with --out")
+    others = sorted({path.parent.name for path in folder.glob("*/manifest.json")} - set(expected))
+    if others:
+        raise UserError(f"{folder}: holds {others[0]} of another comparison; choose an empty folder")
     if not os.access(existing, os.W_OK):
         raise UserError(f"{folder}: {existing} cannot be written; choose another place with --out")
 
@@ -95,8 +102,10 @@ def _print_table(runs: Sequence[Run], baseline: str | None) -> None:
 
 
 def _print_notes(runs: Sequence[Run], out: Path | None) -> None:
-    for text in dict.fromkeys(str(run.summary["covers"]) for run in runs[:1]):
-        print(text)
+    covers = {run.policy: str(run.summary["covers"]) for run in runs}
+    alike = len(set(covers.values())) == 1
+    for policy, text in list(covers.items())[: 1 if alike else None]:
+        print(text if alike else f"{policy}: {text}")
     if any(run.manifest["oracle_used"] for run in runs):
         print("True durations from the log were used (oracle): no real scheduler knows them.")
     if out is not None:

@@ -178,8 +178,9 @@ def _compare(
     names = list(dict.fromkeys(config.policy for config in configs))
     if baseline is not None and baseline not in names:
         raise UserError(f"--baseline {baseline}: is not among the compared policies {', '.join(names)}")
+    many = len({config.seed for config in configs}) > 1
     if out is not None:
-        check_folder(out)
+        check_folder(out, [_folder_name(config.policy, config.seed, many) for config in configs])
     done = 0
 
     with progress_of("simulating", len(configs)) as advance:
@@ -203,13 +204,17 @@ def _write(runs: list[Run], out: Path, parquet: bool, *, single: bool, baseline:
     from clustersim.report import render_report
     from clustersim.rundir import write_run, write_text
 
-    seeds = {run.manifest["seed"] for run in runs}
+    many = len({run.manifest["seed"] for run in runs}) > 1
     for run in runs:
-        write_run(out if single else out / _folder_name(run, len(seeds) > 1), run, parquet=parquet)
+        write_run(
+            out if single else out / _folder_name(run.policy, run.manifest["seed"], many),
+            run,
+            parquet=parquet,
+        )
     write_text(out / "report.html", render_report(runs, baseline=baseline))
 
 
-def _folder_name(run: Run, with_seed: bool) -> str:
+def _folder_name(policy: str, seed: int, with_seed: bool) -> str:
     """A safe folder name for a policy, which may be a path to somebody's file."""
-    safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in run.policy).strip(".")
-    return f"{safe}-seed{run.manifest['seed']}" if with_seed else safe
+    safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in policy).strip(".")
+    return f"{safe}-seed{seed}" if with_seed else safe

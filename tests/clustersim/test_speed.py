@@ -224,7 +224,7 @@ def test_unknown_names() -> None:
 
 
 def test_nodes_larger_than_the_systems() -> None:
-    with pytest.raises(UserError, match="cluster n1g16: system dgx-a100-80gb has 8 GPUs per node"):
+    with pytest.raises(UserError, match="cluster n1g16: nodes of system dgx-a100-80gb have 8 GPUs"):
         speed_for(Cluster(1, 16), "3d")
 
 
