@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from itertime.errors import UnknownName, UserError
 
@@ -34,6 +35,16 @@ class RunConfig(BaseModel):
     until_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     price_usd_per_gpu_h: float = Field(default=5.0, ge=0, allow_inf_nan=False)
     seed: int = Field(default=0, ge=0)
+
+    @field_validator("params")
+    @classmethod
+    def _can_be_written_down(cls, params: dict[str, Any]) -> dict[str, Any]:
+        """The manifest of a run states its parameters as JSON."""
+        try:
+            json.dumps(params, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            raise ValueError("parameters must be finite numbers, text, lists or mappings") from None
+        return params
 
     @classmethod
     def make(cls, settings: list[str] | None = None, **values: Any) -> RunConfig:
@@ -64,7 +75,7 @@ def _assign(values: dict[str, Any], text: str) -> None:
         parts[0] = "params"
     try:
         value = yaml.safe_load(raw)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: dates and numbers that cannot be
         raise UserError(f"--set {text!r}: the value is not valid YAML") from None
     if len(parts) == 1:
         values[parts[0]] = value
@@ -72,4 +83,6 @@ def _assign(values: dict[str, Any], text: str) -> None:
     if len(parts) > 2:
         raise UserError(f"--set {text!r}: settings are nested one level deep at most")
     inner = values.get(parts[0])
+    if parts[0] == "overheads" and "overheads" in values and inner is None:
+        raise UserError(f"--set {text!r}: contradicts --no-overheads; leave one of them out")
     values[parts[0]] = {**(inner if isinstance(inner, dict) else {}), parts[1]: value}

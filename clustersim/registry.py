@@ -56,16 +56,25 @@ def find_policy(name: str) -> type[Scheduler]:
     entries = _registered()
     if name not in entries:
         raise UnknownName("policy", name, entries)
-    return _checked(entries[name].load(), name)
+    try:
+        cls = entries[name].load()
+    except (Exception, SystemExit) as error:  # a third party's package may do anything
+        raise PolicyError(f"policy {name} ({entries[name].value}) does not load: {_where(error)}") from error
+    return _checked(cls, name)
 
 
 def make_policy(name: str, params: dict[str, Any]) -> Scheduler:
     """An instance with the given parameters.
 
-    UnknownName for a parameter it does not have, UserError for a value it refuses.
+    UnknownName for a parameter it does not have, UserError for a value it refuses (TypeError or ValueError),
+    PolicyError for anything else that it raises.
     """
     cls = find_policy(name)
-    known = [p for p in inspect.signature(cls).parameters if p not in ("args", "kwargs")]
+    known = [
+        p.name
+        for p in inspect.signature(cls).parameters.values()
+        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
     for param in params:
         if param not in known:
             raise UnknownName(f"parameter of policy {name}", param, known or ["(none)"])
@@ -73,6 +82,8 @@ def make_policy(name: str, params: dict[str, Any]) -> Scheduler:
         return cls(**params)
     except (TypeError, ValueError) as error:
         raise UserError(f"policy {name}: {error}") from None
+    except (Exception, SystemExit) as error:
+        raise PolicyError(f"policy {name} cannot be made: {_where(error)}") from error
 
 
 def _from_file(name: str) -> type[Scheduler]:
@@ -92,10 +103,8 @@ def _from_file(name: str) -> type[Scheduler]:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise PolicyError(f"policy file {file}:{error.lineno}: {error.msg}") from None
-    except Exception as error:
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        where, what = f"{frame.filename}:{frame.lineno}", f"{type(error).__name__}: {error}"
-        raise PolicyError(f"policy file {file} does not import: {where}: {what}") from None
+    except (Exception, SystemExit) as error:
+        raise PolicyError(f"policy file {file} does not import: {_where(error)}") from None
     if not hasattr(module, class_name):
         classes = [
             key
@@ -104,6 +113,12 @@ def _from_file(name: str) -> type[Scheduler]:
         ]
         raise UnknownName(f"class in {file}", class_name, classes or ["(no Scheduler subclass)"])
     return _checked(getattr(module, class_name), name)
+
+
+def _where(error: BaseException) -> str:
+    """Where an error of a policy came from, and what it says."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{frame.filename}:{frame.lineno}: {type(error).__name__}: {error}"
 
 
 def _checked(cls: object, name: str) -> type[Scheduler]:

@@ -25,6 +25,10 @@ class UnknownName(UserError):
         super().__init__(f"unknown {kind} {name!r}; {hint}")
         self.kind, self.name, self.known = kind, name, names
 
+    def __reduce__(self) -> tuple[type[UnknownName], tuple[str, str, list[str]]]:
+        """By default exceptions are made anew from their message, so that this one could not leave a worker process."""
+        return type(self), (self.kind, self.name, self.known)
+
 
 class TableError(UserError):
     """A row of a user's table is wrong: `file:line: column=value: what is wrong; how to fix it`."""

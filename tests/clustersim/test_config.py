@@ -1,0 +1,120 @@
+"""Settings: what `--set` understands, and how mistakes are named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustersim.config import RunConfig
+from itertime.errors import UnknownName, UserError
+
+
+def make(*assignments: str, **values: Any) -> RunConfig:
+    return RunConfig.make(list(assignments), **{"policy": "fifo", **values})
+
+
+def test_defaults() -> None:
+    config = make()
+    assert (config.cluster, config.system, config.placement, config.seed) == (
+        "n128g8",
+        "dgx-a100-80gb",
+        "pack",
+        0,
+    )
+    assert (config.planner, config.overheads, config.params, config.until_s) == (None, {}, {}, None)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "field", "value"),
+    [
+        ("cluster=n4g8", "cluster", "n4g8"),
+        ("until_s=1e5", "until_s", 1e5),
+        ("until_s=3600", "until_s", 3600.0),
+        ("overheads.launch_s=10", "overheads", {"launch_s": 10.0}),
+        ("overheads=null", "overheads", None),
+        ("overheads={launch_s: 1, scale: 2}", "overheads", {"launch_s": 1.0, "scale": 2.0}),
+        ("policy.guard_s=2", "params", {"guard_s": 2}),
+        ("params.guard_s=2.5", "params", {"guard_s": 2.5}),
+        ("policy.names=[a, b]", "params", {"names": ["a", "b"]}),
+        ("policy=srtf", "policy", "srtf"),
+        ("price_usd_per_gpu_h=0", "price_usd_per_gpu_h", 0.0),
+        (" seed = 7 ", "seed", 7),
+        ("policy.text=a=b", "params", {"text": "a=b"}),
+    ],
+)
+def test_assignments(assignment: str, field: str, value: Any) -> None:
+    assert getattr(make(assignment), field) == value
+
+
+def test_assignments_add_up_and_the_last_one_counts() -> None:
+    config = make("overheads.launch_s=1", "overheads.scale=2", "overheads.launch_s=3", "seed=1", "seed=2")
+    assert config.overheads == {"launch_s": 3.0, "scale": 2.0}
+    assert config.seed == 2
+
+
+@pytest.mark.parametrize(
+    ("assignment", "text"),
+    [
+        ("seed", r"--set 'seed': write NAME=VALUE"),
+        ("=3", r"write NAME=VALUE"),
+        ("a..b=3", r"write NAME=VALUE"),
+        (".b=3", r"write NAME=VALUE"),
+        ("a.b.c=3", r"nested one level deep"),
+        ("policy.a.b=3", r"nested one level deep"),
+        ("seed=[1", r"--set 'seed=\[1': the value is not valid YAML"),
+        ("policy.x=!!python/object:os.system {}", r"not valid YAML"),
+        ("policy.day=2020-13-45", r"not valid YAML"),
+        ("policy.deep=" + "[" * 5000, r"not valid YAML"),
+        ("seed=-1", r"setting seed=-1: .*greater than or equal to 0"),
+        ("seed=1.5", r"setting seed=1\.5"),
+        ("seed=lots", r"setting seed='lots'"),
+        ("seed.x=1", r"setting seed="),
+        ("until_s=.nan", r"setting until_s=nan"),
+        ("until_s=.inf", r"setting until_s=inf"),
+        ("until_s=-5", r"setting until_s=-5"),
+        ("price_usd_per_gpu_h=-1", r"setting price_usd_per_gpu_h=-1"),
+        ("overheads.launch_s=fast", r"setting overheads\.launch_s='fast'"),
+        ("overheads=3", r"setting overheads=3"),
+        ("cluster.nodes=4", r"setting cluster="),
+        ("cluster=4", r"setting cluster=4"),
+        ("params=3", r"setting params=3"),
+        ("policy.x=.inf", r"setting params=.*finite"),
+        ("policy.day=2020-01-01", r"setting params=.*must be finite numbers, text"),
+    ],
+)
+def test_mistakes_are_named(assignment: str, text: str) -> None:
+    with pytest.raises(UserError, match=text) as caught:
+        make(assignment)
+    assert caught.value.exit_code == 2
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_settings_suggest() -> None:
+    with pytest.raises(UnknownName, match="unknown setting 'clutser'; did you mean cluster"):
+        make("clutser=n4g8")
+    with pytest.raises(UnknownName, match="unknown setting 'polices'"):
+        make(polices="x")
+
+
+def test_no_overheads_and_an_overhead_contradict() -> None:
+    with pytest.raises(UserError, match=r"'overheads\.launch_s=10': contradicts --no-overheads"):
+        make("overheads.launch_s=10", overheads=None)
+    assert make(overheads=None).overheads is None
+
+
+def test_configs_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        make().seed = 3  # type: ignore[misc]
+
+
+@given(st.text(max_size=40))
+@settings(deadline=None)
+def test_arbitrary_text_ends_in_a_config_or_one_clear_error(text: str) -> None:
+    try:
+        config = make(text)
+    except UserError:
+        return
+    assert isinstance(config, RunConfig)

@@ -1,0 +1,172 @@
+"""Policies by name, and policies in somebody's file."""
+
+from __future__ import annotations
+
+import pickle
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from clustersim import registry
+from clustersim.errors import PolicyError
+from clustersim.registry import find_policy, list_policies, make_policy
+from clustersim.scheduler import Scheduler
+from itertime.errors import UnknownName, UserError
+from itertime.planner import PLANNERS
+from policies.elasticflow import ElasticFlow
+from policies.fifo import Fifo
+
+CONTRACT = ("edf", "elasticflow", "fifo", "fifo-skip", "sjf", "srtf", "vtrain-aware")
+MINE = """
+from dataclasses import dataclass
+from clustersim.scheduler import Scheduler
+
+@dataclass
+class Helper:
+    value: int = 3
+
+class Mine(Scheduler):
+    \"\"\"Nothing special.\"\"\"
+    planner = "megatron"
+    def __init__(self, quantum_s=600.0, *, names=("a",)):
+        if quantum_s <= 0:
+            raise ValueError(f"quantum_s={quantum_s}: must be positive")
+        if quantum_s == 13:
+            raise KeyError("unlucky")
+        self.quantum_s, self.names = quantum_s, names
+
+class Plain(Scheduler):
+    pass
+
+class Anything(Scheduler):
+    def __init__(self, *rest, **options):
+        pass
+
+NotOne = 3
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(MINE)
+    return path
+
+
+def test_registered_policies() -> None:
+    infos = list_policies()
+    assert [info.name for info in infos] == sorted(info.name for info in infos)
+    assert set(CONTRACT) <= {info.name for info in infos}
+    assert all(info.summary and info.planner in PLANNERS for info in infos)
+    planners = {info.name: info.planner for info in infos}
+    assert (planners["elasticflow"], planners["vtrain-aware"]) == ("data-parallel", "3d")
+
+
+def test_names() -> None:
+    assert find_policy("fifo") is Fifo
+    policy = make_policy("elasticflow", {"guard_s": 2.0})
+    assert isinstance(policy, ElasticFlow)
+    assert policy.guard_s == 2.0
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("fif", "did you mean fifo"), ("elastic-flow", "did you mean elasticflow"), ("", "known: ")],
+)
+def test_unknown_names_suggest(name: str, hint: str) -> None:
+    with pytest.raises(UnknownName, match=hint):
+        find_policy(name)
+
+
+def test_parameters() -> None:
+    with pytest.raises(
+        UnknownName, match="unknown parameter of policy elasticflow 'guard'; did you mean guard_s"
+    ):
+        make_policy("elasticflow", {"guard": 1})
+    with pytest.raises(UnknownName, match=r"unknown parameter of policy fifo 'x'; known: \(none\)"):
+        make_policy("fifo", {"x": 1})
+    for value in (-1, float("nan"), float("inf"), "soon", None):
+        with pytest.raises(UserError, match="policy elasticflow: ") as caught:
+            make_policy("elasticflow", {"guard_s": value})
+        assert caught.value.exit_code == 2
+
+
+def test_policies_in_files(mine: Path) -> None:
+    policy = make_policy(f"{mine}:Mine", {"quantum_s": 5, "names": ["x"]})
+    assert (policy.planner, vars(policy)) == ("megatron", {"quantum_s": 5, "names": ["x"]})
+    assert isinstance(make_policy(f"{mine}:Plain", {}), Scheduler)
+    with pytest.raises(UserError, match=r"mine\.py:Mine: quantum_s=-1: must be positive"):
+        make_policy(f"{mine}:Mine", {"quantum_s": -1})
+    with pytest.raises(UnknownName, match=r"'quantum'; did you mean quantum_s"):
+        make_policy(f"{mine}:Mine", {"quantum": 1})
+    with pytest.raises(UnknownName, match=r"'options'; known: \(none\)"):
+        make_policy(f"{mine}:Anything", {"options": 1})
+    with pytest.raises(PolicyError, match=r"cannot be made: .*mine\.py:\d+: KeyError: 'unlucky'"):
+        make_policy(f"{mine}:Mine", {"quantum_s": 13})
+
+
+@pytest.mark.parametrize(
+    ("suffix", "error", "text"),
+    [
+        ("", UserError, r"name the class too, as in .*mine\.py:MyScheduler"),
+        (":", UserError, "name the class too"),
+        (":Min", UnknownName, r"unknown class in .*mine\.py 'Min'; did you mean Mine"),
+        (":Helper", PolicyError, "is not a subclass of clustersim.Scheduler"),
+        (":NotOne", PolicyError, "is not a subclass"),
+    ],
+)
+def test_wrong_classes(mine: Path, suffix: str, error: type[UserError], text: str) -> None:
+    with pytest.raises(error, match=text):
+        find_policy(f"{mine}{suffix}")
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("x = 1\ndef broken(:\n", r"bad\.py:2: "),
+        (
+            "import no_such_package_here",
+            r"does not import: .*bad\.py:1: ModuleNotFoundError: No module named",
+        ),
+        ("x = 1\n\n1 / 0", r"does not import: .*bad\.py:3: ZeroDivisionError"),
+        ("import sys\nsys.exit(0)", r"does not import: .*bad\.py:2: SystemExit: 0"),
+        ("\x00", r"bad\.py"),
+        ("# \xe9", r"bad\.py"),
+    ],
+)
+def test_files_that_do_not_import(tmp_path: Path, source: str, text: str) -> None:
+    path = tmp_path / "bad.py"
+    path.write_bytes(source.encode("latin-1"))
+    with pytest.raises(PolicyError, match=text) as caught:
+        find_policy(f"{path}:X")
+    assert caught.value.exit_code == 4
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    for name in (f"{tmp_path}/none.py:X", f"{tmp_path}/none.py"):
+        with pytest.raises(UserError, match=r"there is no file|name the class too"):
+            find_policy(name)
+
+
+def test_third_parties_that_do_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = EntryPoint("theirs", "no_such_package_here:Theirs", registry.GROUP)
+    monkeypatch.setattr(registry, "_registered", lambda: {"theirs": entry})
+    with pytest.raises(
+        PolicyError,
+        match=r"policy theirs \(no_such_package_here:Theirs\) does not load: .*ModuleNotFoundError",
+    ):
+        find_policy("theirs")
+
+
+def test_errors_survive_the_way_out_of_a_worker() -> None:
+    try:
+        find_policy("fif")
+    except UnknownName as error:
+        twin = pickle.loads(pickle.dumps(error))
+        assert (str(twin), twin.kind, twin.name, twin.known) == (
+            str(error),
+            error.kind,
+            error.name,
+            error.known,
+        )
