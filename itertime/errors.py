@@ -26,7 +26,7 @@ class UnknownName(UserError):
         self.kind, self.name, self.known = kind, name, names
 
     def __reduce__(self) -> tuple[type[UnknownName], tuple[str, str, list[str]]]:
-        """By default exceptions are made anew from their message, so that this one could not leave a worker process."""
+        """Exceptions are pickled with their message alone, which would not do to make this one anew."""
         return type(self), (self.kind, self.name, self.known)
 
 
