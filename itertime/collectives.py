@@ -1,15 +1,14 @@
 """Time of the collectives of one process group, within a node and across nodes, in seconds; all broadcast.
 
-A group of `ranks` GPUs sits in N = ceil(ranks / ranks_per_node) nodes. Within a node the times are the
-profile's NCCL tables. Across nodes a collective runs hierarchically and pipelined, so the slower of its two
-parts counts:
+A group of P = `ranks` GPUs sits in N = ceil(ranks / ranks_per_node) nodes. Within a node the times are the
+profile's NCCL tables. Across nodes NCCL runs one ring through all P ranks, so that a node's NICs carry
+(P-1)/P S bytes of an all-gather or a reduce-scatter and twice that of an all-reduce (Patarasuk and Yuan
+2009); or, for an all-reduce where it is faster, a double binary tree of 2 S bytes and logarithmic depth
+(Sanders, Speck, Traeff 2009). The part in the nodes runs at the same time, so the slower of the two counts;
+the latency of the hops between nodes comes on top.
 
-- inside each node, the same collective among the group's `ranks_per_node` GPUs;
-- between nodes, a ring over the N nodes on the node's NICs, or for an all-reduce a double binary tree where
-  that is faster (Sanders, Speck, Traeff 2009, as in NCCL: 2 S bytes per node, logarithmic depth);
-
-and the latency of the hops between nodes comes on top. `nic_sharers` groups that communicate at the same
-time share a node's NICs equally, and a group moves at most `ranks_per_node` times what one GPU can.
+`nic_sharers` groups that communicate at the same time share a node's NICs equally, and a group moves at most
+`ranks_per_node` times what one GPU can.
 
 `nbytes` is nccl-tests' size: the buffer of one rank, and for all-gather and reduce-scatter the gathered
 whole. A single rank, or no bytes, takes no time.
@@ -37,15 +36,16 @@ def all_reduce_s(
 ) -> Array:
     """Seconds to all-reduce a buffer of `nbytes` bytes on each rank.
 
-    With S bytes, N nodes, a the latency of a hop, B the group's share of the NICs times the network
-    efficiency: max(in-node all-reduce, ring 2 (N-1)/N S/B) + 2 (N-1) a, or with a tree max(in-node, 2 S/B)
+    With S bytes, P ranks in N nodes, a the latency of a hop, B the group's share of the NICs times the
+    network efficiency: max(in-node all-reduce, 2 (P-1)/P S/B) + 2 (N-1) a, or as a tree max(in-node, 2 S/B)
     + 2 ceil(log2 N) a.
     """
     size, nodes, local = _layout(nbytes, ranks, ranks_per_node)
-    bandwidth, hop = _nic_share(local, system, nic_sharers), 2 * system.network_latency_s
     inside = profile.collective_s("all_reduce", size, local)
-    ring = np.maximum(inside, 2 * (nodes - 1) / nodes * size / bandwidth) + (nodes - 1) * hop
-    tree = np.maximum(inside, 2 * size / bandwidth) + np.ceil(np.log2(nodes)) * hop
+    through_nics = 2 * size / _nic_share(local, system, nic_sharers)
+    hop = 2 * system.network_latency_s
+    ring = np.maximum(inside, _left(nodes * local) * through_nics) + (nodes - 1) * hop
+    tree = np.maximum(inside, through_nics) + np.ceil(np.log2(nodes)) * hop
     return system.site.all_reduce_multiplier * _choose(inside, np.minimum(ring, tree), size, nodes)
 
 
@@ -60,7 +60,7 @@ def reduce_scatter_s(
     """Seconds to reduce a buffer of `nbytes` bytes on each rank so that each keeps `nbytes / ranks` of the
     result.
 
-    max(in-node reduce-scatter, ring (N-1)/N S/B) + (N-1) a, in the terms of `all_reduce_s`.
+    max(in-node reduce-scatter, (P-1)/P S/B) + (N-1) a, in the terms of `all_reduce_s`.
     """
     return _half_of_all_reduce("reduce_scatter", nbytes, ranks, ranks_per_node, system, profile, nic_sharers)
 
@@ -75,7 +75,7 @@ def all_gather_s(
 ) -> Array:
     """Seconds to gather `nbytes` bytes in all onto each rank, each giving `nbytes / ranks`.
 
-    max(in-node all-gather, ring (N-1)/N S/B) + (N-1) a, in the terms of `all_reduce_s`.
+    max(in-node all-gather, (P-1)/P S/B) + (N-1) a, in the terms of `all_reduce_s`.
     """
     return _half_of_all_reduce("all_gather", nbytes, ranks, ranks_per_node, system, profile, nic_sharers)
 
@@ -128,7 +128,7 @@ def _half_of_all_reduce(
 ) -> Array:
     size, nodes, local = _layout(nbytes, ranks, ranks_per_node)
     inside = profile.collective_s(operation, size, local)
-    outside = (nodes - 1) / nodes * size / _nic_share(local, system, nic_sharers)
+    outside = _left(nodes * local) * size / _nic_share(local, system, nic_sharers)
     across = np.maximum(inside, outside) + (nodes - 1) * system.network_latency_s
     return system.site.all_reduce_multiplier * _choose(inside, across, size, nodes)
 
@@ -138,6 +138,11 @@ def _layout(nbytes: ArrayLike, ranks: ArrayLike, ranks_per_node: ArrayLike) -> t
     count = np.asarray(ranks)
     local = np.clip(ranks_per_node, 1, count)
     return np.asarray(nbytes, dtype=float), np.ceil(count / local), local
+
+
+def _left(ranks: Array) -> Array:
+    """The share of a buffer that each rank of a ring passes on."""
+    return (ranks - 1) / ranks
 
 
 def _nic_share(local: ArrayLike, system: System, nic_sharers: ArrayLike) -> Array:
