@@ -63,12 +63,17 @@ def _micro_batch(
 ) -> tuple[tuple[Parts, Array, Array], tuple[Parts, Array, Array]]:
     """(one layer by part, embedding, head) of the forward and of the backward pass.
 
-    Each distinct (tp, micro-batch, recompute, sequence parallelism) is worked out once, however many plans share it.
+    Each distinct case is worked out once, however many plans share it.
     """
-    key = (plans.tp << 32) + (plans.micro_batch << 8) + (plans.recompute << 4) + plans.sequence_parallel
+    choices = (plans.recompute << 2) + (plans.sequence_parallel << 1) + plans.fp32_gradients
+    key = (plans.tp << 32) + (plans.micro_batch << 4) + choices
     _, first, where = np.unique(key, return_index=True, return_inverse=True)
     work = LayerWork(
-        plans.tp[first], plans.micro_batch[first], plans.recompute[first], plans.sequence_parallel[first]
+        plans.tp[first],
+        plans.micro_batch[first],
+        plans.recompute[first],
+        plans.sequence_parallel[first],
+        plans.fp32_gradients[first],
     )
     layer = layer_costs(model, work, system, profile)
     embedding = embedding_s(model, work, system, profile)

@@ -24,22 +24,25 @@ def padded_vocab(model: ModelSpec, tp: NDArray[np.int64]) -> NDArray[np.int64]:
 def embedding_s(model: ModelSpec, work: LayerWork, system: System, profile: Profile) -> tuple[Array, Array]:
     """Forward: vocabulary-parallel look-up, positions, dropout, one all-reduce. Backward: the scatter into a dense gradient.
 
-    Bytes per element: look-up 4, learned positions 6, dropout 5; backward 10, and 8 per entry of the table, whose
-    gradient is written and accumulated whole.
+    Bytes per element: look-up 4, learned positions 6, dropout 5; backward 10. The table's gradient is written and
+    accumulated whole.
     """
     elements = 1.0 * work.micro_batch * model.seq_len * model.hidden
     per_element = 4 + (6 if model.positions == "learned" else 0) + (5 if model.dropout else 0)
     table = padded_vocab(model, work.tp) * model.hidden / work.tp
     seconds = profile.elementwise_s
     forward = seconds(per_element * elements, "embedding") / system.site.hbm_fraction
-    backward = (seconds(10 * elements, "embedding") + seconds(8 * table)) / system.site.hbm_fraction
+    backward = (
+        seconds(10 * elements, "embedding") + seconds((2 + work.accumulated) * table)
+    ) / system.site.hbm_fraction
     return forward + _all_reduce(model, work, system, profile), backward
 
 
 def head_s(model: ModelSpec, work: LayerWork, system: System, profile: Profile) -> tuple[Array, Array]:
     """Final norm, projection onto the vocabulary (three GEMMs in all), cross-entropy; backward one all-reduce.
 
-    The loss runs in 32 bit, unfused: 36 bytes per logit forward (cast, maximum, subtract, exponential, sum, divide), 14 backward.
+    Bytes per logit, forward/backward: in 32 bit, unfused, 36/14 (cast, maximum, subtract, exponential, sum, divide; multiply,
+    cast); in one kernel 2/4.
     """
     site = system.site
     tokens = 1.0 * work.micro_batch * model.seq_len
@@ -48,10 +51,13 @@ def head_s(model: ModelSpec, work: LayerWork, system: System, profile: Profile) 
     shapes = (tokens, tokens, wide), (columns, wide, columns), (wide, columns, tokens)
     project, data, weight = site.gemm_multiplier * profile.gemm_s(*(np.stack(shape) for shape in shapes))
     norm = "rmsnorm" if model.norm == "rmsnorm" else "layernorm"
+    loss, loss_back = (2, 4) if model.fused_loss else (36, 14)
     seconds = profile.elementwise_s
-    forward = seconds(4 * tokens * model.hidden, norm) + seconds(36 * tokens * columns, "cross_entropy")
-    backward = seconds(6 * tokens * model.hidden, norm) + seconds(14 * tokens * columns, "cross_entropy")
-    backward = (backward + seconds(6 * columns * model.hidden)) / site.hbm_fraction
+    forward = seconds(4 * tokens * model.hidden, norm) + seconds(loss * tokens * columns, "cross_entropy")
+    backward = seconds(6 * tokens * model.hidden, norm) + seconds(
+        loss_back * tokens * columns, "cross_entropy"
+    )
+    backward = (backward + seconds(work.accumulated * columns * model.hidden)) / site.hbm_fraction
     return project + forward / site.hbm_fraction, data + weight + backward + _all_reduce(
         model, work, system, profile
     )

@@ -14,7 +14,6 @@ from itertime.profile import Profile
 from itertime.system import System
 
 __all__ = [
-    "GRADIENT_BYTES",
     "OPTIMIZER_BYTES",
     "Exchange",
     "exchange",
@@ -25,7 +24,6 @@ __all__ = [
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
-GRADIENT_BYTES = 2.0  # gradients are exchanged in 16 bit
 OPTIMIZER_BYTES = (
     50.0  # per parameter: unscaling, gradient norm, Adam on 32-bit master weights, copy to 16 bit
 )
@@ -53,7 +51,7 @@ def exchange(
     the whole sum, an all-reduce, and gathers for itself. From ZeRO-2 on gradients are scattered with every micro-batch
     (`sharded_layer_s`); what remains is the sum over groups, if there are several.
     """
-    nbytes = GRADIENT_BYTES * parameters
+    nbytes = np.where(plans.fp32_gradients, 4.0, 2.0) * parameters
     local, sharers = _neighbours(plans, system, plans.dp)
     group_local, group_sharers = _neighbours(plans, system, plans.zero_group)
     everyone = all_reduce_s(nbytes, plans.dp, local, system, profile, sharers)
@@ -64,7 +62,9 @@ def exchange(
         groups = plans.dp // plans.zero_group
         across = all_reduce_s(nbytes / plans.zero_group, groups, 1, system, profile, system.gpus_per_node)
         reduced = np.where(plans.zero_stage >= 2, across, reduced)
-        weights = all_gather_s(nbytes, plans.zero_group, group_local, system, profile, group_sharers)
+        weights = all_gather_s(
+            2.0 * parameters, plans.zero_group, group_local, system, profile, group_sharers
+        )
         gathered = np.where((plans.zero_stage == 1) | (plans.zero_stage == 2), weights, 0.0)
     return Exchange(
         reduced / plans.interleave, gathered / plans.interleave, np.maximum(layers // plans.interleave, 1)
@@ -92,9 +92,10 @@ def sharded_layer_s(
     if not (plans.zero_stage >= 2).any():
         return zero, zero
     local, sharers = _neighbours(plans, system, plans.zero_group)
-    nbytes = GRADIENT_BYTES * model.layer_parameters / plans.tp
-    gather = all_gather_s(nbytes, plans.zero_group, local, system, profile, sharers)
-    scatter = reduce_scatter_s(nbytes, plans.zero_group, local, system, profile, sharers)
+    weights = 2.0 * model.layer_parameters / plans.tp
+    gather = all_gather_s(weights, plans.zero_group, local, system, profile, sharers)
+    gradients = np.where(plans.fp32_gradients, 2.0, 1.0) * weights
+    scatter = reduce_scatter_s(gradients, plans.zero_group, local, system, profile, sharers)
     gather = np.where(plans.zero_stage == 3, gather, 0.0)
     return gather, gather + np.where(plans.zero_stage >= 2, scatter, 0.0)
 

@@ -21,16 +21,27 @@ __all__ = ["LayerCosts", "LayerWork", "layer_costs", "linear_gemms"]
 
 Array = NDArray[np.float64]
 Parts = dict[str, Array]
+# FlashAttention-2 is 1.3 to 2.5 times as fast as the first FlashAttention in Triton (Dao 2023, section 4.1): the middle.
+FLASH1_SLOWDOWN = 1.9
+# Of batched GEMMs whose head dim is not a multiple of 8 (16 bytes): BigScience's runs with a head dim of 108 took 22 to 26 %
+# longer than their neighbours (tr11 chronicles, bigscience-workshop), which is about this much of the attention's share.
+UNALIGNED_SLOWDOWN = 6.0
 
 
 @dataclass(frozen=True)
 class LayerWork:
-    """What the cost of a layer depends on, one element per case: tp, micro-batch, recompute (index), sequence parallelism."""
+    """What the cost of a layer depends on, one element per case; as the columns of PlanBatch."""
 
     tp: NDArray[np.int64]
     micro_batch: NDArray[np.int64]
     recompute: NDArray[np.int64]
     sequence_parallel: NDArray[np.bool_]
+    fp32_gradients: NDArray[np.bool_]
+
+    @property
+    def accumulated(self) -> Array:
+        """Bytes moved to add one gradient to its sum: read both, write the sum."""
+        return np.where(self.fp32_gradients, 10.0, 6.0)
 
 
 @dataclass(frozen=True)
@@ -48,7 +59,11 @@ def layer_costs(model: ModelSpec, work: LayerWork, system: System, profile: Prof
     core_forward, core_backward = _core_attention(model, work, profile)
     memory_forward, memory_backward, scores_forward = _elementwise(model, work, profile)
     comm_forward, comm_backward, comm_recompute = _tensor_parallel(model, work, system, profile)
-    attention = site.gemm_multiplier if model.attention == "core" else site.attention_multiplier
+    attention = {
+        "core": site.gemm_multiplier,
+        "flash": site.attention_multiplier,
+        "flash1": site.attention_multiplier * FLASH1_SLOWDOWN,
+    }[model.attention]
     forward = {
         "gemm": site.gemm_multiplier * gemm_forward,
         "attention": attention * core_forward,
@@ -99,7 +114,7 @@ def _core_attention(model: ModelSpec, work: LayerWork, profile: Profile) -> tupl
     """QK^T and scores x V as batched GEMMs (two forward, four backward), or the flash attention kernel."""
     s, d = float(model.seq_len), float(model.head_dim)
     heads = model.heads / work.tp
-    if model.attention == "flash":
+    if model.attention != "core":
         kv_heads = np.maximum(model.kv_heads / work.tp, 1.0)
         arguments = (
             work.micro_batch,
@@ -112,18 +127,20 @@ def _core_attention(model: ModelSpec, work: LayerWork, profile: Profile) -> tupl
         )
         return profile.attention_s(*arguments), profile.attention_s(*arguments, backward=True)
     batch = work.micro_batch * heads
-    m = np.array([s, s, s])[:, None]
-    n = np.array([s, d, d])[:, None]
-    k = np.array([d, s, s])[:, None]
-    scores, context, transposed = profile.gemm_s(m, n, k, batch)
-    return scores + context, 2 * (scores + context) + (transposed - context)
+    n, k = np.array([[s], [d]]), np.array([[d], [s]])
+    scores, context = profile.gemm_s(s, n, k, batch) * (UNALIGNED_SLOWDOWN if model.head_dim % 8 else 1.0)
+    return (
+        scores + context,
+        scores + 3 * context,
+    )  # dV, dQ and dK have the shape of the context, dP that of the scores
 
 
 def _elementwise(model: ModelSpec, work: LayerWork, profile: Profile) -> tuple[Array, Array, Array]:
     """Seconds of everything that only moves memory, forward and backward, and the forward part that belongs to the scores.
 
     Bytes per element, forward/backward: norm 4/6, residual addition 6/6 (with dropout and its mask 7/11), GELU 4/6, SwiGLU
-    10/16, copies around unfused attention 4/8, rotary 4/4, softmax 4/6, dropout of the scores 5/5, gradient accumulation 6.
+    10/16, copies around unfused attention 4/8, joining the gradients of queries, keys and values 0/4, rotary 4/4, softmax 4/6,
+    dropout of the scores 5/5.
     """
     b, t, s, h = work.micro_batch * 1.0, work.tp * 1.0, model.seq_len, model.hidden
     width = b * s * h / np.where(work.sequence_parallel, t, 1.0)
@@ -152,7 +169,8 @@ def _elementwise(model: ModelSpec, work: LayerWork, profile: Profile) -> tuple[A
         copies = b * s * h / t
         forward = forward + scores_forward + seconds(4 * copies)
         backward = backward + scores_backward + seconds(8 * copies)
-    backward = backward + seconds(6 * model.layer_parameters / t)
+    backward = backward + seconds(4 * b * s * (h + 2 * model.kv_hidden) / t)
+    backward = backward + seconds(work.accumulated * model.layer_parameters / t)
     return forward, backward, scores_forward
 
 

@@ -1,4 +1,9 @@
-"""Bytes of GPU memory, by part, and whether they fit."""
+"""Bytes of GPU memory by part, and whether they fit.
+
+Mixed precision: 16-bit weights and gradients (32-bit gradients where the plan says so), and per parameter 12 bytes of Adam
+with 32-bit master weights, divided over ZeRO's groups (Rajbhandari et al., ZeRO, SC'20, section 3.1). While the optimizer
+runs it holds its gradients in 32 bit; the activations are gone by then.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +19,13 @@ from itertime.profile import Profile
 from itertime.stages import FIRST, HEAVY, LAST, StageLayout, stage_layout
 from itertime.system import System
 
-__all__ = ["Memory", "memory"]
+__all__ = ["BUFFERS_BYTES", "Memory", "memory"]
 
 Array = NDArray[np.float64]
+# CUDA context, cuBLAS workspaces and NCCL channels about 2 GB; gradient buckets of 5e8 elements, two to reduce and one
+# to gather (DeepSpeed's defaults), 3 GB; 1 GB lost between blocks of the allocator. Assumed.
+BUFFERS_BYTES = 6e9
+_STAGES = (FIRST, HEAVY, LAST)
 
 
 @dataclass(frozen=True)
@@ -35,66 +44,88 @@ class Memory:
 def memory(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> Memory:
     """Memory of the fullest stage: the first (most micro-batches in flight), the second, or the last (logits)."""
     layout = stage_layout(model, plans)
-    kinds = [_stage(model, plans, layout, kind) for kind in (FIRST, HEAVY, LAST)]
-    totals = np.stack([sum(parts.values(), np.zeros(len(plans))) for parts in kinds])
+    activations = _activations(model, plans)
+    stages = [_stage(model, plans, layout, kind, activations) for kind in _STAGES]
+    totals = np.stack([sum(parts.values(), np.zeros(len(plans))) for parts in stages])
     fullest = totals.argmax(axis=0)
-    parts = {name: np.choose(fullest, [kind[name] for kind in kinds]) for name in kinds[0]}
-    parts["overhead"] = np.full(len(plans), system.site.memory_overhead_bytes)
+    parts = {name: np.choose(fullest, [stage[name] for stage in stages]) for name in stages[0]}
+    parts["buffers"] = np.full(len(plans), BUFFERS_BYTES)
+    parts["site"] = np.full(len(plans), system.site.memory_overhead_bytes)
     return Memory(parts, sum(parts.values(), np.zeros(len(plans))), profile.memory_bytes)
 
 
-def _stage(model: ModelSpec, plans: PlanBatch, layout: StageLayout, kind: int) -> dict[str, Array]:
-    exists = layout.stages[kind] > 0
-    layers = layout.layers[kind]
-    single = plans.pp == 1
-    vocab = padded_vocab(model, plans.tp) * model.hidden / plans.tp
-    tables = np.zeros(len(plans))
-    if kind == FIRST:
-        tables = vocab
-    elif kind == LAST:
-        tables = np.where(single, vocab * (1 if model.tied_embeddings else 2), vocab)
-    parameters = layers * model.layer_parameters / plans.tp + tables
-    group = plans.zero_group
-    position = plans.pp - 1 if kind == LAST else {FIRST: 0, HEAVY: 1}[kind]
-    in_flight = np.where(plans.gpipe, plans.microbatches, np.minimum(plans.pp - position, plans.microbatches))
-    v = plans.interleave
-    in_flight = in_flight * np.where(v > 1, 1 + (plans.pp - 1) / (plans.pp * v), 1.0)
-    kept, live = _activations(model, plans)
-    tokens = plans.micro_batch * model.seq_len
-    logits = (
-        tokens * padded_vocab(model, plans.tp) / plans.tp * 10.0 if kind == LAST else np.zeros(len(plans))
+def _stage(
+    model: ModelSpec,
+    plans: PlanBatch,
+    layout: StageLayout,
+    kind: int,
+    activations: tuple[Array, Array, Array],
+) -> dict[str, Array]:
+    parameters = _parameters(model, plans, layout, kind)
+    optimizer, gradients, weights = (
+        np.where(plans.zero_stage >= stage, plans.zero_group, 1) for stage in (1, 2, 3)
     )
+    gathered = np.where(
+        plans.zero_stage == 3, 2 * 2.0 * model.layer_parameters / plans.tp, 0.0
+    )  # this layer and the next
+    kept, live, given = activations
+    held = (kept * layout.layers[kind] + given) * _in_flight(plans, kind)
+    logits = np.zeros(len(plans))
+    if kind == LAST:
+        per_logit = 2.0 if model.fused_loss else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
+        logits = plans.micro_batch * model.seq_len * padded_vocab(model, plans.tp) / plans.tp * per_logit
+    stepping = 4.0 * parameters / optimizer
     parts = {
-        "weights": 2.0 * parameters / np.where(plans.zero_stage >= 3, group, 1),
-        "gradients": 2.0 * parameters / np.where(plans.zero_stage >= 2, group, 1),
-        "optimizer": 12.0 * parameters / np.where(plans.zero_stage >= 1, group, 1),
-        "activations": kept * layers * in_flight + live,
+        "weights": 2.0 * parameters / weights + gathered,
+        "gradients": np.where(plans.fp32_gradients, 6.0, 2.0) * parameters / gradients,
+        "optimizer": 12.0 * parameters / optimizer,
+        "activations": held + live,
         "logits": logits,
+        "optimizer_step": np.maximum(stepping - held - live - logits, 0.0),
     }
+    exists = layout.stages[kind] > 0
     return {name: np.where(exists, value, 0.0) for name, value in parts.items()}
 
 
-def _activations(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array]:
-    """Bytes one layer keeps per micro-batch, and those of the one layer that is live during recomputation.
+def _parameters(model: ModelSpec, plans: PlanBatch, layout: StageLayout, kind: int) -> Array:
+    """Parameters of one GPU of a stage; the tied embedding lies on both ends of the pipeline."""
+    table = padded_vocab(model, plans.tp) * model.hidden / plans.tp
+    tables = np.zeros(len(plans))
+    if kind == FIRST:
+        tables = table
+    elif kind == LAST:
+        tables = np.where((plans.pp == 1) & (not model.tied_embeddings), 2 * table, table)
+    return layout.layers[kind] * model.layer_parameters / plans.tp + tables
 
-    Korthikanti et al. (2022), section 4: s b h (10 + 24/t + 5 a s / h t) for a 4h GELU MLP with dropout; each term is written
+
+def _in_flight(plans: PlanBatch, kind: int) -> Array:
+    """Micro-batches whose activations a stage holds: p - i in 1F1B (SC'21, section 2.2), all in GPipe.
+
+    Interleaved, the first stage holds 1 + (p - 1) / (p v) times as many (Korthikanti et al. 2022, section 4.2.3).
+    """
+    position = plans.pp - 1 if kind == LAST else _STAGES.index(kind)
+    many = np.where(plans.gpipe, plans.microbatches, np.minimum(plans.pp - position, plans.microbatches))
+    return many * np.where(plans.interleave > 1, 1 + (plans.pp - 1) / (plans.pp * plans.interleave), 1.0)
+
+
+def _activations(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array, Array]:
+    """Bytes per micro-batch: what one layer keeps, what the one layer that is recomputed holds, a layer's input.
+
+    Korthikanti et al. (2022), section 4: s b h (10 + 24/t + 5 a s / h t) for a 4h GELU MLP with dropout, each term written
     here for any shape. Full recompute keeps the layer's input, 2 s b h; selective drops the term in s^2.
     """
     t = 1.0 * plans.tp
     tokens = 1.0 * plans.micro_batch * model.seq_len
     h, f = model.hidden, model.ffn_hidden
     shared = np.where(plans.sequence_parallel, t, 1.0)
-    outside = (10.0 if model.dropout else 8.0) * h / shared
-    inside = (2 * h + 2 * (h + 2 * model.kv_hidden) + (6 if model.gated_mlp else 4) * f) / t
-    scores = (
-        (5.0 if model.dropout else 2.0) * model.heads * model.seq_len / t
-        if model.attention == "core"
-        else 4.0 * model.heads / t
-    )
-    whole = tokens * (outside + inside + scores)
-    without_scores = tokens * (outside + inside)
+    outside = tokens * (10.0 if model.dropout else 8.0) * h / shared
+    # queries, keys, values and the attention's output; the MLP's two inputs, or SwiGLU's four
+    inside = tokens * (2 * (2 * h + 2 * model.kv_hidden) + (8 if model.gated_mlp else 4) * f) / t
+    if model.attention == "core":
+        scores = tokens * (5.0 if model.dropout else 2.0) * model.heads * model.seq_len / t
+    else:
+        scores = tokens * 4.0 * model.heads / t  # the kernel's row sums
     given = tokens * 2 * h / shared
-    kept = np.choose(plans.recompute, [whole, without_scores, given])
-    live = np.choose(plans.recompute, [np.zeros_like(whole), tokens * scores, whole])
-    assert RECOMPUTE == ("none", "selective", "full")
-    return kept, live
+    kept = np.choose(plans.recompute, [outside + inside + scores, outside + inside, given])
+    live = np.where(plans.recompute == RECOMPUTE.index("full"), outside + inside + scores, 0.0)
+    return kept, np.where(plans.recompute == RECOMPUTE.index("selective"), scores, live), given

@@ -17,7 +17,7 @@ __all__ = ["ModelSpec", "list_models", "load_model"]
 
 _FOLDER = Path(__file__).parent / "models"
 _CHOICES = {
-    "attention": ("core", "flash"),
+    "attention": ("core", "flash", "flash1"),
     "norm": ("layernorm", "rmsnorm"),
     "positions": ("learned", "rotary", "none"),
 }
@@ -29,7 +29,8 @@ class ModelSpec:
     """One transformer, as trained: a stack of equal layers between an embedding and a vocabulary projection.
 
     `kv_heads` and `ffn_hidden` left out mean `heads` (multi-head attention) and `4 * hidden`. `seq_len` is in tokens.
-    `attention` is "core" (unfused QK^T, softmax, V) or "flash" (one fused kernel). `biases` says whether the linear
+    `attention` is "core" (unfused QK^T, softmax, V), "flash" (FlashAttention-2) or "flash1" (the first FlashAttention, or
+    its Triton form). `fused_loss`: cross-entropy in one kernel that keeps no copy of the logits. `biases` says whether the linear
     layers have them. An `encoder` attends in both directions; everything else is causal. Raises UserError, naming the
     field, for a shape that cannot exist.
     """
@@ -50,6 +51,7 @@ class ModelSpec:
     biases: bool = True
     dropout: bool = True
     encoder: bool = False
+    fused_loss: bool = False
     source: str = ""
 
     def __post_init__(self) -> None:

@@ -52,6 +52,7 @@ class Plan:
     grad_overlap: bool = False
     schedule: str = "1f1b"
     split: str = "even"
+    fp32_gradients: bool = False
 
     @property
     def gpus(self) -> int:
@@ -160,6 +161,7 @@ class PlanBatch:
     grad_overlap: NDArray[np.bool_]
     gpipe: NDArray[np.bool_]
     balanced: NDArray[np.bool_]
+    fp32_gradients: NDArray[np.bool_]
 
     @classmethod
     def of(cls, plans: Sequence[Plan]) -> PlanBatch:
@@ -182,6 +184,7 @@ class PlanBatch:
             grad_overlap=np.array([plan.grad_overlap for plan in plans], dtype=bool),
             gpipe=np.array([plan.schedule == "gpipe" for plan in plans], dtype=bool),
             balanced=np.array([plan.split == "balanced" for plan in plans], dtype=bool),
+            fp32_gradients=np.array([plan.fp32_gradients for plan in plans], dtype=bool),
         )
 
     @property
@@ -216,4 +219,5 @@ class PlanBatch:
             grad_overlap=bool(self.grad_overlap[row]),
             schedule="gpipe" if self.gpipe[row] else "1f1b",
             split="balanced" if self.balanced[row] else "even",
+            fp32_gradients=bool(self.fp32_gradients[row]),
         )

@@ -169,6 +169,7 @@ def _batch(table: NDArray[np.int64], global_batch: int, grad_overlap: bool) -> P
         grad_overlap=no | grad_overlap,
         gpipe=no,
         balanced=no,
+        fp32_gradients=no,
     )
 
 

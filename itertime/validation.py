@@ -28,7 +28,13 @@ from itertime.table import Cells, read_table
 
 __all__ = ["FileErrors", "RowError", "Skipped", "statistics", "summary", "validate", "write_rows"]
 
-_PROFILES = {"A100-SXM-80GB": "a100-80gb", "A100-SXM-40GB": "a100-40gb", "H100-SXM-80GB": "h100-80gb"}
+_PROFILES = {"A100-SXM-80GB": "a100-80gb", "A100-SXM-40GB": "a100-80gb", "H100-SXM-80GB": "h100-80gb"}
+# The same die with other memory: bytes/s and bytes (NVIDIA A100 data sheet, 2021; the driver keeps some for itself).
+_MEMORY = {"A100-SXM-40GB": (1555e9, 42.5e9)}
+# What sites ran, where the columns have no word for it: llm-foundry's tables of 2023 are of its Triton attention
+# (`attn_impl: triton`) and its fused cross-entropy, the defaults of its training script then.
+_SOFTWARE: dict[str, dict[str, Any]] = {"mosaicml": {"attention": "flash1", "fused_loss": True}}
+_FP32_GRADIENTS = "fp32 gradient accumulation"
 _BASE_SYSTEM = "dgx-a100-80gb"
 _MICRO_BATCHES = tuple(2**i for i in range(8))
 
@@ -160,12 +166,27 @@ def _profile(gpu: str) -> Profile:
     name = _PROFILES.get(gpu)
     if name not in list_profiles():
         raise UserError(f"no profile for GPU {gpu}")
-    return load_profile(str(name))
+    profile = load_profile(str(name))
+    if gpu not in _MEMORY:
+        return profile
+    bytes_per_s, capacity = _MEMORY[gpu]
+    ratio = bytes_per_s / profile.hbm_bytes_per_s
+    return replace(
+        profile,
+        gpu=gpu,
+        hbm_bytes_per_s=bytes_per_s,
+        memory_bytes=capacity,
+        gemm=replace(profile.gemm, bytes_per_s=profile.gemm.bytes_per_s * ratio),
+        elementwise={
+            kind: replace(model, bytes_per_s=model.bytes_per_s * ratio)
+            for kind, model in profile.elementwise.items()
+        },
+    )
 
 
 def _model(row: Cells) -> ModelSpec:
     gated = bool(row["gated_mlp"])
-    return ModelSpec(
+    model = ModelSpec(
         name=row["id"],
         layers=row["layers"],
         hidden=row["hidden"],
@@ -182,6 +203,7 @@ def _model(row: Cells) -> ModelSpec:
         biases=not gated,
         dropout=row["attention"] == "core",
     )
+    return replace(model, **_SOFTWARE.get(row["site"] or "", {}))
 
 
 def _plan(row: Cells, micro_batch: int) -> Plan:
@@ -198,6 +220,7 @@ def _plan(row: Cells, micro_batch: int) -> Plan:
         sequence_parallel=bool(row["sequence_parallel"]),
         grad_overlap=bool(row["grad_overlap"]),
         split="even" if row["layers"] % row["pp"] == 0 else "balanced",
+        fp32_gradients=_FP32_GRADIENTS in (row["note"] or ""),
     )
 
 
