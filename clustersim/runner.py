@@ -14,7 +14,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from itertime.errors import UserError
+from itertime.errors import TableError, UserError
+from traces.columns import COLUMNS, contradictions
+from traces.files import shown
 from traces.job import Job, submission_order
 
 from .cluster import Cluster
@@ -57,8 +59,27 @@ class Trace:
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> Trace:
-        """A trace made in memory."""
+        """A trace made in memory. TableError names a job that a file could not hold either."""
+        seen: set[str] = set()
+        for job in jobs:
+            if job.job_id in seen:
+                raise TableError(f"job_id={shown(job.job_id)}: appears twice; ids must be unique")
+            seen.add(job.job_id)
+            _check(job)
         return cls(tuple(submission_order(jobs)))
+
+
+def _check(job: Job) -> None:
+    for column, parse in COLUMNS.items():
+        value = getattr(job, column)
+        if parse is str or value is None:
+            continue
+        try:
+            parse(str(value))
+        except ValueError as error:
+            raise TableError(f"job {shown(job.job_id)}: {column}={shown(value)}: {error}") from None
+    for column, value, text in contradictions(job):
+        raise TableError(f"job {shown(job.job_id)}: {column}={shown(value)}: {text}")
 
 
 def run(
@@ -69,7 +90,7 @@ def run(
     on_progress: Callable[[int], None] | None = None,
     **settings: Any,
 ) -> Run:
-    """Simulate `trace` (a file, or jobs) under one policy. Settings are those of `RunConfig`.
+    """Simulate `trace` (a file, or jobs) under one policy. Settings are those of `RunConfig`, or all in `config`.
 
     Raises UserError for settings, TableError for the trace, PolicyError (with the records so far as
     `partial`) for a policy that breaks a rule.
@@ -81,6 +102,8 @@ def run(
     >>> run.summary["makespan_s"]
     120.0
     """
+    if config is not None and (policy is not None or settings):
+        raise UserError("run: give either config or policy and settings, not both")
     if config is None:
         config = RunConfig.make(policy=policy or "fifo", **settings)
     if not isinstance(trace, Trace):
@@ -90,7 +113,8 @@ def run(
     try:
         simulation.run()
     except UserError as error:
-        error.partial = _finish(trace, config, simulation, perf_counter() - began, complete=False)  # type: ignore[attr-defined]
+        partial = _finish(trace, config, simulation, perf_counter() - began, complete=False)
+        error.partial = partial  # type: ignore[attr-defined]
         raise
     return _finish(trace, config, simulation, perf_counter() - began, complete=True)
 

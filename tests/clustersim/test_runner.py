@@ -1,0 +1,213 @@
+"""From a trace and settings to a run, and to comparisons."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import clustersim
+from clustersim.config import RunConfig
+from clustersim.errors import PolicyError
+from clustersim.rundir import Run, read_run, write_run
+from clustersim.runner import Trace, compare, run
+from itertime.errors import TableError, UnknownName, UserError
+from traces import Job, write_trace
+
+JOBS = [
+    Job("a", 0.0, gpus=8, duration_s=60.0),
+    Job("b", 0.0, gpus=8, duration_s=30.0),
+    Job("c", 10.0, gpus=4, duration_s=5.0),
+    Job("llm", 20.0, model="gpt3-1.3b", global_batch=64, iterations=20.0, gpus=8),
+    Job("wide", 30.0, gpus=9, duration_s=5.0),
+]
+FREE: dict[str, Any] = {"cluster": "n1g8", "overheads": None}
+FAILS = """
+from clustersim.scheduler import Scheduler
+class Fails(Scheduler):
+    def schedule(self, state):
+        if state.now >= 10:
+            raise RuntimeError("enough")
+        proposal = state.proposal()
+        for job in state.pending:
+            proposal.start(job)
+        return proposal
+"""
+
+
+def facts(result: Run) -> tuple[Any, ...]:
+    return result.jobs, result.events, result.snapshots, result.summary
+
+
+def test_a_run_accounts_for_every_job_in_order_of_submission() -> None:
+    result = run(JOBS, "fifo", **FREE)
+    assert [job.job_id for job in result.jobs] == ["a", "b", "c", "llm", "wide"]
+    assert [job.state for job in result.jobs] == ["finished"] * 4 + ["rejected"]
+    assert (result.jobs[0].finish_s, result.jobs[1].finish_s) == (60.0, 90.0)
+    summary = result.summary
+    assert summary["finished"] + summary["rejected"] + summary["unfinished"] == summary["jobs"] == 5
+    assert result.policy == "fifo"
+    assert result.planner == "3d"
+
+
+def test_the_manifest_says_how_a_run_came_about(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    write_trace(JOBS, path)
+    result = run(path, "elasticflow", cluster="n1g8", params={"guard_s": 2.0}, seed=5, until_s=1e6)
+    manifest = result.manifest
+    assert (manifest["policy"], manifest["params"], manifest["planner"]) == (
+        "elasticflow",
+        {"guard_s": 2.0},
+        "data-parallel",
+    )
+    assert (manifest["seed"], manifest["until_s"], manifest["placement"]) == (5, 1e6, "pack")
+    assert manifest["trace"] == {"path": str(path), "sha256": Trace.read(path).sha256, "jobs": 5}
+    assert manifest["overheads"]["launch_s"] == 30.0
+    assert manifest["oracle_used"] is True
+    assert manifest["complete"] is True
+    assert len(manifest["profile"]["sha256"]) == 64
+    assert manifest["timings"]["wall_s"] > 0
+    json.dumps(manifest, allow_nan=False)
+
+
+def test_a_planner_may_be_forced() -> None:
+    assert run(JOBS[3:4], "elasticflow", planner="3d", **FREE).planner == "3d"
+
+
+def test_two_runs_and_shuffled_rows_are_the_same(tmp_path: Path) -> None:
+    first, again = (run(JOBS, "vtrain-aware", cluster="n1g8") for _ in range(2))
+    assert facts(first) == facts(again)
+    rows = list(JOBS)
+    Random(3).shuffle(rows)
+    write_trace(rows, tmp_path / "shuffled.csv")
+    assert facts(run(tmp_path / "shuffled.csv", "vtrain-aware", cluster="n1g8")) == facts(first)
+
+
+def test_what_is_written_is_what_was_run(tmp_path: Path) -> None:
+    result = run(JOBS, "fifo", **FREE)
+    write_run(tmp_path / "out", result)
+    back = read_run(tmp_path / "out")
+    assert [job.job_id for job in back.jobs] == [job.job_id for job in result.jobs]
+    assert back.summary == result.summary
+
+
+def test_a_table_serves_models_of_its_own(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("model,global_batch,gpus,iterations_per_s\nmine,8,4,2.0\n")
+    trace = tmp_path / "t.csv"
+    write_trace([Job("x", 0.0, model="mine", global_batch=8, iterations=10.0, gpus=4)], trace)
+    with pytest.raises(TableError, match="unknown model 'mine'"):
+        run(trace, "fifo", **FREE)
+    result = run(trace, "fifo", table=str(table), **FREE)
+    assert result.jobs[0].finish_s == 5.0
+    assert result.manifest["table"] == str(table)
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("job", "text"),
+    [
+        (Job("a", 0.0, gpus=8, duration_s=1.0), "job_id=a: appears twice"),
+        (Job("x", 0.0), "job x: gpus=: is empty"),
+        (Job("x", 0.0, gpus=0, duration_s=1.0), "job x: gpus=0: must be at least 1"),
+        (Job("x", 0.0, gpus=2.5, duration_s=1.0), r"job x: gpus=2\.5"),  # type: ignore[arg-type]
+        (Job("x", -1.0, gpus=1, duration_s=1.0), r"job x: submit_s=-1\.0"),
+        (Job("x", float("nan"), gpus=1, duration_s=1.0), "job x: submit_s=nan: must be finite"),
+        (Job("x", 0.0, gpus=1, duration_s=0.0), r"job x: duration_s=0\.0: must be greater than 0"),
+        (Job("x", 0.0, gpus=1, duration_s=float("inf")), "job x: duration_s=inf"),
+        (Job("x", 5.0, gpus=1, duration_s=1.0, deadline_s=4.0), "job x: deadline_s=4: is before"),
+        (Job("x", 0.0, model="gpt3-1.3b", global_batch=64, iterations=-3.0), r"job x: iterations=-3\.0"),
+    ],
+)
+def test_jobs_that_no_file_could_hold(job: Job, text: str) -> None:
+    with pytest.raises(TableError, match=text):
+        run([*JOBS, job], "fifo", **FREE)
+
+
+def test_settings_are_not_ignored_in_silence() -> None:
+    with pytest.raises(UserError, match="not both"):
+        run(JOBS, "srtf", config=RunConfig(policy="fifo"))
+    with pytest.raises(UserError, match="not both"):
+        run(JOBS, config=RunConfig(policy="fifo"), cluster="n1g8")
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"cluster": "big"}, "cluster 'big'"),
+        ({"placement": "packed"}, "did you mean pack"),
+        ({"planner": "4d"}, "unknown planner"),
+        ({"system": "dgx"}, "unknown system"),
+        ({"overheads": {"lunch_s": 3.0}}, "did you mean launch_s"),
+        ({"overheads": {"launch_s": -3.0}}, r"overheads\.launch_s=-3"),
+        ({"params": {"x": 1}}, "unknown parameter of policy fifo"),
+        ({"clutser": "n1g8"}, "unknown setting"),
+    ],
+)
+def test_wrong_settings(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(UserError, match=text) as caught:
+        run(JOBS, "fifo", **settings)
+    assert caught.value.exit_code == 2
+
+
+def test_a_failing_policy_leaves_the_records_so_far(tmp_path: Path) -> None:
+    (tmp_path / "fails.py").write_text(FAILS)
+    with pytest.raises(
+        PolicyError, match=r"policy Fails at t=10 s: schedule raised RuntimeError at .*fails\.py:6: enough"
+    ) as caught:
+        run(JOBS, f"{tmp_path}/fails.py:Fails", **FREE)
+    partial = caught.value.partial  # type: ignore[attr-defined]
+    assert partial.manifest["complete"] is False
+    assert [job.state for job in partial.jobs] == ["unfinished"] * 5
+    assert partial.jobs[0].gpu_seconds == 80.0
+
+
+# Comparisons
+
+
+def configs(*names: str) -> list[RunConfig]:
+    return [RunConfig(policy=name, **FREE) for name in names]
+
+
+def test_the_number_of_processes_does_not_matter() -> None:
+    one = compare(Trace.of(JOBS), configs("fifo", "srtf", "fifo-skip"), workers=1)
+    seen: list[tuple[int, str]] = []
+    two = compare(
+        Trace.of(JOBS),
+        configs("fifo", "srtf", "fifo-skip"),
+        workers=2,
+        on_done=lambda i, r: seen.append((i, r.policy)),
+    )
+    assert [result.policy for result in two] == ["fifo", "srtf", "fifo-skip"]
+    assert [facts(result) for result in one] == [facts(result) for result in two]
+    assert sorted(seen) == [(0, "fifo"), (1, "srtf"), (2, "fifo-skip")]
+
+
+def test_mistakes_are_reported_before_anything_runs() -> None:
+    done: list[int] = []
+    with pytest.raises(UnknownName, match="unknown policy 'fif'"):
+        compare(Trace.of(JOBS), configs("fifo", "fif"), workers=1, on_done=lambda i, r: done.append(i))
+    assert not done
+
+
+def test_errors_come_out_of_the_workers(tmp_path: Path) -> None:
+    (tmp_path / "fails.py").write_text(FAILS)
+    with pytest.raises(PolicyError, match="enough") as caught:
+        compare(Trace.of(JOBS), configs("fifo", f"{tmp_path}/fails.py:Fails"), workers=2)
+    assert caught.value.exit_code == 4
+
+
+def test_nothing_to_compare() -> None:
+    assert compare(Trace.of(JOBS), []) == []
+
+
+def test_the_public_names() -> None:
+    assert clustersim.run is run
+    assert all(getattr(clustersim, name) for name in clustersim.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'walk'"):
+        _ = clustersim.walk
