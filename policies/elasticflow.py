@@ -28,9 +28,7 @@ from .reservations import Demand, FreeGpus, Piece, fill, shorten, yield_of
 
 __all__ = ["ElasticFlow"]
 
-_LEAD_RESTARTS = (
-    3  # a reservation counts as beginning soon when it does so within this many restarts of its job
-)
+_LEAD_RESTARTS = 3  # a reservation begins soon when it does so within this many restarts of its job
 
 
 class ElasticFlow(Scheduler):
@@ -49,10 +47,9 @@ class ElasticFlow(Scheduler):
             raise ValueError(f"guard_s={guard_s!r}: must be a finite number of seconds, at least 0")
         self.guard_s = guard_s
         self._free: FreeGpus | None = None
-        self._promised: dict[
-            JobView, list[Piece]
-        ] = {}  # reservations of admitted jobs with a deadline, in order of admission
         self._demands: dict[JobView, Demand] = {}  # of every admitted job
+        self._promised: dict[JobView, list[Piece]] = {}  # reservations of those with a deadline
+        self._widened: dict[JobView, None] = {}  # whose reservation has taken in spare GPUs
 
     # Admission
 
@@ -73,19 +70,23 @@ class ElasticFlow(Scheduler):
         return True
 
     def _admit_jointly(self, new: Demand, state: State) -> bool:
-        """Fill `new` by its deadline and all later jobs after it; adopt the result only if every one of
-        them still finishes in time.
+        """Fill `new`, all jobs with later deadlines and those that were widened anew, by deadline.
+
+        The result is adopted only if every one of them still finishes in time.
         """
-        later = [d for job in self._promised if (d := self._demands[job]).deadline_s >= new.deadline_s]
-        if not later or not self._may_fit(new, state):
+        again = [
+            demand
+            for job in self._promised
+            if (demand := self._demands[job]).deadline_s >= new.deadline_s or job in self._widened
+        ]
+        if not again or not self._may_fit(new, state):
             return False
-        later.sort(key=lambda d: (d.deadline_s, d.job.order))
         free = self._calendar(state).copy()
-        for demand in later:
+        for demand in again:
             free.give_back(self._promised[demand.job])
         free.advance(state.now)
         filled: dict[JobView, list[Piece]] = {}
-        for demand in (new, *later):
+        for demand in sorted((new, *again), key=lambda d: (d.deadline_s, d.job.order)):
             pieces = fill(free, demand, state.now)
             if pieces is None:
                 return False
@@ -93,6 +94,7 @@ class ElasticFlow(Scheduler):
             filled[demand.job] = pieces
         self._free = free
         self._promised.update(filled)
+        self._widened.clear()
         self._demands[new.job] = new
         return True
 
@@ -104,9 +106,8 @@ class ElasticFlow(Scheduler):
         needed = 0.0
         for demand in due:
             needed += demand.least_gpu_seconds()
-            if demand.deadline_s >= new.deadline_s and needed > state.cluster.gpus * (
-                demand.deadline_s - state.now
-            ):
+            there = state.cluster.gpus * (demand.deadline_s - state.now)
+            if demand.deadline_s >= new.deadline_s and needed > there:
                 return False
         return True
 
@@ -148,7 +149,9 @@ class ElasticFlow(Scheduler):
             wake_at = min(wake_at, start)
             if start - now <= _LEAD_RESTARTS * self._demands[job].restarts[gpus]:
                 soon.append((start, job.order, job, gpus))
-        proposal = self._propose(state, due, self._share_out(state, due, soon))
+        target = self._share_out(state, due, soon)
+        self._widen(state, due, target)
+        proposal = self._propose(state, due, target)
         if wake_at < inf:
             proposal.wake_at = wake_at
         return proposal
@@ -157,6 +160,7 @@ class ElasticFlow(Scheduler):
         for event in state.events:
             if event.kind == "finished" and event.job is not None:
                 del self._demands[event.job]
+                self._widened.pop(event.job, None)
                 pieces = self._promised.pop(event.job, None)
                 if pieces and self._free is not None:
                     self._free.give_back(pieces)
@@ -174,8 +178,7 @@ class ElasticFlow(Scheduler):
         target = dict(due)
         held_back = self._begin_early(state, target, soon)
         spare = state.cluster.gpus - sum(target.values())
-        # (growth of GPU time per GPU, whether the size differs from what the job has, deadline, order,
-        # size, job)
+        # (growth of GPU time per GPU, whether it is a change, deadline, order, size, job)
         steps: list[tuple[float, bool, float, int, int, Demand]] = []
 
         def push(demand: Demand, held: int) -> None:
@@ -183,18 +186,16 @@ class ElasticFlow(Scheduler):
             pieces = self._promised.get(demand.job, [])
             size, growth = _next_step(demand, held, room, due.get(demand.job, 0), pieces, state.now)
             if size:
-                heappush(
-                    steps, (growth, size != demand.gpus, demand.deadline_s, demand.job.order, size, demand)
-                )
+                change = size != demand.gpus
+                heappush(steps, (growth, change, demand.deadline_s, demand.job.order, size, demand))
 
         for job in state.running:
             self._demands[job].refresh()
             push(self._demands[job], target.get(job, 0))
         waiting = iter(state.pending_by(_urgency))
 
-        def push_next_waiting() -> (
-            None
-        ):  # from nothing all jobs grow at the same price, so that one of them at a time is enough
+        def push_next_waiting() -> None:
+            # From nothing all jobs grow at the same price, so that one of them at a time is enough.
             for job in waiting:
                 demand = self._demands[job]
                 if job not in target and demand.sizes[0] <= spare - held_back:
@@ -223,9 +224,8 @@ class ElasticFlow(Scheduler):
         others still lack.
         """
         free = state.cluster.gpus - sum(target.values())  # beyond what is due
-        idle = free - sum(
-            max(0, job.gpus - target.get(job, 0)) for job in state.running
-        )  # beyond what others hold
+        others = sum(max(0, job.gpus - target.get(job, 0)) for job in state.running)
+        idle = free - others
         lacking = 0
         for _, _, job, gpus in sorted(soon):
             extra = gpus - job.gpus
@@ -236,6 +236,32 @@ class ElasticFlow(Scheduler):
             free -= gpus
             idle -= max(0, extra)
         return lacking
+
+    def _widen(self, state: State, due: dict[JobView, int], target: dict[JobView, int]) -> None:
+        """Let jobs that are tied to their reservation reserve the GPUs that are left over until they finish.
+
+        Such a job cannot afford to grow on spare GPUs that may be gone at the next event; reserved they stay.
+        """
+        assert self._free is not None or not due
+        spare = state.cluster.gpus - sum(target.values())
+        for job in sorted(due, key=_urgency):
+            demand, own = self._demands[job], self._promised[job]
+            if target[job] != job.gpus or spare <= 0 or self._free is None:
+                continue
+            finish_s = state.now + demand.paying_s + demand.work / demand.rates[job.gpus]
+            for size in reversed(demand.sizes):
+                end = state.now + demand.restarts[size] + demand.work / demand.rates[size]
+                if size <= job.gpus or size - job.gpus > spare or end > min(demand.deadline_s, finish_s):
+                    continue
+                self._free.give_back(own)
+                if self._free.least(state.now, end) >= size:
+                    self._promised[job] = [(state.now, end, size)]
+                    self._free.reserve(self._promised[job])
+                    self._widened[job] = None
+                    spare -= size - job.gpus
+                    due[job] = target[job] = size
+                    break
+                self._free.reserve(own)
 
     def _propose(self, state: State, due: dict[JobView, int], target: dict[JobView, int]) -> Proposal:
         """Shrink first, then place what grows, largest first.
@@ -296,9 +322,8 @@ def _next_step(
             break
         if size not in (mine, reserved) and not _may_move(demand, size, reserved, pieces, now):
             continue
-        growth = (size * (work / rates[size] + (0.0 if size == mine else restarts[size])) - cost) / (
-            size - held
-        )
+        price = size * (work / rates[size] + (0.0 if size == mine else restarts[size]))
+        growth = (price - cost) / (size - held)
         if growth < best_growth:
             best_size, best_growth = size, growth
     return (best_size, best_growth) if best_size else (0, 0.0)

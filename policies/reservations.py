@@ -48,6 +48,11 @@ class FreeGpus:
                 free.append(count)
         self.times, self.free = times, free
 
+    def least(self, start: float, end: float) -> int:
+        """The fewest GPUs that are free at any time from `start` to `end`."""
+        first, last = bisect_right(self.times, start) - 1, bisect_left(self.times, end)
+        return min(self.free[max(first, 0) : last])
+
     def reserve(self, pieces: list[Piece]) -> None:
         for start, end, gpus in pieces:
             self._add(start, end, -gpus)
