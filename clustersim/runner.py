@@ -90,7 +90,7 @@ def run(
     on_progress: Callable[[int], None] | None = None,
     **settings: Any,
 ) -> Run:
-    """Simulate `trace` (a file, or jobs) under one policy. Settings are those of `RunConfig`, or all in `config`.
+    """Simulate `trace` (a file, or jobs) under one policy. Settings: those of `RunConfig`, or all in `config`.
 
     Raises UserError for settings, TableError for the trace, PolicyError (with the records so far as
     `partial`) for a policy that breaks a rule.
