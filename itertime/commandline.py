@@ -36,6 +36,8 @@ def run_app(app: typer.Typer, program: str, arguments: Sequence[str] | None = No
     try:
         result = command.main(args=None if arguments is None else list(arguments), prog_name=program, standalone_mode=False)
         sys.stdout.flush()
+        if result == INTERRUPTED:  # how Typer reports Ctrl-C
+            return _complain("interrupted", INTERRUPTED)
         return result if isinstance(result, int) else OK
     except UserError as error:
         return _complain(str(error), error.exit_code)

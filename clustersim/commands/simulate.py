@@ -205,13 +205,11 @@ def _write(runs: list[Run], out: Path, parquet: bool, *, single: bool, baseline:
     from clustersim.rundir import write_run, write_text
 
     many = len({run.manifest["seed"] for run in runs}) > 1
+    written = []  # with the hash of the result, which the report states
     for run in runs:
-        write_run(
-            out if single else out / _folder_name(run.policy, run.manifest["seed"], many),
-            run,
-            parquet=parquet,
-        )
-    write_text(out / "report.html", render_report(runs, baseline=baseline))
+        folder = out if single else out / _folder_name(run.policy, run.manifest["seed"], many)
+        written.append(write_run(folder, run, parquet=parquet))
+    write_text(out / "report.html", render_report(written, baseline=baseline))
 
 
 def _folder_name(policy: str, seed: int, with_seed: bool) -> str:
