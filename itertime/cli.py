@@ -48,6 +48,9 @@ SequenceParallel = Annotated[
 GradOverlap = Annotated[
     bool, typer.Option("--grad-overlap", help="Exchange gradients during the backward pass.")
 ]
+Fp32Gradients = Annotated[
+    bool, typer.Option("--fp32-gradients", help="Accumulate and exchange gradients in 32 bit.")
+]
 Schedule = Annotated[str, typer.Option("--schedule", help="1f1b or gpipe.")]
 Split = Annotated[str, typer.Option("--split", help="even, or balanced where pp does not divide the layers.")]
 
@@ -71,6 +74,7 @@ def predict(
     grad_overlap: GradOverlap = False,
     schedule: Schedule = "1f1b",
     split: Split = "even",
+    fp32_gradients: Fp32Gradients = False,
     json: Json = False,
 ) -> None:
     """Seconds of one iteration, where they go, memory, and whether the plan fits."""
@@ -81,7 +85,7 @@ def predict(
     spec = _model(model, seq_len, attention)
     plan = Plan(
         tp, pp, dp, micro_batch, global_batch, interleave, recompute, zero, zero_group,
-        sequence_parallel, grad_overlap, schedule, split,
+        sequence_parallel, grad_overlap, schedule, split, fp32_gradients,
     )  # fmt: skip
     prediction = run(spec, plan, load_system(system))
     if json:
@@ -208,6 +212,7 @@ def timeline(
     grad_overlap: GradOverlap = False,
     schedule: Schedule = "1f1b",
     split: Split = "even",
+    fp32_gradients: Fp32Gradients = False,
 ) -> None:
     """One iteration, task by task, as a trace for chrome://tracing or ui.perfetto.dev."""
     from itertime.plan import Plan
@@ -216,7 +221,7 @@ def timeline(
 
     plan = Plan(
         tp, pp, dp, micro_batch, global_batch, interleave, recompute, zero, zero_group,
-        sequence_parallel, grad_overlap, schedule, split,
+        sequence_parallel, grad_overlap, schedule, split, fp32_gradients,
     )  # fmt: skip
     graph = iteration_graph(_model(model, seq_len, attention), plan, load_system(system))
     write_chrome_trace(graph, output)

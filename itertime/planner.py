@@ -17,13 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-import numpy as np
-
 from itertime.errors import UnknownName, UserError
 from itertime.memory import memory
 from itertime.model import ModelSpec
 from itertime.plan import Plan, PlanBatch
-from itertime.plansearch import Space, candidates, rank
+from itertime.plansearch import MICRO_BATCHES, Space, candidates, rank, tensor_splits
 from itertime.prediction import evaluate
 from itertime.profile import Profile, load_profile
 from itertime.system import System
@@ -106,22 +104,19 @@ def _whole_space(planner: Planner, model: ModelSpec, global_batch: int, counts: 
 
 
 def _data_parallel(
-    planner: Planner, model: ModelSpec, global_batch: int, counts: tuple[int, ...], tuned: bool = False
+    planner: Planner, model: ModelSpec, global_batch: int, counts: tuple[int, ...], sizes: tuple[int, ...] = (1,)
 ) -> PlanBatch:
-    space = Space() if tuned else Space(micro_batch=(1,))
-    plans = planner.fitting(model, global_batch, space, counts[-1])
-    if not len(plans):
-        return plans
-    node = int(plans.tp.max())
-    return plans.take(
-        _smallest_pipeline(plans, node) | ((plans.tp < node) & (plans.pp == 1) & (plans.dp == 1))
-    )
+    node = tensor_splits(model, planner.system)[-1]
+    pp = _smallest_pipeline(planner, model, global_batch, node)
+    plans = planner.fitting(model, global_batch, Space(micro_batch=sizes), counts[-1])
+    within_a_node = (plans.tp < node) & (plans.pp == 1) & (plans.dp == 1)
+    return plans.take(((plans.tp == node) & (plans.pp == pp)) | within_a_node)
 
 
 def _data_parallel_tuned(
     planner: Planner, model: ModelSpec, global_batch: int, counts: tuple[int, ...]
 ) -> PlanBatch:
-    return _data_parallel(planner, model, global_batch, counts, tuned=True)
+    return _data_parallel(planner, model, global_batch, counts, MICRO_BATCHES)
 
 
 def _data_parallel_best(
@@ -137,17 +132,18 @@ def _data_parallel_best(
 
 def _megatron(planner: Planner, model: ModelSpec, global_batch: int, counts: tuple[int, ...]) -> PlanBatch:
     plans = _whole_space(planner, model, global_batch, counts)
-    if not len(plans):
-        return plans
-    alone = plans.pp == 1
-    if alone.any():
-        return plans.take(alone & (plans.tp == plans.tp[alone].min()))
-    return plans.take(_smallest_pipeline(plans, int(plans.tp.max())))
+    splits = tensor_splits(model, planner.system)
+    alone = [tp for tp in splits if _smallest_pipeline(planner, model, global_batch, tp) == 1]
+    tp = alone[0] if alone else splits[-1]
+    return plans.take((plans.tp == tp) & (plans.pp == _smallest_pipeline(planner, model, global_batch, tp)))
 
 
-def _smallest_pipeline(plans: PlanBatch, tp: int) -> np.ndarray:
-    chosen = plans.tp == tp
-    return chosen & (plans.pp == plans.pp[chosen].min())
+def _smallest_pipeline(planner: Planner, model: ModelSpec, global_batch: int, tp: int) -> int:
+    """The fewest stages with which one replica fits, everything recomputed, micro-batch 1; 0 if none do."""
+    space = Space(tp=(tp,), micro_batch=(1,), recompute=("full",))
+    fit = planner.fitting(model, global_batch, space, tp * model.layers)
+    pipelines = fit.pp[fit.dp == 1]
+    return int(pipelines.min()) if len(pipelines) else 0
 
 
 _RULES: dict[str, Callable[[Planner, ModelSpec, int, tuple[int, ...]], PlanBatch]] = {

@@ -17,7 +17,7 @@ from itertime.prediction import Evaluation, Prediction, evaluate
 from itertime.profile import Profile, load_profile
 from itertime.system import System
 
-__all__ = ["Found", "SearchResult", "Space", "candidates", "divisors", "rank", "search"]
+__all__ = ["Found", "SearchResult", "Space", "candidates", "divisors", "rank", "search", "tensor_splits"]
 
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 OBJECTIVES = ("time", "cost")
@@ -38,6 +38,16 @@ class Space:
     zero_stage: tuple[int, ...] = (0,)
     sequence_parallel: tuple[bool, ...] = (False,)
     grad_overlap: bool = False
+
+    def __post_init__(self) -> None:
+        for name, known in (("recompute", RECOMPUTE), ("zero_stage", (0, 1, 2, 3))):
+            for value in getattr(self, name):
+                if value not in known:
+                    raise UserError(f"search: {name}={value!r}: must be among {', '.join(map(str, known))}")
+        for name in ("tp", "pp", "micro_batch", "interleave"):
+            for value in getattr(self, name):
+                if not isinstance(value, int) or value < 1:
+                    raise UserError(f"search: {name}={value!r}: must be a whole number of at least 1")
 
 
 @dataclass(frozen=True)
@@ -129,7 +139,7 @@ def candidates(
     model: ModelSpec, global_batch: int, system: System, space: Space, gpus: Sequence[int]
 ) -> PlanBatch:
     """Every plan of the space that keeps the rules and uses one of the numbers of GPUs in `gpus`, memory not looked at."""
-    tps = [tp for tp in space.tp or _powers_of_two(system.gpus_per_node) if _splits(model, tp)]
+    tps = [tp for tp in space.tp if _splits(model, tp)] if space.tp else tensor_splits(model, system)
     pps = [pp for pp in space.pp or divisors(model.layers) if model.layers % pp == 0]
     shapes = _shapes(tps, pps, divisors(global_batch), gpus)
     rows: list[tuple[int, ...]] = []
@@ -180,8 +190,10 @@ def _keeps_rules(table: NDArray[np.int64], model: ModelSpec) -> NDArray[np.bool_
     return sharded & ((sequence == 0) | ((tp > 1) & (model.seq_len % tp == 0)))
 
 
-def _powers_of_two(limit: int) -> list[int]:
-    return [1 << i for i in range(limit.bit_length()) if 1 << i <= limit]
+def tensor_splits(model: ModelSpec, system: System) -> list[int]:
+    """The powers of two within a node that divide the model's heads and widths."""
+    sizes = [1 << i for i in range(system.gpus_per_node.bit_length())]
+    return [tp for tp in sizes if tp <= system.gpus_per_node and _splits(model, tp)]
 
 
 def _splits(model: ModelSpec, tp: int) -> bool:

@@ -37,7 +37,9 @@ def column(times):
 def test_1f1b_equals_the_task_graph(pipeline, delay):
     forward, backward, m = pipeline
     expected = graph_seconds(forward, backward, m, delay=delay)
-    assert one_f_one_b_s(column(forward), column(backward), m, delay=delay)[0] == pytest.approx(expected, rel=1e-9)
+    assert one_f_one_b_s(column(forward), column(backward), m, delay=delay)[0] == pytest.approx(
+        expected, rel=1e-9
+    )
 
 
 @given(pipelines(), st.sampled_from([0.0, 0.3]))
@@ -53,7 +55,9 @@ def test_gpipe_equals_the_task_graph(pipeline, delay):
 def test_interleaved_equals_the_task_graph(pipeline):
     forward, backward, m = pipeline
     expected = graph_seconds(forward, backward, m)
-    assert interleaved_s(np.array(forward)[None], np.array(backward)[None], m)[0] == pytest.approx(expected, rel=1e-9)
+    assert interleaved_s(np.array(forward)[None], np.array(backward)[None], m)[0] == pytest.approx(
+        expected, rel=1e-9
+    )
 
 
 @given(pipelines())
@@ -87,7 +91,9 @@ def test_many_pipelines_of_different_shapes_at_once_equal_each_alone():
     together = one_f_one_b_s(forward, backward, m, p, delay)
     for row in range(50):
         width = p[row]
-        alone = one_f_one_b_s(forward[row : row + 1, :width], backward[row : row + 1, :width], m[row], delay=delay[row])
+        alone = one_f_one_b_s(
+            forward[row : row + 1, :width], backward[row : row + 1, :width], m[row], delay=delay[row]
+        )
         assert together[row] == pytest.approx(alone[0], rel=1e-14)
 
 

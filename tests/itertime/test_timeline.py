@@ -73,7 +73,11 @@ def test_the_trace_holds_every_pass_and_ends_with_the_iteration(tmp_path):
     write_chrome_trace(graph, tmp_path / "trace.json")
     trace = json.loads((tmp_path / "trace.json").read_text())
     assert trace == chrome_trace(graph)
-    passes = [event for event in trace["traceEvents"] if event["ph"] == "X" and event.get("cat") in ("forward", "backward")]
+    passes = [
+        event
+        for event in trace["traceEvents"]
+        if event["ph"] == "X" and event.get("cat") in ("forward", "backward")
+    ]
     whole = [event for event in passes if "piece" not in event["name"]]
     assert len(whole) == 2 * 4 * 8  # passes x stages x micro-batches
     end = max(event["ts"] + event["dur"] for event in trace["traceEvents"] if event["ph"] == "X")
@@ -82,6 +86,8 @@ def test_the_trace_holds_every_pass_and_ends_with_the_iteration(tmp_path):
 
 
 def test_a_trace_that_cannot_be_written_is_a_user_error(tmp_path):
-    graph = iteration_graph(ModelSpec("small", 2, 64, 4, 100, 16), Plan(1, 1, 1, 1, 1), SYSTEMS["dgx-a100-80gb"])
+    graph = iteration_graph(
+        ModelSpec("small", 2, 64, 4, 100, 16), Plan(1, 1, 1, 1, 1), SYSTEMS["dgx-a100-80gb"]
+    )
     with pytest.raises(UserError, match="cannot be written"):
         write_chrome_trace(graph, tmp_path / "no" / "folder.json")

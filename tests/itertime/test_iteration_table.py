@@ -1,0 +1,115 @@
+"""Iteration tables: hostile files get one line that says where, what and how to mend it."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from itertime.errors import TableError
+from itertime.table import read_table
+
+
+def complaint(path):
+    with pytest.raises(TableError) as error:
+        read_table(path)
+    assert error.value.exit_code == 3
+    return str(error.value)
+
+
+def test_a_row_becomes_typed_cells_and_empty_ones_none(tmp_path, write_table, table_row):
+    (row,) = read_table(write_table({}))
+    assert (row["line"], row["id"], row["layers"], row["iteration_s"]) == (2, "run-1", 30, 5.618)
+    assert row["gated_mlp"] is False
+    assert row["zero_group"] is None
+    assert row["source"] == "a, b"
+
+
+def test_a_byte_order_mark_blank_lines_and_crlf_are_fine(tmp_path, write_table, table_row):
+    text = write_table({}).read_text().replace("\n", "\r\n")
+    (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbf" + text.encode() + b"\r\n\r\n")
+    assert len(read_table(tmp_path / "t.csv")) == 1
+
+
+def test_columns_it_does_not_know_are_ignored_and_optional_ones_may_be_missing(
+    tmp_path, write_table, table_row
+):
+    columns = [name for name in table_row if name not in ("note", "kv_heads", "interleave", "memory_gb")]
+    (row,) = read_table(write_table({"colour": "red"}, columns=[*columns, "colour"]))
+    assert row["interleave"] is None
+    assert "colour" not in row
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "what"),
+    [
+        ("gpus", "0", "at least 1"),
+        ("gpus", "many", "must be a number"),
+        ("layers", "2.5", "whole number"),
+        ("iteration_s", "-1", "above 0"),
+        ("iteration_s", "nan", "finite"),
+        ("iteration_s", "1e999", "finite"),
+        ("node_nic_gbps", "0", "above 0"),
+        ("attention", "linear", "core or flash"),
+        ("recompute", "maybe", "full, selective or none"),
+        ("zero_stage", "7", "0, 1, 2 or 3"),
+        ("grad_overlap", "yes", "True or False"),
+        ("hidden", "1e30", "whole number"),
+    ],
+)
+def test_a_wrong_cell_names_file_line_column_value_and_rule(write_table, column, value, what):
+    path = write_table({}, {"id": "run-2", column: value})
+    text = complaint(path)
+    assert text.startswith(f"{path}:3: {column}={value}: ")
+    assert what in text
+
+
+def test_structure(tmp_path, write_table, table_row):
+    assert "missing" in complaint(
+        write_table({}, name="a.csv", columns=[name for name in table_row if name != "tp"])
+    )
+    assert "appears 2 times" in complaint(write_table({}, name="b.csv", columns=[*table_row, "tp"]))
+    assert "also on line 2" in complaint(write_table({}, {}, name="c.csv"))
+    assert "id=: is empty" in complaint(write_table({"id": ""}, name="d.csv"))
+    assert "no rows" in complaint(write_table(name="e.csv"))
+    (tmp_path / "f.csv").write_text("")
+    assert "empty" in complaint(tmp_path / "f.csv")
+    ragged = write_table({}, name="g.csv")
+    ragged.write_text(ragged.read_text() + "just,three,cells\n")
+    assert "g.csv:3: has 3 cells" in complaint(ragged)
+    (tmp_path / "h.csv").write_bytes(b"\x00\xff\xfe\x80" * 100)
+    assert "UTF-8" in complaint(tmp_path / "h.csv")
+    assert "cannot be read" in complaint(tmp_path / "nothing.csv")
+    assert "cannot be read" in complaint(tmp_path)
+    long = write_table({"note": "x" * 20_000}, name="i.csv")
+    assert "20000 characters" in complaint(long)
+    quoted = write_table({}, name="j.csv")
+    quoted.write_text(quoted.read_text() + '"never closed\n')
+    assert "not CSV" in complaint(quoted)
+
+
+CELLS = st.text(max_size=12) | st.sampled_from(["0", "1", "-1", "8", "1e3", "nan", "True", "core", "full"])
+
+
+@given(
+    change=st.dictionaries(
+        st.sampled_from(["id", "gpus", "tp", "iteration_s", "attention", "gated_mlp", "note"]), CELLS
+    )
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_text_in_the_cells_gives_a_table_or_a_complaint(table_row, tmp_path, change):
+    path = tmp_path / "t.csv"
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(table_row)
+    writer.writerow((table_row | change).values())
+    path.write_text(text.getvalue(), encoding="utf-8", newline="")
+    try:
+        rows = read_table(path)
+    except TableError as error:
+        assert str(error).startswith(str(path))
+    else:
+        assert len(rows) == 1

@@ -1,0 +1,190 @@
+"""The commands: their JSON contracts, exit codes and error lines."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from itertime.cli import main
+
+PREDICT = ["predict", "--model", "megatron-39.1b", "--system", "dgx-a100-80gb", "--tp", "8", "--pp", "4", "--dp", "4",
+           "--micro-batch", "2", "--global-batch", "128"]  # fmt: skip
+SEARCH = ["search", "--model", "megatron-18.4b", "--system", "dgx-a100-80gb", "--global-batch", "256"]
+
+
+def document(capsys, arguments):
+    assert main([*arguments, "--json"]) == 0
+    captured = capsys.readouterr()
+    return json.loads(captured.out)
+
+
+def test_predict(capsys):
+    run = document(capsys, PREDICT)
+    assert {"iteration_s", "memory_gb", "fits", "mfu", "breakdown"} <= set(run)
+    assert sum(run["breakdown"].values()) == pytest.approx(run["iteration_s"])
+    assert run["fits"] is True
+    assert 0 < run["mfu"] < 1
+
+
+def test_predict_in_words(capsys):
+    assert main(PREDICT) == 0
+    out = capsys.readouterr().out
+    assert "s per iteration" in out
+    assert "tp8 pp4 dp4 mb2 full" in out
+
+
+def test_predict_takes_every_part_of_a_plan(capsys):
+    more = ["--interleave", "2", "--recompute", "selective", "--zero", "1", "--zero-group", "2", "--sequence-parallel",
+            "--grad-overlap", "--fp32-gradients", "--seq-len", "4096", "--attention", "flash"]  # fmt: skip
+    run = document(capsys, [*PREDICT, *more])
+    assert (run["interleave"], run["zero_stage"], run["zero_group"], run["recompute"]) == (
+        2,
+        1,
+        2,
+        "selective",
+    )
+    assert run["sequence_parallel"]
+    assert run["grad_overlap"]
+    assert run["fp32_gradients"]
+    assert run["iteration_s"] > document(capsys, PREDICT)["iteration_s"]
+
+
+def test_a_plan_that_does_not_fit_is_an_answer_with_a_reason(capsys):
+    arguments = [
+        "predict",
+        "--model",
+        "gpt3-175b",
+        "--system",
+        "dgx-a100-80gb",
+        "--tp",
+        "8",
+        "--global-batch",
+        "8",
+    ]
+    assert document(capsys, arguments)["fits"] is False
+    assert main(arguments) == 0
+    assert "does not fit" in capsys.readouterr().err
+
+
+def test_search(capsys):
+    result = document(capsys, [*SEARCH, "--gpus", "64", "--top", "5"])
+    assert set(result) == {"plans", "evaluated", "feasible", "seconds"}
+    assert len(result["plans"]) == 5
+    keys = {
+        "tp",
+        "pp",
+        "dp",
+        "micro_batch",
+        "interleave",
+        "recompute",
+        "zero_stage",
+        "gpus",
+        "iteration_s",
+        "memory_gb",
+        "mfu",
+    }
+    assert all(keys <= set(plan) and plan["gpus"] == 64 for plan in result["plans"])
+    times = [plan["iteration_s"] for plan in result["plans"]]
+    assert times == sorted(times)
+    assert result["evaluated"] >= result["feasible"] >= 5
+
+
+def test_search_up_to_a_number_of_gpus_and_by_cost(capsys):
+    result = document(
+        capsys, [*SEARCH, "--max-gpus", "64", "--objective", "cost", "--interleave", "1,2", "--zero", "0,1"]
+    )
+    assert all(plan["gpus"] <= 64 for plan in result["plans"])
+    costs = [plan["gpus"] * plan["iteration_s"] for plan in result["plans"]]
+    assert costs == sorted(costs)
+
+
+def test_search_that_finds_nothing_says_so(capsys):
+    assert main([*SEARCH, "--gpus", "1"]) == 0
+    assert "no plan fits" in capsys.readouterr().out
+    assert document(capsys, [*SEARCH, "--gpus", "1"])["plans"] == []
+
+
+def test_validate(capsys, tmp_path, write_table):
+    path = write_table({}, {"id": "odd", "gpu": "B200"})
+    result = document(capsys, ["validate", str(path), "--rows", str(tmp_path / "rows.csv")])
+    (entry,) = result["files"]
+    assert {"file", "rows", "skipped", "mape", "median_ape", "p95_ape", "bias", "r2"} <= set(entry)
+    assert entry["rows"] == 2
+    assert entry["skipped"] == [{"id": "odd", "why": "no profile for GPU B200"}]
+    assert result["all"]["mape"] == entry["mape"]
+    assert (tmp_path / "rows.csv").read_text().startswith("id,measured_s,predicted_s")
+    assert main(["validate", str(path), str(path), "--system", "dgx-a100-80gb"]) == 0
+    captured = capsys.readouterr()
+    assert "all" in captured.out
+    assert "odd" in captured.err
+
+
+def test_timeline(capsys, tmp_path):
+    path = tmp_path / "trace.json"
+    assert main(["timeline", *PREDICT[1:], "-o", str(path)]) == 0
+    assert json.loads(path.read_text())["traceEvents"]
+
+
+@pytest.mark.parametrize("command", ["models", "systems"])
+def test_lists(capsys, command):
+    assert len(document(capsys, [command])[command]) >= 2
+    assert main([command]) == 0
+    assert len(capsys.readouterr().out.splitlines()) >= 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([*PREDICT, "--tp", "3"], 2, "must divide heads=64"),
+        ([*PREDICT, "--model", "megatron-39b"], 2, "did you mean megatron-39.1b"),
+        ([*PREDICT, "--system", "dgx"], 2, "unknown system"),
+        ([*PREDICT, "--recompute", "some"], 2, "recompute='some'"),
+        ([*PREDICT, "--attention", "cubic"], 2, "attention='cubic'"),
+        ([*PREDICT, "--tp", "many"], 2, "--tp"),
+        ([*PREDICT, "--tp", "0"], 2, "--tp"),
+        (PREDICT[:-2], 2, "--global-batch"),
+        (SEARCH, 2, "either gpus or max_gpus"),
+        ([*SEARCH, "--gpus", "8", "--interleave", "a"], 2, "whole numbers"),
+        ([*SEARCH, "--gpus", "8", "--objective", "luck"], 2, "objective"),
+        (["validate", "nowhere.csv"], 3, "cannot be read"),
+        (["invent"], 2, "invent"),
+        (["timeline", *PREDICT[1:], "-o", "no/such/folder/t.json"], 2, "cannot be written"),
+    ],
+)
+def test_a_mistake_is_one_error_on_stderr_and_its_exit_code(capsys, arguments, code, words):
+    assert main(arguments) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert words in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_help_is_quick():
+    start = time.perf_counter()
+    run = subprocess.run(
+        [sys.executable, "-m", "itertime.cli", "--help"], capture_output=True, text=True, check=True
+    )
+    assert time.perf_counter() - start < 3  # 0.5 s is the aim; a busy machine is slower
+    assert "predict" in run.stdout
+    heavy = "import sys, itertime.cli; print([m for m in ('numpy', 'scipy', 'pandas', 'pydantic') if m in sys.modules])"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", heavy], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )
+
+
+def test_output_is_the_same_under_any_hash_seed(tmp_path):
+    command = [sys.executable, "-m", "itertime.cli", *SEARCH, "--max-gpus", "32"]
+    outputs = set()
+    for seed in ("0", "1"):
+        run = subprocess.run(
+            command, capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed, "PATH": ""}
+        )
+        outputs.add(run.stdout.split("ms\n")[1])
+    assert len(outputs) == 1

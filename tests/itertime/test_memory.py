@@ -1,0 +1,118 @@
+"""Memory: formulas of the papers, what each feature frees, and runs that did fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from itertime import Plan, PlanBatch, load_model, load_profile, load_system
+from itertime.memory import BUFFERS_BYTES, memory
+
+SYSTEM = load_system("dgx-a100-80gb")
+PROFILE = load_profile(SYSTEM.profile)
+GPT = load_model("gpt3-175b")
+
+
+def parts(model, plan):
+    result = memory(model, PlanBatch.of([plan]), SYSTEM, PROFILE)
+    assert result.total[0] == pytest.approx(sum(values[0] for values in result.parts.values()))
+    return {name: values[0] for name, values in result.parts.items()}
+
+
+def test_mixed_precision_adam_takes_16_bytes_a_parameter():
+    """Rajbhandari et al., ZeRO (SC'20), section 3.1."""
+    model = replace(load_model("gpt3-1.3b"), vocab=50304)
+    state = parts(model, Plan(1, 1, 1, 1, 1))
+    states = state["weights"] + state["gradients"] + state["optimizer"]
+    assert states == pytest.approx(16 * model.parameters, rel=0.005)
+
+
+@pytest.mark.parametrize(("stage", "part"), [(1, "optimizer"), (2, "gradients"), (3, "weights")])
+def test_each_zero_stage_shards_one_more_part(stage, part):
+    model = load_model("llama2-7b")
+    before = parts(model, Plan(1, 1, 16, 1, 16, zero_stage=stage - 1))
+    after = parts(model, Plan(1, 1, 16, 1, 16, zero_stage=stage))
+    gathered = 4 * model.layer_parameters if stage == 3 else 0  # two layers in 16 bit
+    assert after[part] - gathered == pytest.approx(before[part] / 16)
+    assert parts(model, Plan(1, 1, 16, 1, 16, zero_stage=stage, zero_group=4))[
+        part
+    ] - gathered == pytest.approx(before[part] / 4)
+
+
+def test_activations_of_a_layer_are_those_of_korthikanti_et_al():
+    """2022, table 2: s b h (10 + 24/t + 5 a s / h t) with tensor parallelism, sbh(34/t + 5as/ht) with sequence parallelism too."""
+    s, b, h, a, t = GPT.seq_len, 1, GPT.hidden, GPT.heads, 8
+    two = replace(GPT, layers=2)
+
+    def per_layer(**change):
+        plan = Plan(t, 1, 1, b, b, recompute="none", **change)
+        one, other = parts(replace(two, layers=1), plan), parts(two, plan)
+        return other["activations"] - one["activations"]
+
+    assert per_layer() == pytest.approx(s * b * h * (10 + 24 / t + 5 * a * s / (h * t)))
+    assert per_layer(sequence_parallel=True) == pytest.approx(s * b * h * (34 / t + 5 * a * s / (h * t)))
+
+
+def test_full_recompute_keeps_one_input_per_layer_and_micro_batch_in_flight():
+    plan = Plan(8, 12, 1, 1, 96)
+    token_bytes = 2 * GPT.seq_len * GPT.hidden
+    kept = parts(GPT, plan)["activations"] - parts(GPT, replace(plan, global_batch=1))["activations"]
+    assert kept == pytest.approx(11 * token_bytes * (GPT.layers / 12 + 1))
+
+
+def test_1f1b_holds_as_many_micro_batches_as_stages_and_gpipe_all():
+    plan = Plan(8, 8, 1, 1, 64)
+    assert parts(GPT, replace(plan, schedule="gpipe"))["activations"] > 6 * parts(GPT, plan)["activations"]
+    assert parts(GPT, replace(plan, interleave=2))["activations"] > parts(GPT, plan)["activations"]
+
+
+@pytest.mark.parametrize("kind", ["full", "selective"])
+def test_recomputing_frees_memory(kind):
+    plan = Plan(8, 8, 1, 1, 64, recompute="none")
+    assert parts(GPT, replace(plan, recompute=kind))["activations"] < parts(GPT, plan)["activations"]
+
+
+def test_32_bit_gradients_take_four_bytes_more():
+    half, full = parts(GPT, Plan(8, 8, 1, 1, 64)), parts(GPT, Plan(8, 8, 1, 1, 64, fp32_gradients=True))
+    assert full["gradients"] == pytest.approx(3 * half["gradients"])
+
+
+def test_the_optimizer_step_counts_only_beyond_the_activations_it_replaces():
+    small = parts(load_model("gpt3-1.3b"), Plan(1, 1, 1, 1, 1))
+    assert small["optimizer_step"] > 0
+    large = parts(load_model("gpt3-1.3b"), Plan(1, 1, 1, 32, 32))
+    assert large["optimizer_step"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "tp", "pp", "dp", "batch"),
+    [  # Narayanan et al. (SC'21), table 1: these ran on 80 GB GPUs
+        ("megatron-1.7b", 1, 1, 32, 512),
+        ("megatron-3.6b", 2, 1, 32, 512),
+        ("megatron-7.5b", 4, 1, 32, 512),
+        ("megatron-18.4b", 8, 1, 32, 1024),
+        ("megatron-39.1b", 8, 2, 32, 1536),
+        ("megatron-76.1b", 8, 4, 32, 1792),
+        ("megatron-145.6b", 8, 8, 24, 2304),
+        ("megatron-310.1b", 8, 16, 15, 2160),
+        ("megatron-529.6b", 8, 35, 9, 2520),
+        ("megatron-1008b", 8, 64, 6, 3072),
+    ],
+)
+def test_published_runs_fit(name, tp, pp, dp, batch):
+    assert memory(load_model(name), PlanBatch.of([Plan(tp, pp, dp, 1, batch)]), SYSTEM, PROFILE).fits[0]
+
+
+def test_what_cannot_fit_does_not():
+    plans = PlanBatch.of([Plan(8, 1, 1, 1, 8), Plan(8, 2, 1, 1, 8), Plan(8, 16, 1, 1, 32)])
+    assert memory(GPT, plans, SYSTEM, PROFILE).fits.tolist() == [False, False, True]
+
+
+def test_a_site_adds_its_overhead():
+    site = replace(SYSTEM, site=replace(SYSTEM.site, memory_overhead_bytes=5e9))
+    plans = PlanBatch.of([Plan(8, 8, 1, 1, 8)])
+    more = memory(GPT, plans, site, PROFILE).total - memory(GPT, plans, SYSTEM, PROFILE).total
+    assert more == pytest.approx(np.array([5e9]))
+    assert BUFFERS_BYTES < 0.1 * PROFILE.memory_bytes

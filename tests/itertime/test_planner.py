@@ -1,0 +1,125 @@
+"""Planners: their rules, their curves, and how they compare."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from itertime import PLANNERS, load_model, load_system, make_planner
+from itertime.errors import UnknownName, UserError
+
+SYSTEM = load_system("dgx-a100-80gb")
+COUNTS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+CASES = [("megatron-18.4b", 1024), ("megatron-39.1b", 1536), ("llama2-7b", 512), ("bert-large", 4096)]
+
+
+def curve(planner, name, batch, counts=COUNTS):
+    return make_planner(planner, SYSTEM).curve(load_model(name), batch, counts)
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+@pytest.mark.parametrize(("name", "batch"), CASES)
+def test_a_curve_uses_at_most_its_gpus_fits_and_never_rises(planner, name, batch):
+    found = curve(planner, name, batch)
+    assert list(found) == sorted(found)
+    assert set(found) <= set(COUNTS)
+    assert max(found) == 1024
+    last = float("inf")
+    for count, run in found.items():
+        assert run.gpus == run.plan.gpus <= count
+        assert run.plan.broken_rules(load_model(name)) == []
+        assert run.memory_bytes <= 85e9
+        assert run.iteration_s <= last
+        last = run.iteration_s
+
+
+@pytest.mark.parametrize(("name", "batch"), CASES)
+def test_the_whole_space_is_never_slower(name, batch):
+    best = curve("3d", name, batch)
+    for planner in PLANNERS:
+        for count, run in curve(planner, name, batch).items():
+            assert best[count].iteration_s <= run.iteration_s * (1 + 1e-12)
+
+
+def test_data_parallel_keeps_tp_and_pp_and_micro_batch():
+    plans = [
+        run.plan
+        for count, run in curve("data-parallel", "megatron-76.1b", 1792, [64, 128, 512, 1024]).items()
+    ]
+    assert {(plan.tp, plan.micro_batch) for plan in plans} == {(8, 1)}
+    assert len({plan.pp for plan in plans}) == 1
+    assert [plan.dp for plan in plans] == sorted(plan.dp for plan in plans)
+
+
+def test_data_parallel_takes_the_smallest_pipeline_that_fits():
+    run = curve("data-parallel", "megatron-76.1b", 1792, [1024])[1024]
+    assert run.plan.pp == 3  # 24 GPUs a replica
+    assert curve("data-parallel", "megatron-76.1b", 1792, [16, 23]) == {}
+
+
+def test_data_parallel_below_a_node_splits_the_model_over_all_gpus():
+    plans = {count: run.plan for count, run in curve("data-parallel", "gpt3-1.3b", 512, [1, 2, 4, 8]).items()}
+    assert {count: (plan.tp, plan.dp) for count, plan in plans.items()} == {
+        1: (1, 1),
+        2: (2, 1),
+        4: (4, 1),
+        8: (8, 1),
+    }
+
+
+def test_a_frozen_plan_keeps_the_tp_and_pp_of_the_smallest_count():
+    found = curve("data-parallel-best", "megatron-39.1b", 1536)
+    assert len({(run.plan.tp, run.plan.pp) for run in found.values()}) == 1
+    smallest = min(found)
+    assert found[smallest].iteration_s == curve("3d", "megatron-39.1b", 1536)[smallest].iteration_s
+
+
+def test_megatron_uses_no_pipeline_where_a_node_is_enough():
+    small, large = curve("megatron", "gpt3-6.7b", 512), curve("megatron", "gpt3-175b", 1536)
+    assert {run.plan.pp for run in small.values()} == {1}
+    assert {run.plan.tp for run in large.values()} == {8}
+
+
+def test_counts_on_which_nothing_fits_are_absent():
+    assert min(curve("3d", "gpt3-175b", 1536)) >= 64
+
+
+def test_odd_counts_use_the_best_plan_below():
+    found = curve("3d", "megatron-18.4b", 1024, [100, 64])
+    assert found[100].iteration_s <= found[64].iteration_s
+    assert found[100].gpus <= 100
+
+
+def test_a_longer_sequence_takes_longer():
+    planner, model = make_planner("3d", SYSTEM), load_model("llama2-7b")
+    assert (
+        planner.curve(model, 512, [64], seq_len=8192)[64].iteration_s
+        > planner.curve(model, 512, [64])[64].iteration_s
+    )
+
+
+def test_a_curve_is_quick_and_remembered():
+    """39B, all counts up to 1,024: 0.3 s at most, cold; the bound is loose."""
+    planner, model = make_planner("3d", SYSTEM), load_model("megatron-39.1b")
+    start = time.perf_counter()
+    first = planner.curve(model, 1536, COUNTS)
+    cold = time.perf_counter() - start
+    start = time.perf_counter()
+    assert planner.curve(model, 1536, COUNTS) == first
+    assert time.perf_counter() - start < max(0.1 * cold, 1e-3)
+    assert cold < 1.0
+
+
+def test_a_caller_cannot_spoil_what_the_planner_remembers():
+    planner, model = make_planner("3d", SYSTEM), load_model("llama2-7b")
+    planner.curve(model, 512, [64]).clear()
+    assert 64 in planner.curve(model, 512, [64])
+
+
+def test_unknown_planners_and_counts_are_refused():
+    with pytest.raises(UnknownName, match="data-parallel"):
+        make_planner("data-paralel", SYSTEM)
+    for counts, batch in (([], 8), ([0], 8), ([8], 0)):
+        with pytest.raises(UserError, match="must be at least 1"):
+            make_planner("3d", SYSTEM).curve(load_model("llama2-7b"), batch, counts)

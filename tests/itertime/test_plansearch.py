@@ -1,0 +1,95 @@
+"""The search: complete, correct, deterministic."""
+
+from __future__ import annotations
+
+import pytest
+
+from itertime import Plan, Space, load_model, load_system, predict, search
+from itertime.errors import UserError
+from itertime.plansearch import candidates, divisors
+
+SYSTEM = load_system("dgx-a100-80gb")
+MODEL = load_model("megatron-18.4b")
+
+
+def test_the_search_finds_the_best_of_every_plan_tried_by_hand():
+    space = Space(micro_batch=(1, 2, 4), recompute=("none", "full"))
+    best = None
+    count = fits = 0
+    for tp in (1, 2, 4, 8):
+        for pp in divisors(MODEL.layers):
+            for size in (1, 2, 4):
+                for recompute in ("none", "full"):
+                    dp = 64 // (tp * pp)
+                    plan = Plan(tp, pp, dp, size, 96, recompute=recompute)
+                    if tp * pp * dp != 64 or plan.broken_rules(MODEL):
+                        continue
+                    run = predict(MODEL, plan, SYSTEM)
+                    count, fits = count + 1, fits + run.fits
+                    if run.fits and (best is None or run.iteration_s < best[0]):
+                        best = (run.iteration_s, plan)
+    result = search(MODEL, 96, SYSTEM, 64, space=space)
+    assert best is not None
+    assert (result.evaluated, result.feasible) == (count, fits)
+    assert result.plans[0].plan == best[1]
+    assert result.plans[0].prediction.iteration_s == pytest.approx(best[0], rel=1e-12)
+
+
+def test_every_candidate_keeps_the_rules():
+    space = Space(
+        interleave=(1, 2, 5), zero_stage=(0, 1, 2, 3), sequence_parallel=(False, True), tp=(1, 2, 8, 16, 3)
+    )
+    plans = candidates(MODEL, 96, SYSTEM, space, range(1, 65))
+    assert len(plans) > 500
+    for row in range(0, len(plans), 7):
+        assert plans.plan(row).broken_rules(MODEL) == []
+        assert plans.plan(row).gpus <= 64
+    assert len({plans.plan(row) for row in range(len(plans))}) == len(plans)
+
+
+def test_runners_up_follow_in_order_and_all_fit():
+    found = search(MODEL, 1024, SYSTEM, max_gpus=128, top=50).plans
+    times = [entry.prediction.iteration_s for entry in found]
+    assert times == sorted(times)
+    assert all(entry.prediction.fits and entry.plan.gpus <= 128 for entry in found)
+
+
+def test_cost_prefers_fewer_gpus():
+    cheap = search(MODEL, 1024, SYSTEM, max_gpus=512, objective="cost").plans[0]
+    fast = search(MODEL, 1024, SYSTEM, max_gpus=512).plans[0]
+    assert cheap.plan.gpus < fast.plan.gpus
+    assert cheap.plan.gpus * cheap.prediction.iteration_s < fast.plan.gpus * fast.prediction.iteration_s
+
+
+def test_the_same_search_gives_the_same_answer():
+    first, second = (search(MODEL, 1024, SYSTEM, 256, top=1000) for _ in range(2))
+    assert first == second
+
+
+def test_nothing_fits_is_an_answer():
+    result = search(load_model("gpt3-175b"), 64, SYSTEM, 8)
+    assert result.plans == ()
+    assert result.feasible == 0 < result.evaluated
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({}, "either gpus or max_gpus"),
+        ({"gpus": 8, "max_gpus": 8}, "either gpus or max_gpus"),
+        ({"gpus": 0}, "gpus=0"),
+        ({"gpus": 8, "objective": "beauty"}, "objective='beauty'"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused(arguments, complaint):
+    with pytest.raises(UserError, match=complaint):
+        search(MODEL, 64, SYSTEM, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("recompute", "sometimes"), ("zero_stage", 4), ("interleave", 0), ("tp", -1), ("micro_batch", 1.5)],
+)
+def test_a_space_of_impossible_choices_is_refused(field, value):
+    with pytest.raises(UserError, match=field):
+        Space(**{field: (value,)})

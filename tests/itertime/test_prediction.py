@@ -1,0 +1,85 @@
+"""One plan: sums, determinism, batches; and published iteration times."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from itertime import Plan, Space, evaluate, load_model, load_system, predict
+from itertime.errors import UserError
+from itertime.plansearch import candidates
+
+SYSTEM = load_system("dgx-a100-80gb")
+MODEL = load_model("megatron-39.1b")
+
+
+def test_the_breakdown_sums_to_the_iteration_and_the_parts_to_the_memory():
+    run = predict(MODEL, Plan(4, 8, 4, 2, 256, interleave=2, zero_stage=1, grad_overlap=True), SYSTEM)
+    assert sum(run.breakdown.values()) == pytest.approx(run.iteration_s, rel=1e-12)
+    assert sum(run.memory_parts.values()) == pytest.approx(run.memory_bytes, rel=1e-12)
+    assert 0.2 < run.mfu < 0.6
+
+
+def test_many_plans_at_once_equal_each_alone():
+    space = Space(interleave=(1, 2, 3), zero_stage=(0, 1), sequence_parallel=(False, True), grad_overlap=True)
+    plans = candidates(MODEL, 192, SYSTEM, space, range(1, 129))
+    chosen = plans.take(np.random.default_rng(3).choice(len(plans), 250, replace=False))
+    together = evaluate(MODEL, chosen, SYSTEM)
+    for row in range(len(chosen)):
+        alone = predict(MODEL, chosen.plan(row), SYSTEM)
+        assert together.iteration_s[row] == pytest.approx(alone.iteration_s, rel=1e-12)
+        assert together.memory.total[row] == pytest.approx(alone.memory_bytes, rel=1e-12)
+        assert together.mfu[row] == pytest.approx(alone.mfu, rel=1e-12)
+
+
+def test_a_plan_that_does_not_fit_says_why():
+    run = predict(load_model("gpt3-175b"), Plan(8, 1, 1, 1, 8), SYSTEM)
+    assert not run.fits
+    assert "optimizer" in run.reason
+    assert predict(MODEL, Plan(8, 8, 1, 1, 8), SYSTEM).reason == ""
+
+
+def test_an_impossible_plan_is_refused():
+    with pytest.raises(UserError, match="must divide heads"):
+        predict(MODEL, Plan(3, 1, 1, 1, 1), SYSTEM)
+
+
+def test_more_data_parallelism_is_faster_and_less_efficient():
+    runs = [predict(MODEL, Plan(8, 2, dp, 1, 1536), SYSTEM) for dp in (1, 4, 16, 64)]
+    times, mfus = [run.iteration_s for run in runs], [run.mfu for run in runs]
+    assert times == sorted(times, reverse=True)
+    assert mfus == sorted(mfus, reverse=True)
+
+
+def test_a_slower_network_takes_longer():
+    plan = Plan(8, 4, 16, 1, 1536)
+    fast = predict(MODEL, plan, SYSTEM).iteration_s
+    assert predict(MODEL, plan, SYSTEM.with_nic(200)).iteration_s > fast
+
+
+PUBLISHED = [  # Narayanan et al. (SC'21), table 1, iteration time by their equation 3; micro-batch 1
+    ("megatron-76.1b", 8, 4, 32, 1792, 16.058),
+    ("megatron-145.6b", 8, 8, 24, 2304, 24.817),
+    ("megatron-310.1b", 8, 16, 15, 2160, 37.614),
+    ("megatron-529.6b", 8, 35, 9, 2520, 54.085),
+    ("megatron-1008b", 8, 64, 6, 3072, 102.63),
+]
+
+
+@pytest.mark.parametrize(("name", "tp", "pp", "dp", "batch", "seconds"), PUBLISHED)
+def test_published_iteration_times_within_ten_percent(name, tp, pp, dp, batch, seconds):
+    assert predict(load_model(name), Plan(tp, pp, dp, 1, batch), SYSTEM).iteration_s == pytest.approx(
+        seconds, rel=0.10
+    )
+
+
+def test_a_prediction_takes_a_few_milliseconds_at_most():
+    """A loose bound, far above what it takes, against accidental loops over micro-batches."""
+    plan = Plan(8, 8, 8, 1, 2048)
+    predict(MODEL, plan, SYSTEM)
+    start = time.perf_counter()
+    for _ in range(20):
+        predict(MODEL, plan, SYSTEM)
+    assert (time.perf_counter() - start) / 20 < 0.02
