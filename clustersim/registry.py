@@ -63,13 +63,14 @@ def find_policy(name: str) -> type[Scheduler]:
     return _checked(cls, name)
 
 
-def make_policy(name: str, params: dict[str, Any]) -> Scheduler:
-    """An instance with the given parameters.
+def make_policy(policy: str | type[Scheduler], params: dict[str, Any]) -> Scheduler:
+    """An instance of a policy, named or given as a class, with the given parameters.
 
     UnknownName for a parameter it does not have, UserError for a value it refuses (TypeError or ValueError),
     PolicyError for anything else that it raises.
     """
-    cls = find_policy(name)
+    cls = find_policy(policy) if isinstance(policy, str) else _checked(policy, repr(policy))
+    name = policy if isinstance(policy, str) else cls.__name__
     known = [
         p.name
         for p in inspect.signature(cls).parameters.values()

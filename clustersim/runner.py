@@ -25,6 +25,7 @@ from .metrics import summarise
 from .overheads import Overheads
 from .registry import make_policy
 from .rundir import Run
+from .scheduler import Scheduler
 from .simulation import Simulation
 from .speed import Speed, read_throughput_table, speed_for
 
@@ -84,13 +85,15 @@ def _check(job: Job) -> None:
 
 def run(
     trace: str | Path | Trace | Sequence[Job],
-    policy: str | None = None,
+    policy: str | type[Scheduler] | None = None,
     *,
     config: RunConfig | None = None,
     on_progress: Callable[[int], None] | None = None,
     **settings: Any,
 ) -> Run:
-    """Simulate `trace` (a file, or jobs) under one policy. Settings: those of `RunConfig`, or all in `config`.
+    """Simulate `trace` (a file, or jobs) under one policy, by name or class.
+
+    Settings are those of `RunConfig`, or all are in `config`.
 
     Raises UserError for settings, TableError for the trace, PolicyError (with the records so far as
     `partial`) for a policy that breaks a rule.
@@ -105,11 +108,13 @@ def run(
     if config is not None and (policy is not None or settings):
         raise UserError("run: give either config or policy and settings, not both")
     if config is None:
-        config = RunConfig.make(policy=policy or "fifo", **settings)
+        named = policy.__name__ if isinstance(policy, type) else policy
+        config = RunConfig.make(policy=named or "fifo", **settings)
     if not isinstance(trace, Trace):
         trace = Trace.read(trace, config.table) if isinstance(trace, str | Path) else Trace.of(trace)
     began = perf_counter()
-    simulation = _prepare(trace, config, on_progress)
+    chosen = policy if isinstance(policy, type) else config.policy
+    simulation = _prepare(trace, config, chosen, on_progress)
     try:
         simulation.run()
     except UserError as error:
@@ -119,9 +124,14 @@ def run(
     return _finish(trace, config, simulation, perf_counter() - began, complete=True)
 
 
-def _prepare(trace: Trace, config: RunConfig, on_progress: Callable[[int], None] | None) -> Simulation:
+def _prepare(
+    trace: Trace,
+    config: RunConfig,
+    policy: str | type[Scheduler],
+    on_progress: Callable[[int], None] | None = None,
+) -> Simulation:
     cluster = Cluster.parse(config.cluster, config.system)
-    scheduler = make_policy(config.policy, config.params)
+    scheduler = make_policy(policy, config.params)
     speed: Speed = speed_for(cluster, config.planner or scheduler.planner, config.table)
     overheads = Overheads.none() if config.overheads is None else Overheads().with_values(**config.overheads)
     return Simulation(
@@ -181,7 +191,7 @@ def compare(trace: str | Path | Trace, configs: Sequence[RunConfig], *, workers:
     if not isinstance(trace, Trace):
         trace = Trace.read(trace, configs[0].table if configs else None)
     for config in configs:
-        _prepare(Trace.of([]), config, None)  # every mistake in the settings is reported before anything runs
+        _prepare(Trace.of([]), config, config.policy)  # report mistakes in settings before anything runs
     count = min(len(configs), workers or os.cpu_count() or 1)
     runs: dict[int, Run] = {}
     if count <= 1:

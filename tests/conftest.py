@@ -11,6 +11,14 @@ SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[2] / "s
 
 
 @pytest.fixture(scope="session")
+def shared_dir() -> Path:
+    """Other people's measurements, logs and schedules, where they are at hand."""
+    if not (SHARED / "data").is_dir():
+        pytest.skip(f"no published measurements at {SHARED / 'data'}")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
 def shared_reference() -> Path:
     """Completion times that other simulators compute, where they are at hand."""
     folder = SHARED / "reference"

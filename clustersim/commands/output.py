@@ -102,10 +102,8 @@ def _print_table(runs: Sequence[Run], baseline: str | None) -> None:
 
 
 def _print_notes(runs: Sequence[Run], out: Path | None) -> None:
-    covers = {run.policy: str(run.summary["covers"]) for run in runs}
-    alike = len(set(covers.values())) == 1
-    for policy, text in list(covers.items())[: 1 if alike else None]:
-        print(text if alike else f"{policy}: {text}")
+    finished = ", ".join(f"{run.policy} {run.summary['finished']}" for run in runs)
+    print(f"JCT and queueing cover finished jobs: {finished} of {len(runs[0].jobs)} submitted.")
     if any(run.manifest["oracle_used"] for run in runs):
         print("True durations from the log were used (oracle): no real scheduler knows them.")
     if out is not None:

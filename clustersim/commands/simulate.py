@@ -119,10 +119,13 @@ def compare(
 
 
 def demo(
-    jobs: Annotated[int, typer.Option(min=1, help="Jobs to generate.")] = 200,
+    jobs: Annotated[int, typer.Option(min=1, help="Jobs to generate.")] = 600,
     load: Annotated[
-        float, typer.Option(min=0.01, help="GPU time asked for, as a share of the cluster's.")
-    ] = 1.1,
+        float,
+        typer.Option(
+            min=0.01, help="GPUs that the jobs are expected to ask for while they arrive, per GPU there is."
+        ),
+    ] = 4.0,
     policies: Annotated[str, typer.Option(help="Policies, separated by commas.")] = DEMO_POLICIES,
     cluster: ClusterShape = "n128g8",
     seed: Seed = 0,
