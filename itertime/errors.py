@@ -8,6 +8,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+__all__ = ["TableError", "UnknownName", "UserError"]
+
 
 class UserError(Exception):
     """Something the user wrote (an option, a file, a name) cannot be used. Commands print it and exit with `exit_code`."""

@@ -1,0 +1,74 @@
+"""Every start and finish that two independent simulators compute for 1,000 jobs on 1,024 GPUs."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from clustersim.cli import main
+
+POLICIES = ("fifo", "fifo-skip", "sjf", "srtf")
+PUBLISHED = {  # mean JCT, makespan: ../shared/reference/README.md
+    "fifo": (7975.386, 260973.0),
+    "sjf": (7927.893, 260973.0),
+    "srtf": (7792.866, 261501.0),
+}
+GPU_SECONDS = 83_830_848
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def runs(shared_reference: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reference")
+    for policy in POLICIES:
+        code = main(
+            [
+                "run", str(shared_reference / "syn1000.csv"), "--policy", policy, "--cluster", "n128g8",
+                "--placement", "any", "--no-overheads", "--out", str(folder / policy),
+            ]
+        )  # fmt: skip
+        assert code == 0
+    return folder
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_start_and_finish(runs: Path, shared_reference: Path, policy: str) -> None:
+    expected = {
+        row["job_id"]: (float(row["start_s"]), float(row["finish_s"]))
+        for row in rows(shared_reference / f"syn1000.{policy}.csv")
+    }
+    found = {
+        row["job_id"]: (float(row["start_s"]), float(row["finish_s"]))
+        for row in rows(runs / policy / "jobs.csv")
+    }
+    assert len(expected) == 1000
+    assert {j: (found[j], expected[j]) for j in expected if found[j] != expected[j]} == {}
+    assert found.keys() == expected.keys()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_gpu_seconds_are_the_same_under_every_policy(runs: Path, policy: str) -> None:
+    table = rows(runs / policy / "jobs.csv")
+    assert sum(float(row["gpu_seconds"]) for row in table) == GPU_SECONDS
+    assert {row["state"] for row in table} == {"finished"}
+
+
+@pytest.mark.parametrize("policy", PUBLISHED)
+def test_published_averages(runs: Path, policy: str) -> None:
+    summary = json.loads((runs / policy / "summary.json").read_text())
+    assert (round(summary["jct_mean_s"], 3), summary["makespan_s"]) == PUBLISHED[policy]
+
+
+def test_packing_changes_the_answer(shared_reference: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    trace = shared_reference / "syn1000.csv"
+    assert (
+        main(["run", str(trace), "--policy", "fifo", "--placement", "pack", "--no-overheads", "--json"]) == 0
+    )
+    assert round(json.loads(capfd.readouterr().out)["jct_mean_s"], 3) == 8000.610
