@@ -24,17 +24,17 @@ def padded_vocab(model: ModelSpec, tp: NDArray[np.int64]) -> NDArray[np.int64]:
 def embedding_s(model: ModelSpec, work: LayerWork, system: System, profile: Profile) -> tuple[Array, Array]:
     """Forward: vocabulary-parallel look-up, positions, dropout, one all-reduce. Backward: the scatter into a dense gradient.
 
-    Bytes per element: look-up 4, learned positions 6, dropout 5; backward 10. The table's gradient is written and
-    accumulated whole.
+    Bytes per element, forward/backward: look-up and scatter 4/6, learned positions 6/0, dropout 5/5. The table's
+    gradient is written and accumulated whole.
     """
     elements = 1.0 * work.micro_batch * model.seq_len * model.hidden
-    per_element = 4 + (6 if model.positions == "learned" else 0) + (5 if model.dropout else 0)
+    added = (6 if model.positions == "learned" else 0) + (5 if model.dropout else 0)
+    dropped = 5 if model.dropout else 0
     table = padded_vocab(model, work.tp) * model.hidden / work.tp
     seconds = profile.elementwise_s
-    forward = seconds(per_element * elements, "embedding") / system.site.hbm_fraction
-    backward = (
-        seconds(10 * elements, "embedding") + seconds((2 + work.accumulated) * table)
-    ) / system.site.hbm_fraction
+    forward = (seconds(4 * elements, "embedding") + seconds(added * elements)) / system.site.hbm_fraction
+    scattered = seconds(6 * elements, "embedding") + seconds(dropped * elements)
+    backward = (scattered + seconds((2 + work.accumulated) * table)) / system.site.hbm_fraction
     return forward + _all_reduce(model, work, system, profile), backward
 
 

@@ -21,8 +21,8 @@ __all__ = ["LayerCosts", "LayerWork", "layer_costs", "linear_gemms"]
 
 Array = NDArray[np.float64]
 Parts = dict[str, Array]
-# FlashAttention-2 is 1.3 to 2.5 times as fast as the first FlashAttention in Triton (Dao 2023, section 4.1): the middle.
-FLASH1_SLOWDOWN = 1.9
+# FlashAttention-2 is about twice as fast as the first FlashAttention and its Triton form (Dao 2023, abstract).
+FLASH1_SLOWDOWN = 2.0
 # Of batched GEMMs whose head dim is not a multiple of 8 (16 bytes): BigScience's runs with a head dim of 108 took 22 to 26 %
 # longer than their neighbours (tr11 chronicles, bigscience-workshop), which is about this much of the attention's share.
 UNALIGNED_SLOWDOWN = 6.0

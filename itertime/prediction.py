@@ -11,10 +11,9 @@ from itertime.costs import StageCosts, chunk_times, stage_costs
 from itertime.layer import Parts
 from itertime.memory import Memory, memory
 from itertime.model import ModelSpec
-from itertime.pipeline import gpipe_s, interleaved_s, one_f_one_b_s
+from itertime.pipeline import gpipe_s, interleaved_s, last_stage_decides, one_f_one_b_s
 from itertime.plan import Plan, PlanBatch
 from itertime.profile import Profile, load_profile
-from itertime.stages import LAST
 from itertime.system import System
 
 __all__ = ["Evaluation", "Prediction", "evaluate", "predict"]
@@ -102,8 +101,7 @@ def _pipeline(costs: StageCosts, plans: PlanBatch) -> Parts:
     longest = stage[slowest, column]
     everything = (stage * costs.layout.stages).sum(axis=0)
     bubble = everything - longest
-    # With no pass longer than the last stage's, 1F1B takes m max S + sum S - max S exactly; else a recurrence decides.
-    closed = (forward[LAST] >= forward.max(axis=0)) & (backward[LAST] >= backward.max(axis=0))
+    closed = last_stage_decides(forward, backward, present)
     run = plans.microbatches * longest
     plain = plans.interleave == 1
     for schedule, chosen in (

@@ -31,9 +31,12 @@ __all__ = ["FileErrors", "RowError", "Skipped", "statistics", "summary", "valida
 _PROFILES = {"A100-SXM-80GB": "a100-80gb", "A100-SXM-40GB": "a100-80gb", "H100-SXM-80GB": "h100-80gb"}
 # The same die with other memory: bytes/s and bytes (NVIDIA A100 data sheet, 2021; the driver keeps some for itself).
 _MEMORY = {"A100-SXM-40GB": (1555e9, 42.5e9)}
-# What sites ran, where the columns have no word for it: llm-foundry's tables of 2023 are of its Triton attention
-# (`attn_impl: triton`) and its fused cross-entropy, the defaults of its training script then.
-_SOFTWARE: dict[str, dict[str, Any]] = {"mosaicml": {"attention": "flash1", "fused_loss": True}}
+# What sites ran, by their documentation, where the columns have no word for it: llm-foundry its Triton attention
+# (`attn_impl: triton`) and its fused cross-entropy, InternLM flash-attention 1.0.5.
+_SOFTWARE: dict[str, dict[str, Any]] = {
+    "mosaicml": {"attention": "flash1", "fused_loss": True},
+    "internevo-cluster": {"attention": "flash1"},
+}
 _FP32_GRADIENTS = "fp32 gradient accumulation"
 _BASE_SYSTEM = "dgx-a100-80gb"
 _MICRO_BATCHES = tuple(2**i for i in range(8))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itertime.pipeline import gpipe_s, interleaved_s, one_f_one_b_s
+from itertime.pipeline import gpipe_s, interleaved_s, last_stage_decides, one_f_one_b_s
 from itertime.taskgraph import Graph, Passes, add_pipeline, stage_order
 
 seconds = st.one_of(st.just(0.0), st.floats(0.01, 10))
@@ -60,22 +60,45 @@ def test_interleaved_equals_the_task_graph(pipeline):
     )
 
 
+def closed_form(forward, backward, m):
+    stage = np.array(forward)[:, 0] + np.array(backward)[:, 0]
+    return m * stage.max() + stage.sum() - stage.max()
+
+
+def holds(forward, backward):
+    columns = np.array(forward), np.array(backward)
+    return last_stage_decides(*columns, np.ones_like(columns[0], dtype=bool))[0]
+
+
 @given(pipelines())
 @settings(max_examples=150, deadline=None)
 def test_with_no_pass_longer_than_the_last_stages_the_closed_form_is_exact(pipeline):
-    """m max S + sum S - max S, the form that `prediction` uses in this case."""
     forward, backward, m = pipeline
     for passes in (forward, backward):
         passes[-1] = max(passes)
-    stage = np.array(forward)[:, 0] + np.array(backward)[:, 0]
-    closed = m * stage.max() + stage.sum() - stage.max()
-    assert one_f_one_b_s(column(forward), column(backward), m)[0] == pytest.approx(closed, rel=1e-12)
+    assert holds(forward, backward)
+    expected = pytest.approx(closed_form(forward, backward, m), rel=1e-12)
+    assert one_f_one_b_s(column(forward), column(backward), m)[0] == expected
+
+
+@given(st.integers(1, 7), st.integers(1, 15), st.integers(0, 2**32))
+@settings(max_examples=400, deadline=None)
+def test_where_the_last_stage_decides_the_closed_form_is_exact(p, m, seed):
+    """`prediction` uses the closed form wherever `last_stage_decides`; half of these pipelines pass it."""
+    rng = np.random.default_rng(seed)
+    forward = rng.choice([0.2, 0.5, 1.0, 1.1], (p, 1)).tolist()
+    backward = rng.choice([0.2, 1.0, 2.0, 2.1], (p, 1)).tolist()
+    backward[-1][0] = max(backward[-1][0], max(np.array(forward) + np.array(backward))[0] - forward[-1][0])
+    if holds(forward, backward):
+        expected = pytest.approx(closed_form(forward, backward, m), rel=1e-12)
+        assert one_f_one_b_s(column(forward), column(backward), m)[0] == expected
 
 
 def test_with_the_last_stage_slowest_but_not_in_both_passes_it_is_not():
     forward, backward = np.array([[0.0, 0.0, 1.0, 0.0, 1.0]]), np.array([[0.0, 1.0, 0.0, 0.0, 0.0]])
     assert one_f_one_b_s(forward, backward, 3)[0] == 6.0
-    assert 3 * 1 + 3 - 1 == 5
+    assert closed_form(forward.T, backward.T, 3) == 5.0
+    assert not holds(forward.T, backward.T)
 
 
 def test_with_the_first_stage_slowest_the_closed_form_is_not():
