@@ -11,7 +11,7 @@ __all__ = ["write_text"]
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Writes a UTF-8 file under a temporary name in the same folder, then renames it. Raises UserError if it cannot."""
+    """Writes a UTF-8 file under a temporary name in its folder, then renames it; UserError if it cannot."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

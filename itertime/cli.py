@@ -143,19 +143,15 @@ def search(
         print_json({"plans": plans, **counts})
         return
     print(
-        f"{spec.name}: {result.evaluated} plans, {result.feasible} fit in memory, {result.seconds * 1e3:.0f} ms"
+        f"{spec.name}: {result.evaluated} plans, {result.feasible} fit in memory, "
+        f"{result.seconds * 1e3:.0f} ms"
     )
     if not result.plans:
         print("no plan fits in memory; try more GPUs, or ZeRO with --zero 0,1")
     for rank, found in enumerate(result.plans, 1):
-        run_s, size, mfu = (
-            found.prediction.iteration_s,
-            found.prediction.memory_bytes / 1e9,
-            found.prediction.mfu,
-        )
-        print(
-            f"{rank:3}  {found.plan.gpus:6} GPUs  {run_s:10.4f} s  {size:6.1f} GB  MFU {mfu:5.1%}  {found.plan.label}"
-        )
+        plan, best = found.plan, found.prediction
+        numbers = f"{best.iteration_s:10.4f} s  {best.memory_bytes / 1e9:6.1f} GB  MFU {best.mfu:5.1%}"
+        print(f"{rank:3}  {plan.gpus:6} GPUs  {numbers}  {plan.label}")
 
 
 @app.command()
@@ -258,7 +254,7 @@ def systems(json: Json = False) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code: 0, 1 internal error, 2 usage, 3 a bad table, 130 interrupted."""
+    """Run the command line; returns the exit code of the contract (0, 1, 2, 3 or 130)."""
     return run_app(app, "itertime", arguments)
 
 

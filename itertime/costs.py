@@ -1,4 +1,4 @@
-"""Seconds of every kind of pipeline stage, and of what an iteration does once. All plans of a batch at once."""
+"""Seconds of every kind of pipeline stage, and of what an iteration does once; many plans together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from itertime.collectives import all_gather_s, all_reduce_s, p2p_s
 from itertime.edges import embedding_s, head_s, padded_vocab
 from itertime.exchange import Exchange, exchange, exposed_s, optimizer_s, sharded_layer_s
-from itertime.layer import LayerWork, Parts, layer_costs
+from itertime.layer import LayerWork, Parts, activation_all_reduce_s, layer_costs
 from itertime.model import ModelSpec
 from itertime.plan import PlanBatch
 from itertime.profile import Profile
@@ -26,9 +26,9 @@ _KIND = np.arange(4)[:, None]
 
 @dataclass(frozen=True)
 class StageCosts:
-    """Seconds. `forward`, `backward`: part -> (4, plans), one micro-batch; `once`: part -> (plans,), one iteration.
+    """Seconds by part: of one micro-batch, `forward` and `backward` (4, plans), and `once` a plan (plans,).
 
-    The four rows are the kinds of stages (`itertime.stages`). `exchange` is what "dp_comm" is the exposed part of.
+    The four rows are the kinds of stages (`itertime.stages`). "dp_comm" is the exposed part of `exchange`.
     """
 
     layout: StageLayout
@@ -75,9 +75,10 @@ def _micro_batch(
         plans.sequence_parallel[first],
         plans.fp32_gradients[first],
     )
-    layer = layer_costs(model, work, system, profile)
-    embedding = embedding_s(model, work, system, profile)
-    head = head_s(model, work, system, profile)
+    reduced = activation_all_reduce_s(model, work, system, profile)
+    layer = layer_costs(model, work, reduced, system, profile)
+    embedding = embedding_s(model, work, reduced, system, profile)
+    head = head_s(model, work, reduced, system, profile)
     forward, backward = (
         ({part: seconds[where] for part, seconds in parts.items()}, one[where], other[where])
         for parts, one, other in zip((layer.forward, layer.backward), embedding, head, strict=True)
@@ -86,10 +87,13 @@ def _micro_batch(
 
 
 def _hop(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> Array:
-    """One activation to the next stage: each tensor-parallel rank sends its share, then they gather it (SC'21, section 4.1).
+    """Seconds of one activation to the next stage.
 
+    Each tensor-parallel rank sends its share, then the stage gathers them (Narayanan et al., SC'21, 4.1).
     Where a node holds several stages, only the share of boundaries that lie between nodes uses the NICs.
     """
+    if (plans.pp == 1).all():
+        return np.zeros(len(plans))
     per_stage, node = plans.tp * plans.dp, system.gpus_per_node
     across = np.where(plans.gpus > node, np.minimum(per_stage / node, 1.0), 0.0)
     nbytes = 2.0 * plans.micro_batch * model.seq_len * model.hidden / plans.tp
@@ -135,7 +139,7 @@ def _once(
 
 @dataclass(frozen=True)
 class ChunkTimes:
-    """Seconds of one micro-batch on every chunk of every stage, (rows, stages, chunks): the passes, and what sending adds."""
+    """Seconds of one micro-batch, (rows, stages, chunks): the passes, and what sending adds to each."""
 
     forward: Array
     backward: Array
@@ -144,7 +148,7 @@ class ChunkTimes:
 
 
 def chunk_times(costs: StageCosts, plans: PlanBatch, rows: Whole, chunks: int) -> ChunkTimes:
-    """The stages of `rows`, which all have `chunks` chunks, written out; columns beyond a row's stages repeat its last one."""
+    """The stages of `rows`, all of `chunks` chunks, written out; spare columns repeat a row's last stage."""
     kinds = costs.layout.kinds(rows)
     column = rows[:, None]
 
@@ -164,6 +168,6 @@ def chunk_times(costs: StageCosts, plans: PlanBatch, rows: Whole, chunks: int) -
 
 
 def _shared(parts: Parts) -> Array:
-    """Seconds of one pass that all chunks of a stage share equally: all but embedding, head and sends; (4, plans)."""
+    """Seconds of a pass that the chunks of a stage share equally, (4, plans): not embedding, head, sends."""
     equal = [seconds for name, seconds in parts.items() if name not in ("embedding", "head", "p2p")]
     return sum(equal, np.zeros_like(parts["head"]))

@@ -1,11 +1,10 @@
-"""Seconds of what only the ends of the model do with a micro-batch: the embedding, and the vocabulary projection with its loss."""
+"""Seconds of the model's two ends on one micro-batch: the embedding, and the projection with its loss."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.collectives import all_reduce_s
 from itertime.layer import LayerWork
 from itertime.model import ModelSpec
 from itertime.profile import Profile
@@ -21,11 +20,13 @@ def padded_vocab(model: ModelSpec, tp: NDArray[np.int64]) -> NDArray[np.int64]:
     return -(-model.vocab // (128 * tp)) * 128 * tp
 
 
-def embedding_s(model: ModelSpec, work: LayerWork, system: System, profile: Profile) -> tuple[Array, Array]:
-    """Forward: vocabulary-parallel look-up, positions, dropout, one all-reduce. Backward: the scatter into a dense gradient.
+def embedding_s(
+    model: ModelSpec, work: LayerWork, reduced: Array, system: System, profile: Profile
+) -> tuple[Array, Array]:
+    """Forward: look-up in the split table, positions, dropout, one all-reduce. Backward: a dense gradient.
 
-    Bytes per element, forward/backward: look-up and scatter 4/6, learned positions 6/0, dropout 5/5. The table's
-    gradient is written and accumulated whole.
+    Bytes per element, forward/backward: look-up and scatter 4/6, learned positions 6/0, dropout 5/5. The
+    table's gradient is written and accumulated whole.
     """
     elements = 1.0 * work.micro_batch * model.seq_len * model.hidden
     added = (6 if model.positions == "learned" else 0) + (5 if model.dropout else 0)
@@ -35,14 +36,16 @@ def embedding_s(model: ModelSpec, work: LayerWork, system: System, profile: Prof
     forward = (seconds(4 * elements, "embedding") + seconds(added * elements)) / system.site.hbm_fraction
     scattered = seconds(6 * elements, "embedding") + seconds(dropped * elements)
     backward = (scattered + seconds((2 + work.accumulated) * table)) / system.site.hbm_fraction
-    return forward + _all_reduce(model, work, system, profile), backward
+    return forward + reduced, backward
 
 
-def head_s(model: ModelSpec, work: LayerWork, system: System, profile: Profile) -> tuple[Array, Array]:
-    """Final norm, projection onto the vocabulary (three GEMMs in all), cross-entropy; backward one all-reduce.
+def head_s(
+    model: ModelSpec, work: LayerWork, reduced: Array, system: System, profile: Profile
+) -> tuple[Array, Array]:
+    """Final norm, projection onto the vocabulary (three GEMMs), cross-entropy; backward one all-reduce.
 
-    Bytes per logit, forward/backward: in 32 bit, unfused, 36/14 (cast, maximum, subtract, exponential, sum, divide; multiply,
-    cast); in one kernel 2/4.
+    Bytes per logit, forward/backward: in 32 bit, unfused, 36/14 (cast, maximum, subtract, exponential, sum,
+    divide; multiply, cast); in one kernel 2/4.
     """
     site = system.site
     tokens = 1.0 * work.micro_batch * model.seq_len
@@ -58,12 +61,4 @@ def head_s(model: ModelSpec, work: LayerWork, system: System, profile: Profile) 
         loss_back * tokens * columns, "cross_entropy"
     )
     backward = (backward + seconds(work.accumulated * columns * model.hidden)) / site.hbm_fraction
-    return project + forward / site.hbm_fraction, data + weight + backward + _all_reduce(
-        model, work, system, profile
-    )
-
-
-def _all_reduce(model: ModelSpec, work: LayerWork, system: System, profile: Profile) -> Array:
-    nbytes = 2.0 * work.micro_batch * model.seq_len * model.hidden
-    local = np.minimum(work.tp, system.gpus_per_node)
-    return all_reduce_s(nbytes, work.tp, local, system, profile, system.gpus_per_node // local)
+    return project + forward / site.hbm_fraction, data + weight + backward + reduced

@@ -1,4 +1,4 @@
-"""What data-parallel ranks exchange: gradients after the backward pass, sharded weights and optimizer states (ZeRO)."""
+"""What data-parallel ranks exchange: gradients, and with ZeRO weights; and the optimizer's step."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ OPTIMIZER_BYTES = (
 class Exchange:
     """Of the first stage, which ends last: seconds to combine all gradients and to gather updated weights.
 
-    Both go in `buckets` equal pieces, one a layer, along the passes they can hide behind. With interleaved chunks only those of
-    the first chunk count: the others have the rest of the pipeline to hide behind.
+    Both go in `buckets` equal pieces, one a layer, along the passes they can hide behind. With interleaved
+    chunks only those of the first chunk count: the others have the rest of the pipeline to hide behind.
     """
 
     reduce_s: Array
@@ -47,9 +47,9 @@ def exchange(
 ) -> Exchange:
     """The exchange of a stage with `layers` layers and `parameters` parameters per GPU, one element a plan.
 
-    No ZeRO: one all-reduce. ZeRO-1 over all ranks: reduce-scatter and all-gather; in smaller groups every group needs
-    the whole sum, an all-reduce, and gathers for itself. From ZeRO-2 on gradients are scattered with every micro-batch
-    (`sharded_layer_s`); what remains is the sum over groups, if there are several.
+    No ZeRO: one all-reduce. ZeRO-1 over all ranks: reduce-scatter and all-gather; in smaller groups every
+    group needs the whole sum, an all-reduce, and gathers for itself. From ZeRO-2 on gradients are scattered
+    with every micro-batch (`sharded_layer_s`); what remains is the sum over groups, if there are several.
     """
     nbytes = np.where(plans.fp32_gradients, 4.0, 2.0) * parameters
     local, sharers = _neighbours(plans, system, plans.dp)
@@ -85,8 +85,8 @@ def sharded_layer_s(
 ) -> tuple[Array, Array]:
     """Seconds of communication per layer and micro-batch, forward and backward, of ZeRO-2 and ZeRO-3 (FSDP).
 
-    ZeRO-3 gathers the layer's weights before its forward and again before its backward; both scatter its gradients after
-    (Zhao et al. 2023, PyTorch FSDP, section 3).
+    ZeRO-3 gathers the layer's weights before its forward and again before its backward; both scatter its
+    gradients after (Zhao et al. 2023, PyTorch FSDP, section 3).
     """
     zero = np.zeros(len(plans))
     if not (plans.zero_stage >= 2).any():
@@ -107,9 +107,10 @@ def optimizer_s(plans: PlanBatch, parameters: Array, system: System, profile: Pr
 
 
 def _neighbours(plans: PlanBatch, system: System, ranks: Whole) -> tuple[Whole, Whole]:
-    """Of a group of `ranks` data-parallel neighbours: how many sit in one node, and how many groups share its NICs.
+    """Of `ranks` neighbours in a data-parallel group: how many share a node, how many groups its NICs.
 
-    Ranks count tp first, then dp, then pp (SC'21, section 3), so a node holds up to gpus_per_node / tp of them.
+    Ranks count tp first, then dp, then pp (SC'21, section 3), so a node holds up to gpus_per_node / tp of
+    them.
     """
     room = np.maximum(system.gpus_per_node // plans.tp, 1)
     local = np.minimum(ranks, room)

@@ -1,7 +1,8 @@
-"""Seconds of one transformer layer on one micro-batch, forward and backward, by part; all plans of a batch at once.
+"""Seconds of one transformer layer on one micro-batch, forward and backward, by part; many cases together.
 
-b sequences of s tokens, width h, MLP width f, a heads of d, tensor parallelism t. Everything is 16 bit. The arithmetic follows
-Narayanan et al. (SC'21), the element-wise traffic Korthikanti et al. (2022), section 4.1, read as bytes moved, not kept.
+b sequences of s tokens, width h, MLP width f, a heads of d, tensor parallelism t. Everything is 16 bit. The
+arithmetic follows Narayanan et al. (SC'21), the element-wise traffic Korthikanti et al. (2022), section 4.1,
+read as bytes moved, not kept.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from itertime.plan import RECOMPUTE
 from itertime.profile import Profile
 from itertime.system import System
 
-__all__ = ["LayerCosts", "LayerWork", "layer_costs", "linear_gemms"]
+__all__ = ["LayerCosts", "LayerWork", "activation_all_reduce_s", "layer_costs"]
 
 Array = NDArray[np.float64]
 Parts = dict[str, Array]
-# FlashAttention-2 is about twice as fast as the first FlashAttention and its Triton form (Dao 2023, abstract).
+# FlashAttention-2 is about twice as fast as the first FlashAttention (Dao 2023, abstract).
 FLASH1_SLOWDOWN = 2.0
-# Of batched GEMMs whose head dim is not a multiple of 8 (16 bytes): BigScience's runs with a head dim of 108 took 22 to 26 %
-# longer than their neighbours (tr11 chronicles, bigscience-workshop), which is about this much of the attention's share.
+# Of batched GEMMs whose head dim is not a multiple of 8 (16 bytes): BigScience's runs with a head dim of 108
+# took 22 to 26 % longer than their neighbours (tr11 chronicles, bigscience-workshop), which is about this
+# much of the attention's share.
 UNALIGNED_SLOWDOWN = 6.0
 
 
@@ -52,13 +54,15 @@ class LayerCosts:
     backward: Parts
 
 
-def layer_costs(model: ModelSpec, work: LayerWork, system: System, profile: Profile) -> LayerCosts:
-    """Costs of one layer for every case of `work`."""
+def layer_costs(
+    model: ModelSpec, work: LayerWork, reduced: Array, system: System, profile: Profile
+) -> LayerCosts:
+    """Costs of one layer for every case of `work`; `reduced` is its `activation_all_reduce_s`."""
     site = system.site
     gemm_forward, gemm_backward = _linear(model, work, profile)
     core_forward, core_backward = _core_attention(model, work, profile)
     memory_forward, memory_backward, scores_forward = _elementwise(model, work, profile)
-    comm_forward, comm_backward, comm_recompute = _tensor_parallel(model, work, system, profile)
+    comm_forward, comm_backward, comm_recompute = _tensor_parallel(model, work, reduced, system, profile)
     attention = {
         "core": site.gemm_multiplier,
         "flash": site.attention_multiplier,
@@ -88,10 +92,10 @@ def layer_costs(model: ModelSpec, work: LayerWork, system: System, profile: Prof
     return LayerCosts(forward, backward)
 
 
-def linear_gemms(
+def _linear_gemms(
     model: ModelSpec, tp: NDArray[np.int64]
 ) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """(n, k) of the layer's weight matrices on one tensor-parallel rank: fused QKV, projection, MLP up (twice if gated), down."""
+    """(n, k) of the weight matrices on one rank: fused QKV, projection, MLP up (two if gated) and down."""
     h, f = model.hidden, model.ffn_hidden
     qkv = h / tp + 2 * model.kv_hidden / np.minimum(tp, model.kv_heads)
     wide = np.full_like(qkv, h)
@@ -102,7 +106,7 @@ def linear_gemms(
 def _linear(model: ModelSpec, work: LayerWork, profile: Profile) -> tuple[Array, Array]:
     """y = x w for every weight matrix; backward dx = dy w^T and dw = x^T dy."""
     rows = work.micro_batch * model.seq_len * 1.0
-    shapes = linear_gemms(model, work.tp)
+    shapes = _linear_gemms(model, work.tp)
     n, k = (np.stack(column) for column in zip(*shapes, strict=True))
     m = np.broadcast_to(rows, n.shape)
     times = profile.gemm_s(np.stack([m, m, k]), np.stack([n, k, n]), np.stack([k, n, m]))
@@ -135,60 +139,98 @@ def _core_attention(model: ModelSpec, work: LayerWork, profile: Profile) -> tupl
     )  # dV, dQ and dK have the shape of the context, dP that of the scores
 
 
-def _elementwise(model: ModelSpec, work: LayerWork, profile: Profile) -> tuple[Array, Array, Array]:
-    """Seconds of everything that only moves memory, forward and backward, and the forward part that belongs to the scores.
+@dataclass(frozen=True)
+class _Kernel:
+    """One memory-bound kernel (or `count` alike): its kind in the profile, bytes forward and backward."""
 
-    Bytes per element, forward/backward: norm 4/6, residual addition 6/6 (with dropout and its mask 7/11), GELU 4/6, SwiGLU
-    10/16, copies around unfused attention 4/8, joining the gradients of queries, keys and values 0/4, rotary 4/4, softmax 4/6,
-    dropout of the scores 5/5.
-    """
-    b, t, s, h = work.micro_batch * 1.0, work.tp * 1.0, model.seq_len, model.hidden
-    width = b * s * h / np.where(work.sequence_parallel, t, 1.0)
-    seconds = profile.elementwise_s
-    norm = "rmsnorm" if model.norm == "rmsnorm" else "layernorm"
-    residual, residual_back = (7, 11) if model.dropout else (6, 6)
-    forward = 2 * seconds(4 * width, norm) + 2 * seconds(
-        residual * width, "dropout" if model.dropout else "elementwise"
-    )
-    backward = 2 * seconds(6 * width, norm) + 2 * seconds(
-        residual_back * width, "dropout" if model.dropout else "elementwise"
-    )
-    act, up, down = ("swiglu", 10, 16) if model.gated_mlp else ("gelu", 4, 6)
-    middle = b * s * model.ffn_hidden / t
-    forward, backward = forward + seconds(up * middle, act), backward + seconds(down * middle, act)
+    kind: str
+    forward: Array
+    backward: Array
+    count: int = 1
+    of_scores: bool = False
+
+
+def _kernels(model: ModelSpec, work: LayerWork) -> list[_Kernel]:
+    """Everything in a layer that only moves memory, with the bytes it reads and writes, 16 bit an element."""
+    t = 1.0 * work.tp
+    tokens = 1.0 * work.micro_batch * model.seq_len
+    width = tokens * model.hidden / np.where(work.sequence_parallel, t, 1.0)
+    middle = tokens * model.ffn_hidden / t
+    keys = tokens * model.kv_hidden / t
+    queries = tokens * model.hidden / t
+    nothing = np.zeros_like(tokens)
+    # The residual addition, with dropout its mask too.
+    added = _Kernel("elementwise", 6 * width, 6 * width, 2)
+    if model.dropout:
+        added = _Kernel("dropout", 7 * width, 11 * width, 2)
+    activation = _Kernel("gelu", 4 * middle, 6 * middle)
+    if model.gated_mlp:
+        activation = _Kernel("swiglu", 10 * middle, 16 * middle)
+    kernels = [
+        _Kernel("rmsnorm" if model.norm == "rmsnorm" else "layernorm", 4 * width, 6 * width, 2),
+        added,
+        activation,
+        # Joins the gradients of queries, keys and values.
+        _Kernel("elementwise", nothing, 4 * (queries + 2 * keys)),
+        _Kernel("elementwise", nothing, work.accumulated * model.layer_parameters / t),
+    ]
     if model.positions == "rotary":
-        turned = seconds(4 * b * s * (h + model.kv_hidden) / t, "rotary")
-        forward, backward = forward + turned, backward + turned
-    scores_forward = np.zeros_like(forward)
+        kernels.append(_Kernel("rotary", 4 * (queries + keys), 4 * (queries + keys)))
     if model.attention == "core":
-        scores = b * model.heads * s * s / t
-        scores_forward, scores_backward = seconds(4 * scores, "softmax"), seconds(6 * scores, "softmax")
+        scores = tokens * model.heads * model.seq_len / t
+        # Into the batched GEMMs' layout and back.
+        kernels.append(_Kernel("elementwise", 4 * queries, 8 * queries))
+        kernels.append(_Kernel("softmax", 4 * scores, 6 * scores, of_scores=True))
         if model.dropout:
-            masked = seconds(5 * scores, "dropout")
-            scores_forward, scores_backward = scores_forward + masked, scores_backward + masked
-        copies = b * s * h / t
-        forward = forward + scores_forward + seconds(4 * copies)
-        backward = backward + scores_backward + seconds(8 * copies)
-    backward = backward + seconds(4 * b * s * (h + 2 * model.kv_hidden) / t)
-    backward = backward + seconds(work.accumulated * model.layer_parameters / t)
-    return forward, backward, scores_forward
+            kernels.append(_Kernel("dropout", 5 * scores, 5 * scores, of_scores=True))
+    return kernels
+
+
+def _elementwise(model: ModelSpec, work: LayerWork, profile: Profile) -> tuple[Array, Array, Array]:
+    """Seconds of `_kernels`, forward and backward, and the forward part that belongs to the scores."""
+    both = np.zeros((2, len(work.tp)))
+    scores = np.zeros(len(work.tp))
+    for kernel in _kernels(model, work):
+        seconds = kernel.count * profile.elementwise_s(
+            np.stack([kernel.forward, kernel.backward]), kernel.kind
+        )
+        both += seconds
+        if kernel.of_scores:
+            scores += seconds[0]
+    return both[0], both[1], scores
+
+
+def activation_all_reduce_s(model: ModelSpec, work: LayerWork, system: System, profile: Profile) -> Array:
+    """Seconds to sum one micro-batch's activations, 2 s b h bytes, over the tensor-parallel ranks."""
+    return all_reduce_s(
+        _activation_bytes(model, work), work.tp, *_tensor_parallel_layout(work, system, profile)
+    )
 
 
 def _tensor_parallel(
-    model: ModelSpec, work: LayerWork, system: System, profile: Profile
+    model: ModelSpec, work: LayerWork, reduced: Array, system: System, profile: Profile
 ) -> tuple[Array, Array, Array]:
     """Two all-reduces of the activations each way (Shoeybi et al. 2019), and two for a full recompute.
 
-    Under sequence parallelism each is a reduce-scatter and an all-gather of the same volume, and the backward pass
-    gathers both inputs once more (Korthikanti et al. 2022, section 4.2.2).
+    Under sequence parallelism each is a reduce-scatter and an all-gather of the same volume, and the backward
+    pass gathers both inputs once more (Korthikanti et al. 2022, section 4.2.2).
     """
-    nbytes = 2.0 * work.micro_batch * model.seq_len * model.hidden
-    local = np.minimum(work.tp, system.gpus_per_node)
-    sharers = system.gpus_per_node // local
-    once = all_reduce_s(nbytes, work.tp, local, system, profile, sharers)
-    again = np.zeros_like(once)
+    again = np.zeros_like(reduced)
     if work.sequence_parallel.any():
-        gathered = all_gather_s(nbytes, work.tp, local, system, profile, sharers)
+        layout = _tensor_parallel_layout(work, system, profile)
+        gathered = all_gather_s(_activation_bytes(model, work), work.tp, *layout)
         again = np.where(work.sequence_parallel, gathered, 0.0)
-    recompute = np.where(work.recompute == RECOMPUTE.index("full"), 2 * once, 0.0)
-    return 2 * once, 2 * once + 2 * again, recompute
+    recompute = np.where(work.recompute == RECOMPUTE.index("full"), 2 * reduced, 0.0)
+    return 2 * reduced, 2 * (reduced + again), recompute
+
+
+def _activation_bytes(model: ModelSpec, work: LayerWork) -> Array:
+    return 2.0 * model.seq_len * model.hidden * work.micro_batch.astype(float)
+
+
+def _tensor_parallel_layout(
+    work: LayerWork, system: System, profile: Profile
+) -> tuple[NDArray[np.int64], System, Profile, NDArray[np.int64]]:
+    """What a collective also needs: a group's ranks in one node, the groups that share the node's NICs."""
+    local = np.minimum(work.tp, system.gpus_per_node)
+    return local, system, profile, system.gpus_per_node // local

@@ -1,8 +1,8 @@
 """Bytes of GPU memory by part, and whether they fit.
 
-Mixed precision: 16-bit weights and gradients (32-bit gradients where the plan says so), and per parameter 12 bytes of Adam
-with 32-bit master weights, divided over ZeRO's groups (Rajbhandari et al., ZeRO, SC'20, section 3.1). While the optimizer
-runs it holds its gradients in 32 bit; the activations are gone by then.
+Mixed precision: 16-bit weights and gradients (32-bit gradients where the plan says so), and per parameter 12
+bytes of Adam with 32-bit master weights, divided over ZeRO's groups (Rajbhandari et al., ZeRO, SC'20, section
+3.1). While the optimizer runs it holds its gradients in 32 bit; the activations are gone by then.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from itertime.system import System
 __all__ = ["BUFFERS_BYTES", "Memory", "memory"]
 
 Array = NDArray[np.float64]
-# CUDA context, cuBLAS workspaces and NCCL channels about 2 GB; gradient buckets of 5e8 elements, two to reduce and one
-# to gather (DeepSpeed's defaults), 3 GB; 1 GB lost between blocks of the allocator. Assumed.
+# CUDA context, cuBLAS workspaces and NCCL channels about 2 GB; gradient buckets of 5e8 elements, two to
+# reduce and one to gather (DeepSpeed's defaults), 3 GB; 1 GB lost between blocks of the allocator. Assumed.
 BUFFERS_BYTES = 6e9
 _STAGES = (FIRST, HEAVY, LAST)
 
@@ -42,7 +42,7 @@ class Memory:
 
 
 def memory(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> Memory:
-    """Memory of the fullest stage: the first (most micro-batches in flight), the second, or the last (logits)."""
+    """Memory of the fullest stage: the first (most in flight), the second, or the last (logits)."""
     layout = stage_layout(model, plans)
     activations = _activations(model, plans)
     stages = [_stage(model, plans, layout, kind, activations) for kind in _STAGES]
@@ -101,7 +101,8 @@ def _parameters(model: ModelSpec, plans: PlanBatch, layout: StageLayout, kind: i
 def _in_flight(plans: PlanBatch, kind: int) -> Array:
     """Micro-batches whose activations a stage holds: p - i in 1F1B (SC'21, section 2.2), all in GPipe.
 
-    Interleaved, the first stage holds 1 + (p - 1) / (p v) times as many (Korthikanti et al. 2022, section 4.2.3).
+    Interleaved, the first stage holds 1 + (p - 1) / (p v) times as many (Korthikanti et al. 2022, section
+    4.2.3).
     """
     position = plans.pp - 1 if kind == LAST else _STAGES.index(kind)
     many = np.where(plans.gpipe, plans.microbatches, np.minimum(plans.pp - position, plans.microbatches))
@@ -109,10 +110,11 @@ def _in_flight(plans: PlanBatch, kind: int) -> Array:
 
 
 def _activations(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array, Array]:
-    """Bytes per micro-batch: what one layer keeps, what the one layer that is recomputed holds, a layer's input.
+    """Bytes per micro-batch: what a layer keeps, what one that is recomputed holds, a layer's input.
 
-    Korthikanti et al. (2022), section 4: s b h (10 + 24/t + 5 a s / h t) for a 4h GELU MLP with dropout, each term written
-    here for any shape. Full recompute keeps the layer's input, 2 s b h; selective drops the term in s^2.
+    Korthikanti et al. (2022), section 4: s b h (10 + 24/t + 5 a s / h t) for a 4h GELU MLP with dropout, each
+    term written here for any shape. Full recompute keeps the layer's input, 2 s b h; selective drops the term
+    in s^2.
     """
     t = 1.0 * plans.tp
     tokens = 1.0 * plans.micro_batch * model.seq_len

@@ -1,7 +1,7 @@
 """What is trained: the shape of a transformer, its parameters and its arithmetic.
 
-Shapes that papers publish are data files in `itertime/models/`, one YAML file each with its source; `load_model` reads
-them by name, or reads a user's file of the same form by path.
+Shapes that papers publish are data files in `itertime/models/`, one YAML file each with its source;
+`load_model` reads them by name, or reads a user's file of the same form by path.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _COUNTS = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocab", "seq_
 class ModelSpec:
     """One transformer, as trained: a stack of equal layers between an embedding and a vocabulary projection.
 
-    `kv_heads` and `ffn_hidden` left out mean `heads` (multi-head attention) and `4 * hidden`. `seq_len` is in tokens.
-    `attention` is "core" (unfused QK^T, softmax, V), "flash" (FlashAttention-2) or "flash1" (the first FlashAttention, or
-    its Triton form). `fused_loss`: cross-entropy in one kernel that keeps no copy of the logits. `biases` says whether the linear
-    layers have them. An `encoder` attends in both directions; everything else is causal. Raises UserError, naming the
-    field, for a shape that cannot exist.
+    `kv_heads` and `ffn_hidden` left out mean `heads` (multi-head attention) and `4 * hidden`. `seq_len` is in
+    tokens. `attention` is "core" (unfused QK^T, softmax, V), "flash" (FlashAttention-2) or "flash1" (the
+    first FlashAttention, or its Triton form). `fused_loss`: cross-entropy in one kernel that keeps no copy of
+    the logits. `biases` says whether the linear layers have them. An `encoder` attends in both directions;
+    everything else is causal. Raises UserError, naming the field, for a shape that cannot exist.
     """
 
     name: str
@@ -116,8 +116,9 @@ class ModelSpec:
     def flops_per_iteration(self, global_batch: int) -> float:
         """Model FLOPs of forward and backward over `global_batch` sequences, without any recomputation.
 
-        Narayanan et al. (SC'21), equation 3 and its appendix: 72 B s l h^2 (1 + s/6h + V/12lh) for multi-head attention
-        and a 4h MLP, written here for any shape. Attention counts all s^2 scores, masked or not, as is usual in MFU.
+        Narayanan et al. (SC'21), equation 3 and its appendix: 72 B s l h^2 (1 + s/6h + V/12lh) for multi-head
+        attention and a 4h MLP, written here for any shape. Attention counts all s^2 scores, masked or not, as
+        is usual in MFU.
         """
         tokens = float(global_batch) * self.seq_len
         scores = 4.0 * self.seq_len * self.hidden

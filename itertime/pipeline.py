@@ -1,7 +1,7 @@
 """Time of a pipeline of stages over micro-batches: an exact max-plus recurrence, for many plans at once.
 
-A stage runs one operation at a time, in the order of the schedule. An operation starts when its stage is free and its
-input has arrived: micro-batch k goes forward through stages 0..p-1 and backward through p-1..0.
+A stage runs one operation at a time, in the order of the schedule. An operation starts when its stage is free
+and its input has arrived: micro-batch k goes forward through stages 0..p-1 and backward through p-1..0.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ def one_f_one_b_s(
 ) -> Array:
     """Seconds from the first forward to the last backward of a 1F1B (PipeDream-flush) pipeline, exactly.
 
-    `forward`, `backward`: seconds of each stage, shape (plans, max stages). `stages`: how many of the columns each plan uses
-    (default all), `microbatches` and `delay` (seconds from one stage to the next, either way): one per plan.
+    `forward`, `backward`: seconds of each stage, shape (plans, max stages). `stages`: how many of the columns
+    each plan uses (default all), `microbatches` and `delay` (seconds from one stage to the next, either way):
+    one per plan.
 
-    Stage i holds at most p - i micro-batches (Narayanan et al., SC'21, section 2.2.1). With e = p - 1 - i, step j of stage i is the
-    forward of micro-batch j + e and then the backward of micro-batch j: the forwards of a step depend on the step before
-    only, the backwards form a prefix maximum over the stages. So a step is a few array operations.
+    Stage i holds at most p - i micro-batches (Narayanan et al., SC'21, section 2.2.1). With e = p - 1 - i,
+    step j of stage i is the forward of micro-batch j + e and then the backward of micro-batch j: the forwards
+    of a step depend on the step before only, the backwards form a prefix maximum over the stages. So a step
+    is a few array operations.
     """
     forward, backward, count, p, delay = _columns(forward, backward, microbatches, stages, delay)
     plans, width = forward.shape
@@ -39,7 +41,8 @@ def one_f_one_b_s(
     f = np.where(inside, forward[rows, source], 0.0)
     b = np.where(inside, backward[rows, source], 0.0)
     hop = np.where(depth < p - 1, delay, 0.0)  # from stage e + 1 to stage e
-    # Backward from stage 0 to e: its own time and everything between; the prefix maximum runs on times less this sum.
+    # Backward from stage 0 to e: its own time and everything between; the prefix maximum runs on times less
+    # this sum.
     behind = np.cumsum(b, axis=1) + np.concatenate(
         [np.zeros((plans, 1)), np.cumsum(hop, axis=1)[:, :-1]], axis=1
     )
@@ -62,16 +65,19 @@ def one_f_one_b_s(
 
 
 def last_stage_decides(forward: Array, backward: Array, present: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Where 1F1B takes exactly m max S + sum S - max S, S = forward + backward, for any number m of micro-batches.
+    """Where 1F1B takes exactly m max S + sum S - max S, S = forward + backward, for any number m of
+    micro-batches.
 
-    Seconds of each kind of stage, (kinds, plans), the last row being the last stage; absent kinds are left out. Say the
-    longest forward exceeds the last stage's by x, the longest backward by y. The form is exact if the last stage has the
-    largest S, no S is below x + y, and the last stage's forward is at least y, its backward at least x.
+    Seconds of each kind of stage, (kinds, plans), the last row being the last stage; absent kinds are left
+    out. Say the longest forward exceeds the last stage's by x, the longest backward by y. The form is exact
+    if the last stage has the largest S, no S is below x + y, and the last stage's forward is at least y, its
+    backward at least x.
 
     Proof: a path through the schedule from the first forward to the last backward takes, over its steps (see
-    `one_f_one_b_s`), one S a step after the warm-up whether it stays on a stage or returns to it, and during warm-up
-    and cool-down at most the longest forward or backward. Comparing any path with the one that goes straight to the last
-    stage, stays, and goes straight back leaves sums of the differences above, none of them negative.
+    `one_f_one_b_s`), one S a step after the warm-up whether it stays on a stage or returns to it, and during
+    warm-up and cool-down at most the longest forward or backward. Comparing any path with the one that goes
+    straight to the last stage, stays, and goes straight back leaves sums of the differences above, none of
+    them negative.
     """
     f, b = np.where(present, forward, 0.0), np.where(present, backward, 0.0)
     more_forward, more_backward = f.max(axis=0) - f[-1], b.max(axis=0) - b[-1]
@@ -92,9 +98,11 @@ def gpipe_s(
     stages: ArrayLike | None = None,
     delay: ArrayLike = 0,
 ) -> Array:
-    """Seconds of a GPipe schedule (Huang et al. 2019): all forwards, then all backwards. Arguments as `one_f_one_b_s`.
+    """Seconds of a GPipe schedule (Huang et al. 2019): all forwards, then all backwards. Arguments as
+    `one_f_one_b_s`.
 
-    Two permutation flow shops with equal jobs, one after the other: each takes sum + (m - 1) max of its stage times.
+    Two permutation flow shops with equal jobs, one after the other: each takes sum + (m - 1) max of its stage
+    times.
     """
     forward, backward, count, p, delay = _columns(forward, backward, microbatches, stages, delay)
     used = np.arange(forward.shape[1]) < p
@@ -118,12 +126,13 @@ def _columns(
 def interleaved_s(forward: Array, backward: Array, microbatches: int) -> Array:
     """Seconds of the interleaved 1F1B schedule (Narayanan et al., SC'21, section 2.2.2), exactly.
 
-    `forward`, `backward`: seconds of each chunk on each device, shape (plans, p, v); chunk c of device r is stage c p + r. One
-    number of micro-batches, a multiple of p, for all plans. The order is Megatron-LM's: device r runs
-    2 (p - 1 - r) + (v - 1) p forwards ahead, and the k-th forward belongs to chunk (k mod p v) // p.
+    `forward`, `backward`: seconds of each chunk on each device, shape (plans, p, v); chunk c of device r is
+    stage c p + r. One number of micro-batches, a multiple of p, for all plans. The order is Megatron-LM's:
+    device r runs 2 (p - 1 - r) + (v - 1) p forwards ahead, and the k-th forward belongs to chunk (k mod p v)
+    // p.
 
-    In slot k + r a device runs its k-th forward, then the backward that the order puts behind it. Every input of a slot comes
-    from an earlier slot, so a slot is a few array operations over devices and plans.
+    In slot k + r a device runs its k-th forward, then the backward that the order puts behind it. Every input
+    of a slot comes from an earlier slot, so a slot is a few array operations over devices and plans.
     """
     forward, backward = np.asarray(forward, float), np.asarray(backward, float)
     plans, p, v = forward.shape

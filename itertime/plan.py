@@ -28,12 +28,13 @@ class Plan:
     """One way to train a model on `gpus` = tp x pp x dp GPUs; ranks are numbered tp first, then dp, then pp.
 
     `global_batch` and `micro_batch` count sequences. `interleave` is the number of model chunks a stage holds
-    (Narayanan et al., SC'21, section 2.2; 1 is plain 1F1B). `recompute`: "full" keeps one input per layer, "selective"
-    repeats the attention core only (Korthikanti et al. 2022), "none" keeps everything. `zero_stage` shards optimizer
-    states (1), gradients (2) and weights (3, as FSDP does) over `zero_group` ranks of the data-parallel group, all of
-    them when it is None. `grad_overlap` hides gradient communication behind the last micro-batch's backward pass.
-    `split`: "even" gives every stage the same number of layers; "balanced" lets pp not divide the layers, counting the
-    embedding and the vocabulary projection as one layer each (DeepSpeed's `type:transformer|embedding` partition).
+    (Narayanan et al., SC'21, section 2.2; 1 is plain 1F1B). `recompute`: "full" keeps one input per layer,
+    "selective" repeats the attention core only (Korthikanti et al. 2022), "none" keeps everything.
+    `zero_stage` shards optimizer states (1), gradients (2) and weights (3, as FSDP does) over `zero_group`
+    ranks of the data-parallel group, all of them when it is None. `grad_overlap` hides gradient communication
+    behind the last micro-batch's backward pass. `split`: "even" gives every stage the same number of layers;
+    "balanced" lets pp not divide the layers, counting the embedding and the vocabulary projection as one
+    layer each (DeepSpeed's `type:transformer|embedding` partition).
 
     >>> Plan(tp=8, pp=2, dp=4, micro_batch=1, global_batch=64).microbatches
     16
@@ -120,7 +121,8 @@ class Plan:
             ),
             (
                 self.global_batch % (dp * self.micro_batch) != 0,
-                f"global_batch={self.global_batch}: must be a multiple of dp x micro_batch = {dp * self.micro_batch}",
+                f"global_batch={self.global_batch}: must be a multiple of "
+                f"dp x micro_batch = {dp * self.micro_batch}",
             ),
             (v > 1 and pp == 1, f"interleave={v}: needs pp > 1"),
             (v > 1 and self.schedule != "1f1b", f"interleave={v}: needs schedule=1f1b"),
@@ -143,9 +145,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class PlanBatch:
-    """Many plans of one model as columns: integer arrays of one shape, one element per plan, ready to broadcast.
+    """Many plans of one model as columns: integer arrays of one shape, one element per plan, ready to
+    broadcast.
 
-    `recompute` holds indices into RECOMPUTE, `gpipe`, `balanced`, `sequence_parallel` and `grad_overlap` booleans.
+    `recompute` holds indices into RECOMPUTE, `gpipe`, `balanced`, `sequence_parallel` and `grad_overlap`
+    booleans.
     """
 
     tp: NDArray[np.int64]

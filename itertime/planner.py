@@ -1,15 +1,17 @@
 """Planners: rules that turn a model, a global batch and a number of GPUs into a training plan.
 
-| planner | rule |
-|---|---|
-| `3d` | the fastest plan of the whole space: tp, pp, dp, micro-batch, recompute |
-| `data-parallel` | tp = a node's GPUs (8; the count itself below 8), the smallest pp that fits, micro-batch 1; more GPUs only raise dp |
-| `data-parallel-tuned` | the same with the fastest micro-batch |
-| `data-parallel-best` | tp and pp frozen at the fastest plan of the smallest count on which anything fits; then dp and micro-batch |
-| `megatron` | the takeaways of Narayanan et al. (SC'21), section 3: the smallest tp within a node that fits, else tp = a node's GPUs and the smallest pp that fits; then dp; the fastest micro-batch |
+- `3d`: the fastest plan of the whole space: tp, pp, dp, micro-batch, recompute.
+- `data-parallel`: tp = a node's GPUs (the count itself below them), the smallest pp with which one replica
+  fits, micro-batch 1; more GPUs only raise dp.
+- `data-parallel-tuned`: the same with the fastest micro-batch.
+- `data-parallel-best`: tp and pp frozen at the fastest plan of the smallest count on which anything fits;
+  then dp and micro-batch.
+- `megatron`: the takeaways of Narayanan et al. (SC'21), section 3: the smallest tp within a node that fits,
+  else tp = a node's GPUs and the smallest pp that fits; then dp, and the fastest micro-batch.
 
-`data-parallel` is how ElasticFlow's jobs scale in vTrain's comparison (Bang et al., MICRO 2024, section 5). All planners may keep activations
-where they fit: the same recompute choices are open to each, so that only the parallelism differs.
+`data-parallel` is how ElasticFlow's jobs scale in vTrain's comparison (Bang et al., MICRO 2024, section 5).
+All planners may keep activations where they fit: the same recompute choices are open to each, so that only
+the parallelism differs.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ __all__ = ["PLANNERS", "PlannedRun", "Planner", "make_planner"]
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A plan for one job: the GPUs it uses, its seconds per iteration, the bytes of its fullest GPU, its MFU."""
+    """A plan for one job: the GPUs it uses, its seconds per iteration, the bytes of its fullest GPU, its
+    MFU.
+    """
 
     gpus: int
     plan: Plan
@@ -54,9 +58,11 @@ class Planner:
     def curve(
         self, model: ModelSpec, global_batch: int, counts: Collection[int], seq_len: int | None = None
     ) -> Curve:
-        """For every count, the planner's fastest run on at most that many GPUs; counts on which nothing fits are absent.
+        """For every count, the planner's fastest run on at most that many GPUs; counts on which nothing fits
+        are absent.
 
-        So seconds per iteration never rise with the count. Raises UserError for counts or a global batch below 1.
+        So seconds per iteration never rise with the count. Raises UserError for counts or a global batch
+        below 1.
         """
         wanted = tuple(sorted({int(count) for count in counts}))
         if not wanted or wanted[0] < 1 or global_batch < 1:
@@ -104,7 +110,11 @@ def _whole_space(planner: Planner, model: ModelSpec, global_batch: int, counts: 
 
 
 def _data_parallel(
-    planner: Planner, model: ModelSpec, global_batch: int, counts: tuple[int, ...], sizes: tuple[int, ...] = (1,)
+    planner: Planner,
+    model: ModelSpec,
+    global_batch: int,
+    counts: tuple[int, ...],
+    sizes: tuple[int, ...] = (1,),
 ) -> PlanBatch:
     node = tensor_splits(model, planner.system)[-1]
     pp = _smallest_pipeline(planner, model, global_batch, node)

@@ -1,4 +1,6 @@
-"""The best plans for a model on a number of GPUs: list the space, drop what does not fit in memory, evaluate the rest at once."""
+"""The best plans for a model on a number of GPUs: list the space, drop what does not fit in memory,
+evaluate the rest at once.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ OBJECTIVES = ("time", "cost")
 
 @dataclass(frozen=True)
 class Space:
-    """Which plans a search looks at; every combination that keeps the rules. `tp` beyond a node's GPUs is allowed if listed.
+    """Which plans a search looks at; every combination that keeps the rules. `tp` beyond a node's GPUs is
+    allowed if listed.
 
     `tp` and `pp` empty mean powers of two up to a node's GPUs, and every divisor of the layers.
     """
@@ -60,7 +63,9 @@ class Found:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """`plans`, best first; how many plans keep the rules (`evaluated`), how many of them fit (`feasible`), seconds it took."""
+    """`plans`, best first; how many plans keep the rules (`evaluated`), how many of them fit (`feasible`),
+    seconds it took.
+    """
 
     plans: tuple[Found, ...]
     evaluated: int
@@ -82,8 +87,9 @@ def search(
 ) -> SearchResult:
     """The `top` best plans on exactly `gpus` or at most `max_gpus` GPUs.
 
-    `objective`: "time" (seconds per iteration) or "cost" (GPU-seconds per iteration). Ties go to fewer GPUs, then smaller pp, tp,
-    micro-batch. Raises UserError for arguments that mean nothing; a space without a plan that fits gives an empty `plans`.
+    `objective`: "time" (seconds per iteration) or "cost" (GPU-seconds per iteration). Ties go to fewer GPUs,
+    then smaller pp, tp, micro-batch. Raises UserError for arguments that mean nothing; a space without a plan
+    that fits gives an empty `plans`.
     """
     started = time.perf_counter()
     limit = gpus if gpus is not None else max_gpus
@@ -138,7 +144,9 @@ def divisors(number: int) -> list[int]:
 def candidates(
     model: ModelSpec, global_batch: int, system: System, space: Space, gpus: Sequence[int]
 ) -> PlanBatch:
-    """Every plan of the space that keeps the rules and uses one of the numbers of GPUs in `gpus`, memory not looked at."""
+    """Every plan of the space that keeps the rules and uses one of the numbers of GPUs in `gpus`, memory
+    not looked at.
+    """
     tps = [tp for tp in space.tp if _splits(model, tp)] if space.tp else tensor_splits(model, system)
     pps = [pp for pp in space.pp or divisors(model.layers) if model.layers % pp == 0]
     shapes = _shapes(tps, pps, divisors(global_batch), gpus)
@@ -163,7 +171,9 @@ def candidates(
 
 
 def _batch(table: NDArray[np.int64], global_batch: int, grad_overlap: bool) -> PlanBatch:
-    """Columns tp, pp, dp, micro-batch, interleave, recompute, ZeRO stage, sequence parallelism as a batch of plans."""
+    """Columns tp, pp, dp, micro-batch, interleave, recompute, ZeRO stage, sequence parallelism as a batch
+    of plans.
+    """
     no = np.zeros(len(table), dtype=bool)
     return PlanBatch(
         tp=table[:, 0],
@@ -184,7 +194,9 @@ def _batch(table: NDArray[np.int64], global_batch: int, grad_overlap: bool) -> P
 
 
 def _keeps_rules(table: NDArray[np.int64], model: ModelSpec) -> NDArray[np.bool_]:
-    """Leaves out combinations that break a rule or do nothing: ZeRO on one rank, sequence parallelism without tp."""
+    """Leaves out combinations that break a rule or do nothing: ZeRO on one rank, sequence parallelism
+    without tp.
+    """
     tp, pp, dp, zero, sequence = (table[:, column] for column in (0, 1, 2, 6, 7))
     sharded = (zero == 0) | ((dp > 1) & ((zero == 1) | (pp == 1)))
     return sharded & ((sequence == 0) | ((tp > 1) & (model.seq_len % tp == 0)))

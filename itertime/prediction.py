@@ -23,10 +23,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Prediction:
-    """One plan's iteration. `breakdown` (seconds by part) sums to `iteration_s`, `memory_parts` (bytes) to `memory_bytes`.
+    """One plan's iteration. `breakdown` (seconds by part) sums to `iteration_s`, `memory_parts` (bytes) to
+    `memory_bytes`.
 
-    `mfu` is model FLOPs utilisation: useful FLOPs without recomputation over the peak of all GPUs (PaLM, appendix B).
-    `reason` says why the plan does not fit, and is empty when it does.
+    `mfu` is model FLOPs utilisation: useful FLOPs without recomputation over the peak of all GPUs (PaLM,
+    appendix B). `reason` says why the plan does not fit, and is empty when it does.
     """
 
     iteration_s: float
@@ -52,7 +53,8 @@ class Evaluation:
         capacity = self.memory.capacity
         parts = {name: float(values[row]) for name, values in self.memory.parts.items()}
         largest = max(parts, key=lambda name: parts[name])
-        reason = f"needs {total / 1e9:.1f} GB of {capacity / 1e9:.1f} GB, most of it {largest} ({parts[largest] / 1e9:.1f} GB)"
+        most = f"most of it {largest} ({parts[largest] / 1e9:.1f} GB)"
+        reason = f"needs {total / 1e9:.1f} GB of {capacity / 1e9:.1f} GB, {most}"
         return Prediction(
             iteration_s=float(self.iteration_s[row]),
             breakdown={name: float(values[row]) for name, values in self.breakdown.items()},
@@ -65,7 +67,8 @@ class Evaluation:
 
 
 def predict(model: ModelSpec, plan: Plan, system: System, profile: Profile | None = None) -> Prediction:
-    """Time and memory of one iteration of `plan`. Raises UserError, naming every broken rule, for an impossible plan.
+    """Time and memory of one iteration of `plan`. Raises UserError, naming every broken rule, for an
+    impossible plan.
 
     >>> from itertime import load_model, load_system
     >>> plan = Plan(tp=8, pp=8, dp=4, micro_batch=1, global_batch=256)
@@ -80,7 +83,9 @@ def predict(model: ModelSpec, plan: Plan, system: System, profile: Profile | Non
 def evaluate(
     model: ModelSpec, plans: PlanBatch, system: System, profile: Profile | None = None
 ) -> Evaluation:
-    """Time and memory of many plans at once. The plans must keep the rules (`Plan.broken_rules`); nothing is checked here."""
+    """Time and memory of many plans at once. The plans must keep the rules (`Plan.broken_rules`); nothing
+    is checked here.
+    """
     profile = profile or load_profile(system.profile)
     costs = stage_costs(model, plans, system, profile)
     breakdown = _pipeline(costs, plans) | costs.once
@@ -91,7 +96,9 @@ def evaluate(
 
 
 def _pipeline(costs: StageCosts, plans: PlanBatch) -> Parts:
-    """Seconds by part of all micro-batches on the slowest stage, and the "bubble": what that stage waits for the others."""
+    """Seconds by part of all micro-batches on the slowest stage, and the "bubble": what that stage waits
+    for the others.
+    """
     present = costs.layout.stages > 0
     forward = np.where(present, sum(costs.forward.values(), np.zeros(present.shape)), 0.0)
     backward = np.where(present, sum(costs.backward.values(), np.zeros(present.shape)), 0.0)
@@ -126,7 +133,9 @@ def _pipeline(costs: StageCosts, plans: PlanBatch) -> Parts:
 
 
 def _interleaved(costs: StageCosts, plans: PlanBatch, chosen: NDArray[np.bool_]) -> Array:
-    """Seconds of the interleaved plans; those with equal stages, chunks and micro-batches are run together."""
+    """Seconds of the interleaved plans; those with equal stages, chunks and micro-batches are run
+    together.
+    """
     rows = np.flatnonzero(chosen)
     seconds = np.zeros(len(rows))
     shapes = np.column_stack([plans.pp[rows], plans.interleave[rows], plans.microbatches[rows]])

@@ -1,7 +1,8 @@
 """How a model's layers are split over pipeline stages, for many plans at once.
 
-A pipeline has at most four kinds of stages: the first (embedding), middle ones with one layer more or one layer less (an
-uneven split), and the last (projection, loss). With pp = 1 the only stage is a last one that has the embedding too.
+A pipeline has at most four kinds of stages: the first (embedding), middle ones with one layer more or one
+layer less (an uneven split), and the last (projection, loss). With pp = 1 the only stage is a last one that
+has the embedding too.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class StageLayout:
 
 
 def stage_layout(model: ModelSpec, plans: PlanBatch) -> StageLayout:
-    """How the layers are split; a balanced split counts embedding and projection as one layer each, middle stages first."""
+    """How the layers are split; a balanced split counts embedding and projection as one layer each, middle
+    stages first.
+    """
     pp, single = plans.pp, plans.pp == 1
     quotient, extra = np.divmod(model.layers + 2, pp)
     uneven = (model.layers % pp != 0) & plans.balanced

@@ -1,7 +1,7 @@
 """Iteration tables: measured seconds per iteration, one row a run, each row its own model, plan and system.
 
-The columns are those of `../shared/data/README.md`. A file that is not such a table raises TableError with its line; a
-row that says something the simulator cannot express keeps the reason instead.
+The columns are those of `../shared/data/README.md`. A file that is not such a table raises TableError with
+its line; a row that says something the simulator cannot express keeps the reason instead.
 """
 
 from __future__ import annotations
@@ -111,10 +111,12 @@ _LONGEST_CELL = 10_000
 
 
 def read_table(path: str | Path) -> list[Cells]:
-    """The rows of an iteration table, in order: column -> value, None for an empty cell, and "line", the line of the file.
+    """The rows of an iteration table, in order: column -> value, None for an empty cell, and "line", the line
+    of the file.
 
-    Columns that the format does not know are ignored. Raises TableError for everything that is not such a table: no
-    file, other text, missing or repeated columns, ragged rows, cells of the wrong kind, repeated ids.
+    Columns that the format does not know are ignored. Raises TableError for everything that is not such a
+    table: no file, other text, missing or repeated columns, ragged rows, cells of the wrong kind, repeated
+    ids.
     """
     path = Path(path)
     rows: list[Cells] = []

@@ -1,7 +1,8 @@
 """One iteration as a graph of tasks, run one by one: the timeline of a plan, and the test of the formulas.
 
-Deliberately plain: every forward, backward, send and bucket of gradients is a task on a stream; a task starts when its
-stream is free and the tasks it waits for have ended. `prediction` reaches the same time without the graph.
+Deliberately plain: every forward, backward, send and bucket of gradients is a task on a stream; a task starts
+when its stream is free and the tasks it waits for have ended. `prediction` reaches the same time without the
+graph.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ Step = tuple[str, int, int]  # "forward" or "backward", chunk, micro-batch
 
 @dataclass(frozen=True)
 class Task:
-    """`seconds` of work on a stream of a stage, after the tasks named in `after`. Names are unique in a graph."""
+    """`seconds` of work on a stream of a stage, after the tasks named in `after`. Names are unique in a
+    graph.
+    """
 
     name: str
     stage: int
@@ -38,7 +41,9 @@ class Graph:
         return name
 
     def run(self) -> dict[str, tuple[float, float]]:
-        """Start and end of every task, in seconds. Raises ValueError if tasks wait for each other in a circle."""
+        """Start and end of every task, in seconds. Raises ValueError if tasks wait for each other in a
+        circle.
+        """
         streams: dict[tuple[int, str], list[Task]] = {}
         for task in self.tasks.values():
             streams.setdefault((task.stage, task.stream), []).append(task)
@@ -96,7 +101,8 @@ def stage_order(schedule: str, stage: int, stages: int, microbatches: int, chunk
 
 @dataclass(frozen=True)
 class Passes:
-    """Seconds of every chunk of every stage, [stage][chunk]: the passes, and the sends that keep their stage busy.
+    """Seconds of every chunk of every stage, [stage][chunk]: the passes, and the sends that keep their stage
+    busy.
 
     `delay`: seconds between two stages that keep nobody busy.
     """
@@ -118,8 +124,8 @@ def add_pipeline(
 ) -> str:
     """Adds all passes of all micro-batches; returns the name of the last task of the first stage.
 
-    `gather` and `reduce` are seconds of the buckets that the first stage's network moves along the first forward (before
-    each piece of it) and the last backward (after each piece of it).
+    `gather` and `reduce` are seconds of the buckets that the first stage's network moves along the first
+    forward (before each piece of it) and the last backward (after each piece of it).
     """
     stages, chunks = len(passes.forward), len(passes.forward[0])
     for stage in range(stages):

@@ -60,7 +60,9 @@ def _passes(costs: StageCosts, plans: PlanBatch) -> Passes:
 
 
 def chrome_trace(graph: Graph) -> dict[str, Any]:
-    """The graph's run in the Trace Event Format that chrome://tracing and Perfetto read; times in microseconds."""
+    """The graph's run in the Trace Event Format that chrome://tracing and Perfetto read; times in
+    microseconds.
+    """
     events: list[dict[str, Any]] = []
     for stage in sorted({task.stage for task in graph.tasks.values()}):
         events.append(
@@ -88,5 +90,7 @@ def chrome_trace(graph: Graph) -> dict[str, Any]:
 
 
 def write_chrome_trace(graph: Graph, path: str | Path) -> None:
-    """Writes `chrome_trace(graph)` as JSON, whole or not at all. Raises UserError if the file cannot be written."""
+    """Writes `chrome_trace(graph)` as JSON, whole or not at all. Raises UserError if the file cannot be
+    written.
+    """
     write_text(path, json.dumps(chrome_trace(graph)))

@@ -1,9 +1,10 @@
 """Predicted against measured: the rows of iteration tables through `predict`, and the errors of the whole.
 
-Every row makes its own model, plan and system. Where a cell is empty: multi-head attention, an MLP of 4 h, one chunk, no ZeRO, no
-sequence parallelism, no overlap; an empty micro-batch becomes the power of two that is predicted fastest among those
-that fit. What the columns do not say follows from them: a gated MLP comes with RMS norm, rotary positions, an output layer of
-its own and no biases (LLaMA), unfused attention with dropout (GPT-3), layers that pp does not divide with a balanced split.
+Every row makes its own model, plan and system. Where a cell is empty: multi-head attention, an MLP of 4 h,
+one chunk, no ZeRO, no sequence parallelism, no overlap; an empty micro-batch becomes the power of two that is
+predicted fastest among those that fit. What the columns do not say follows from them: a gated MLP comes with
+RMS norm, rotary positions, an output layer of its own and no biases (LLaMA), unfused attention with dropout
+(GPT-3), layers that pp does not divide with a balanced split.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ from itertime.table import Cells, read_table
 __all__ = ["FileErrors", "RowError", "Skipped", "statistics", "summary", "validate", "write_rows"]
 
 _PROFILES = {"A100-SXM-80GB": "a100-80gb", "A100-SXM-40GB": "a100-80gb", "H100-SXM-80GB": "h100-80gb"}
-# The same die with other memory: bytes/s and bytes (NVIDIA A100 data sheet, 2021; the driver keeps some for itself).
+# The same die with other memory: bytes/s and bytes (NVIDIA A100 data sheet, 2021; the driver keeps some for
+# itself).
 _MEMORY = {"A100-SXM-40GB": (1555e9, 42.5e9)}
-# What sites ran, by their documentation, where the columns have no word for it: llm-foundry its Triton attention
-# (`attn_impl: triton`) and its fused cross-entropy, InternLM flash-attention 1.0.5.
+# What sites ran, by their documentation, where the columns have no word for it: llm-foundry its Triton
+# attention (`attn_impl: triton`) and its fused cross-entropy, InternLM flash-attention 1.0.5.
 _SOFTWARE: dict[str, dict[str, Any]] = {
     "mosaicml": {"attention": "flash1", "fused_loss": True},
     "internevo-cluster": {"attention": "flash1"},
@@ -79,7 +81,9 @@ class FileErrors:
 
 
 def validate(path: str | Path, site: Site | None = None) -> FileErrors:
-    """Predicts every row of a table; `site` adds a site's constants. Raises TableError for a malformed file."""
+    """Predicts every row of a table; `site` adds a site's constants. Raises TableError for a malformed
+    file.
+    """
     predicted, skipped = [], []
     for row in read_table(path):
         try:
@@ -91,7 +95,8 @@ def validate(path: str | Path, site: Site | None = None) -> FileErrors:
 
 
 def statistics(rows: Sequence[RowError]) -> dict[str, float | None]:
-    """Errors in percent over rows: mean, median and 95th percentile of the absolute error, mean signed error; R^2 of seconds.
+    """Errors in percent over rows: mean, median and 95th percentile of the absolute error, mean signed error;
+    R^2 of seconds.
 
     `memory_mape` covers the rows with measured memory. None where there is nothing to average.
     """
@@ -228,7 +233,9 @@ def _plan(row: Cells, micro_batch: int) -> Plan:
 
 
 def _fastest(model: ModelSpec, row: Cells, system: System, profile: Profile) -> Prediction:
-    """The run with the micro-batch that is predicted fastest among the powers of two that fit; with 1 if none fits."""
+    """The run with the micro-batch that is predicted fastest among the powers of two that fit; with 1 if
+    none fits.
+    """
     plans = [_plan(row, size) for size in _MICRO_BATCHES]
     runs = [predict(model, plan, system, profile) for plan in plans if not plan.broken_rules(model)]
     if not runs:

@@ -12,14 +12,16 @@ import pytest
 @pytest.fixture
 def table_row() -> dict[str, str]:
     """One run, column by column, as text."""
-    return {
-        "id": "run-1", "site": "here", "gpu": "A100-SXM-80GB", "gpus": "64", "gpus_per_node": "8", "node_nic_gbps": "800",
-        "layers": "30", "hidden": "3072", "heads": "32", "kv_heads": "32", "ffn_hidden": "12288", "gated_mlp": "False",
-        "vocab": "51200", "seq_len": "2048", "attention": "core", "tp": "8", "pp": "1", "dp": "8", "interleave": "1",
-        "micro_batch": "4", "global_batch": "512", "zero_stage": "0", "zero_group": "", "recompute": "full",
-        "sequence_parallel": "False", "grad_overlap": "False", "iteration_s": "5.618", "memory_gb": "", "source": "a, b",
-        "note": "",
-    }  # fmt: skip
+    names = (
+        "id site gpu gpus gpus_per_node node_nic_gbps layers hidden heads kv_heads ffn_hidden gated_mlp "
+        "vocab seq_len attention tp pp dp interleave micro_batch global_batch zero_stage zero_group "
+        "recompute sequence_parallel grad_overlap iteration_s memory_gb source note"
+    )
+    values = (
+        "run-1;here;A100-SXM-80GB;64;8;800;30;3072;32;32;12288;False;51200;2048;core;8;1;8;1;4;512;0;;full;"
+        "False;False;5.618;;a, b;"
+    )
+    return dict(zip(names.split(), values.split(";"), strict=True))
 
 
 @pytest.fixture

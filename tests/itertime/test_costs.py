@@ -1,4 +1,6 @@
-"""Stage costs: shares, scaling laws and the effect of each feature, checked against what the papers derive."""
+"""Stage costs: shares, scaling laws and the effect of each feature, checked against what the papers
+derive.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from itertime import ModelSpec, Plan, PlanBatch, load_model, load_profile, load_
 from itertime.costs import stage_costs
 from itertime.edges import padded_vocab
 from itertime.exchange import exposed_s
-from itertime.layer import LayerWork, layer_costs
+from itertime.layer import LayerWork, activation_all_reduce_s, layer_costs
 from itertime.stages import FIRST, HEAVY, LAST, LIGHT, stage_layout
 
 SYSTEM = load_system("dgx-a100-80gb")
@@ -23,7 +25,8 @@ PLAN = Plan(8, 4, 4, 2, 128)
 def layer(model=MODEL, tp=8, micro_batch=2, recompute=0, sequence_parallel=False, fp32=False):
     one = np.array([tp]), np.array([micro_batch]), np.array([recompute])
     work = LayerWork(*one, np.array([sequence_parallel]), np.array([fp32]))
-    costs = layer_costs(model, work, SYSTEM, PROFILE)
+    reduced = activation_all_reduce_s(model, work, SYSTEM, PROFILE)
+    costs = layer_costs(model, work, reduced, SYSTEM, PROFILE)
     return {k: v[0] for k, v in costs.forward.items()}, {k: v[0] for k, v in costs.backward.items()}
 
 
@@ -131,7 +134,9 @@ def test_exposed_communication_is_at_least_the_last_bucket_and_at_most_all():
 
 
 def test_groups_that_share_the_nics_slow_each_other_down():
-    """Eight data-parallel groups of one node against one: tp 8 leaves each GPU an eighth of the node's NICs."""
+    """Eight data-parallel groups of one node against one: tp 8 leaves each GPU an eighth of the node's
+    NICs.
+    """
     alone = breakdown(Plan(1, 1, 16, 1, 16, recompute="none"), replace(MODEL, layers=6))["dp_comm"]
     shared = breakdown(Plan(8, 1, 16, 1, 16, recompute="none"), replace(MODEL, layers=6))["dp_comm"]
     assert shared > 0.4 * alone  # an eighth of the bytes at about an eighth of the bandwidth

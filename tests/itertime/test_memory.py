@@ -42,7 +42,9 @@ def test_each_zero_stage_shards_one_more_part(stage, part):
 
 
 def test_activations_of_a_layer_are_those_of_korthikanti_et_al():
-    """2022, table 2: s b h (10 + 24/t + 5 a s / h t) with tensor parallelism, sbh(34/t + 5as/ht) with sequence parallelism too."""
+    """2022, table 2: s b h (10 + 24/t + 5 a s / h t) with tensor parallelism, sbh(34/t + 5as/ht) with
+    sequence parallelism too.
+    """
     s, b, h, a, t = GPT.seq_len, 1, GPT.hidden, GPT.heads, 8
     two = replace(GPT, layers=2)
 
@@ -115,4 +117,4 @@ def test_a_site_adds_its_overhead():
     plans = PlanBatch.of([Plan(8, 8, 1, 1, 8)])
     more = memory(GPT, plans, site, PROFILE).total - memory(GPT, plans, SYSTEM, PROFILE).total
     assert more == pytest.approx(np.array([5e9]))
-    assert BUFFERS_BYTES < 0.1 * PROFILE.memory_bytes
+    assert PROFILE.memory_bytes > 10 * BUFFERS_BYTES

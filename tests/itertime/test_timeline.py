@@ -1,4 +1,6 @@
-"""The whole iteration: formulas against the task graph, with every feature switched on in turn; the trace file."""
+"""The whole iteration: formulas against the task graph, with every feature switched on in turn; the trace
+file.
+"""
 
 from __future__ import annotations
 
