@@ -23,7 +23,7 @@ from itertime.errors import UnknownName, UserError
 from itertime.memory import memory
 from itertime.model import ModelSpec
 from itertime.plan import Plan, PlanBatch
-from itertime.plansearch import MICRO_BATCHES, Space, candidates, rank, tensor_splits
+from itertime.plansearch import LARGEST, MICRO_BATCHES, Space, candidates, rank, tensor_splits
 from itertime.prediction import evaluate
 from itertime.profile import Profile, load_profile
 from itertime.system import System
@@ -65,9 +65,10 @@ class Planner:
         below 1.
         """
         wanted = tuple(sorted({int(count) for count in counts}))
-        if not wanted or wanted[0] < 1 or global_batch < 1:
+        if not wanted or wanted[0] < 1 or not 1 <= global_batch <= LARGEST:
+            numbers = f"counts={list(counts)}, global_batch={global_batch}"
             raise UserError(
-                f"planner {self.name}: counts={list(counts)}, global_batch={global_batch}: must be at least 1"
+                f"planner {self.name}: {numbers}: must be at least 1, and at most {LARGEST:,} sequences"
             )
         model = model.with_seq_len(seq_len)
         key = (model, global_batch, wanted)

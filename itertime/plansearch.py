@@ -23,6 +23,7 @@ __all__ = ["Found", "SearchResult", "Space", "candidates", "divisors", "rank", "
 
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 OBJECTIVES = ("time", "cost")
+LARGEST = 10_000_000  # GPUs, sequences: far beyond anything built, and small enough to enumerate divisors
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,8 @@ def search(
     limit = gpus if gpus is not None else max_gpus
     if limit is None or (gpus is not None and max_gpus is not None):
         raise UserError("search: give either gpus or max_gpus")
-    if limit < 1 or global_batch < 1:
-        raise UserError(f"search: gpus={limit}, global_batch={global_batch}: must be at least 1")
+    if not (1 <= limit <= LARGEST and 1 <= global_batch <= LARGEST):
+        raise UserError(f"search: gpus={limit}, global_batch={global_batch}: must be from 1 to {LARGEST:,}")
     if objective not in OBJECTIVES:
         raise UserError(f"search: objective={objective!r}: must be {' or '.join(OBJECTIVES)}")
     profile = profile or load_profile(system.profile)
@@ -144,8 +145,8 @@ def divisors(number: int) -> list[int]:
 def candidates(
     model: ModelSpec, global_batch: int, system: System, space: Space, gpus: Sequence[int]
 ) -> PlanBatch:
-    """Every plan of the space that keeps the rules and uses one of the numbers of GPUs in `gpus`, memory
-    not looked at.
+    """Every plan of the space that keeps the rules and uses one of the numbers of GPUs in `gpus` (ascending),
+    memory not looked at.
     """
     tps = [tp for tp in space.tp if _splits(model, tp)] if space.tp else tensor_splits(model, system)
     pps = [pp for pp in space.pp or divisors(model.layers) if model.layers % pp == 0]
@@ -220,7 +221,7 @@ def _interleaves(model: ModelSpec, pp: int, v: int, microbatches: int) -> bool:
 def _shapes(
     tps: list[int], pps: list[int], dps: list[int], gpus: Sequence[int]
 ) -> list[tuple[int, int, int]]:
-    largest = max(gpus, default=0)
+    largest = gpus[-1]
     return [
         (tp, pp, dp)
         for tp in tps

@@ -10,6 +10,7 @@ import numpy as np
 
 from itertime.atomic import write_text
 from itertime.costs import StageCosts, chunk_times, stage_costs
+from itertime.errors import UserError
 from itertime.model import ModelSpec
 from itertime.plan import Plan, PlanBatch
 from itertime.profile import Profile, load_profile
@@ -19,6 +20,7 @@ from itertime.taskgraph import Graph, Passes, add_pipeline
 __all__ = ["chrome_trace", "iteration_graph", "write_chrome_trace"]
 
 STREAMS = ("compute", "network")
+MOST_TASKS = 1_000_000
 
 
 def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profile | None = None) -> Graph:
@@ -27,6 +29,11 @@ def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profi
     What follows the last backward pass is shown for the first stage, which ends last.
     """
     plan.check(model)
+    tasks = 4 * plan.microbatches * plan.pp * plan.interleave
+    if tasks > MOST_TASKS:
+        raise UserError(
+            f"timeline: {tasks:,} tasks: at most {MOST_TASKS:,} can be shown; take fewer micro-batches"
+        )
     plans = PlanBatch.of([plan])
     costs = stage_costs(model, plans, system, profile or load_profile(system.profile))
     graph = Graph()

@@ -1,11 +1,4 @@
-"""Predicted against measured: the rows of iteration tables through `predict`, and the errors of the whole.
-
-Every row makes its own model, plan and system. Where a cell is empty: multi-head attention, an MLP of 4 h,
-one chunk, no ZeRO, no sequence parallelism, no overlap; an empty micro-batch becomes the power of two that is
-predicted fastest among those that fit. What the columns do not say follows from them: a gated MLP comes with
-RMS norm, rotary positions, an output layer of its own and no biases (LLaMA), unfused attention with dropout
-(GPT-3), layers that pp does not divide with a balanced split.
-"""
+"""Predicted against measured: the rows of iteration tables through `predict`, and the errors of the whole."""
 
 from __future__ import annotations
 
@@ -20,27 +13,13 @@ import numpy as np
 
 from itertime.atomic import write_text
 from itertime.errors import UserError
-from itertime.model import ModelSpec
-from itertime.plan import Plan
+from itertime.measured import measured_run
 from itertime.prediction import Prediction, predict
-from itertime.profile import Profile, list_profiles, load_profile
-from itertime.system import Site, System, load_system
+from itertime.system import Site
 from itertime.table import Cells, read_table
 
 __all__ = ["FileErrors", "RowError", "Skipped", "statistics", "summary", "validate", "write_rows"]
 
-_PROFILES = {"A100-SXM-80GB": "a100-80gb", "A100-SXM-40GB": "a100-80gb", "H100-SXM-80GB": "h100-80gb"}
-# The same die with other memory: bytes/s and bytes (NVIDIA A100 data sheet, 2021; the driver keeps some for
-# itself).
-_MEMORY = {"A100-SXM-40GB": (1555e9, 42.5e9)}
-# What sites ran, by their documentation, where the columns have no word for it: llm-foundry its Triton
-# attention (`attn_impl: triton`) and its fused cross-entropy, InternLM flash-attention 1.0.5.
-_SOFTWARE: dict[str, dict[str, Any]] = {
-    "mosaicml": {"attention": "flash1", "fused_loss": True},
-    "internevo-cluster": {"attention": "flash1"},
-}
-_FP32_GRADIENTS = "fp32 gradient accumulation"
-_BASE_SYSTEM = "dgx-a100-80gb"
 _MICRO_BATCHES = tuple(2**i for i in range(8))
 
 
@@ -138,109 +117,19 @@ def write_rows(files: Sequence[FileErrors], path: str | Path) -> None:
 
 
 def _predict_row(row: Cells, site: Site) -> Prediction:
-    """Raises UserError, saying why, for a row that cannot be expressed."""
-    for column in (
-        "gpu",
-        "gpus",
-        "gpus_per_node",
-        "node_nic_gbps",
-        "layers",
-        "hidden",
-        "heads",
-        "vocab",
-        "seq_len",
-    ):
-        _require(row, column)
-    for column in ("attention", "tp", "pp", "dp", "global_batch", "recompute", "iteration_s"):
-        _require(row, column)
-    if row["gpus"] != row["tp"] * row["pp"] * row["dp"]:
-        raise UserError(f"gpus={row['gpus']} is not tp x pp x dp = {row['tp'] * row['pp'] * row['dp']}")
-    profile = _profile(row["gpu"])
-    model = _model(row)
-    system = replace(
-        load_system(_BASE_SYSTEM), name=row["id"], gpus_per_node=row["gpus_per_node"], site=site
-    ).with_nic(row["node_nic_gbps"])
-    if row["micro_batch"]:
-        return predict(model, _plan(row, row["micro_batch"]), system, profile)
-    return _fastest(model, row, system, profile)
+    """Raises UserError, saying why, for a row that cannot be expressed.
 
-
-def _require(row: Cells, column: str) -> None:
-    if row[column] is None:
-        raise UserError(f"the source does not say {column}")
-
-
-def _profile(gpu: str) -> Profile:
-    name = _PROFILES.get(gpu)
-    if name not in list_profiles():
-        raise UserError(f"no profile for GPU {gpu}")
-    profile = load_profile(str(name))
-    if gpu not in _MEMORY:
-        return profile
-    bytes_per_s, capacity = _MEMORY[gpu]
-    ratio = bytes_per_s / profile.hbm_bytes_per_s
-    return replace(
-        profile,
-        gpu=gpu,
-        hbm_bytes_per_s=bytes_per_s,
-        memory_bytes=capacity,
-        gemm=replace(profile.gemm, bytes_per_s=profile.gemm.bytes_per_s * ratio),
-        elementwise={
-            kind: replace(model, bytes_per_s=model.bytes_per_s * ratio)
-            for kind, model in profile.elementwise.items()
-        },
-    )
-
-
-def _model(row: Cells) -> ModelSpec:
-    gated = bool(row["gated_mlp"])
-    model = ModelSpec(
-        name=row["id"],
-        layers=row["layers"],
-        hidden=row["hidden"],
-        heads=row["heads"],
-        vocab=row["vocab"],
-        seq_len=row["seq_len"],
-        kv_heads=row["kv_heads"] or 0,
-        ffn_hidden=row["ffn_hidden"] or 0,
-        gated_mlp=gated,
-        attention=row["attention"],
-        norm="rmsnorm" if gated else "layernorm",
-        positions="rotary" if gated else "learned",
-        tied_embeddings=not gated,
-        biases=not gated,
-        dropout=row["attention"] == "core",
-    )
-    return replace(model, **_SOFTWARE.get(row["site"] or "", {}))
-
-
-def _plan(row: Cells, micro_batch: int) -> Plan:
-    return Plan(
-        tp=row["tp"],
-        pp=row["pp"],
-        dp=row["dp"],
-        micro_batch=micro_batch,
-        global_batch=row["global_batch"],
-        interleave=row["interleave"] or 1,
-        recompute=row["recompute"],
-        zero_stage=row["zero_stage"] or 0,
-        zero_group=row["zero_group"],
-        sequence_parallel=bool(row["sequence_parallel"]),
-        grad_overlap=bool(row["grad_overlap"]),
-        split="even" if row["layers"] % row["pp"] == 0 else "balanced",
-        fp32_gradients=_FP32_GRADIENTS in (row["note"] or ""),
-    )
-
-
-def _fastest(model: ModelSpec, row: Cells, system: System, profile: Profile) -> Prediction:
-    """The run with the micro-batch that is predicted fastest among the powers of two that fit; with 1 if
-    none fits.
+    Without a micro-batch: the fastest of the powers of two that fit, or 1 if none does.
     """
-    plans = [_plan(row, size) for size in _MICRO_BATCHES]
-    runs = [predict(model, plan, system, profile) for plan in plans if not plan.broken_rules(model)]
-    if not runs:
-        return predict(model, plans[0], system, profile)
-    return min([run for run in runs if run.fits] or runs[:1], key=lambda run: run.iteration_s)
+    run = measured_run(row, site)
+    if row["micro_batch"]:
+        return predict(run.model, run.plan, run.system, run.profile)
+    plans = [replace(run.plan, micro_batch=size) for size in _MICRO_BATCHES]
+    possible = [plan for plan in plans if not plan.broken_rules(run.model)] or plans[:1]
+    predictions = [predict(run.model, plan, run.system, run.profile) for plan in possible]
+    return min(
+        [each for each in predictions if each.fits] or predictions[:1], key=lambda each: each.iteration_s
+    )
 
 
 def summary(files: Sequence[FileErrors]) -> dict[str, Any]:

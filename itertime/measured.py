@@ -1,0 +1,121 @@
+"""One row of an iteration table as a run: its model, plan, system and profile.
+
+Where a cell is empty: multi-head attention, an MLP of 4 h, one chunk, micro-batch 1, no ZeRO, no sequence
+parallelism, no overlap. What the columns do not say follows from them: a gated MLP comes with RMS norm,
+rotary positions, an output layer of its own and no biases (LLaMA), unfused attention with dropout (GPT-3),
+layers that pp does not divide with a balanced split.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from itertime.errors import UserError
+from itertime.model import ModelSpec
+from itertime.plan import Plan
+from itertime.profile import Profile, list_profiles, load_profile
+from itertime.system import Site, System, load_system
+from itertime.table import Cells
+
+__all__ = ["MeasuredRun", "measured_run"]
+
+_PROFILES = {"A100-SXM-80GB": "a100-80gb", "A100-SXM-40GB": "a100-80gb", "H100-SXM-80GB": "h100-80gb"}
+# The same die with other memory: bytes/s and bytes (NVIDIA A100 data sheet, 2021; the driver keeps some for
+# itself).
+_MEMORY = {"A100-SXM-40GB": (1555e9, 42.5e9)}
+# What sites ran, by their documentation, where the columns have no word for it: llm-foundry its Triton
+# attention (`attn_impl: triton`) and its fused cross-entropy, InternLM flash-attention 1.0.5.
+_SOFTWARE: dict[str, dict[str, Any]] = {
+    "mosaicml": {"attention": "flash1", "fused_loss": True},
+    "internevo-cluster": {"attention": "flash1"},
+}
+_FP32_GRADIENTS = "fp32 gradient accumulation"
+_BASE_SYSTEM = "dgx-a100-80gb"
+_STATED = (
+    *("gpu", "gpus", "gpus_per_node", "node_nic_gbps", "layers", "hidden", "heads", "vocab", "seq_len"),
+    *("attention", "tp", "pp", "dp", "global_batch", "recompute", "iteration_s"),
+)
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """What somebody ran, as far as `predict` needs to know."""
+
+    model: ModelSpec
+    plan: Plan
+    system: System
+    profile: Profile
+
+
+def measured_run(row: Cells, site: Site) -> MeasuredRun:
+    """The run that a row describes, at a site; UserError, saying why, if it cannot be expressed."""
+    for column in _STATED:
+        if row[column] is None:
+            raise UserError(f"the source does not say {column}")
+    if row["gpus"] != row["tp"] * row["pp"] * row["dp"]:
+        raise UserError(f"gpus={row['gpus']} is not tp x pp x dp = {row['tp'] * row['pp'] * row['dp']}")
+    system = replace(load_system(_BASE_SYSTEM), name=row["id"], gpus_per_node=row["gpus_per_node"], site=site)
+    return MeasuredRun(_model(row), _plan(row), system.with_nic(row["node_nic_gbps"]), _profile(row["gpu"]))
+
+
+def _profile(gpu: str) -> Profile:
+    name = _PROFILES.get(gpu)
+    if name not in list_profiles():
+        raise UserError(f"no profile for GPU {gpu}")
+    profile = load_profile(str(name))
+    if gpu not in _MEMORY:
+        return profile
+    bytes_per_s, capacity = _MEMORY[gpu]
+    ratio = bytes_per_s / profile.hbm_bytes_per_s
+    return replace(
+        profile,
+        gpu=gpu,
+        hbm_bytes_per_s=bytes_per_s,
+        memory_bytes=capacity,
+        gemm=replace(profile.gemm, bytes_per_s=profile.gemm.bytes_per_s * ratio),
+        elementwise={
+            kind: replace(model, bytes_per_s=model.bytes_per_s * ratio)
+            for kind, model in profile.elementwise.items()
+        },
+    )
+
+
+def _model(row: Cells) -> ModelSpec:
+    gated = bool(row["gated_mlp"])
+    model = ModelSpec(
+        name=row["id"],
+        layers=row["layers"],
+        hidden=row["hidden"],
+        heads=row["heads"],
+        vocab=row["vocab"],
+        seq_len=row["seq_len"],
+        kv_heads=row["kv_heads"] or 0,
+        ffn_hidden=row["ffn_hidden"] or 0,
+        gated_mlp=gated,
+        attention=row["attention"],
+        norm="rmsnorm" if gated else "layernorm",
+        positions="rotary" if gated else "learned",
+        tied_embeddings=not gated,
+        biases=not gated,
+        dropout=row["attention"] == "core",
+    )
+    return replace(model, **_SOFTWARE.get(row["site"] or "", {}))
+
+
+def _plan(row: Cells) -> Plan:
+    return Plan(
+        tp=row["tp"],
+        pp=row["pp"],
+        dp=row["dp"],
+        micro_batch=row["micro_batch"] or 1,
+        global_batch=row["global_batch"],
+        interleave=row["interleave"] or 1,
+        recompute=row["recompute"],
+        zero_stage=row["zero_stage"] or 0,
+        zero_group=row["zero_group"],
+        sequence_parallel=bool(row["sequence_parallel"]),
+        grad_overlap=bool(row["grad_overlap"]),
+        split="even" if row["layers"] % row["pp"] == 0 else "balanced",
+        fp32_gradients=_FP32_GRADIENTS in (row["note"] or ""),
+    )
