@@ -58,6 +58,7 @@ class ElasticFlow(Scheduler):
         if demand.deadline_s == inf:
             self._demands[job] = demand
             return True
+        self._forget_finished(state)  # what ends at this instant is free for what arrives at it
         free = self._calendar(state)
         if max(demand.rates.values()) * (demand.deadline_s - state.now) < demand.work:
             return False
@@ -158,8 +159,10 @@ class ElasticFlow(Scheduler):
 
     def _forget_finished(self, state: State) -> None:
         for event in state.events:
+            if event.kind == "submitted":
+                break  # those that finished come first
             if event.kind == "finished" and event.job is not None:
-                del self._demands[event.job]
+                self._demands.pop(event.job, None)
                 self._widened.pop(event.job, None)
                 pieces = self._promised.pop(event.job, None)
                 if pieces and self._free is not None:
@@ -320,6 +323,8 @@ def _next_step(
             continue
         if size - held > (room[0] if size <= mine else room[1]):
             break
+        if size == mine != reserved and not _may_stay(demand, reserved, pieces, now):
+            continue
         if size not in (mine, reserved) and not _may_move(demand, size, reserved, pieces, now):
             continue
         price = size * (work / rates[size] + (0.0 if size == mine else restarts[size]))
@@ -327,6 +332,17 @@ def _next_step(
         if growth < best_growth:
             best_size, best_growth = size, growth
     return (best_size, best_growth) if best_size else (0, 0.0)
+
+
+def _may_stay(demand: Demand, reserved: int, pieces: list[Piece], now: float) -> bool:
+    """Whether a job may stay on more GPUs than it has reserved for now.
+
+    While it works there it gains on its reservation; while it still pays for them it falls behind it, and must
+    be able to afford what the reservation would do meanwhile, should the spare GPUs be gone at the next event.
+    """
+    if not reserved or not demand.paying_s:
+        return True
+    return yield_of(pieces, demand, now) - demand.work >= demand.paying_s * demand.rates[reserved]
 
 
 def _may_move(demand: Demand, size: int, reserved: int, pieces: list[Piece], now: float) -> bool:

@@ -1,0 +1,53 @@
+"""Runs of a policy on jobs whose speeds and checkpoint sizes a test states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from clustersim.cluster import Cluster
+from clustersim.overheads import Overheads
+from clustersim.scheduler import Scheduler
+from clustersim.simulation import Simulation
+from clustersim.speed import Curve, Speed
+from clustersim.testing import Case, Outcome
+from traces.job import Job, submission_order
+
+
+class StatedSpeed(Speed):
+    """A throughput table, and the number of parameters of each model, which makes restarts slow."""
+
+    def __init__(self, cluster: Cluster, table: Any, parameters: Mapping[str, float]):
+        super().__init__(cluster, None, table)  # type: ignore[arg-type]
+        self.parameters = parameters
+
+    def _from_table(self, job: Job) -> Curve:
+        return replace(super()._from_table(job), parameters=self.parameters.get(job.model or "", 0.0))
+
+
+class Bench:
+    """A cluster, the models that run on it, and what restarts cost."""
+
+    def __init__(
+        self, shape: str, table: Any, parameters: Mapping[str, float] | None = None,
+        overheads: Overheads | None = None, placement: str = "pack",
+    ):  # fmt: skip
+        self.cluster, self.table, self.parameters = Cluster.parse(shape), table, parameters or {}
+        self.overheads, self.placement = overheads or Overheads.none(), placement
+
+    def run(self, jobs: Sequence[Job], scheduler: Scheduler) -> Outcome:
+        speed = StatedSpeed(self.cluster, self.table, self.parameters)
+        recorder = Simulation(
+            submission_order(jobs), self.cluster, scheduler, speed,
+            overheads=self.overheads, placement=self.placement,
+        ).run()  # fmt: skip
+        case = Case("bench", tuple(jobs), self.cluster, self.table, self.overheads, self.placement)
+        return Outcome(case, tuple(recorder.events), tuple(recorder.jobs), speed)
+
+
+@pytest.fixture(scope="session")
+def bench() -> type[Bench]:
+    return Bench

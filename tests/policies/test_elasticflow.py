@@ -1,0 +1,201 @@
+"""ElasticFlow's admission, its promise, and how it shares out spare GPUs."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustersim.overheads import Overheads
+from clustersim.testing import Outcome, check_outcome
+from policies.elasticflow import ElasticFlow
+from policies.vtrain_aware import VTrainAware
+from traces.job import Job
+
+EIGHT = {("m", 8): {8: 1.0}}  # runs on 8 GPUs, an iteration a second
+FOUR_EIGHT = {("m", 8): {4: 1.0, 8: 2.0}, ("wide", 8): {8: 1.0}}
+
+
+def llm(job_id: str, submit_s: float, iterations: float, deadline_s: float | None = None, **more: Any) -> Job:
+    facts = {"model": "m", "global_batch": 8, "gpus": 8, **more}
+    return Job(job_id, submit_s, iterations=iterations, deadline_s=deadline_s, **facts)
+
+
+def states(outcome: Outcome) -> dict[str, str]:
+    return {record.job_id: record.state for record in outcome.records}
+
+
+def late(outcome: Outcome) -> list[tuple[str, float]]:
+    return [
+        (record.job_id, record.finish_s - record.deadline_s)
+        for record in outcome.records
+        if record.state == "finished" and record.finish_s and record.deadline_s and not record.deadline_met
+    ]
+
+
+# Admission
+
+
+def test_a_deadline_that_cannot_be_kept_is_declined(bench: Any) -> None:
+    jobs = [llm("can", 0, 90, 100), llm("cannot", 200, 110, 300), llm("just", 400, 99, 500)]
+    outcome = bench("n1g8", EIGHT).run(jobs, ElasticFlow())
+    assert states(outcome) == {"can": "finished", "cannot": "rejected", "just": "finished"}
+    assert outcome.of("cannot").reason == "declined by the policy"
+
+
+def test_the_launch_counts(bench: Any) -> None:
+    """60 s of work, 30 s to launch, 1 s of guard."""
+    charged = Overheads(launch_s=30.0, plain_restart_s=0.0)
+    jobs = [llm("can", 0, 60, 91), llm("cannot", 200, 60, 290)]
+    outcome = bench("n1g8", EIGHT, overheads=charged).run(jobs, ElasticFlow())
+    assert states(outcome) == {"can": "finished", "cannot": "rejected"}
+
+
+def test_arrivals_of_one_instant_are_judged_one_by_one(bench: Any) -> None:
+    """One that cannot be served does not take the others with it."""
+    jobs = [llm("a", 0, 50, 100), llm("b", 0, 90, 100), llm("c", 0, 40, 100)]
+    outcome = bench("n1g8", EIGHT).run(jobs, ElasticFlow())
+    assert states(outcome) == {"a": "finished", "b": "rejected", "c": "finished"}
+
+
+def test_what_ends_at_an_instant_is_free_for_what_arrives_at_it(bench: Any) -> None:
+    """`a` is done at 50 and gives back what it had reserved until 100 before `b` is judged."""
+    jobs = [llm("a", 0, 50, 100), llm("b", 50, 48.5, 100)]
+    outcome = bench("n1g8", EIGHT).run(jobs, ElasticFlow())
+    assert states(outcome) == {"a": "finished", "b": "finished"}
+
+
+def test_an_urgent_job_goes_ahead_of_later_deadlines(bench: Any) -> None:
+    """`slow` is filled on 4 GPUs from 69 s on; `urgent` needs all 8 until 91 s, then `slow` needs 8."""
+    jobs = [llm("slow", 0, 80, 150, gpus=4), llm("urgent", 0, 90, 100, model="wide")]
+    outcome = bench("n1g8", FOUR_EIGHT).run(jobs, ElasticFlow())
+    assert states(outcome) == {"slow": "finished", "urgent": "finished"}
+    assert not late(outcome)
+
+
+def test_without_a_deadline_everyone_is_admitted(bench: Any) -> None:
+    jobs = [llm(str(i), 0, 100) for i in range(5)]
+    outcome = bench("n1g8", EIGHT).run(jobs, ElasticFlow())
+    assert [record.finish_s for record in outcome.records] == [100, 200, 300, 400, 500]
+
+
+# The promise
+
+
+def test_a_job_still_paying_for_spare_gpus_leaves_them_when_its_reservation_begins(bench: Any) -> None:
+    """It grows onto the idle cluster at 123 s; at 153 s another job is promised half of it from 185 s on.
+
+    When its own reservation begins, at 170 s, it has done no work yet and cannot wait for what others leave.
+    """
+    table = {
+        ("a", 8): {8: 1.834, 16: 2.286, 32: 2.848, 64: 3.529, 128: 4.388},
+        ("b", 8): {16: 6.26, 32: 10.38, 64: 17.31, 128: 28.47},
+        ("c", 8): {4: 1.196, 8: 1.669, 16: 2.357, 32: 3.271, 64: 4.58, 128: 6.41},
+    }
+    jobs = [
+        llm("0", 0.0, 160.3, 279.7, model="c", gpus=4),
+        llm("1", 0.0, 324.7, 111.9, model="a", gpus=64),
+        llm("7", 152.6, 882.7, 296.8, model="b", gpus=32),
+    ]
+    charged = Overheads(launch_s=30.0, plain_restart_s=30.0)
+    outcome = bench("n16g8", table, {"a": 1e9}, charged).run(jobs, ElasticFlow())
+    assert states(outcome) == {"0": "finished", "1": "finished", "7": "finished"}
+    assert late(outcome) == []
+
+
+def random_bench(seed: int, scale: float, bench: Any, placement: str) -> tuple[Any, list[Job]]:
+    """Jobs of four models that scale, need and restart differently, in bursts; tight and loose deadlines."""
+    random = Random(seed)
+    nodes = random.choice((1, 2, 4, 16))
+    table, parameters = {}, {}
+    for model in "abcd":
+        least, power, base = (
+            random.choice((1, 1, 2, 4, 8)),
+            random.uniform(0.3, 1.0),
+            10 ** random.uniform(-2, 1),
+        )
+        counts = [n for n in (1, 2, 4, 8, 16, 32, 64, 128) if least <= n <= 8 * nodes]
+        table[model, 8] = {n: base * n**power for n in counts}
+        parameters[model] = random.choice((0.0, 1e9, 2e10))
+    load, now, jobs = random.uniform(0.3, 3), 0.0, []
+    for i in range(random.randint(3, 40)):
+        model = random.choice("abcd")
+        gpus = random.choice(list(table[model, 8]))
+        run_s = random.lognormvariate(random.choice((4, 7)), 1.2)
+        now += random.choice((0.0, random.expovariate(2 * nodes * load / (gpus * run_s + 1))))
+        deadline_s = None
+        if random.random() < 0.85:
+            deadline_s = now + run_s * random.uniform(0.5, 3) + random.choice((0, 0, 100 * scale))
+        jobs.append(llm(str(i), now, run_s * table[model, 8][gpus], deadline_s, model=model, gpus=gpus))
+    return bench(f"n{nodes}g8", table, parameters, Overheads(scale=scale), placement), jobs
+
+
+@pytest.mark.parametrize("scale", [0, 1, 10])
+@pytest.mark.parametrize("placement", ["pack", "any"])
+@given(seed=st.integers(0, 10**9))
+@settings(max_examples=60, deadline=None)
+def test_no_admitted_job_is_late(bench: Any, scale: float, placement: str, seed: int) -> None:
+    on, jobs = random_bench(seed, scale, bench, placement)
+    outcome = on.run(jobs, ElasticFlow())
+    check_outcome(outcome)
+    assert late(outcome) == []
+
+
+# Spare GPUs
+
+
+@pytest.mark.parametrize("deadline_s", [None, 10_000.0])
+@pytest.mark.parametrize("charged", [Overheads.none(), Overheads(launch_s=25.0)])
+def test_alone_a_job_gets_its_fastest_size(bench: Any, deadline_s: float | None, charged: Overheads) -> None:
+    """JCT = launch + iterations / (iterations/s on as many GPUs as help)."""
+    table = {("m", 8): {8: 1.0, 16: 1.9, 32: 3.5, 64: 3.4}}
+    outcome = bench("n8g8", table, overheads=charged).run([llm("alone", 7, 700, deadline_s)], ElasticFlow())
+    assert outcome.of("alone").jct_s == pytest.approx(charged.start_s() + 700 / 3.5)
+    assert outcome.of("alone").preemptions == outcome.of("alone").resizes == 0
+
+
+def test_spare_gpus_go_where_gpu_time_grows_least(bench: Any) -> None:
+    """Both get a node; the third node goes to the model that scales well, whichever was submitted first."""
+    table = {("good", 8): {8: 1.0, 16: 1.9}, ("bad", 8): {8: 1.0, 16: 1.2}}
+    for first, second in (("good", "bad"), ("bad", "good")):
+        jobs = [llm("0", 0, 1000, model=first), llm("1", 0, 1000, model=second)]
+        outcome = bench("n3g8", table).run(jobs, ElasticFlow())
+        given_at_0 = {e.job_id: e.gpus for e in outcome.events if e.event == "start"}
+        assert given_at_0 == {"0": 16 if first == "good" else 8, "1": 16 if second == "good" else 8}
+
+
+def test_growth_is_per_gpu_added(bench: Any) -> None:
+    """From 8 GPUs, 16 would cost GPU time and 24 would even save some: the job goes straight there."""
+    table = {("m", 8): {8: 1.0, 16: 1.01, 24: 3.0}}
+    outcome = bench("n3g8", table).run([llm("0", 0, 1000)], ElasticFlow())
+    assert outcome.log()[1] == (0, "start", "0", 24)
+
+
+def test_a_job_on_spare_gpus_is_moved_only_if_that_pays(bench: Any) -> None:
+    """At 100 s half of the cluster becomes free. Growing costs 60 s and saves 45 s of 95, or 282 s of 595."""
+    table = {("m", 8): {8: 1.0, 16: 1.9}}
+    charged = Overheads(launch_s=5.0, plain_restart_s=55.0)
+    for work, resizes in ((190.0, 0), (690.0, 1)):
+        jobs = [llm("stays", 0, work), llm("goes", 0, 95)]
+        outcome = bench("n2g8", table, overheads=charged).run(jobs, ElasticFlow())
+        assert outcome.of("goes").finish_s == 100
+        assert outcome.of("stays").resizes == resizes
+
+
+# Its relatives and its parameters
+
+
+def test_vtrain_aware_is_the_same_algorithm_under_another_planner() -> None:
+    assert issubclass(VTrainAware, ElasticFlow)
+    assert (ElasticFlow.planner, VTrainAware.planner) == ("data-parallel", "3d")
+    own = {name for name in vars(VTrainAware) if not name.startswith("__")}
+    assert own == {"planner"}
+
+
+@pytest.mark.parametrize("guard_s", [-1.0, float("nan"), float("inf")])
+def test_guard(guard_s: float) -> None:
+    with pytest.raises(ValueError, match="guard_s"):
+        ElasticFlow(guard_s=guard_s)
