@@ -1,0 +1,275 @@
+"""The author's checks, each on something deliberately broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+
+from clustersim.cluster import Cluster
+from clustersim.errors import PolicyError
+from clustersim.overheads import Overheads
+from clustersim.records import EventRecord, JobRecord
+from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from clustersim.testing import CASES, Case, Outcome, check_outcome, check_scheduler, simulate
+from policies.fifo import Fifo
+from policies.srtf import Srtf
+from traces.job import Job
+
+JOBS = (
+    Job("long", 0.0, gpus=4, duration_s=100.0),
+    Job("short", 10.0, gpus=4, duration_s=20.0),
+    Job("wide", 15.0, gpus=9, duration_s=20.0),
+)
+
+
+# Broken policies
+
+
+class Greedy(Scheduler):
+    """Starts whatever fits."""
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        for job in state.pending:
+            proposal.start(job)
+        return proposal
+
+
+class Lazy(Greedy):
+    """Forgets one job in ten."""
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        for job in state.pending:
+            if job.order % 10 != 9:
+                proposal.start(job)
+        return proposal
+
+
+class Restless(Greedy):
+    """Asks to be woken again and again, ever sooner."""
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = super().schedule(state)
+        proposal.wake_at = state.now + 1e-6
+        return proposal
+
+
+class Shuttling(Scheduler):
+    """Moves everything every second, so that with overheads nothing ever gets done."""
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        for job in list(state.running):
+            proposal.stop(job)
+        if not state.running:
+            for job in state.pending:
+                proposal.start(job)
+        proposal.wake_at = state.now + 1.0
+        return proposal
+
+
+class Forgetful(Greedy):
+    """Keeps what it has seen in the class, so that the second run differs from the first."""
+
+    seen: Iterator[int] = count()
+
+    def schedule(self, state: State) -> Proposal:
+        if next(Forgetful.seen) % 7 == 3:
+            proposal = state.proposal()
+            proposal.wake_at = state.now + 1.0
+            return proposal
+        return super().schedule(state)
+
+
+class Unfair(Greedy):
+    """Favours the jobs whose views come first in memory."""
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        Unfair.views.extend(state.pending)  # so that addresses are not used again
+        for job in sorted(state.pending, key=lambda job: hash((id(job), len(Unfair.views)))):
+            proposal.start(job)
+        return proposal
+
+    views: list[JobView] = []  # noqa: RUF012
+
+
+class Oversubscribed(Greedy):
+    """Reaches behind the proposal to take GPUs that are not there."""
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        for job in state.pending:
+            proposal._changes[job] = ((0, job.requested),)
+        return proposal
+
+
+class Raises(Greedy):
+    def schedule(self, state: State) -> Proposal:
+        raise LookupError("where am I?")
+
+
+class Nameless(Greedy):
+    """Does not store its parameter under its name."""
+
+    def __init__(self, quantum_s: float = 1.0):
+        self.quantum = quantum_s
+
+
+class Declines(Fifo):
+    """Keeps every rule: declining is allowed."""
+
+    def admit(self, job: JobView, state: State) -> bool:
+        return job.order % 2 == 0
+
+
+@pytest.mark.parametrize(
+    ("broken", "text"),
+    [
+        (Lazy, r"rigid jobs: job 9 is unfinished: the policy never ran it again"),
+        (Restless, r"rigid jobs: policy Restless at t=.*: livelock: \d+ decisions"),
+        (Shuttling, r"policy Shuttling at t=.*: livelock"),
+        (Forgetful, r"rigid jobs: a second run differs"),
+        (Unfair, r"a second run differs: .* at t=\d+ s first EventRecord.*, then EventRecord"),
+        (Oversubscribed, r"GPUs are not free there"),
+        (Raises, r"rigid jobs: policy Raises at t=35 s: schedule raised LookupError at .*where am I"),
+        (Nameless, r"Nameless: parameter quantum_s is not stored as self\.quantum_s"),
+    ],
+)
+def test_broken_policies_fail(broken: type[Scheduler], text: str) -> None:
+    with pytest.raises((AssertionError, ValueError), match=text):
+        check_scheduler(broken)
+
+
+@pytest.mark.parametrize("sound", [Fifo, Srtf, Greedy, Declines])
+def test_sound_policies_pass(sound: type[Scheduler]) -> None:
+    check_scheduler(sound)
+
+
+def test_ones_own_cases() -> None:
+    case = Case("mine", JOBS, Cluster(1, 8))
+    check_scheduler(Fifo, [case])
+    with pytest.raises(AssertionError, match=r"^mine: "):
+        check_scheduler(Raises, [case])
+
+
+# Broken logs. The engine does not write such logs, so sound ones are tampered with.
+
+
+@pytest.fixture
+def sound() -> Outcome:
+    """`short` preempts `long` at 10 s; both pay for what they get."""
+    charged = Overheads(launch_s=5.0, plain_restart_s=10.0)
+    outcome = simulate(JOBS, Srtf(), "n2g2", overheads=charged)
+    check_outcome(outcome)
+    assert [entry[1:3] for entry in outcome.log()] == [
+        ("submit", "long"), ("start", "long"), ("submit", "short"), ("preempt", "long"), ("start", "short"),
+        ("submit", "wide"), ("reject", "wide"), ("finish", "short"), ("restart", "long"), ("finish", "long"),
+    ]  # fmt: skip
+    return outcome
+
+
+Tamper = Callable[[list[EventRecord], list[JobRecord]], Any]
+
+
+def change(index: int, **fields: Any) -> Tamper:
+    def tamper(events: list[EventRecord], records: list[JobRecord]) -> None:
+        events[index] = events[index]._replace(**fields)
+
+    return tamper
+
+
+def record(job_id: str, **fields: Any) -> Tamper:
+    def tamper(events: list[EventRecord], records: list[JobRecord]) -> None:
+        at = next(i for i, r in enumerate(records) if r.job_id == job_id)
+        records[at] = replace(records[at], **fields)
+
+    return tamper
+
+
+@pytest.mark.parametrize(
+    ("tamper", "text"),
+    [
+        (change(9, time_s=20.0), "the log goes back in time"),
+        (lambda events, _: events.pop(1), r"t=10: preempt of job long, which is new"),
+        (lambda events, _: events.pop(0), r"t=0: start of job long, which is unknown"),
+        (lambda events, _: events.append(events[-1]), r"finish of job long, which is gone"),
+        (change(1, event="restart"), r"t=0: restart of job long, which is new"),
+        (
+            lambda events, _: events.pop(7),
+            r"trace: t=35: jobs short, long hold 4 GPUs of node 0, on a cluster n2g2",
+        ),
+        (change(1, placement=((0, 2), (2, 2))), r"jobs long hold 2 GPUs of node 2, on a cluster n2g2"),
+        (change(1, placement=((0, 3), (1, 1))), r"jobs long hold 3 GPUs of node 0"),
+        (
+            change(1, placement=((0, 2),)),
+            r"start of job long, 4 GPUs at \(\(0, 2\),\): the places do not add up",
+        ),
+        (change(1, placement=((0, 2), (1, 2), (1, 0))), r"a place without GPUs"),
+        (change(1, placement=((0, 2), (1, 1), (1, 1))), r"names a node twice"),
+        (change(1, gpus=2, placement=((0, 2),)), r"it can run on \[4\] GPUs"),
+        (lambda _, records: records.pop(), r"for the submitted jobs \['long', 'short', 'wide'\]"),
+        (lambda _, records: records.append(records[-1]), r"for the submitted jobs"),
+        (record("wide", state="unfinished", reason="lost"), r"job wide is unfinished: lost"),
+        (change(9, time_s=144.0), r"job long finished after 99 of 100 units of work"),
+        (change(8, overhead_s=14.0), r"job long finished after 101 of 100 units of work"),
+        (
+            record("long", gpu_seconds=1.0),
+            r"job long: gpu_seconds is 1\.0 in its record, 480\.0 by the event log",
+        ),
+        (record("long", overhead_gpu_s=1.0), r"job long: overhead_gpu_s is 1\.0 in its record, 80\.0"),
+        (record("long", start_s=None), r"job long: start_s is None in its record, 0\.0"),
+        (record("short", finish_s=36.0), r"job short: finish_s is 36\.0 in its record, 35\.0"),
+        (record("wide", gpu_seconds=4.0), r"job wide: gpu_seconds is 4\.0 in its record, 0\.0"),
+    ],
+)
+def test_broken_logs_fail(sound: Outcome, tamper: Tamper, text: str) -> None:
+    events, records = list(sound.events), list(sound.records)
+    tamper(events, records)
+    with pytest.raises(AssertionError, match=text):
+        check_outcome(replace(sound, events=tuple(events), records=tuple(records)))
+
+
+@pytest.mark.parametrize(("index", "text"), [(1, r"start of job long paid 5 s, due 6 s"), (8, "due 16 s")])
+def test_overheads_must_be_those_of_the_case(sound: Outcome, index: int, text: str) -> None:
+    for_start = Overheads(launch_s=6.0, plain_restart_s=9.0 if index == 1 else 10.0)
+    if index == 8:
+        for_start = Overheads(launch_s=5.0, plain_restart_s=11.0)
+    with pytest.raises(AssertionError, match=text):
+        check_outcome(replace(sound, case=replace(sound.case, overheads=for_start)))
+
+
+# The bench
+
+
+def test_cases_cover_what_they_say() -> None:
+    assert [case.name for case in CASES] == [
+        "rigid jobs", "rigid jobs with overheads", "one GPU", "elastic jobs",
+        "elastic jobs with deadlines and overheads", "jobs that can never run",
+    ]  # fmt: skip
+    busiest = {}
+    for case in CASES:
+        outcome = simulate(
+            case.jobs,
+            Srtf(),
+            case.cluster,
+            table=case.table,
+            overheads=case.overheads,
+            placement=case.placement,
+        )
+        busiest[case.name] = sum(record.preemptions for record in outcome.records)
+    assert all(preempted >= 2 for preempted in busiest.values()), busiest
+    assert {len(case.jobs) for case in CASES} <= set(range(10, 60))
+
+
+def test_simulate_keeps_to_the_table() -> None:
+    job = Job("x", 0.0, model="gpt3-175b", global_batch=8, iterations=1.0, gpus=8)
+    outcome = simulate([job], Fifo())
+    assert outcome.of("x").reason == "the throughput table does not know the model gpt3-175b"
+    with pytest.raises(PolicyError):
+        simulate(JOBS, Raises())
