@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,13 +87,19 @@ def evaluate(
     """Time and memory of many plans at once. The plans must keep the rules (`Plan.broken_rules`); nothing
     is checked here.
     """
-    profile = profile or load_profile(system.profile)
+    profile = profile or _profile(system.profile)
     costs = stage_costs(model, plans, system, profile)
     breakdown = _pipeline(costs, plans) | costs.once
     iteration = sum(breakdown.values(), np.zeros(len(plans)))
     flops = plans.global_batch * model.flops_per_iteration(1)
     mfu = flops / (iteration * profile.peak_flops * plans.gpus)
     return Evaluation(iteration, breakdown, memory(model, plans, system, profile), mfu)
+
+
+@cache
+def _profile(name: str) -> Profile:
+    """`load_profile`, without asking the file system again for every prediction."""
+    return load_profile(name)
 
 
 def _pipeline(costs: StageCosts, plans: PlanBatch) -> Parts:
