@@ -97,8 +97,9 @@ def _hop(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -
     per_stage, node = plans.tp * plans.dp, system.gpus_per_node
     across = np.where(plans.gpus > node, np.minimum(per_stage / node, 1.0), 0.0)
     nbytes = 2.0 * plans.micro_batch * model.seq_len * model.hidden / plans.tp
-    outside = p2p_s(nbytes, True, system, profile, np.minimum(per_stage, node))
-    sent = across * outside + (1 - across) * p2p_s(nbytes, False, system, profile)
+    sharers = np.stack([np.minimum(per_stage, node), np.ones_like(per_stage)])
+    outside, inside = p2p_s(nbytes, np.array([[True], [False]]), system, profile, sharers)
+    sent = across * outside + (1 - across) * inside
     local = np.minimum(plans.tp, node)
     gathered = all_gather_s(nbytes * plans.tp, plans.tp, local, system, profile, node // local)
     return np.where(plans.pp > 1, sent + np.where(plans.sequence_parallel, 0.0, gathered), 0.0)
