@@ -249,8 +249,10 @@ class Proposal:
 
         Among equal counts jobs of `wanted` choose first, in its order, and a job stays where it is if it
         can; whole-node counts are placed last, on the nodes that became free. With counts that are powers
-        of two everything finds its place; otherwise others may lose their GPUs.
+        of two, packed, everything finds its place (shrink jobs of whole nodes first); otherwise others may
+        lose their GPUs.
         """
+        wanted = {job: self._count(job, "compact", gpus) for job, gpus in wanted.items()}
         size = self._state.cluster.gpus_per_node
         for job, gpus in wanted.items():
             if 0 < self.gpus(job) < size <= gpus:
@@ -268,7 +270,7 @@ class Proposal:
         )
         kept = sorted(used, key=lambda node: (-weight[node], node))[:left_for_small]
         fresh = (node for node in bits(self._capacity.nodes_with(size)) if node not in used)
-        kept += islice(fresh, min(left_for_small - len(kept), len(wanted)))
+        kept += islice(fresh, max(0, min(left_for_small - len(kept), len(wanted))))
         room = {node: self._capacity.free_on(node) + used.get(node, 0) for node in kept}
         moves: dict[JobView, Placement] = {}
         rank = {job: i for i, job in enumerate(wanted)}

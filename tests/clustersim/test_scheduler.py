@@ -495,3 +495,87 @@ def test_under_pack_run_by_serves_the_first_and_wastes_nothing(jobs: list[Job], 
             return proposal
 
     simulate(jobs, Packed(), "n3g4")
+
+
+# compact
+
+
+POWERS = {("m", 8): {n: n**0.9 for n in (1, 2, 4, 8, 16, 32)}}
+
+
+class Compacting(Scheduler):
+    """Runs jobs at arbitrary sizes, and tries `compact` on a draft at each decision."""
+
+    def __init__(self, seed: int):
+        self.random = Random(seed)
+
+    def schedule(self, state: State) -> Proposal:
+        self.compare(state)
+        proposal, random = state.proposal(), self.random
+        for job in list(state.running):
+            choice = random.random()
+            if choice < 0.2:
+                proposal.stop(job)
+            elif choice < 0.5:
+                proposal.resize(job, random.choice(job.sizes))
+        for job in list(state.pending):
+            if random.random() < 0.6:
+                proposal.start(job, random.choice(job.sizes))
+        if state.pending or state.running:
+            proposal.wake_at = state.now + 7.0
+        return proposal
+
+    def compare(self, state: State) -> None:
+        """Whatever fits by number of GPUs finds its place, and nobody else loses any."""
+        node, draft = state.cluster.gpus_per_node, state.proposal()
+        active = [*state.running, *state.pending]
+        expected = {job: job.gpus for job in active}
+        wanted: dict[JobView, int] = {}
+        for job in self.random.sample(active, self.random.randint(0, len(active))):
+            gpus = self.random.choice(job.sizes)
+            room = state.cluster.gpus - sum(expected.values()) + expected[job]
+            if gpus <= room and (gpus >= job.gpus or job.gpus < node):
+                wanted[job] = expected[job] = gpus
+        draft.compact(wanted)
+        assert {job: draft.gpus(job) for job in active} == expected
+        used: dict[int, int] = {}
+        for job in active:
+            for place, count in draft.placement(job) or ():
+                used[place] = used.get(place, 0) + count
+        assert all(count <= node for count in used.values())
+        assert draft.free == state.cluster.gpus - sum(used.values())
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    work=st.lists(
+        st.tuples(st.sampled_from((0.0, 3.0, 9.0, 20.0)), st.integers(1, 200)), min_size=1, max_size=12
+    ),
+)
+@settings(max_examples=80, deadline=None)
+def test_compact_makes_room(seed: int, work: list[tuple[float, int]]) -> None:
+    jobs = [
+        Job(str(i), at, model="m", global_batch=8, gpus=1, iterations=float(n))
+        for i, (at, n) in enumerate(work)
+    ]
+    simulate(jobs, Compacting(seed), "n4g8", table=POWERS, until_s=2000)
+
+
+def test_compact_checks_what_is_wanted(script: Any) -> None:
+    def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
+        proposal.compact({jobs["e"]: 3})
+
+    with pytest.raises(PolicyError, match=r"compact\(job e, gpus=3\): it can run on 1, 2, 4 GPUs"):
+        at_start(script, step, (A, B, ELASTIC))
+
+
+def test_compact_of_more_than_there_is_room_for(script: Any) -> None:
+    """Nothing breaks: who finds no place has none."""
+
+    def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
+        proposal.compact({jobs["x"]: 8, jobs["y"]: 8, jobs["e"]: 2})
+        assert proposal.gpus(jobs["x"]) + proposal.gpus(jobs["y"]) == 8
+        assert proposal.gpus(jobs["e"]) == 0
+
+    wide = tuple(Job(j, 0.0, gpus=8, duration_s=1.0) for j in "xy")
+    at_start(script, step, (*wide, ELASTIC), "n2g4")
