@@ -1,0 +1,1 @@
+"""The commands of `itertime`, one module each: options in, the library called, text or JSON out."""

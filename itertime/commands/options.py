@@ -1,0 +1,108 @@
+"""Options that several commands take alike, and what they turn into."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from itertime.model import ModelSpec
+    from itertime.plan import Plan
+    from itertime.prediction import Prediction
+
+__all__ = [
+    "Attention",
+    "Dp",
+    "Fp32Gradients",
+    "GlobalBatch",
+    "GradOverlap",
+    "Interleave",
+    "Json",
+    "MicroBatch",
+    "ModelName",
+    "Pp",
+    "Recompute",
+    "Schedule",
+    "SeqLen",
+    "SequenceParallel",
+    "Split",
+    "SystemName",
+    "Tp",
+    "Zero",
+    "ZeroGroup",
+    "model_of",
+    "numbers_of",
+    "plan_document",
+]
+
+ModelName = Annotated[str, typer.Option("--model", help="A name (see `itertime models`) or a YAML file.")]
+SystemName = Annotated[str, typer.Option("--system", help="A name (see `itertime systems`) or a YAML file.")]
+SeqLen = Annotated[
+    int | None, typer.Option("--seq-len", min=1, help="Tokens per sequence, instead of the model's own.")
+]
+Attention = Annotated[
+    str | None, typer.Option("--attention", help="core or flash, instead of the model's own.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Tp = Annotated[int, typer.Option("--tp", min=1, help="Tensor parallelism.")]
+Pp = Annotated[int, typer.Option("--pp", min=1, help="Pipeline stages.")]
+Dp = Annotated[int, typer.Option("--dp", min=1, help="Data parallelism.")]
+MicroBatch = Annotated[int, typer.Option("--micro-batch", min=1, help="Sequences per micro-batch.")]
+GlobalBatch = Annotated[int, typer.Option("--global-batch", min=1, help="Sequences per iteration.")]
+Interleave = Annotated[int, typer.Option("--interleave", min=1, help="Model chunks per stage.")]
+Recompute = Annotated[str, typer.Option("--recompute", help="full, selective or none.")]
+Zero = Annotated[int, typer.Option("--zero", min=0, max=3, help="ZeRO stage.")]
+ZeroGroup = Annotated[
+    int | None, typer.Option("--zero-group", min=1, help="Ranks per ZeRO group; all of dp if left out.")
+]
+SequenceParallel = Annotated[
+    bool, typer.Option("--sequence-parallel", help="Split norms and dropout over tp.")
+]
+GradOverlap = Annotated[
+    bool, typer.Option("--grad-overlap", help="Exchange gradients during the backward pass.")
+]
+Fp32Gradients = Annotated[
+    bool, typer.Option("--fp32-gradients", help="Accumulate and exchange gradients in 32 bit.")
+]
+Schedule = Annotated[str, typer.Option("--schedule", help="1f1b or gpipe.")]
+Split = Annotated[str, typer.Option("--split", help="even, or balanced where pp does not divide the layers.")]
+
+
+def model_of(name: str, seq_len: int | None, attention: str | None) -> ModelSpec:
+    """The model of `--model`, `--seq-len` and `--attention`."""
+    from dataclasses import replace
+
+    model = load_model(name).with_seq_len(seq_len)
+    return model if attention is None else replace(model, attention=attention)
+
+
+def numbers_of(option: str, text: str) -> tuple[int, ...]:
+    """Whole numbers with commas between them; UserError naming the option otherwise."""
+    from itertime.errors import UserError
+
+    try:
+        numbers = tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise UserError(
+            f"{option}={text}: must be whole numbers with commas between them, such as 1,2"
+        ) from None
+    if min(numbers) < 0:
+        raise UserError(f"{option}={text}: must not be negative")
+    return numbers
+
+
+def plan_document(model: ModelSpec, plan: Plan, prediction: Prediction) -> dict[str, Any]:
+    """One plan and its prediction, as `--json` prints it."""
+    return {
+        "model": model.name,
+        **vars(plan),
+        "gpus": plan.gpus,
+        "iteration_s": prediction.iteration_s,
+        "memory_gb": prediction.memory_bytes / 1e9,
+        "fits": prediction.fits,
+        "reason": prediction.reason,
+        "mfu": prediction.mfu,
+        "breakdown": prediction.breakdown,
+        "memory_parts_gb": {name: size / 1e9 for name, size in prediction.memory_parts.items()},
+    }

@@ -1,0 +1,90 @@
+"""`itertime predict`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from itertime.commandline import print_json
+from itertime.commands.options import (
+    Attention,
+    Dp,
+    Fp32Gradients,
+    GlobalBatch,
+    GradOverlap,
+    Interleave,
+    Json,
+    MicroBatch,
+    ModelName,
+    Pp,
+    Recompute,
+    Schedule,
+    SeqLen,
+    SequenceParallel,
+    Split,
+    SystemName,
+    Tp,
+    Zero,
+    ZeroGroup,
+    model_of,
+    plan_document,
+)
+
+if TYPE_CHECKING:
+    from itertime.model import ModelSpec
+    from itertime.plan import Plan
+    from itertime.prediction import Prediction
+
+__all__ = ["predict"]
+
+
+def predict(
+    model: ModelName,
+    system: SystemName,
+    global_batch: GlobalBatch,
+    tp: Tp = 1,
+    pp: Pp = 1,
+    dp: Dp = 1,
+    micro_batch: MicroBatch = 1,
+    seq_len: SeqLen = None,
+    attention: Attention = None,
+    interleave: Interleave = 1,
+    recompute: Recompute = "full",
+    zero: Zero = 0,
+    zero_group: ZeroGroup = None,
+    sequence_parallel: SequenceParallel = False,
+    grad_overlap: GradOverlap = False,
+    schedule: Schedule = "1f1b",
+    split: Split = "even",
+    fp32_gradients: Fp32Gradients = False,
+    json: Json = False,
+) -> None:
+    """Seconds of one iteration, where they go, memory, and whether the plan fits."""
+    from itertime.plan import Plan
+    from itertime.prediction import predict as run
+    from itertime.system import load_system
+
+    spec = model_of(model, seq_len, attention)
+    plan = Plan(
+        tp, pp, dp, micro_batch, global_batch, interleave, recompute, zero, zero_group,
+        sequence_parallel, grad_overlap, schedule, split, fp32_gradients,
+    )  # fmt: skip
+    prediction = run(spec, plan, load_system(system))
+    if json:
+        print_json(plan_document(spec, plan, prediction))
+    else:
+        _print_prediction(spec, plan, prediction)
+
+
+def _print_prediction(model: ModelSpec, plan: Plan, prediction: Prediction) -> None:
+    print(f"{model.name} on {plan.gpus} GPUs: {plan.label}")
+    print(f"{prediction.iteration_s:.4f} s per iteration, MFU {prediction.mfu:.1%}")
+    for name, seconds in prediction.breakdown.items():
+        if seconds > 0:
+            print(f"  {name:18} {seconds:10.4f} s {seconds / prediction.iteration_s:6.1%}")
+    print(f"{prediction.memory_bytes / 1e9:.1f} GB on the fullest GPU")
+    for name, size in prediction.memory_parts.items():
+        if size > 0:
+            print(f"  {name:18} {size / 1e9:10.1f} GB")
+    if not prediction.fits:
+        print(f"does not fit: {prediction.reason}", file=sys.stderr)

@@ -1,0 +1,69 @@
+"""`itertime timeline`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from itertime.commands.options import (
+    Attention,
+    Dp,
+    Fp32Gradients,
+    GlobalBatch,
+    GradOverlap,
+    Interleave,
+    MicroBatch,
+    ModelName,
+    Pp,
+    Recompute,
+    Schedule,
+    SeqLen,
+    SequenceParallel,
+    Split,
+    SystemName,
+    Tp,
+    Zero,
+    ZeroGroup,
+    model_of,
+)
+
+__all__ = ["timeline"]
+
+
+def timeline(
+    model: ModelName,
+    system: SystemName,
+    global_batch: GlobalBatch,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The trace to write (JSON).", show_default=False)
+    ],
+    tp: Tp = 1,
+    pp: Pp = 1,
+    dp: Dp = 1,
+    micro_batch: MicroBatch = 1,
+    seq_len: SeqLen = None,
+    attention: Attention = None,
+    interleave: Interleave = 1,
+    recompute: Recompute = "full",
+    zero: Zero = 0,
+    zero_group: ZeroGroup = None,
+    sequence_parallel: SequenceParallel = False,
+    grad_overlap: GradOverlap = False,
+    schedule: Schedule = "1f1b",
+    split: Split = "even",
+    fp32_gradients: Fp32Gradients = False,
+) -> None:
+    """One iteration, task by task, as a trace for chrome://tracing or ui.perfetto.dev."""
+    from itertime.plan import Plan
+    from itertime.system import load_system
+    from itertime.timeline import iteration_graph, write_chrome_trace
+
+    plan = Plan(
+        tp, pp, dp, micro_batch, global_batch, interleave, recompute, zero, zero_group,
+        sequence_parallel, grad_overlap, schedule, split, fp32_gradients,
+    )  # fmt: skip
+    graph = iteration_graph(model_of(model, seq_len, attention), plan, load_system(system))
+    write_chrome_trace(graph, output)
+    print(f"{len(graph.tasks)} tasks written to {output}; open it in chrome://tracing or ui.perfetto.dev")

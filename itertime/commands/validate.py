@@ -1,0 +1,52 @@
+"""`itertime validate`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from itertime.commandline import print_json
+from itertime.commands.options import Json
+
+__all__ = ["validate"]
+
+
+def validate(
+    files: Annotated[list[Path], typer.Argument(help="Iteration tables (CSV).", show_default=False)],
+    system: Annotated[
+        str | None, typer.Option("--system", help="Add the site constants of this system.")
+    ] = None,
+    rows: Annotated[
+        Path | None, typer.Option("--rows", help="Write measured and predicted values here.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Predicted against measured seconds, for every row of iteration tables."""
+    from itertime import validation
+    from itertime.system import load_system
+
+    site = load_system(system).site if system else None
+    results = [validation.validate(path, site) for path in files]
+    if rows is not None:
+        validation.write_rows(results, rows)
+    document = validation.summary(results)
+    if json:
+        print_json(document)
+        return
+    print(f"{'rows':>6} {'skipped':>8} {'MAPE %':>8} {'median':>8} {'p95':>8} {'bias':>8} {'R2':>8}  file")
+    for entry in document["files"]:
+        _print_errors({**entry, "skipped": len(entry["skipped"])}, entry["file"])
+        for skipped in entry["skipped"]:
+            print(f"  skipped {skipped['id']}: {skipped['why']}", file=sys.stderr)
+    if len(results) > 1:
+        _print_errors(document["all"], "all")
+
+
+def _print_errors(entry: dict[str, Any], name: str) -> None:
+    cells = [f"{entry['rows']:6} {entry['skipped']:8}"]
+    for key, width in (("mape", 2), ("median_ape", 2), ("p95_ape", 1), ("bias", 2), ("r2", 4)):
+        cells.append(f"{'-':>8}" if entry[key] is None else f"{entry[key]:8.{width}f}")
+    print(" ".join(cells), "", name)
