@@ -10,7 +10,7 @@ __all__ = ["models", "systems"]
 
 def models(json: Json = False) -> None:
     """The models that have a name."""
-    from itertime.model import list_models
+    from itertime.model import list_models, load_model
 
     specs = [load_model(name) for name in list_models()]
     if json:

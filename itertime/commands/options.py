@@ -73,6 +73,8 @@ def model_of(name: str, seq_len: int | None, attention: str | None) -> ModelSpec
     """The model of `--model`, `--seq-len` and `--attention`."""
     from dataclasses import replace
 
+    from itertime.model import load_model
+
     model = load_model(name).with_seq_len(seq_len)
     return model if attention is None else replace(model, attention=attention)
 
