@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from traces.job import Job
@@ -28,12 +29,13 @@ class ActiveJob:
     __slots__ = (
         "curve", "finish_s", "generation", "gpu_seconds", "gpus", "job", "lost_s", "migrations", "note",
         "order", "overhead_gpu_s", "placement", "preemptions", "ready_s", "requested", "resizes", "restarts",
-        "since_s", "start_s", "unit_s", "view", "wait_s", "work", "work_left",
+        "since_s", "start_s", "states_work", "unit_s", "view", "wait_s", "work", "work_left",
     )  # fmt: skip
 
     def __init__(self, job: Job, order: int, curve: Curve, requested: int, note: str, state: State):
         self.job, self.order, self.curve, self.requested, self.note = job, order, curve, requested, note
-        work = job.duration_s if job.kind == "duration" else job.iterations
+        self.states_work = job.kind == "iterations"  # else the work is the logged duration, a secret
+        work = job.iterations if self.states_work else job.duration_s
         assert work is not None
         self.work = self.work_left = float(work)
         self.placement: Placement | None = None
@@ -181,7 +183,7 @@ class JobView:
         Known because the user stated the iterations. A job known only by its logged duration raises
         PolicyError: no real scheduler knows that.
         """
-        if self._job.job.kind == "duration":
+        if not self._job.states_work:
             raise PolicyError(
                 f"job {self.id} does not state its work; a policy may ask job.oracle_remaining() instead"
             )
@@ -192,15 +194,14 @@ class JobView:
 
         Such use is noted in the records (`oracle_used`).
         """
-        if self._job.job.kind == "duration":
+        if not self._job.states_work:
             self._state._oracle_used = True
         return self._remaining(gpus)
 
     def _remaining(self, gpus: int | None) -> float:
         job = self._job
-        return job.work_left_at(self._state.now) * job.curve.unit_s.get(
-            job.requested if gpus is None else gpus, float("inf")
-        )
+        unit_s = job.curve.unit_s.get(job.requested if gpus is None else gpus, inf)
+        return job.work_left_at(self._state.now) * unit_s
 
     def restart_s(self, gpus: int) -> float:
         """Seconds the engine would charge for a restart or a resize onto `gpus` GPUs, packed.

@@ -223,15 +223,18 @@ class Proposal:
         what earlier jobs of the walk leave; what later jobs hold counts as free and is taken from the last
         of them first. A job that keeps running keeps its GPUs.
         """
-        later = sorted(
-            ((key(job), job.order, job) for job in self._state.running), reverse=True
-        )  # the next one last
-        held = sum(job.gpus for _, _, job in later)
-        evicted: dict[JobView, None] = {}
+        held = sum(job.gpus for job in self._state.running)  # by jobs whose turn has not come
         walk = self._state.pending_by(key).walk(lambda gpus: gpus <= self.free + held)
         waiting = next(walk, None)
+        if waiting is None:
+            return
+        turn = (key(waiting), waiting.order)
+        entries = ((key(job), job.order, job) for job in self._state.running)
+        later = sorted((entry for entry in entries if entry > turn), reverse=True)  # the next one last
+        held = sum(job.gpus for _, _, job in later)
+        evicted: dict[JobView, None] = {}
         while waiting is not None or (later and evicted):
-            if later and (waiting is None or later[-1][:2] < (key(waiting), waiting.order)):
+            if later and (waiting is None or later[-1] < turn):
                 job = later.pop()[2]
                 if job not in evicted:
                     held -= job.gpus
@@ -241,6 +244,7 @@ class Proposal:
                 assert waiting is not None
                 held -= self._start_or_evict(waiting, later, evicted, held)
                 waiting = next(walk, None)
+                turn = turn if waiting is None else (key(waiting), waiting.order)
         self._move_back(evicted)
 
     def compact(self, wanted: Mapping[JobView, int]) -> None:
