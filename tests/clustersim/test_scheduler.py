@@ -374,6 +374,18 @@ def test_views_show_what_a_scheduler_can_know(script: Any) -> None:
     assert seen == ["e"]
 
 
+def test_a_finished_job_has_nothing_left(script: Any) -> None:
+    """Whoever keeps its view sees so, even where its progress is a sum of thirds."""
+    seen: list[tuple[float, int, bool]] = []
+
+    def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
+        seen.append((jobs["e"].remaining(), jobs["e"].gpus, jobs["e"].running))
+
+    jobs = (Job("e", 0.0, model="m", global_batch=8, gpus=4, iterations=100.0), LATE)
+    simulate(jobs, script({0.0: start("e"), 50.0: step}), "n2g4", table=TABLE)
+    assert seen == [(0.0, 0, False)]
+
+
 def test_paying_is_what_is_left_of_the_overhead(script: Any) -> None:
     seen: list[tuple[float, float]] = []
 
