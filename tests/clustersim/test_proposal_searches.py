@@ -1,0 +1,199 @@
+"""`Proposal.run_by` and `Proposal.compact` against their definitions, on arbitrary states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustersim.errors import PolicyError
+from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from clustersim.testing import simulate
+from traces.job import Job
+
+# run_by
+
+
+def naive_run_by(state: State, key: Callable[[JobView], Any]) -> list[JobView]:
+    """Serve all active jobs strictly by key; a job without room is skipped. Any free GPU will do."""
+    left, chosen = state.cluster.gpus, []
+    for job in sorted([*state.pending, *state.running], key=lambda job: (key(job), job.order)):
+        if job.requested <= left:
+            chosen.append(job)
+            left -= job.requested
+    return chosen
+
+
+def by_value(values: list[int], job: JobView) -> int:
+    return values[int(job.id)]
+
+
+class Wanderer(Scheduler):
+    """Runs an arbitrary set of jobs, and compares `run_by` with the definition at each decision."""
+
+    def __init__(self, seed: int, values: list[int]):
+        self.random, self.key = Random(seed), partial(by_value, values)
+        self.compared = 0
+
+    def schedule(self, state: State) -> Proposal:
+        draft = state.proposal()
+        draft.run_by(self.key)
+        running = [job for job in [*state.running, *state.pending] if draft.gpus(job)]
+        if state._placer.name == "any":
+            chosen = naive_run_by(state, self.key)
+            assert sorted(job.id for job in running) == sorted(job.id for job in chosen)
+        assert draft.free == state.cluster.gpus - sum(job.requested for job in running)
+        kept = [job for job in state.running if draft.gpus(job)]
+        if state._placer.name == "any":
+            assert all(draft.placement(job) == job._job.placement for job in kept), (
+                "a job that keeps running keeps its GPUs"
+            )
+        self.compared += 1
+        return self.wander(state)
+
+    def wander(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        for job in list(state.running):
+            if self.random.random() < 0.3:
+                proposal.stop(job)
+        for job in list(state.pending):
+            if self.random.random() < 0.6:
+                proposal.start(job)
+        if state.pending or state.running:
+            proposal.wake_at = state.now + 10.0
+        return proposal
+
+
+@st.composite
+def rigid_traces(draw: st.DrawFn) -> list[Job]:
+    shapes = draw(
+        st.lists(st.tuples(st.integers(0, 3), st.integers(1, 8), st.integers(1, 60)), min_size=1, max_size=14)
+    )
+    now, jobs = 0.0, []
+    for i, (gap, gpus, run_s) in enumerate(shapes):
+        now += 7.0 * gap
+        jobs.append(Job(str(i), now, gpus=gpus, duration_s=float(run_s)))
+    return jobs
+
+
+@pytest.mark.parametrize("placement", ["any", "pack", "spread"])
+@given(
+    jobs=rigid_traces(),
+    seed=st.integers(0, 10**6),
+    values=st.lists(st.integers(0, 4), min_size=14, max_size=14),
+)
+@settings(max_examples=60, deadline=None)
+def test_run_by_is_the_naive_greedy(placement: str, jobs: list[Job], seed: int, values: list[int]) -> None:
+    policy = Wanderer(seed, values)
+    outcome = simulate(jobs, policy, "n3g4", placement=placement)
+    assert policy.compared >= 1
+    assert all(record.state in ("finished", "rejected") for record in outcome.records)
+
+
+@given(jobs=rigid_traces(), values=st.lists(st.integers(0, 4), min_size=14, max_size=14))
+@settings(max_examples=60, deadline=None)
+def test_under_pack_run_by_serves_the_first_and_wastes_nothing(jobs: list[Job], values: list[int]) -> None:
+    """Packing may keep a job out, but never the first in line, and nothing that would still fit waits."""
+    key = partial(by_value, values)
+
+    class Packed(Scheduler):
+        def schedule(self, state: State) -> Proposal:
+            proposal = state.proposal()
+            proposal.run_by(key)
+            active = sorted([*state.pending, *state.running], key=lambda job: (key(job), job.order))
+            assert not active or proposal.gpus(active[0])
+            assert not any(proposal.fits(job.requested) for job in active if not proposal.gpus(job))
+            return proposal
+
+    simulate(jobs, Packed(), "n3g4")
+
+
+# compact
+
+
+TABLE = {("m", 8): {1: 1.0, 2: 1.6, 4: 3.0, 8: 2.0}}
+ELASTIC = Job("e", 0.0, model="m", global_batch=8, gpus=2, iterations=320.0)
+POWERS = {("m", 8): {n: n**0.9 for n in (1, 2, 4, 8, 16, 32)}}
+
+
+class Compacting(Scheduler):
+    """Runs jobs at arbitrary sizes, and tries `compact` on a draft at each decision."""
+
+    def __init__(self, seed: int):
+        self.random = Random(seed)
+
+    def schedule(self, state: State) -> Proposal:
+        self.compare(state)
+        proposal, random = state.proposal(), self.random
+        for job in list(state.running):
+            choice = random.random()
+            if choice < 0.2:
+                proposal.stop(job)
+            elif choice < 0.5:
+                proposal.resize(job, random.choice(job.sizes))
+        for job in list(state.pending):
+            if random.random() < 0.6:
+                proposal.start(job, random.choice(job.sizes))
+        if state.pending or state.running:
+            proposal.wake_at = state.now + 7.0
+        return proposal
+
+    def compare(self, state: State) -> None:
+        """Whatever fits by number of GPUs finds its place, and nobody else loses any."""
+        node, draft = state.cluster.gpus_per_node, state.proposal()
+        active = [*state.running, *state.pending]
+        expected = {job: job.gpus for job in active}
+        wanted: dict[JobView, int] = {}
+        for job in self.random.sample(active, self.random.randint(0, len(active))):
+            gpus = self.random.choice(job.sizes)
+            room = state.cluster.gpus - sum(expected.values()) + expected[job]
+            if gpus <= room and (gpus >= job.gpus or job.gpus < node):
+                wanted[job] = expected[job] = gpus
+        draft.compact(wanted)
+        assert {job: draft.gpus(job) for job in active} == expected
+        used: dict[int, int] = {}
+        for job in active:
+            for place, count in draft.placement(job) or ():
+                used[place] = used.get(place, 0) + count
+        assert all(count <= node for count in used.values())
+        assert draft.free == state.cluster.gpus - sum(used.values())
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    work=st.lists(
+        st.tuples(st.sampled_from((0.0, 3.0, 9.0, 20.0)), st.integers(1, 200)), min_size=1, max_size=12
+    ),
+)
+@settings(max_examples=80, deadline=None)
+def test_compact_makes_room(seed: int, work: list[tuple[float, int]]) -> None:
+    jobs = [
+        Job(str(i), at, model="m", global_batch=8, gpus=1, iterations=float(n))
+        for i, (at, n) in enumerate(work)
+    ]
+    simulate(jobs, Compacting(seed), "n4g8", table=POWERS, until_s=2000)
+
+
+def test_compact_checks_what_is_wanted(script: Any) -> None:
+    def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
+        proposal.compact({jobs["e"]: 3})
+
+    with pytest.raises(PolicyError, match=r"compact\(job e, gpus=3\): it can run on 1, 2, 4 GPUs"):
+        simulate([ELASTIC], script({0.0: step}), "n2g4", table=TABLE)
+
+
+def test_compact_of_more_than_there_is_room_for(script: Any) -> None:
+    """Nothing breaks: who finds no place has none."""
+
+    def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
+        proposal.compact({jobs["x"]: 8, jobs["y"]: 8, jobs["e"]: 2})
+        assert proposal.gpus(jobs["x"]) + proposal.gpus(jobs["y"]) == 8
+        assert proposal.gpus(jobs["e"]) == 0
+
+    wide = tuple(Job(j, 0.0, gpus=8, duration_s=1.0) for j in "xy")
+    simulate([*wide, ELASTIC], script({0.0: step}), "n2g4", table=TABLE)
