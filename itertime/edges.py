@@ -56,8 +56,10 @@ def head_s(
     norm = "rmsnorm" if model.norm == "rmsnorm" else "layernorm"
     loss, loss_back = (2, 4) if model.fused_loss else (36, 14)
     seconds = profile.elementwise_s
-    forward = seconds(4 * tokens * model.hidden, norm) + seconds(loss * tokens * columns, "cross_entropy")
-    backward = seconds(6 * tokens * model.hidden, norm) + seconds(
+    forward = seconds(4 * tokens * model.hidden, norm, model.hidden) + seconds(
+        loss * tokens * columns, "cross_entropy"
+    )
+    backward = seconds(6 * tokens * model.hidden, norm, model.hidden) + seconds(
         loss_back * tokens * columns, "cross_entropy"
     )
     backward = (backward + seconds(work.accumulated * columns * model.hidden)) / site.hbm_fraction

@@ -141,13 +141,16 @@ def _core_attention(model: ModelSpec, work: LayerWork, profile: Profile) -> tupl
 
 @dataclass(frozen=True)
 class _Kernel:
-    """One memory-bound kernel (or `count` alike): its kind in the profile, bytes forward and backward."""
+    """One memory-bound kernel (or `count` alike): its kind in the profile, bytes forward and backward, and
+    the width of the rows that it reduces.
+    """
 
     kind: str
     forward: Array
     backward: Array
     count: int = 1
     of_scores: bool = False
+    width: int | None = None
 
 
 def _kernels(model: ModelSpec, work: LayerWork) -> list[_Kernel]:
@@ -167,7 +170,9 @@ def _kernels(model: ModelSpec, work: LayerWork) -> list[_Kernel]:
     if model.gated_mlp:
         activation = _Kernel("swiglu", 10 * middle, 16 * middle)
     kernels = [
-        _Kernel("rmsnorm" if model.norm == "rmsnorm" else "layernorm", 4 * width, 6 * width, 2),
+        _Kernel(
+            "rmsnorm" if model.norm == "rmsnorm" else "layernorm", 4 * width, 6 * width, 2, width=model.hidden
+        ),
         added,
         activation,
         # Joins the gradients of queries, keys and values.
@@ -180,7 +185,7 @@ def _kernels(model: ModelSpec, work: LayerWork) -> list[_Kernel]:
         scores = tokens * model.heads * model.seq_len / t
         # Into the batched GEMMs' layout and back.
         kernels.append(_Kernel("elementwise", 4 * queries, 8 * queries))
-        kernels.append(_Kernel("softmax", 4 * scores, 6 * scores, of_scores=True))
+        kernels.append(_Kernel("softmax", 4 * scores, 6 * scores, of_scores=True, width=model.seq_len))
         if model.dropout:
             kernels.append(_Kernel("dropout", 5 * scores, 5 * scores, of_scores=True))
     return kernels
@@ -192,7 +197,7 @@ def _elementwise(model: ModelSpec, work: LayerWork, profile: Profile) -> tuple[A
     scores = np.zeros(len(work.tp))
     for kernel in _kernels(model, work):
         seconds = kernel.count * profile.elementwise_s(
-            np.stack([kernel.forward, kernel.backward]), kernel.kind
+            np.stack([kernel.forward, kernel.backward]), kernel.kind, kernel.width
         )
         both += seconds
         if kernel.of_scores:

@@ -18,7 +18,7 @@ from itertime.profile import Profile, list_profiles, load_profile
 from itertime.system import Site, System, load_system
 from itertime.table import Cells
 
-__all__ = ["MeasuredRun", "measured_run"]
+__all__ = ["MeasuredRun", "candidate_plans", "measured_run"]
 
 _PROFILES = {"A100-SXM-80GB": "a100-80gb", "A100-SXM-40GB": "a100-80gb", "H100-SXM-80GB": "h100-80gb"}
 # The same die with other memory: bytes/s and bytes (NVIDIA A100 data sheet, 2021; the driver keeps some for
@@ -30,8 +30,9 @@ _SOFTWARE: dict[str, dict[str, Any]] = {
     "mosaicml": {"attention": "flash1", "fused_loss": True},
     "internevo-cluster": {"attention": "flash1"},
 }
+_MICRO_BATCHES = tuple(2**i for i in range(8))
 _FP32_GRADIENTS = "fp32 gradient accumulation"
-_BASE_SYSTEM = "dgx-a100-80gb"
+_SYSTEMS = {"a100-80gb": "dgx-a100-80gb", "h100-80gb": "dgx-h100"}
 _STATED = (
     *("gpu", "gpus", "gpus_per_node", "node_nic_gbps", "layers", "hidden", "heads", "vocab", "seq_len"),
     *("attention", "tp", "pp", "dp", "global_batch", "recompute", "iteration_s"),
@@ -55,8 +56,21 @@ def measured_run(row: Cells, site: Site) -> MeasuredRun:
             raise UserError(f"the source does not say {column}")
     if row["gpus"] != row["tp"] * row["pp"] * row["dp"]:
         raise UserError(f"gpus={row['gpus']} is not tp x pp x dp = {row['tp'] * row['pp'] * row['dp']}")
-    system = replace(load_system(_BASE_SYSTEM), name=row["id"], gpus_per_node=row["gpus_per_node"], site=site)
-    return MeasuredRun(_model(row), _plan(row), system.with_nic(row["node_nic_gbps"]), _profile(row["gpu"]))
+    profile = _profile(row["gpu"])
+    node = load_system(_SYSTEMS[profile.name])
+    system = replace(node, name=row["id"], gpus_per_node=row["gpus_per_node"], site=site)
+    return MeasuredRun(_model(row), _plan(row), system.with_nic(row["node_nic_gbps"]), profile)
+
+
+def candidate_plans(row: Cells, run: MeasuredRun) -> list[Plan]:
+    """The plan of the row, or one for every power of two that an unstated micro-batch can be.
+
+    UserError naming the broken rules if none can train the model.
+    """
+    if row["micro_batch"]:
+        return [run.plan.check(run.model)]
+    plans = [replace(run.plan, micro_batch=size) for size in _MICRO_BATCHES]
+    return [plan for plan in plans if not plan.broken_rules(run.model)] or [plans[0].check(run.model)]
 
 
 def _profile(gpu: str) -> Profile:
@@ -74,10 +88,7 @@ def _profile(gpu: str) -> Profile:
         hbm_bytes_per_s=bytes_per_s,
         memory_bytes=capacity,
         gemm=replace(profile.gemm, bytes_per_s=profile.gemm.bytes_per_s * ratio),
-        elementwise={
-            kind: replace(model, bytes_per_s=model.bytes_per_s * ratio)
-            for kind, model in profile.elementwise.items()
-        },
+        elementwise={kind: model.scaled(ratio) for kind, model in profile.elementwise.items()},
     )
 
 

@@ -119,17 +119,20 @@ class Profile:
         """
         return self.attention.seconds(batch, heads, kv_heads, head_dim, seq_q, seq_kv, causal, backward)
 
-    def elementwise_s(self, nbytes: ArrayLike, kind: str = "elementwise") -> Array:
+    def elementwise_s(
+        self, nbytes: ArrayLike, kind: str = "elementwise", width: float | None = None
+    ) -> Array:
         """Seconds of one memory-bound kernel that reads and writes `nbytes` bytes in all; 0 bytes is no
         kernel.
 
         `kind` is one of `ELEMENTWISE_KINDS`. Bytes count every tensor once, read or written, in 16 bit: 4
         per element of layernorm, rmsnorm, softmax, gelu, rotary, embedding; 6 per element of the MLP width
-        for swiglu and of an addition. Raises `UnknownName` for another kind.
+        for swiglu and of an addition. `width` is the length of the rows that a norm or softmax reduces,
+        in elements. Raises `UnknownName` for another kind.
         """
         if kind not in self.elementwise:
             raise UnknownName("element-wise kind", kind, self.elementwise)
-        return self.elementwise[kind].seconds(nbytes)
+        return self.elementwise[kind].seconds(nbytes, width)
 
     def collective_s(self, operation: str, nbytes: ArrayLike, ranks: ArrayLike = 2) -> Array:
         """Seconds of a collective among `ranks` GPUs of one node.

@@ -1,6 +1,6 @@
-"""Computes the A100 profile from tables of measured operators.
+"""Computes a GPU's profile from tables of measured operators.
 
-    python -m itertime.profile_build ../shared/data/operators -o itertime/profiles/a100-80gb.json
+    python -m itertime.profile_build ../shared/data/operators --gpu h100-80gb -o profiles/h100-80gb.json
 
 The same tables give the same bytes. The file holds coefficients and small tables of medians, never the
 measured rows.
@@ -22,13 +22,6 @@ from itertime.errors import UserError
 
 __all__ = ["build", "main", "render"]
 
-# NVIDIA A100 Tensor Core GPU data sheet (2021), SXM, 80 GB. The memory is what CUDA reports of it, 79.15 GiB.
-NAME, GPU = "a100-80gb", "NVIDIA A100-SXM4-80GB"
-SOURCE = (
-    "NVIDIA A100 data sheet: 312 TFLOP/s dense bf16, 2,039 GB/s HBM2e, 108 multiprocessors; 79.15 GiB usable"
-)
-PEAK_FLOPS_PER_S, HBM_BYTES_PER_S, MULTIPROCESSORS, MEMORY_BYTES = 312e12, 2039e9, 108, 84.99e9
-
 ASSUMED = (
     ("gemm, backward layouts", "the forward formula", "dx = dy w^T and dw = x^T dy: no table measures them"),
     (
@@ -41,28 +34,30 @@ ASSUMED = (
 )
 
 
-def build(folder: Path) -> dict[str, Any]:
+def build(folder: Path, gpu: str = "a100-80gb") -> dict[str, Any]:
     """The profile as plain values, as it is written; raises `UserError` for tables that it cannot use."""
     from itertime.profile import Evidence
+    from itertime.profiling.chips import chip_named
     from itertime.profiling.fit_attention import fit_attention
     from itertime.profiling.fit_collectives import fit_collectives
     from itertime.profiling.fit_elementwise import fit_elementwise
     from itertime.profiling.fit_gemm import fit_gemm
 
-    gemm, gemm_evidence = fit_gemm(folder, PEAK_FLOPS_PER_S, HBM_BYTES_PER_S, MULTIPROCESSORS)
-    elementwise, elementwise_evidence = fit_elementwise(folder, HBM_BYTES_PER_S)
+    chip = chip_named(gpu)
+    gemm, gemm_evidence = fit_gemm(folder, chip)
+    elementwise, elementwise_evidence = fit_elementwise(folder, chip)
     launch_s = elementwise["elementwise"].launch_s
-    attention, attention_evidence = fit_attention(folder, HBM_BYTES_PER_S, MULTIPROCESSORS, launch_s)
-    collectives, collective_evidence = fit_collectives(folder)
+    attention, attention_evidence = fit_attention(folder, chip, launch_s)
+    collectives, collective_evidence = fit_collectives(folder, chip)
     assumed = [Evidence(part, "assumed", source, 0, note=note) for part, source, note in ASSUMED]
     evidence = [*gemm_evidence, *attention_evidence, *elementwise_evidence, *collective_evidence, *assumed]
     return {
-        "name": NAME,
-        "gpu": GPU,
-        "source": SOURCE,
-        "peak_flops_per_s": PEAK_FLOPS_PER_S,
-        "hbm_bytes_per_s": HBM_BYTES_PER_S,
-        "memory_bytes": MEMORY_BYTES,
+        "name": chip.name,
+        "gpu": chip.gpu,
+        "source": chip.source,
+        "peak_flops_per_s": chip.peak_flops_per_s,
+        "hbm_bytes_per_s": chip.hbm_bytes_per_s,
+        "memory_bytes": chip.memory_bytes,
         "launch_s": launch_s,
         "gemm": dataclasses.asdict(gemm),
         "attention": dataclasses.asdict(attention),
@@ -101,10 +96,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "folder", type=Path, help="folder of the operator tables (a100_gemm.csv.gz and others)"
     )
+    parser.add_argument("--gpu", default="a100-80gb", help="a100-80gb (the default) or h100-80gb")
     parser.add_argument("-o", "--output", type=Path, required=True, help="profile to write (.json)")
     options = parser.parse_args(arguments)
     try:
-        write_text(options.output, render(build(options.folder)))
+        write_text(options.output, render(build(options.folder, options.gpu)))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

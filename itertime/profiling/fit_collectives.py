@@ -8,15 +8,16 @@ import numpy as np
 import pandas as pd
 
 from itertime.profile import Evidence
+from itertime.profiling.chips import Chip
 from itertime.profiling.measurements import mape_pct, read_table, significant
 from itertime.profiling.models import Array
 from itertime.profiling.tables import SizeTable
 
 __all__ = ["fit_collectives"]
 
-NCCL = "ai-dynamo/aiconfigurator (nccl-tests, NCCL 2.27.3, A100-SXM4-80GB)"
+NCCL = "ai-dynamo/aiconfigurator (nccl-tests, NCCL 2.27.3)"
+NCCL_ROWS = "aiconfigurator/nccl-2.27.3"
 VTRAIN = "VIA-Research/vTrain look-up tables (fp32, another node, an older NCCL)"
-SENDRECV = "microsoft/vidur (a100_dgx, two GPUs of one node)"
 RANKS = (2, 4, 8)
 COLUMNS = ("op", "n_gpus", "nodes", "bytes", "dtype")
 OPERATIONS = {
@@ -27,29 +28,29 @@ OPERATIONS = {
 }
 
 
-def fit_collectives(folder: Path) -> tuple[dict[str, SizeTable], list[Evidence]]:
+def fit_collectives(folder: Path, chip: Chip) -> tuple[dict[str, SizeTable], list[Evidence]]:
     """Tables and evidence.
 
     All four collectives come from one program on one machine, nccl-tests from 512 B to 512 MB: the only
     source with every size and operation. The sources of all-reduce differ by up to 2.6 times near 1 MB,
-    where NCCL versions pick other protocols, and agree within 10 % from 128 MB; vTrain's table (1 MB to 1
-    GB) is kept out and checks ours by range. Times are made to rise with the size, which nccl-tests' noise
-    breaks below 64 KB.
+    where NCCL versions pick other protocols, and agree within 10 % from 128 MB; the others (vTrain's table
+    for the A100, 1 MB to 1 GB, vidur's for the H100) are kept out and check ours by range. Times are made
+    to rise with the size, which nccl-tests' noise breaks below 64 KB.
     """
-    reductions = read_table(folder, "a100_allreduce", COLUMNS)
-    rows = pd.concat([reductions, read_table(folder, "a100_allgather_reducescatter_alltoall", COLUMNS)])
-    from_tests = (rows.origin == "aiconfigurator") & rows.source.str.contains("nccl-")
-    rows = rows.loc[from_tests & (rows.dtype == "half") & rows.n_gpus.isin(RANKS)]
+    rows = pd.concat([read_table(folder, name, COLUMNS) for name in chip.collective_tables])
+    tested = rows.loc[(rows.source == NCCL_ROWS) & (rows.dtype == "half") & rows.n_gpus.isin(RANKS)]
     tables, evidence = {}, []
     for name, operation in OPERATIONS.items():
-        chosen = rows.loc[rows.op == operation]
+        chosen = tested.loc[tested.op == operation]
         tables[name] = _table(chosen)
         evidence.append(_measured(name, NCCL, tables[name], len(chosen)))
-    evidence[1:1] = _all_reduce_checks(tables["all_reduce"], reductions)
-    sends = read_table(folder, "a100_sendrecv", COLUMNS)
-    sends = sends.loc[sends.source == "vidur/a100_dgx(devices_per_node=2)"]
+    reductions = rows.loc[(rows.op == "all_reduce") & (rows.nodes == 1)]
+    evidence[1:1] = _all_reduce_checks(tables["all_reduce"], reductions, chip)
+    node = f"{chip.tables}_dgx"
+    sends = rows.loc[(rows.op == "send_recv") & (rows.source == f"vidur/{node}(devices_per_node=2)")]
     tables["send_recv"] = _send_table(sends)
-    evidence.append(_measured("send_recv", SENDRECV, tables["send_recv"], len(sends)))
+    source = f"microsoft/vidur ({node}, two GPUs of one node)"
+    evidence.append(_measured("send_recv", source, tables["send_recv"], len(sends)))
     return tables, evidence
 
 
@@ -89,24 +90,30 @@ def _measured(name: str, source: str, table: SizeTable, rows: int) -> Evidence:
     )
 
 
-def _all_reduce_checks(table: SizeTable, rows: pd.DataFrame) -> list[Evidence]:
-    rows = rows.loc[(rows.origin == "vTrain") & (rows.nodes == 1)]
-    listed, size = rows.n_gpus.isin(RANKS), rows.bytes / 2**20
+def _all_reduce_checks(table: SizeTable, rows: pd.DataFrame, chip: Chip) -> list[Evidence]:
+    other = rows.loc[rows.origin == "vTrain"]
+    source = VTRAIN
+    if other.empty:
+        other = rows.loc[rows.source.str.startswith(f"vidur/{chip.tables}_dgx")]
+        source = f"microsoft/vidur ({chip.tables}_dgx)"
+    listed, size = other.n_gpus.isin(RANKS), other.bytes / 2**20
     ranges = {
-        "1-8 MB": listed & (size < 8),
+        "1-8 MB": listed & (size >= 1) & (size < 8),
         "8-128 MB": listed & (size >= 8) & (size < 128),
         "128 MB-1 GB": listed & (size >= 128),
         "8 MB-1 GB, among 3, 5, 6, 7 ranks": ~listed & (size >= 8),
     }
     checks = []
     for name, chosen in ranges.items():
-        nbytes, ranks = rows.bytes[chosen].to_numpy(dtype=float), rows.n_gpus[chosen].to_numpy(dtype=int)
-        measured = rows.time_us[chosen].to_numpy(dtype=float) * 1e-6
+        if not chosen.any():
+            continue
+        nbytes, ranks = other.bytes[chosen].to_numpy(dtype=float), other.n_gpus[chosen].to_numpy(dtype=int)
+        measured = other.time_us[chosen].to_numpy(dtype=float) * 1e-6
         checks.append(
             Evidence(
                 part=f"all_reduce ({name})",
                 kind="measured",
-                source=f"checked against {VTRAIN}",
+                source=f"checked against {source}",
                 rows=len(measured),
                 error_held_out_pct=mape_pct(table.seconds(nbytes, ranks), measured),
                 note="none of these rows is in the table",

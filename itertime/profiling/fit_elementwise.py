@@ -11,86 +11,120 @@ import pandas as pd
 
 from itertime.errors import UserError
 from itertime.profile import Evidence
-from itertime.profiling.measurements import Fit, fit_in_halves, fit_logarithms, mape_pct, read_table
-from itertime.profiling.models import Array, ElementwiseModel
+from itertime.profiling.chips import CHIPS, HBM_BYTES_PER_S, Chip
+from itertime.profiling.measurements import (
+    NAMES,
+    Bounds,
+    Fit,
+    fit_in_halves,
+    fit_logarithms,
+    mape_pct,
+    read_table,
+    significant,
+)
+from itertime.profiling.models import Array, ElementwiseModel, WidthRate
 
 __all__ = ["fit_elementwise"]
 
-# HBM bandwidth of the GPUs that the tables name, bytes/s (NVIDIA's data sheets of the A100).
-HBM_BYTES_PER_S = {
-    "A100-80GB(4x NVLink node)": 2039e9,
-    "A100-80GB(PCIe/SXM unspecified)": 2039e9,
-    "NVIDIA A100 80GB PCIe": 1935e9,
-    "NVIDIA A100-PCIE-40GB": 1555e9,
-}
-NAMES = {
-    "vidur": "microsoft/vidur (fp16, kernels of an inference server)",
-    "LLMCompass": "LLMCompass (fp16)",
-    "neusight": "NeuSight (fp32)",
-}
 # Rows between these sizes are left out: a benchmark repeats a kernel on buffers that stay in the L2 cache.
 SMALL_BYTES, LARGE_BYTES = 1e6, 64e6
 LAUNCH_BOUNDS = (5.0, 0.5, 100.0)
-FRACTION_BOUNDS = (0.7, 0.05, 1.0)
+FRACTION_BOUNDS = (0.7, 0.05, 0.97)  # the largest rows reach 0.97; more is the L2 cache's
+ROW_FRACTION_BOUNDS = (0.7, 0.05, 0.88)  # a kernel that reduces rows does not stream faster than an addition
+LEVEL_BOUNDS = (1.0, 0.5, 2.0)
+ALIGNED = 64
 ARITHMETIC = ("add", "addu", "mul", "mulu", "div", "divu", "relu", "tanh")
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Which rows a kind is fitted to, as (origin, operators), and which rows of another origin check it."""
+    """Which rows a kind is fitted to, as (origin, operators), and which rows of another origin check it.
+
+    `by_width`: widths between which the bandwidth is interpolated: it depends on the length of a row, since
+    long rows are read more than once. The curve is fitted to the first rows, which are in 32 bit; its level
+    is half way (geometric mean) to that of the others, which are in 16 bit but few.
+    """
 
     fitted: tuple[tuple[str, tuple[str, ...]], ...]
     checked: tuple[str, tuple[str, ...]] | None = None
     bytes_per_element: str = ""
+    by_width: tuple[int, ...] = ()
 
 
 MEASURED = {
     "elementwise": Kind((("vidur", ("add",)),), ("neusight", ARITHMETIC), "6 (two read, one written)"),
     "gelu": Kind((("LLMCompass", ("gelu",)), ("neusight", ("gelu",))), ("vidur", ("gelu",)), "4"),
-    "layernorm": Kind((("LLMCompass", ("layernorm",)), ("neusight", ("ln",))), None, "4"),
-    "softmax": Kind((("LLMCompass", ("softmax",)), ("neusight", ("softmax",))), None, "4"),
+    "layernorm": Kind((("neusight", ("ln",)),), ("LLMCompass", ("layernorm",)), "4", (2048, 4096, 8192)),
+    "softmax": Kind((("neusight", ("softmax",)),), ("LLMCompass", ("softmax",)), "4", (2048, 8192, 16384)),
     "rmsnorm": Kind((("vidur", ("rmsnorm",)),), None, "4"),
     "swiglu": Kind((("vidur", ("silu_mul",)),), None, "6 of the MLP width (two read, one written)"),
     "rotary": Kind((("vidur", ("rope_qk",)),), None, "4 of queries and keys"),
     "embedding": Kind((("vidur", ("embedding",)),), None, "4"),
 }
+# Where the rows of a kind come from a GPU that has fewer kinds measured.
+FEWER = {"gelu": Kind((("vidur", ("gelu",)),), None, "4")}
 ASSUMED = {"dropout": "elementwise", "adam": "elementwise", "cross_entropy": "softmax"}
 
 
-def fit_elementwise(folder: Path, hbm: float) -> tuple[dict[str, ElementwiseModel], list[Evidence]]:
+def fit_elementwise(folder: Path, chip: Chip) -> tuple[dict[str, ElementwiseModel], list[Evidence]]:
     """A model of each kind and the evidence; raises `UserError` for a GPU whose HBM bandwidth is not known.
 
-    One fraction of HBM bandwidth per kind, and one launch time per source, which holds that source's way of
-    timing (tens of microseconds where the host waits for the GPU). Sources weigh the same. The launch time
-    of the models is vidur's, whose rows are kernel times; a kind without such rows takes that of
-    `elementwise`.
+    One fraction of HBM bandwidth per kind (or per kind and width), and one launch time per source, which
+    holds that source's way of timing (tens of microseconds where the host waits for the GPU). Sources weigh
+    the same. The launch time of the models is vidur's, whose rows are kernel times; a kind without such rows
+    takes that of `elementwise`. A kind that no row of this chip measures takes the A100's fractions.
     """
-    rows = read_table(folder, "a100_elementwise", ("op", "cols", "bytes", "gpu"))
-    for gpu in rows.gpu.unique():
-        if gpu not in HBM_BYTES_PER_S:
-            raise UserError(
-                f"{folder}/a100_elementwise.csv.gz: gpu={gpu!r}: its HBM bandwidth is not known; add it"
-            )
-    rows = rows.loc[(rows.bytes <= SMALL_BYTES) | (rows.bytes >= LARGE_BYTES)]
+    rows = _rows(folder, chip)
+    elsewhere = rows if chip is CHIPS[0] else _rows(folder, CHIPS[0])
     models: dict[str, ElementwiseModel] = {}
     evidence = []
     for name, kind in MEASURED.items():
-        fit, found = _fit_kind(name, kind, rows)
+        kind = next((one for one in (kind, FEWER.get(name)) if one and _measures(rows, one)), kind)
+        here = _measures(rows, kind)
+        fit, found = _fit_kind(name, kind, rows if here else elsewhere)
+        if not here:
+            found = _assumed(name, f"the {CHIPS[0].name} fractions of HBM bandwidth")
         own = fit.values.get("launch_us_vidur")
         launch_s = models["elementwise"].launch_s if own is None else own * 1e-6
-        models[name] = ElementwiseModel(fit["hbm_fraction"] * hbm, launch_s)
+        models[name] = _model(fit, kind, chip, launch_s)
         evidence.append(found)
     for name, like in ASSUMED.items():
         models[name] = models[like]
-        source = f"the bandwidth of {like}"
-        evidence.append(
-            Evidence(part=name, kind="assumed", source=source, rows=0, note="no table measures it")
-        )
+        evidence.append(_assumed(name, f"the bandwidth of {like}"))
     return models, evidence
+
+
+def _rows(folder: Path, chip: Chip) -> pd.DataFrame:
+    name = f"{chip.tables}_elementwise"
+    rows = read_table(folder, name, ("op", "cols", "bytes", "gpu"))
+    for gpu in rows.gpu.unique():
+        if gpu not in HBM_BYTES_PER_S:
+            raise UserError(f"{folder}/{name}.csv.gz: gpu={gpu!r}: its HBM bandwidth is not known; add it")
+    return rows.loc[(rows.bytes <= SMALL_BYTES) | (rows.bytes >= LARGE_BYTES)]
+
+
+def _measures(rows: pd.DataFrame, kind: Kind) -> bool:
+    return all(len(_select(rows, origin, operators)) for origin, operators in kind.fitted)
+
+
+def _assumed(name: str, source: str) -> Evidence:
+    return Evidence(part=name, kind="assumed", source=source, rows=0, note="no table measures it")
+
+
+def _model(fit: Fit, kind: Kind, chip: Chip, launch_s: float) -> ElementwiseModel:
+    if not kind.by_width:
+        return ElementwiseModel(fit["hbm_fraction"] * chip.hbm_bytes_per_s, launch_s)
+    rates = [significant(fit[f"hbm_fraction_{width}"] * chip.hbm_bytes_per_s) for width in kind.by_width]
+    middle = rates[len(rates) // 2]
+    return ElementwiseModel(
+        middle, launch_s, [WidthRate(*pair) for pair in zip(kind.by_width, rates, strict=True)]
+    )
 
 
 def _fit_kind(name: str, kind: Kind, rows: pd.DataFrame) -> tuple[Fit, Evidence]:
     chosen = pd.concat([_select(rows, origin, operators) for origin, operators in kind.fitted])
+    if kind.by_width:
+        chosen = chosen.loc[chosen.cols % ALIGNED == 0]
     chosen = chosen.groupby(["origin", "gpu", "op", "cols", "bytes"], as_index=False).agg(
         {"time_us": "median"}
     )
@@ -98,23 +132,29 @@ def _fit_kind(name: str, kind: Kind, rows: pd.DataFrame) -> tuple[Fit, Evidence]
     origins = [origin for origin, _ in kind.fitted]
     masks = [(chosen.origin == origin).to_numpy() for origin in origins]
     weights = np.select(masks, [1 / np.sqrt(mask.sum()) for mask in masks])
-    bounds = {"hbm_fraction": FRACTION_BOUNDS, **{f"launch_us_{origin}": LAUNCH_BOUNDS for origin in origins}}
+    bounds: Bounds = {f"launch_us_{origin}": LAUNCH_BOUNDS for origin in origins}
+    if kind.by_width:
+        bounds |= {f"hbm_fraction_{width}": ROW_FRACTION_BOUNDS for width in kind.by_width}
+    else:
+        bounds["hbm_fraction"] = FRACTION_BOUNDS
 
     def predict(fit: Fit) -> Array:
         launch = np.select(masks, [np.asarray(fit[f"launch_us_{origin}"]) for origin in origins])
-        return np.asarray(nbytes / (fit["hbm_fraction"] * peak) + launch * 1e-6)
+        return np.asarray(nbytes / (_fraction(fit, kind, chosen) * peak) + launch * 1e-6)
 
     # By width, which a kernel's bandwidth depends on; LLMCompass varies the size at one width.
-    group = chosen.cols.where(chosen.origin != "LLMCompass", -chosen.bytes).to_numpy(dtype=float)
-    fit, in_sample, held_out = fit_in_halves(predict, measured, weights, bounds, group)
+    one_width = chosen.groupby("origin").cols.transform("nunique") == 1
+    group = chosen.cols.where((chosen.origin != "LLMCompass") & ~one_width, -chosen.bytes)
+    fit, in_sample, held_out = fit_in_halves(predict, measured, weights, bounds, group.to_numpy(dtype=float))
     large = nbytes >= LARGE_BYTES
-    if kind.checked is None:
-        error, how = mape_pct(held_out[large], measured[large]), "half of the widths, both ways"
-    else:
-        error, how = (
-            _check(fit, _select(rows, *kind.checked)),
-            f"all of {NAMES[kind.checked[0]]}, its launch time fitted",
-        )
+    other = rows.iloc[:0] if kind.checked is None else _select(rows, *kind.checked)
+    error, how = mape_pct(held_out[large], measured[large]), "half of the widths (or sizes), both ways"
+    if kind.by_width:
+        level = _level(fit, kind, other)
+        how += f"; {NAMES[kind.checked[0]]} runs at {level:.3g} of that, met half way" if kind.checked else ""
+        fit = _scaled(fit, np.sqrt(level))
+    elif kind.checked is not None and len(other):
+        error, how = _check(fit, other), f"all of {NAMES[kind.checked[0]]}, its launch time fitted"
     return fit, Evidence(
         part=name,
         kind="fitted",
@@ -123,11 +163,48 @@ def _fit_kind(name: str, kind: Kind, rows: pd.DataFrame) -> tuple[Fit, Evidence]
         error_in_sample_pct=mape_pct(in_sample[large], measured[large]),
         error_held_out_pct=error,
         note=(
-            f"forward, {fit['hbm_fraction']:.3g} of HBM bandwidth; "
+            f"forward, {_fractions(fit, kind)}; "
             f"bytes per element: {kind.bytes_per_element}; "
             f"errors on rows from {LARGE_BYTES / 1e6:g} MB; held out: {how}"
         ),
     )
+
+
+def _fraction(fit: Fit, kind: Kind, rows: pd.DataFrame) -> Array:
+    """Of HBM bandwidth, row by row."""
+    if not kind.by_width:
+        return np.full(len(rows), fit["hbm_fraction"])
+    fractions = [fit[f"hbm_fraction_{width}"] for width in kind.by_width]
+    return np.asarray(np.interp(np.log2(rows.cols), np.log2(kind.by_width), fractions))
+
+
+def _level(fit: Fit, kind: Kind, rows: pd.DataFrame) -> float:
+    """The bandwidth of other rows over that of the fit; their launch time is fitted with it."""
+    nbytes, peak, measured = _arrays(rows)
+    moved_s = nbytes / (_fraction(fit, kind, rows) * peak)
+
+    def predict(other: Fit) -> Array:
+        return np.asarray(moved_s / other["level"] + other["launch_us"] * 1e-6)
+
+    bounds = {"level": LEVEL_BOUNDS, "launch_us": LAUNCH_BOUNDS}
+    return fit_logarithms(predict, measured, np.ones(len(rows)), bounds)["level"]
+
+
+def _scaled(fit: Fit, ratio: float) -> Fit:
+    """The fit with its bandwidths multiplied, as far as they can be."""
+    most = ROW_FRACTION_BOUNDS[2]
+    values = {
+        name: significant(min(value * ratio, most)) if name.startswith("hbm") else value
+        for name, value in fit.values.items()
+    }
+    return Fit(values)
+
+
+def _fractions(fit: Fit, kind: Kind) -> str:
+    if not kind.by_width:
+        return f"{fit['hbm_fraction']:.3g} of HBM bandwidth"
+    pairs = [f"{fit[f'hbm_fraction_{width}']:.3g} at {width}" for width in kind.by_width]
+    return f"of HBM bandwidth by width (multiples of {ALIGNED}) {', '.join(pairs)}"
 
 
 def _select(rows: pd.DataFrame, origin: str, operators: tuple[str, ...]) -> pd.DataFrame:

@@ -9,14 +9,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from itertime.profile import Evidence
-from itertime.profiling.measurements import Fit, fit_in_halves, mape_pct, read_table
+from itertime.profiling.chips import Chip
+from itertime.profiling.measurements import Fit, credit, fit_in_halves, mape_pct, read_table
 from itertime.profiling.models import Array, GemmModel, GemmTile
 
 __all__ = ["fit_gemm"]
 
 TILES = ((128, 256), (128, 128), (64, 64))
-LAYERS, GRID = "microsoft/vidur", "ai-dynamo/aiconfigurator (sglang 0.5.10)"
-SOURCE = f"{LAYERS}: fp16, the linear layers of 8 models at tp 1-8; {GRID}: bf16, a grid of n, k >= 64"
 LARGE_M = 512
 
 # How much each group of rows counts: training runs the large rows of whole layers, above all.
@@ -33,37 +32,40 @@ BOUNDS = {
     "hbm_fraction": (0.78, 0.5, 1.0),
     "overlap_exponent": (2.5, 1.0, 20.0),
     "launch_us": (4.0, 0.0, 30.0),
-    "grid_time_over_layers": (0.96, 0.7, 1.3),
 }
+GRID_BOUNDS = (0.96, 0.7, 1.3)
 
 
-def fit_gemm(
-    folder: Path, peak_flops: float, hbm: float, multiprocessors: int
-) -> tuple[GemmModel, list[Evidence]]:
+def fit_gemm(folder: Path, chip: Chip) -> tuple[GemmModel, list[Evidence]]:
     """The model fitted to all rows, and its evidence; held out is half of the (n, k) shapes, both ways.
 
-    The two sources differ by a few percent at equal shape (power limits, clocks): one factor takes that up,
-    and the model keeps the level of the rows that were measured on real layers.
+    Two sources that differ by a few percent at equal shape (power limits, clocks) are told apart by one
+    factor, and the model keeps the level of the rows that were measured on real layers; a grid alone gives
+    its own level.
     """
-    rows = _rows(folder)
+    rows = _rows(folder, chip)
     m, n, k = (rows[column].to_numpy(dtype=float) for column in "mnk")
     measured = rows.time_us.to_numpy(dtype=float) * 1e-6
     layer = (rows.origin == "vidur").to_numpy()
-    groups = _groups(layer, m)
+    groups = {name: chosen for name, chosen in _groups(layer, m).items() if chosen.any()}
     weights = np.zeros(len(rows))
     for name, chosen in groups.items():
         weights[chosen] = np.sqrt(WEIGHTS[name] / chosen.sum())
+    bounds = dict(BOUNDS)
+    if layer.any() and not layer.all():
+        bounds["grid_time_over_layers"] = GRID_BOUNDS
 
     def predict(fit: Fit) -> Array:
-        model = _model(fit, peak_flops, hbm, multiprocessors)
-        return model.seconds(m, n, k) * np.where(layer, 1.0, fit["grid_time_over_layers"])
+        return _model(fit, chip).seconds(m, n, k) * np.where(
+            layer, 1.0, fit.values.get("grid_time_over_layers", 1.0)
+        )
 
-    fit, in_sample, held_out = fit_in_halves(predict, measured, weights, BOUNDS, n, k)
+    fit, in_sample, held_out = fit_in_halves(predict, measured, weights, bounds, n, k)
     evidence = [
         Evidence(
             part=f"gemm ({name})",
             kind="fitted",
-            source=LAYERS if name.startswith("layers") else GRID,
+            source=credit(rows.source[chosen]),
             rows=int(chosen.sum()),
             error_in_sample_pct=mape_pct(in_sample[chosen], measured[chosen]),
             error_held_out_pct=mape_pct(held_out[chosen], measured[chosen]),
@@ -71,33 +73,35 @@ def fit_gemm(
         )
         for name, chosen in _reported(groups, m).items()
     ]
-    return _model(fit, peak_flops, hbm, multiprocessors), evidence
+    return _model(fit, chip), evidence
 
 
-def _rows(folder: Path) -> pd.DataFrame:
+def _rows(folder: Path, chip: Chip) -> pd.DataFrame:
     """One row per source and shape; LLMCompass' 20 rows, 20 % faster than either source, are left out."""
-    rows = read_table(folder, "a100_gemm", ("m", "n", "k"))
+    rows = read_table(folder, f"{chip.tables}_gemm", ("m", "n", "k"))
     in_grid = (rows.origin == "aiconfigurator") & (rows.n >= 64) & (rows.k >= 64)
     rows = rows.loc[(rows.origin == "vidur") | in_grid]
-    return rows.groupby(["origin", "m", "n", "k"], as_index=False).agg({"time_us": "median"})
+    return rows.groupby(["origin", "m", "n", "k"], as_index=False).agg(
+        {"time_us": "median", "source": "first"}
+    )
 
 
 def _note(name: str, fit: Fit) -> str:
     note = "held out: half of the (n, k) shapes, both ways"
-    if name.startswith("grid"):
+    if name.startswith("grid") and "grid_time_over_layers" in fit.values:
         note += f"; times of this source are {fit['grid_time_over_layers']:g} of the model's"
     return note
 
 
-def _model(fit: Fit, peak_flops: float, hbm: float, multiprocessors: int) -> GemmModel:
+def _model(fit: Fit, chip: Chip) -> GemmModel:
     return GemmModel(
         tiles=[GemmTile(rows, columns, fit[f"peak_fraction_{i}"]) for i, (rows, columns) in enumerate(TILES)],
-        multiprocessors=multiprocessors,
-        peak_flops_per_s=peak_flops,
+        multiprocessors=chip.multiprocessors,
+        peak_flops_per_s=chip.peak_flops_per_s,
         wave_quantisation=fit["wave_quantisation"],
         k_offset=fit["k_offset"],
         k_exponent=fit["k_exponent"],
-        bytes_per_s=fit["hbm_fraction"] * hbm,
+        bytes_per_s=fit["hbm_fraction"] * chip.hbm_bytes_per_s,
         overlap_exponent=fit["overlap_exponent"],
         launch_s=fit["launch_us"] * 1e-6,
     )
@@ -110,10 +114,11 @@ def _groups(layer: NDArray[np.bool_], m: Array) -> dict[str, NDArray[np.bool_]]:
 
 
 def _reported(groups: dict[str, NDArray[np.bool_]], m: Array) -> dict[str, NDArray[np.bool_]]:
-    layers = groups["layers, m >= 512"]
-    return {
-        "layers, m >= 512": layers,
-        "layers, 512 <= m < 2048": layers & (m < 2048),
-        "layers, m >= 2048": layers & (m >= 2048),
-        **{name: groups[name] for name in ("layers, m < 512", "grid, m >= 512", "grid, m < 512")},
-    }
+    reported = {}
+    for name, chosen in groups.items():
+        reported[name] = chosen
+        if name.endswith("m >= 512"):
+            source = name.partition(",")[0]
+            reported[f"{source}, 512 <= m < 2048"] = chosen & (m < 2048)
+            reported[f"{source}, m >= 2048"] = chosen & (m >= 2048)
+    return reported

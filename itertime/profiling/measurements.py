@@ -13,7 +13,17 @@ from scipy.optimize import least_squares
 from itertime.errors import UserError
 from itertime.profiling.models import Array
 
-__all__ = ["Fit", "fit_in_halves", "fit_logarithms", "mape_pct", "read_table", "significant"]
+__all__ = [
+    "NAMES",
+    "Bounds",
+    "Fit",
+    "credit",
+    "fit_in_halves",
+    "fit_logarithms",
+    "mape_pct",
+    "read_table",
+    "significant",
+]
 
 
 def read_table(folder: Path, name: str, columns: tuple[str, ...]) -> pd.DataFrame:
@@ -36,6 +46,25 @@ def read_table(folder: Path, name: str, columns: tuple[str, ...]) -> pd.DataFram
         raise UserError(f"{path}:{bad[0] + 2}: time_us={value}: must be a positive number of microseconds")
     table["origin"] = table["source"].str.split("/").str[0]
     return table
+
+
+# How the first part of a row's source is credited.
+NAMES = {
+    "vidur": "microsoft/vidur (fp16, kernels of an inference server)",
+    "aiconfigurator": "ai-dynamo/aiconfigurator",
+    "LLMCompass": "LLMCompass (fp16)",
+    "neusight": "NeuSight (fp32)",
+}
+
+
+def credit(sources: pd.Series) -> str:
+    """The projects behind rows, in the order of their first rows; aiconfigurator with what it ran."""
+    found: dict[str, None] = {}
+    for source in sources.drop_duplicates():
+        origin, _, rest = source.partition("/")
+        name = NAMES.get(origin, origin)
+        found[f"{name} ({rest.partition('/')[0]})" if origin == "aiconfigurator" else name] = None
+    return "; ".join(found)
 
 
 def mape_pct(predicted: Array, measured: Array) -> float:

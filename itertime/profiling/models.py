@@ -5,6 +5,9 @@ Every `seconds` takes scalars or arrays, which broadcast, and evaluates all of t
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import math
 from typing import Literal
 
 import numpy as np
@@ -22,6 +25,7 @@ __all__ = [
     "ElementwiseModel",
     "GemmModel",
     "GemmTile",
+    "WidthRate",
 ]
 
 Array = NDArray[np.float64]
@@ -175,13 +179,45 @@ class AttentionModel:
 
 
 @dataclass(frozen=True, config=CONFIG)
+class WidthRate:
+    """Bandwidth of a kernel that reduces over rows of `width` elements."""
+
+    width: Count
+    bytes_per_s: Positive
+
+
+@dataclass(frozen=True, config=CONFIG)
 class ElementwiseModel:
-    """Time of a memory-bound kernel: bytes read and written over the bandwidth it reaches, plus a floor."""
+    """Time of a memory-bound kernel: bytes read and written over the bandwidth it reaches, plus a floor.
+
+    `by_width`, in rising order, tells how the bandwidth depends on the length of a row; `bytes_per_s` is that
+    of a row whose length is not said. Between widths it is linear in log2(width), beyond them constant.
+    """
 
     bytes_per_s: Positive
     launch_s: NonNegative
+    by_width: list[WidthRate] = dataclasses.field(default_factory=list)
 
-    def seconds(self, nbytes: ArrayLike) -> Array:
+    @model_validator(mode="after")
+    def _check(self) -> ElementwiseModel:
+        widths = [rate.width for rate in self.by_width]
+        if any(a >= b for a, b in itertools.pairwise(widths)):
+            raise ValueError(f"by_width: widths {widths} must rise")
+        return self
+
+    def seconds(self, nbytes: ArrayLike, width: float | None = None) -> Array:
         """Seconds to read and write `nbytes` bytes in one kernel; 0 bytes is no kernel."""
         nbytes = np.asarray(nbytes, dtype=float)
-        return np.where(nbytes > 0, nbytes / self.bytes_per_s + self.launch_s, 0.0)
+        return np.where(nbytes > 0, nbytes / self.rate(width) + self.launch_s, 0.0)
+
+    def scaled(self, ratio: float) -> ElementwiseModel:
+        """The kernel on a GPU with `ratio` times the memory bandwidth."""
+        by_width = [WidthRate(one.width, one.bytes_per_s * ratio) for one in self.by_width]
+        return ElementwiseModel(self.bytes_per_s * ratio, self.launch_s, by_width)
+
+    def rate(self, width: float | None = None) -> float:
+        """Bytes/s for rows of `width` elements."""
+        if width is None or not self.by_width:
+            return self.bytes_per_s
+        widths, rates = [one.width for one in self.by_width], [one.bytes_per_s for one in self.by_width]
+        return float(np.interp(math.log2(width), np.log2(widths), rates))

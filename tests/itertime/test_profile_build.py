@@ -12,7 +12,8 @@ import pytest
 
 from itertime.errors import UserError
 from itertime.profile import FOLDER
-from itertime.profile_build import MULTIPROCESSORS, build, main, render
+from itertime.profile_build import build, main, render
+from itertime.profiling.chips import CHIPS, chip_named
 from itertime.profiling.fit_collectives import fit_collectives
 from itertime.profiling.fit_gemm import fit_gemm
 from itertime.profiling.measurements import fit_in_halves, read_table
@@ -24,9 +25,10 @@ needs_operators = pytest.mark.skipif(
     not OPERATORS.is_dir(), reason="the measured operators (../shared/data/operators) are not here"
 )
 
+A100 = chip_named("a100-80gb")
 KNOWN = GemmModel(
     tiles=[GemmTile(128, 256, 0.8), GemmTile(128, 128, 0.7), GemmTile(64, 64, 0.5)],
-    multiprocessors=MULTIPROCESSORS,
+    multiprocessors=A100.multiprocessors,
     peak_flops_per_s=312e12,
     wave_quantisation=0.3,
     k_offset=60.0,
@@ -57,7 +59,7 @@ def synthetic_gemms(noise: float) -> pd.DataFrame:
 
 def test_the_gemm_fit_finds_the_model_behind_noisy_times(tmp_path: Path) -> None:
     write_table(tmp_path, "a100_gemm", synthetic_gemms(noise=0.03))
-    found, evidence = fit_gemm(tmp_path, 312e12, 2039e9, MULTIPROCESSORS)
+    found, evidence = fit_gemm(tmp_path, A100)
     m, n, k = np.meshgrid([64, 512, 2048, 8192], [1024, 3000, 12288], [256, 4096])
     np.testing.assert_allclose(found.seconds(m, n, k), KNOWN.seconds(m, n, k), rtol=0.03)
     for part in evidence:  # the mean absolute deviation of a normal error of 3 % is 2.4 %
@@ -102,7 +104,7 @@ def test_collectives_within_a_node_are_tables_that_rise(tmp_path: Path) -> None:
         for i in range(11, 27)
     ]  # fmt: skip
     write_table(tmp_path, "a100_sendrecv", pd.DataFrame(sends))
-    tables, _ = fit_collectives(tmp_path)
+    tables, _ = fit_collectives(tmp_path, A100)
     assert sorted(tables) == ["all_gather", "all_reduce", "all_to_all", "reduce_scatter", "send_recv"]
     expected = [
         10e-6,
@@ -147,5 +149,11 @@ def test_rendered_numbers_are_tidy() -> None:
 
 
 @needs_operators
-def test_the_shipped_profile_is_what_the_measurements_give() -> None:
-    assert render(build(OPERATORS)) == (FOLDER / "a100-80gb.json").read_text()
+@pytest.mark.parametrize("name", [chip.name for chip in CHIPS])
+def test_the_shipped_profile_is_what_the_measurements_give(name: str) -> None:
+    assert render(build(OPERATORS, name)) == (FOLDER / f"{name}.json").read_text()
+
+
+def test_an_unknown_gpu_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path), "--gpu", "h100-80g", "-o", str(tmp_path / "p.json")]) == 2
+    assert "unknown GPU 'h100-80g'; did you mean h100-80gb" in capsys.readouterr().err

@@ -30,7 +30,7 @@ def write(folder: Path, changes: dict[str, str | None]) -> Path:
 
 
 def test_shipped_systems_name_a_shipped_profile() -> None:
-    assert list_systems() == ["a100-80gb-800g", "dgx-a100-80gb"]
+    assert list_systems() == ["a100-80gb-800g", "dgx-a100-80gb", "dgx-h100"]
     for name in list_systems():
         system = load_system(name)
         assert system.name == name
@@ -49,7 +49,8 @@ def test_with_nic_changes_the_nics_only() -> None:
     system = load_system("dgx-a100-80gb")
     slower = system.with_nic(400)
     assert slower.nic_bytes_per_s == 50e9
-    assert dataclasses.replace(slower, nic_bytes_per_s=system.nic_bytes_per_s) == system
+    assert slower.nics_per_node == 2
+    assert dataclasses.replace(slower, nic_bytes_per_s=system.nic_bytes_per_s, nics_per_node=8) == system
 
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_a_file_too_large_to_be_a_system(tmp_path: Path) -> None:
 
 
 def test_unknown_names_get_a_hint() -> None:
-    with pytest.raises(UnknownName, match=r"unknown system 'dgx-a100'; did you mean dgx-a100-80gb\?"):
-        load_system("dgx-a100")
+    with pytest.raises(UnknownName, match=r"unknown system 'dgx-a100-80'; did you mean dgx-a100-80gb"):
+        load_system("dgx-a100-80")
     with pytest.raises(UserError, match=r"missing\.yaml: cannot be read"):
         load_system("missing.yaml")
