@@ -4,11 +4,20 @@ A group of P = `ranks` GPUs sits in N = ceil(ranks / ranks_per_node) nodes. With
 profile's NCCL tables. Across nodes NCCL runs one ring through all P ranks, so that a node's NICs carry
 (P-1)/P S bytes of an all-gather or a reduce-scatter and twice that of an all-reduce (Patarasuk and Yuan
 2009); or, for an all-reduce where it is faster, a double binary tree of 2 S bytes and logarithmic depth
-(Sanders, Speck, Traeff 2009). The part in the nodes runs at the same time, so the slower of the two counts;
-the latency of the hops between nodes comes on top.
+(Sanders, Speck, Traeff 2009). Or, where a system's `collective_algorithms` say so, hierarchically: only what
+is left after reducing in the node crosses, 2 (N-1)/N S bytes (Cho et al., BlueConnect, MLSys 2019; NCCL's
+trees between two nodes come to the same). The part in the nodes runs at the same time, so the slower of the
+two counts; the latency of the hops between nodes comes on top.
 
 `nic_sharers` groups that communicate at the same time share a node's NICs equally, and a group moves at most
-`ranks_per_node` times what one GPU can.
+`ranks_per_node` times what one GPU can. `stride` is the number of nodes from one of a group's nodes to the
+next; `itertime.fabric` turns it into the group's share of the switches above.
+
+A ring enters and leaves a node through one NIC: it wants two of its GPUs beside that NIC, or one that does
+both. Where GPUs share NICs, a group with several GPUs in the node that are not neighbours (others of a
+tensor-parallel group lie between them) has neither, and its ring leaves across the CPUs: all such groups
+together get both directions of `cpu_link_bytes_per_s`. NVIDIA describes the case in "Doubling all2all
+Performance with NVIDIA Collective Communication Library 2.12" (2022); that release can go around it.
 
 `nbytes` is nccl-tests' size: the buffer of one rank, and for all-gather and reduce-scatter the gathered
 whole. A single rank, or no bytes, takes no time.
@@ -19,6 +28,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from itertime.fabric import all_to_all_share, ring_share
 from itertime.profile import Profile
 from itertime.profiling.models import Array
 from itertime.system import System
@@ -33,20 +43,30 @@ def all_reduce_s(
     system: System,
     profile: Profile,
     nic_sharers: ArrayLike = 1,
+    stride: ArrayLike = 1,
 ) -> Array:
     """Seconds to all-reduce a buffer of `nbytes` bytes on each rank.
 
     With S bytes, P ranks in N nodes, a the latency of a hop, B the group's share of the NICs times the
-    network efficiency: max(in-node all-reduce, 2 (P-1)/P S/B) + 2 (N-1) a, or as a tree max(in-node, 2 S/B)
-    + 2 ceil(log2 N) a.
+    network efficiency, the fastest of the system's `collective_algorithms`: a ring, max(in-node all-reduce,
+    2 (P-1)/P S/B) + 2 (N-1) a; a tree, max(in-node, 2 S/B) + 2 ceil(log2 N) a; hierarchical, max(in-node,
+    2 (N-1)/N S/B) + 2 ceil(log2 N) a.
     """
     size, nodes, local = _layout(nbytes, ranks, ranks_per_node)
     inside = profile.collective_s("all_reduce", size, local)
-    through_nics = 2 * size / _nic_share(local, system, nic_sharers)
+    if (nodes == 1).all():
+        return system.site.all_reduce_multiplier * np.where(size > 0, inside, 0.0)
+    through_nics = 2 * size / _ring_share(nodes, local, system, nic_sharers, stride)
     hop = 2 * system.network_latency_s
-    ring = np.maximum(inside, _left(nodes * local) * through_nics) + (nodes - 1) * hop
-    tree = np.maximum(inside, through_nics) + np.ceil(np.log2(nodes)) * hop
-    return system.site.all_reduce_multiplier * _choose(inside, np.minimum(ring, tree), size, nodes)
+    seconds = []
+    if "ring" in system.collective_algorithms:
+        seconds.append(np.maximum(inside, _left(nodes * local) * through_nics) + (nodes - 1) * hop)
+    depth = np.ceil(np.log2(nodes)) * hop
+    if "tree" in system.collective_algorithms:
+        seconds.append(np.maximum(inside, through_nics) + depth)
+    if "hierarchical" in system.collective_algorithms:
+        seconds.append(np.maximum(inside, _left(nodes) * through_nics) + depth)
+    return system.site.all_reduce_multiplier * _choose(inside, np.minimum.reduce(seconds), size, nodes)
 
 
 def reduce_scatter_s(
@@ -56,13 +76,16 @@ def reduce_scatter_s(
     system: System,
     profile: Profile,
     nic_sharers: ArrayLike = 1,
+    stride: ArrayLike = 1,
 ) -> Array:
     """Seconds to reduce a buffer of `nbytes` bytes on each rank so that each keeps `nbytes / ranks` of the
     result.
 
     max(in-node reduce-scatter, (P-1)/P S/B) + (N-1) a, in the terms of `all_reduce_s`.
     """
-    return _half_of_all_reduce("reduce_scatter", nbytes, ranks, ranks_per_node, system, profile, nic_sharers)
+    return _half_of_all_reduce(
+        "reduce_scatter", nbytes, ranks, ranks_per_node, system, profile, nic_sharers, stride
+    )
 
 
 def all_gather_s(
@@ -72,12 +95,15 @@ def all_gather_s(
     system: System,
     profile: Profile,
     nic_sharers: ArrayLike = 1,
+    stride: ArrayLike = 1,
 ) -> Array:
     """Seconds to gather `nbytes` bytes in all onto each rank, each giving `nbytes / ranks`.
 
     max(in-node all-gather, (P-1)/P S/B) + (N-1) a, in the terms of `all_reduce_s`.
     """
-    return _half_of_all_reduce("all_gather", nbytes, ranks, ranks_per_node, system, profile, nic_sharers)
+    return _half_of_all_reduce(
+        "all_gather", nbytes, ranks, ranks_per_node, system, profile, nic_sharers, stride
+    )
 
 
 def all_to_all_s(
@@ -87,6 +113,7 @@ def all_to_all_s(
     system: System,
     profile: Profile,
     nic_sharers: ArrayLike = 1,
+    stride: ArrayLike = 1,
 ) -> Array:
     """Seconds for each rank to send `nbytes / ranks` bytes to every rank.
 
@@ -97,13 +124,19 @@ def all_to_all_s(
     size, nodes, local = _layout(nbytes, ranks, ranks_per_node)
     total = nodes * local
     inside = profile.collective_s("all_to_all", size * local / total, local)
-    outside = local * (total - local) / total * size / _nic_share(local, system, nic_sharers)
+    share = _nic_share(local, system, nic_sharers) * all_to_all_share(nodes, stride, system)
+    outside = local * (total - local) / total * size / share
     across = np.maximum(inside, outside) + (nodes - 1) * system.network_latency_s
     return _choose(inside, across, size, nodes)
 
 
 def p2p_s(
-    nbytes: ArrayLike, crosses_node: ArrayLike, system: System, profile: Profile, nic_sharers: ArrayLike = 1
+    nbytes: ArrayLike,
+    crosses_node: ArrayLike,
+    system: System,
+    profile: Profile,
+    nic_sharers: ArrayLike = 1,
+    stride: ArrayLike = 1,
 ) -> Array:
     """Seconds for one GPU to send `nbytes` bytes to one other, in the same node or (`crosses_node`) in
     another.
@@ -112,7 +145,8 @@ def p2p_s(
     in full.
     """
     size = np.asarray(nbytes, dtype=float)
-    outside = system.network_latency_s + size / _nic_share(1, system, nic_sharers)
+    share = _nic_share(1, system, nic_sharers) * ring_share(2, stride, system)
+    outside = system.network_latency_s + size / share
     seconds = np.where(crosses_node, outside, profile.collective_s("send_recv", size))
     return np.where(size > 0, seconds, 0.0)
 
@@ -125,10 +159,13 @@ def _half_of_all_reduce(
     system: System,
     profile: Profile,
     nic_sharers: ArrayLike,
+    stride: ArrayLike,
 ) -> Array:
     size, nodes, local = _layout(nbytes, ranks, ranks_per_node)
     inside = profile.collective_s(operation, size, local)
-    outside = _left(nodes * local) * size / _nic_share(local, system, nic_sharers)
+    if (nodes == 1).all():
+        return system.site.all_reduce_multiplier * np.where(size > 0, inside, 0.0)
+    outside = _left(nodes * local) * size / _ring_share(nodes, local, system, nic_sharers, stride)
     across = np.maximum(inside, outside) + (nodes - 1) * system.network_latency_s
     return system.site.all_reduce_multiplier * _choose(inside, across, size, nodes)
 
@@ -149,6 +186,18 @@ def _nic_share(local: ArrayLike, system: System, nic_sharers: ArrayLike) -> Arra
     """Bytes/s of one group between nodes."""
     share = system.nic_bytes_per_s / np.asarray(nic_sharers, dtype=float)
     return system.site.network_efficiency * np.minimum(share, np.asarray(local) * system.gpu_nic_bytes_per_s)
+
+
+def _ring_share(
+    nodes: Array, local: Array, system: System, nic_sharers: ArrayLike, stride: ArrayLike
+) -> Array:
+    """Bytes/s of one group's ring between nodes: its NICs, the way to them, and the switches above."""
+    share = _nic_share(local, system, nic_sharers)
+    if (system.nics_per_node or system.gpus_per_node) < system.gpus_per_node:
+        sharers = np.asarray(nic_sharers, dtype=float)
+        across = system.site.network_efficiency * 2 * system.cpu_link_bytes_per_s / sharers
+        share = np.where((local > 1) & (sharers > 1), np.minimum(share, across), share)
+    return share * ring_share(nodes, stride, system)
 
 
 def _choose(inside: Array, across: Array, size: Array, nodes: Array) -> Array:

@@ -42,7 +42,7 @@ def stage_costs(model: ModelSpec, plans: PlanBatch, system: System, profile: Pro
     """Everything an iteration's time is made of except the order in which the stages run."""
     layout = stage_layout(model, plans)
     comm = sharded_layer_s(model, plans, system, profile)
-    hop = _hop(model, plans, system, profile) * system.site.p2p_exposure
+    hop = _hop(model, plans, system, profile)
     micro = _micro_batch(model, plans, system, profile)
     whole_model = (_KIND == FIRST) | ((_KIND == LAST) & (plans.pp == 1))
     passes = []
@@ -87,10 +87,11 @@ def _micro_batch(
 
 
 def _hop(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> Array:
-    """Seconds of one activation to the next stage.
+    """Seconds that one activation costs on its way to the next stage.
 
-    Each tensor-parallel rank sends its share, then the stage gathers them (Narayanan et al., SC'21, 4.1).
-    Where a node holds several stages, only the share of boundaries that lie between nodes uses the NICs.
+    Each tensor-parallel rank sends its share, which is exposed in part; then the next stage gathers them
+    (Narayanan et al., SC'21, 4.1), which nothing hides: its first kernel needs the whole. Where a node holds
+    several stages, only the share of boundaries that lie between nodes uses the NICs.
     """
     if (plans.pp == 1).all():
         return np.zeros(len(plans))
@@ -98,8 +99,9 @@ def _hop(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -
     across = np.where(plans.gpus > node, np.minimum(per_stage / node, 1.0), 0.0)
     nbytes = 2.0 * plans.micro_batch * model.seq_len * model.hidden / plans.tp
     sharers = np.stack([np.minimum(per_stage, node), np.ones_like(per_stage)])
-    outside, inside = p2p_s(nbytes, np.array([[True], [False]]), system, profile, sharers)
-    sent = across * outside + (1 - across) * inside
+    stride = np.maximum(per_stage // node, 1)
+    outside, inside = p2p_s(nbytes, np.array([[True], [False]]), system, profile, sharers, stride)
+    sent = system.site.p2p_exposure * (across * outside + (1 - across) * inside)
     local = np.minimum(plans.tp, node)
     gathered = all_gather_s(nbytes * plans.tp, plans.tp, local, system, profile, node // local)
     return np.where(plans.pp > 1, sent + np.where(plans.sequence_parallel, 0.0, gathered), 0.0)
@@ -128,14 +130,21 @@ def _once(
         cover = cover + np.where(plans.interleave == 1, parts["head"][first, column], 0.0)
         exposed = exposed + exposed_s(comm, cover, traffic.buckets, plans.grad_overlap)
     both_ends = np.where(plans.gpus > system.gpus_per_node, 1, 2)
-    sync = all_reduce_s(2.0 * vocab, 2, both_ends, system, profile, system.gpus_per_node)
+    apart = np.maximum(plans.tp * plans.dp * (plans.pp - 1) // system.gpus_per_node, 1)
+    sync = all_reduce_s(2.0 * vocab, 2, both_ends, system, profile, system.gpus_per_node, apart)
     once = {
         "dp_comm": exposed,
         "embedding_sync": np.where((plans.pp > 1) & model.tied_embeddings, sync, 0.0),
         "optimizer": optimizer_s(plans, parameters, system, profile),
-        "iteration_overhead": np.full(len(plans), system.site.iteration_overhead_s),
+        "iteration_overhead": system.site.iteration_overhead_s + _broadcasts(plans) * system.site.zero_broadcast_s,
     }
     return once, traffic
+
+
+def _broadcasts(plans: PlanBatch) -> Whole:
+    """Ranks that send their share of the updated weights to their ZeRO group, one after the other."""
+    ranks = np.where(plans.zero_group > 1, plans.zero_group, 0)
+    return np.where((plans.zero_stage == 1) | (plans.zero_stage == 2), ranks, 0)
 
 
 @dataclass(frozen=True)

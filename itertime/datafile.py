@@ -24,6 +24,7 @@ __all__ = [
     "Name",
     "NonNegative",
     "Positive",
+    "Ratio",
     "Share",
     "Whole",
     "construct",
@@ -52,6 +53,7 @@ Name = Annotated[str, AfterValidator(_nonempty)]
 Positive = Annotated[float, BeforeValidator(_not_bool), Field(gt=0)]
 NonNegative = Annotated[float, BeforeValidator(_not_bool), Field(ge=0)]
 Fraction = Annotated[float, BeforeValidator(_not_bool), Field(gt=0, le=1)]
+Ratio = Annotated[float, BeforeValidator(_not_bool), Field(ge=1)]
 Share = Annotated[float, BeforeValidator(_not_bool), Field(ge=0, le=1)]
 Count = Annotated[int, BeforeValidator(_not_bool), Field(ge=1)]
 Whole = Annotated[int, BeforeValidator(_not_bool), Field(ge=0)]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Annotated, Literal
 
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from itertime.datafile import (
@@ -14,6 +16,7 @@ from itertime.datafile import (
     Name,
     NonNegative,
     Positive,
+    Ratio,
     Share,
     construct,
     read_mapping,
@@ -23,6 +26,7 @@ from itertime.errors import UnknownName
 __all__ = ["Site", "System", "list_systems", "load_system"]
 
 FOLDER = Path(__file__).parent / "systems"
+Algorithms = Annotated[tuple[Literal["ring", "tree", "hierarchical"], ...], Field(min_length=1)]
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -39,7 +43,10 @@ class Site:
     | `layer_overhead_s` | s | added per layer and micro-batch, forward and backward together |
     | `iteration_overhead_s` | s | added per iteration |
     | `p2p_exposure` | 1 | share of the point-to-point time that asynchronous sends do not hide |
-    | `memory_overhead_bytes` | bytes | CUDA context, NCCL buffers and fragmentation, per GPU |
+    | `zero_broadcast_s` | s | added per iteration and rank of a ZeRO-1 or ZeRO-2 group: weights sent rank by rank |
+    | `memory_multiplier` | 1 | memory reserved over memory needed: what the allocator loses in fragments |
+    | `memory_overhead_bytes` | bytes | CUDA context, NCCL buffers and the like beyond the assumed, per GPU |
+    | `measured_over_predicted` | 1, 1 | where 90 % of the site's runs lie, around a prediction; None: not known |
 
     `network_efficiency` of 0.8: NCCL reaches 0.82 of two nodes' 4 x 100 Gb/s in a 1 GB all-reduce
     (nccl-tests in awsome-distributed-training). `p2p_exposure` of 0.2: what 1F1B runs with asynchronous
@@ -54,7 +61,10 @@ class Site:
     layer_overhead_s: NonNegative = 0.0
     iteration_overhead_s: NonNegative = 0.0
     p2p_exposure: Share = 0.2
+    zero_broadcast_s: NonNegative = 0.0
+    memory_multiplier: Positive = 1.0
     memory_overhead_bytes: NonNegative = 0.0
+    measured_over_predicted: tuple[Positive, Positive] | None = None
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -76,11 +86,21 @@ class System:
     source: Name
     gpu_nic_bytes_per_s: Positive = 31.5e9  # PCIe 4.0 x16: 16 GT/s x 16 lanes x 128/130 / 8
     network_latency_s: NonNegative = 10e-6
+    nics_per_node: Count | None = None
+    cpu_link_bytes_per_s: Positive = 16e9  # AMD; NCCL's own figure, AMD_BW in its src/graph/topo.h
+    collective_algorithms: Algorithms = ("ring", "tree")
+    nodes_per_leaf: Count | None = None
+    leaf_oversubscription: Ratio = 1.0
+    nodes_per_spine: Count | None = None
+    spine_oversubscription: Ratio = 1.0
     site: Site = dataclasses.field(default_factory=Site)
 
     def with_nic(self, gbps: float) -> System:
-        """The same system with `gbps` Gb/s of NICs per node, one direction."""
-        return dataclasses.replace(self, nic_bytes_per_s=gbps * 1e9 / 8)
+        """The same system with `gbps` Gb/s of NICs per node, one direction: more or fewer of its NICs."""
+        nic_bytes_per_s = gbps * 1e9 / 8
+        one = self.nic_bytes_per_s / (self.nics_per_node or self.gpus_per_node)
+        nics = max(round(nic_bytes_per_s / one), 1)
+        return dataclasses.replace(self, nic_bytes_per_s=nic_bytes_per_s, nics_per_node=nics)
 
 
 def list_systems() -> list[str]:
