@@ -1,1 +1,4 @@
-"""Placeholder."""
+"""Scheduling policies, one small file each; the entry points in `pyproject.toml` give them their names.
+
+`reservations`, `promises` and `spare` are the parts that `elasticflow` and `vtrain_aware` are made of.
+"""

@@ -23,7 +23,9 @@ PUBLIC = {
         "Cluster", "JobView", "Overheads", "PolicyError", "Proposal", "Run", "RunConfig", "Scheduler",
         "Simulation", "State", "UserError", "compare", "read_run", "run", "write_run",
     ],
-    "clustersim.scheduler": ["Event", "JobView", "PolicyError", "Proposal", "Ranking", "Scheduler", "State"],
+    "clustersim.scheduler": [
+        "Cluster", "Event", "JobView", "PolicyError", "Proposal", "Ranking", "Scheduler", "State",
+    ],
     "clustersim.testing": ["CASES", "Case", "Outcome", "check_outcome", "check_scheduler", "simulate"],
     "traces": ["Job", "read_trace", "submission_order", "write_trace"],
 }  # fmt: skip

@@ -1,0 +1,284 @@
+"""A draft of who runs where from now on, in which an illegal state cannot be written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from .active import JobView
+from .cluster import Capacity, Placement, bits
+from .errors import PolicyError
+from .ranking import Key
+
+if TYPE_CHECKING:
+    from .scheduler import State
+
+__all__ = ["Proposal"]
+
+
+class Proposal:
+    """A draft of who runs where from now on. It starts as reality; each call changes the draft only.
+
+    Every call checks the rules, so a draft is always possible: no GPU twice, all GPUs of a job at once,
+    only counts that the job can run on, placed by the run's placer.
+    """
+
+    __slots__ = ("_capacity", "_changes", "_decision", "_owns_capacity", "_state", "wake_at")
+
+    def __init__(self, state: State):
+        self._state, self._decision = state, state._decision
+        self._capacity = state._capacity
+        self._owns_capacity = False
+        self._changes: dict[JobView, Placement | None] = {}
+        self.wake_at: float | None = None
+        """Ask to be called at this time even if nothing happens; replaces an earlier request."""
+
+    @property
+    def free(self) -> int:
+        """GPUs that nobody holds in this draft."""
+        return self._capacity.free
+
+    def placement(self, job: JobView) -> Placement | None:
+        """Where `job` runs in this draft, None if it does not."""
+        return self._changes.get(job, job._job.placement)
+
+    def gpus(self, job: JobView) -> int:
+        """The GPUs that `job` holds in this draft."""
+        if job not in self._changes:
+            return job.gpus
+        return sum(count for _, count in self._changes[job] or ())
+
+    def fits(self, gpus: int) -> bool:
+        """Whether the draft has room for a job of `gpus` GPUs."""
+        return self._state._placer.fits(self._capacity, gpus)
+
+    def start(self, job: JobView, gpus: int | None = None, on: Placement | None = None) -> Placement | None:
+        """Give a job that has none `gpus` GPUs (its request if None); returns where, or None if there is no
+        room.
+
+        `on` asks for these places and no others. A job that was stopped in this draft gets its own GPUs
+        back if they are still free; then nothing happens to it in reality.
+        """
+        if self.placement(job) is not None:
+            raise PolicyError(f"start(job {job.id}): it already runs in this proposal; use resize")
+        count = self._count(job, "start", gpus)
+        return self._place(job, count, on)
+
+    def stop(self, job: JobView) -> None:
+        """Take its GPUs from a job; it keeps its progress and waits again."""
+        placement = self.placement(job)
+        if placement is None:
+            raise PolicyError(f"stop(job {job.id}): it does not run in this proposal")
+        self._own().release(placement)
+        self._note(job, None)
+
+    def resize(self, job: JobView, gpus: int) -> Placement | None:
+        """Give a job that runs in the draft another number of GPUs; returns where, or None (and no change)
+        if there is no room.
+        """
+        before = self.placement(job)
+        if before is None:
+            raise PolicyError(f"resize(job {job.id}): it does not run in this proposal; use start")
+        count = self._count(job, "resize", gpus)
+        if count == self.gpus(job):
+            return before
+        self._own().release(before)
+        after = self._place(job, count, None, prefer=before)
+        if after is None:
+            self._capacity.take(before)
+        return after
+
+    def run_by(self, key: Key) -> None:
+        """Make the draft what a preemptive scheduler runs that serves jobs strictly by `key` and skips
+        those without room.
+
+        All active jobs are walked in the order of (key, submission). A job runs if its request fits into
+        what earlier jobs of the walk leave; what later jobs hold counts as free and is taken from the last
+        of them first. A job that keeps running keeps its GPUs.
+        """
+        held = sum(job.gpus for job in self._state.running)  # by jobs whose turn has not come
+        walk = self._state.pending_by(key).walk(lambda gpus: gpus <= self.free + held)
+        waiting = next(walk, None)
+        if waiting is None:
+            return
+        turn = (key(waiting), waiting.order)
+        entries = ((key(job), job.order, job) for job in self._state.running)
+        later = sorted((entry for entry in entries if entry > turn), reverse=True)  # the next one last
+        held = sum(job.gpus for _, _, job in later)
+        evicted: dict[JobView, None] = {}
+        while waiting is not None or (later and evicted):
+            if later and (waiting is None or later[-1] < turn):
+                job = later.pop()[2]
+                if job not in evicted:
+                    held -= job.gpus
+                    continue
+                held -= self._start_or_evict(job, later, evicted, held)
+            else:
+                assert waiting is not None
+                held -= self._start_or_evict(waiting, later, evicted, held)
+                waiting = next(walk, None)
+                turn = turn if waiting is None else (key(waiting), waiting.order)
+        self._move_back(evicted)
+
+    def compact(self, wanted: Mapping[JobView, int]) -> None:
+        """Move jobs smaller than a node closer together, as far as it takes to give the jobs of `wanted`
+        that many GPUs.
+
+        Among equal counts jobs of `wanted` choose first, in its order, and a job stays where it is if it
+        can; whole-node counts are placed last, on the nodes that became free. With counts that are powers
+        of two, packed, everything finds its place (shrink jobs of whole nodes first); otherwise others may
+        lose their GPUs.
+        """
+        wanted = {job: self._count(job, "compact", gpus) for job, gpus in wanted.items()}
+        size = self._state.cluster.gpus_per_node
+        for job, gpus in wanted.items():
+            if 0 < self.gpus(job) < size <= gpus:
+                self.stop(job)  # leaves its node, whatever becomes of the others there
+        counts = {job: self.gpus(job) for job in self._placed()} | dict(wanted)
+        small = {job: gpus for job, gpus in counts.items() if gpus < size}
+        used: dict[int, int] = {}
+        weight: dict[int, int] = {}  # as used, wanted jobs counting far more
+        for job in small:
+            for node, count in self.placement(job) or ():
+                used[node] = used.get(node, 0) + count
+                weight[node] = weight.get(node, 0) + (count * (size + 1) if job in wanted else count)
+        left_for_small = self._state.cluster.nodes - sum(
+            -(-gpus // size) for gpus in counts.values() if gpus >= size
+        )
+        kept = sorted(used, key=lambda node: (-weight[node], node))[:left_for_small]
+        fresh = (node for node in bits(self._capacity.nodes_with(size)) if node not in used)
+        kept += islice(fresh, max(0, min(left_for_small - len(kept), len(wanted))))
+        room = {node: self._capacity.free_on(node) + used.get(node, 0) for node in kept}
+        moves: dict[JobView, Placement] = {}
+        rank = {job: i for i, job in enumerate(wanted)}
+        for job, gpus in sorted(
+            small.items(), key=lambda entry: (-entry[1], rank.get(entry[0], len(rank)), entry[0].order)
+        ):
+            place = self.placement(job) or ()
+            fitting = [node for node in kept if room[node] >= gpus]
+            own = [node for node, _ in place if node in fitting]
+            if fitting:
+                node = own[0] if own else min(fitting, key=lambda node: (room[node], node))
+                room[node] -= gpus
+                if place != ((node, gpus),):
+                    moves[job] = ((node, gpus),)
+            elif place:
+                moves[job] = ()
+        for job in moves:
+            if self.placement(job):
+                self.stop(job)
+        for job, place in moves.items():
+            if place:
+                self._own().take(place)
+                self._note(job, place)
+        for job, gpus in wanted.items():
+            if gpus >= size and self.gpus(job) != gpus:
+                _ = self.resize(job, gpus) if self.placement(job) else self.start(job, gpus)
+
+    def _placed(self) -> list[JobView]:
+        """The jobs that hold GPUs in this draft, in order of submission."""
+        jobs = {**self._state._running, **self._changes}
+        return sorted((job for job in jobs if self.placement(job)), key=lambda job: job.order)
+
+    def copy(self) -> Proposal:
+        """An independent draft that starts as this one, for looking ahead."""
+        twin = Proposal(self._state)
+        twin._decision = self._decision
+        twin._capacity, twin._owns_capacity = self._capacity.copy(), True
+        twin._changes, twin.wake_at = dict(self._changes), self.wake_at
+        return twin
+
+    def _start_or_evict(self, job: JobView, later: list, evicted: dict[JobView, None], held: int) -> int:
+        """Start `job`, stopping the last of `later` until it fits; if it never does, stop nobody. Returns
+        the GPUs taken from `later`.
+        """
+        if self.start(job) is not None or job.requested > self.free + held:
+            return 0
+        victims: list[JobView] = []
+        taken = 0
+        for _, _, victim in later:  # the last in line first
+            if victim in evicted:
+                continue
+            self.stop(victim)
+            victims.append(victim)
+            taken += victim.gpus
+            if self.fits(job.requested) and self.start(job) is not None:
+                evicted.update(dict.fromkeys(victims))
+                return taken
+        for victim in victims:
+            self._restore(victim)
+        return 0
+
+    def _move_back(self, evicted: dict[JobView, None]) -> None:
+        """Give jobs that were stopped and then found room elsewhere their own GPUs again, if those who took
+        them fit elsewhere too.
+        """
+        moved = [job for job in evicted if self.gpus(job) == job.gpus and job in self._changes]
+        if not moved:
+            return
+        taken = [(job, self.gpus(job)) for job in self._changes if not job.running]
+        draft = self.copy()
+        for job in [*moved, *(job for job, _ in taken)]:
+            draft.stop(job)
+        back = all(draft.start(job, job.gpus) == job._job.placement for job in moved)
+        if back and all(draft.start(job, gpus) is not None for job, gpus in taken):
+            self._capacity, self._changes, self._owns_capacity = draft._capacity, draft._changes, True
+
+    def _restore(self, job: JobView) -> None:
+        """Put a running job that was stopped in this draft back where it is."""
+        placement = job._job.placement
+        assert placement is not None
+        self._capacity.take(placement)
+        self._note(job, placement)
+
+    def _count(self, job: JobView, call: str, gpus: int | None) -> int:
+        count = job.requested if gpus is None else gpus
+        if job not in self._state._pending and job not in self._state._running:
+            raise PolicyError(f"{call}(job {job.id}): it is no longer in the system")
+        if not job.can_run_on(count):
+            raise PolicyError(
+                f"{call}(job {job.id}, gpus={count!r}): it can run on {', '.join(map(str, job.sizes))} GPUs"
+            )
+        return count
+
+    def _own(self) -> Capacity:
+        if not self._owns_capacity:
+            self._capacity, self._owns_capacity = self._capacity.copy(), True
+        return self._capacity
+
+    def _place(
+        self, job: JobView, gpus: int, on: Placement | None, prefer: Placement = ()
+    ) -> Placement | None:
+        own = job._job.placement
+        if on is None:
+            if gpus > self._capacity.free:
+                return None
+            if own is not None and gpus == job.gpus and all(self._capacity.free_on(n) >= c for n, c in own):
+                on = own
+            else:
+                on = self._state._placer.place(
+                    self._capacity, gpus, [node for node, _ in prefer or own or ()]
+                )
+                if on is None:
+                    return None
+        else:
+            on = tuple(
+                sorted((node, count) for node, count in on)
+            )  # equal places are equal, in whatever order
+            if sum(count for _, count in on) != gpus:
+                raise PolicyError(
+                    f"start(job {job.id}, gpus={gpus}, on={on}): the places do not add up to {gpus} GPUs"
+                )
+        try:
+            self._own().take(on)
+        except ValueError as error:
+            raise PolicyError(f"start(job {job.id}, gpus={gpus}, on={on}): {error}") from None
+        self._note(job, on)
+        return on
+
+    def _note(self, job: JobView, placement: Placement | None) -> None:
+        if placement == job._job.placement:
+            self._changes.pop(job, None)
+        else:
+            self._changes[job] = placement
