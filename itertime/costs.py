@@ -132,11 +132,12 @@ def _once(
     both_ends = np.where(plans.gpus > system.gpus_per_node, 1, 2)
     apart = np.maximum(plans.tp * plans.dp * (plans.pp - 1) // system.gpus_per_node, 1)
     sync = all_reduce_s(2.0 * vocab, 2, both_ends, system, profile, system.gpus_per_node, apart)
+    site = system.site
     once = {
         "dp_comm": exposed,
         "embedding_sync": np.where((plans.pp > 1) & model.tied_embeddings, sync, 0.0),
         "optimizer": optimizer_s(plans, parameters, system, profile),
-        "iteration_overhead": system.site.iteration_overhead_s + _broadcasts(plans) * system.site.zero_broadcast_s,
+        "iteration_overhead": site.iteration_overhead_s + _broadcasts(plans) * site.zero_broadcast_s,
     }
     return once, traffic
 

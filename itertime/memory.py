@@ -50,7 +50,8 @@ def memory(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile)
     fullest = totals.argmax(axis=0)
     parts = {name: np.choose(fullest, [stage[name] for stage in stages]) for name in stages[0]}
     parts["buffers"] = np.full(len(plans), BUFFERS_BYTES)
-    parts["site"] = np.full(len(plans), system.site.memory_overhead_bytes)
+    needed = sum(parts.values(), np.zeros(len(plans)))
+    parts["site"] = (system.site.memory_multiplier - 1) * needed + system.site.memory_overhead_bytes
     return Memory(parts, sum(parts.values(), np.zeros(len(plans))), profile.memory_bytes)
 
 

@@ -43,10 +43,10 @@ class Site:
     | `layer_overhead_s` | s | added per layer and micro-batch, forward and backward together |
     | `iteration_overhead_s` | s | added per iteration |
     | `p2p_exposure` | 1 | share of the point-to-point time that asynchronous sends do not hide |
-    | `zero_broadcast_s` | s | added per iteration and rank of a ZeRO-1 or ZeRO-2 group: weights sent rank by rank |
+    | `zero_broadcast_s` | s | per iteration and rank of a ZeRO-1 or ZeRO-2 group: weights sent rank by rank |
     | `memory_multiplier` | 1 | memory reserved over memory needed: what the allocator loses in fragments |
     | `memory_overhead_bytes` | bytes | CUDA context, NCCL buffers and the like beyond the assumed, per GPU |
-    | `measured_over_predicted` | 1, 1 | where 90 % of the site's runs lie, around a prediction; None: not known |
+    | `measured_over_predicted` | 1, 1 | of nine tenths of the site's runs, lowest and highest, if known |
 
     `network_efficiency` of 0.8: NCCL reaches 0.82 of two nodes' 4 x 100 Gb/s in a 1 GB all-reduce
     (nccl-tests in awsome-distributed-training). `p2p_exposure` of 0.2: what 1F1B runs with asynchronous

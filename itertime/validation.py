@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,12 @@ import numpy as np
 
 from itertime.atomic import write_text
 from itertime.errors import UserError
-from itertime.measured import measured_run
+from itertime.measured import candidate_plans, measured_run
 from itertime.prediction import Prediction, predict
 from itertime.system import Site
 from itertime.table import Cells, read_table
 
 __all__ = ["FileErrors", "RowError", "Skipped", "statistics", "summary", "validate", "write_rows"]
-
-_MICRO_BATCHES = tuple(2**i for i in range(8))
 
 
 @dataclass(frozen=True)
@@ -122,14 +120,9 @@ def _predict_row(row: Cells, site: Site) -> Prediction:
     Without a micro-batch: the fastest of the powers of two that fit, or 1 if none does.
     """
     run = measured_run(row, site)
-    if row["micro_batch"]:
-        return predict(run.model, run.plan, run.system, run.profile)
-    plans = [replace(run.plan, micro_batch=size) for size in _MICRO_BATCHES]
-    possible = [plan for plan in plans if not plan.broken_rules(run.model)] or plans[:1]
-    predictions = [predict(run.model, plan, run.system, run.profile) for plan in possible]
-    return min(
-        [each for each in predictions if each.fits] or predictions[:1], key=lambda each: each.iteration_s
-    )
+    predictions = [predict(run.model, plan, run.system, run.profile) for plan in candidate_plans(row, run)]
+    possible = [each for each in predictions if each.fits] or predictions[:1]
+    return min(possible, key=lambda each: each.iteration_s)
 
 
 def summary(files: Sequence[FileErrors]) -> dict[str, Any]:
