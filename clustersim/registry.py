@@ -41,7 +41,11 @@ def list_policies() -> list[PolicyInfo]:
     """All registered policies by name, with the first line of their documentation."""
     infos = []
     for name in _registered():
-        cls = find_policy(name)
+        try:
+            cls = find_policy(name)
+        except PolicyError as error:  # somebody's plug-in does not load; the others are still there
+            infos.append(PolicyInfo(name, "", f"does not load: {error}"))
+            continue
         infos.append(PolicyInfo(name, cls.planner, (inspect.getdoc(cls) or "").split("\n")[0]))
     return infos
 

@@ -165,6 +165,8 @@ class Simulation:
             job = active.view
             admitted = self._ask(lambda job=job: self.scheduler.admit(job, self.state), "admit")  # type: ignore[misc]
             self._submitted.popleft()
+            if not isinstance(admitted, bool):
+                raise self._policy_error(f"admit(job {job.id}) returned {admitted!r}; return True or False")
             if admitted:
                 self._ask(lambda job=job: self.state._add_pending(job), "the key of pending_by")  # type: ignore[misc]
                 self.state.events.append(Event("submitted", job))

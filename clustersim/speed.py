@@ -8,7 +8,7 @@ nothing else is known. All three answer with a `Curve`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -257,4 +257,8 @@ def speed_for(cluster: Cluster, planner: str, table: str | Path | None = None) -
             f"cluster {cluster.shape}: nodes of system {system.name} have {system.gpus_per_node} GPUs; "
             f"use a shape that ends in g{system.gpus_per_node}"
         )
+    share = cluster.gpus_per_node / system.gpus_per_node  # part of a node, with its part of the NICs
+    system = replace(
+        system, gpus_per_node=cluster.gpus_per_node, nic_bytes_per_s=system.nic_bytes_per_s * share
+    )
     return Speed(cluster, make_planner(planner, system), read_throughput_table(table) if table else None)

@@ -8,6 +8,7 @@ admit: shorten every reservation to the latest part that still does the job's wo
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from math import inf
 
@@ -39,6 +40,7 @@ class Promises:
     def __init__(self, now: float, cluster: Cluster, guard_s: float):
         self.guard_s, self.cluster = guard_s, cluster
         self.demands: dict[JobView, Demand] = {}
+        self._smallest: Counter[int] = Counter()  # how many demands have this smallest size
         self._pieces: dict[JobView, list[Piece]] = {}  # in order of admission
         self._widened: dict[JobView, None] = {}  # whose reservation has taken in spare GPUs
         self._free = FreeGpus(now, cluster.gpus)
@@ -53,13 +55,17 @@ class Promises:
         slack = yield_of(self._pieces[job], demand, now) - demand.work
         return slack / demand.rates[demand.sizes[0]]
 
+    def least_size(self) -> int:
+        """The fewest GPUs that any admitted job can use."""
+        return min((size for size, jobs in self._smallest.items() if jobs), default=0)
+
     # Admission
 
     def admit(self, job: JobView, now: float) -> bool:
         """Reserve for `job` if it can finish in time and nobody else is made late by that; say whether."""
         demand = Demand.of(job, self.guard_s, self.cluster.gpus_per_node)
         if demand.deadline_s == inf:
-            self.demands[job] = demand
+            self._keep(demand)
             return True
         if max(demand.rates.values()) * (demand.deadline_s - now) < demand.work:
             return False
@@ -67,9 +73,14 @@ class Promises:
         pieces = fill(self._free, demand, now)
         if pieces is None:
             return self._admit_jointly(demand, now)
-        self._free.reserve(pieces)
-        self._pieces[job], self.demands[job] = pieces, demand
+        self._free.reserve(pieces, demand.blocks)
+        self._pieces[job] = pieces
+        self._keep(demand)
         return True
+
+    def _keep(self, demand: Demand) -> None:
+        self.demands[demand.job] = demand
+        self._smallest[demand.sizes[0]] += 1
 
     def _admit_jointly(self, new: Demand, now: float) -> bool:
         """Fill `new`, all jobs with later deadlines and those that were widened anew, by deadline.
@@ -85,19 +96,19 @@ class Promises:
             return False
         free = self._free.copy()
         for demand in again:
-            free.give_back(self._pieces[demand.job])
+            free.give_back(self._pieces[demand.job], demand.blocks)
         free.advance(now)
         filled: dict[JobView, list[Piece]] = {}
         for demand in sorted((new, *again), key=lambda d: (d.deadline_s, d.job.order)):
             pieces = fill(free, demand, now)
             if pieces is None:
                 return False
-            free.reserve(pieces)
+            free.reserve(pieces, demand.blocks)
             filled[demand.job] = pieces
         self._free = free
         self._pieces.update(filled)
         self._widened.clear()
-        self.demands[new.job] = new
+        self._keep(new)
         return True
 
     def _may_fit(self, new: Demand, now: float) -> bool:
@@ -117,8 +128,8 @@ class Promises:
             demand.refresh()
             kept = shorten(pieces, demand, now)
             if kept != pieces:
-                self._free.give_back(pieces)
-                self._free.reserve(kept)
+                self._free.give_back(pieces, demand.blocks)
+                self._free.reserve(kept, demand.blocks)
                 self._pieces[job] = kept
         self._free.advance(now)
 
@@ -130,9 +141,11 @@ class Promises:
             if event.kind == "submitted":
                 break  # those that finished come first
             if event.kind == "finished" and event.job is not None:
-                self.demands.pop(event.job, None)
+                demand = self.demands.pop(event.job, None)
                 self._widened.pop(event.job, None)
-                self._free.give_back(self._pieces.pop(event.job, []))
+                if demand is not None:
+                    self._smallest[demand.sizes[0]] -= 1
+                    self._free.give_back(self._pieces.pop(event.job, []), demand.blocks)
         self._free.advance(state.now)
 
     def agenda(self, now: float) -> Agenda:
@@ -178,13 +191,13 @@ class Promises:
             end = now + demand.restarts[size] + demand.work / demand.rates[size]
             if not job.gpus < size <= limit or end > min(demand.deadline_s, finish_s):
                 continue
-            self._free.give_back(own)
-            if self._free.least(now, end) >= size:
+            self._free.give_back(own, demand.blocks)
+            if self._free.least(now, end) >= demand.blocks[size]:
                 self._pieces[job] = [(now, end, size)]
-                self._free.reserve(self._pieces[job])
+                self._free.reserve(self._pieces[job], demand.blocks)
                 self._widened[job] = None
                 return size
-            self._free.reserve(own)
+            self._free.reserve(own, demand.blocks)
         return 0
 
 

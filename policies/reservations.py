@@ -9,12 +9,14 @@ during which it holds its GPUs and makes no progress.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import inf
 
 from clustersim.scheduler import JobView
 
-__all__ = ["Demand", "FreeGpus", "Piece", "fill", "yield_of"]
+__all__ = ["Demand", "FreeGpus", "Piece", "block", "fill", "yield_of"]
 
 Piece = tuple[float, float, int]
 """(from, to, GPUs): a stretch of a job's reservation."""
@@ -53,13 +55,14 @@ class FreeGpus:
         first, last = bisect_right(self.times, start) - 1, bisect_left(self.times, end)
         return min(self.free[max(first, 0) : last])
 
-    def reserve(self, pieces: list[Piece]) -> None:
+    def reserve(self, pieces: list[Piece], blocks: Mapping[int, int]) -> None:
+        """Take the block of every piece's size; `blocks` are those of its demand."""
         for start, end, gpus in pieces:
-            self._add(start, end, -gpus)
+            self._add(start, end, -blocks[gpus])
 
-    def give_back(self, pieces: list[Piece]) -> None:
+    def give_back(self, pieces: list[Piece], blocks: Mapping[int, int]) -> None:
         for start, end, gpus in pieces:
-            self._add(start, end, gpus)
+            self._add(start, end, blocks[gpus])
 
     def _add(self, start: float, end: float, gpus: int) -> None:
         start = max(start, self.times[0])
@@ -78,10 +81,32 @@ class FreeGpus:
         return i
 
 
+@lru_cache(maxsize=4096)
+def block(gpus: int, node: int) -> int:
+    """The GPUs to reserve for `gpus` on nodes of `node` GPUs: whole nodes, or the next of a node's halves.
+
+    Each block size divides the next larger one, so blocks whose sum does not exceed the cluster can always be
+    placed, each within its node; counts such as 5, 5 and 6 on two nodes of 8 cannot.
+
+    >>> [block(n, 8) for n in (1, 2, 3, 4, 5, 8, 12)]
+    [1, 2, 4, 4, 8, 8, 16]
+    """
+    if gpus >= node:
+        return -(-gpus // node) * node
+    size = node
+    while size > 1:
+        factor = next(k for k in range(2, size + 1) if size % k == 0)
+        if size // factor < gpus:
+            return size
+        size //= factor
+    return size
+
+
 @dataclass(slots=True)
 class Demand:
-    """What one job needs: `sizes` it can use, ascending, with its `rates` (units/s) and `restarts` (s)
-    there.
+    """What one job needs: `sizes` it can use, ascending, with its `rates` (units/s) and `restarts` (s) there.
+
+    `blocks`: the GPUs to reserve for each size, so that whatever is reserved can be placed (see `block`).
 
     `work`, `gpus` and `paying_s` (overhead left to pay on the GPUs it holds) are as of the last `refresh`.
     `work` is `guard_s` seconds more than the job needs, so that it is done before its reservation ends,
@@ -91,6 +116,7 @@ class Demand:
     job: JobView
     deadline_s: float
     sizes: tuple[int, ...]
+    blocks: dict[int, int]
     rates: dict[int, float]
     restarts: dict[int, float]
     guard_s: float
@@ -107,10 +133,13 @@ class Demand:
         """
         whole = tuple(n for n in job.sizes if n % node == 0) if job.requested >= node else ()
         sizes = whole or job.sizes
+        blocks = {n: block(n, node) for n in sizes}
         rates = {n: job.rate(n) for n in sizes}
         moves = {n: 1 if n >= node else _MOVES_WITHIN_A_NODE for n in sizes}
         restarts = {n: moves[n] * job.restart_s(n) for n in sizes}
-        demand = cls(job, inf if job.deadline_s is None else job.deadline_s, sizes, rates, restarts, guard_s)
+        demand = cls(
+            job, inf if job.deadline_s is None else job.deadline_s, sizes, blocks, rates, restarts, guard_s
+        )
         demand.refresh()
         return demand
 
@@ -153,7 +182,7 @@ def _fill_at(free: FreeGpus, demand: Demand, level: int, now: float) -> list[Pie
     end = upper = demand.deadline_s  # of the piece that is open, of the stretch that is looked at
     gpus = 0
     for i in range(bisect_left(times, upper) - 1, -1, -1):
-        here = level if counts[i] >= level else _largest(demand.sizes, counts[i])
+        here = level if counts[i] >= demand.blocks[level] else _largest(demand, counts[i])
         if here != gpus:
             if gpus:
                 done = (end - upper - demand.restarts[gpus]) * demand.rates[gpus]
@@ -179,9 +208,12 @@ def _fill_at(free: FreeGpus, demand: Demand, level: int, now: float) -> list[Pie
     return None
 
 
-def _largest(sizes: tuple[int, ...], limit: int) -> int:
-    i = bisect_right(sizes, limit)
-    return sizes[i - 1] if i else 0
+def _largest(demand: Demand, limit: int) -> int:
+    """The largest size whose block is at most `limit`, 0 if there is none."""
+    i = bisect_right(demand.sizes, limit)
+    while i and demand.blocks[demand.sizes[i - 1]] > limit:
+        i -= 1
+    return demand.sizes[i - 1] if i else 0
 
 
 def yield_of(pieces: list[Piece], demand: Demand, now: float) -> float:

@@ -44,6 +44,8 @@ def share_out(state: State, promises: Promises, agenda: Agenda) -> dict[JobView,
 
     def push_next_waiting() -> None:
         # From nothing all jobs grow at the same price, so that one of them at a time is enough.
+        if spare - held_back < promises.least_size():
+            return
         for job in waiting:
             demand = promises.demands[job]
             if job not in target and demand.sizes[0] <= spare - held_back:

@@ -183,7 +183,10 @@ def _compare(
         raise UserError(f"--baseline {baseline}: is not among the compared policies {', '.join(names)}")
     many = len({config.seed for config in configs}) > 1
     if out is not None:
-        check_folder(out, [_folder_name(config.policy, config.seed, many) for config in configs])
+        folders = [_folder_name(config.policy, config.seed, many) for config in configs]
+        if len(set(folders)) < len(folders):
+            raise UserError(f"--out {out}: two policies would share a folder; rename one of their files")
+        check_folder(out, folders)
     done = 0
 
     with progress_of("simulating", len(configs)) as advance:

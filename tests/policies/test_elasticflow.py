@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import clustersim
 from clustersim.overheads import Overheads
 from clustersim.testing import Outcome, check_outcome
 from policies.elasticflow import ElasticFlow
@@ -199,3 +200,11 @@ def test_vtrain_aware_is_the_same_algorithm_under_another_planner() -> None:
 def test_guard(guard_s: float) -> None:
     with pytest.raises(ValueError, match="guard_s"):
         ElasticFlow(guard_s=guard_s)
+
+
+def test_counts_that_leave_gaps_in_nodes_are_not_promised_twice() -> None:
+    """5, 5 and 6 GPUs add up to two nodes of 8, but no two of them fit into one node."""
+    jobs = [Job(str(i), 0.0, gpus=n, duration_s=100.0, deadline_s=110.0) for i, n in enumerate((5, 5, 6))]
+    run = clustersim.run(jobs, ElasticFlow, cluster="n2g8", overheads=None)
+    assert [job.state for job in run.jobs] == ["finished", "finished", "rejected"]
+    assert all(job.deadline_met for job in run.jobs[:2])

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from policies.reservations import Demand, FreeGpus, Piece, fill, shorten, yield_of
+from policies.reservations import Demand, FreeGpus, Piece, block, fill, shorten, yield_of
 
 GPUS = 32
 SIZES = (1, 2, 4, 8, 16, 32)
+ALIKE = {n: n for n in SIZES}  # powers of two are their own blocks
 times = st.integers(0, 200).map(float)
 
 
@@ -35,7 +36,7 @@ def taken(pieces: list[Piece], time: float) -> int:
 
 def calendar(pieces: list[Piece]) -> FreeGpus:
     free = FreeGpus(0.0, GPUS)
-    free.reserve(pieces)
+    free.reserve(pieces, ALIKE)
     return free
 
 
@@ -51,6 +52,7 @@ def demands(draw: st.DrawFn) -> Demand:
         job=cast(Any, None),
         deadline_s=float(draw(st.integers(60, 260))),
         sizes=sizes,
+        blocks=ALIKE,
         rates={n: n**power for n in sizes},
         restarts=dict.fromkeys(sizes, restart_s),
         guard_s=0.0,
@@ -66,7 +68,7 @@ def demands(draw: st.DrawFn) -> Demand:
 def test_the_calendar_counts(pieces: list[Piece], now: int, data: st.DataObject) -> None:
     free = calendar(pieces)
     kept = [piece for piece in pieces if not data.draw(st.booleans())]
-    free.give_back([piece for piece in pieces if piece not in kept])
+    free.give_back([piece for piece in pieces if piece not in kept], ALIKE)
     assume(len(set(pieces)) == len(pieces))
     twin = free.copy()
     free.advance(float(now))
@@ -86,13 +88,13 @@ def test_least(pieces: list[Piece], start: float, length: int) -> None:
 
 def test_a_copy_is_independent() -> None:
     free = calendar([(10.0, 20.0, 8)])
-    free.copy().reserve([(0.0, 30.0, 8)])
+    free.copy().reserve([(0.0, 30.0, 8)], ALIKE)
     assert (free.times, free.free) == ([0.0, 10.0, 20.0], [32, 24, 32])
 
 
 def test_what_is_past_is_not_booked() -> None:
     free = FreeGpus(50.0, 8)
-    free.reserve([(0.0, 40.0, 8), (45.0, 60.0, 4)])
+    free.reserve([(0.0, 40.0, 8), (45.0, 60.0, 4)], ALIKE)
     assert (free.times, free.free) == ([50.0, 60.0], [4, 8])
 
 
@@ -167,7 +169,9 @@ def _stretch(pieces: list[Piece], demand: Demand, level: int, second: int) -> in
 
 def demand_of(work: float, deadline_s: float, **more: Any) -> Demand:
     rates = {4: 1.0, 8: 1.6}
-    return Demand(cast(Any, None), deadline_s, (4, 8), rates, {4: 10.0, 8: 10.0}, 0.0, work=work, **more)
+    return Demand(
+        cast(Any, None), deadline_s, (4, 8), ALIKE, rates, {4: 10.0, 8: 10.0}, 0.0, work=work, **more
+    )
 
 
 def test_fill_by_hand() -> None:
@@ -176,7 +180,7 @@ def test_fill_by_hand() -> None:
     assert fill(free, demand_of(90.0, 100.0), 0.0) == [(0.0, 100.0, 4)]
     assert fill(free, demand_of(91.0, 100.0), 0.0) == [(100 - 10 - 91 / 1.6, 100.0, 8)]
     assert fill(free, demand_of(145.0, 100.0), 0.0) is None
-    free.reserve([(60.0, 80.0, 4)])
+    free.reserve([(60.0, 80.0, 4)], ALIKE)
     # at level 4 the booking leaves 4; at level 8 three pieces, each with a restart
     assert fill(free, demand_of(90.0, 100.0), 0.0) == [(0.0, 100.0, 4)]
     assert fill(free, demand_of(100.0, 100.0), 0.0) == [
@@ -225,3 +229,11 @@ def test_shorten_keeps_enough(
         assert any(s <= start and end == e and gpus == g for s, e, g in found)
         assert start >= now
     assert kept or demand.work <= 1e-9
+
+
+@given(st.integers(1, 64), st.integers(1, 16))
+def test_blocks_hold_their_size_and_divide_one_another(gpus: int, node: int) -> None:
+    assert gpus <= block(gpus, node) < gpus + node
+    blocks = sorted({block(n, node) for n in range(1, node + 1)})
+    assert blocks[-1] == node
+    assert all(larger % smaller == 0 for smaller, larger in pairwise(blocks))
