@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertime.commandline import new_app, run_app
 from itertime.commands.catalogue import models, systems
 from itertime.commands.predict import predict
+from itertime.commands.profile import profile_app
 from itertime.commands.search import search
 from itertime.commands.timeline import timeline
 from itertime.commands.validate import validate
@@ -19,6 +20,7 @@ app = new_app(
 )
 for command in (predict, search, validate, timeline, models, systems):
     app.command()(command)
+app.add_typer(profile_app, name="profile")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

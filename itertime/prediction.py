@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from itertime.costs import StageCosts, chunk_times, stage_costs
+from itertime.extrapolation import watch
 from itertime.layer import Parts
 from itertime.memory import Memory, memory
 from itertime.model import ModelSpec
@@ -29,6 +30,7 @@ class Prediction:
 
     `mfu` is model FLOPs utilisation: useful FLOPs without recomputation over the peak of all GPUs (PaLM,
     appendix B). `reason` says why the plan does not fit, and is empty when it does.
+    `extrapolated` names the parts of the profile that were asked for sizes beyond those measured.
     """
 
     iteration_s: float
@@ -38,6 +40,7 @@ class Prediction:
     fits: bool
     reason: str
     mfu: float
+    extrapolated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,9 @@ def predict(model: ModelSpec, plan: Plan, system: System, profile: Profile | Non
     True
     """
     plan.check(model)
-    return evaluate(model, PlanBatch.of([plan]), system, profile).prediction(0)
+    watched = watch(profile or _profile(system.profile))
+    found = evaluate(model, PlanBatch.of([plan]), system, watched).prediction(0)
+    return replace(found, extrapolated=watched.extrapolated())
 
 
 def evaluate(

@@ -7,7 +7,9 @@ error.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -46,7 +48,8 @@ class Evidence:
     """Where one part of a profile comes from: one row of `itertime profile show`.
 
     Errors are mean absolute percentage errors over `rows` rows; None where there is nothing to compare with.
-    `error_held_out_pct` is on rows that the coefficients were not fitted to; `note` says which.
+    `error_held_out_pct` is on rows that the coefficients were not fitted to; `note` says which. `measured`
+    tells, for each argument (m, n, k; bytes; head_dim, seq; width; ranks), the least and most of its rows.
     """
 
     part: str
@@ -56,6 +59,14 @@ class Evidence:
     error_in_sample_pct: NonNegative | None = None
     error_held_out_pct: NonNegative | None = None
     note: str = ""
+    measured: dict[str, tuple[NonNegative, NonNegative]] = dataclasses.field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check(self) -> Evidence:
+        for argument, (least, most) in self.measured.items():
+            if least > most:
+                raise ValueError(f"measured.{argument}: {least:g} is above {most:g}")
+        return self
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -85,7 +96,16 @@ class Profile:
             for name in needed:
                 if name not in getattr(self, field):
                     raise ValueError(f"{field} lacks {name!r}")
+        object.__setattr__(self, "_ranges", _united(self.evidence))
         return self
+
+    @property
+    def ranges(self) -> dict[str, dict[str, tuple[float, float]]]:
+        """By kernel ("gemm", "attention", a kind, a collective) and argument: the least and the most that any
+        evidence covers. What is assumed has none.
+        """
+        ranges: dict[str, dict[str, tuple[float, float]]] = self._ranges  # type: ignore[attr-defined]
+        return ranges
 
     @property
     def peak_flops(self) -> float:
@@ -147,6 +167,17 @@ class Profile:
     def parts(self) -> Iterator[Evidence]:
         """One row a part: what it is, whether measured, fitted or assumed, its source and its errors."""
         yield from self.evidence
+
+
+def _united(evidence: list[Evidence]) -> dict[str, dict[str, tuple[float, float]]]:
+    """Ranges of all evidence of a kernel, whose name is the first word of its parts."""
+    ranges: dict[str, dict[str, tuple[float, float]]] = {}
+    for item in evidence:
+        found = ranges.setdefault(re.split(r"[ ,(]", item.part)[0], {})
+        for argument, (least, most) in item.measured.items():
+            before = found.get(argument, (least, most))
+            found[argument] = min(least, before[0]), max(most, before[1])
+    return ranges
 
 
 def list_profiles() -> list[str]:

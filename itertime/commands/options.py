@@ -105,6 +105,7 @@ def plan_document(model: ModelSpec, plan: Plan, prediction: Prediction) -> dict[
         "fits": prediction.fits,
         "reason": prediction.reason,
         "mfu": prediction.mfu,
+        "extrapolated": list(prediction.extrapolated),
         "breakdown": prediction.breakdown,
         "memory_parts_gb": {name: size / 1e9 for name, size in prediction.memory_parts.items()},
     }

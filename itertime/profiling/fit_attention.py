@@ -15,6 +15,7 @@ from itertime.profiling.measurements import (
     fit_in_halves,
     fit_logarithms,
     mape_pct,
+    measured_range,
     read_table,
     significant,
 )
@@ -156,6 +157,7 @@ def _fit_forward(rows: pd.DataFrame, chip: Chip) -> tuple[Fit, list[Evidence]]:
             error_in_sample_pct=mape_pct(in_sample[chosen], measured[chosen]),
             error_held_out_pct=mape_pct(held_out[chosen], measured[chosen]),
             note=note,
+            measured=measured_range(head_dim=np.array([128.0]), seq=seq[chosen]),
         )
         for name, chosen in ranges.items()
     ]
@@ -209,4 +211,5 @@ def _fit_backward(
         error_in_sample_pct=mape_pct(predict(fit), measured),
         error_held_out_pct=mape_pct(np.array(left_out), measured),
         note="backward is fitted to what the forward model leaves; held out: each sequence length in turn",
+        measured=measured_range(head_dim=np.array([float(head_dim)]), seq=seq),
     )

@@ -9,7 +9,7 @@ import pandas as pd
 
 from itertime.profile import Evidence
 from itertime.profiling.chips import Chip
-from itertime.profiling.measurements import mape_pct, read_table, significant
+from itertime.profiling.measurements import mape_pct, measured_range, read_table, significant
 from itertime.profiling.models import Array
 from itertime.profiling.tables import SizeTable
 
@@ -87,6 +87,10 @@ def _measured(name: str, source: str, table: SizeTable, rows: int) -> Evidence:
         rows=rows,
         error_held_out_pct=mape_pct(between, odd[:, : between.shape[1]]),
         note="held out: every second size of the table, interpolated from its neighbours",
+        measured=measured_range(
+            bytes=table.first_bytes * np.array([1.0, 2.0 ** (times.shape[1] - 1)]),
+            ranks=np.array(table.ranks, dtype=float),
+        ),
     )
 
 
@@ -117,6 +121,7 @@ def _all_reduce_checks(table: SizeTable, rows: pd.DataFrame, chip: Chip) -> list
                 rows=len(measured),
                 error_held_out_pct=mape_pct(table.seconds(nbytes, ranks), measured),
                 note="none of these rows is in the table",
+                measured=measured_range(bytes=nbytes, ranks=ranks.astype(float)),
             )
         )
     return checks

@@ -19,6 +19,7 @@ from itertime.profiling.measurements import (
     fit_in_halves,
     fit_logarithms,
     mape_pct,
+    measured_range,
     read_table,
     significant,
 )
@@ -100,7 +101,7 @@ def _rows(folder: Path, chip: Chip) -> pd.DataFrame:
     for gpu in rows.gpu.unique():
         if gpu not in HBM_BYTES_PER_S:
             raise UserError(f"{folder}/{name}.csv.gz: gpu={gpu!r}: its HBM bandwidth is not known; add it")
-    return rows.loc[(rows.bytes <= SMALL_BYTES) | (rows.bytes >= LARGE_BYTES)]
+    return rows
 
 
 def _measures(rows: pd.DataFrame, kind: Kind) -> bool:
@@ -125,6 +126,10 @@ def _fit_kind(name: str, kind: Kind, rows: pd.DataFrame) -> tuple[Fit, Evidence]
     chosen = pd.concat([_select(rows, origin, operators) for origin, operators in kind.fitted])
     if kind.by_width:
         chosen = chosen.loc[chosen.cols % ALIGNED == 0]
+    sizes = measured_range(bytes=chosen.bytes.to_numpy(dtype=float))
+    if kind.by_width:
+        sizes |= measured_range(width=chosen.cols.to_numpy(dtype=float))
+    chosen = chosen.loc[(chosen.bytes <= SMALL_BYTES) | (chosen.bytes >= LARGE_BYTES)]
     chosen = chosen.groupby(["origin", "gpu", "op", "cols", "bytes"], as_index=False).agg(
         {"time_us": "median"}
     )
@@ -167,6 +172,7 @@ def _fit_kind(name: str, kind: Kind, rows: pd.DataFrame) -> tuple[Fit, Evidence]
             f"bytes per element: {kind.bytes_per_element}; "
             f"errors on rows from {LARGE_BYTES / 1e6:g} MB; held out: {how}"
         ),
+        measured=sizes,
     )
 
 
@@ -180,6 +186,7 @@ def _fraction(fit: Fit, kind: Kind, rows: pd.DataFrame) -> Array:
 
 def _level(fit: Fit, kind: Kind, rows: pd.DataFrame) -> float:
     """The bandwidth of other rows over that of the fit; their launch time is fitted with it."""
+    rows = rows.loc[(rows.bytes <= SMALL_BYTES) | (rows.bytes >= LARGE_BYTES)]
     nbytes, peak, measured = _arrays(rows)
     moved_s = nbytes / (_fraction(fit, kind, rows) * peak)
 

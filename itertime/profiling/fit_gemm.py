@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from itertime.profile import Evidence
 from itertime.profiling.chips import Chip
-from itertime.profiling.measurements import Fit, credit, fit_in_halves, mape_pct, read_table
+from itertime.profiling.measurements import Fit, credit, fit_in_halves, mape_pct, measured_range, read_table
 from itertime.profiling.models import Array, GemmModel, GemmTile
 
 __all__ = ["fit_gemm"]
@@ -70,6 +70,7 @@ def fit_gemm(folder: Path, chip: Chip) -> tuple[GemmModel, list[Evidence]]:
             error_in_sample_pct=mape_pct(in_sample[chosen], measured[chosen]),
             error_held_out_pct=mape_pct(held_out[chosen], measured[chosen]),
             note=_note(name, fit),
+            measured=measured_range(m=m[chosen], n=n[chosen], k=k[chosen]),
         )
         for name, chosen in _reported(groups, m).items()
     ]

@@ -21,6 +21,7 @@ __all__ = [
     "fit_in_halves",
     "fit_logarithms",
     "mape_pct",
+    "measured_range",
     "read_table",
     "significant",
 ]
@@ -70,6 +71,11 @@ def credit(sources: pd.Series) -> str:
 def mape_pct(predicted: Array, measured: Array) -> float:
     """Mean absolute percentage error, rounded to 0.01."""
     return round(float(np.mean(np.abs(np.asarray(predicted) / np.asarray(measured) - 1))) * 100, 2)
+
+
+def measured_range(**arguments: Array) -> dict[str, tuple[float, float]]:
+    """The least and the most of each argument."""
+    return {name: (float(np.min(values)), float(np.max(values))) for name, values in arguments.items()}
 
 
 Bounds = dict[str, tuple[float, float, float]]  # parameter: start, least, most

@@ -1,0 +1,81 @@
+"""`itertime profile`: what a GPU's profile rests on, and measuring one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from itertime.commandline import new_app, print_json
+from itertime.commands.options import Json
+
+if TYPE_CHECKING:
+    from itertime.profile import Evidence, Profile
+
+__all__ = ["profile_app"]
+
+profile_app = new_app("What a GPU's profile rests on (show), and measure operators with torch (collect).")
+
+
+@profile_app.command()
+def show(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A profile's name, or its JSON file; all shipped ones if left out."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """What is measured, fitted and assumed: sources, rows, errors, and the sizes that were measured."""
+    from itertime.profile import list_profiles, load_profile
+
+    profiles = [load_profile(one) for one in ([name] if name else list_profiles())]
+    if json:
+        print_json({"profiles": [_document(profile) for profile in profiles]})
+        return
+    for profile in profiles:
+        _print(profile)
+
+
+@profile_app.command()
+def collect(
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The table to write (.csv or .csv.gz).", show_default=False)
+    ],
+    device: Annotated[str, typer.Option("--device", help="cuda or cpu.")] = "cuda",
+    grid: Annotated[str, typer.Option("--grid", help="full (minutes on a GPU) or tiny (a trial).")] = "full",
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Timed runs per operator.")] = 20,
+) -> None:
+    """Time GEMMs, attention, norms and other kernels of this machine; needs the extra `profile` (torch)."""
+    from itertime.profiling.collect import collect as run
+
+    rows = run(device, grid, repeats, output)
+    print(f"{rows} rows written to {output}")
+
+
+def _document(profile: Profile) -> dict[str, Any]:
+    facts = ("name", "gpu", "source", "peak_flops_per_s", "hbm_bytes_per_s", "memory_bytes", "launch_s")
+    return {
+        **{fact: getattr(profile, fact) for fact in facts},
+        "parts": [vars(part) for part in profile.parts()],
+    }
+
+
+def _print(profile: Profile) -> None:
+    print(f"{profile.name}: {profile.gpu} ({profile.source})")
+    print(f"{'':9} {'rows':>6} {'fit %':>6} {'held out %':>10}  part")
+    for part in profile.parts():
+        error = [
+            "-" if value is None else f"{value:.1f}"
+            for value in (part.error_in_sample_pct, part.error_held_out_pct)
+        ]
+        print(f"{part.kind:9} {part.rows or '-':>6} {error[0]:>6} {error[1]:>10}  {part.part}")
+        for line in (_measured(part), f"from {part.source}", part.note):
+            if line:
+                print(f"{'':37}{line}")
+    print()
+
+
+def _measured(part: Evidence) -> str:
+    ranges = [f"{name} {least:g} to {most:g}" for name, (least, most) in part.measured.items()]
+    return f"measured: {', '.join(ranges)}" if ranges else ""

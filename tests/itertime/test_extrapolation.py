@@ -1,0 +1,71 @@
+"""A prediction says which parts of the profile it asked for more than was measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+import numpy as np
+import pytest
+
+from itertime import extrapolation
+from itertime.extrapolation import watch
+from itertime.model import load_model
+from itertime.plan import Plan, PlanBatch
+from itertime.prediction import evaluate, predict
+from itertime.profile import COLLECTIVES, load_profile
+from itertime.system import load_system
+
+PROFILE = load_profile("a100-80gb")
+SYSTEM = load_system("dgx-a100-80gb")
+MODEL = load_model("megatron-39.1b")
+PLAN = Plan(tp=8, pp=4, dp=4, micro_batch=2, global_batch=128)
+
+
+@pytest.fixture(autouse=True)
+def _a_process_that_has_not_warned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extrapolation, "_warned", set())
+
+
+@pytest.mark.parametrize("name", ["a100-80gb", "h100-80gb"])
+def test_ranges_cover_what_the_evidence_says(name: str) -> None:
+    profile = load_profile(name)
+    assert profile.ranges["gemm"] == {"m": (1, 32768), "n": (64, 65536), "k": (64, 65536)}
+    assert profile.ranges["attention"]["head_dim"] == (64, 128)
+    for collective in COLLECTIVES:
+        assert profile.ranges[collective]["bytes"][1] >= 2**26
+    for part in profile.parts():
+        assert bool(part.measured) == (part.kind != "assumed")
+
+
+def test_within_the_ranges_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    assert predict(MODEL, PLAN, SYSTEM).extrapolated == ()
+    assert not caplog.records
+
+
+def test_beyond_them_the_part_is_named_and_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    long = dataclasses.replace(MODEL, attention="flash", seq_len=65536)
+    with caplog.at_level(logging.WARNING):
+        first, second = (predict(long, PLAN, SYSTEM) for _ in range(2))
+    assert "attention" in first.extrapolated
+    assert "gemm" in first.extrapolated
+    assert first == second
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == len(set(told)) == len(first.extrapolated)
+    assert any("attention: seq=65536 is outside of the measured 256 to 16384" in line for line in told)
+
+
+def test_watching_changes_no_digit() -> None:
+    plain = evaluate(MODEL, PlanBatch.of([PLAN]), SYSTEM, PROFILE).prediction(0)
+    assert predict(MODEL, PLAN, SYSTEM, PROFILE) == plain
+
+
+def test_groups_of_one_and_empty_kernels_ask_for_nothing() -> None:
+    watched = watch(PROFILE)
+    watched.collective_s("all_reduce", np.array([1e12]), np.array([1]))
+    watched.elementwise_s(np.array([0.0, 1e6]), "gelu")
+    assert watched.extrapolated() == ()
+    watched.collective_s("all_reduce", np.array([1e12]), np.array([2]))
+    watched.elementwise_s(np.array([0.0, 1e15]), "gelu")
+    watched.elementwise_s(1e15, "adam")  # assumed: there is nothing to go beyond
+    assert watched.extrapolated() == ("all_reduce", "gelu")
