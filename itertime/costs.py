@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from itertime.collectives import all_gather_s, all_reduce_s, p2p_s
 from itertime.edges import embedding_s, head_s, padded_vocab
-from itertime.exchange import Exchange, exchange, exposed_s, optimizer_s, sharded_layer_s
-from itertime.layer import LayerWork, Parts, activation_all_reduce_s, layer_costs
+from itertime.exchange import Exchange, Sharded, exchange, exposed_s, optimizer_s, sharded_s
+from itertime.layer import Parts, layer_costs
+from itertime.layer_comm import activation_all_reduce_s
 from itertime.model import ModelSpec
 from itertime.plan import PlanBatch
 from itertime.profile import Profile
-from itertime.stages import FIRST, LAST, StageLayout, stage_layout
+from itertime.stages import FIRST, LAST, StageLayout, layer_shards, stage_layout
 from itertime.system import System
 
 __all__ = ["ChunkTimes", "StageCosts", "chunk_times", "stage_costs"]
@@ -41,21 +42,36 @@ class StageCosts:
 def stage_costs(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> StageCosts:
     """Everything an iteration's time is made of except the order in which the stages run."""
     layout = stage_layout(model, plans)
-    comm = sharded_layer_s(model, plans, system, profile)
+    tables = _tables(model, plans)
+    sharded = sharded_s(model, plans, tables, system, profile)
     hop = _hop(model, plans, system, profile)
     micro = _micro_batch(model, plans, system, profile)
     whole_model = (_KIND == FIRST) | ((_KIND == LAST) & (plans.pp == 1))
     passes = []
-    for (layer, embedding, head), sharded, end in zip(micro, comm, (LAST, FIRST), strict=True):
+    for (layer, embedding, head), end in zip(micro, (LAST, FIRST), strict=True):
         parts: Parts = {part: layout.layers * seconds for part, seconds in layer.items()}
-        exposed = np.maximum(sharded - sum(layer.values(), np.zeros(len(plans))), 0.0)
-        parts["fsdp_comm"] = exposed * layout.layers
+        parts["fsdp_comm"] = _exposed_shards(sharded, end == LAST, layer, layout, plans)
         parts["embedding"] = np.where(whole_model, embedding, 0.0)
         parts["head"] = np.where(_KIND == LAST, head, 0.0)
         parts["p2p"] = hop * (plans.interleave - (end == _KIND))
         passes.append(parts)
-    once, traffic = _once(model, plans, layout, passes[0], passes[1], system, profile)
+    once, traffic = _once(model, plans, layout, tables, passes[0], passes[1], system, profile)
+    once["fsdp_last"] = sharded.last_scatter
     return StageCosts(layout, passes[0], passes[1], once, traffic)
+
+
+def _exposed_shards(
+    sharded: Sharded, forward: bool, layer: Parts, layout: StageLayout, plans: PlanBatch
+) -> Array:
+    """What ZeRO-2 and -3 add to a pass, (4, plans): with `prefetch`, what a layer's work does not hide."""
+    if not (plans.zero_stage >= 2).any():
+        return np.zeros(layout.layers.shape)
+    comm = sharded.forward if forward else sharded.backward
+    hidden = np.where(plans.prefetch, sum(layer.values(), np.zeros(len(plans))), 0.0)
+    exposed: Array = np.maximum(comm - hidden, 0.0)
+    if not forward:
+        return 1.0 * layout.layers * exposed
+    return np.where(layout.layers > 0, (layout.layers - 1) * exposed + comm, 0.0) + sharded.root_gather
 
 
 def _micro_batch(
@@ -65,25 +81,33 @@ def _micro_batch(
 
     Each distinct case is worked out once, however many plans share it.
     """
-    choices = (plans.recompute << 2) + (plans.sequence_parallel << 1) + plans.fp32_gradients
-    key = (plans.tp << 32) + (plans.micro_batch << 4) + choices
-    _, first, where = np.unique(key, return_index=True, return_inverse=True)
-    work = LayerWork(
-        plans.tp[first],
-        plans.micro_batch[first],
-        plans.recompute[first],
-        plans.sequence_parallel[first],
-        plans.fp32_gradients[first],
-    )
+    work, where = _distinct(plans)
     reduced = activation_all_reduce_s(model, work, system, profile)
     layer = layer_costs(model, work, reduced, system, profile)
     embedding = embedding_s(model, work, reduced, system, profile)
     head = head_s(model, work, reduced, system, profile)
+    both = (layer.forward, embedding[0], head[0]), (layer.backward, embedding[1], head[1])
+    if where is None:
+        return both
     forward, backward = (
         ({part: seconds[where] for part, seconds in parts.items()}, one[where], other[where])
-        for parts, one, other in zip((layer.forward, layer.backward), embedding, head, strict=True)
+        for parts, one, other in both
     )
     return forward, backward
+
+
+def _distinct(plans: PlanBatch) -> tuple[PlanBatch, Whole | None]:
+    """The plans that differ in what a micro-batch does, and which of them each plan is (None: every one)."""
+    if len(plans) == 1:
+        return plans, None
+    switches = (plans.recompute << 3) + (plans.sequence_parallel << 2) + (plans.fp32_gradients << 1)
+    key = (plans.tp << 32) + (plans.micro_batch << 5) + switches + plans.cp_gather
+    if (plans.cp * plans.ep > 1).any():
+        columns = key, plans.cp, plans.ep
+        _, first, where = np.unique(np.stack(columns), axis=1, return_index=True, return_inverse=True)
+    else:
+        _, first, where = np.unique(key, return_index=True, return_inverse=True)
+    return plans.take(first), where.reshape(-1)
 
 
 def _hop(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> Array:
@@ -95,9 +119,9 @@ def _hop(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -
     """
     if (plans.pp == 1).all():
         return np.zeros(len(plans))
-    per_stage, node = plans.tp * plans.dp, system.gpus_per_node
-    across = np.where(plans.gpus > node, np.minimum(per_stage / node, 1.0), 0.0)
-    nbytes = 2.0 * plans.micro_batch * model.seq_len * model.hidden / plans.tp
+    per_stage, node = plans.next_stage, system.gpus_per_node
+    across = np.where(per_stage * plans.pp > node, np.minimum(per_stage / node, 1.0), 0.0)
+    nbytes = 2.0 * plans.tokens(model.seq_len) * model.hidden / plans.tp
     sharers = np.stack([np.minimum(per_stage, node), np.ones_like(per_stage)])
     stride = np.maximum(per_stage // node, 1)
     outside, inside = p2p_s(nbytes, np.array([[True], [False]]), system, profile, sharers, stride)
@@ -111,6 +135,7 @@ def _once(
     model: ModelSpec,
     plans: PlanBatch,
     layout: StageLayout,
+    tables: Array,
     forward: Parts,
     backward: Parts,
     system: System,
@@ -120,32 +145,45 @@ def _once(
     first = np.where(plans.pp == 1, LAST, FIRST)
     column = np.arange(len(plans))
     layers = layout.layers[first, column]
-    vocab = padded_vocab(model, plans.tp) * model.hidden / plans.tp
-    tables = vocab * np.where((plans.pp == 1) & (not model.tied_embeddings), 2, 1)
-    parameters = layers * model.layer_parameters / plans.tp + tables
-    traffic = exchange(plans, layers, parameters, system, profile)
+    shared, experts = layer_shards(model, plans)
+    shared, experts = layers * shared + tables, layers * experts
+    traffic = exchange(plans, layers, shared, experts, system, profile)
     exposed = np.zeros(len(plans))
     for comm, parts in ((traffic.gather_s, forward), (traffic.reduce_s, backward)):
         cover = _shared(parts)[first, column] / plans.interleave + parts["embedding"][first, column]
         cover = cover + np.where(plans.interleave == 1, parts["head"][first, column], 0.0)
         exposed = exposed + exposed_s(comm, cover, traffic.buckets, plans.grad_overlap)
-    both_ends = np.where(plans.gpus > system.gpus_per_node, 1, 2)
-    apart = np.maximum(plans.tp * plans.dp * (plans.pp - 1) // system.gpus_per_node, 1)
-    sync = all_reduce_s(2.0 * vocab, 2, both_ends, system, profile, system.gpus_per_node, apart)
     site = system.site
     once = {
         "dp_comm": exposed,
-        "embedding_sync": np.where((plans.pp > 1) & model.tied_embeddings, sync, 0.0),
-        "optimizer": optimizer_s(plans, parameters, system, profile),
+        "embedding_sync": _embedding_sync(model, plans, system, profile),
+        "optimizer": optimizer_s(plans, shared, experts, system, profile),
         "iteration_overhead": site.iteration_overhead_s + _broadcasts(plans) * site.zero_broadcast_s,
     }
     return once, traffic
 
 
-def _broadcasts(plans: PlanBatch) -> Whole:
+def _broadcasts(plans: PlanBatch) -> Array:
     """Ranks that send their share of the updated weights to their ZeRO group, one after the other."""
-    ranks = np.where(plans.zero_group > 1, plans.zero_group, 0)
-    return np.where((plans.zero_stage == 1) | (plans.zero_stage == 2), ranks, 0)
+    ranks = np.where(plans.zero_group > 1, plans.zero_group, 0.0)
+    return np.where((plans.zero_stage == 1) | (plans.zero_stage == 2), ranks, 0.0)
+
+
+def _tables(model: ModelSpec, plans: PlanBatch) -> Array:
+    """Parameters per GPU of the first stage beside its layers: embedding, and with pp = 1 the projection."""
+    table = padded_vocab(model, plans.tp) * model.hidden / plans.tp
+    return table * np.where((plans.pp == 1) & (not model.tied_embeddings), 2, 1)
+
+
+def _embedding_sync(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> Array:
+    """Seconds to sum the gradients of an embedding that both ends of a pipeline hold."""
+    if not model.tied_embeddings or (plans.pp == 1).all():
+        return np.zeros(len(plans))
+    node = system.gpus_per_node
+    together = np.where(plans.next_stage * plans.pp > node, 1, 2)
+    apart = np.maximum(plans.next_stage * (plans.pp - 1) // node, 1)
+    table = 2.0 * padded_vocab(model, plans.tp) * model.hidden / plans.tp
+    return np.where(plans.pp > 1, all_reduce_s(table, 2, together, system, profile, node, apart), 0.0)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,15 +12,17 @@ from itertime.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
 from itertime.model import ModelSpec
 from itertime.plan import PlanBatch
 from itertime.profile import Profile
+from itertime.stages import layer_shards
 from itertime.system import System
 
 __all__ = [
     "OPTIMIZER_BYTES",
     "Exchange",
+    "Sharded",
     "exchange",
     "exposed_s",
     "optimizer_s",
-    "sharded_layer_s",
+    "sharded_s",
 ]
 
 Array = NDArray[np.float64]
@@ -33,8 +36,8 @@ OPTIMIZER_BYTES = (
 class Exchange:
     """Of the first stage, which ends last: seconds to combine all gradients and to gather updated weights.
 
-    Both go in `buckets` equal pieces, one a layer, along the passes they can hide behind. With interleaved
-    chunks only those of the first chunk count: the others have the rest of the pipeline to hide behind.
+    Both go in `buckets` equal pieces along the passes they can hide behind. With interleaved chunks only
+    those of the first chunk count: the others have the rest of the pipeline to hide behind.
     """
 
     reduce_s: Array
@@ -43,32 +46,58 @@ class Exchange:
 
 
 def exchange(
-    plans: PlanBatch, layers: Whole, parameters: Array, system: System, profile: Profile
+    plans: PlanBatch, layers: Whole, shared: Array, experts: Array, system: System, profile: Profile
 ) -> Exchange:
-    """The exchange of a stage with `layers` layers and `parameters` parameters per GPU, one element a plan.
+    """The exchange of a stage with `layers` layers, `shared` and `experts` parameters per GPU, plan by plan.
+
+    Copies of an expert are on every ep-th rank. Buckets are one a layer where they overlap a pass, unless
+    `bucket_bytes` gives their size; without either, everything goes at once. Each bucket pays the latency of
+    its own collective (Li et al., PyTorch Distributed, VLDB 2020, section 3.2).
+    """
+    size = np.where(plans.fp32_gradients, 4.0, 2.0) * (shared + experts) / plans.interleave
+    by_layer = np.maximum(layers // plans.interleave, 1)
+    by_size = np.ceil(size / np.where(plans.bucket_bytes > 0, plans.bucket_bytes, np.inf)).astype(np.int64)
+    buckets = np.where(plans.bucket_bytes > 0, np.maximum(by_size, 1), by_layer)
+    calls = np.where(plans.grad_overlap | (plans.bucket_bytes > 0), buckets, 1) * plans.interleave
+    ranks, one = plans.dp * plans.cp, np.ones_like(plans.dp)
+    reduced, gathered = _sums(plans, shared / calls, ranks, plans.zero_group, one, system, profile)
+    if experts.any():
+        group = np.maximum(plans.zero_group // plans.ep, 1)
+        more = _sums(plans, experts / calls, ranks // plans.ep, group, plans.ep, system, profile)
+        reduced, gathered = reduced + more[0], gathered + more[1]
+    per_chunk = calls / plans.interleave
+    return Exchange(reduced * per_chunk, gathered * per_chunk, buckets)
+
+
+def _sums(
+    plans: PlanBatch,
+    parameters: Array,
+    ranks: Whole,
+    group: Whole,
+    apart: Whole,
+    system: System,
+    profile: Profile,
+) -> tuple[Array, Array]:
+    """Seconds to combine gradients and to gather weights of `parameters` parameters per GPU, one call each.
 
     No ZeRO: one all-reduce. ZeRO-1 over all ranks: reduce-scatter and all-gather; in smaller groups every
     group needs the whole sum, an all-reduce, and gathers for itself. From ZeRO-2 on gradients are scattered
-    with every micro-batch (`sharded_layer_s`); what remains is the sum over groups, if there are several.
+    with every micro-batch (`sharded_s`); what remains is the sum over groups, if there are several.
     """
     nbytes = np.where(plans.fp32_gradients, 4.0, 2.0) * parameters
-    local, sharers = _neighbours(plans, system, plans.dp)
-    group_local, group_sharers = _neighbours(plans, system, plans.zero_group)
-    everyone = all_reduce_s(nbytes, plans.dp, local, system, profile, sharers)
+    where = _neighbours(plans, system, ranks, apart)
+    everyone = _collective(all_reduce_s, nbytes, ranks, where, system, profile)
     reduced, gathered = everyone, np.zeros_like(everyone)
     if (plans.zero_stage > 0).any():
-        scattered = reduce_scatter_s(nbytes, plans.dp, local, system, profile, sharers)
-        reduced = np.where((plans.zero_stage == 1) & (plans.zero_group == plans.dp), scattered, everyone)
-        groups = plans.dp // plans.zero_group
-        across = all_reduce_s(nbytes / plans.zero_group, groups, 1, system, profile, system.gpus_per_node)
+        scattered = _collective(reduce_scatter_s, nbytes, ranks, where, system, profile)
+        reduced = np.where((plans.zero_stage == 1) & (group == ranks), scattered, everyone)
+        between = _neighbours(plans, system, ranks // group, apart * group)
+        across = _collective(all_reduce_s, nbytes / group, ranks // group, between, system, profile)
         reduced = np.where(plans.zero_stage >= 2, across, reduced)
-        weights = all_gather_s(
-            2.0 * parameters, plans.zero_group, group_local, system, profile, group_sharers
-        )
+        inside = _neighbours(plans, system, group, apart)
+        weights = _collective(all_gather_s, 2.0 * parameters, group, inside, system, profile)
         gathered = np.where((plans.zero_stage == 1) | (plans.zero_stage == 2), weights, 0.0)
-    return Exchange(
-        reduced / plans.interleave, gathered / plans.interleave, np.maximum(layers // plans.interleave, 1)
-    )
+    return reduced, gathered
 
 
 def exposed_s(comm: Array, cover: Array, buckets: Whole, overlap: NDArray[np.bool_]) -> Array:
@@ -80,38 +109,80 @@ def exposed_s(comm: Array, cover: Array, buckets: Whole, overlap: NDArray[np.boo
     return np.where(overlap, hidden, comm)
 
 
-def sharded_layer_s(
-    model: ModelSpec, plans: PlanBatch, system: System, profile: Profile
-) -> tuple[Array, Array]:
-    """Seconds of communication per layer and micro-batch, forward and backward, of ZeRO-2 and ZeRO-3 (FSDP).
+@dataclass(frozen=True)
+class Sharded:
+    """What ZeRO-2 and ZeRO-3 (FSDP) move, in seconds: with every micro-batch a layer's weights and gradients,
+    and the weights of the model's ends (`root`); once an iteration, what follows the last backward.
+    """
 
-    ZeRO-3 gathers the layer's weights before its forward and again before its backward; both scatter its
-    gradients after (Zhao et al. 2023, PyTorch FSDP, section 3).
+    forward: Array
+    backward: Array
+    root_gather: Array
+    last_scatter: Array
+
+
+def sharded_s(model: ModelSpec, plans: PlanBatch, tables: Array, system: System, profile: Profile) -> Sharded:
+    """ZeRO-3 gathers a layer's weights before its forward and again before its backward; it and ZeRO-2
+    scatter its gradients after (Zhao et al. 2023, PyTorch FSDP, section 3).
+
+    Nothing precedes the `tables` (parameters per GPU of the model's ends) and the first layer, so nothing
+    hides their gather; nor, after the last micro-batch, their scatter.
     """
     zero = np.zeros(len(plans))
     if not (plans.zero_stage >= 2).any():
-        return zero, zero
-    local, sharers = _neighbours(plans, system, plans.zero_group)
-    weights = 2.0 * model.layer_parameters / plans.tp
-    gather = all_gather_s(weights, plans.zero_group, local, system, profile, sharers)
-    gradients = np.where(plans.fp32_gradients, 2.0, 1.0) * weights
-    scatter = reduce_scatter_s(gradients, plans.zero_group, local, system, profile, sharers)
-    gather = np.where(plans.zero_stage == 3, gather, 0.0)
-    return gather, gather + np.where(plans.zero_stage >= 2, scatter, 0.0)
+        return Sharded(zero, zero, zero, zero)
+    shared, experts = layer_shards(model, plans)
+    gather, scatter = _gather_and_scatter(plans, shared, plans.zero_group, 1, system, profile)
+    if model.experts > 1:
+        group = np.maximum(plans.zero_group // plans.ep, 1)
+        more = _gather_and_scatter(plans, experts, group, plans.ep, system, profile)
+        gather, scatter = gather + more[0], scatter + more[1]
+    root_gather, root_scatter = _gather_and_scatter(plans, tables, plans.zero_group, 1, system, profile)
+    return Sharded(gather, gather + scatter, root_gather, scatter + root_scatter)
 
 
-def optimizer_s(plans: PlanBatch, parameters: Array, system: System, profile: Profile) -> Array:
+def _gather_and_scatter(
+    plans: PlanBatch, parameters: Array, group: Whole, apart: Whole | int, system: System, profile: Profile
+) -> tuple[Array, Array]:
+    where = _neighbours(plans, system, group, apart)
+    gather = _collective(all_gather_s, 2.0 * parameters, group, where, system, profile)
+    gradients = np.where(plans.fp32_gradients, 4.0, 2.0) * parameters
+    scatter = _collective(reduce_scatter_s, gradients, group, where, system, profile)
+    return np.where(plans.zero_stage == 3, gather, 0.0), np.where(plans.zero_stage >= 2, scatter, 0.0)
+
+
+def optimizer_s(plans: PlanBatch, shared: Array, experts: Array, system: System, profile: Profile) -> Array:
     """Seconds of the optimizer on the parameters a GPU owns: memory traffic only."""
-    shards = np.where(plans.zero_stage >= 1, plans.zero_group, 1)
-    return profile.elementwise_s(OPTIMIZER_BYTES * parameters / shards, "adam") / system.site.hbm_fraction
+    group = np.where(plans.zero_stage >= 1, plans.zero_group, 1)
+    owned = shared / group + experts / np.maximum(group // plans.ep, 1)
+    return profile.elementwise_s(OPTIMIZER_BYTES * owned, "adam") / system.site.hbm_fraction
 
 
-def _neighbours(plans: PlanBatch, system: System, ranks: Whole) -> tuple[Whole, Whole]:
-    """Of `ranks` neighbours in a data-parallel group: how many share a node, how many groups its NICs.
+def _collective(
+    operation: Callable[..., Array],
+    nbytes: Array,
+    ranks: Whole,
+    where: tuple[Whole, Whole, Whole],
+    system: System,
+    profile: Profile,
+) -> Array:
+    local, sharers, stride = where
+    return operation(nbytes, ranks, local, system, profile, sharers, stride)
 
-    Ranks count tp first, then dp, then pp (SC'21, section 3), so a node holds up to gpus_per_node / tp of
-    them.
+
+def _neighbours(
+    plans: PlanBatch, system: System, ranks: Whole, apart: Whole | int = 1
+) -> tuple[Whole, Whole, Whole]:
+    """Of `ranks` of a data-parallel group, each `apart` from the next: how many share a node, how many groups
+    its NICs, and how many nodes lie from one of the group's nodes to the next.
+
+    Ranks count tp first, then cp, dp, pp (SC'21, section 3); or dp last, which puts the stages of a
+    pipeline between neighbours.
     """
-    room = np.maximum(system.gpus_per_node // plans.tp, 1)
-    local = np.minimum(ranks, room)
-    return local, np.maximum(system.gpus_per_node // local, 1)
+    spacing = plans.tp * apart * np.where(plans.pp_before_dp, plans.pp, 1)
+    local = np.minimum(ranks, np.maximum(system.gpus_per_node // spacing, 1))
+    if plans.pp_before_dp.any():
+        together = np.minimum(plans.cp // apart, system.gpus_per_node // plans.tp)
+        local = np.where(plans.pp_before_dp, np.maximum(local, np.minimum(ranks, together)), local)
+    sharers = np.maximum(system.gpus_per_node // local, 1)
+    return local, sharers, np.maximum(spacing // system.gpus_per_node, 1)

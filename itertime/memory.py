@@ -16,7 +16,7 @@ from itertime.edges import padded_vocab
 from itertime.model import ModelSpec
 from itertime.plan import RECOMPUTE, PlanBatch
 from itertime.profile import Profile
-from itertime.stages import FIRST, HEAVY, LAST, StageLayout, stage_layout
+from itertime.stages import FIRST, HEAVY, LAST, StageLayout, layer_shards, stage_layout
 from itertime.system import System
 
 __all__ = ["BUFFERS_BYTES", "Memory", "memory"]
@@ -62,24 +62,24 @@ def _stage(
     kind: int,
     activations: tuple[Array, Array, Array],
 ) -> dict[str, Array]:
-    parameters = _parameters(model, plans, layout, kind)
+    shared, experts = layer_shards(model, plans)
+    gathered = np.where(plans.zero_stage == 3, 2 * 2.0 * (shared + experts), 0.0)  # this layer and the next
     optimizer, gradients, weights = (
-        np.where(plans.zero_stage >= stage, plans.zero_group, 1) for stage in (1, 2, 3)
+        _owned(plans, layout.layers[kind] * experts, _parameters(model, plans, layout, kind, shared), stage)
+        for stage in (1, 2, 3)
     )
-    gathered = np.where(
-        plans.zero_stage == 3, 2 * 2.0 * model.layer_parameters / plans.tp, 0.0
-    )  # this layer and the next
     kept, live, given = activations
     held = (kept * layout.layers[kind] + given) * _in_flight(plans, kind)
     logits = np.zeros(len(plans))
     if kind == LAST:
         per_logit = 2.0 if model.fused_loss else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
-        logits = plans.micro_batch * model.seq_len * padded_vocab(model, plans.tp) / plans.tp * per_logit
-    stepping = 4.0 * parameters / optimizer
+        predicted = plans.tokens(model.seq_len) * model.predicted_share
+        logits = predicted * padded_vocab(model, plans.tp) / plans.tp * per_logit
+    stepping = 4.0 * optimizer
     parts = {
-        "weights": 2.0 * parameters / weights + gathered,
-        "gradients": np.where(plans.fp32_gradients, 6.0, 2.0) * parameters / gradients,
-        "optimizer": 12.0 * parameters / optimizer,
+        "weights": 2.0 * weights + gathered,
+        "gradients": np.where(plans.fp32_gradients, 6.0, 2.0) * gradients,
+        "optimizer": 12.0 * optimizer,
         "activations": held + live,
         "logits": logits,
         "optimizer_step": np.maximum(stepping - held - live - logits, 0.0),
@@ -88,15 +88,21 @@ def _stage(
     return {name: np.where(exists, value, 0.0) for name, value in parts.items()}
 
 
-def _parameters(model: ModelSpec, plans: PlanBatch, layout: StageLayout, kind: int) -> Array:
-    """Parameters of one GPU of a stage; the tied embedding lies on both ends of the pipeline."""
+def _owned(plans: PlanBatch, experts: Array, shared: Array, stage: int) -> Array:
+    """Parameters that a GPU keeps of what ZeRO shards from `stage` on; copies of experts are ep apart."""
+    group = np.where(plans.zero_stage >= stage, plans.zero_group, 1)
+    return shared / group + experts / np.maximum(group // plans.ep, 1)
+
+
+def _parameters(model: ModelSpec, plans: PlanBatch, layout: StageLayout, kind: int, layer: Array) -> Array:
+    """Parameters of one GPU of a stage without experts; a tied embedding is on both ends of the pipeline."""
     table = padded_vocab(model, plans.tp) * model.hidden / plans.tp
     tables = np.zeros(len(plans))
     if kind == FIRST:
         tables = table
     elif kind == LAST:
         tables = np.where((plans.pp == 1) & (not model.tied_embeddings), 2 * table, table)
-    return layout.layers[kind] * model.layer_parameters / plans.tp + tables
+    return layout.layers[kind] * layer + tables
 
 
 def _in_flight(plans: PlanBatch, kind: int) -> Array:
@@ -118,12 +124,14 @@ def _activations(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array, Arra
     in s^2.
     """
     t = 1.0 * plans.tp
-    tokens = 1.0 * plans.micro_batch * model.seq_len
-    h, f = model.hidden, model.ffn_hidden
+    tokens = plans.tokens(model.seq_len)
+    h, f = model.hidden, model.ffn_hidden * model.experts_per_token
     shared = np.where(plans.sequence_parallel, t, 1.0)
     outside = tokens * (10.0 if model.dropout else 8.0) * h / shared
     # queries, keys, values and the attention's output; the MLP's two inputs, or SwiGLU's four
     inside = tokens * (2 * (2 * h + 2 * model.kv_hidden) + (8 if model.gated_mlp else 4) * f) / t
+    if model.experts > 1:
+        inside = inside + 4 * tokens * model.experts_per_token * h / shared  # copies, to the experts and back
     if model.attention == "core":
         scores = tokens * (5.0 if model.dropout else 2.0) * model.heads * model.seq_len / t
     else:

@@ -21,7 +21,10 @@ _CHOICES = {
     "norm": ("layernorm", "rmsnorm"),
     "positions": ("learned", "rotary", "none"),
 }
-_COUNTS = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocab", "seq_len")
+_COUNTS = (
+    *("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocab", "seq_len"),
+    *("experts", "experts_per_token", "vocab_multiple"),
+)
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,13 @@ class ModelSpec:
     `kv_heads` and `ffn_hidden` left out mean `heads` (multi-head attention) and `4 * hidden`. `seq_len` is in
     tokens. `attention` is "core" (unfused QK^T, softmax, V), "flash" (FlashAttention-2) or "flash1" (the
     first FlashAttention, or its Triton form). `fused_loss`: cross-entropy in one kernel that keeps no copy of
-    the logits. `biases` says whether the linear layers have them. An `encoder` attends in both directions;
-    everything else is causal. Raises UserError, naming the field, for a shape that cannot exist.
+    the logits. `biases` says whether the linear layers have them. The vocabulary is padded to a multiple of
+    `vocab_multiple` on every tensor-parallel rank (1: not at all).
+
+    With `experts` > 1 every layer's MLP is that many experts of `ffn_hidden`, of which a router picks
+    `experts_per_token` (Shazeer et al. 2017); loads are taken as balanced. An `encoder` attends in both
+    directions, and before the vocabulary it transforms the tokens that it predicts, `predicted_share` of all
+    (BERT: 0.15); everything else is causal. Raises UserError, naming the field, for an impossible shape.
     """
 
     name: str
@@ -52,6 +60,10 @@ class ModelSpec:
     dropout: bool = True
     encoder: bool = False
     fused_loss: bool = False
+    vocab_multiple: int = 128
+    experts: int = 1
+    experts_per_token: int = 1
+    predicted_share: float = 1.0
     source: str = ""
 
     def __post_init__(self) -> None:
@@ -70,6 +82,12 @@ class ModelSpec:
             raise UserError(f"model {self.name}: heads={self.heads}: must divide hidden={self.hidden}")
         if self.heads % self.kv_heads:
             raise UserError(f"model {self.name}: kv_heads={self.kv_heads}: must divide heads={self.heads}")
+        if self.experts_per_token > self.experts:
+            problem = f"experts_per_token={self.experts_per_token}: must be at most experts={self.experts}"
+            raise UserError(f"model {self.name}: {problem}")
+        if not 0 < self.predicted_share <= 1:
+            problem = f"predicted_share={self.predicted_share!r}: must be above 0 and at most 1"
+            raise UserError(f"model {self.name}: {problem}")
 
     @property
     def head_dim(self) -> int:
@@ -81,17 +99,32 @@ class ModelSpec:
         return self.kv_heads * self.head_dim
 
     @property
+    def mlp_matmul_parameters(self) -> int:
+        """Weights of one MLP, or of one expert."""
+        return (3 if self.gated_mlp else 2) * self.hidden * self.ffn_hidden
+
+    @property
+    def expert_parameters(self) -> int:
+        """One MLP, or one expert, with its biases."""
+        biases = self.ffn_hidden * (2 if self.gated_mlp else 1) + self.hidden
+        return self.mlp_matmul_parameters + (biases if self.biases else 0)
+
+    @property
+    def router_parameters(self) -> int:
+        return self.hidden * self.experts if self.experts > 1 else 0
+
+    @property
     def layer_matmul_parameters(self) -> int:
         """Weights of one layer that are multiplied with every token."""
-        mlp_matrices = 3 if self.gated_mlp else 2
-        return 2 * self.hidden * (self.hidden + self.kv_hidden) + mlp_matrices * self.hidden * self.ffn_hidden
+        attention = 2 * self.hidden * (self.hidden + self.kv_hidden)
+        return attention + self.router_parameters + self.experts_per_token * self.mlp_matmul_parameters
 
     @property
     def layer_parameters(self) -> int:
+        attention = 2 * self.hidden * (self.hidden + self.kv_hidden)
         norms = 2 * self.hidden * (2 if self.norm == "layernorm" else 1)
-        mlp_biases = self.ffn_hidden * (2 if self.gated_mlp else 1) + self.hidden
-        biases = 2 * self.hidden + 2 * self.kv_hidden + mlp_biases if self.biases else 0
-        return self.layer_matmul_parameters + norms + biases
+        biases = 2 * self.hidden + 2 * self.kv_hidden if self.biases else 0
+        return attention + norms + biases + self.router_parameters + self.experts * self.expert_parameters
 
     @property
     def embedding_parameters(self) -> int:
@@ -100,9 +133,10 @@ class ModelSpec:
 
     @property
     def head_parameters(self) -> int:
-        """Final norm, and the vocabulary projection where it is not the token embedding again."""
+        """Final norm, an encoder's transform, and the projection unless it is the token embedding again."""
         norm = self.hidden * (2 if self.norm == "layernorm" else 1)
-        return norm + (0 if self.tied_embeddings else self.vocab * self.hidden)
+        transform = self.hidden * (self.hidden + 1) if self.encoder else 0
+        return norm + transform + (0 if self.tied_embeddings else self.vocab * self.hidden)
 
     @property
     def parameters(self) -> int:
@@ -118,11 +152,13 @@ class ModelSpec:
 
         Narayanan et al. (SC'21), equation 3 and its appendix: 72 B s l h^2 (1 + s/6h + V/12lh) for multi-head
         attention and a 4h MLP, written here for any shape. Attention counts all s^2 scores, masked or not, as
-        is usual in MFU.
+        is usual in MFU; of the experts, those that a token passes.
         """
         tokens = float(global_batch) * self.seq_len
         scores = 4.0 * self.seq_len * self.hidden
-        forward = self.layers * (2.0 * self.layer_matmul_parameters + scores) + 2.0 * self.vocab * self.hidden
+        head = self.vocab * self.hidden + (self.hidden**2 if self.encoder else 0)
+        forward = self.layers * (2.0 * self.layer_matmul_parameters + scores)
+        forward += 2.0 * self.predicted_share * head
         return 3.0 * tokens * forward
 
     def with_seq_len(self, seq_len: int | None) -> ModelSpec:
@@ -162,8 +198,9 @@ def model_from_mapping(content: dict[str, Any], where: str) -> ModelSpec:
         if key not in content:
             raise UserError(f"{where}: {key} is missing; it must be given")
     for key, value in content.items():
-        wanted = {"str": str, "bool": bool, "int": int}[str(known[key].type)]
-        if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
+        types = {"str": (str,), "bool": (bool,), "int": (int,), "float": (int, float)}
+        wanted = types[str(known[key].type)]
+        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted != (bool,)):
             raise UserError(f"{where}: {key}={value!r}: must be {known[key].type}")
     try:
         return ModelSpec(**content)

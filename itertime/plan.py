@@ -15,17 +15,31 @@ if TYPE_CHECKING:
 
     from itertime.model import ModelSpec
 
-__all__ = ["RECOMPUTE", "SCHEDULES", "SPLITS", "Plan", "PlanBatch"]
+__all__ = ["CP_EXCHANGES", "RANK_ORDERS", "RECOMPUTE", "SCHEDULES", "SPLITS", "Plan", "PlanBatch"]
 
 RECOMPUTE = ("none", "selective", "full")
 SCHEDULES = ("1f1b", "gpipe")
 SPLITS = ("even", "balanced")
+CP_EXCHANGES = ("ring", "gather")
+RANK_ORDERS = ("tp-cp-dp-pp", "tp-cp-pp-dp")
 _MAX = 10**7
+_MAX_BYTES = 10**15
+_COUNTS = (
+    *("tp", "pp", "dp", "micro_batch", "global_batch", "interleave", "zero_group", "cp", "ep"),
+    "bucket_bytes",
+)
+_CHOICES = {
+    "recompute": RECOMPUTE,
+    "schedule": SCHEDULES,
+    "split": SPLITS,
+    "cp_exchange": CP_EXCHANGES,
+    "rank_order": RANK_ORDERS,
+}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One way to train a model on `gpus` = tp x pp x dp GPUs; ranks are numbered tp first, then dp, then pp.
+    """One way to train a model on `gpus` = tp x cp x pp x dp GPUs, numbered in `rank_order`, tp first.
 
     `global_batch` and `micro_batch` count sequences. `interleave` is the number of model chunks a stage holds
     (Narayanan et al., SC'21, section 2.2; 1 is plain 1F1B). `recompute`: "full" keeps one input per layer,
@@ -35,6 +49,13 @@ class Plan:
     behind the last micro-batch's backward pass. `split`: "even" gives every stage the same number of layers;
     "balanced" lets pp not divide the layers, counting the embedding and the vocabulary projection as one
     layer each (DeepSpeed's `type:transformer|embedding` partition).
+
+    `cp` ranks share a sequence; keys and values go around a "ring" behind the attention of the blocks at hand
+    (Liu et al. 2023, Ring Attention) or are gathered first ("gather"; Llama 3, 2024, section 3.3.2). They
+    count as data-parallel ranks when gradients are summed and states sharded. `ep` of those ranks share the
+    experts of a mixture (GShard, Lepikhin et al. 2021). `prefetch`: ZeRO-3 gathers the next layer's weights
+    while this one computes. `bucket_bytes`: gradients are exchanged in buckets of this size; None means one a
+    layer where they overlap the backward pass, and all at once where they do not.
 
     >>> Plan(tp=8, pp=2, dp=4, micro_batch=1, global_batch=64).microbatches
     16
@@ -54,10 +75,16 @@ class Plan:
     schedule: str = "1f1b"
     split: str = "even"
     fp32_gradients: bool = False
+    cp: int = 1
+    cp_exchange: str = "ring"
+    ep: int = 1
+    rank_order: str = "tp-cp-dp-pp"
+    prefetch: bool = True
+    bucket_bytes: int | None = None
 
     @property
     def gpus(self) -> int:
-        return self.tp * self.pp * self.dp
+        return self.tp * self.cp * self.pp * self.dp
 
     @property
     def label(self) -> str:
@@ -67,6 +94,7 @@ class Plan:
         'tp8 pp2 dp4 mb1 v2 full'
         """
         words = [f"tp{self.tp}", f"pp{self.pp}", f"dp{self.dp}", f"mb{self.micro_batch}"]
+        words += [f"{name}{value}" for name, value in (("cp", self.cp), ("ep", self.ep)) if value > 1]
         words += [f"v{self.interleave}"] * (self.interleave > 1) + [f"zero{self.zero_stage}"] * (
             self.zero_stage > 0
         )
@@ -91,13 +119,14 @@ class Plan:
 
     def _bad_values(self) -> list[str]:
         bad = []
-        for name in ("tp", "pp", "dp", "micro_batch", "global_batch", "interleave", "zero_group"):
+        for name in _COUNTS:
             value = getattr(self, name)
-            if name == "zero_group" and value is None:
+            if name in ("zero_group", "bucket_bytes") and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MAX:
-                bad.append(f"{name}={value!r}: must be a whole number from 1 to 10^7")
-        for name, known in (("recompute", RECOMPUTE), ("schedule", SCHEDULES), ("split", SPLITS)):
+            largest, text = (_MAX_BYTES, "10^15") if name == "bucket_bytes" else (_MAX, "10^7")
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= largest:
+                bad.append(f"{name}={value!r}: must be a whole number from 1 to {text}")
+        for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 bad.append(f"{name}={getattr(self, name)!r}: must be {', '.join(known[:-1])} or {known[-1]}")
         if self.zero_stage not in (0, 1, 2, 3):
@@ -106,7 +135,8 @@ class Plan:
 
     def _rules(self, model: ModelSpec) -> list[tuple[bool, str]]:
         tp, pp, dp, v, layers = self.tp, self.pp, self.dp, self.interleave, model.layers
-        group = self.zero_group or dp
+        ranks = dp * self.cp
+        group = self.zero_group or ranks
         return [
             (model.heads % tp != 0, f"tp={tp}: must divide heads={model.heads}"),
             (
@@ -138,8 +168,30 @@ class Plan:
                 self.sequence_parallel and model.seq_len % tp != 0,
                 f"tp={tp}: must divide seq_len={model.seq_len}",
             ),
-            (dp % group != 0, f"zero_group={group}: must divide dp={dp}"),
+            (
+                ranks % group != 0,
+                f"zero_group={group}: must divide dp={dp}" + (f" x cp={self.cp}" if self.cp > 1 else ""),
+            ),
+            *self._context_and_expert_rules(model),
             (self.zero_stage >= 2 and pp > 1, f"zero_stage={self.zero_stage}: needs pp=1"),
+        ]
+
+    def _context_and_expert_rules(self, model: ModelSpec) -> list[tuple[bool, str]]:
+        cp, ep, ranks = self.cp, self.ep, self.dp * self.cp
+        return [
+            (cp > 1 and model.attention == "core", f"cp={cp}: needs flash attention, which works in blocks"),
+            (
+                cp > 1 and model.seq_len % (2 * cp * (self.tp if self.sequence_parallel else 1)) != 0,
+                f"cp={cp}: two pieces a rank must divide seq_len={model.seq_len}"
+                + (f" on tp={self.tp} ranks" if self.sequence_parallel else ""),
+            ),
+            (ep > 1 and model.experts == 1, f"ep={ep}: needs a model with experts"),
+            (model.experts % ep != 0 and model.experts > 1, f"ep={ep}: must divide experts={model.experts}"),
+            (ranks % ep != 0, f"ep={ep}: must divide dp x cp = {ranks}"),
+            (
+                model.experts > 1 and self.tp > 1 and not self.sequence_parallel,
+                f"tp={self.tp}: needs sequence_parallel in a model with experts",
+            ),
         ]
 
 
@@ -148,8 +200,7 @@ class PlanBatch:
     """Many plans of one model as columns: integer arrays of one shape, one element per plan, ready to
     broadcast.
 
-    `recompute` holds indices into RECOMPUTE, `gpipe`, `balanced`, `sequence_parallel` and `grad_overlap`
-    booleans.
+    `recompute` holds indices into RECOMPUTE; `bucket_bytes` 0 where a plan has None.
     """
 
     tp: NDArray[np.int64]
@@ -166,34 +217,38 @@ class PlanBatch:
     gpipe: NDArray[np.bool_]
     balanced: NDArray[np.bool_]
     fp32_gradients: NDArray[np.bool_]
+    cp: NDArray[np.int64]
+    cp_gather: NDArray[np.bool_]
+    ep: NDArray[np.int64]
+    pp_before_dp: NDArray[np.bool_]
+    prefetch: NDArray[np.bool_]
+    bucket_bytes: NDArray[np.int64]
 
     @classmethod
     def of(cls, plans: Sequence[Plan]) -> PlanBatch:
         """The columns of `plans`, in their order."""
-
-        def whole(values: list[int]) -> NDArray[np.int64]:
-            return np.array(values, dtype=np.int64)
-
-        return cls(
-            tp=whole([plan.tp for plan in plans]),
-            pp=whole([plan.pp for plan in plans]),
-            dp=whole([plan.dp for plan in plans]),
-            micro_batch=whole([plan.micro_batch for plan in plans]),
-            global_batch=whole([plan.global_batch for plan in plans]),
-            interleave=whole([plan.interleave for plan in plans]),
-            recompute=whole([RECOMPUTE.index(plan.recompute) for plan in plans]),
-            zero_stage=whole([plan.zero_stage for plan in plans]),
-            zero_group=whole([plan.zero_group or plan.dp for plan in plans]),
-            sequence_parallel=np.array([plan.sequence_parallel for plan in plans], dtype=bool),
-            grad_overlap=np.array([plan.grad_overlap for plan in plans], dtype=bool),
-            gpipe=np.array([plan.schedule == "gpipe" for plan in plans], dtype=bool),
-            balanced=np.array([plan.split == "balanced" for plan in plans], dtype=bool),
-            fp32_gradients=np.array([plan.fp32_gradients for plan in plans], dtype=bool),
-        )
+        numbers = np.array([_numbers(plan) for plan in plans], dtype=np.int64).reshape(-1, len(_NUMBERS))
+        switches = np.array([_switches(plan) for plan in plans], dtype=bool).reshape(-1, len(_SWITCHES))
+        columns = dict(zip(_NUMBERS, numbers.T, strict=True))
+        return cls(**columns, **dict(zip(_SWITCHES, switches.T, strict=True)))  # type: ignore[arg-type]
 
     @property
     def gpus(self) -> NDArray[np.int64]:
-        return self.tp * self.pp * self.dp
+        return self.tp * self.cp * self.pp * self.dp
+
+    @property
+    def next_stage(self) -> NDArray[np.int64]:
+        """How many ranks lie from one stage to the next."""
+        return np.where(self.pp_before_dp, 1, self.dp) * self.tp * self.cp
+
+    @property
+    def accumulated(self) -> NDArray[np.float64]:
+        """Bytes moved to add one gradient to its sum: read both, write the sum."""
+        return np.where(self.fp32_gradients, 10.0, 6.0)
+
+    def tokens(self, seq_len: int) -> NDArray[np.float64]:
+        """Tokens of one micro-batch on one context-parallel rank."""
+        return self.micro_batch * seq_len / self.cp
 
     @property
     def microbatches(self) -> NDArray[np.int64]:
@@ -218,10 +273,41 @@ class PlanBatch:
             interleave=int(self.interleave[row]),
             recompute=RECOMPUTE[self.recompute[row]],
             zero_stage=int(self.zero_stage[row]),
-            zero_group=None if group == self.dp[row] else group,
+            zero_group=None if group == self.dp[row] * self.cp[row] else group,
             sequence_parallel=bool(self.sequence_parallel[row]),
             grad_overlap=bool(self.grad_overlap[row]),
             schedule="gpipe" if self.gpipe[row] else "1f1b",
             split="balanced" if self.balanced[row] else "even",
             fp32_gradients=bool(self.fp32_gradients[row]),
+            cp=int(self.cp[row]),
+            cp_exchange=CP_EXCHANGES[int(self.cp_gather[row])],
+            ep=int(self.ep[row]),
+            rank_order=RANK_ORDERS[int(self.pp_before_dp[row])],
+            prefetch=bool(self.prefetch[row]),
+            bucket_bytes=int(self.bucket_bytes[row]) or None,
         )
+
+
+_NUMBERS = (
+    *("tp", "pp", "dp", "cp", "ep", "micro_batch", "global_batch", "interleave", "recompute", "zero_stage"),
+    *("zero_group", "bucket_bytes"),
+)
+_SWITCHES = (
+    *("sequence_parallel", "grad_overlap", "gpipe", "balanced", "fp32_gradients", "cp_gather"),
+    *("pp_before_dp", "prefetch"),
+)
+
+
+def _numbers(plan: Plan) -> tuple[int, ...]:
+    return (
+        *(plan.tp, plan.pp, plan.dp, plan.cp, plan.ep, plan.micro_batch, plan.global_batch),
+        *(plan.interleave, RECOMPUTE.index(plan.recompute), plan.zero_stage),
+        *(plan.zero_group or plan.dp * plan.cp, plan.bucket_bytes or 0),
+    )
+
+
+def _switches(plan: Plan) -> tuple[bool, ...]:
+    return (
+        *(plan.sequence_parallel, plan.grad_overlap, plan.schedule == "gpipe", plan.split == "balanced"),
+        *(plan.fp32_gradients, plan.cp_exchange == "gather", plan.rank_order == "tp-cp-pp-dp", plan.prefetch),
+    )

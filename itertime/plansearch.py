@@ -175,7 +175,7 @@ def _batch(table: NDArray[np.int64], global_batch: int, grad_overlap: bool) -> P
     """Columns tp, pp, dp, micro-batch, interleave, recompute, ZeRO stage, sequence parallelism as a batch
     of plans.
     """
-    no = np.zeros(len(table), dtype=bool)
+    no, one = np.zeros(len(table), dtype=bool), np.ones(len(table), dtype=np.int64)
     return PlanBatch(
         tp=table[:, 0],
         pp=table[:, 1],
@@ -191,6 +191,12 @@ def _batch(table: NDArray[np.int64], global_batch: int, grad_overlap: bool) -> P
         gpipe=no,
         balanced=no,
         fp32_gradients=no,
+        cp=one,
+        cp_gather=no,
+        ep=one,
+        pp_before_dp=no,
+        prefetch=~no,
+        bucket_bytes=0 * one,
     )
 
 

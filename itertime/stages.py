@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from itertime.model import ModelSpec
 from itertime.plan import PlanBatch
 
-__all__ = ["FIRST", "HEAVY", "LAST", "LIGHT", "StageLayout", "stage_layout"]
+__all__ = ["FIRST", "HEAVY", "LAST", "LIGHT", "StageLayout", "layer_shards", "stage_layout"]
 
+Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 FIRST, HEAVY, LIGHT, LAST = range(4)
 
@@ -54,3 +55,16 @@ def stage_layout(model: ModelSpec, plans: PlanBatch) -> StageLayout:
     ])  # fmt: skip
     stages = np.stack([np.where(single, 0, 1), heavy, middles - heavy, np.ones_like(pp)])
     return StageLayout(layers, stages)
+
+
+def layer_shards(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array]:
+    """Parameters of one layer on one GPU: those that all data-parallel ranks share, and its experts.
+
+    Tensor parallelism splits both; heads of keys and values that are fewer than its ranks are copied.
+    """
+    experts = model.experts * model.expert_parameters if model.experts > 1 else 0
+    shared = (model.layer_parameters - experts) / plans.tp
+    if model.kv_heads < model.heads:
+        copies = 1 / np.minimum(plans.tp, model.kv_heads) - 1 / plans.tp
+        shared = shared + 2 * model.hidden * model.kv_hidden * copies
+    return shared, experts / (plans.tp * plans.ep)

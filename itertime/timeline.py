@@ -52,6 +52,7 @@ def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profi
         after = [graph.add("reduce gradients", 0, "network", reduce, after)]
         after = [graph.add("gather weights", 0, "network", gather, after)]
     for name, stream, part in (
+        ("scatter last gradients", "network", "fsdp_last"),
         ("embedding gradients", "network", "embedding_sync"),
         ("optimizer", "compute", "optimizer"),
         ("overhead", "compute", "iteration_overhead"),

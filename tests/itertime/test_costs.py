@@ -13,7 +13,8 @@ from itertime import ModelSpec, Plan, PlanBatch, load_model, load_profile, load_
 from itertime.costs import stage_costs
 from itertime.edges import padded_vocab
 from itertime.exchange import exposed_s
-from itertime.layer import LayerWork, activation_all_reduce_s, layer_costs
+from itertime.layer import layer_costs
+from itertime.layer_comm import activation_all_reduce_s
 from itertime.stages import FIRST, HEAVY, LAST, LIGHT, stage_layout
 
 SYSTEM = load_system("dgx-a100-80gb")
@@ -22,11 +23,10 @@ MODEL = load_model("megatron-39.1b")
 PLAN = Plan(8, 4, 4, 2, 128)
 
 
-def layer(model=MODEL, tp=8, micro_batch=2, recompute=0, sequence_parallel=False, fp32=False):
-    one = np.array([tp]), np.array([micro_batch]), np.array([recompute])
-    work = LayerWork(*one, np.array([sequence_parallel]), np.array([fp32]))
-    reduced = activation_all_reduce_s(model, work, SYSTEM, PROFILE)
-    costs = layer_costs(model, work, reduced, SYSTEM, PROFILE)
+def layer(model=MODEL, tp=8, micro_batch=2, recompute="none", system=SYSTEM, **plan):
+    work = PlanBatch.of([Plan(tp, 1, 64, micro_batch, 64 * micro_batch, recompute=recompute, **plan)])
+    reduced = activation_all_reduce_s(model, work, system, PROFILE)
+    costs = layer_costs(model, work, reduced, system, PROFILE)
     return {k: v[0] for k, v in costs.forward.items()}, {k: v[0] for k, v in costs.backward.items()}
 
 
@@ -48,15 +48,15 @@ def test_no_layer_computes_faster_than_the_peak():
 
 
 def test_recompute_repeats_the_forward_with_its_all_reduces():
-    forward, backward = layer(recompute=2)
+    forward, backward = layer(recompute="full")
     assert backward["recompute"] == pytest.approx(sum(forward.values()), rel=1e-12)
-    assert layer(recompute=0)[1]["recompute"] == 0
-    selective = layer(recompute=1)[1]["recompute"]
+    assert layer(recompute="none")[1]["recompute"] == 0
+    selective = layer(recompute="selective")[1]["recompute"]
     assert 0 < selective < backward["recompute"]
 
 
 def test_selective_recompute_has_nothing_to_repeat_with_flash_attention():
-    assert layer(replace(MODEL, attention="flash"), recompute=1)[1]["recompute"] == 0
+    assert layer(replace(MODEL, attention="flash"), recompute="selective")[1]["recompute"] == 0
 
 
 def test_tensor_parallel_communication_is_two_all_reduces_each_way():
@@ -99,6 +99,7 @@ def test_32_bit_gradients_cost_memory_traffic_and_exchange():
 def test_the_vocabulary_is_padded_as_megatron_does():
     gpt2 = replace(MODEL, vocab=50257)
     assert padded_vocab(gpt2, np.array([1, 2, 8])).tolist() == [50304, 50432, 51200]
+    assert padded_vocab(replace(gpt2, vocab_multiple=1), np.array([1, 2])).tolist() == [50257, 50258]
 
 
 @pytest.mark.parametrize(
@@ -154,8 +155,22 @@ def test_fsdp_exposes_nothing_when_layers_are_long_and_much_when_they_are_short(
     model = load_model("llama2-7b")
     long = breakdown(Plan(1, 1, 16, 8, 128, zero_stage=3), model)
     short = breakdown(Plan(1, 1, 16, 1, 128, zero_stage=3), model.with_seq_len(128))
-    assert long["fsdp_comm"] == 0
+    assert long["fsdp_comm"] < 0.02 * long["gemm"]  # the gathers that nothing precedes
     assert short["fsdp_comm"] > short["gemm"]
+
+
+def test_without_prefetch_every_gather_is_waited_for():
+    model, plan = load_model("llama2-7b"), Plan(1, 1, 16, 8, 128, zero_stage=3)
+    waits = breakdown(replace(plan, prefetch=False), model)["fsdp_comm"]
+    weights = 2 * model.layers * model.layer_parameters
+    through_nics = 3 * 15 / 16 * weights / (0.8 * SYSTEM.nic_bytes_per_s)
+    assert waits > through_nics > breakdown(plan, model)["fsdp_comm"]
+
+
+def test_the_last_scatter_of_fsdp_hides_behind_nothing():
+    parts = breakdown(Plan(1, 1, 16, 8, 128, zero_stage=2), load_model("llama2-7b"))
+    assert parts["fsdp_last"] > 0
+    assert breakdown(Plan(1, 1, 16, 8, 128, zero_stage=1), load_model("llama2-7b"))["fsdp_last"] == 0
 
 
 def test_a_site_multiplies_what_its_name_says():

@@ -52,6 +52,20 @@ def test_grouped_heads_and_gated_mlp_count_their_weights():
     assert model.layer_matmul_parameters == 2 * 8192 * (8192 + 1024) + 3 * 8192 * 28672
 
 
+def test_a_mixture_counts_all_experts_and_computes_with_those_picked():
+    """Mixtral 8x7B (Jiang et al. 2024, section 2.1): 47 billion parameters, of which a token uses 13."""
+    mixtral = ModelSpec(
+        *("mixtral", 32, 4096, 32, 32000, 4096, 8, 14336, True, "flash", "rmsnorm", "rotary"),
+        tied_embeddings=False,
+        biases=False,
+        experts=8,
+        experts_per_token=2,
+    )
+    assert mixtral.parameters / 1e9 == pytest.approx(46.7, abs=0.1)
+    active = mixtral.layers * mixtral.layer_matmul_parameters + 2 * mixtral.vocab * mixtral.hidden
+    assert active / 1e9 == pytest.approx(12.9, abs=0.1)
+
+
 def test_an_unknown_name_is_answered_with_close_ones():
     with pytest.raises(UnknownName, match=r"megatron-39\.1b"):
         load_model("megatron-39b")
@@ -66,6 +80,9 @@ def test_an_unknown_name_is_answered_with_close_ones():
         ({"hidden": -4}, "hidden=-4"),
         ({"attention": "fancy"}, "attention='fancy'"),
         ({"seq_len": True}, "seq_len=True"),
+        ({"experts_per_token": 2}, "experts_per_token=2"),
+        ({"predicted_share": 0.0}, "predicted_share=0"),
+        ({"vocab_multiple": 0}, "vocab_multiple=0"),
     ],
 )
 def test_shapes_that_cannot_exist_name_the_field(change, field):

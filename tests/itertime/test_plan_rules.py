@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,11 +34,35 @@ GOOD = {"tp": 8, "pp": 4, "dp": 2, "micro_batch": 2, "global_batch": 64}
         ({"recompute": "some"}, "recompute='some'"),
         ({"schedule": "zigzag"}, "schedule='zigzag'"),
         ({"zero_stage": 4}, "zero_stage=4"),
+        ({"cp": 2}, "cp=2: needs flash attention"),
+        ({"ep": 2}, "ep=2: needs a model with experts"),
+        ({"rank_order": "dp-tp"}, "rank_order='dp-tp'"),
+        ({"cp_exchange": "mail"}, "cp_exchange='mail'"),
+        ({"bucket_bytes": 0}, "bucket_bytes=0"),
     ],
 )
 def test_a_broken_rule_is_named(change, rule):
     with pytest.raises(UserError) as error:
         Plan(**{**GOOD, **change}).check(MODEL)
+    assert rule in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"ep": 3}, "ep=3: must divide experts=8"),
+        ({"ep": 8}, "ep=8: must divide dp x cp = 4"),
+        ({"sequence_parallel": False}, "tp=8: needs sequence_parallel"),
+        ({"cp": 3, "zero_group": 4}, "zero_group=4: must divide dp=2 x cp=3"),
+        ({"cp": 3}, "cp=3: two pieces a rank must divide seq_len=2048 on tp=8 ranks"),
+    ],
+)
+def test_rules_of_experts_and_context_are_named(change, rule):
+    mixture = replace(MODEL, experts=8, experts_per_token=2, attention="flash")
+    good = Plan(**{**GOOD, "cp": 2, "sequence_parallel": True})
+    assert good.broken_rules(mixture) == []
+    with pytest.raises(UserError) as error:
+        replace(good, **change).check(mixture)
     assert rule in str(error.value)
 
 
@@ -70,6 +96,12 @@ plans = st.builds(
     grad_overlap=st.booleans(),
     schedule=st.sampled_from(["1f1b", "gpipe"]),
     split=st.sampled_from(["even", "balanced"]),
+    cp=st.sampled_from([1, 2]),
+    cp_exchange=st.sampled_from(["ring", "gather"]),
+    ep=st.sampled_from([1, 2]),
+    rank_order=st.sampled_from(["tp-cp-dp-pp", "tp-cp-pp-dp"]),
+    prefetch=st.booleans(),
+    bucket_bytes=st.sampled_from([None, 25_000_000]),
 )
 
 

@@ -5,6 +5,7 @@ file.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -12,9 +13,16 @@ from hypothesis import strategies as st
 
 from itertime import ModelSpec, Plan, load_system, predict
 from itertime.errors import UserError
+from itertime.plan import CP_EXCHANGES, RANK_ORDERS
 from itertime.timeline import chrome_trace, iteration_graph, write_chrome_trace
 
 SYSTEMS = {name: load_system(name) for name in ("dgx-a100-80gb", "a100-80gb-800g")}
+SYSTEMS["oversubscribed"] = replace(
+    SYSTEMS["a100-80gb-800g"],
+    nodes_per_leaf=2,
+    leaf_oversubscription=4.0,
+    collective_algorithms=("ring", "tree", "hierarchical"),
+)
 SHAPES = st.builds(
     ModelSpec,
     name=st.just("random"),
@@ -28,12 +36,18 @@ SHAPES = st.builds(
     positions=st.sampled_from(["learned", "rotary"]),
     tied_embeddings=st.booleans(),
     dropout=st.booleans(),
+    kv_heads=st.sampled_from([1, 4, 16]),
+    encoder=st.booleans(),
+    predicted_share=st.sampled_from([1.0, 0.15]),
+    vocab_multiple=st.sampled_from([1, 128]),
+    experts=st.sampled_from([1, 1, 4, 8]),
 )
 
 
 @st.composite
 def runs(draw):
     model = draw(SHAPES)
+    model = replace(model, experts_per_token=min(model.experts, draw(st.integers(1, 2))))
     pp = draw(st.sampled_from([1, 2, 3, 4, 5, 8]))
     dp = draw(st.sampled_from([1, 2, 16]))
     interleave = draw(st.sampled_from([1, 1, 2, 3]))
@@ -47,10 +61,17 @@ def runs(draw):
         recompute=draw(st.sampled_from(["none", "selective", "full"])),
         zero_stage=draw(st.sampled_from([0, 1] if pp > 1 else [0, 1, 2, 3])),
         zero_group=draw(st.sampled_from([None, 1])),
-        sequence_parallel=draw(st.booleans()),
+        sequence_parallel=model.experts > 1 or draw(st.booleans()),
         grad_overlap=draw(st.booleans()),
         schedule=draw(st.sampled_from(["1f1b", "gpipe"])) if interleave == 1 else "1f1b",
         split="even" if model.layers % pp == 0 else "balanced",
+        fp32_gradients=draw(st.booleans()),
+        cp=draw(st.sampled_from([1, 2, 4])) if model.attention == "flash" else 1,
+        cp_exchange=draw(st.sampled_from(CP_EXCHANGES)),
+        ep=draw(st.sampled_from([1, 2, 4])) if model.experts > 1 and dp > 2 else 1,
+        rank_order=draw(st.sampled_from(RANK_ORDERS)),
+        prefetch=draw(st.booleans()),
+        bucket_bytes=draw(st.sampled_from([None, 1_000_000, 25_000_000])),
     )
     return model, plan, SYSTEMS[draw(st.sampled_from(sorted(SYSTEMS)))]
 
