@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from itertime.pipeline_single import interleaved_single_s, one_f_one_b_single_s
+
 __all__ = ["gpipe_s", "interleaved_s", "last_stage_decides", "one_f_one_b_s"]
 
 Array = NDArray[np.float64]
@@ -34,6 +36,10 @@ def one_f_one_b_s(
     """
     forward, backward, count, p, delay = _columns(forward, backward, microbatches, stages, delay)
     plans, width = forward.shape
+    if plans == 1:
+        used = p[0, 0]
+        passes = forward[0, :used].tolist(), backward[0, :used].tolist()
+        return np.array([one_f_one_b_single_s(*passes, int(count[0, 0]), float(delay[0, 0]))])
     depth = np.arange(width)  # e: distance from the last stage
     inside = depth < p
     rows = np.arange(plans)[:, None]
@@ -132,36 +138,30 @@ def interleaved_s(forward: Array, backward: Array, microbatches: int) -> Array:
     // p.
 
     In slot k + r a device runs its k-th forward, then the backward that the order puts behind it. Every input
-    of a slot comes from an earlier slot, so a slot is a few array operations over devices and plans.
+    of a slot comes from the slot before, so a slot is a few array operations over devices and plans.
     """
     forward, backward = np.asarray(forward, float), np.asarray(backward, float)
     plans, p, v = forward.shape
-    total = microbatches * v
-    rank = np.arange(p)
+    if plans == 1:
+        return np.array([interleaved_single_s(forward[0].tolist(), backward[0].tolist(), int(microbatches))])
+    total, rank = microbatches * v, np.arange(p)
     offset = (p - 1) + (v - 1) * p
-    forwards = np.zeros((plans, p, total))  # when the k-th forward of a device ended
-    backwards = np.zeros((plans, p, total))
-    free = np.zeros((plans, p))
+    free, sent, back = (np.zeros((plans, p)) for _ in range(3))
     for slot in range(total + offset + p - 1):
         k = slot - rank
-        run = (k >= 0) & (k < total)
-        devices, index = rank[run], k[run]
-        chunk = index % (p * v) // p
-        earlier = np.where(devices > 0, index, index - p)
-        ready = np.where((devices > 0) | (chunk > 0), forwards[:, devices - 1, np.maximum(earlier, 0)], 0.0)
-        end = np.maximum(free[:, run], ready) + forward[:, devices, chunk]
-        forwards[:, devices, index] = end
-        free[:, run] = end
+        runs = (k >= 0) & (k < total)
+        chunk = k % (p * v) // p
+        arrived = np.roll(sent, 1, axis=1)
+        if chunk[0] == 0:
+            arrived[:, 0] = 0.0
+        sent = np.where(runs, np.maximum(free, arrived) + forward[:, rank, chunk], sent)
+        free = np.where(runs, sent, free)
         k = slot - offset - (p - 1 - rank)
-        run = (k >= 0) & (k < total)
-        devices, index = rank[run], k[run]
-        chunk = v - 1 - index % (p * v) // p
-        last = devices == p - 1
-        earlier = np.where(last, index - p, index)
-        ready = np.where(
-            ~last | (chunk < v - 1), backwards[:, np.where(last, 0, devices + 1), np.maximum(earlier, 0)], 0.0
-        )
-        end = np.maximum(free[:, run], ready) + backward[:, devices, chunk]
-        backwards[:, devices, index] = end
-        free[:, run] = end
+        runs = (k >= 0) & (k < total)
+        chunk = v - 1 - k % (p * v) // p
+        arrived = np.roll(back, -1, axis=1)
+        if chunk[-1] == v - 1:
+            arrived[:, -1] = 0.0
+        back = np.where(runs, np.maximum(free, arrived) + backward[:, rank, chunk], back)
+        free = np.where(runs, back, free)
     return free.max(axis=1)

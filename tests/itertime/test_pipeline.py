@@ -107,6 +107,27 @@ def test_with_the_first_stage_slowest_the_closed_form_is_not():
     assert one_f_one_b_s(forward, backward, 4)[0] < 4 * 6 + 4
 
 
+@given(st.integers(1, 7), st.integers(1, 300), st.integers(0, 2**32), st.sampled_from([0.0, 0.3]))
+@settings(max_examples=60, deadline=None)
+def test_one_pipeline_alone_skips_what_repeats_and_loses_nothing(p, m, seed, delay):
+    """The batch takes every step; near ties make the repetition late, equal stages at once."""
+    rng = np.random.default_rng(seed)
+    forward, backward = (rng.choice([0.0, 1.0, 1.0001, 2.0, 3.3], (1, p)) for _ in range(2))
+    twice = [np.repeat(times, 2, axis=0) for times in (forward, backward)]
+    expected = one_f_one_b_s(*twice, m, delay=delay)[0]
+    assert one_f_one_b_s(forward, backward, m, delay=delay)[0] == pytest.approx(expected, rel=1e-12)
+
+
+@given(st.integers(2, 6), st.integers(2, 4), st.integers(1, 40), st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_one_interleaved_pipeline_alone_does_so_too(p, chunks, rounds, seed):
+    rng = np.random.default_rng(seed)
+    forward, backward = (rng.choice([0.0, 1.0, 1.0001, 2.0, 3.3], (1, p, chunks)) for _ in range(2))
+    twice = [np.repeat(times, 2, axis=0) for times in (forward, backward)]
+    expected = interleaved_s(*twice, p * rounds)[0]
+    assert interleaved_s(forward, backward, p * rounds)[0] == pytest.approx(expected, rel=1e-12)
+
+
 def test_many_pipelines_of_different_shapes_at_once_equal_each_alone():
     rng = np.random.default_rng(7)
     p, m, delay = rng.integers(1, 7, 50), rng.integers(1, 15, 50), rng.random(50)

@@ -1,0 +1,94 @@
+"""The recurrences of `itertime.pipeline` for one pipeline, in plain Python: numpy costs more on so few.
+
+Both schedules repeat: a step, or a slot of the interleaved order, depends on the one before only, and in the
+steady part all periods do the same work. So once a period has shifted every number of the state by the same
+seconds, all further ones will (the state of a max-plus linear system), and they are skipped, exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["interleaved_single_s", "one_f_one_b_single_s"]
+
+_TOLERANCE = 1e-14  # of the latest time: rounding, not a difference
+
+
+def one_f_one_b_single_s(
+    forward: Sequence[float], backward: Sequence[float], microbatches: int, delay: float = 0.0
+) -> float:
+    """Seconds of a 1F1B pipeline with these seconds per stage; `itertime.pipeline.one_f_one_b_s` explains the
+    steps.
+    """
+    f, b = forward[::-1], backward[::-1]  # by distance from the last stage
+    p = len(f)
+    free, sent = [0.0] * p, [0.0] * (p + 1)
+    step = 1 - p
+    while step < microbatches:
+        before = free + sent
+        for depth in range(max(0, -step), min(p, microbatches - step)):
+            arrived = sent[depth + 1] + delay if depth < p - 1 else 0.0
+            sent[depth] = free[depth] = max(free[depth], arrived) + f[depth]
+        if step >= 0:
+            arrived = 0.0
+            for depth in range(p):
+                free[depth] = max(free[depth], arrived) + b[depth]
+                arrived = free[depth] + delay
+        step += 1
+        left = microbatches - p - step  # steps in which every stage still has a forward
+        if step > 0 and left > 0:
+            shift = _shift(before[:-1], free + sent[:-1])
+            if shift is not None:
+                free = [time + left * shift for time in free]
+                sent = [time + left * shift for time in sent]
+                step += left
+    return free[-1]
+
+
+def interleaved_single_s(
+    forward: Sequence[Sequence[float]], backward: Sequence[Sequence[float]], microbatches: int
+) -> float:
+    """Seconds of the interleaved schedule with these seconds per device and chunk; `microbatches` is a
+    multiple of the devices. `itertime.pipeline.interleaved_s` explains the slots.
+    """
+    p, v = len(forward), len(forward[0])
+    period, total = p * v, microbatches * v
+    offset = p - 1 + (v - 1) * p
+    free, sent, back = [0.0] * p, [0.0] * p, [0.0] * p
+    before: list[float] = []
+    slot = 0
+    while slot < total + offset + p - 1:
+        around = sent[-1]
+        for device in range(min(p - 1, slot), max(0, slot - total + 1) - 1, -1):
+            chunk = (slot - device) % period // p
+            arrived = sent[device - 1] if device else around if chunk else 0.0
+            sent[device] = free[device] = max(free[device], arrived) + forward[device][chunk]
+        around = back[0]
+        first = p - 1 - (slot - offset)
+        for device in range(max(0, first), min(p, first + total)):
+            chunk = v - 1 - (device - first) % period // p
+            arrived = back[device + 1] if device < p - 1 else around if chunk < v - 1 else 0.0
+            back[device] = free[device] = max(free[device], arrived) + backward[device][chunk]
+        slot += 1
+        if slot >= offset + p and (slot - offset - p) % period == 0 and slot < total:
+            now = free + sent + back
+            shift = _shift(before, now)
+            before = now
+            if shift is not None:
+                skipped = (total - slot) // period
+                free, sent, back = ([time + skipped * shift for time in each] for each in (free, sent, back))
+                slot += skipped * period
+                before = []
+    return max(free)
+
+
+def _shift(before: Sequence[float], after: Sequence[float]) -> float | None:
+    """By how much all numbers grew, if they grew alike."""
+    if not before:
+        return None
+    grown = [new - old for old, new in zip(before, after, strict=True)]
+    shift = grown[0]
+    tolerance = _TOLERANCE * after[0]
+    if any(abs(each - shift) > tolerance for each in grown):
+        return None
+    return shift
