@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from itertime.commandline import new_app, run_app
+from itertime.commands.calibrate import calibrate
 from itertime.commands.catalogue import models, systems
 from itertime.commands.predict import predict
 from itertime.commands.profile import profile_app
@@ -18,7 +19,7 @@ __all__ = ["app", "main"]
 app = new_app(
     "Predict the time of one training iteration of a large language model, and search for the best plan."
 )
-for command in (predict, search, validate, timeline, models, systems):
+for command in (predict, search, validate, calibrate, timeline, models, systems):
     app.command()(command)
 app.add_typer(profile_app, name="profile")
 

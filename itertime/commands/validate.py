@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 from itertime.commandline import print_json
 from itertime.commands.options import Json
 
-__all__ = ["validate"]
+__all__ = ["print_skipped", "validate"]
 
 
 def validate(
@@ -39,10 +40,19 @@ def validate(
     print(f"{'rows':>6} {'skipped':>8} {'MAPE %':>8} {'median':>8} {'p95':>8} {'bias':>8} {'R2':>8}  file")
     for entry in document["files"]:
         _print_errors({**entry, "skipped": len(entry["skipped"])}, entry["file"])
-        for skipped in entry["skipped"]:
-            print(f"  skipped {skipped['id']}: {skipped['why']}", file=sys.stderr)
+        print_skipped(entry["skipped"])
     if len(results) > 1:
         _print_errors(document["all"], "all")
+
+
+def print_skipped(skipped: Sequence[dict[str, str]]) -> None:
+    """Rows that cannot be expressed, by reason, on stderr."""
+    reasons: dict[str, list[str]] = {}
+    for row in skipped:
+        reasons.setdefault(row["why"], []).append(row["id"])
+    for why, ids in reasons.items():
+        more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
+        print(f"  {len(ids):5} skipped: {why} ({', '.join(ids[:3])}{more})", file=sys.stderr)
 
 
 def _print_errors(entry: dict[str, Any], name: str) -> None:

@@ -1,0 +1,76 @@
+"""`itertime calibrate`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from itertime.commandline import print_json
+from itertime.commands.options import Json
+from itertime.commands.validate import print_skipped
+
+__all__ = ["calibrate"]
+
+
+def calibrate(
+    files: Annotated[
+        list[Path], typer.Argument(help="Iteration tables (CSV) of one site.", show_default=False)
+    ],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The system file to write (YAML).", show_default=False)
+    ],
+    constants: Annotated[
+        str | None,
+        typer.Option(
+            "--constants",
+            help="Names with commas between them, or `auto`: chosen by the runs, anew in every fold. "
+            "Left out, three that suit the kind of training.",
+        ),
+    ] = None,
+    max_constants: Annotated[int, typer.Option("--max-constants", min=1, help="At most, with `auto`.")] = 3,
+    folds: Annotated[int, typer.Option("--folds", min=2, help="Parts that are held out in turn.")] = 10,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the draw of the folds.")] = 0,
+    json: Json = False,
+) -> None:
+    """Fit a site's constants to its measured runs; says how they do on runs held out."""
+    from itertime.calibration import calibrate as run
+    from itertime.sitefile import report, write_site
+
+    auto = constants == "auto"
+    names = None if constants is None or auto else [word.strip() for word in constants.split(",")]
+    result = run(files, names, folds, seed, auto, max_constants)
+    write_site(result, files, output)
+    document = report(result)
+    if json:
+        print_json(document)
+    else:
+        _print(document, output)
+
+
+def _print(document: dict[str, Any], output: Path) -> None:
+    print_skipped(document["skipped"])
+    print(f"{document['runs']} runs; constants of the site:")
+    for name, value in document["constants"].items():
+        print(f"  {name:24} {value:12.6g}")
+    low, high = document["measured_over_predicted"]
+    print(f"nine tenths of the site's runs take {low:.2f} to {high:.2f} times the prediction (held out)")
+    print(f"{'error, %':32} {'MAPE':>8} {'median':>8} {'p95':>8} {'bias':>8}")
+    _line("neutral constants", document["neutral"])
+    _line("in sample", document["in_sample"])
+    _line(f"held out, {document['folds']} folds", document["held_out"])
+    for name, entry in document["left_out"].items():
+        _line(f"held out, one {name} at a time", entry)
+    if document["memory"]["in_sample"]:
+        _line("memory, in sample", document["memory"]["in_sample"])
+        _line("memory, held out", document["memory"]["held_out"])
+    for name in document["does_not_fit"]:
+        print(f"{name} was measured, but does not fit with these constants", file=sys.stderr)
+    print(f"written to {output}; use it as --system {output}")
+
+
+def _line(name: str, entry: dict[str, float]) -> None:
+    numbers = " ".join(f"{entry[key]:8.2f}" for key in ("mape", "median_ape", "p95_ape", "bias"))
+    print(f"{name:32} {numbers}")
