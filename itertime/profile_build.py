@@ -2,6 +2,13 @@
 
     python -m itertime.profile_build ../shared/data/operators --gpu h100-80gb -o profiles/h100-80gb.json
 
+    itertime profile collect -o mine.csv.gz
+    python -m itertime.profile_build mine.csv.gz --gpu h100-80gb --base h100-80gb -o mine.json
+
+The first reads a folder of published tables. The last reads what was measured here on one GPU of that type;
+collectives, which one GPU cannot measure, come from the base profile. A GPU of another type is described in
+a YAML file with the fields of `itertime.profiling.chips.Chip`.
+
 The same tables give the same bytes. The file holds coefficients and small tables of medians, never the
 measured rows.
 """
@@ -34,9 +41,13 @@ ASSUMED = (
 )
 
 
-def build(folder: Path, gpu: str = "a100-80gb") -> dict[str, Any]:
-    """The profile as plain values, as it is written; raises `UserError` for tables that it cannot use."""
-    from itertime.profile import Evidence
+def build(folder: Path, gpu: str = "a100-80gb", base: str | None = None) -> dict[str, Any]:
+    """The profile as plain values, as it is written; raises `UserError` for tables that it cannot use.
+
+    `folder` holds the tables; or it is a file of `itertime profile collect`, and collectives are taken from
+    the profile `base`.
+    """
+    from itertime.profile import Evidence, load_profile
     from itertime.profiling.chips import chip_named
     from itertime.profiling.fit_attention import fit_attention
     from itertime.profiling.fit_collectives import fit_collectives
@@ -48,9 +59,22 @@ def build(folder: Path, gpu: str = "a100-80gb") -> dict[str, Any]:
     elementwise, elementwise_evidence = fit_elementwise(folder, chip)
     launch_s = elementwise["elementwise"].launch_s
     attention, attention_evidence = fit_attention(folder, chip, launch_s)
-    collectives, collective_evidence = fit_collectives(folder, chip)
-    assumed = [Evidence(part, "assumed", source, 0, note=note) for part, source, note in ASSUMED]
-    evidence = [*gemm_evidence, *attention_evidence, *elementwise_evidence, *collective_evidence, *assumed]
+    if base is None:
+        collectives, collective_evidence = fit_collectives(folder, chip)
+    else:
+        collectives = load_profile(base).collectives
+        note = "one GPU measures no collective"
+        collective_evidence = [
+            Evidence(name, "assumed", f"those of the profile {base}", 0, note=note) for name in collectives
+        ]
+    evidence = [*gemm_evidence, *attention_evidence, *elementwise_evidence, *collective_evidence]
+    known = {
+        "element-wise kernels, backward" if item.part.endswith("(backward)") else item.part
+        for item in evidence
+    }
+    evidence += [
+        Evidence(part, "assumed", source, 0, note=note) for part, source, note in ASSUMED if part not in known
+    ]
     return {
         "name": chip.name,
         "gpu": chip.gpu,
@@ -94,13 +118,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m itertime.profile_build", description=__doc__.splitlines()[0]
     )
     parser.add_argument(
-        "folder", type=Path, help="folder of the operator tables (a100_gemm.csv.gz and others)"
+        "folder",
+        type=Path,
+        help="folder of operator tables (a100_gemm.csv.gz, ...), or a file of `itertime profile collect`",
     )
-    parser.add_argument("--gpu", default="a100-80gb", help="a100-80gb (the default) or h100-80gb")
+    parser.add_argument(
+        "--gpu",
+        default="a100-80gb",
+        help="a100-80gb (the default), h100-80gb, or a YAML file that describes one",
+    )
+    parser.add_argument("--base", help="profile that the collectives are taken from")
     parser.add_argument("-o", "--output", type=Path, required=True, help="profile to write (.json)")
     options = parser.parse_args(arguments)
     try:
-        write_text(options.output, render(build(options.folder, options.gpu)))
+        write_text(options.output, render(build(options.folder, options.gpu, options.base)))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

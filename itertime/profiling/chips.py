@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pydantic.dataclasses import dataclass
 
+from itertime.datafile import CONFIG, Count, Name, Positive, construct, read_mapping
 from itertime.errors import UnknownName
 
 __all__ = ["CHIPS", "HBM_BYTES_PER_S", "Chip", "chip_named"]
@@ -18,22 +19,22 @@ HBM_BYTES_PER_S = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CONFIG)
 class Chip:
     """One GPU type. `tables` is the first part of its tables' file names; rates are dense, 16 bit, per
     second; `memory_bytes` is what CUDA reports as the total;
     `forward_like` is the GPU whose split between forward and backward attention is assumed, if there is no
     measured one."""
 
-    name: str
-    gpu: str
-    tables: str
-    source: str
-    peak_flops_per_s: float
-    hbm_bytes_per_s: float
-    multiprocessors: int
-    memory_bytes: float
-    collective_tables: tuple[str, ...]
+    name: Name
+    gpu: Name
+    source: Name
+    peak_flops_per_s: Positive
+    hbm_bytes_per_s: Positive
+    multiprocessors: Count
+    memory_bytes: Positive
+    tables: str = ""
+    collective_tables: tuple[str, ...] = ()
     forward_like: str | None = None
 
 
@@ -71,7 +72,13 @@ CHIPS = (
 
 
 def chip_named(name: str) -> Chip:
-    """One of `CHIPS`; raises `UnknownName` with what is close for another name."""
+    """One of `CHIPS`, or that of a YAML file.
+
+    Raises `UnknownName` with what is close for another name, `UserError` naming file and key for a wrong
+    file.
+    """
+    if name.endswith((".yaml", ".yml")):
+        return construct(Chip, read_mapping(name), name)
     for chip in CHIPS:
         if chip.name == name:
             return chip

@@ -99,13 +99,15 @@ def fit_attention(folder: Path, chip: Chip, launch_s: float) -> tuple[AttentionM
 def _trained(folder: Path, chip: Chip) -> pd.DataFrame:
     """FlashAttention-2's forward + backward."""
     rows = read_table(folder, f"{chip.tables}_attention", COLUMNS)
-    return rows.loc[(rows.dir == "fwd+bwd") & (rows.impl == "flash2")]
+    rows = rows.loc[(rows.dir == "fwd+bwd") & (rows.impl == "flash2") & (rows.kv_heads == rows.heads)]
+    shape = ["batch", "heads", "kv_heads", "head_dim", "seq", "causal"]
+    return rows.groupby(shape, as_index=False).agg({"time_us": "median"})
 
 
 def _forward(folder: Path, chip: Chip) -> tuple[Fit, list[Evidence], str]:
     """The forward's fit and evidence, or another chip's fit at this chip's rate, and whose share that is."""
     rows = read_table(folder, f"{chip.tables}_attention", COLUMNS)
-    if chip.forward_like is None:
+    if chip.forward_like is None or (rows.origin == "torch").all():
         return *_fit_forward(rows, chip), ""
     like = chip_named(chip.forward_like)
     fit, _ = _fit_forward(read_table(folder, f"{like.tables}_attention", COLUMNS), like)
@@ -177,7 +179,8 @@ def _forward_curves(fit: Fit, both: pd.DataFrame) -> list[AttentionCurve]:
 
 def _longest(both: pd.DataFrame) -> pd.Series:
     """By head dim, what is proportional to the rate of forward + backward of the longest sequences."""
-    longest = both.loc[(both.seq == both.seq.max()) & ~both.causal].set_index("head_dim")
+    longest = both.loc[(both.seq == both.seq.max()) & ~both.causal]
+    longest = longest.sort_values("heads").groupby("head_dim").last()
     return longest.batch * longest.heads * longest.index / longest.time_us
 
 

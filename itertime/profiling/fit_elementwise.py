@@ -64,6 +64,13 @@ MEASURED = {
 }
 # Where the rows of a kind come from a GPU that has fewer kinds measured.
 FEWER = {"gelu": Kind((("vidur", ("gelu",)),), None, "4")}
+COLLECTED = {
+    "elementwise": "add",
+    "swiglu": "silu_mul",
+    "rotary": "rope_qk",
+    **{kind: kind for kind in ("gelu", "layernorm", "softmax", "rmsnorm", "embedding")},
+    **{kind: kind for kind in ("dropout", "adam", "cross_entropy")},
+}
 ASSUMED = {"dropout": "elementwise", "adam": "elementwise", "cross_entropy": "softmax"}
 
 
@@ -76,6 +83,8 @@ def fit_elementwise(folder: Path, chip: Chip) -> tuple[dict[str, ElementwiseMode
     takes that of `elementwise`. A kind that no row of this chip measures takes the A100's fractions.
     """
     rows = _rows(folder, chip)
+    if (rows.origin == "torch").all():
+        return _collected(rows, chip)
     elsewhere = rows if chip is CHIPS[0] else _rows(folder, CHIPS[0])
     models: dict[str, ElementwiseModel] = {}
     evidence = []
@@ -95,13 +104,44 @@ def fit_elementwise(folder: Path, chip: Chip) -> tuple[dict[str, ElementwiseMode
     return models, evidence
 
 
+def _collected(rows: pd.DataFrame, chip: Chip) -> tuple[dict[str, ElementwiseModel], list[Evidence]]:
+    """Every kind from `itertime profile collect`, which also checks the backward kernels."""
+    models: dict[str, ElementwiseModel] = {}
+    evidence = []
+    forward, backward = (rows.loc[rows.dir == direction] for direction in ("fwd", "bwd"))
+    for name, op in COLLECTED.items():
+        widths = MEASURED[name].by_width if name in MEASURED else ()
+        kind = Kind((("torch", (op,)),), None, "as the table counts them", widths)
+        fit, found = _fit_kind(name, kind, forward)
+        models[name] = _model(fit, kind, chip, fit["launch_us_torch"] * 1e-6)
+        evidence.append(found)
+        checked = backward.loc[(backward.op == op) & (backward.bytes >= LARGE_BYTES)]
+        if len(checked):
+            moved = checked.bytes.to_numpy(dtype=float)
+            rates = np.array([models[name].rate(width) for width in checked.cols])
+            predicted = moved / rates + models[name].launch_s
+            evidence.append(
+                Evidence(
+                    part=f"{name} (backward)",
+                    kind="measured",
+                    source=NAMES["torch"],
+                    rows=len(checked),
+                    error_held_out_pct=mape_pct(predicted, checked.time_us.to_numpy(dtype=float) * 1e-6),
+                    note="the forward bandwidth; none of these rows was fitted",
+                    measured=measured_range(bytes=moved),
+                )
+            )
+    return models, evidence
+
+
 def _rows(folder: Path, chip: Chip) -> pd.DataFrame:
     name = f"{chip.tables}_elementwise"
     rows = read_table(folder, name, ("op", "cols", "bytes", "gpu"))
+    bandwidth = {**dict.fromkeys(rows.gpu[rows.origin == "torch"], chip.hbm_bytes_per_s), **HBM_BYTES_PER_S}
     for gpu in rows.gpu.unique():
-        if gpu not in HBM_BYTES_PER_S:
+        if gpu not in bandwidth:
             raise UserError(f"{folder}/{name}.csv.gz: gpu={gpu!r}: its HBM bandwidth is not known; add it")
-    return rows
+    return rows.assign(hbm=rows.gpu.map(bandwidth))
 
 
 def _measures(rows: pd.DataFrame, kind: Kind) -> bool:
@@ -130,7 +170,7 @@ def _fit_kind(name: str, kind: Kind, rows: pd.DataFrame) -> tuple[Fit, Evidence]
     if kind.by_width:
         sizes |= measured_range(width=chosen.cols.to_numpy(dtype=float))
     chosen = chosen.loc[(chosen.bytes <= SMALL_BYTES) | (chosen.bytes >= LARGE_BYTES)]
-    chosen = chosen.groupby(["origin", "gpu", "op", "cols", "bytes"], as_index=False).agg(
+    chosen = chosen.groupby(["origin", "gpu", "hbm", "op", "cols", "bytes"], as_index=False).agg(
         {"time_us": "median"}
     )
     nbytes, peak, measured = _arrays(chosen)
@@ -151,10 +191,10 @@ def _fit_kind(name: str, kind: Kind, rows: pd.DataFrame) -> tuple[Fit, Evidence]
     one_width = chosen.groupby("origin").cols.transform("nunique") == 1
     group = chosen.cols.where((chosen.origin != "LLMCompass") & ~one_width, -chosen.bytes)
     fit, in_sample, held_out = fit_in_halves(predict, measured, weights, bounds, group.to_numpy(dtype=float))
-    large = nbytes >= LARGE_BYTES
+    large = nbytes >= min(LARGE_BYTES, nbytes.max())
     other = rows.iloc[:0] if kind.checked is None else _select(rows, *kind.checked)
     error, how = mape_pct(held_out[large], measured[large]), "half of the widths (or sizes), both ways"
-    if kind.by_width:
+    if kind.by_width and len(other):
         level = _level(fit, kind, other)
         how += f"; {NAMES[kind.checked[0]]} runs at {level:.3g} of that, met half way" if kind.checked else ""
         fit = _scaled(fit, np.sqrt(level))
@@ -221,7 +261,7 @@ def _select(rows: pd.DataFrame, origin: str, operators: tuple[str, ...]) -> pd.D
 def _arrays(rows: pd.DataFrame) -> tuple[Array, Array, Array]:
     """Bytes, HBM bandwidth of the row's GPU, seconds."""
     nbytes, seconds = rows.bytes.to_numpy(dtype=float), rows.time_us.to_numpy(dtype=float) * 1e-6
-    return nbytes, np.array([HBM_BYTES_PER_S[gpu] for gpu in rows.gpu]), seconds
+    return nbytes, rows.hbm.to_numpy(dtype=float), seconds
 
 
 def _check(fit: Fit, rows: pd.DataFrame) -> float:

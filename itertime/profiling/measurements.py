@@ -30,10 +30,11 @@ __all__ = [
 def read_table(folder: Path, name: str, columns: tuple[str, ...]) -> pd.DataFrame:
     """The rows of `folder/name.csv.gz`, with `source` shortened to its first part in a column `origin`.
 
-    Raises `UserError` naming the file when it is missing, unreadable, or lacks one of `columns`, and naming
-    column and row when a time is not positive.
+    Where `folder` is a file, as `itertime profile collect` writes one, those of its rows whose `table` is the
+    last word of `name`. Raises `UserError` naming the file when it is missing, unreadable, or lacks one of
+    `columns`, and naming column and row when a time is not positive.
     """
-    path = folder / f"{name}.csv.gz"
+    path = folder if folder.is_file() else folder / f"{name}.csv.gz"
     try:
         table = pd.read_csv(path)
     except (OSError, ValueError, EOFError) as error:
@@ -45,6 +46,11 @@ def read_table(folder: Path, name: str, columns: tuple[str, ...]) -> pd.DataFram
     if len(bad):
         value = table["time_us"][bad[0]]
         raise UserError(f"{path}:{bad[0] + 2}: time_us={value}: must be a positive number of microseconds")
+    if folder.is_file():
+        kind = name.rpartition("_")[2]
+        if "table" not in table.columns or not (table["table"] == kind).any():
+            raise UserError(f"{path}: no row has table={kind}; is it a file of `itertime profile collect`?")
+        table = table.loc[table["table"] == kind].reset_index(drop=True)
     table["origin"] = table["source"].str.split("/").str[0]
     return table
 
@@ -55,6 +61,7 @@ NAMES = {
     "aiconfigurator": "ai-dynamo/aiconfigurator",
     "LLMCompass": "LLMCompass (fp16)",
     "neusight": "NeuSight (fp32)",
+    "torch": "itertime profile collect (torch)",
 }
 
 
@@ -136,9 +143,14 @@ def fit_in_halves(
     """The fit to all rows, its predictions, and predictions of each half of the rows by a fit to the other.
 
     Rows that are equal in all of `groups` fall into the same half: a neighbour of a row would give it away.
+    If all are equal, each row is a group. Raises `UserError` for fewer than two rows.
     """
+    if len(measured) < 2:
+        raise UserError(f"{len(measured)} rows of {', '.join(bounds)}: at least 2 are needed; measure more")
     _, group = np.unique(np.stack(groups), axis=1, return_inverse=True)
     group = group.reshape(-1)
+    if group.max() == 0:
+        group = np.arange(len(group))
     first = (np.random.default_rng(0).permutation(group.max() + 1) % 2 == 0)[group]
     fit = fit_logarithms(predict, measured, weights, bounds)
     by_first = predict(fit_logarithms(predict, measured, weights * first, bounds))
