@@ -64,9 +64,9 @@ def _stage(
 ) -> dict[str, Array]:
     shared, experts = layer_shards(model, plans)
     gathered = np.where(plans.zero_stage == 3, 2 * 2.0 * (shared + experts), 0.0)  # this layer and the next
+    everything = _parameters(model, plans, layout, kind, shared)
     optimizer, gradients, weights = (
-        _owned(plans, layout.layers[kind] * experts, _parameters(model, plans, layout, kind, shared), stage)
-        for stage in (1, 2, 3)
+        _owned(plans, layout.layers[kind] * experts, everything, stage) for stage in (1, 2, 3)
     )
     kept, live, given = activations
     held = (kept * layout.layers[kind] + given) * _in_flight(plans, kind)

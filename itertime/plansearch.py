@@ -42,13 +42,15 @@ class Space:
     zero_stage: tuple[int, ...] = (0,)
     sequence_parallel: tuple[bool, ...] = (False,)
     grad_overlap: bool = False
+    cp: tuple[int, ...] = (1,)
+    ep: tuple[int, ...] = (1,)
 
     def __post_init__(self) -> None:
         for name, known in (("recompute", RECOMPUTE), ("zero_stage", (0, 1, 2, 3))):
             for value in getattr(self, name):
                 if value not in known:
                     raise UserError(f"search: {name}={value!r}: must be among {', '.join(map(str, known))}")
-        for name in ("tp", "pp", "micro_batch", "interleave"):
+        for name in ("tp", "pp", "micro_batch", "interleave", "cp", "ep"):
             for value in getattr(self, name):
                 if not isinstance(value, int) or value < 1:
                     raise UserError(f"search: {name}={value!r}: must be a whole number of at least 1")
@@ -122,6 +124,8 @@ def rank(plans: PlanBatch, result: Evaluation, objective: str = "time") -> NDArr
             switches,
             plans.recompute,
             plans.interleave,
+            plans.ep,
+            plans.cp,
             plans.dp,
             plans.micro_batch,
             plans.tp,
@@ -150,32 +154,33 @@ def candidates(
     """
     tps = [tp for tp in space.tp if _splits(model, tp)] if space.tp else tensor_splits(model, system)
     pps = [pp for pp in space.pp or divisors(model.layers) if model.layers % pp == 0]
-    shapes = _shapes(tps, pps, divisors(global_batch), gpus)
     rows: list[tuple[int, ...]] = []
-    for tp, pp, dp in shapes:
-        share = global_batch // dp
-        for size in space.micro_batch:
-            if share % size == 0:
-                rows.extend(
-                    (tp, pp, dp, size, v)
-                    for v in space.interleave
-                    if _interleaves(model, pp, v, share // size)
-                )
+    for cp in space.cp:
+        for tp, pp, dp in _shapes(tps, pps, divisors(global_batch), gpus, cp):
+            share = global_batch // dp
+            for size in space.micro_batch:
+                if share % size == 0:
+                    rows.extend(
+                        (tp, pp, dp, size, v, cp)
+                        for v in space.interleave
+                        if _interleaves(model, pp, v, share // size)
+                    )
     recompute = [
         RECOMPUTE.index(name) for name in space.recompute if name != "selective" or model.attention == "core"
     ]
-    table = np.array(rows, dtype=np.int64).reshape(-1, 5)
-    for choices in (recompute, space.zero_stage, [int(sp) for sp in space.sequence_parallel]):
+    table = np.array(rows, dtype=np.int64).reshape(-1, 6)
+    switches = [int(sp) for sp in space.sequence_parallel]
+    for choices in (recompute, space.zero_stage, switches, space.ep):
         column = np.tile(np.array(choices, np.int64), len(table))
         table = np.column_stack([np.repeat(table, len(choices), axis=0), column])
     return _batch(table, global_batch, space.grad_overlap).take(_keeps_rules(table, model))
 
 
 def _batch(table: NDArray[np.int64], global_batch: int, grad_overlap: bool) -> PlanBatch:
-    """Columns tp, pp, dp, micro-batch, interleave, recompute, ZeRO stage, sequence parallelism as a batch
-    of plans.
+    """Columns tp, pp, dp, micro-batch, interleave, cp, recompute, ZeRO stage, sequence parallelism, ep as a
+    batch of plans.
     """
-    no, one = np.zeros(len(table), dtype=bool), np.ones(len(table), dtype=np.int64)
+    no = np.zeros(len(table), dtype=bool)
     return PlanBatch(
         tp=table[:, 0],
         pp=table[:, 1],
@@ -183,20 +188,20 @@ def _batch(table: NDArray[np.int64], global_batch: int, grad_overlap: bool) -> P
         micro_batch=table[:, 3],
         global_batch=np.full(len(table), global_batch),
         interleave=table[:, 4],
-        recompute=table[:, 5],
-        zero_stage=table[:, 6],
-        zero_group=table[:, 2],
-        sequence_parallel=table[:, 7] == 1,
+        recompute=table[:, 6],
+        zero_stage=table[:, 7],
+        zero_group=table[:, 2] * table[:, 5],
+        sequence_parallel=table[:, 8] == 1,
         grad_overlap=no | grad_overlap,
         gpipe=no,
         balanced=no,
         fp32_gradients=no,
-        cp=one,
+        cp=table[:, 5],
         cp_gather=no,
-        ep=one,
+        ep=table[:, 9],
         pp_before_dp=no,
         prefetch=~no,
-        bucket_bytes=0 * one,
+        bucket_bytes=np.zeros(len(table), dtype=np.int64),
     )
 
 
@@ -204,9 +209,14 @@ def _keeps_rules(table: NDArray[np.int64], model: ModelSpec) -> NDArray[np.bool_
     """Leaves out combinations that break a rule or do nothing: ZeRO on one rank, sequence parallelism
     without tp.
     """
-    tp, pp, dp, zero, sequence = (table[:, column] for column in (0, 1, 2, 6, 7))
-    sharded = (zero == 0) | ((dp > 1) & ((zero == 1) | (pp == 1)))
-    return sharded & ((sequence == 0) | ((tp > 1) & (model.seq_len % tp == 0)))
+    tp, pp, ranks, cp, zero, sequence, ep = (table[:, column] for column in (0, 1, 2, 5, 7, 8, 9))
+    ranks = ranks * cp
+    keeps = (zero == 0) | ((ranks > 1) & ((zero == 1) | (pp == 1)))
+    keeps &= (sequence == 0) | ((tp > 1) & (model.seq_len % tp == 0))
+    pieces = 2 * cp * np.where(sequence == 1, tp, 1)
+    keeps &= (cp == 1) | ((model.attention != "core") & (model.seq_len % pieces == 0))
+    keeps &= (ep == 1) | ((model.experts > 1) & (model.experts % ep == 0) & (ranks % ep == 0))
+    return keeps & ((model.experts == 1) | (tp == 1) | (sequence == 1))
 
 
 def tensor_splits(model: ModelSpec, system: System) -> list[int]:
@@ -225,7 +235,7 @@ def _interleaves(model: ModelSpec, pp: int, v: int, microbatches: int) -> bool:
 
 
 def _shapes(
-    tps: list[int], pps: list[int], dps: list[int], gpus: Sequence[int]
+    tps: list[int], pps: list[int], dps: list[int], gpus: Sequence[int], cp: int
 ) -> list[tuple[int, int, int]]:
     largest = gpus[-1]
     return [
@@ -233,5 +243,5 @@ def _shapes(
         for tp in tps
         for pp in pps
         for dp in dps
-        if tp * pp * dp <= largest and tp * pp * dp in gpus
+        if tp * pp * dp * cp <= largest and tp * pp * dp * cp in gpus
     ]

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Attention",
+    "BucketMb",
+    "Cp",
+    "CpExchange",
     "Dp",
+    "Ep",
     "Fp32Gradients",
     "GlobalBatch",
     "GradOverlap",
@@ -22,6 +26,8 @@ __all__ = [
     "MicroBatch",
     "ModelName",
     "Pp",
+    "Prefetch",
+    "RankOrder",
     "Recompute",
     "Schedule",
     "SeqLen",
@@ -64,6 +70,20 @@ GradOverlap = Annotated[
 ]
 Fp32Gradients = Annotated[
     bool, typer.Option("--fp32-gradients", help="Accumulate and exchange gradients in 32 bit.")
+]
+Cp = Annotated[int, typer.Option("--cp", min=1, help="Context parallelism: ranks that share a sequence.")]
+CpExchange = Annotated[
+    str, typer.Option("--cp-exchange", help="Keys and values go around a ring, or gather.")
+]
+Ep = Annotated[int, typer.Option("--ep", min=1, help="Expert parallelism: ranks that share the experts.")]
+RankOrder = Annotated[
+    str, typer.Option("--rank-order", help="tp-cp-dp-pp, or tp-cp-pp-dp: what lies next to each other.")
+]
+Prefetch = Annotated[
+    bool, typer.Option("--prefetch/--no-prefetch", help="ZeRO-3 gathers the next layer ahead.")
+]
+BucketMb = Annotated[
+    int | None, typer.Option("--bucket-mb", min=1, help="Exchange gradients in buckets of this many MB.")
 ]
 Schedule = Annotated[str, typer.Option("--schedule", help="1f1b or gpipe.")]
 Split = Annotated[str, typer.Option("--split", help="even, or balanced where pp does not divide the layers.")]

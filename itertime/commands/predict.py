@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 from itertime.commandline import print_json
 from itertime.commands.options import (
     Attention,
+    BucketMb,
+    Cp,
+    CpExchange,
     Dp,
+    Ep,
     Fp32Gradients,
     GlobalBatch,
     GradOverlap,
@@ -17,6 +21,8 @@ from itertime.commands.options import (
     MicroBatch,
     ModelName,
     Pp,
+    Prefetch,
+    RankOrder,
     Recompute,
     Schedule,
     SeqLen,
@@ -57,6 +63,12 @@ def predict(
     schedule: Schedule = "1f1b",
     split: Split = "even",
     fp32_gradients: Fp32Gradients = False,
+    cp: Cp = 1,
+    cp_exchange: CpExchange = "ring",
+    ep: Ep = 1,
+    rank_order: RankOrder = "tp-cp-dp-pp",
+    prefetch: Prefetch = True,
+    bucket_mb: BucketMb = None,
     json: Json = False,
 ) -> None:
     """Seconds of one iteration, where they go, memory, and whether the plan fits."""
@@ -68,6 +80,7 @@ def predict(
     plan = Plan(
         tp, pp, dp, micro_batch, global_batch, interleave, recompute, zero, zero_group,
         sequence_parallel, grad_overlap, schedule, split, fp32_gradients,
+        cp, cp_exchange, ep, rank_order, prefetch, bucket_mb and bucket_mb * 1_000_000,
     )  # fmt: skip
     prediction = run(spec, plan, load_system(system))
     if json:

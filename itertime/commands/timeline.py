@@ -9,7 +9,11 @@ import typer
 
 from itertime.commands.options import (
     Attention,
+    BucketMb,
+    Cp,
+    CpExchange,
     Dp,
+    Ep,
     Fp32Gradients,
     GlobalBatch,
     GradOverlap,
@@ -17,6 +21,8 @@ from itertime.commands.options import (
     MicroBatch,
     ModelName,
     Pp,
+    Prefetch,
+    RankOrder,
     Recompute,
     Schedule,
     SeqLen,
@@ -54,6 +60,12 @@ def timeline(
     schedule: Schedule = "1f1b",
     split: Split = "even",
     fp32_gradients: Fp32Gradients = False,
+    cp: Cp = 1,
+    cp_exchange: CpExchange = "ring",
+    ep: Ep = 1,
+    rank_order: RankOrder = "tp-cp-dp-pp",
+    prefetch: Prefetch = True,
+    bucket_mb: BucketMb = None,
 ) -> None:
     """One iteration, task by task, as a trace for chrome://tracing or ui.perfetto.dev."""
     from itertime.plan import Plan
@@ -63,6 +75,7 @@ def timeline(
     plan = Plan(
         tp, pp, dp, micro_batch, global_batch, interleave, recompute, zero, zero_group,
         sequence_parallel, grad_overlap, schedule, split, fp32_gradients,
+        cp, cp_exchange, ep, rank_order, prefetch, bucket_mb and bucket_mb * 1_000_000,
     )  # fmt: skip
     graph = iteration_graph(model_of(model, seq_len, attention), plan, load_system(system))
     write_chrome_trace(graph, output)

@@ -54,6 +54,15 @@ def test_predict_takes_every_part_of_a_plan(capsys):
     assert run["iteration_s"] > document(capsys, PREDICT)["iteration_s"]
 
 
+def test_predict_takes_long_contexts_rank_orders_and_buckets(capsys):
+    more = "--attention flash --cp 2 --cp-exchange gather --rank-order tp-cp-pp-dp --no-prefetch --bucket-mb 25"
+    run = document(capsys, [*PREDICT, *more.split()])
+    assert (run["cp"], run["cp_exchange"], run["rank_order"]) == (2, "gather", "tp-cp-pp-dp")
+    assert (run["prefetch"], run["bucket_bytes"], run["gpus"]) == (False, 25_000_000, 256)
+    assert main([*PREDICT, "--ep", "2"]) == 2
+    assert "ep=2: needs a model with experts" in capsys.readouterr().err
+
+
 def test_a_plan_that_does_not_fit_is_an_answer_with_a_reason(capsys):
     arguments = [
         "predict",
