@@ -173,7 +173,7 @@ def _half_of_all_reduce(
 def _layout(nbytes: ArrayLike, ranks: ArrayLike, ranks_per_node: ArrayLike) -> tuple[Array, Array, Array]:
     """Bytes, nodes, ranks of the group in one node."""
     count = np.asarray(ranks)
-    local = np.clip(ranks_per_node, 1, count)
+    local = np.minimum(np.maximum(ranks_per_node, 1), count)
     return np.asarray(nbytes, dtype=float), np.ceil(count / local), local
 
 

@@ -54,21 +54,27 @@ def interleaved_single_s(
     p, v = len(forward), len(forward[0])
     period, total = p * v, microbatches * v
     offset = p - 1 + (v - 1) * p
+    last = p - 1
+    # Seconds of the k-th pass of every device, for k modulo the period.
+    forwards = [[time for time in times for _ in range(p)] for times in forward]
+    backwards = [[time for time in times[::-1] for _ in range(p)] for times in backward]
     free, sent, back = [0.0] * p, [0.0] * p, [0.0] * p
     before: list[float] = []
     slot = 0
-    while slot < total + offset + p - 1:
-        around = sent[-1]
-        for device in range(min(p - 1, slot), max(0, slot - total + 1) - 1, -1):
-            chunk = (slot - device) % period // p
-            arrived = sent[device - 1] if device else around if chunk else 0.0
-            sent[device] = free[device] = max(free[device], arrived) + forward[device][chunk]
-        around = back[0]
-        first = p - 1 - (slot - offset)
+    while slot < total + offset + last:
+        around = sent[last] if slot % period >= p else 0.0
+        for device in range(min(last, slot), max(0, slot - total + 1) - 1, -1):
+            time, arrived = free[device], sent[device - 1] if device else around
+            if arrived > time:
+                time = arrived
+            sent[device] = free[device] = time + forwards[device][(slot - device) % period]
+        first = last - (slot - offset)
+        around = back[0] if (slot - offset) % period >= p else 0.0
         for device in range(max(0, first), min(p, first + total)):
-            chunk = v - 1 - (device - first) % period // p
-            arrived = back[device + 1] if device < p - 1 else around if chunk < v - 1 else 0.0
-            back[device] = free[device] = max(free[device], arrived) + backward[device][chunk]
+            time, arrived = free[device], back[device + 1] if device < last else around
+            if arrived > time:
+                time = arrived
+            back[device] = free[device] = time + backwards[device][(device - first) % period]
         slot += 1
         if slot >= offset + p and (slot - offset - p) % period == 0 and slot < total:
             now = free + sent + back

@@ -41,6 +41,10 @@ def stage_layout(model: ModelSpec, plans: PlanBatch) -> StageLayout:
     stages first.
     """
     pp, single = plans.pp, plans.pp == 1
+    if not plans.balanced.any():
+        nothing, one = np.zeros_like(pp), np.ones_like(pp)
+        stages = np.array([np.where(single, 0, 1), np.maximum(pp - 2, 0), nothing, one])
+        return StageLayout(np.broadcast_to(model.layers // pp, stages.shape), stages)
     quotient, extra = np.divmod(model.layers + 2, pp)
     uneven = (model.layers % pp != 0) & plans.balanced
     even = model.layers // pp

@@ -58,9 +58,10 @@ class SizeTable:
         nbytes = np.asarray(nbytes, dtype=float)
         ranks = np.asarray(ranks, dtype=int)
         _, exponent = np.frexp(nbytes)
-        octave = np.clip(exponent - 1 - int(math.log2(self.first_bytes)), 0, self._dense.shape[1] - 2)
+        octave = exponent - 1 - int(math.log2(self.first_bytes))
+        octave = np.minimum(np.maximum(octave, 0), self._dense.shape[1] - 2)  # np.clip is slow
         start = self.first_bytes * np.exp2(octave)
-        row = np.clip(ranks, 2, self.ranks[-1]) - 2
+        row = np.minimum(np.maximum(ranks, 2), self.ranks[-1]) - 2
         low, high = self._dense[row, octave], self._dense[row, octave + 1]
         seconds = low + (high - low) * np.maximum(nbytes - start, 0.0) / start
         last = self.ranks[-1]
