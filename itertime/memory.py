@@ -16,7 +16,7 @@ from itertime.edges import padded_vocab
 from itertime.model import ModelSpec
 from itertime.plan import RECOMPUTE, PlanBatch
 from itertime.profile import Profile
-from itertime.stages import FIRST, HEAVY, LAST, StageLayout, layer_shards, stage_layout
+from itertime.stages import FIRST, HEAVY, LAST, layer_shards, stage_layout
 from itertime.system import System
 
 __all__ = ["BUFFERS_BYTES", "Memory", "memory"]
@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 # CUDA context, cuBLAS workspaces and NCCL channels about 2 GB; gradient buckets of 5e8 elements, two to
 # reduce and one to gather (DeepSpeed's defaults), 3 GB; 1 GB lost between blocks of the allocator. Assumed.
 BUFFERS_BYTES = 6e9
-_STAGES = (FIRST, HEAVY, LAST)
+_STAGES = [FIRST, HEAVY, LAST]
 
 
 @dataclass(frozen=True)
@@ -44,48 +44,38 @@ class Memory:
 def memory(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> Memory:
     """Memory of the fullest stage: the first (most in flight), the second, or the last (logits)."""
     layout = stage_layout(model, plans)
-    activations = _activations(model, plans)
-    stages = [_stage(model, plans, layout, kind, activations) for kind in _STAGES]
-    totals = np.stack([sum(parts.values(), np.zeros(len(plans))) for parts in stages])
-    fullest = totals.argmax(axis=0)
-    parts = {name: np.choose(fullest, [stage[name] for stage in stages]) for name in stages[0]}
+    stages = _parts(model, plans, layout.layers[_STAGES])
+    totals = np.where(layout.stages[_STAGES] > 0, sum(stages.values(), np.zeros(len(plans))), -1.0)
+    fullest, column = totals.argmax(axis=0), np.arange(len(plans))
+    parts = {name: value[fullest, column] for name, value in stages.items()}
     parts["buffers"] = np.full(len(plans), BUFFERS_BYTES)
     needed = sum(parts.values(), np.zeros(len(plans)))
     parts["site"] = (system.site.memory_multiplier - 1) * needed + system.site.memory_overhead_bytes
-    return Memory(parts, sum(parts.values(), np.zeros(len(plans))), profile.memory_bytes)
+    return Memory(parts, needed + parts["site"], profile.memory_bytes)
 
 
-def _stage(
-    model: ModelSpec,
-    plans: PlanBatch,
-    layout: StageLayout,
-    kind: int,
-    activations: tuple[Array, Array, Array],
-) -> dict[str, Array]:
+def _parts(model: ModelSpec, plans: PlanBatch, layers: NDArray[np.int64]) -> dict[str, Array]:
+    """Bytes by part of the first, the second and the last stage, (3, plans); `layers` of each."""
     shared, experts = layer_shards(model, plans)
     gathered = np.where(plans.zero_stage == 3, 2 * 2.0 * (shared + experts), 0.0)  # this layer and the next
-    everything = _parameters(model, plans, layout, kind, shared)
+    everything = layers * shared + _tables(model, plans)
     optimizer, gradients, weights = (
-        _owned(plans, layout.layers[kind] * experts, everything, stage) for stage in (1, 2, 3)
+        _owned(plans, layers * experts, everything, stage) for stage in (1, 2, 3)
     )
-    kept, live, given = activations
-    held = (kept * layout.layers[kind] + given) * _in_flight(plans, kind)
-    logits = np.zeros(len(plans))
-    if kind == LAST:
-        per_logit = 2.0 if model.fused_loss else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
-        predicted = plans.tokens(model.seq_len) * model.predicted_share
-        logits = predicted * padded_vocab(model, plans.tp) / plans.tp * per_logit
-    stepping = 4.0 * optimizer
-    parts = {
+    kept, live, given = _activations(model, plans)
+    held = (kept * layers + given) * _in_flight(plans)
+    per_logit = 2.0 if model.fused_loss else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
+    predicted = plans.tokens(model.seq_len) * model.predicted_share
+    logits = np.zeros(layers.shape)
+    logits[-1] = predicted * padded_vocab(model, plans.tp) / plans.tp * per_logit
+    return {
         "weights": 2.0 * weights + gathered,
         "gradients": np.where(plans.fp32_gradients, 6.0, 2.0) * gradients,
         "optimizer": 12.0 * optimizer,
         "activations": held + live,
         "logits": logits,
-        "optimizer_step": np.maximum(stepping - held - live - logits, 0.0),
+        "optimizer_step": np.maximum(4.0 * optimizer - held - live - logits, 0.0),
     }
-    exists = layout.stages[kind] > 0
-    return {name: np.where(exists, value, 0.0) for name, value in parts.items()}
 
 
 def _owned(plans: PlanBatch, experts: Array, shared: Array, stage: int) -> Array:
@@ -94,24 +84,20 @@ def _owned(plans: PlanBatch, experts: Array, shared: Array, stage: int) -> Array
     return shared / group + experts / np.maximum(group // plans.ep, 1)
 
 
-def _parameters(model: ModelSpec, plans: PlanBatch, layout: StageLayout, kind: int, layer: Array) -> Array:
-    """Parameters of one GPU of a stage without experts; a tied embedding is on both ends of the pipeline."""
+def _tables(model: ModelSpec, plans: PlanBatch) -> Array:
+    """Parameters of the stages' ends on one GPU; a tied embedding is on both ends of the pipeline."""
     table = padded_vocab(model, plans.tp) * model.hidden / plans.tp
-    tables = np.zeros(len(plans))
-    if kind == FIRST:
-        tables = table
-    elif kind == LAST:
-        tables = np.where((plans.pp == 1) & (not model.tied_embeddings), 2 * table, table)
-    return layout.layers[kind] * layer + tables
+    last = np.where((plans.pp == 1) & (not model.tied_embeddings), 2 * table, table)
+    return np.array([table, np.zeros(len(plans)), last])
 
 
-def _in_flight(plans: PlanBatch, kind: int) -> Array:
+def _in_flight(plans: PlanBatch) -> Array:
     """Micro-batches whose activations a stage holds: p - i in 1F1B (SC'21, section 2.2), all in GPipe.
 
     Interleaved, the first stage holds 1 + (p - 1) / (p v) times as many (Korthikanti et al. 2022, section
     4.2.3).
     """
-    position = plans.pp - 1 if kind == LAST else _STAGES.index(kind)
+    position = np.array([np.zeros_like(plans.pp), np.ones_like(plans.pp), plans.pp - 1])
     many = np.where(plans.gpipe, plans.microbatches, np.minimum(plans.pp - position, plans.microbatches))
     return many * np.where(plans.interleave > 1, 1 + (plans.pp - 1) / (plans.pp * plans.interleave), 1.0)
 

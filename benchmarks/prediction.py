@@ -1,0 +1,71 @@
+"""Milliseconds of one prediction, every plan asked for once: nothing of it is cached.
+
+    python benchmarks/prediction.py --plans 200
+
+Plans of each kind are drawn from a seeded generator; the first predictions of the process, which import and
+load, are not counted. Reported are the median, the 95th percentile and the best of each kind, in CPU time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from time import process_time
+
+import numpy as np
+
+from itertime import ModelSpec, Plan, load_model, load_system, predict
+
+BASE = Plan(8, 8, 1, 1, 8)
+KINDS: dict[str, dict[str, object]] = {
+    "1f1b": {},
+    "gpipe": {"schedule": "gpipe"},
+    "uneven": {"pp": 7, "split": "balanced"},
+    "interleaved": {"interleave": 2},
+    "interleaved x5": {"interleave": 5},
+    "zero-1, overlap": {"zero_stage": 1, "grad_overlap": True},
+    "fsdp": {"pp": 1, "zero_stage": 3},
+    "experts": {"ep": 2, "sequence_parallel": True},
+}
+
+
+def drawn(kind: str, model: ModelSpec, count: int, seed: int) -> list[Plan]:
+    """Plans of one kind that keep the rules, with random dp, micro-batch, micro-batches and recompute."""
+    rng = np.random.default_rng(seed)
+    plans = []
+    while len(plans) < count:
+        dp, size, rounds = (int(value) for value in rng.integers((2, 1, 1), (33, 5, 25)))
+        plan = replace(BASE, **KINDS[kind], recompute=str(rng.choice(["none", "selective", "full"])))
+        plan = replace(plan, dp=2 * dp, micro_batch=size, global_batch=2 * dp * size * plan.pp * rounds)
+        if not plan.broken_rules(model):
+            plans.append(plan)
+    return plans
+
+
+def milliseconds(work: Callable[[], object]) -> float:
+    started = process_time()
+    work()
+    return (process_time() - started) * 1e3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--plans", type=int, default=200, help="of each kind")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    logging.getLogger("itertime").setLevel(logging.ERROR)  # sizes beyond the profile's range
+    dense, system = load_model("megatron-145.6b"), load_system("dgx-a100-80gb")
+    mixture = replace(dense, experts=8, experts_per_token=2)
+    print(f"{'kind':18}{'median ms':>10}{'p95 ms':>10}{'best ms':>10}")
+    for kind in KINDS:
+        model = mixture if kind == "experts" else dense
+        plans = drawn(kind, model, options.plans + 5, options.seed)
+        times = [milliseconds(lambda plan=plan, model=model: predict(model, plan, system)) for plan in plans]  # type: ignore[misc]
+        median, high = np.percentile(times[5:], [50, 95])
+        print(f"{kind:18}{median:10.3f}{high:10.3f}{min(times[5:]):10.3f}")
+
+
+if __name__ == "__main__":
+    main()
