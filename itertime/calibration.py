@@ -6,7 +6,6 @@ whole GPU counts left out. With `choose`, each of those fits chooses its constan
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,13 +21,13 @@ from itertime.siteconstants import MEMORY_CONSTANTS, TIME_CONSTANTS, constants_n
 from itertime.sitefit import SiteFit
 from itertime.system import Site
 from itertime.table import read_table
+from itertime.uncertainty import conformal_range
 
-__all__ = ["Calibration", "calibrate", "conformal_range", "default_constants"]
+__all__ = ["Calibration", "calibrate", "default_constants"]
 
 Array = NDArray[np.float64]
 FEWEST = 8  # runs
 MOST_CONSTANTS = 3
-LEVEL = 0.9
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Calibration:
     def site(self) -> Site:
         """The neutral site with the fitted constants, and the range of its held-out errors."""
         ratios = 1 / (1 + self.held_out / 100)
-        return replace(site_of(self.constants), measured_over_predicted=conformal_range(ratios, LEVEL))
+        return replace(site_of(self.constants), measured_over_predicted=conformal_range(ratios.tolist()))
 
     @property
     def does_not_fit(self) -> list[str]:
@@ -130,19 +129,6 @@ def default_constants(runs: Iterable[MeasuredRun]) -> tuple[str, ...]:
     if any(plan.zero_stage in (1, 2) and (plan.zero_group or plan.dp) > 1 for plan in plans):
         return "gemm_multiplier", "iteration_overhead_s", "zero_broadcast_s"
     return "gemm_multiplier", "layer_overhead_s", "iteration_overhead_s"
-
-
-def conformal_range(ratios: Array, level: float) -> tuple[float, float]:
-    """The range that holds the next ratio with probability `level`, if it is exchangeable with these.
-
-    Split conformal prediction with equal tails (Vovk et al. 2005; Lei et al. 2018, section 2): the ranks
-    floor((n + 1) (1 - level) / 2) and ceil((n + 1) (1 + level) / 2), or the extremes where n is too small.
-    """
-    ordered = np.sort(ratios)
-    n = len(ordered)
-    low = max(math.floor((n + 1) * (1 - level) / 2 + 1e-9), 1)
-    high = min(math.ceil((n + 1) * (1 + level) / 2 - 1e-9), n)
-    return float(ordered[low - 1]), float(ordered[high - 1])
 
 
 _GROUPS: Mapping[str, Callable[[MeasuredRun], Hashable]] = {

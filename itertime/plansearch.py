@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from itertime.plan import RECOMPUTE, Plan, PlanBatch
 from itertime.prediction import Evaluation, Prediction, evaluate
 from itertime.profile import Profile, load_profile
 from itertime.system import System
+from itertime.uncertainty import interval_s
 
 __all__ = ["Found", "SearchResult", "Space", "candidates", "divisors", "rank", "search", "tensor_splits"]
 
@@ -111,8 +112,13 @@ def search(
     if len(fitting):
         result = evaluate(model, fitting, system, profile)
         best = rank(fitting, result, objective)[: max(top, 0)]
-        found = tuple(Found(fitting.plan(row), result.prediction(row)) for row in best)
+        found = tuple(_found(model, fitting.plan(row), system, result.prediction(row)) for row in best)
     return SearchResult(found, len(plans), len(fitting), time.perf_counter() - started)
+
+
+def _found(model: ModelSpec, plan: Plan, system: System, prediction: Prediction) -> Found:
+    interval = interval_s(model, plan, system, prediction.iteration_s)
+    return Found(plan, replace(prediction, interval_s=interval))
 
 
 def rank(plans: PlanBatch, result: Evaluation, objective: str = "time") -> NDArray[np.int64]:

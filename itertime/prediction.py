@@ -17,6 +17,7 @@ from itertime.pipeline import gpipe_s, interleaved_s, last_stage_decides, one_f_
 from itertime.plan import Plan, PlanBatch
 from itertime.profile import Profile, load_profile
 from itertime.system import System
+from itertime.uncertainty import interval_s
 
 __all__ = ["Evaluation", "Prediction", "evaluate", "predict"]
 
@@ -31,6 +32,8 @@ class Prediction:
     `mfu` is model FLOPs utilisation: useful FLOPs without recomputation over the peak of all GPUs (PaLM,
     appendix B). `reason` says why the plan does not fit, and is empty when it does.
     `extrapolated` names the parts of the profile that were asked for sizes beyond those measured.
+    `interval_s`: lowest and highest seconds of nine in ten measured iterations (`uncertainty`), None where
+    too little is known.
     """
 
     iteration_s: float
@@ -41,6 +44,7 @@ class Prediction:
     reason: str
     mfu: float
     extrapolated: tuple[str, ...] = ()
+    interval_s: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,8 @@ def predict(model: ModelSpec, plan: Plan, system: System, profile: Profile | Non
     plan.check(model)
     watched = watch(profile or _profile(system.profile))
     found = evaluate(model, PlanBatch.of([plan]), system, watched).prediction(0)
-    return replace(found, extrapolated=watched.extrapolated())
+    interval = interval_s(model, plan, system, found.iteration_s)
+    return replace(found, extrapolated=watched.extrapolated(), interval_s=interval)
 
 
 def evaluate(
@@ -151,7 +156,8 @@ def _interleaved(costs: StageCosts, plans: PlanBatch, chosen: NDArray[np.bool_])
     rows = np.flatnonzero(chosen)
     seconds = np.zeros(len(rows))
     shapes = np.column_stack([plans.pp[rows], plans.interleave[rows], plans.microbatches[rows]])
-    for p, v, m in np.unique(shapes, axis=0):
+    # A single plan needs no np.unique, whose first call imports numpy.ma: 10 ms.
+    for p, v, m in shapes if len(rows) == 1 else np.unique(shapes, axis=0):
         same = np.flatnonzero((shapes == (p, v, m)).all(axis=1))
         times = chunk_times(costs, plans, rows[same], v)
         passes = times.forward + times.send_forward, times.backward + times.send_backward

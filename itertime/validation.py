@@ -17,18 +17,23 @@ from itertime.measured import candidate_plans, measured_run
 from itertime.prediction import Prediction, predict
 from itertime.system import Site
 from itertime.table import Cells, read_table
+from itertime.uncertainty import interval_s
 
 __all__ = ["FileErrors", "RowError", "Skipped", "statistics", "summary", "validate", "write_rows"]
 
 
 @dataclass(frozen=True)
 class RowError:
-    """One row that was predicted; bytes of memory are None where nothing was measured."""
+    """One row that was predicted; bytes of memory are None where nothing was measured.
+
+    `interval_s` is what the prediction would carry if nothing were known of the row's own file.
+    """
 
     id: str
     measured_s: float
     prediction: Prediction
     memory_measured_gb: float | None
+    interval_s: tuple[float, float] | None = None
 
     @property
     def error_pct(self) -> float:
@@ -64,8 +69,7 @@ def validate(path: str | Path, site: Site | None = None) -> FileErrors:
     predicted, skipped = [], []
     for row in read_table(path):
         try:
-            run = _predict_row(row, site or Site())
-            predicted.append(RowError(row["id"], row["iteration_s"], run, row["memory_gb"]))
+            predicted.append(_predict_row(row, site or Site(), Path(path).stem))
         except UserError as error:
             skipped.append(Skipped(row["id"], str(error)))
     return FileErrors(str(path), tuple(predicted), tuple(skipped))
@@ -75,10 +79,11 @@ def statistics(rows: Sequence[RowError]) -> dict[str, float | None]:
     """Errors in percent over rows: mean, median and 95th percentile of the absolute error, mean signed error;
     R^2 of seconds.
 
-    `memory_mape` covers the rows with measured memory. None where there is nothing to average.
+    `memory_mape` covers the rows with measured memory. `coverage` is the percentage of rows with an interval
+    that lie in it. None where there is nothing to average.
     """
     if not rows:
-        return dict.fromkeys(("mape", "median_ape", "p95_ape", "bias", "r2", "memory_mape"))
+        return dict.fromkeys(("mape", "median_ape", "p95_ape", "bias", "r2", "memory_mape", "coverage"))
     errors = np.array([row.error_pct for row in rows])
     measured = np.array([row.measured_s for row in rows])
     predicted = np.array([row.prediction.iteration_s for row in rows])
@@ -95,7 +100,13 @@ def statistics(rows: Sequence[RowError]) -> dict[str, float | None]:
         "bias": float(errors.mean()),
         "r2": 1 - float(((measured - predicted) ** 2).sum()) / spread if spread > 0 else None,
         "memory_mape": float(np.mean(memory)) if memory else None,
+        "coverage": _coverage(rows),
     }
+
+
+def _coverage(rows: Sequence[RowError]) -> float | None:
+    inside = [row.interval_s[0] <= row.measured_s <= row.interval_s[1] for row in rows if row.interval_s]
+    return 100 * float(np.mean(inside)) if inside else None
 
 
 def write_rows(files: Sequence[FileErrors], path: str | Path) -> None:
@@ -114,15 +125,18 @@ def write_rows(files: Sequence[FileErrors], path: str | Path) -> None:
     write_text(path, text.getvalue())
 
 
-def _predict_row(row: Cells, site: Site) -> Prediction:
+def _predict_row(row: Cells, site: Site, file: str) -> RowError:
     """Raises UserError, saying why, for a row that cannot be expressed.
 
     Without a micro-batch: the fastest of the powers of two that fit, or 1 if none does.
     """
     run = measured_run(row, site)
-    predictions = [predict(run.model, plan, run.system, run.profile) for plan in candidate_plans(row, run)]
-    possible = [each for each in predictions if each.fits] or predictions[:1]
-    return min(possible, key=lambda each: each.iteration_s)
+    plans = candidate_plans(row, run)
+    found = [(plan, predict(run.model, plan, run.system, run.profile)) for plan in plans]
+    possible = [each for each in found if each[1].fits] or found[:1]
+    plan, prediction = min(possible, key=lambda each: each[1].iteration_s)
+    interval = interval_s(run.model, plan, run.system, prediction.iteration_s, without=file)
+    return RowError(row["id"], row["iteration_s"], prediction, row["memory_gb"], interval)
 
 
 def summary(files: Sequence[FileErrors]) -> dict[str, Any]:

@@ -121,6 +121,7 @@ def plan_document(model: ModelSpec, plan: Plan, prediction: Prediction) -> dict[
         **vars(plan),
         "gpus": plan.gpus,
         "iteration_s": prediction.iteration_s,
+        "interval_s": prediction.interval_s,
         "memory_gb": prediction.memory_bytes / 1e9,
         "fits": prediction.fits,
         "reason": prediction.reason,

@@ -92,6 +92,9 @@ def predict(
 def _print_prediction(model: ModelSpec, plan: Plan, prediction: Prediction) -> None:
     print(f"{model.name} on {plan.gpus} GPUs: {plan.label}")
     print(f"{prediction.iteration_s:.4f} s per iteration, MFU {prediction.mfu:.1%}")
+    if prediction.interval_s:
+        low, high = prediction.interval_s
+        print(f"nine in ten measured iterations of such plans lie between {low:.4f} and {high:.4f} s")
     for name, seconds in prediction.breakdown.items():
         if seconds > 0:
             print(f"  {name:18} {seconds:10.4f} s {seconds / prediction.iteration_s:6.1%}")

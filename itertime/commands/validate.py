@@ -37,7 +37,8 @@ def validate(
     if json:
         print_json(document)
         return
-    print(f"{'rows':>6} {'skipped':>8} {'MAPE %':>8} {'median':>8} {'p95':>8} {'bias':>8} {'R2':>8}  file")
+    names = ("rows", "skipped", "MAPE %", "median", "p95", "bias", "R2", "in 90 %")
+    print(" ".join([f"{names[0]:>6}", *(f"{name:>8}" for name in names[1:])]), " file")
     for entry in document["files"]:
         _print_errors({**entry, "skipped": len(entry["skipped"])}, entry["file"])
         print_skipped(entry["skipped"])
@@ -57,6 +58,7 @@ def print_skipped(skipped: Sequence[dict[str, str]]) -> None:
 
 def _print_errors(entry: dict[str, Any], name: str) -> None:
     cells = [f"{entry['rows']:6} {entry['skipped']:8}"]
-    for key, width in (("mape", 2), ("median_ape", 2), ("p95_ape", 1), ("bias", 2), ("r2", 4)):
+    digits = {"mape": 2, "median_ape": 2, "p95_ape": 1, "bias": 2, "r2": 4, "coverage": 0}
+    for key, width in digits.items():
         cells.append(f"{'-':>8}" if entry[key] is None else f"{entry[key]:8.{width}f}")
     print(" ".join(cells), "", name)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from itertime import load_system
-from itertime.calibration import calibrate, conformal_range, default_constants
+from itertime.calibration import calibrate, default_constants
 from itertime.cli import main
 from itertime.errors import TableError, UnknownName, UserError
 from itertime.measured import measured_run
@@ -169,17 +169,6 @@ def test_constants_are_neutral_at_zero_and_keep_their_bounds(constant):
     ends = sorted((constant.value(low), constant.value(high)))
     assert ends == pytest.approx([constant.low, constant.high])
     assert constant.low <= constant.value(high + 1) <= constant.high
-
-
-def test_conformal_ranges():
-    ratios = np.arange(1.0, 100.0)  # 1 .. 99
-    assert conformal_range(ratios, 0.9) == (5.0, 95.0)
-    assert conformal_range(np.array([3.0, 1.0, 2.0]), 0.9) == (1.0, 3.0)
-    draws = np.random.default_rng(0).normal(1, 0.1, (2000, 60))
-    inside = [
-        low <= new <= high for *known, new in draws for low, high in [conformal_range(np.array(known), 0.9)]
-    ]
-    assert np.mean(inside) == pytest.approx(0.9, abs=0.03)  # a binomial's 95 % interval is 0.013
 
 
 def test_mistakes(made, tmp_path, write_table):

@@ -1,0 +1,130 @@
+"""How far measured runs lie from their predictions, by class of plan: the interval that a prediction carries.
+
+The table `residuals/measured_over_predicted.json` holds the range of measured over predicted seconds in
+which nine tenths of published runs lie; `itertime.uncertainty_build` works it out. Each range is given again
+with one set of runs left out, so that `validate` can say what the intervals are worth on that set.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from itertime.model import ModelSpec
+from itertime.plan import Plan
+from itertime.system import System
+
+__all__ = [
+    "CLASSES",
+    "LEVEL",
+    "TABLE",
+    "Ranges",
+    "conformal_range",
+    "interval_s",
+    "load_ranges",
+    "plan_class",
+]
+
+TABLE = Path(__file__).parent / "residuals" / "measured_over_predicted.json"
+LEVEL = 0.9
+SMALL_HIDDEN = 2048
+CLASSES = {
+    "small": f"hidden size of {SMALL_HIDDEN} or less: launch-bound",
+    "tp-across-nodes": "tensor parallelism over more than one node",
+    "pipeline": "pipeline parallelism",
+    "sharded": "ZeRO-2, ZeRO-3, FSDP",
+    "zero-1": "ZeRO-1 without a pipeline",
+    "tensor": "tensor parallelism in a node, no pipeline",
+    "data": "data parallelism alone",
+}
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Measured over predicted, lowest and highest, by class; `pooled` where a class has too few runs."""
+
+    profile: str
+    by_class: Mapping[str, tuple[float, float]]
+    pooled: tuple[float, float]
+
+    def of(self, name: str) -> tuple[float, float]:
+        return self.by_class.get(name, self.pooled)
+
+
+def plan_class(model: ModelSpec, plan: Plan, system: System) -> str:
+    """The first of `CLASSES` that fits."""
+    if model.hidden <= SMALL_HIDDEN:
+        return "small"
+    if plan.tp > system.gpus_per_node:
+        return "tp-across-nodes"
+    if plan.pp > 1:
+        return "pipeline"
+    if plan.zero_stage:
+        return "sharded" if plan.zero_stage > 1 else "zero-1"
+    return "tensor" if plan.tp > 1 else "data"
+
+
+def interval_s(
+    model: ModelSpec, plan: Plan, system: System, iteration_s: float, without: str = ""
+) -> tuple[float, float] | None:
+    """Seconds between which nine in ten measured iterations lie, given the predicted seconds.
+
+    At a calibrated site the range of its own held-out runs; elsewhere that of the plan's class, with the set
+    `without` left out. None for a GPU whose published runs say too little.
+    """
+    found = system.site.measured_over_predicted
+    if found is None:
+        ranges = load_ranges(without)
+        if system.profile != ranges.profile:
+            return None
+        found = ranges.of(plan_class(model, plan, system))
+    return found[0] * iteration_s, found[1] * iteration_s
+
+
+def conformal_range(
+    ratios: Sequence[float], level: float = LEVEL, weights: Sequence[float] | None = None
+) -> tuple[float, float]:
+    """The range that holds the next ratio with probability `level`, if it is exchangeable with these.
+
+    Split conformal prediction with equal tails (Lei et al. 2018, section 2.2): of n ratios those of ranks
+    floor((n + 1) (1 - level) / 2) and ceil((n + 1) (1 + level) / 2), or the extremes where n is too small.
+    With weights (Tibshirani et al. 2019, section 2) the next ratio weighs as much as these on average.
+    """
+    masses = [1.0] * len(ratios) if weights is None else list(weights)
+    share = sum(masses) * (1 + 1 / len(masses)) * (1 + level) / 2 * (1 - 1e-12)
+    ordered = sorted(zip(ratios, masses, strict=True))
+    return _reach(ordered[::-1], share), _reach(ordered, share)
+
+
+def _reach(ordered: Sequence[tuple[float, float]], share: float) -> float:
+    """The ratio at which the masses, summed in this order, reach `share`; the last one if they never do."""
+    total = 0.0
+    for ratio, mass in ordered:
+        total += mass
+        if total >= share:
+            return ratio
+    return ordered[-1][0]
+
+
+@functools.cache
+def load_ranges(without: str = "") -> Ranges:
+    """The shipped ranges, with one set left out if it is among theirs."""
+    table = _table()
+    entry = table["without"].get(without, table)
+    by_class = {name: _pair(found["range"]) for name, found in entry["classes"].items()}
+    return Ranges(table["profile"], by_class, _pair(entry["pooled"]["range"]))
+
+
+@functools.cache
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))
+    return table
+
+
+def _pair(values: Sequence[float]) -> tuple[float, float]:
+    low, high = values
+    return low, high
