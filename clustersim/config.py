@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import yaml
@@ -77,6 +78,11 @@ def _assign(values: dict[str, Any], text: str) -> None:
         value = yaml.safe_load(raw)
     except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: dates and numbers that cannot be
         raise UserError(f"--set {text!r}: the value is not valid YAML") from None
+    if isinstance(value, str):
+        with suppress(ValueError):
+            value = float(value)  # YAML 1.1 takes 1e3 for text
+    if parts == ["policy"]:
+        raise UserError(f"--set {text!r}: name the policy with --policy")
     if len(parts) == 1:
         values[parts[0]] = value
         return

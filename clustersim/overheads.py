@@ -1,12 +1,16 @@
 """What a start, a restart and a resize cost a job before it makes progress again.
 
-The engine charges these times, policies only read them (`JobView.overhead_s`). While it pays, a job holds
+The engine charges these times, policies only read them (`JobView.restart_s`). While it pays, a job holds
 its new GPUs and makes no progress.
 
-    first start           launch_s restart or resize     save + launch_s + load save, load
-    checkpoint bytes / bandwidth, bandwidth = min(nodes x per-node share, what the storage gives in all)
-    checkpoint bytes      parameters x 14: fp16 weight 2, fp32 master weight 4, two fp32 Adam moments 8
-    (ZeRO, Rajbhandari et al., SC 2020, section 3.1)
+| what | costs |
+|---|---|
+| first start | `launch_s` |
+| restart, resize, migration | save + `launch_s` + load |
+| save, load | checkpoint bytes / min(nodes x `storage_node_bytes_per_s`, `storage_bytes_per_s`) |
+| checkpoint bytes | parameters x 14: fp16 weight 2, fp32 master weight 4, two fp32 Adam moments 8 |
+
+The 14 bytes are those of mixed-precision Adam (ZeRO, Rajbhandari et al., SC 2020, section 3.1).
 
 The save of a job that loses its GPUs is charged at its next start, so that a preempting policy is never
 delayed by what it preempts; GPU-seconds come out the same. A job known only by its duration has no model:
@@ -21,11 +25,15 @@ from itertime.errors import UnknownName, UserError
 
 __all__ = ["Overheads"]
 
+_MOST = 1e15  # beyond all sense, and still far from overflowing a product of two
+
 
 @dataclass(frozen=True)
 class Overheads:
-    """Defaults: 30 s to launch, as Pollux (OSDI 2021) and Sia (SOSP 2023) charge for a restart; the storage
-    figures are assumptions, 2 GB/s per node out of 100 GB/s in all.
+    """Constants of the table above, all multiplied by `scale`.
+
+    30 s to launch is what Pollux (OSDI 2021) and Sia (SOSP 2023) charge for a restart; the storage figures
+    are assumptions: 2 GB/s per node out of 100 GB/s in all.
     """
 
     launch_s: float = 30.0
@@ -39,14 +47,9 @@ class Overheads:
         for f in fields(self):
             value = getattr(self, f.name)
             least = 1.0 if f.name.endswith("bytes_per_s") else 0.0
-            if (
-                not isinstance(value, int | float)
-                or isinstance(value, bool)
-                or not least <= value < float("inf")
-            ):
-                raise UserError(
-                    f"overheads.{f.name}={value!r}: must be a finite number of at least {least:g}"
-                )
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not least <= value <= _MOST:
+                raise UserError(f"overheads.{f.name}={value!r}: must be between {least:g} and {_MOST:g}")
 
     @classmethod
     def none(cls) -> Overheads:

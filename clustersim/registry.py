@@ -129,4 +129,6 @@ def _where(error: BaseException) -> str:
 def _checked(cls: object, name: str) -> type[Scheduler]:
     if not (inspect.isclass(cls) and issubclass(cls, Scheduler)):
         raise PolicyError(f"policy {name}: {cls!r} is not a subclass of clustersim.Scheduler")
+    if not isinstance(cls.planner, str):
+        raise PolicyError(f"policy {name}: planner={cls.planner!r}: must be the name of a planner")
     return cls

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
+import multiprocessing.connection
 import os
 import platform
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -114,13 +119,14 @@ def run(
         trace = Trace.read(trace, config.table) if isinstance(trace, str | Path) else Trace.of(trace)
     began = perf_counter()
     chosen = policy if isinstance(policy, type) else config.policy
-    simulation = _prepare(trace, config, chosen, on_progress)
-    try:
-        simulation.run()
-    except UserError as error:
-        partial = _finish(trace, config, simulation, perf_counter() - began, complete=False)
-        error.partial = partial  # type: ignore[attr-defined]
-        raise
+    with redirect_stdout(sys.stderr):  # a policy may print, but stdout is for results
+        simulation = _prepare(trace, config, chosen, on_progress)
+        try:
+            simulation.run()
+        except UserError as error:
+            partial = _finish(trace, config, simulation, perf_counter() - began, complete=False)
+            error.partial = partial  # type: ignore[attr-defined]
+            raise
     return _finish(trace, config, simulation, perf_counter() - began, complete=True)
 
 
@@ -132,7 +138,9 @@ def _prepare(
 ) -> Simulation:
     cluster = Cluster.parse(config.cluster, config.system)
     scheduler = make_policy(policy, config.params)
-    speed: Speed = speed_for(cluster, config.planner or scheduler.planner, config.table)
+    speed: Speed = speed_for(
+        cluster, scheduler.planner if config.planner is None else config.planner, config.table
+    )
     overheads = Overheads.none() if config.overheads is None else Overheads().with_values(**config.overheads)
     return Simulation(
         trace.jobs, cluster, scheduler, speed,
@@ -190,8 +198,9 @@ def compare(trace: str | Path | Trace, configs: Sequence[RunConfig], *, workers:
     """
     if not isinstance(trace, Trace):
         trace = Trace.read(trace, configs[0].table if configs else None)
-    for config in configs:
-        _prepare(Trace.of([]), config, config.policy)  # report mistakes in settings before anything runs
+    with redirect_stdout(sys.stderr):
+        for config in configs:
+            _prepare(Trace.of([]), config, config.policy)  # report mistakes before anything runs
     count = min(len(configs), workers or os.cpu_count() or 1)
     runs: dict[int, Run] = {}
     if count <= 1:
@@ -200,11 +209,30 @@ def compare(trace: str | Path | Trace, configs: Sequence[RunConfig], *, workers:
             if on_done is not None:
                 on_done(i, runs[i])
     else:
-        with ProcessPoolExecutor(count) as pool:
+        with ProcessPoolExecutor(count, initializer=_end_with_parent) as pool:
             futures = {pool.submit(run, trace, config=config): i for i, config in enumerate(configs)}
-            for future in as_completed(futures):
-                i = futures[future]
-                runs[i] = future.result()
-                if on_done is not None:
-                    on_done(i, runs[i])
+            try:
+                for future in as_completed(futures):
+                    i = futures[future]
+                    runs[i] = future.result()
+                    if on_done is not None:
+                        on_done(i, runs[i])
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                for worker in multiprocessing.active_children():
+                    worker.terminate()  # nobody waits for their results any more
+                raise
     return [runs[i] for i in range(len(configs))]
+
+
+def _end_with_parent() -> None:
+    """In a worker process: end when the parent does, however it ends, instead of waiting for it for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def watch() -> None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -2,7 +2,8 @@
 
     class Fifo(Scheduler):
         def schedule(self, state):
-            proposal = state.proposal()           # everything stays as it is for job in state.pending:
+            proposal = state.proposal()           # everything stays as it is
+            for job in state.pending:
                 if not proposal.start(job):       # returns the placement, or None
                     break
             return proposal
@@ -76,7 +77,7 @@ class State:
 
     def __init__(self, cluster: Cluster, placer: Placer, overheads: Overheads):
         self.cluster = cluster
-        self.now = 0.0
+        self._now = 0.0
         self.events: list[Event] = []
         self._oracle_used = False
         self._decision = (
@@ -88,6 +89,11 @@ class State:
         self._pending_in_order = True
         self._running: dict[JobView, None] = {}
         self._rankings: dict[Key, Ranking] = {}
+
+    @property
+    def now(self) -> float:
+        """Seconds on the trace's clock."""
+        return self._now
 
     @property
     def pending(self) -> Collection[JobView]:

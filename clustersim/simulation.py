@@ -7,6 +7,7 @@ from __future__ import annotations
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from math import fsum
 from numbers import Real
 from time import perf_counter
 
@@ -25,7 +26,7 @@ from .speed import CannotRun, Speed
 
 __all__ = ["Simulation"]
 
-_MOST_IDLE_WAKE_UPS = 10_000
+_MOST_IDLE_WAKE_UPS, _LEAST_ADVANCE_S = 10_000, 1.0
 
 
 class Simulation:
@@ -53,14 +54,16 @@ class Simulation:
         self.capacity: Capacity = self.state._capacity
         start_s = jobs[0].submit_s if jobs else 0.0
         self.env = simpy.Environment(initial_time=start_s)
-        self.state.now = start_s
+        self.state._now = start_s
         self.policy_wall_s = 0.0
         self._next_job = 0
         self._submitted: deque[ActiveJob] = deque()
         self._deciding = False
         self._wake_at: float | None = None
         self._wake_generation = 0
-        self._idle_wake_ups = 0
+        self._wake_ups = 0  # in a row, with nothing else happening
+        self._checked_s = start_s
+        self._checked_left: float | None = None
         self._left_system = 0
 
     def run(self) -> Recorder:
@@ -85,6 +88,7 @@ class Simulation:
             self._after(self.jobs[self._next_job].submit_s - self.env.now, self._on_submissions)
 
     def _on_submissions(self, _: simpy.Event) -> None:
+        self._something_happened()
         now = self.env.now
         while self._next_job < len(self.jobs) and self.jobs[self._next_job].submit_s <= now:
             job = self.jobs[self._next_job]
@@ -108,6 +112,7 @@ class Simulation:
         active, generation = event.value
         if active.generation != generation:
             return  # the job has been stopped or resized since; its completion is scheduled anew
+        self._something_happened()
         now = self.env.now
         active.settle(now)
         active.work_left = 0.0
@@ -140,7 +145,7 @@ class Simulation:
 
     def _decide(self, _: simpy.Event) -> None:
         self._deciding = False
-        self.state.now = self.env.now
+        self.state._now = self.env.now
         self.state._decision += 1
         self._admit()
         proposal = self._ask(lambda: self.scheduler.schedule(self.state), "schedule")
@@ -249,13 +254,22 @@ class Simulation:
         )
 
     def _check_livelock(self) -> None:
-        idle = not self.state._running and self._next_job == len(self.jobs)
-        self._idle_wake_ups = self._idle_wake_ups + 1 if idle else 0
-        if self._idle_wake_ups > _MOST_IDLE_WAKE_UPS:
-            waiting = len(self.state._pending)
+        """A policy that wakes up very often, with nothing else happening, must get something done."""
+        self._wake_ups += 1
+        if self._wake_ups % _MOST_IDLE_WAKE_UPS:
+            return
+        now, before_s = self.env.now, self._checked_s
+        left = fsum(job._job.work_left_at(now) for job in (*self.state.running, *self.state._pending))
+        if left == self._checked_left or now - before_s < _LEAST_ADVANCE_S:
+            running, waiting = len(self.state._running), len(self.state._pending)
             raise self._policy_error(
-                f"woke up {_MOST_IDLE_WAKE_UPS} times with {waiting} jobs waiting, none running, none to come"
+                f"woke up {_MOST_IDLE_WAKE_UPS} times since t={before_s:g} s and got nothing done, "
+                f"with {running} jobs running and {waiting} jobs waiting"
             )
+        self._checked_s, self._checked_left = now, left
+
+    def _something_happened(self) -> None:
+        self._wake_ups, self._checked_s, self._checked_left = 0, self.env.now, None
 
     # Bookkeeping
 
@@ -271,7 +285,7 @@ class Simulation:
             return question()
         except PolicyError as error:
             raise self._policy_error(str(error)) from error
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit, GeneratorExit) as error:
             frame = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{frame.filename}:{frame.lineno}"
             raise self._policy_error(f"{call} raised {type(error).__name__} at {where}: {error}") from error

@@ -49,8 +49,11 @@ class Curve:
     parameters: float = 0.0
 
 
-def powers_of_two(limit: int) -> tuple[int, ...]:
-    return tuple(1 << k for k in range(limit.bit_length()))
+def regular_counts(cluster: Cluster) -> tuple[int, ...]:
+    """1, 2, 4, ... GPUs within a node, then 1, 2, 4, ... whole nodes, up to the cluster."""
+    node = cluster.gpus_per_node
+    small = [1 << k for k in range(node.bit_length()) if 1 << k < node]
+    return (*small, *(node << k for k in range(cluster.nodes.bit_length())))
 
 
 def _worthwhile(unit_s: Mapping[int, float], counts: Iterable[int]) -> tuple[int, ...]:
@@ -67,8 +70,8 @@ def _worthwhile(unit_s: Mapping[int, float], counts: Iterable[int]) -> tuple[int
 class Speed:
     """Curves for the jobs of one run, each computed once per kind of job.
 
-    The counts offered to elastic policies are the powers of two up to the size of the cluster, within the
-    job's `min_gpus` and `max_gpus`, and the count it asks for.
+    The counts offered to elastic policies are those of `regular_counts`, within the job's `min_gpus` and
+    `max_gpus`, and the count it asks for.
     """
 
     def __init__(
@@ -78,7 +81,7 @@ class Speed:
         table: Mapping[tuple[str, int], Mapping[int, float]] | None = None,
     ):
         self.cluster, self.planner, self.table = cluster, planner, table or {}
-        self._counts = powers_of_two(cluster.gpus)
+        self._counts = regular_counts(cluster)
         self._tabled_models = {model for model, _ in self.table}
         self._curves: dict[object, Curve | CannotRun] = {}
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import typer
@@ -19,22 +22,43 @@ OK, INTERNAL, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def new_app(text: str) -> typer.Typer:
-    """A Typer application in our manner: `-h`, help without arguments, no shell completion, plain help text (rich costs start-up time)."""
+    """A Typer application in our manner: `-h`, help without arguments, no shell completion.
+
+    Help is plain text: rich costs start-up time.
+    """
     return typer.Typer(
-        help=text, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
+        help=text,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
-    )  # fmt: skip
+    )
 
 
 def run_app(app: typer.Typer, program: str, arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code.
 
-    A `UserError` becomes one `error: ...` message on stderr and its own exit code; a mistake in the options 2; an interrupt 130; anything else is a
-    bug of ours: a traceback and 1.
+    A `UserError` becomes one `error: ...` message on stderr and its own exit code; a mistake in the options
+    2; an interrupt (or SIGTERM) 130; anything else is a bug of ours: a traceback and 1.
     """
+    in_main = threading.current_thread() is threading.main_thread()  # only there can signals be handled
+    before = signal.signal(signal.SIGTERM, _stop) if in_main else None
+    try:
+        return _run(app, program, arguments)
+    finally:
+        if in_main:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _run(app: typer.Typer, program: str, arguments: Sequence[str] | None) -> int:
     command = typer.main.get_command(app)
     try:
-        result = command.main(args=None if arguments is None else list(arguments), prog_name=program, standalone_mode=False)
+        if sys.stdout is None:
+            raise UserError("standard output is closed")
+        result = command.main(
+            args=None if arguments is None else list(arguments), prog_name=program, standalone_mode=False
+        )
         sys.stdout.flush()
         if result == INTERRUPTED:  # how Typer reports Ctrl-C
             return _complain("interrupted", INTERRUPTED)
@@ -45,9 +69,13 @@ def run_app(app: typer.Typer, program: str, arguments: Sequence[str] | None = No
         return _complain("interrupted", INTERRUPTED)
     except typer.Exit as stop:
         return stop.exit_code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; keep the exit quiet
+    except (BrokenPipeError, SystemExit):  # libraries of ours turn the first into the second
+        _drop_stdout()
         return OK
+    except OSError as error:
+        _drop_stdout()
+        where = error.filename or "standard output"
+        return _complain(f"{where}: {error.strerror or error}", USAGE)
     except Exception as error:
         if hasattr(error, "show") and hasattr(error, "exit_code"):  # click's own mistakes in the options
             error.show()
@@ -56,11 +84,25 @@ def run_app(app: typer.Typer, program: str, arguments: Sequence[str] | None = No
         return _complain(f"internal error, please report it: {type(error).__name__}: {error}", INTERNAL)
 
 
+def _stop(*_: object) -> None:
+    """What asks a command to end ends it as an interrupt from the keyboard does."""
+    raise KeyboardInterrupt
+
+
+def _drop_stdout() -> None:
+    """Nobody reads standard output, or it cannot be written: keep the interpreter's own exit quiet."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _complain(text: str, code: int) -> int:
     print(f"error: {text}", file=sys.stderr)
     return code
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on stdout and nothing else. ValueError for NaN or infinity, which JSON does not have."""
+    """One JSON document on stdout and nothing else.
+
+    ValueError for NaN or infinity, which JSON does not have.
+    """
     sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")

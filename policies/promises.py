@@ -18,6 +18,7 @@ from .reservations import Demand, FreeGpus, Piece, fill, shorten, yield_of
 
 __all__ = ["Agenda", "Promises", "urgency"]
 
+_INSTANT_S = 1e-6  # boundaries of reservations this close are one: they differ by rounding
 _LEAD_RESTARTS = 3  # a reservation begins soon when it does so within this many restarts of its job
 
 
@@ -26,11 +27,13 @@ class Agenda:
     """What reservations say about an instant.
 
     `due`: GPUs reserved for now, by job. `soon`: reservations that begin soon, as (start, order of
-    submission, job, GPUs). `wake_at`: when this changes, if nothing happens before.
+    submission, job, GPUs). `growing`: GPUs by which jobs on reserved GPUs grow soon. `wake_at`: when this
+    changes, if nothing happens before.
     """
 
     due: dict[JobView, int]
     soon: list[tuple[float, int, JobView, int]]
+    growing: int
     wake_at: float
 
 
@@ -152,21 +155,26 @@ class Promises:
         """What is reserved for now and for soon; reservations that are over are dropped."""
         due: dict[JobView, int] = {}
         soon: list[tuple[float, int, JobView, int]] = []
-        wake_at = inf
+        growing, wake_at = 0, inf
         for job, pieces in self._pieces.items():
-            while pieces and pieces[0][1] <= now:
+            while pieces and pieces[0][1] <= now + _INSTANT_S:
                 del pieces[0]
             if not pieces:
                 continue
             start, end, gpus = pieces[0]
-            if start <= now:
-                due[job] = gpus
-                wake_at = min(wake_at, end)
+            if start > now + _INSTANT_S:
+                wake_at = min(wake_at, start)
+                if start - now <= self._lead_s(job, gpus):
+                    soon.append((start, job.order, job, gpus))
                 continue
-            wake_at = min(wake_at, start)
-            if start - now <= _LEAD_RESTARTS * self.demands[job].restarts[gpus]:
-                soon.append((start, job.order, job, gpus))
-        return Agenda(due, sorted(soon), wake_at)
+            due[job] = gpus
+            wake_at = min(wake_at, end)
+            if len(pieces) > 1 and pieces[1][0] - now <= self._lead_s(job, pieces[1][2]):
+                growing += max(0, pieces[1][2] - max(gpus, job.gpus))
+        return Agenda(due, sorted(soon), growing, wake_at)
+
+    def _lead_s(self, job: JobView, gpus: int) -> float:
+        return _LEAD_RESTARTS * self.demands[job].restarts[gpus]
 
     def widen(self, agenda: Agenda, target: dict[JobView, int], state: State) -> None:
         """Let jobs that are tied to their reservation reserve the GPUs that are left over until they finish.

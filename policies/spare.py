@@ -20,11 +20,12 @@ __all__ = ["share_out"]
 def share_out(state: State, promises: Promises, agenda: Agenda) -> dict[JobView, int]:
     """GPUs by job: what is due, and the spare GPUs one step at a time to the best marginal return.
 
-    Reservations that begin soon come first if the GPUs are free already, else GPUs are held back for them: a
-    job that starts on GPUs that are taken away before its restart has paid off only does harm.
+    Reservations that begin soon come first if the GPUs are free already, else GPUs are held back for them,
+    as for jobs that are to grow soon: a job that starts on GPUs that are taken away before its restart has
+    paid off only does harm.
     """
     target = dict(agenda.due)
-    held_back = _begin_early(state, target, agenda)
+    held_back = _begin_early(state, target, agenda) + agenda.growing
     spare = state.cluster.gpus - sum(target.values())
     # (growth of GPU time per GPU, whether it is a change, deadline, order, size, job)
     steps: list[tuple[float, bool, float, int, int, Demand]] = []

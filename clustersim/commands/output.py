@@ -53,6 +53,8 @@ def check_folder(folder: Path, expected: Sequence[str] = ()) -> None:
         existing = existing.parent
     if not existing.is_dir():
         raise UserError(f"{folder}: {existing} is not a folder; choose another place with --out")
+    if expected and (folder / "manifest.json").exists():
+        raise UserError(f"{folder}: holds a single run; choose an empty folder for a comparison")
     others = sorted({path.parent.name for path in folder.glob("*/manifest.json")} - set(expected))
     if others:
         raise UserError(f"{folder}: holds {others[0]} of another comparison; choose an empty folder")

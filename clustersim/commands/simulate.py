@@ -74,11 +74,14 @@ def run(
     except UserError as error:
         partial = getattr(error, "partial", None)
         if out is not None and partial is not None:
-            _write([partial], out, parquet, single=True)
+            _report(_write([partial], out, parquet, single=True), out)
         raise
+    results = [result]
     if out is not None:
-        _write([result], out, parquet, single=True)
+        results = _write(results, out, parquet, single=True)
     print_run(result, out, json)
+    if out is not None:
+        _report(results, out)
 
 
 def compare(
@@ -198,24 +201,26 @@ def _compare(
 
         runs = simulate(trace, configs, workers=workers, on_done=on_done)
     if out is not None:
-        _write(runs, out, parquet, single=False, baseline=baseline)
+        runs = _write(runs, out, parquet, single=False)
     print_comparison(runs, baseline or names[0], out, json)
+    if out is not None:
+        _report(runs, out, baseline)
 
 
-def _write(runs: list[Run], out: Path, parquet: bool, *, single: bool, baseline: str | None = None) -> None:
-    """One run: its files and a report in `out`.
-
-    Several: a folder for each, and one report for all in `out`.
-    """
-    from clustersim.report import render_report
-    from clustersim.rundir import write_run, write_text
+def _write(runs: list[Run], out: Path, parquet: bool, *, single: bool) -> list[Run]:
+    """Write one run into `out`, several into a folder each; returns them with the hash of their results."""
+    from clustersim.rundir import write_run
 
     many = len({run.manifest["seed"] for run in runs}) > 1
-    written = []  # with the hash of the result, which the report states
-    for run in runs:
-        folder = out if single else out / _folder_name(run.policy, run.manifest["seed"], many)
-        written.append(write_run(folder, run, parquet=parquet))
-    write_text(out / "report.html", render_report(written, baseline=baseline))
+    folders = [out if single else out / _folder_name(run.policy, run.manifest["seed"], many) for run in runs]
+    return [write_run(folder, run, parquet=parquet) for folder, run in zip(folders, runs, strict=True)]
+
+
+def _report(runs: list[Run], out: Path, baseline: str | None = None) -> None:
+    from clustersim.report import render_report
+    from clustersim.rundir import write_text
+
+    write_text(out / "report.html", render_report(runs, baseline=baseline))
 
 
 def _folder_name(policy: str, seed: int, with_seed: bool) -> str:

@@ -39,7 +39,6 @@ def test_defaults() -> None:
         ("policy.guard_s=2", "params", {"guard_s": 2}),
         ("params.guard_s=2.5", "params", {"guard_s": 2.5}),
         ("policy.names=[a, b]", "params", {"names": ["a", "b"]}),
-        ("policy=srtf", "policy", "srtf"),
         ("price_usd_per_gpu_h=0", "price_usd_per_gpu_h", 0.0),
         (" seed = 7 ", "seed", 7),
         ("policy.text=a=b", "params", {"text": "a=b"}),
@@ -118,3 +117,13 @@ def test_arbitrary_text_ends_in_a_config_or_one_clear_error(text: str) -> None:
     except UserError:
         return
     assert isinstance(config, RunConfig)
+
+
+def test_the_policy_is_not_a_setting() -> None:
+    with pytest.raises(UserError, match="name the policy with --policy"):
+        RunConfig.make(["policy=srtf"], policy="fifo")
+
+
+def test_numbers_as_people_write_them() -> None:
+    """YAML 1.1 takes 1e3 for text."""
+    assert RunConfig.make(["policy.guard_s=1e3"], policy="elasticflow").params == {"guard_s": 1000.0}

@@ -254,9 +254,8 @@ def test_a_periodic_policy_ends_with_its_jobs() -> None:
 
 
 def test_waking_up_for_ever_without_running_anything() -> None:
-    with pytest.raises(
-        PolicyError, match=r"Periodic at t=.*woke up 10000 times with 1 jobs waiting, none running"
-    ):
+    text = r"Periodic at t=.*woke up 10000 times since t=.* got nothing done, with 0 jobs running and 1 jobs"
+    with pytest.raises(PolicyError, match=text):
         simulate([rigid("a", 0, 1, 90)], Periodic(60.0, lazy=True), "n1g1")
 
 
@@ -411,3 +410,34 @@ def test_curve_fields_used_by_the_engine() -> None:
     # 14 bytes x 20e9 parameters over the node's 2 GB/s, saved and loaded
     assert restart.overhead_s == pytest.approx(30 + 2 * 14 * 20e9 / 2e9)
     assert restart.plan == "tp8"
+
+
+class Thrashing(Scheduler):
+    """Takes its GPUs from everything every few seconds, before any launch is paid."""
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        for job in list(state.running):
+            proposal.stop(job)
+        for job in [] if state.running else state.pending:
+            proposal.start(job)
+        proposal.wake_at = state.now + 5.0
+        return proposal
+
+
+def test_waking_up_for_ever_without_getting_anything_done() -> None:
+    with pytest.raises(PolicyError, match=r"Thrashing at t=.*woke up 10000 times .* got nothing done"):
+        simulate([rigid("a", 0, 1, 90)], Thrashing(), "n1g1", overheads=Overheads())
+
+
+@pytest.mark.parametrize("answer", [None, "no", 1])
+def test_admit_must_answer(answer: object) -> None:
+    class Vague(Scheduler):
+        def admit(self, job: JobView, state: State) -> bool:
+            return answer  # type: ignore[return-value]
+
+        def schedule(self, state: State) -> Proposal:
+            return state.proposal()
+
+    with pytest.raises(PolicyError, match="return True or False"):
+        simulate([rigid("a", 0, 1, 90)], Vague(), "n1g1")

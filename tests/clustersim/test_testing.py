@@ -132,7 +132,7 @@ class Declines(Fifo):
     ("broken", "text"),
     [
         (Lazy, r"rigid jobs: job 9 is unfinished: the policy never ran it again"),
-        (Restless, r"rigid jobs: policy Restless at t=.*: livelock: \d+ decisions"),
+        (Restless, r"rigid jobs: policy Restless at t=.*: woke up \d+ times since t=.* got nothing done"),
         (Shuttling, r"policy Shuttling at t=.*: livelock"),
         (Forgetful, r"rigid jobs: a second run differs"),
         (Unfair, r"a second run differs: .* at t=\d+ s first EventRecord.*, then EventRecord"),
