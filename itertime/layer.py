@@ -23,8 +23,6 @@ __all__ = ["LayerCosts", "layer_costs"]
 
 Array = NDArray[np.float64]
 Parts = dict[str, Array]
-# FlashAttention-2 is about twice as fast as the first FlashAttention (Dao 2023, abstract).
-FLASH1_SLOWDOWN = 2.0
 # Of batched GEMMs whose head dim is not a multiple of 8 (16 bytes): BigScience's runs with a head dim of 108
 # took 22 to 26 % longer than their neighbours (tr11 chronicles, bigscience-workshop), which is about this
 # much of the attention's share.
@@ -47,11 +45,10 @@ def layer_costs(
     gemm_forward, gemm_backward = _linear(model, plans, profile)
     core_forward, core_backward = _core_attention(model, plans, profile)
     memory_forward, memory_backward, scores_forward = _elementwise(model, plans, profile)
-    attention = {
-        "core": site.gemm_multiplier,
-        "flash": site.attention_multiplier,
-        "flash1": site.attention_multiplier * FLASH1_SLOWDOWN,
-    }[model.attention]
+    attention = site.gemm_multiplier
+    if model.attention != "core":
+        kernel = model.attention, model.head_dim, model.seq_len, not model.encoder
+        attention = site.attention_multiplier * profile.attention_factor(*kernel)
     forward = {
         "gemm": site.gemm_multiplier * gemm_forward,
         "attention": attention * core_forward,

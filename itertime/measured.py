@@ -27,7 +27,7 @@ _MEMORY = {"A100-SXM-40GB": (1555e9, 42.5e9)}
 # What sites ran, by their documentation, where the columns have no word for it: llm-foundry its Triton
 # attention (`attn_impl: triton`) and its fused cross-entropy, InternLM flash-attention 1.0.5.
 _SOFTWARE: dict[str, dict[str, Any]] = {
-    "mosaicml": {"attention": "flash1", "fused_loss": True},
+    "mosaicml": {"attention": "triton", "fused_loss": True},
     "internevo-cluster": {"attention": "flash1"},
 }
 _MICRO_BATCHES = tuple(2**i for i in range(8))

@@ -17,7 +17,7 @@ __all__ = ["ModelSpec", "list_models", "load_model"]
 
 _FOLDER = Path(__file__).parent / "models"
 _CHOICES = {
-    "attention": ("core", "flash", "flash1"),
+    "attention": ("core", "flash", "flash1", "triton"),
     "norm": ("layernorm", "rmsnorm"),
     "positions": ("learned", "rotary", "none"),
 }
@@ -32,10 +32,10 @@ class ModelSpec:
     """One transformer, as trained: a stack of equal layers between an embedding and a vocabulary projection.
 
     `kv_heads` and `ffn_hidden` left out mean `heads` (multi-head attention) and `4 * hidden`. `seq_len` is in
-    tokens. `attention` is "core" (unfused QK^T, softmax, V), "flash" (FlashAttention-2) or "flash1" (the
-    first FlashAttention, or its Triton form). `fused_loss`: cross-entropy in one kernel that keeps no copy of
-    the logits. `biases` says whether the linear layers have them. The vocabulary is padded to a multiple of
-    `vocab_multiple` on every tensor-parallel rank (1: not at all).
+    tokens. `attention` is "core" (unfused QK^T, softmax, V), "flash" (FlashAttention-2), "flash1" (the
+    first FlashAttention) or "triton" (llm-foundry's form of it). `fused_loss`: cross-entropy in one kernel
+    that keeps no copy of the logits. `biases` says whether the linear layers have them. The vocabulary is
+    padded to a multiple of `vocab_multiple` on every tensor-parallel rank (1: not at all).
 
     With `experts` > 1 every layer's MLP is that many experts of `ffn_hidden`, of which a router picks
     `experts_per_token` (Shazeer et al. 2017); loads are taken as balanced. An `encoder` attends in both

@@ -20,7 +20,7 @@ from pydantic.dataclasses import dataclass
 
 from itertime.datafile import CONFIG, NonNegative, Positive, Whole, construct, read_mapping
 from itertime.errors import UnknownName
-from itertime.profiling.models import Array, AttentionModel, ElementwiseModel, GemmModel
+from itertime.profiling.models import Array, AttentionModel, AttentionSlowdown, ElementwiseModel, GemmModel
 from itertime.profiling.tables import SizeTable
 
 __all__ = ["COLLECTIVES", "ELEMENTWISE_KINDS", "Evidence", "Profile", "list_profiles", "load_profile"]
@@ -40,6 +40,7 @@ ELEMENTWISE_KINDS = (
     "cross_entropy",
     "adam",
 )
+OLDER_ATTENTION = ("flash1", "triton")
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
 
 
@@ -86,13 +87,18 @@ class Profile:
     launch_s: Positive
     gemm: GemmModel
     attention: AttentionModel
+    attention_slowdown: dict[str, AttentionSlowdown]
     elementwise: dict[str, ElementwiseModel]
     collectives: dict[str, SizeTable]
     evidence: list[Evidence]
 
     @model_validator(mode="after")
     def _check(self) -> Profile:
-        for field, needed in (("elementwise", ELEMENTWISE_KINDS), ("collectives", COLLECTIVES)):
+        for field, needed in (
+            ("attention_slowdown", OLDER_ATTENTION),
+            ("elementwise", ELEMENTWISE_KINDS),
+            ("collectives", COLLECTIVES),
+        ):
             for name in needed:
                 if name not in getattr(self, field):
                     raise ValueError(f"{field} lacks {name!r}")
@@ -138,6 +144,17 @@ class Profile:
         seq_q = seq_kv.
         """
         return self.attention.seconds(batch, heads, kv_heads, head_dim, seq_q, seq_kv, causal, backward)
+
+    def attention_factor(self, kernel: str, head_dim: float, seq: float, causal: bool = True) -> float:
+        """What `attention_s`, which is FlashAttention-2's time, is multiplied by for another kernel.
+
+        `kernel` is "flash" (1) or one of `OLDER_ATTENTION`; raises `UnknownName` for another one.
+        """
+        if kernel == "flash":
+            return 1.0
+        if kernel not in self.attention_slowdown:
+            raise UnknownName("attention kernel", kernel, ["flash", *self.attention_slowdown])
+        return self.attention_slowdown[kernel].factor(head_dim, seq, causal)
 
     def elementwise_s(
         self, nbytes: ArrayLike, kind: str = "elementwise", width: float | None = None

@@ -48,6 +48,7 @@ def build(folder: Path, gpu: str = "a100-80gb", base: str | None = None) -> dict
     the profile `base`.
     """
     from itertime.profile import Evidence, load_profile
+    from itertime.profiling.attention_slowdown import measure_slowdown
     from itertime.profiling.chips import chip_named
     from itertime.profiling.fit_attention import fit_attention
     from itertime.profiling.fit_collectives import fit_collectives
@@ -59,6 +60,11 @@ def build(folder: Path, gpu: str = "a100-80gb", base: str | None = None) -> dict
     elementwise, elementwise_evidence = fit_elementwise(folder, chip)
     launch_s = elementwise["elementwise"].launch_s
     attention, attention_evidence = fit_attention(folder, chip, launch_s)
+    if base is None:
+        slowdown, slowdown_evidence = measure_slowdown(folder, chip)
+        attention_evidence += slowdown_evidence
+    else:
+        slowdown = load_profile(base).attention_slowdown
     if base is None:
         collectives, collective_evidence = fit_collectives(folder, chip)
     else:
@@ -85,6 +91,7 @@ def build(folder: Path, gpu: str = "a100-80gb", base: str | None = None) -> dict
         "launch_s": launch_s,
         "gemm": dataclasses.asdict(gemm),
         "attention": dataclasses.asdict(attention),
+        "attention_slowdown": {name: dataclasses.asdict(one) for name, one in slowdown.items()},
         "elementwise": {kind: dataclasses.asdict(model) for kind, model in elementwise.items()},
         "collectives": {name: _table(table) for name, table in collectives.items()},
         "evidence": [dataclasses.asdict(item) for item in evidence],

@@ -65,7 +65,7 @@ GRIDS = {
         head_dims=(64, 128),
         sequences=(64, 256, 512),
         vocabularies=(1000,),
-        parameters=(2**12, 2**16),
+        parameters=(2**10, 2**14),
     ),
 }
 

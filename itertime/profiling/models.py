@@ -22,9 +22,11 @@ __all__ = [
     "Array",
     "AttentionCurve",
     "AttentionModel",
+    "AttentionSlowdown",
     "ElementwiseModel",
     "GemmModel",
     "GemmTile",
+    "SlowdownCurve",
     "WidthRate",
 ]
 
@@ -176,6 +178,45 @@ class AttentionModel:
         tables: dict[tuple[str, bool], Array] = self._tables  # type: ignore[attr-defined]
         dims, s_per_flop, s_half = tables["backward" if backward else "forward", causal]
         return np.interp(head_dim, dims, s_per_flop), np.interp(head_dim, dims, s_half)
+
+
+@dataclass(frozen=True, config=CONFIG)
+class SlowdownCurve:
+    """Times of a kernel over those of FlashAttention-2, for each of the table's sequence lengths."""
+
+    head_dim: Count
+    causal: bool
+    times: list[Positive]
+
+
+@dataclass(frozen=True, config=CONFIG)
+class AttentionSlowdown:
+    """How much longer another attention kernel takes than FlashAttention-2, forward and backward together.
+
+    `seq` and head dims rise. Between sequence lengths the factor is linear in log2(seq), between head dims in
+    the head dim; beyond both it is constant.
+    """
+
+    seq: list[Count]
+    curves: list[SlowdownCurve]
+
+    @model_validator(mode="after")
+    def _check(self) -> AttentionSlowdown:
+        if not self.seq or any(a >= b for a, b in itertools.pairwise(self.seq)):
+            raise ValueError(f"seq={self.seq} must rise")
+        for causal in (False, True):
+            dims = [curve.head_dim for curve in self.curves if curve.causal is causal]
+            if not dims or any(a >= b for a, b in itertools.pairwise(dims)):
+                raise ValueError(f"curves: head dims {dims} for causal={causal} must be there and rise")
+        if any(len(curve.times) != len(self.seq) for curve in self.curves):
+            raise ValueError("curves: each needs one of times per entry of seq")
+        return self
+
+    def factor(self, head_dim: float, seq: float, causal: bool) -> float:
+        """Its time over that of FlashAttention-2."""
+        curves = [curve for curve in self.curves if curve.causal is causal]
+        at_seq = [np.interp(math.log2(seq), np.log2(self.seq), curve.times) for curve in curves]
+        return float(np.interp(head_dim, [curve.head_dim for curve in curves], at_seq))
 
 
 @dataclass(frozen=True, config=CONFIG)

@@ -128,6 +128,39 @@ def test_attention_compares_as_it_must() -> None:
     assert PROFILE.attention_s(64, 32, 4, 128, 1, 8192) < PROFILE.attention_s(64, 32, 32, 128, 1, 8192)
 
 
+@pytest.mark.parametrize(
+    ("head_dim", "seq", "causal", "factor"),
+    [
+        (128, 2048, True, 155 / 69),
+        (128, 16384, False, 203 / 83),
+        (64, 2048, True, 140 / 77),
+        (64, 16384, False, 176 / 110),
+    ],
+)
+def test_published_flash_attention_1(head_dim: int, seq: int, causal: bool, factor: float) -> None:
+    """FlashAttention-2's TFLOP/s over FlashAttention's in the chart of Dao-AILab/flash-attention (A100)."""
+    assert PROFILE.attention_factor("flash1", head_dim, seq, causal) == pytest.approx(factor, rel=0.015)
+
+
+def test_other_attention_kernels() -> None:
+    assert PROFILE.attention_factor("flash", 128, 2048) == 1
+    assert PROFILE.attention_factor("triton", 96, 4096) == 2  # "around 2x" (Dao 2023, abstract)
+    between = PROFILE.attention_factor("flash1", 96, 3000)
+    corners = [PROFILE.attention_factor("flash1", d, s) for d in (64, 128) for s in (2048, 4096)]
+    assert min(corners) < between < max(corners)
+    assert PROFILE.attention_factor("flash1", 256, 1e6) == PROFILE.attention_factor("flash1", 128, 16384)
+    with pytest.raises(UnknownName, match="unknown attention kernel 'flash3'; did you mean"):
+        PROFILE.attention_factor("flash3", 128, 2048)
+
+
+@pytest.mark.parametrize("kind", ["layernorm", "softmax"])
+def test_norms_and_softmax_depend_on_their_width(kind: str) -> None:
+    narrow, wide = (PROFILE.elementwise_s(1e9, kind, width) for width in (2048, 16384))
+    assert narrow < PROFILE.elementwise_s(1e9, kind, 4096) < wide
+    assert PROFILE.elementwise_s(1e9, kind, 10**6) == wide
+    assert PROFILE.elementwise_s(1e9, "gelu", 2048) == PROFILE.elementwise_s(1e9, "gelu")
+
+
 @pytest.mark.parametrize("kind", ELEMENTWISE_KINDS)
 def test_elementwise_stays_below_the_memory_bandwidth(kind: str) -> None:
     assert PROFILE.elementwise_s(0, kind) == 0
@@ -231,6 +264,10 @@ def test_a_copy_loads(tmp_path: Path) -> None:
         (("peak_flops_per_s",), ..., "key 'peak_flops_per_s' is missing"),
         (("attention", "curves"), [], "attention: curves: none for direction=forward, causal=False"),
         (("elementwise", "adam"), ..., "elementwise lacks 'adam'"),
+        (("elementwise", "softmax", "by_width", 0, "width"), 9000, "widths [9000, 8192, 16384] must rise"),
+        (("attention_slowdown", "flash1"), ..., "attention_slowdown lacks 'flash1'"),
+        (("attention_slowdown", "flash1", "seq"), [512], "each needs one of times per entry of seq"),
+        (("evidence", 0, "measured", "m"), [5, 1], "measured.m: 5 is above 1"),
         (("collectives", "all_reduce"), ..., "collectives lacks 'all_reduce'"),
         (
             ("collectives", "all_reduce", "ranks"),
