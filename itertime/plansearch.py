@@ -32,7 +32,8 @@ class Space:
     """Which plans a search looks at; every combination that keeps the rules. `tp` beyond a node's GPUs is
     allowed if listed.
 
-    `tp` and `pp` empty mean powers of two up to a node's GPUs, and every divisor of the layers.
+    `tp`, `pp` and `ep` empty mean powers of two up to a node's GPUs, every divisor of the layers, and of the
+    experts. A mixture of experts under tensor parallelism always has sequence parallelism.
     """
 
     tp: tuple[int, ...] = ()
@@ -44,7 +45,7 @@ class Space:
     sequence_parallel: tuple[bool, ...] = (False,)
     grad_overlap: bool = False
     cp: tuple[int, ...] = (1,)
-    ep: tuple[int, ...] = (1,)
+    ep: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name, known in (("recompute", RECOMPUTE), ("zero_stage", (0, 1, 2, 3))):
@@ -175,8 +176,8 @@ def candidates(
         RECOMPUTE.index(name) for name in space.recompute if name != "selective" or model.attention == "core"
     ]
     table = np.array(rows, dtype=np.int64).reshape(-1, 6)
-    switches = [int(sp) for sp in space.sequence_parallel]
-    for choices in (recompute, space.zero_stage, switches, space.ep):
+    switches = [int(sp) for sp in (space.sequence_parallel if model.experts == 1 else (False, True))]
+    for choices in (recompute, space.zero_stage, switches, space.ep or divisors(model.experts)):
         column = np.tile(np.array(choices, np.int64), len(table))
         table = np.column_stack([np.repeat(table, len(choices), axis=0), column])
     return _batch(table, global_batch, space.grad_overlap).take(_keeps_rules(table, model))

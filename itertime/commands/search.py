@@ -40,7 +40,9 @@ def search(
     zero: Annotated[str, typer.Option("--zero", help="ZeRO stages to try, such as 0,1.")] = "0",
     sequence_parallel: Annotated[bool, typer.Option("--sequence-parallel", help="Try it, too.")] = False,
     cp: Annotated[str, typer.Option("--cp", help="Context parallelism to try, such as 1,2.")] = "1",
-    ep: Annotated[str, typer.Option("--ep", help="Expert parallelism to try, such as 1,8.")] = "1",
+    ep: Annotated[
+        str | None, typer.Option("--ep", help="Expert parallelism to try, such as 1,8; all if left out.")
+    ] = None,
     grad_overlap: GradOverlap = False,
     json: Json = False,
 ) -> None:
@@ -57,7 +59,7 @@ def search(
         sequence_parallel=(False, True) if sequence_parallel else (False,),
         grad_overlap=grad_overlap,
         cp=numbers_of("--cp", cp),
-        ep=numbers_of("--ep", ep),
+        ep=() if ep is None else numbers_of("--ep", ep),
     )
     result = run(
         spec,

@@ -54,13 +54,7 @@ def test_grouped_heads_and_gated_mlp_count_their_weights():
 
 def test_a_mixture_counts_all_experts_and_computes_with_those_picked():
     """Mixtral 8x7B (Jiang et al. 2024, section 2.1): 47 billion parameters, of which a token uses 13."""
-    mixtral = ModelSpec(
-        *("mixtral", 32, 4096, 32, 32000, 4096, 8, 14336, True, "flash", "rmsnorm", "rotary"),
-        tied_embeddings=False,
-        biases=False,
-        experts=8,
-        experts_per_token=2,
-    )
+    mixtral = load_model("mixtral-8x7b")
     assert mixtral.parameters / 1e9 == pytest.approx(46.7, abs=0.1)
     active = mixtral.layers * mixtral.layer_matmul_parameters + 2 * mixtral.vocab * mixtral.hidden
     assert active / 1e9 == pytest.approx(12.9, abs=0.1)
