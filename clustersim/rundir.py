@@ -20,20 +20,21 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from itertime.atomic import replacing
 from itertime.errors import UserError
-from traces.files import open_table, replacing, shown
+from traces.files import open_table, shown
 
 from .cluster import Cluster
 from .records import EventRecord, JobRecord, Snapshot
 from .rundir_tables import EVENTS, JOBS, USAGE, csv_text, parse_rows, plain_text, without_guard
 
-__all__ = ["Run", "read_run", "write_run", "write_text"]
+__all__ = ["Run", "read_run", "write_run"]
 
 FORMAT = "clustersim-run-1"
 _JOBS_CSV, _JOBS_PARQUET, _EVENTS, _USAGE = "jobs.csv", "jobs.parquet", "events.csv", "usage.csv"
@@ -70,14 +71,19 @@ def write_run(directory: str | Path, run: Run, *, parquet: bool = False) -> Run:
     """
     folder = Path(directory)
     jobs = csv_text(JOBS, run.jobs).encode()
-    run = replace(run, manifest=_completed(run, hashlib.sha256(jobs).hexdigest()))
+    name, stale = (_JOBS_PARQUET, _JOBS_CSV) if parquet else (_JOBS_CSV, _JOBS_PARQUET)
+    contents = {
+        _SUMMARY: _json(run.summary),
+        _USAGE: csv_text(USAGE, run.snapshots).encode(),
+        _EVENTS: csv_text(EVENTS, run.events).encode(),
+        name: _parquet(run.jobs) if parquet else jobs,
+    }
+    hashes = {file: hashlib.sha256(content).hexdigest() for file, content in contents.items()}
+    run = replace(run, manifest=_completed(run, hashlib.sha256(jobs).hexdigest(), hashes))
     with _usable(folder), ExitStack() as files:  # files are moved into place from the last to the first
         _stage(files, folder / _MANIFEST, _json(run.manifest))
-        _stage(files, folder / _SUMMARY, _json(run.summary))
-        _stage(files, folder / _USAGE, csv_text(USAGE, run.snapshots).encode())
-        _stage(files, folder / _EVENTS, csv_text(EVENTS, run.events).encode())
-        name, stale = (_JOBS_PARQUET, _JOBS_CSV) if parquet else (_JOBS_CSV, _JOBS_PARQUET)
-        _stage(files, folder / name, _parquet(run.jobs) if parquet else jobs)
+        for file, content in contents.items():
+            _stage(files, folder / file, content)
         _remove(folder, _MANIFEST, stale)
     return run
 
@@ -92,7 +98,7 @@ def read_run(directory: str | Path) -> Run:
     found = hashlib.sha256(csv_text(JOBS, jobs).encode()).hexdigest()
     if found != manifest.get("result_hash"):
         raise UserError(f"{path}: does not match the result_hash in {_MANIFEST}: it was changed; run again")
-    return Run(
+    run = Run(
         policy=_text_of(folder / _MANIFEST, manifest, "policy"),
         planner=_text_of(folder / _MANIFEST, manifest, "planner"),
         cluster=cluster,
@@ -102,20 +108,17 @@ def read_run(directory: str | Path) -> Run:
         summary=_read_json(folder / _SUMMARY),
         manifest=manifest,
     )
-
-
-def write_text(path: str | Path, text: str) -> None:
-    """Write a file that goes with a run, such as its report, whole or not at all; else UserError."""
-    with ExitStack() as files:
-        _stage(files, Path(path), text.encode())
+    _unchanged(folder, manifest, (path.name, _EVENTS, _USAGE, _SUMMARY))
+    return run
 
 
 # Writing
 
 
-def _completed(run: Run, result_hash: str) -> dict[str, Any]:
+def _completed(run: Run, result_hash: str, hashes: Mapping[str, str]) -> dict[str, Any]:
     cluster = {"shape": run.cluster.shape, **asdict(run.cluster)}
     ours = {"policy": run.policy, "planner": run.planner, "cluster": cluster, "result_hash": result_hash}
+    ours["files"] = dict(hashes)
     return {"format": FORMAT, "complete": True, **run.manifest, **ours}
 
 
@@ -149,6 +152,18 @@ def _is_manifest(path: Path) -> bool:
         return str(_read_json(path).get("format", "")).startswith("clustersim-run-")
     except UserError:
         return False
+
+
+def _unchanged(folder: Path, manifest: Mapping[str, Any], names: Sequence[str]) -> None:
+    """UserError if a file of the run is missing or not the one that its manifest was written for."""
+    hashes = manifest.get("files")
+    for name in names:
+        try:
+            found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        except OSError as error:
+            raise UserError(f"{folder / name}: cannot be read: {error.strerror or error}") from None
+        if not isinstance(hashes, dict) or found != hashes.get(name):
+            raise UserError(f"{folder / name}: is not what {_MANIFEST} was written for; run again")
 
 
 def _stage(files: ExitStack, path: Path, content: bytes) -> None:

@@ -117,7 +117,7 @@ class Speed:
         larger = [n for n in curve.sizes if job.gpus is None or n >= job.gpus]
         gpus = larger[0] if larger else curve.sizes[-1]
         if job.gpus is None:
-            return gpus, f"no GPU count requested; {gpus} is the smallest that holds the model"
+            return gpus, f"no GPU count requested; {gpus} is the smallest that can run it"
         return gpus, f"asked for {job.gpus} GPUs, which cannot run it; given {gpus}"
 
     def _make(self, job: Job) -> Curve:
@@ -176,7 +176,10 @@ class Speed:
         return Curve(unit_s, sizes, plans, float(model.parameters))
 
     def _why_no_plan(self, job: Job, offered: Sequence[int], runs: Mapping[int, object]) -> str:
-        where = f"{offered[0]} to {offered[-1]} GPUs" if offered else "the GPUs it allows"
+        if not offered:
+            low, high = job.min_gpus or 1, job.max_gpus or self.cluster.gpus
+            return f"allows {low} to {high} GPUs, the cluster has {self.cluster.gpus}"
+        where = f"{offered[0]} to {offered[-1]} GPUs" if len(offered) > 1 else f"{offered[0]} GPUs"
         text = (
             f"no {self.planner.name} plan of {job.model} with global batch {job.global_batch} fits on {where}"
         )

@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from itertime.errors import UserError
 
-__all__ = ["write_bytes", "write_text"]
+__all__ = ["replacing", "write_bytes", "write_text"]
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`, and put that file in its place if the block ends well.
+
+    A reader never sees half a file, and a failure leaves the old one. Raises UserError where the file cannot
+    be written.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Writes a UTF-8 file under a temporary name in its folder, then renames it; UserError if it cannot."""
+    """Write a UTF-8 file whole or not at all; UserError if it cannot be written."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
-    """The same for bytes."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    """Write a file whole or not at all; UserError if it cannot be written."""
+    with replacing(path) as temporary:
         temporary.write_bytes(content)
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from error

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from itertime.atomic import replacing
 from itertime.errors import TableError, UserError
 from traces.columns import COLUMNS
-from traces.files import open_table, replacing, sha256, shown
+from traces.files import open_table, sha256, shown
 from traces.logs import Fields, Log, column, flag, rate
 from traces.logs import read_log as _read
 

@@ -6,7 +6,6 @@ import csv
 import gzip
 import hashlib
 import io
-import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from typing import IO, Any
 
 from itertime.errors import TableError, UserError
 
-__all__ = ["Table", "open_table", "replacing", "sha256", "shown"]
+__all__ = ["Table", "open_table", "sha256", "shown"]
 
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -117,24 +116,6 @@ def _as_text(path: Path, name: str, column: Any) -> list[str]:
     except (pa.ArrowException, UnicodeDecodeError):
         what = f"type {column.type} is neither text nor numbers; convert it"
         raise TableError(f"{path}: column {name}: {what}") from None
-
-
-@contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`, and put that file in its place if the block ends well.
-
-    A reader never sees half a file, and a failure leaves the old one. Raises UserError where the folder
-    cannot be written.
-    """
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def sha256(path: str | Path) -> str:

@@ -9,9 +9,10 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from itertime.atomic import replacing
 from itertime.errors import TableError, UnknownName, UserError
 from traces.columns import COLUMNS, contradictions
-from traces.files import Table, open_table, replacing, shown
+from traces.files import Table, open_table, shown
 from traces.job import Job
 
 __all__ = ["read_trace", "write_trace"]

@@ -18,7 +18,8 @@ def report(
 ) -> None:
     """Write FOLDER/report.html from the records in FOLDER or in the folders inside it."""
     from clustersim.report import render_report
-    from clustersim.rundir import read_run, write_text
+    from clustersim.rundir import read_run
+    from itertime.atomic import write_text
 
     if not folder.is_dir():
         raise UserError(f"{folder}: is not a folder")

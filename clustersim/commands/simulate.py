@@ -218,7 +218,7 @@ def _write(runs: list[Run], out: Path, parquet: bool, *, single: bool) -> list[R
 
 def _report(runs: list[Run], out: Path, baseline: str | None = None) -> None:
     from clustersim.report import render_report
-    from clustersim.rundir import write_text
+    from itertime.atomic import write_text
 
     write_text(out / "report.html", render_report(runs, baseline=baseline))
 

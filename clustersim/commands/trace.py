@@ -150,14 +150,13 @@ def _write(
 
 
 def _write_report(report: Mapping[str, Any], output: Path, kind: str) -> Path:
-    from traces.files import replacing
+    from itertime.atomic import write_text
 
     name = output.name
     for ending in (".gz", ".csv", ".parquet"):
         name = name.removesuffix(ending)
     path = output.with_name(f"{name}.{kind}.json")
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(report, indent=2, allow_nan=False) + "\n")
     return path
 
 

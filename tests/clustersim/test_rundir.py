@@ -297,3 +297,11 @@ def test_a_bad_manifest_is_named(tmp_path: Path, content: str, complaint: str) -
 def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a complete run"):
         read_run(tmp_path / "nothing")
+
+
+def test_a_summary_that_was_changed_is_not_believed(tmp_path: Path) -> None:
+    write_run(tmp_path, small_run())
+    path = tmp_path / "summary.json"
+    path.write_text(path.read_text().replace('"finished"', '"ended"'))
+    with pytest.raises(UserError, match=r"summary\.json: is not what manifest\.json was written for"):
+        read_run(tmp_path)

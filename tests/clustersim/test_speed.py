@@ -196,7 +196,7 @@ def test_refusals_do_not_pile_up() -> None:
         (2, 4, "asked for 2 GPUs, which cannot run it; given 4"),
         (5, 8, "asked for 5 GPUs, which cannot run it; given 8"),
         (16, 8, "asked for 16 GPUs, which cannot run it; given 8"),
-        (None, 4, "no GPU count requested; 4 is the smallest that holds the model"),
+        (None, 4, "no GPU count requested; 4 is the smallest that can run it"),
     ],
 )
 def test_requests(gpus: int | None, given: int, note: str) -> None:
