@@ -29,11 +29,7 @@ def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profi
     What follows the last backward pass is shown for the first stage, which ends last.
     """
     plan.check(model)
-    tasks = 4 * plan.microbatches * plan.pp * plan.interleave
-    if tasks > MOST_TASKS:
-        raise UserError(
-            f"timeline: {tasks:,} tasks: at most {MOST_TASKS:,} can be shown; take fewer micro-batches"
-        )
+    _check_size(4 * plan.microbatches * plan.pp * plan.interleave, "fewer micro-batches")
     plans = PlanBatch.of([plan])
     costs = stage_costs(model, plans, system, profile or load_profile(system.profile))
     graph = Graph()
@@ -42,6 +38,7 @@ def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profi
         for value in (costs.exchange.gather_s, costs.exchange.reduce_s, costs.exchange.buckets)
     )
     count = int(buckets)
+    _check_size(4 * count, "larger buckets")
     along = [
         [seconds / count] * count if plan.grad_overlap and seconds else [] for seconds in (gather, reduce)
     ]
@@ -59,6 +56,11 @@ def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profi
     ):
         after = [graph.add(name, 0, stream, float(costs.once[part][0]), after)]
     return graph
+
+
+def _check_size(tasks: int, remedy: str) -> None:
+    if tasks > MOST_TASKS:
+        raise UserError(f"timeline: {tasks:,} tasks: at most {MOST_TASKS:,} can be shown; take {remedy}")
 
 
 def _passes(costs: StageCosts, plans: PlanBatch) -> Passes:
