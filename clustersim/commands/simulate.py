@@ -114,7 +114,18 @@ def compare(
 
     names = _policy_names(policies)
     configs = [
-        _config(name, cluster, system, planner, placement, no_overheads, seed + k, settings, table, until)
+        _config(
+            name,
+            cluster,
+            system,
+            planner,
+            placement,
+            no_overheads,
+            seed + k,
+            _settings_of(name, names, settings),
+            table,
+            until,
+        )
         for name in names
         for k in range(seeds)
     ]
@@ -144,6 +155,18 @@ def demo(
     recipe = Recipe(jobs, load, Cluster.parse(cluster).gpus, arrivals="bursty", seed=seed)
     trace = Trace.of(generate(recipe)[0])
     _compare(trace, configs, None, None, out, False, json)
+
+
+def _settings_of(name: str, names: list[str], settings: list[str] | None) -> list[str]:
+    """The settings that concern one of the compared policies: `srtf.x=1` is `policy.x=1` for srtf alone."""
+    own = []
+    for text in settings or []:
+        first, dot, rest = text.partition(".")
+        if dot and first == name:
+            own.append(f"policy.{rest}")
+        elif first not in names:
+            own.append(text)
+    return own
 
 
 def _policy_names(text: str) -> list[str]:
