@@ -118,3 +118,10 @@ def test_a_site_adds_its_overhead():
     more = memory(GPT, plans, site, PROFILE).total - memory(GPT, plans, SYSTEM, PROFILE).total
     assert more == pytest.approx(np.array([5e9]))
     assert PROFILE.memory_bytes > 10 * BUFFERS_BYTES
+
+
+def test_what_the_allocator_loses_multiplies_the_whole():
+    site = replace(SYSTEM, site=replace(SYSTEM.site, memory_multiplier=1.1, memory_overhead_bytes=1e9))
+    plans = PlanBatch.of([Plan(8, 8, 1, 1, 8)])
+    lossy = memory(GPT, plans, site, PROFILE).total
+    assert lossy == pytest.approx(1.1 * memory(GPT, plans, SYSTEM, PROFILE).total + 1e9)

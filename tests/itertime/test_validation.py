@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from itertime import load_system
+from itertime import Site, load_system
+from itertime.cli import main
 from itertime.errors import UserError
 from itertime.validation import statistics, summary, validate, write_rows
 
@@ -98,6 +99,23 @@ def test_site_constants_are_added(write_table):
     site = replace(load_system("dgx-a100-80gb").site, iteration_overhead_s=1.0)
     plain, with_site = validate(path).predicted[0], validate(path, site).predicted[0]
     assert with_site.prediction.iteration_s == pytest.approx(plain.prediction.iteration_s + 1)
+
+
+def test_skipped_rows_are_printed_by_reason(write_table, capsys):
+    changes = [{"id": f"odd-{number}", "gpu": "B200"} for number in range(5)]
+    assert main(["validate", str(write_table({}, *changes, {"id": "wide", "tp": "3", "gpus": "24"}))]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if "skipped" in line]
+    assert len(lines) == 2
+    assert "5 skipped: no profile for GPU B200 (odd-0, odd-1, odd-2 and 2 more)" in lines[0]
+    assert "must divide heads" in lines[1]
+
+
+def test_coverage_counts_the_rows_in_their_interval(write_table):
+    predicted = validate(write_table({})).predicted[0].prediction.iteration_s
+    rows = [{"id": str(factor), "iteration_s": repr(predicted * factor)} for factor in (0.1, 1.0, 1.01, 10)]
+    assert statistics(validate(write_table(*rows)).predicted)["coverage"] == 50
+    site = Site(measured_over_predicted=(0.05, 20.0))
+    assert statistics(validate(write_table(*rows), site).predicted)["coverage"] == 100
 
 
 ACCURACY = [  # file, the largest mean absolute error in percent, no constant fitted to the file

@@ -1,0 +1,61 @@
+"""The page on accuracy: what its program writes, and that the page in the repository is whole."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", ROOT.parent / "shared"))
+TABLES = SHARED / "data" / "iterations"
+SET = "a100_internevo_zero1"
+
+_spec = importlib.util.spec_from_file_location("accuracy", ROOT / "docs" / "accuracy.py")
+assert _spec is not None
+assert _spec.loader is not None
+accuracy = importlib.util.module_from_spec(_spec)
+sys.modules["accuracy"] = accuracy  # its dataclasses look their module up
+_spec.loader.exec_module(accuracy)
+
+
+@pytest.fixture(scope="module")
+def tables():
+    if not TABLES.exists():
+        pytest.skip(f"{TABLES} is not here")
+    return TABLES
+
+
+def test_the_page_has_everything_for_a_set(tables):
+    text = accuracy.page(tables, [SET], pictures=None)
+    assert "<!--" not in text
+    assert f"| {SET} | 27 | 0 |" in text
+    assert "zero_broadcast_s" in text
+    assert "| pp 1 | 27 |" in text
+
+
+def test_a_picture_is_the_same_on_every_run(tables, tmp_path):
+    pytest.importorskip("matplotlib")
+    measured = accuracy.read(tables, SET)
+    for name in ("one.svg", "two.svg"):
+        accuracy.draw(measured, tmp_path / name, None)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+    assert b"measured, s per iteration" in (tmp_path / "one.svg").read_bytes()
+
+
+def test_the_page_in_the_repository_is_whole():
+    text = (ROOT / "docs" / "accuracy.md").read_text()
+    assert "<!--" not in text
+    for name in accuracy.SETS:
+        assert f"| {name} |" in text
+        assert (ROOT / "docs" / "accuracy" / f"{name}.svg").exists()
+
+
+def test_regret_is_that_of_the_plan_predicted_best(tables):
+    text = accuracy.regret(accuracy.read(tables, accuracy.PLAN_CHOICE))
+    last = [float(line.split("|")[-2]) for line in text.splitlines()[2:]]
+    assert len(last) == 4
+    assert min(last) >= 0
