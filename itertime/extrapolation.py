@@ -57,7 +57,7 @@ class WatchedProfile(Profile):
     def extrapolated(self) -> tuple[str, ...]:
         """The parts that were asked for sizes outside of what was measured, by name; 0 is no kernel.
 
-        The first time in a process that a part is, a warning is logged, which by default goes to stderr.
+        The first time in a process that a part is, a warning names it; by default that goes to stderr.
         """
         outside: dict[str, str] = {}
         ranges = self.ranges
@@ -74,12 +74,13 @@ class WatchedProfile(Profile):
                     break  # a group of one communicates nothing
                 for value in values:
                     if value > most or (0 < value < least and name != "ranks"):
-                        outside[part] = f"{name}={value:g} is outside of the measured {least:g} to {most:g}"
+                        outside[part] = f"{name}={value:g}, measured {least:g} to {most:g}"
                         break
-        for part, why in outside.items():
-            if (self.name, part) not in _warned:
-                _warned.add((self.name, part))
-                _log.warning("warning: profile %s, %s: %s; extrapolated", self.name, part, why)
+        new = [part for part in sorted(outside) if (self.name, part) not in _warned]
+        if new:
+            _warned.update((self.name, part) for part in new)
+            told = "; ".join(f"{part} ({outside[part]})" for part in new)
+            _log.warning("warning: profile %s is extrapolated beyond what was measured: %s", self.name, told)
         return tuple(sorted(outside))
 
 

@@ -51,13 +51,15 @@ def build(folder: Path, gpu: str = "a100-80gb", base: str | None = None) -> dict
     from itertime.profiling.attention_slowdown import measure_slowdown
     from itertime.profiling.chips import chip_named
     from itertime.profiling.fit_attention import fit_attention
+    from itertime.profiling.fit_collected import fit_collected
     from itertime.profiling.fit_collectives import fit_collectives
     from itertime.profiling.fit_elementwise import fit_elementwise
     from itertime.profiling.fit_gemm import fit_gemm
 
     chip = chip_named(gpu)
     gemm, gemm_evidence = fit_gemm(folder, chip)
-    elementwise, elementwise_evidence = fit_elementwise(folder, chip)
+    fit_kernels = fit_collected if folder.is_file() else fit_elementwise
+    elementwise, elementwise_evidence = fit_kernels(folder, chip)
     launch_s = elementwise["elementwise"].launch_s
     attention, attention_evidence = fit_attention(folder, chip, launch_s)
     if base is None:

@@ -145,6 +145,7 @@ def _fit_forward(rows: pd.DataFrame, chip: Chip) -> tuple[Fit, list[Evidence]]:
         f"seq >= {SHORTEST}": seq >= SHORTEST,
         "seq >= 1024": long,
         "seq >= 1024, batch x heads >= 16": long & (batch * heads >= 16),
+        "seq >= 1024, grouped queries": long & (kv_heads < heads),
     }
     note = (
         "held out: half of the (heads, kv_heads), both ways; fitted beside it and left out of the model: the "
@@ -162,6 +163,7 @@ def _fit_forward(rows: pd.DataFrame, chip: Chip) -> tuple[Fit, list[Evidence]]:
             measured=measured_range(head_dim=np.array([128.0]), seq=seq[chosen]),
         )
         for name, chosen in ranges.items()
+        if chosen.any()
     ]
 
 

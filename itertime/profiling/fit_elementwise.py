@@ -25,13 +25,22 @@ from itertime.profiling.measurements import (
 )
 from itertime.profiling.models import Array, ElementwiseModel, WidthRate
 
-__all__ = ["fit_elementwise"]
+__all__ = [
+    "LARGE_BYTES",
+    "MEASURED",
+    "Kind",
+    "elementwise_rows",
+    "fit_elementwise",
+    "fit_kind",
+    "kind_model",
+]
 
 # Rows between these sizes are left out: a benchmark repeats a kernel on buffers that stay in the L2 cache.
 SMALL_BYTES, LARGE_BYTES = 1e6, 64e6
 LAUNCH_BOUNDS = (5.0, 0.5, 100.0)
 FRACTION_BOUNDS = (0.7, 0.05, 0.97)  # the largest rows reach 0.97; more is the L2 cache's
 ROW_FRACTION_BOUNDS = (0.7, 0.05, 0.88)  # a kernel that reduces rows does not stream faster than an addition
+KERNEL_TIMES = ("vidur", "torch")  # sources that time kernels, not the host that waits for them
 LEVEL_BOUNDS = (1.0, 0.5, 2.0)
 ALIGNED = 64
 ARITHMETIC = ("add", "addu", "mul", "mulu", "div", "divu", "relu", "tanh")
@@ -64,13 +73,6 @@ MEASURED = {
 }
 # Where the rows of a kind come from a GPU that has fewer kinds measured.
 FEWER = {"gelu": Kind((("vidur", ("gelu",)),), None, "4")}
-COLLECTED = {
-    "elementwise": "add",
-    "swiglu": "silu_mul",
-    "rotary": "rope_qk",
-    **{kind: kind for kind in ("gelu", "layernorm", "softmax", "rmsnorm", "embedding")},
-    **{kind: kind for kind in ("dropout", "adam", "cross_entropy")},
-}
 ASSUMED = {"dropout": "elementwise", "adam": "elementwise", "cross_entropy": "softmax"}
 
 
@@ -82,59 +84,27 @@ def fit_elementwise(folder: Path, chip: Chip) -> tuple[dict[str, ElementwiseMode
     the same. The launch time of the models is vidur's, whose rows are kernel times; a kind without such rows
     takes that of `elementwise`. A kind that no row of this chip measures takes the A100's fractions.
     """
-    rows = _rows(folder, chip)
-    if (rows.origin == "torch").all():
-        return _collected(rows, chip)
-    elsewhere = rows if chip is CHIPS[0] else _rows(folder, CHIPS[0])
+    rows = elementwise_rows(folder, chip)
+    elsewhere = rows if chip is CHIPS[0] else elementwise_rows(folder, CHIPS[0])
     models: dict[str, ElementwiseModel] = {}
     evidence = []
     for name, kind in MEASURED.items():
         kind = next((one for one in (kind, FEWER.get(name)) if one and _measures(rows, one)), kind)
         here = _measures(rows, kind)
-        fit, found = _fit_kind(name, kind, rows if here else elsewhere)
+        fit, found = fit_kind(name, kind, rows if here else elsewhere)
         if not here:
-            found = _assumed(name, f"the {CHIPS[0].name} fractions of HBM bandwidth")
+            found = [_assumed(name, f"the {CHIPS[0].name} fractions of HBM bandwidth")]
         own = fit.values.get("launch_us_vidur")
         launch_s = models["elementwise"].launch_s if own is None else own * 1e-6
-        models[name] = _model(fit, kind, chip, launch_s)
-        evidence.append(found)
+        models[name] = kind_model(fit, kind, chip, launch_s)
+        evidence += found
     for name, like in ASSUMED.items():
         models[name] = models[like]
         evidence.append(_assumed(name, f"the bandwidth of {like}"))
     return models, evidence
 
 
-def _collected(rows: pd.DataFrame, chip: Chip) -> tuple[dict[str, ElementwiseModel], list[Evidence]]:
-    """Every kind from `itertime profile collect`, which also checks the backward kernels."""
-    models: dict[str, ElementwiseModel] = {}
-    evidence = []
-    forward, backward = (rows.loc[rows.dir == direction] for direction in ("fwd", "bwd"))
-    for name, op in COLLECTED.items():
-        widths = MEASURED[name].by_width if name in MEASURED else ()
-        kind = Kind((("torch", (op,)),), None, "as the table counts them", widths)
-        fit, found = _fit_kind(name, kind, forward)
-        models[name] = _model(fit, kind, chip, fit["launch_us_torch"] * 1e-6)
-        evidence.append(found)
-        checked = backward.loc[(backward.op == op) & (backward.bytes >= LARGE_BYTES)]
-        if len(checked):
-            moved = checked.bytes.to_numpy(dtype=float)
-            rates = np.array([models[name].rate(width) for width in checked.cols])
-            predicted = moved / rates + models[name].launch_s
-            evidence.append(
-                Evidence(
-                    part=f"{name} (backward)",
-                    kind="measured",
-                    source=NAMES["torch"],
-                    rows=len(checked),
-                    error_held_out_pct=mape_pct(predicted, checked.time_us.to_numpy(dtype=float) * 1e-6),
-                    note="the forward bandwidth; none of these rows was fitted",
-                    measured=measured_range(bytes=moved),
-                )
-            )
-    return models, evidence
-
-
-def _rows(folder: Path, chip: Chip) -> pd.DataFrame:
+def elementwise_rows(folder: Path, chip: Chip) -> pd.DataFrame:
     name = f"{chip.tables}_elementwise"
     rows = read_table(folder, name, ("op", "cols", "bytes", "gpu"))
     bandwidth = {**dict.fromkeys(rows.gpu[rows.origin == "torch"], chip.hbm_bytes_per_s), **HBM_BYTES_PER_S}
@@ -152,7 +122,7 @@ def _assumed(name: str, source: str) -> Evidence:
     return Evidence(part=name, kind="assumed", source=source, rows=0, note="no table measures it")
 
 
-def _model(fit: Fit, kind: Kind, chip: Chip, launch_s: float) -> ElementwiseModel:
+def kind_model(fit: Fit, kind: Kind, chip: Chip, launch_s: float) -> ElementwiseModel:
     if not kind.by_width:
         return ElementwiseModel(fit["hbm_fraction"] * chip.hbm_bytes_per_s, launch_s)
     rates = [significant(fit[f"hbm_fraction_{width}"] * chip.hbm_bytes_per_s) for width in kind.by_width]
@@ -162,7 +132,8 @@ def _model(fit: Fit, kind: Kind, chip: Chip, launch_s: float) -> ElementwiseMode
     )
 
 
-def _fit_kind(name: str, kind: Kind, rows: pd.DataFrame) -> tuple[Fit, Evidence]:
+def fit_kind(name: str, kind: Kind, rows: pd.DataFrame) -> tuple[Fit, list[Evidence]]:
+    """One kind's fit and evidence: of large sizes and, where kernel times are measured, of launches."""
     chosen = pd.concat([_select(rows, origin, operators) for origin, operators in kind.fitted])
     if kind.by_width:
         chosen = chosen.loc[chosen.cols % ALIGNED == 0]
@@ -200,7 +171,7 @@ def _fit_kind(name: str, kind: Kind, rows: pd.DataFrame) -> tuple[Fit, Evidence]
         fit = _scaled(fit, np.sqrt(level))
     elif kind.checked is not None and len(other):
         error, how = _check(fit, other), f"all of {NAMES[kind.checked[0]]}, its launch time fitted"
-    return fit, Evidence(
+    bandwidth = Evidence(
         part=name,
         kind="fitted",
         source="; ".join(NAMES[origin] for origin in origins),
@@ -214,6 +185,18 @@ def _fit_kind(name: str, kind: Kind, rows: pd.DataFrame) -> tuple[Fit, Evidence]
         ),
         measured=sizes,
     )
+    if len(origins) > 1 or origins[0] not in KERNEL_TIMES or large.all():
+        return fit, [bandwidth]
+    launch = Evidence(
+        part=f"{name} (launch, up to {SMALL_BYTES / 1e6:g} MB)",
+        kind="fitted",
+        source=NAMES[origins[0]],
+        rows=int((~large).sum()),
+        error_in_sample_pct=mape_pct(in_sample[~large], measured[~large]),
+        error_held_out_pct=mape_pct(held_out[~large], measured[~large]),
+        note=f"{fit[f'launch_us_{origins[0]}']:.3g} us for the smallest kernel; times are whole microseconds",
+    )
+    return fit, [bandwidth, launch]
 
 
 def _fraction(fit: Fit, kind: Kind, rows: pd.DataFrame) -> Array:

@@ -13,7 +13,7 @@ from itertime.errors import UserError
 from itertime.profile import COLLECTIVES, ELEMENTWISE_KINDS, Profile, load_profile
 from itertime.profile_build import build, main
 from itertime.profiling.collect import COLUMNS, Grid, _cases
-from itertime.profiling.fit_elementwise import COLLECTED
+from itertime.profiling.fit_collected import COLLECTED
 
 TRUE = load_profile("a100-80gb")
 GRID = Grid(

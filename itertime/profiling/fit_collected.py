@@ -1,0 +1,61 @@
+"""Fits element-wise kernels to what `itertime profile collect` measured: every kind, none assumed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from itertime.profile import Evidence
+from itertime.profiling.chips import Chip
+from itertime.profiling.fit_elementwise import (
+    LARGE_BYTES,
+    MEASURED,
+    Kind,
+    elementwise_rows,
+    fit_kind,
+    kind_model,
+)
+from itertime.profiling.measurements import NAMES, mape_pct, measured_range
+from itertime.profiling.models import ElementwiseModel
+
+__all__ = ["COLLECTED", "fit_collected"]
+
+COLLECTED = {
+    "elementwise": "add",
+    "swiglu": "silu_mul",
+    "rotary": "rope_qk",
+    **{kind: kind for kind in ("gelu", "layernorm", "softmax", "rmsnorm", "embedding")},
+    **{kind: kind for kind in ("dropout", "adam", "cross_entropy")},
+}
+
+
+def fit_collected(folder: Path, chip: Chip) -> tuple[dict[str, ElementwiseModel], list[Evidence]]:
+    """A model of every kind and its evidence; backward kernels check the forward bandwidths."""
+    rows = elementwise_rows(folder, chip)
+    models: dict[str, ElementwiseModel] = {}
+    evidence = []
+    forward, backward = (rows.loc[rows.dir == direction] for direction in ("fwd", "bwd"))
+    for name, op in COLLECTED.items():
+        widths = MEASURED[name].by_width if name in MEASURED else ()
+        kind = Kind((("torch", (op,)),), None, "as the table counts them", widths)
+        fit, found = fit_kind(name, kind, forward)
+        models[name] = kind_model(fit, kind, chip, fit["launch_us_torch"] * 1e-6)
+        evidence += found
+        checked = backward.loc[(backward.op == op) & (backward.bytes >= LARGE_BYTES)]
+        if len(checked):
+            moved = checked.bytes.to_numpy(dtype=float)
+            rates = np.array([models[name].rate(width) for width in checked.cols])
+            predicted = moved / rates + models[name].launch_s
+            evidence.append(
+                Evidence(
+                    part=f"{name} (backward)",
+                    kind="measured",
+                    source=NAMES["torch"],
+                    rows=len(checked),
+                    error_held_out_pct=mape_pct(predicted, checked.time_us.to_numpy(dtype=float) * 1e-6),
+                    note="the forward bandwidth; none of these rows was fitted",
+                    measured=measured_range(bytes=moved),
+                )
+            )
+    return models, evidence
