@@ -16,7 +16,7 @@ _HOME = {
     "ModelSpec": "model",
     "PLANNERS": "planner",
     "Plan": "plan",
-    "PlanBatch": "plan",
+    "PlanBatch": "planbatch",
     "PlannedRun": "planner",
     "Planner": "planner",
     "Prediction": "prediction",

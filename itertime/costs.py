@@ -13,7 +13,7 @@ from itertime.exchange import Exchange, Sharded, exchange, exposed_s, optimizer_
 from itertime.layer import Parts, layer_costs
 from itertime.layer_comm import activation_all_reduce_s
 from itertime.model import ModelSpec
-from itertime.plan import PlanBatch
+from itertime.planbatch import PlanBatch
 from itertime.profile import Profile
 from itertime.stages import FIRST, LAST, StageLayout, layer_shards, stage_layout
 from itertime.system import System

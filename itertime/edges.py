@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itertime.model import ModelSpec
-from itertime.plan import PlanBatch
+from itertime.planbatch import PlanBatch
 from itertime.profile import Profile
 from itertime.system import System
 

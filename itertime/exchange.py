@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from itertime.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
 from itertime.model import ModelSpec
-from itertime.plan import PlanBatch
+from itertime.planbatch import PlanBatch
 from itertime.profile import Profile
 from itertime.stages import layer_shards
 from itertime.system import System

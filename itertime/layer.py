@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from itertime.layer_comm import context_parallel_s, expert_parallel_s, tensor_parallel_s
 from itertime.model import ModelSpec
-from itertime.plan import PlanBatch
+from itertime.planbatch import PlanBatch
 from itertime.profile import Profile
 from itertime.stages import layer_shards
 from itertime.system import System

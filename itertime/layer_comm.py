@@ -16,7 +16,7 @@ from itertime.collectives import (
     reduce_scatter_s,
 )
 from itertime.model import ModelSpec
-from itertime.plan import PlanBatch
+from itertime.planbatch import PlanBatch
 from itertime.profile import Profile
 from itertime.system import System
 

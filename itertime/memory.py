@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from itertime.edges import padded_vocab
 from itertime.model import ModelSpec
-from itertime.plan import RECOMPUTE, PlanBatch
+from itertime.plan import RECOMPUTE
+from itertime.planbatch import PlanBatch
 from itertime.profile import Profile
 from itertime.stages import FIRST, HEAVY, LAST, layer_shards, stage_layout
 from itertime.system import System

@@ -1,21 +1,16 @@
-"""How a model is trained: the degrees of parallelism and the schedule, one plan or many at once."""
+"""How a model is trained: the degrees of parallelism and the schedule, and the rules they keep."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from itertime.errors import UserError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from itertime.model import ModelSpec
 
-__all__ = ["CP_EXCHANGES", "RANK_ORDERS", "RECOMPUTE", "SCHEDULES", "SPLITS", "Plan", "PlanBatch"]
+__all__ = ["CP_EXCHANGES", "RANK_ORDERS", "RECOMPUTE", "SCHEDULES", "SPLITS", "Plan"]
 
 RECOMPUTE = ("none", "selective", "full")
 SCHEDULES = ("1f1b", "gpipe")
@@ -193,121 +188,3 @@ class Plan:
                 f"tp={self.tp}: needs sequence_parallel in a model with experts",
             ),
         ]
-
-
-@dataclass(frozen=True)
-class PlanBatch:
-    """Many plans of one model as columns: integer arrays of one shape, one element per plan, ready to
-    broadcast.
-
-    `recompute` holds indices into RECOMPUTE; `bucket_bytes` 0 where a plan has None.
-    """
-
-    tp: NDArray[np.int64]
-    pp: NDArray[np.int64]
-    dp: NDArray[np.int64]
-    micro_batch: NDArray[np.int64]
-    global_batch: NDArray[np.int64]
-    interleave: NDArray[np.int64]
-    recompute: NDArray[np.int64]
-    zero_stage: NDArray[np.int64]
-    zero_group: NDArray[np.int64]
-    sequence_parallel: NDArray[np.bool_]
-    grad_overlap: NDArray[np.bool_]
-    gpipe: NDArray[np.bool_]
-    balanced: NDArray[np.bool_]
-    fp32_gradients: NDArray[np.bool_]
-    cp: NDArray[np.int64]
-    cp_gather: NDArray[np.bool_]
-    ep: NDArray[np.int64]
-    pp_before_dp: NDArray[np.bool_]
-    prefetch: NDArray[np.bool_]
-    bucket_bytes: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, plans: Sequence[Plan]) -> PlanBatch:
-        """The columns of `plans`, in their order."""
-        numbers = np.array([_numbers(plan) for plan in plans], dtype=np.int64).reshape(-1, len(_NUMBERS))
-        switches = np.array([_switches(plan) for plan in plans], dtype=bool).reshape(-1, len(_SWITCHES))
-        columns = dict(zip(_NUMBERS, numbers.T, strict=True))
-        return cls(**columns, **dict(zip(_SWITCHES, switches.T, strict=True)))  # type: ignore[arg-type]
-
-    @property
-    def gpus(self) -> NDArray[np.int64]:
-        return self.tp * self.cp * self.pp * self.dp
-
-    @property
-    def next_stage(self) -> NDArray[np.int64]:
-        """How many ranks lie from one stage to the next."""
-        return np.where(self.pp_before_dp, 1, self.dp) * self.tp * self.cp
-
-    @property
-    def accumulated(self) -> NDArray[np.float64]:
-        """Bytes moved to add one gradient to its sum: read both, write the sum."""
-        return np.where(self.fp32_gradients, 10.0, 6.0)
-
-    def tokens(self, seq_len: int) -> NDArray[np.float64]:
-        """Tokens of one micro-batch on one context-parallel rank."""
-        return self.micro_batch * seq_len / self.cp
-
-    @property
-    def microbatches(self) -> NDArray[np.int64]:
-        return self.global_batch // (self.dp * self.micro_batch)
-
-    def __len__(self) -> int:
-        return len(self.tp)
-
-    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> PlanBatch:
-        """The plans at `rows` (indices or a mask)."""
-        return PlanBatch(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
-
-    def plan(self, row: int) -> Plan:
-        """One plan, as a Plan; `zero_group` is None again where it is all of dp."""
-        group = int(self.zero_group[row])
-        return Plan(
-            tp=int(self.tp[row]),
-            pp=int(self.pp[row]),
-            dp=int(self.dp[row]),
-            micro_batch=int(self.micro_batch[row]),
-            global_batch=int(self.global_batch[row]),
-            interleave=int(self.interleave[row]),
-            recompute=RECOMPUTE[self.recompute[row]],
-            zero_stage=int(self.zero_stage[row]),
-            zero_group=None if group == self.dp[row] * self.cp[row] else group,
-            sequence_parallel=bool(self.sequence_parallel[row]),
-            grad_overlap=bool(self.grad_overlap[row]),
-            schedule="gpipe" if self.gpipe[row] else "1f1b",
-            split="balanced" if self.balanced[row] else "even",
-            fp32_gradients=bool(self.fp32_gradients[row]),
-            cp=int(self.cp[row]),
-            cp_exchange=CP_EXCHANGES[int(self.cp_gather[row])],
-            ep=int(self.ep[row]),
-            rank_order=RANK_ORDERS[int(self.pp_before_dp[row])],
-            prefetch=bool(self.prefetch[row]),
-            bucket_bytes=int(self.bucket_bytes[row]) or None,
-        )
-
-
-_NUMBERS = (
-    *("tp", "pp", "dp", "cp", "ep", "micro_batch", "global_batch", "interleave", "recompute", "zero_stage"),
-    *("zero_group", "bucket_bytes"),
-)
-_SWITCHES = (
-    *("sequence_parallel", "grad_overlap", "gpipe", "balanced", "fp32_gradients", "cp_gather"),
-    *("pp_before_dp", "prefetch"),
-)
-
-
-def _numbers(plan: Plan) -> tuple[int, ...]:
-    return (
-        *(plan.tp, plan.pp, plan.dp, plan.cp, plan.ep, plan.micro_batch, plan.global_batch),
-        *(plan.interleave, RECOMPUTE.index(plan.recompute), plan.zero_stage),
-        *(plan.zero_group or plan.dp * plan.cp, plan.bucket_bytes or 0),
-    )
-
-
-def _switches(plan: Plan) -> tuple[bool, ...]:
-    return (
-        *(plan.sequence_parallel, plan.grad_overlap, plan.schedule == "gpipe", plan.split == "balanced"),
-        *(plan.fp32_gradients, plan.cp_exchange == "gather", plan.rank_order == "tp-cp-pp-dp", plan.prefetch),
-    )

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from itertime.errors import UnknownName, UserError
 from itertime.memory import memory
 from itertime.model import ModelSpec
-from itertime.plan import Plan, PlanBatch
+from itertime.plan import Plan
+from itertime.planbatch import PlanBatch
 from itertime.plansearch import LARGEST, MICRO_BATCHES, Space, candidates, rank, tensor_splits
 from itertime.prediction import evaluate
 from itertime.profile import Profile, load_profile

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from itertime.errors import UserError
 from itertime.memory import memory
 from itertime.model import ModelSpec
-from itertime.plan import RECOMPUTE, Plan, PlanBatch
+from itertime.plan import RECOMPUTE, Plan
+from itertime.planbatch import PlanBatch
 from itertime.prediction import Evaluation, Prediction, evaluate
 from itertime.profile import Profile, load_profile
 from itertime.system import System

@@ -14,7 +14,8 @@ from itertime.layer import Parts
 from itertime.memory import Memory, memory
 from itertime.model import ModelSpec
 from itertime.pipeline import gpipe_s, interleaved_s, last_stage_decides, one_f_one_b_s
-from itertime.plan import Plan, PlanBatch
+from itertime.plan import Plan
+from itertime.planbatch import PlanBatch
 from itertime.profile import Profile, load_profile
 from itertime.system import System
 from itertime.uncertainty import interval_s

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from itertime.errors import UserError
 from itertime.measured import MeasuredRun, candidate_plans, measured_run
 from itertime.model import ModelSpec
-from itertime.plan import Plan, PlanBatch
+from itertime.plan import Plan
+from itertime.planbatch import PlanBatch
 from itertime.prediction import evaluate
 from itertime.profile import Profile
 from itertime.system import Site, System

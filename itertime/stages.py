@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itertime.model import ModelSpec
-from itertime.plan import PlanBatch
+from itertime.planbatch import PlanBatch
 
 __all__ = ["FIRST", "HEAVY", "LAST", "LIGHT", "StageLayout", "layer_shards", "stage_layout"]
 

@@ -12,7 +12,8 @@ from itertime.atomic import write_text
 from itertime.costs import StageCosts, chunk_times, stage_costs
 from itertime.errors import UserError
 from itertime.model import ModelSpec
-from itertime.plan import Plan, PlanBatch
+from itertime.plan import Plan
+from itertime.planbatch import PlanBatch
 from itertime.profile import Profile, load_profile
 from itertime.system import System
 from itertime.taskgraph import Graph, Passes, add_pipeline
