@@ -57,6 +57,17 @@ class Calibration:
         return replace(site_of(self.constants), measured_over_predicted=conformal_range(ratios.tolist()))
 
     @property
+    def at_bound(self) -> list[str]:
+        """Constants that ended where no site should be: the model lacks something that the runs have."""
+        known = {**TIME_CONSTANTS, **MEMORY_CONSTANTS}
+        ends = {name: (known[name].low, known[name].high) for name in self.constants}
+        return [
+            name
+            for name, value in self.constants.items()
+            if value in ends[name] and value != known[name].neutral
+        ]
+
+    @property
     def does_not_fit(self) -> list[str]:
         """Runs that were measured and yet do not fit in memory with the site's constants."""
         _, needed = self.runs.evaluate(self.site)
@@ -120,15 +131,20 @@ def default_constants(runs: Iterable[MeasuredRun]) -> tuple[str, ...]:
     """Three constants that runs of this kind can tell apart: arithmetic, and what the kind pays besides.
 
     Tensor or pipeline parallelism in most runs: communication in every layer, and a layer's overhead. Data
-    parallelism alone: an iteration's overhead, with ZeRO-1 or -2 the broadcast of weights, else a layer's
-    overhead.
+    parallelism alone: an iteration's overhead, with ZeRO-1 or -2 in most runs the broadcast of weights, else
+    a layer's overhead.
     """
     plans = [run.plan for run in runs]
-    if 2 * sum(plan.tp > 1 or plan.pp > 1 for plan in plans) > len(plans):
+    if _most(plan.tp > 1 or plan.pp > 1 for plan in plans):
         return "gemm_multiplier", "all_reduce_multiplier", "layer_overhead_s"
-    if any(plan.zero_stage in (1, 2) and (plan.zero_group or plan.dp) > 1 for plan in plans):
+    if _most(plan.zero_stage in (1, 2) for plan in plans):
         return "gemm_multiplier", "iteration_overhead_s", "zero_broadcast_s"
     return "gemm_multiplier", "layer_overhead_s", "iteration_overhead_s"
+
+
+def _most(holds: Iterable[bool]) -> bool:
+    answers = list(holds)
+    return 2 * sum(answers) > len(answers)
 
 
 _GROUPS: Mapping[str, Callable[[MeasuredRun], Hashable]] = {

@@ -37,6 +37,7 @@ def report(calibration: Calibration) -> dict[str, Any]:
             "in_sample": _summary(calibration.memory_in_sample),
             "held_out": _summary(calibration.memory_held_out),
         },
+        "at_bound": calibration.at_bound,
         "does_not_fit": calibration.does_not_fit,
         "rows": [
             {"id": name, "in_sample_pct": float(fitted), "held_out_pct": float(unseen)}

@@ -26,6 +26,7 @@ RESIDUAL_SCALE = 0.01  # equal runs repeat to a percent or two; beyond that the 
 STEP = 0.1  # of z, for differences
 TOLERANCE = 0.02  # of z
 INSIDE = 0.05  # of z: starts this far from the bounds, where the solver's steps vanish
+AT_BOUND = 1e-4  # of z: the solver comes as close as it likes, but never arrives
 MOST_ROUNDS = 6
 
 
@@ -126,7 +127,8 @@ class SiteFit:
             bounds=(low, high),
             loss=lambda squares: _loss(squares**0.5, len(rows)),
         )
-        return result.x, float(result.cost)
+        z = np.where(result.x - low < AT_BOUND, low, np.where(high - result.x < AT_BOUND, high, result.x))
+        return z, float(result.cost)
 
 
 def _loss(residuals: Array, rows: int) -> Array:

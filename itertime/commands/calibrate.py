@@ -66,6 +66,10 @@ def _print(document: dict[str, Any], output: Path) -> None:
     if document["memory"]["in_sample"]:
         _line("memory, in sample", document["memory"]["in_sample"])
         _line("memory, held out", document["memory"]["held_out"])
+    for name in document["at_bound"]:
+        print(
+            f"{name} is as far as it may go; the model lacks something that these runs have", file=sys.stderr
+        )
     for name in document["does_not_fit"]:
         print(f"{name} was measured, but does not fit with these constants", file=sys.stderr)
     print(f"written to {output}; use it as --system {output}")

@@ -87,6 +87,18 @@ def test_chooses_the_constants_that_made_the_times(made):
     assert result.constants["layer_overhead_s"] == pytest.approx(0.01, rel=0.1)
 
 
+def test_a_constant_at_its_bound_is_named(made, tmp_path, capsys):
+    path = made({"gemm_multiplier": 3.0})
+    result = calibrate([path], ["gemm_multiplier", "layer_overhead_s"], folds=2)
+    assert result.at_bound == ["gemm_multiplier"]
+    assert result.constants["gemm_multiplier"] == 2.0
+    options = ["--constants", "gemm_multiplier", "--folds", "2", "-o", str(tmp_path / "site.yaml")]
+    assert main(["calibrate", str(path), *options]) == 0
+    assert "gemm_multiplier is as far as it may go" in capsys.readouterr().err
+    neutral = calibrate([made({})], folds=2)
+    assert neutral.at_bound == []
+
+
 def test_memory_constants_are_fitted_to_measured_memory(made):
     truth = {"memory_multiplier": 1.1, "memory_overhead_bytes": 3e9}
     result = calibrate([made(truth)], folds=4)
