@@ -7,6 +7,7 @@ seconds, all further ones will (the state of a max-plus linear system), and they
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 __all__ = ["interleaved_single_s", "one_f_one_b_single_s"]
@@ -59,7 +60,8 @@ def interleaved_single_s(
     forwards = [[time for time in times for _ in range(p)] for times in forward]
     backwards = [[time for time in times[::-1] for _ in range(p)] for times in backward]
     free, sent, back = [0.0] * p, [0.0] * p, [0.0] * p
-    before: list[float] = []
+    history: deque[list[float]] = deque(maxlen=period + 1)  # states of the steady part, up to a period back
+    watching = True
     slot = 0
     while slot < total + offset + last:
         around = sent[last] if slot % period >= p else 0.0
@@ -76,25 +78,23 @@ def interleaved_single_s(
                 time = arrived
             back[device] = free[device] = time + backwards[device][(device - first) % period]
         slot += 1
-        if slot >= offset + p and (slot - offset - p) % period == 0 and slot < total:
-            now = free + sent + back
-            shift = _shift(before, now)
-            before = now
+        if watching and offset + p <= slot <= total:
+            history.append(free + sent + back)
+            shift = _shift(history[0], history[-1]) if len(history) > period else None
             if shift is not None:
-                skipped = (total - slot) // period
-                free, sent, back = ([time + skipped * shift for time in each] for each in (free, sent, back))
-                slot += skipped * period
-                before = []
+                watching = False
+                periods = (total - slot) // period
+                later = periods * shift
+                free, sent, back = ([time + later for time in each] for each in (free, sent, back))
+                slot += periods * period
     return max(free)
 
 
 def _shift(before: Sequence[float], after: Sequence[float]) -> float | None:
     """By how much all numbers grew, if they grew alike."""
-    if not before:
-        return None
-    grown = [new - old for old, new in zip(before, after, strict=True)]
-    shift = grown[0]
+    shift = after[0] - before[0]
     tolerance = _TOLERANCE * after[0]
-    if any(abs(each - shift) > tolerance for each in grown):
-        return None
+    for old, new in zip(before, after, strict=True):
+        if abs(new - old - shift) > tolerance:
+            return None
     return shift

@@ -57,6 +57,9 @@ class SizeTable:
         """Seconds for `nbytes` bytes among `ranks` ranks; 0 where there are no bytes or a single rank."""
         nbytes = np.asarray(nbytes, dtype=float)
         ranks = np.asarray(ranks, dtype=int)
+        if nbytes.size == ranks.size == 1:  # arrays cost ten times what they hold
+            shape = np.broadcast_shapes(nbytes.shape, ranks.shape)
+            return np.full(shape, self._one(nbytes.item(), ranks.item()))
         _, exponent = np.frexp(nbytes)
         octave = exponent - 1 - int(math.log2(self.first_bytes))
         octave = np.minimum(np.maximum(octave, 0), self._dense.shape[1] - 2)  # np.clip is slow
@@ -68,3 +71,16 @@ class SizeTable:
         larger = np.maximum(ranks, 2)
         seconds = seconds * np.where(ranks > last, (larger - 1) / larger * last / (last - 1), 1.0)
         return np.where((nbytes > 0) & (ranks > 1), seconds, 0.0)
+
+    def _one(self, nbytes: float, ranks: int) -> float:
+        """`seconds` of a single size."""
+        if nbytes <= 0 or ranks <= 1:
+            return 0.0
+        last, table = self.ranks[-1], self._dense
+        octave = math.frexp(nbytes)[1] - 1 - int(math.log2(self.first_bytes))
+        octave = min(max(octave, 0), table.shape[1] - 2)
+        start = self.first_bytes * 2.0**octave
+        row = min(max(ranks, 2), last) - 2
+        low, high = float(table[row, octave]), float(table[row, octave + 1])
+        seconds = low + (high - low) * max(nbytes - start, 0.0) / start
+        return seconds * ((ranks - 1) / ranks * last / (last - 1) if ranks > last else 1.0)
