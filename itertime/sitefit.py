@@ -1,9 +1,10 @@
 """Fits site constants to measured runs: robust, bounded, held towards neutral.
 
-The residuals are log(predicted / measured) over 1 %, under the soft L1 loss (so that a few runs that
-contradict their neighbours do not decide), plus one z a constant under the square (see `siteconstants`): the
-mode of a Laplace-like likelihood under a normal prior. Predictions are nearly linear in z, so a fit is a
-handful of small problems, each on the predictions made linear around the last solution.
+The residuals are log(predicted / measured) over 0.5 %, under the soft L1 loss: nearly the mean absolute error
+that is reported, so that a few runs that contradict their neighbours do not decide. One z a constant (see
+`siteconstants`) comes on top, under the square: the mode of a Laplace-like likelihood under a normal prior.
+Predictions are nearly linear in z, so a fit is a handful of small problems, each on the predictions made
+linear around the last solution.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = ["SiteFit"]
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
-RESIDUAL_SCALE = 0.01  # equal runs repeat to a percent or two; beyond that the loss is nearly linear
+RESIDUAL_SCALE = 0.005  # where the corner of the absolute value is rounded, so that it has a slope
 STEP = 0.1  # of z, for differences
 TOLERANCE = 0.02  # of z
 INSIDE = 0.05  # of z: starts this far from the bounds, where the solver's steps vanish
