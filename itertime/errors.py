@@ -1,6 +1,7 @@
 """Errors that are the user's to mend: every one says what is wrong, where, and what to do.
 
-They carry the exit code of the command-line contract, so that one `except` in a command's `main` serves all packages.
+They carry the exit code of the command-line contract, so that one `except` in a command's `main` serves all
+packages.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ __all__ = ["TableError", "UnknownName", "UserError"]
 
 
 class UserError(Exception):
-    """Something the user wrote (an option, a file, a name) cannot be used. Commands print it and exit with `exit_code`."""
+    """Something the user wrote (an option, a file, a name) cannot be used.
+
+    Commands print it and exit with `exit_code`.
+    """
 
     exit_code = 2
 

@@ -435,7 +435,7 @@ def test_as_a_module_and_as_a_script() -> None:
     assert done.returncode == 2
 
 
-def test_a_setting_for_one_of_the_compared_policies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_setting_for_one_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("job_id,submit_s,gpus,duration_s\na,0,8,60\n")
     common = ["compare", str(trace), "--policies", "fifo,elasticflow", "--cluster", "n1g8", "--json"]
