@@ -38,7 +38,7 @@ def _registered() -> dict[str, EntryPoint]:
 
 
 def list_policies() -> list[PolicyInfo]:
-    """All registered policies by name, with the first line of their documentation."""
+    """All registered policies by name, with the first paragraph of their documentation."""
     infos = []
     for name in _registered():
         try:
@@ -46,8 +46,13 @@ def list_policies() -> list[PolicyInfo]:
         except PolicyError as error:  # somebody's plug-in does not load; the others are still there
             infos.append(PolicyInfo(name, "", f"does not load: {error}"))
             continue
-        infos.append(PolicyInfo(name, cls.planner, (inspect.getdoc(cls) or "").split("\n")[0]))
+        infos.append(PolicyInfo(name, cls.planner, _summary(cls)))
     return infos
+
+
+def _summary(cls: type[Scheduler]) -> str:
+    """The first paragraph of its documentation, on one line."""
+    return " ".join((inspect.getdoc(cls) or "").split("\n\n")[0].split())
 
 
 def find_policy(name: str) -> type[Scheduler]:

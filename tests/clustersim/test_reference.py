@@ -10,7 +10,7 @@ import pytest
 
 from clustersim.cli import main
 
-POLICIES = ("fifo", "fifo-skip", "sjf", "srtf")
+POLICIES = ("fifo", "fifo-skip", "sjf", "srtf", "smallest", "srsf")
 PUBLISHED = {  # mean JCT, makespan: ../shared/reference/README.md
     "fifo": (7975.386, 260973.0),
     "sjf": (7927.893, 260973.0),

@@ -1,0 +1,23 @@
+"""Smallest job first."""
+
+from __future__ import annotations
+
+from clustersim.scheduler import JobView, Proposal, Scheduler, State
+
+__all__ = ["Smallest"]
+
+
+class Smallest(Scheduler):
+    """Fewest requested GPUs first, preemptive, ties in order of submission; a job without room is skipped.
+
+    Small jobs pass large ones however late they come: large jobs starve while there are enough of them.
+    """
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        proposal.run_by(_size)
+        return proposal
+
+
+def _size(job: JobView) -> int:
+    return job.requested
