@@ -55,8 +55,8 @@ def test_predict_takes_every_part_of_a_plan(capsys):
 
 
 def test_predict_takes_long_contexts_rank_orders_and_buckets(capsys):
-    more = "--attention flash --cp 2 --cp-exchange gather --rank-order tp-cp-pp-dp --no-prefetch --bucket-mb 25"
-    run = document(capsys, [*PREDICT, *more.split()])
+    more = "--attention flash --cp 2 --cp-exchange gather --rank-order tp-cp-pp-dp"
+    run = document(capsys, [*PREDICT, *more.split(), "--no-prefetch", "--bucket-mb", "25"])
     assert (run["cp"], run["cp_exchange"], run["rank_order"]) == (2, "gather", "tp-cp-pp-dp")
     assert (run["prefetch"], run["bucket_bytes"], run["gpus"]) == (False, 25_000_000, 256)
     assert main([*PREDICT, "--ep", "2"]) == 2

@@ -86,7 +86,7 @@ def test_the_shipped_table_has_its_origin():
         for found in [entry["pooled"], *entry["classes"].values()]:
             low, high = found["range"]
             assert 0.5 < low < 1 < high < 2
-    
+
 
 def test_one_set_alone_says_nothing_about_other_sites(write_table):
     rows = [{"id": f"r{number}", "iteration_s": str(5 + number / 10)} for number in range(25)]
