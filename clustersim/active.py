@@ -201,7 +201,9 @@ class JobView:
     def _remaining(self, gpus: int | None) -> float:
         job = self._job
         unit_s = job.curve.unit_s.get(job.requested if gpus is None else gpus, inf)
-        return job.work_left_at(self._state.now) * unit_s
+        if job.placement is None:
+            return job.work_left * unit_s
+        return job.work_left_at(self._state._now) * unit_s
 
     def restart_s(self, gpus: int) -> float:
         """Seconds the engine would charge for a restart or a resize onto `gpus` GPUs, packed.

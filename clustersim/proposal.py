@@ -97,9 +97,11 @@ class Proposal:
         what earlier jobs of the walk leave; what later jobs hold counts as free and is taken from the last
         of them first. A job that keeps running keeps its GPUs.
         """
-        held = sum(job.gpus for job in self._state.running)  # by jobs whose turn has not come
+        held = self._state.cluster.gpus - self._state.free  # by jobs whose turn has not come
         walk = self._state.pending_by(key).walk(lambda gpus: gpus <= self.free + held)
         waiting = next(walk, None)
+        while waiting is not None and self.start(waiting) is not None:
+            waiting = next(walk, None)  # as long as there is room nobody need be compared with those who run
         if waiting is None:
             return
         turn = (key(waiting), waiting.order)
