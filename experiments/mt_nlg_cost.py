@@ -1,0 +1,263 @@
+"""What training MT-NLG 530B costs under every plan of vTrain's design space (Bang et al., MICRO 2024).
+
+    python experiments/mt_nlg_cost.py --out FOLDER
+
+writes `plans.csv` (one row a plan), `summary.md` (the published plans beside the best found) and
+`heatmap.png` (needs the extra `docs`), and says on stderr how long the evaluation took. What came out is in
+experiments/MT_NLG.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import math
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime import Evaluation, PlanBatch, Space, evaluate, load_model, load_system
+from itertime.atomic import replacing, write_text
+from itertime.errors import UserError
+from itertime.plan import RECOMPUTE
+from itertime.plansearch import candidates, divisors
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MODEL, GLOBAL_BATCH = "mt-nlg-530b", 1920
+TPS, LARGEST_DP = (4, 8, 16), 32
+PUBLISHED = ((8, 8, 35), (8, 10, 35), (8, 12, 35))  # Smith et al. (2022), as vTrain lists them: tp, dp, pp
+VTRAIN = (8, 12, 21)  # vTrain's cheaper plan
+FEWER_GPUS, LONGER = 0.9, 1.1  # "10 % fewer GPUs" for at most 10 % more time
+DAY_S, HOUR_S = 86_400.0, 3_600.0
+COLUMNS = (
+    *("tp", "dp", "pp", "gpus", "fits", "memory_gb", "iteration_s", "mfu", "training_days", "cost_usd"),
+    "on_front",
+)
+
+
+@dataclass(frozen=True)
+class Study:
+    """Every plan of the space, evaluated. Arrays have one element a plan.
+
+    `tokens` are trained on at the full global batch from the first iteration on; `price_usd` is that of a
+    GPU-hour.
+    """
+
+    plans: PlanBatch
+    evaluation: Evaluation
+    seq_len: int
+    tokens: float
+    price_usd: float
+    seconds: float
+
+    @property
+    def training_s(self) -> NDArray[np.float64]:
+        """Tokens / (global batch x sequence length) iterations, not rounded."""
+        return self.evaluation.iteration_s * (self.tokens / (GLOBAL_BATCH * self.seq_len))
+
+    @property
+    def cost_usd(self) -> NDArray[np.float64]:
+        return self.training_s / HOUR_S * self.plans.gpus * self.price_usd
+
+    @property
+    def fits(self) -> NDArray[np.bool_]:
+        return self.evaluation.memory.fits
+
+    @cached_property
+    def front(self) -> NDArray[np.bool_]:
+        """The plans that fit and than which no other is both as fast and cheaper, or as cheap and faster."""
+        front = np.zeros(len(self.plans), dtype=bool)
+        cheapest = math.inf
+        for row in np.lexsort((self.cost_usd, self.training_s)):
+            if self.fits[row] and self.cost_usd[row] < cheapest:
+                front[row], cheapest = True, self.cost_usd[row]
+        return front
+
+    def row(self, shape: tuple[int, int, int]) -> int:
+        """Where the plan (tp, dp, pp) is; it must be in the space."""
+        tp, dp, pp = shape
+        found = (self.plans.tp == tp) & (self.plans.dp == dp) & (self.plans.pp == pp)
+        return int(np.flatnonzero(found)[0])
+
+    def cheapest(self, *, most_gpus: float = math.inf, most_s: float = math.inf) -> int | None:
+        """The cheapest plan that fits, within so many GPUs and so many seconds of training."""
+        allowed = self.fits & (self.plans.gpus <= most_gpus) & (self.training_s <= most_s)
+        rows = np.flatnonzero(allowed)
+        return int(rows[self.cost_usd[rows].argmin()]) if len(rows) else None
+
+
+def study(
+    *,
+    system: str = "dgx-a100-80gb",
+    site: str | None = None,
+    recompute: str = "full",
+    tokens: float = 270e9,
+    price_usd: float = 5.0,
+) -> Study:
+    """Evaluates tp in `TPS`, dp up to `LARGEST_DP` that divide the global batch, pp that divide the layers.
+
+    Micro-batch 1, 1F1B. `site`: a system file whose site constants are put on `system`.
+    """
+    model, machine = load_model(MODEL), load_system(system)
+    if site is not None:
+        machine = replace(machine, site=load_system(site).site)
+    started = time.perf_counter()
+    sizes = sorted({tp * dp * pp for tp in TPS for dp in _dps() for pp in divisors(model.layers)})
+    space = Space(tp=TPS, micro_batch=(1,), recompute=(recompute,))
+    plans = candidates(model, GLOBAL_BATCH, machine, space, sizes)
+    plans = plans.take(plans.dp <= LARGEST_DP)
+    found = evaluate(model, plans, machine)
+    return Study(plans, found, model.seq_len, tokens, price_usd, time.perf_counter() - started)
+
+
+def _dps() -> list[int]:
+    return [dp for dp in divisors(GLOBAL_BATCH) if dp <= LARGEST_DP]
+
+
+def plans_csv(done: Study) -> str:
+    """One row a plan, in the order of tp, dp, pp; also those that do not fit."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    plans, found = done.plans, done.evaluation
+    for row in np.lexsort((plans.pp, plans.dp, plans.tp)):
+        whole = (plans.tp[row], plans.dp[row], plans.pp[row], plans.gpus[row], int(done.fits[row]))
+        writer.writerow(
+            [
+                *whole,
+                f"{found.memory.total[row] / 1e9:.3f}",
+                f"{found.iteration_s[row]:.6f}",
+                f"{found.mfu[row]:.6f}",
+                f"{done.training_s[row] / DAY_S:.4f}",
+                f"{done.cost_usd[row]:.0f}",
+                int(done.front[row]),
+            ]
+        )
+    return text.getvalue()
+
+
+def summary(done: Study) -> str:
+    """The published plans and the best found, as a Markdown table."""
+    lines = [
+        "| | (tp, dp, pp) | GPUs | iteration, s | MFU | memory, GB | training, days | cost, $M |",
+        "|---|---|---|---|---|---|---|---|",
+        *(_line(done, "published", done.row(shape)) for shape in PUBLISHED),
+        _line(done, "vTrain's find", done.row(VTRAIN)),
+    ]
+    for shape in PUBLISHED:
+        row = done.row(shape)
+        seconds, gpus = float(done.training_s[row]), float(done.plans.gpus[row])
+        lines.append(_line(done, f"cheapest no slower than {shape}", done.cheapest(most_s=seconds)))
+        name = f"cheapest on 10 % fewer GPUs than {shape}, at most 10 % slower"
+        found = done.cheapest(most_s=LONGER * seconds, most_gpus=FEWER_GPUS * gpus)
+        lines.append(_line(done, name, found))
+    return "\n".join(lines) + "\n"
+
+
+def _line(done: Study, name: str, row: int | None) -> str:
+    if row is None:
+        return f"| {name} | none | | | | | | |"
+    plans, found = done.plans, done.evaluation
+    memory = f"{found.memory.total[row] / 1e9:.1f}" + ("" if done.fits[row] else " (does not fit)")
+    numbers = (
+        f"({plans.tp[row]}, {plans.dp[row]}, {plans.pp[row]})",
+        f"{plans.gpus[row]:,}",
+        f"{found.iteration_s[row]:.2f}",
+        f"{found.mfu[row]:.1%}",
+        memory,
+        f"{done.training_s[row] / DAY_S:.1f}",
+        f"{done.cost_usd[row] / 1e6:.2f}",
+    )
+    return f"| {name} | {' | '.join(numbers)} |"
+
+
+def draw(done: Study, path: Path) -> None:
+    """MFU above, seconds below, for every dp and pp; P published, V vTrain's, grey where memory is short."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+    from matplotlib.colors import LogNorm
+
+    figure, panels = plt.subplots(2, len(TPS), figsize=(15, 8), layout="constrained")
+    seconds, mfu = done.evaluation.iteration_s, 100 * done.evaluation.mfu
+    scales: tuple[tuple[str, NDArray[np.float64], dict[str, Any]], ...] = (
+        ("MFU, %", mfu, {"vmin": mfu[done.fits].min(), "vmax": mfu[done.fits].max()}),
+        ("seconds per iteration", seconds, {"norm": LogNorm(*np.quantile(seconds[done.fits], (0, 1)))}),
+    )
+    for row_of_panels, (label, values, scale) in zip(panels, scales, strict=True):
+        for axes, tp in zip(row_of_panels, TPS, strict=True):
+            image = _panel(axes, done, tp, values, scale)
+        figure.colorbar(image, ax=list(row_of_panels), label=label)
+    figure.savefig(path, dpi=80, metadata={"Software": None}, format="png")
+
+
+def _panel(axes: Axes, done: Study, tp: int, values: NDArray[np.float64], scale: dict[str, Any]) -> Any:
+    dps, pps = _dps(), sorted({int(pp) for pp in done.plans.pp})
+    grid = np.full((len(pps), len(dps)), np.nan)
+    marks = dict.fromkeys(PUBLISHED, "P") | {VTRAIN: "V"}
+    for row in np.flatnonzero((done.plans.tp == tp) & done.fits):
+        dp, pp = int(done.plans.dp[row]), int(done.plans.pp[row])
+        y, x = pps.index(pp), dps.index(dp)
+        grid[y, x] = values[row]
+        axes.text(x, y, marks.get((tp, dp, pp), ""), ha="center", va="center", color="white", weight="bold")
+    image = axes.imshow(grid, aspect="auto", cmap="viridis", origin="lower", **scale)
+    axes.set_facecolor("#cccccc")
+    axes.set(title=f"tp = {tp}", xlabel="dp", ylabel="pp", xticks=range(len(dps)), yticks=range(len(pps)))
+    axes.set_xticklabels([str(dp) for dp in dps])
+    axes.set_yticklabels([str(pp) for pp in pps])
+    return image
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--system", default="dgx-a100-80gb", help="a name or a system file")
+    parser.add_argument("--site", help="a system file (`itertime calibrate`) whose site constants to use")
+    parser.add_argument("--recompute", default="full", choices=RECOMPUTE)
+    parser.add_argument("--tokens", type=_positive, default=270e9)
+    parser.add_argument("--price", type=_positive, default=5.0, help="dollars per GPU-hour")
+    parser.add_argument("--out", type=Path, required=True, help="the folder of the results")
+    options = parser.parse_args(arguments)
+    try:
+        done = study(
+            system=options.system,
+            site=options.site,
+            recompute=options.recompute,
+            tokens=options.tokens,
+            price_usd=options.price,
+        )
+        options.out.mkdir(parents=True, exist_ok=True)
+        write_text(options.out / "plans.csv", plans_csv(done))
+        write_text(options.out / "summary.md", summary(done))
+        with replacing(options.out / "heatmap.png") as temporary:
+            draw(done, temporary)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    counts = f"{len(done.plans)} plans, {done.fits.sum()} fit in memory, {done.front.sum()} on the front"
+    print(f"{counts}; listed and evaluated in {done.seconds * 1e3:.1f} ms", file=sys.stderr)
+    print(summary(done), end="")
+    return 0
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text}: must be a number above 0")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())
