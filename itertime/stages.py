@@ -37,26 +37,31 @@ class StageLayout:
 
 
 def stage_layout(model: ModelSpec, plans: PlanBatch) -> StageLayout:
-    """How the layers are split; a balanced split counts embedding and projection as one layer each, middle
-    stages first.
+    """How the layers are split. A balanced split counts embedding and projection as one layer each and fills
+    one stage after the other to the smallest size that will do, so that the last one gets what remains.
+
+    That is `partition_balanced` of DeepSpeed (runtime/utils.py) as it was when BLOOM was trained, told from
+    memory. Where it would leave the last stages empty, so that nobody can have trained with it, middle stages
+    get one layer more, as many as it takes.
     """
     pp, single = plans.pp, plans.pp == 1
     if not plans.balanced.any():
         nothing, one = np.zeros_like(pp), np.ones_like(pp)
         stages = np.array([np.where(single, 0, 1), np.maximum(pp - 2, 0), nothing, one])
         return StageLayout(np.broadcast_to(model.layers // pp, stages.shape), stages)
-    quotient, extra = np.divmod(model.layers + 2, pp)
     uneven = (model.layers % pp != 0) & plans.balanced
-    even = model.layers // pp
-    middles = np.maximum(pp - 2, 0)
-    heavy = np.where(uneven, np.minimum(extra, middles), middles)
-    last_extra = np.where(extra > middles, 1, 0)
+    even, middles = model.layers // pp, np.maximum(pp - 2, 0)
+    blocks = model.layers + 2
+    least, most = blocks // pp, -(-blocks // pp)
+    remaining = blocks - most * (pp - 1)  # for the last stage, when all others are filled
+    filled = remaining > 0
     layers = np.stack([
-        np.where(uneven, quotient - 1, even),
-        np.where(uneven, quotient + 1, even),
-        np.where(uneven, quotient, even),
-        np.where(uneven, quotient - 1 + last_extra, even),
+        np.where(uneven, np.where(filled, most, least) - 1, even),
+        np.where(uneven, most, even),
+        np.where(uneven, least, even),
+        np.where(uneven, np.where(filled, remaining, least) - 1, even),
     ])  # fmt: skip
+    heavy = np.where(uneven & ~filled, blocks % pp, middles)
     stages = np.stack([np.where(single, 0, 1), heavy, middles - heavy, np.ones_like(pp)])
     return StageLayout(layers, stages)
 

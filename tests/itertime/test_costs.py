@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from itertime import ModelSpec, Plan, PlanBatch, load_model, load_profile, load_system, predict
 from itertime.costs import stage_costs
@@ -15,7 +17,7 @@ from itertime.edges import padded_vocab
 from itertime.exchange import exposed_s
 from itertime.layer import layer_costs
 from itertime.layer_comm import activation_all_reduce_s
-from itertime.stages import FIRST, HEAVY, LAST, LIGHT, stage_layout
+from itertime.stages import FIRST, HEAVY, LAST, stage_layout
 
 SYSTEM = load_system("dgx-a100-80gb")
 PROFILE = load_profile(SYSTEM.profile)
@@ -103,7 +105,7 @@ def test_the_vocabulary_is_padded_as_megatron_does():
 
 
 @pytest.mark.parametrize(
-    ("layers", "pp"), [(48, 4), (48, 1), (106, 12), (78, 12), (70, 12), (5, 4), (7, 7), (100, 6)]
+    ("layers", "pp"), [(48, 4), (48, 1), (106, 12), (78, 12), (70, 12), (5, 4), (7, 7), (100, 6), (80, 32)]
 )
 def test_every_layer_is_on_one_stage(layers, pp):
     model = replace(MODEL, layers=layers)
@@ -118,9 +120,39 @@ def test_bloom_is_split_as_its_authors_say():
     layout = stage_layout(
         replace(MODEL, layers=70), PlanBatch.of([Plan(4, 12, 8, 2, 2048, split="balanced")])
     )
-    assert layout.layers[[FIRST, LIGHT, LAST], 0].tolist() == [5, 6, 5]
-    assert layout.stages[:, 0].tolist() == [1, 0, 10, 1]
-    assert layout.stages[HEAVY, 0] == 0
+    assert layout.layers[[FIRST, HEAVY, LAST], 0].tolist() == [5, 6, 5]
+    assert layout.stages[:, 0].tolist() == [1, 10, 0, 1]
+
+
+@given(st.integers(2, 200), st.integers(2, 40))
+def test_stages_are_filled_to_the_smallest_size_that_will_do(layers, pp):
+    """The rule of DeepSpeed's `partition_balanced`, block by block, embedding and projection among them."""
+    assume(layers % pp and pp <= layers)
+    size = next(size for size in range(1, layers + 3) if size * pp >= layers + 2)
+    blocks = [0]
+    for _ in range(layers + 2):
+        if blocks[-1] == size:
+            blocks.append(0)
+        blocks[-1] += 1
+    layout = stage_layout(
+        replace(MODEL, layers=layers), PlanBatch.of([Plan(1, pp, 1, 1, 1, split="balanced")])
+    )
+    kinds = layout.kinds(np.array([0]))[0]
+    ours = layout.layers[kinds, 0] + (np.arange(pp) == 0) + (np.arange(pp) == pp - 1)
+    assert ours.max() == size
+    assert ours.sum() == layers + 2
+    if len(blocks) == pp:
+        assert ours.tolist() == blocks
+    else:  # DeepSpeed would leave stages empty
+        assert ours.min() >= size - 1
+
+
+def test_bigscience_78_layers_on_12_stages():
+    layout = stage_layout(
+        replace(MODEL, layers=78), PlanBatch.of([Plan(4, 12, 8, 2, 2048, split="balanced")])
+    )
+    assert layout.layers[[FIRST, HEAVY, LAST], 0].tolist() == [6, 7, 2]
+    assert layout.stages[:, 0].tolist() == [1, 10, 0, 1]
 
 
 def test_exposed_communication_is_at_least_the_last_bucket_and_at_most_all():
