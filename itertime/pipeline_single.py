@@ -8,7 +8,7 @@ seconds, all further ones will (the state of a max-plus linear system), and they
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 __all__ = ["interleaved_single_s", "one_f_one_b_single_s"]
 
@@ -56,38 +56,45 @@ def interleaved_single_s(
     period, total = p * v, microbatches * v
     offset = p - 1 + (v - 1) * p
     last = p - 1
-    # Seconds of the k-th pass of every device, for k modulo the period.
-    forwards = [[time for time in times for _ in range(p)] for times in forward]
-    backwards = [[time for time in times[::-1] for _ in range(p)] for times in backward]
+    forwards = _by_slot([[time for time in times for _ in range(p)] for times in forward], range(p))
+    backwards = _by_slot(
+        [[time for time in times[::-1] for _ in range(p)] for times in backward], range(last, -1, -1)
+    )
     free, sent, back = [0.0] * p, [0.0] * p, [0.0] * p
     history: deque[list[float]] = deque(maxlen=period + 1)  # states of the steady part, up to a period back
     watching = True
     slot = 0
     while slot < total + offset + last:
+        row = forwards[slot % period]
         around = sent[last] if slot % period >= p else 0.0
         for device in range(min(last, slot), max(0, slot - total + 1) - 1, -1):
             time, arrived = free[device], sent[device - 1] if device else around
-            if arrived > time:
-                time = arrived
-            sent[device] = free[device] = time + forwards[device][(slot - device) % period]
-        first = last - (slot - offset)
-        around = back[0] if (slot - offset) % period >= p else 0.0
-        for device in range(max(0, first), min(p, first + total)):
+            sent[device] = free[device] = (time if time > arrived else arrived) + row[device]
+        behind = slot - offset  # backwards of the last device
+        row = backwards[behind % period]
+        around = back[0] if behind % period >= p else 0.0
+        for device in range(max(0, last - behind), min(p, last - behind + total)):
             time, arrived = free[device], back[device + 1] if device < last else around
-            if arrived > time:
-                time = arrived
-            back[device] = free[device] = time + backwards[device][(device - first) % period]
+            back[device] = free[device] = (time if time > arrived else arrived) + row[device]
         slot += 1
         if watching and offset + p <= slot <= total:
             history.append(free + sent + back)
             shift = _shift(history[0], history[-1]) if len(history) > period else None
             if shift is not None:
                 watching = False
-                periods = (total - slot) // period
-                later = periods * shift
-                free, sent, back = ([time + later for time in each] for each in (free, sent, back))
-                slot += periods * period
+                periods = -((slot - total) // period)
+                # The state at the end of the steady part is that of a slot at most a period ago, later.
+                state = history[total - slot - periods * period - 1]
+                later = [time + periods * shift for time in state]
+                free, sent, back = later[:p], later[p : 2 * p], later[2 * p :]
+                slot = total
     return max(free)
+
+
+def _by_slot(passes: Sequence[list[float]], delays: Iterable[int]) -> list[tuple[float, ...]]:
+    """Seconds of every device in each slot of a period; a device's first pass is `delays` slots in."""
+    shifted = [times[-delay:] + times[:-delay] for times, delay in zip(passes, delays, strict=True)]
+    return list(zip(*shifted, strict=True))
 
 
 def _shift(before: Sequence[float], after: Sequence[float]) -> float | None:
