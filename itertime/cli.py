@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from itertime.commandline import new_app, run_app
+from itertime.commands.budget import budget
 from itertime.commands.calibrate import calibrate
 from itertime.commands.catalogue import models, systems
 from itertime.commands.predict import predict
@@ -19,7 +20,7 @@ __all__ = ["app", "main"]
 app = new_app(
     "Predict the time of one training iteration of a large language model, and search for the best plan."
 )
-for command in (predict, search, validate, calibrate, timeline, models, systems):
+for command in (predict, search, budget, validate, calibrate, timeline, models, systems):
     app.command()(command)
 app.add_typer(profile_app, name="profile")
 

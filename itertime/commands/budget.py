@@ -1,0 +1,86 @@
+"""`itertime budget`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from itertime.commandline import print_json
+from itertime.commands.options import GlobalBatch, Json, SystemName, plan_document
+
+if TYPE_CHECKING:
+    from itertime.budget import Answer, Training
+
+__all__ = ["budget"]
+
+
+def budget(
+    system: SystemName,
+    gpus: Annotated[int, typer.Option("--gpus", min=1, help="Use at most this many GPUs.")],
+    days: Annotated[float, typer.Option("--days", help="Days of training.")],
+    global_batch: GlobalBatch,
+    recompute: Annotated[str, typer.Option("--recompute", help="Choices to try.")] = "none,selective,full",
+    tokens_per_parameter: Annotated[
+        float, typer.Option("--tokens-per-parameter", help="20 is the Chinchilla rule.")
+    ] = 20.0,
+    json: Json = False,
+) -> None:
+    """The largest model that GPUs and days train compute-optimally, at peak speed and as simulated."""
+    from itertime.budget import Budget, generated, published
+    from itertime.plansearch import Space
+    from itertime.system import load_system
+
+    space = Space(recompute=tuple(word.strip() for word in recompute.split(",")))
+    given = Budget(gpus, days, global_batch, load_system(system), space, tokens_per_parameter)
+    answers = {"published": given.largest(published()), "generated": given.largest(generated())}
+    if json:
+        documents = {name: _document(answer) for name, answer in answers.items()}
+        print_json({"gpus": gpus, "days": days, "rule_parameters": given.rule_parameters(), **documents})
+        return
+    print(f"{gpus} GPUs for {days:g} days, {tokens_per_parameter:g} tokens per parameter")
+    print(f"at 100 % utilisation the rule gives {given.rule_parameters() / 1e9:.1f}B parameters")
+    for name, answer in answers.items():
+        print(f"{name} shapes")
+        _print_training("at 100 %", answer.naive)
+        _print_training("simulated", answer.simulated)
+
+
+def _document(answer: Answer) -> dict[str, Any]:
+    return {
+        "naive": _training(answer.naive),
+        "simulated": _training(answer.simulated),
+        "tried": len(answer.tried),
+    }
+
+
+def _training(training: Training | None) -> dict[str, Any] | None:
+    """`days` and `plan` are null where no plan fits."""
+    if training is None:
+        return None
+    model, found = training.model, training.found
+    return {
+        "model": model.name,
+        "parameters": model.parameters,
+        "layers": model.layers,
+        "hidden": model.hidden,
+        "heads": model.heads,
+        "tokens": training.tokens,
+        "ideal_days": training.ideal_days,
+        "days": training.days if found else None,
+        "plan": plan_document(model, found.plan, found.prediction) if found else None,
+    }
+
+
+def _print_training(name: str, training: Training | None) -> None:
+    if training is None:
+        print(f"  {name:9}  none: the smallest shape takes longer")
+        return
+    model, found = training.model, training.found
+    size = f"{model.parameters / 1e9:6.1f}B parameters, {training.tokens / 1e9:6,.0f}B tokens"
+    if found is None:
+        print(f"  {name:9}  {model.name:15} {size}, no plan fits in memory")
+        return
+    days = f"{training.days:6.1f} days (at peak {training.ideal_days:.1f})"
+    plan = f"MFU {found.prediction.mfu:.1%} on {found.plan.gpus} GPUs, {found.plan.label}"
+    print(f"  {name:9}  {model.name:15} {size}, {days}, {plan}")
