@@ -69,7 +69,7 @@ class WatchedProfile(Profile):
                 if name not in measured:
                     continue
                 least, most = measured[name]
-                values = asked.ravel().tolist() if isinstance(asked, np.ndarray) else [float(np.max(asked))]
+                values = np.asarray(asked).ravel().tolist()
                 if name == "ranks" and max(values) <= 1:
                     break  # a group of one communicates nothing
                 for value in values:

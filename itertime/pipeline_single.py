@@ -62,20 +62,31 @@ def interleaved_single_s(
     )
     free, sent, back = [0.0] * p, [0.0] * p, [0.0] * p
     history: deque[list[float]] = deque(maxlen=period + 1)  # states of the steady part, up to a period back
+    upwards, downwards = range(p), range(last, -1, -1)
     watching = True
     slot = 0
     while slot < total + offset + last:
-        row = forwards[slot % period]
-        around = sent[last] if slot % period >= p else 0.0
-        for device in range(min(last, slot), max(0, slot - total + 1) - 1, -1):
-            time, arrived = free[device], sent[device - 1] if device else around
-            sent[device] = free[device] = (time if time > arrived else arrived) + row[device]
+        if slot < total + last:
+            row = forwards[slot % period]
+            around = sent[last] if slot % period >= p else 0.0
+            if last <= slot < total:
+                running = downwards
+            else:
+                running = range(min(last, slot), max(0, slot - total + 1) - 1, -1)
+            for device in running:
+                time, arrived = free[device], sent[device - 1] if device else around
+                sent[device] = free[device] = (time if time > arrived else arrived) + row[device]
         behind = slot - offset  # backwards of the last device
-        row = backwards[behind % period]
-        around = back[0] if behind % period >= p else 0.0
-        for device in range(max(0, last - behind), min(p, last - behind + total)):
-            time, arrived = free[device], back[device + 1] if device < last else around
-            back[device] = free[device] = (time if time > arrived else arrived) + row[device]
+        if behind >= 0:
+            row = backwards[behind % period]
+            around = back[0] if behind % period >= p else 0.0
+            if last <= behind < total:
+                running = upwards
+            else:
+                running = range(max(0, last - behind), min(p, last - behind + total))
+            for device in running:
+                time, arrived = free[device], back[device + 1] if device < last else around
+                back[device] = free[device] = (time if time > arrived else arrived) + row[device]
         slot += 1
         if watching and offset + p <= slot <= total:
             history.append(free + sent + back)

@@ -46,9 +46,11 @@ def stage_layout(model: ModelSpec, plans: PlanBatch) -> StageLayout:
     """
     pp, single = plans.pp, plans.pp == 1
     if not plans.balanced.any():
-        nothing, one = np.zeros_like(pp), np.ones_like(pp)
-        stages = np.array([np.where(single, 0, 1), np.maximum(pp - 2, 0), nothing, one])
-        return StageLayout(np.broadcast_to(model.layers // pp, stages.shape), stages)
+        even = model.layers // pp
+        stages = np.array(
+            [~single, np.maximum(pp - 2, 0), np.zeros_like(pp), np.ones_like(pp)], dtype=np.int64
+        )
+        return StageLayout(np.array([even, even, even, even]), stages)
     uneven = (model.layers % pp != 0) & plans.balanced
     even, middles = model.layers // pp, np.maximum(pp - 2, 0)
     blocks = model.layers + 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -87,13 +88,18 @@ class GemmModel:
 
     def _fastest_tile(self, m: Array, n: Array, batch: Array) -> Array:
         """Compute seconds per unit of depth."""
-        seconds = []
-        for tile in self.tiles:
-            waves = np.ceil(m / tile.rows) * np.ceil(n / tile.columns) * batch / self.multiprocessors
-            waves = waves + self.wave_quantisation * (np.ceil(waves) - waves)
-            flops = 2.0 * self.multiprocessors * tile.rows * tile.columns
-            seconds.append(waves * (flops / (tile.peak_fraction * self.peak_flops_per_s)))
-        return np.minimum.reduce(seconds)
+        axes = -1, *[1] * max(m.ndim, n.ndim, batch.ndim)
+        rows, columns, wave_s = (each.reshape(axes) for each in self._tile_columns)
+        waves = np.ceil(m / rows) * np.ceil(n / columns) * batch / self.multiprocessors
+        waves = waves + self.wave_quantisation * (np.ceil(waves) - waves)
+        return np.min(waves * wave_s, axis=0)
+
+    @cached_property
+    def _tile_columns(self) -> tuple[Array, Array, Array]:
+        """Rows, columns, and seconds of a full wave per unit of depth, of every tile."""
+        rows, columns, fractions = np.array([dataclasses.astuple(tile) for tile in self.tiles]).T
+        flops = 2.0 * self.multiprocessors * rows * columns
+        return rows, columns, flops / (fractions * self.peak_flops_per_s)
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -260,5 +266,10 @@ class ElementwiseModel:
         """Bytes/s for rows of `width` elements."""
         if width is None or not self.by_width:
             return self.bytes_per_s
-        widths, rates = [one.width for one in self.by_width], [one.bytes_per_s for one in self.by_width]
-        return float(np.interp(math.log2(width), np.log2(widths), rates))
+        return float(np.interp(math.log2(width), *self._rates))
+
+    @cached_property
+    def _rates(self) -> tuple[Array, Array]:
+        """Binary logarithms of the widths, and bytes/s."""
+        widths, rates = np.array([(one.width, one.bytes_per_s) for one in self.by_width]).T
+        return np.log2(widths), rates
