@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from itertime.commandline import new_app, run_app
 
-from .commands import policies, report, simulate, trace
+from .commands import check, explain, policies, report, simulate, trace
 
 __all__ = ["app", "main"]
 
@@ -18,6 +18,8 @@ app.command("demo")(simulate.demo)
 app.command("run")(simulate.run)
 app.command("compare")(simulate.compare)
 app.command("report")(report.report)
+app.command("check")(check.check)
+app.command("explain")(explain.explain)
 app.add_typer(trace.app, name="trace")
 app.add_typer(policies.app, name="policies")
 

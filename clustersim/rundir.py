@@ -34,7 +34,7 @@ from .cluster import Cluster
 from .records import EventRecord, JobRecord, Snapshot
 from .rundir_tables import EVENTS, JOBS, USAGE, csv_text, parse_rows, plain_text, without_guard
 
-__all__ = ["Run", "read_run", "write_run"]
+__all__ = ["Run", "changes", "read_run", "read_unverified", "write_run"]
 
 FORMAT = "clustersim-run-1"
 _JOBS_CSV, _JOBS_PARQUET, _EVENTS, _USAGE = "jobs.csv", "jobs.parquet", "events.csv", "usage.csv"
@@ -91,25 +91,45 @@ def write_run(directory: str | Path, run: Run, *, parquet: bool = False) -> Run:
 def read_run(directory: str | Path) -> Run:
     """Read what `write_run` wrote. UserError if it is not a complete run, or was changed since."""
     folder = Path(directory)
+    run = read_unverified(folder)
+    changed = changes(folder, run)
+    if changed:
+        raise UserError(f"{changed[0]}; run again")
+    return run
+
+
+def read_unverified(directory: str | Path) -> Run:
+    """As `read_run`, but believes files that are not those of the manifest: for who checks them.
+
+    UserError, TableError for what cannot be read at all.
+    """
+    folder = Path(directory)
     manifest = _read_json(folder / _MANIFEST)
     cluster = _cluster(folder / _MANIFEST, manifest)
-    path = folder / (_JOBS_PARQUET if (folder / _JOBS_PARQUET).exists() else _JOBS_CSV)
-    jobs = _read_rows(path, JOBS, JobRecord, cluster)
-    found = hashlib.sha256(csv_text(JOBS, jobs).encode()).hexdigest()
-    if found != manifest.get("result_hash"):
-        raise UserError(f"{path}: does not match the result_hash in {_MANIFEST}: it was changed; run again")
-    run = Run(
+    return Run(
         policy=_text_of(folder / _MANIFEST, manifest, "policy"),
         planner=_text_of(folder / _MANIFEST, manifest, "planner"),
         cluster=cluster,
-        jobs=jobs,
+        jobs=_read_rows(_jobs_file(folder), JOBS, JobRecord, cluster),
         events=_read_rows(folder / _EVENTS, EVENTS, EventRecord, cluster),
         snapshots=_read_rows(folder / _USAGE, USAGE, Snapshot, cluster),
         summary=_read_json(folder / _SUMMARY),
         manifest=manifest,
     )
-    _unchanged(folder, manifest, (path.name, _EVENTS, _USAGE, _SUMMARY))
-    return run
+
+
+def changes(directory: str | Path, run: Run) -> list[str]:
+    """What in the folder of `run` is not what its manifest was written for, one text a file."""
+    folder = Path(directory)
+    jobs = _jobs_file(folder)
+    found = hashlib.sha256(csv_text(JOBS, run.jobs).encode()).hexdigest()
+    if found != run.manifest.get("result_hash"):
+        return [f"{jobs}: does not match the result_hash in {_MANIFEST}: it was changed"]
+    return _changed(folder, run.manifest, (jobs.name, _EVENTS, _USAGE, _SUMMARY))
+
+
+def _jobs_file(folder: Path) -> Path:
+    return folder / (_JOBS_PARQUET if (folder / _JOBS_PARQUET).exists() else _JOBS_CSV)
 
 
 # Writing
@@ -154,16 +174,16 @@ def _is_manifest(path: Path) -> bool:
         return False
 
 
-def _unchanged(folder: Path, manifest: Mapping[str, Any], names: Sequence[str]) -> None:
-    """UserError if a file of the run is missing or not the one that its manifest was written for."""
-    hashes = manifest.get("files")
+def _changed(folder: Path, manifest: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    hashes, texts = manifest.get("files"), []
     for name in names:
         try:
             found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
         except OSError as error:
             raise UserError(f"{folder / name}: cannot be read: {error.strerror or error}") from None
         if not isinstance(hashes, dict) or found != hashes.get(name):
-            raise UserError(f"{folder / name}: is not what {_MANIFEST} was written for; run again")
+            texts.append(f"{folder / name}: is not what {_MANIFEST} was written for")
+    return texts
 
 
 def _stage(files: ExitStack, path: Path, content: bytes) -> None:

@@ -13,7 +13,17 @@ from traces.files import Table, shown
 from .cluster import Cluster, Placement
 from .records import EventRecord, JobRecord, Snapshot
 
-__all__ = ["EVENTS", "JOBS", "USAGE", "Column", "csv_text", "parse_rows", "plain_text", "without_guard"]
+__all__ = [
+    "EVENTS",
+    "JOBS",
+    "USAGE",
+    "Column",
+    "csv_text",
+    "parse_rows",
+    "placement_text",
+    "plain_text",
+    "without_guard",
+]
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 _GUARDED = re.compile(r"'+[=+\-@\t\r\n]")
@@ -104,7 +114,7 @@ def _truth(value: bool | None) -> str:
     return "" if value is None else "true" if value else "false"
 
 
-def _placement(placement: Placement) -> str:
+def placement_text(placement: Placement) -> str:
     """`0-3x8;7x4`: 8 GPUs on each of the nodes 0 to 3, 4 on node 7."""
     runs: list[list[int]] = []
     for node, count in placement:
@@ -122,7 +132,7 @@ _WRITERS: dict[Any, Callable[[Any], str]] = {
     float: _number,
     float | None: _number,
     bool | None: _truth,
-    Placement: _placement,
+    Placement: placement_text,
 }
 
 

@@ -15,7 +15,7 @@ from itertime.errors import UserError
 if TYPE_CHECKING:
     from clustersim.rundir import Run
 
-__all__ = ["check_folder", "print_comparison", "print_run", "progress_of"]
+__all__ = ["check_folder", "plain", "print_comparison", "print_run", "progress_of", "run_folders"]
 
 _STEPS = 200
 
@@ -60,6 +60,23 @@ def check_folder(folder: Path, expected: Sequence[str] = ()) -> None:
         raise UserError(f"{folder}: holds {others[0]} of another comparison; choose an empty folder")
     if not os.access(existing, os.W_OK):
         raise UserError(f"{folder}: {existing} cannot be written; choose another place with --out")
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """The folder of a run itself, or those in the folder of a comparison. UserError if there is none."""
+    if not folder.is_dir():
+        raise UserError(f"{folder}: is not a folder")
+    if (folder / "manifest.json").exists():
+        return [folder]
+    homes = sorted(path.parent for path in folder.glob("*/manifest.json"))
+    if not homes:
+        raise UserError(f"{folder}: holds no run (no manifest.json, neither here nor one folder down)")
+    return homes
+
+
+def plain(text: str) -> str:
+    """Text from a file that anybody may have written: no control characters reach the terminal."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def print_run(run: Run, out: Path | None, json: bool) -> None:

@@ -17,20 +17,12 @@ def report(
     baseline: Annotated[str | None, typer.Option(help="The policy that others are compared with.")] = None,
 ) -> None:
     """Write FOLDER/report.html from the records in FOLDER or in the folders inside it."""
+    from clustersim.commands.output import run_folders
     from clustersim.report import render_report
     from clustersim.rundir import read_run
     from itertime.atomic import write_text
 
-    if not folder.is_dir():
-        raise UserError(f"{folder}: is not a folder")
-    homes = (
-        [folder]
-        if (folder / "manifest.json").exists()
-        else sorted(p.parent for p in folder.glob("*/manifest.json"))
-    )
-    if not homes:
-        raise UserError(f"{folder}: holds no run (no manifest.json, neither here nor one folder down)")
-    runs = [read_run(home) for home in homes]
+    runs = [read_run(home) for home in run_folders(folder)]
     names = [run.policy for run in runs]
     if baseline is not None and baseline not in names:
         raise UserError(f"--baseline {baseline}: is not among {', '.join(names)}")

@@ -22,6 +22,8 @@ COMMANDS = (
     "compare",
     "demo",
     "report",
+    "check",
+    "explain",
     "policies",
     "trace",
     "trace import",

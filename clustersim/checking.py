@@ -1,0 +1,267 @@
+"""What must hold in every run, proved from its event log: who got which GPUs when.
+
+The event log is all that is trusted; the records are compared with what it adds up to. `clustersim.testing`
+applies these rules to a policy under test, `clustersim.checking_folder` to the folder of a run.
+
+A log counts GPUs by node, and the GPUs of a node are alike: that no node gives more than it has is the same
+as that no GPU serves two jobs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isclose, prod
+from typing import NamedTuple
+
+from .checking_sums import GIVES, Sums
+from .cluster import Cluster
+from .overheads import Overheads
+from .records import EventRecord, JobRecord
+
+__all__ = ["RULES", "Evidence", "Known", "Occupancy", "Rule", "Violation", "instants"]
+
+_DEGREES = re.compile(r"\b(?:tp|pp|dp|cp)(\d{1,9})\b")  # of a plan's label: their product is its GPUs
+_BEFORE = {
+    "submit": "unknown", "reject": "new", "start": "new", "restart": "stopped",
+    "resize": "running", "migrate": "running", "preempt": "running", "finish": "running",
+}  # fmt: skip
+_AFTER = {"submit": "new", "reject": "gone", "preempt": "stopped", "finish": "gone"}
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a job: its work, the seconds per unit of it by GPUs, its parameters (for the size of
+    its checkpoints); None is unknown. `alone`: it can run on no other number of GPUs.
+    """
+
+    work: float | None = None
+    unit_s: Mapping[int, float] = field(default_factory=dict)
+    alone: bool = False
+    parameters: float | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a run left behind. `events` in order of time; `known` by job.
+
+    `end_s`: when it ended, None if unknown; then nothing is said of what a job held or waited at the end.
+    `resolution_s`: the largest error of a difference of two recorded times, 0 if they were never rounded.
+    """
+
+    cluster: Cluster
+    overheads: Overheads
+    events: Sequence[EventRecord]
+    records: Sequence[JobRecord]
+    known: Mapping[str, Known]
+    end_s: float | None = None
+    resolution_s: float = 0.0
+
+    def logs(self) -> dict[str, list[EventRecord]]:
+        """The events of each job."""
+        logs: dict[str, list[EventRecord]] = {}
+        for event in self.events:
+            logs.setdefault(event.job_id, []).append(event)
+        return logs
+
+
+class Violation(NamedTuple):
+    """A broken rule, in words; where it has a place in the log, its event (from 0), time and job."""
+
+    text: str
+    event: int | None = None
+    time_s: float | None = None
+    job_id: str | None = None
+
+
+class Rule(NamedTuple):
+    """`check` yields what breaks the rule; `unproved` says for what, if anything, the evidence is lacking."""
+
+    name: str
+    text: str
+    check: Callable[[Evidence], Iterator[Violation]]
+    unproved: Callable[[Evidence], str] = lambda evidence: ""
+
+
+def instants(events: Sequence[EventRecord]) -> Iterator[list[tuple[int, EventRecord]]]:
+    """The numbered events of one time after another.
+
+    By instants: a decision may exchange the GPUs of two jobs, and the log writes one after the other.
+    """
+    batch: list[tuple[int, EventRecord]] = []
+    for i, event in enumerate(events):
+        if batch and event.time_s != batch[-1][1].time_s:
+            yield batch
+            batch = []
+        batch.append((i, event))
+    if batch:
+        yield batch
+
+
+class Occupancy:
+    """Who holds what, as the log is replayed: the last gift to each job that holds GPUs, and GPUs by node."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, EventRecord] = {}
+        self.used: dict[int, int] = {}
+
+    def apply(self, event: EventRecord) -> None:
+        if event.event not in GIVES and event.event not in ("preempt", "finish"):
+            return
+        before = self.held.pop(event.job_id, None)
+        for node, count in before.placement if before else ():
+            self.used[node] -= count
+        if event.event in GIVES:
+            self.held[event.job_id] = event
+            for node, count in event.placement:
+                self.used[node] = self.used.get(node, 0) + count
+
+
+def _at(i: int, event: EventRecord, text: str) -> Violation:
+    return Violation(f"t={event.time_s:g}: {text}", i, event.time_s, event.job_id)
+
+
+def _check_order(evidence: Evidence) -> Iterator[Violation]:
+    now, phase = float("-inf"), dict[str, str]()
+    for i, event in enumerate(evidence.events):
+        if event.time_s < now:
+            text = f"the log goes back in time, from {now:g} s to {event}"
+            yield Violation(text, i, event.time_s, event.job_id)
+        now, before = event.time_s, phase.get(event.job_id, "unknown")
+        if before != _BEFORE.get(event.event):
+            yield _at(i, event, f"{event.event} of job {event.job_id}, which is {before}")
+        phase[event.job_id] = _AFTER.get(event.event, "running")
+
+
+def _check_capacity(evidence: Evidence) -> Iterator[Violation]:
+    cluster, now = evidence.cluster, Occupancy()
+    for batch in instants(evidence.events):
+        touched: dict[int, tuple[int, EventRecord]] = {}
+        for i, event in batch:
+            now.apply(event)
+            touched.update((node, (i, event)) for node, _ in event.placement)
+        for node, (i, event) in touched.items():
+            count = now.used.get(node, 0)
+            if count > cluster.gpus_per_node or not 0 <= node < cluster.nodes:
+                jobs = [j for j, e in now.held.items() if any(n == node for n, _ in e.placement)]
+                what = f"jobs {', '.join(jobs)} hold {count} GPUs of node {node}"
+                yield _at(i, event, f"{what}, on a cluster {cluster.shape}")
+
+
+def _check_gang(evidence: Evidence) -> Iterator[Violation]:
+    for i, event in enumerate(evidence.events):
+        wrong = _not_a_gang(event, evidence.known.get(event.job_id, Known()))
+        if wrong:
+            what = f"{event.event} of job {event.job_id}, {event.gpus} GPUs at {event.placement}"
+            yield _at(i, event, f"{what}: {wrong}")
+
+
+def _not_a_gang(event: EventRecord, known: Known) -> str:
+    if event.event not in GIVES:
+        return "gives no GPUs" if event.gpus or event.placement else ""
+    counts = [count for _, count in event.placement]
+    if sum(counts) != event.gpus:
+        return "the places do not add up"
+    if min(counts, default=0) < 1:
+        return "a place without GPUs"
+    if len({node for node, _ in event.placement}) != len(counts):
+        return "names a node twice"
+    if known.alone and event.gpus not in known.unit_s:
+        return f"it can run on {sorted(known.unit_s)} GPUs"
+    of_plan = prod(int(n) for n in _DEGREES.findall(event.plan))
+    if event.plan and of_plan != event.gpus:
+        return f"its plan {event.plan} is one for {of_plan} GPUs"
+    return ""
+
+
+def _check_progress(evidence: Evidence) -> Iterator[Violation]:
+    for record, known, sums in _summed(evidence):
+        if record.state != "finished" or known.work is None or sums.work is None:
+            continue
+        if not _close(sums.work, known.work, sums.work_error + evidence.resolution_s):
+            text = f"job {record.job_id} finished after {sums.work:g} of {known.work:g} units of work"
+            yield Violation(text, time_s=record.finish_s, job_id=record.job_id)
+
+
+def _speed_unknown(evidence: Evidence) -> str:
+    ended = [
+        sums.work is None or known.work is None
+        for record, known, sums in _summed(evidence)
+        if record.state == "finished"
+    ]
+    if not any(ended):
+        return ""
+    return f"{sum(ended):,} of {len(ended):,} finished jobs also ran at speeds that the records do not state"
+
+
+def _check_sums(evidence: Evidence) -> Iterator[Violation]:
+    for record, _, sums in _summed(evidence):
+        if not sums.closed:
+            continue
+        errors = dict.fromkeys(("gpu_seconds", "overhead_gpu_s"), sums.gpu_error)
+        for name in ("gpu_seconds", "overhead_gpu_s", "start_s", "finish_s", "lost_s", "wait_s"):
+            logged, recorded = getattr(sums, name), getattr(record, name)
+            if not _close(logged, recorded, errors.get(name, sums.seconds_error)):
+                text = f"job {record.job_id}: {name} is {recorded} in its record, {logged} by the event log"
+                yield Violation(text, job_id=record.job_id)
+
+
+def _end_unknown(evidence: Evidence) -> str:
+    open_ = sum(not sums.closed for _, _, sums in _summed(evidence))
+    return f"{open_:,} jobs were in the system at the end, at a time unknown" if open_ else ""
+
+
+def _summed(evidence: Evidence) -> Iterator[tuple[JobRecord, Known, Sums]]:
+    logs = evidence.logs()
+    for record in evidence.records:
+        known = evidence.known.get(record.job_id, Known())
+        yield (
+            record,
+            known,
+            Sums.of(logs.get(record.job_id, []), known.unit_s, evidence.end_s, evidence.resolution_s),
+        )
+
+
+def _check_overheads(evidence: Evidence) -> Iterator[Violation]:
+    for i, event in enumerate(evidence.events):
+        due = _due_s(event, evidence)
+        if due is not None and not _close(event.overhead_s, due, evidence.resolution_s):
+            what = f"{event.event} of job {event.job_id}"
+            yield _at(i, event, f"{what} paid {event.overhead_s:g} s, due {due:g} s")
+
+
+def _due_s(event: EventRecord, evidence: Evidence) -> float | None:
+    """What an event costs its job, by `Overheads`; None if the size of its checkpoints is unknown."""
+    if event.event == "start":
+        return evidence.overheads.start_s()
+    if event.event not in GIVES:
+        return 0.0
+    parameters = evidence.known.get(event.job_id, Known()).parameters
+    return None if parameters is None else evidence.overheads.restart_s(parameters, len(event.placement))
+
+
+def _size_unknown(evidence: Evidence) -> str:
+    unknown = sum(_due_s(event, evidence) is None for event in evidence.events)
+    return f"{unknown:,} events belong to models whose size is not known here" if unknown else ""
+
+
+def _close(a: float | None, b: float | None, error: float) -> bool:
+    if a is None or b is None:
+        return a is b
+    return isclose(a, b, rel_tol=1e-9, abs_tol=1e-6 + error)
+
+
+RULES = (
+    Rule("causality", "time never runs back; a job is submitted, starts, moves and ends, in this order",
+         _check_order),
+    Rule("capacity", "no node gives more GPUs than it has, so no GPU serves two jobs", _check_capacity),
+    Rule("gang", "a job gets all GPUs of its size and plan at once, each node once", _check_gang),
+    Rule("progress", "who finished has done all its work: the integral of its speed", _check_progress,
+         _speed_unknown),
+    Rule("conservation", "GPU-seconds, overheads, waits and times of the records are those of the event log",
+         _check_sums, _end_unknown),
+    Rule("overheads", "every start, restart, resize and migration pays what the overheads say, once",
+         _check_overheads, _size_unknown),
+)  # fmt: skip
+"""The rules that an event log can prove, in order: a broken one makes those below it hard to read."""

@@ -1,0 +1,90 @@
+"""`clustersim check`: prove, from what a run left behind, that it kept every rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from clustersim.checking import Violation
+    from clustersim.checking_folder import Finding
+
+__all__ = ["check"]
+
+_SHOWN = 5
+_BROKEN = 4
+
+
+def check(
+    folder: Annotated[Path, typer.Argument(help="What `run --out` or `compare --out` wrote.")],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Check the run in FOLDER, or the runs in the folders inside it, from their files alone.
+
+    One line a rule; exit code 4, and the first violations of each, if one is broken.
+    """
+    from clustersim.checking_folder import check_run_folder
+    from clustersim.commands.output import run_folders
+    from itertime.commandline import print_json
+
+    reports = [(home, check_run_folder(home)) for home in run_folders(folder)]
+    if json:
+        print_json({"runs": [_document(home, findings) for home, findings in reports]})
+    else:
+        for home, findings in reports:
+            _print(home, findings)
+    if any(finding.violations for _, findings in reports for finding in findings):
+        raise typer.Exit(_BROKEN)
+
+
+def _print(home: Path, findings: Sequence[Finding]) -> None:
+    from clustersim.commands.output import plain
+
+    broken = sum(bool(finding.violations) for finding in findings)
+    print(f"{home}: {f'{broken} of {len(findings)} rules broken' if broken else 'every rule kept'}")
+    width = max(len(finding.rule) for finding in findings)
+    lines = _lines(home, findings)
+    for finding in findings:
+        verdict = "BROKEN" if finding.violations else "ok"
+        unproved = f"; not proved: {finding.unproved}" if finding.unproved else ""
+        print(f"  {verdict:<6}  {finding.rule:<{width}}  {finding.text}{unproved}")
+        for violation in finding.violations[:_SHOWN]:
+            print(f"          {_place(violation, lines)}{plain(violation.text)}")
+        if len(finding.violations) > _SHOWN:
+            print(f"          and {len(finding.violations) - _SHOWN:,} more")
+
+
+def _place(violation: Violation, lines: Mapping[int, int]) -> str:
+    return "" if violation.event is None else f"events.csv:{lines[violation.event]}: "
+
+
+def _lines(home: Path, findings: Sequence[Finding]) -> dict[int, int]:
+    """The line of events.csv on which each event starts that something is said about; text may span lines."""
+    from traces.files import open_table
+
+    wanted = {v.event for finding in findings for v in finding.violations if v.event is not None}
+    if not wanted:
+        return {}
+    with open_table(home / "events.csv") as table:
+        return {i: line for i, (line, _) in enumerate(table.rows) if i in wanted}
+
+
+def _document(home: Path, findings: Sequence[Finding]) -> dict[str, Any]:
+    lines = _lines(home, findings)
+    rules = [
+        {
+            "rule": finding.rule,
+            "ok": not finding.violations,
+            "not_proved": finding.unproved,
+            "violations": [
+                {"line": None if v.event is None else lines[v.event], "time_s": v.time_s, "job_id": v.job_id,
+                 "text": v.text}
+                for v in finding.violations
+            ],
+        }
+        for finding in findings
+    ]  # fmt: skip
+    return {"folder": str(home), "ok": all(rule["ok"] for rule in rules), "rules": rules}

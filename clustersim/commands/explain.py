@@ -1,0 +1,124 @@
+"""`clustersim explain`: what became of one job, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from clustersim.explanation import Explanation, Spell, Wait
+    from clustersim.rundir import Run
+
+__all__ = ["explain"]
+
+_NAMED = 5
+_VERBS = {"start": "started", "restart": "restarted", "resize": "resized", "migrate": "migrated"}
+_ENDS = {"finish": "finished", "preempt": "preempted", "resize": "resized", "migrate": "migrated"}
+
+
+def explain(
+    folder: Annotated[Path, typer.Argument(help="What `run --out` or `compare --out` wrote.")],
+    job: Annotated[str, typer.Option(help="The id of a job in the trace.")],
+) -> None:
+    """Tell why a job waited, when and where it ran with which plan, and what each overhead, preemption and
+    resize cost it; for a comparison, under each policy.
+    """
+    from clustersim.commands.output import plain, run_folders
+    from clustersim.explanation import explain as explained
+    from clustersim.rundir import read_run
+
+    for home in run_folders(folder):
+        run = read_run(home)
+        for line in _lines(run, explained(run, job)):
+            print(plain(line))
+
+
+def _lines(run: Run, story: Explanation) -> Iterator[str]:
+    from clustersim.explanation import Wait
+
+    job = story.record
+    what = ", ".join(text for text in (job.model, f"{job.gpus} GPUs" if job.gpus else "", job.tenant) if text)
+    yield f"job {job.job_id} ({what}) under {run.policy}: {job.state}" + (
+        f", {job.reason}" if job.reason else ""
+    )
+    yield f"  t={_n(job.submit_s)} s: submitted" + (
+        f", to be done by t={_n(job.deadline_s)} s" if job.deadline_s is not None else ""
+    )
+    for spell in story.spells:
+        yield from _wait(run, spell) if isinstance(spell, Wait) else _ran(spell)
+    if job.jct_s is not None:
+        ran_s = job.jct_s - job.wait_s
+        yield (
+            f"  in all {_n(job.jct_s)} s: {_n(job.wait_s)} s of waiting, {_n(job.lost_s)} s of overheads, "
+            f"{_n(ran_s - job.lost_s)} s of progress"
+        )
+    if job.deadline_met is not None:
+        yield f"  deadline {'met' if job.deadline_met else 'missed'}"
+    yield from _costs(story)
+
+
+def _wait(run: Run, wait: Wait) -> Iterator[str]:
+    length_s, low, high = wait.to_s - wait.from_s, *wait.free
+    yield f"  t={_n(wait.from_s)} s: waited {_n(length_s)} s for {wait.needed} GPUs"
+    free = f"{low} free" if low == high else f"{low} to {high} free"
+    if wait.short_s > 0:
+        yield f"      lacked GPUs for {_n(wait.short_s)} s of it: {free} of {run.cluster.gpus}"
+    if wait.short_s < length_s:
+        left_s = length_s - wait.short_s
+        yield f"      for {_n(left_s)} s enough were free ({free}), but not given to it"
+    if wait.ahead:
+        yield f"      ahead of it when it began to wait, submitted earlier: {_named(wait.ahead)}"
+    if wait.overtakers:
+        yield f"      overtaken by jobs submitted later: {_named(wait.overtakers)}"
+    if wait.holders:
+        held = [f"{job_id} ({_n(seconds / length_s)} on average)" for job_id, seconds in wait.holders]
+        yield f"      GPUs were held by {_named(held)}"
+
+
+def _ran(spell: Spell) -> Iterator[str]:
+    from clustersim.rundir_tables import placement_text
+
+    event = spell.given
+    plan = f", plan {event.plan}" if event.plan else ""
+    where = f"{event.gpus} GPUs, nodes {placement_text(event.placement)}{plan}"
+    yield f"  t={_n(event.time_s)} s: {_VERBS[event.event]} on {where}"
+    if spell.paid_s > 0:
+        yield f"      paid {_n(spell.paid_s)} s of overhead, {_n(spell.paid_s * event.gpus)} GPU-seconds"
+    takers = f"; its nodes went to {_named(spell.takers)}" if spell.takers else ""
+    end = "still running when the run ended" if spell.ended is None else _ENDS[spell.ended]
+    yield f"      t={_n(spell.to_s)} s: {end} after {_n(spell.to_s - event.time_s)} s{takers}"
+
+
+def _costs(story: Explanation) -> Iterator[str]:
+    """What each kind of change cost, waits after preemptions included."""
+    from clustersim.explanation import Spell, Wait
+
+    for kind in _VERBS:
+        spells = [s for s in story.spells if isinstance(s, Spell) and s.given.event == kind]
+        if spells:
+            gpu_s = sum(s.paid_s * s.given.gpus for s in spells)
+            times = f"{len(spells)} {kind}{'s' * (len(spells) > 1)}"
+            yield f"  cost of {times}: {_n(sum(s.paid_s for s in spells))} s, {_n(gpu_s)} GPU-seconds"
+    if story.record.preemptions:
+        begun_s = story.record.start_s or 0.0
+        waits = [w for w in story.spells if isinstance(w, Wait) and w.from_s >= begun_s]
+        waited_s = sum(w.to_s - w.from_s for w in waits)
+        count = story.record.preemptions
+        yield f"  cost of {count} preemption{'s' * (count > 1)}: {_n(waited_s)} s of waiting"
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _n(value: float) -> str:
+    """A number to a tenth.
+
+    >>> _n(1234.0), _n(0.25)
+    ('1,234', '0.2')
+    """
+    return f"{value:,.1f}".removesuffix(".0")

@@ -1,0 +1,301 @@
+"""`clustersim check`: sound folders pass, and every rule notices a folder that was falsified."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustersim.checking_folder import Finding, check_run, check_run_folder
+from clustersim.cli import main
+from clustersim.config import RunConfig
+from clustersim.registry import list_policies
+from clustersim.rundir import Run, read_run, write_run
+from clustersim.runner import Trace, run
+from traces.job import Job
+
+RULES = (
+    "files", "causality", "capacity", "gang", "progress", "conservation", "overheads", "records", "usage",
+    "summary",
+)  # fmt: skip
+RIGID = (
+    Job("long", 0.0, gpus=16, duration_s=300.0, deadline_s=350.0),
+    Job("short\nand odd", 10.0, gpus=8, duration_s=20.0),
+    Job("last", 15.0, gpus=8, duration_s=20.5, deadline_s=1000.0),
+    Job("wide", 15.0, gpus=99, duration_s=20.0),
+)
+ELASTIC = tuple(
+    Job(f"j{i}", 300.0 * i, model="megatron-1.7b", gpus=8, global_batch=64, iterations=2000.0 + 100 * i,
+        deadline_s=300.0 * i + 40_000)
+    for i in range(8)
+)  # fmt: skip
+
+
+def simulated(jobs: tuple[Job, ...], policy: str, **settings: Any) -> Run:
+    return run(Trace.of(jobs), config=RunConfig(policy=policy, cluster="n2g8", **settings))
+
+
+@pytest.fixture(scope="module")
+def sound() -> Run:
+    """`long` is preempted by the shorter ones and restarts; `wide` is rejected."""
+    made = simulated(RIGID, "srtf")
+    assert [e.event for e in made.events].count("preempt") == 1
+    return made
+
+
+def broken(findings: list[Finding]) -> list[str]:
+    return [finding.rule for finding in findings if finding.violations]
+
+
+# Sound runs
+
+
+@pytest.mark.parametrize("policy", [info.name for info in list_policies()])
+@pytest.mark.parametrize("jobs", [RIGID, ELASTIC], ids=["rigid", "elastic"])
+@pytest.mark.parametrize("options", [{}, {"overheads": None}, {"until_s": 700.0}], ids=str)
+def test_every_policy_leaves_a_sound_folder(
+    policy: str, jobs: tuple[Job, ...], options: dict[str, Any], tmp_path: Path
+) -> None:
+    write_run(tmp_path, simulated(jobs, policy, **options), parquet=jobs is ELASTIC)
+    findings = check_run_folder(tmp_path)
+    assert [finding.rule for finding in findings] == list(RULES)
+    assert [finding.violations for finding in findings if finding.violations] == []
+
+
+def test_what_cannot_be_proved_is_said() -> None:
+    """A folder does not state speeds at other sizes than the requested one; it says so, and only there."""
+    resized = {f.rule: f.unproved for f in check_run(simulated(ELASTIC, "elasticflow"))}
+    assert "finished jobs also ran at speeds that the records do not state" in resized["progress"]
+    assert not [text for rule, text in resized.items() if text and rule != "progress"]
+    assert not [f.unproved for f in check_run(simulated(ELASTIC, "srtf")) if f.unproved]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rows=st.lists(st.tuples(st.floats(0, 500), st.integers(1, 16), st.floats(1e-3, 300)), max_size=12),
+    policy=st.sampled_from(["fifo", "srtf", "edf", "fifo-skip"]),
+    scale=st.sampled_from([0.0, 0.01, 1.0]),
+)
+def test_any_run_is_sound_after_rounding(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Any], policy: str, scale: float
+) -> None:
+    jobs = tuple(Job(str(i), s, gpus=g, duration_s=d) for i, (s, g, d) in enumerate(rows))
+    folder = tmp_path_factory.mktemp("run")
+    write_run(folder, simulated(jobs, policy, overheads={"scale": scale}))
+    assert broken(check_run_folder(folder)) == []
+
+
+# Falsified runs. `write_run` hashes what it writes, so that the hashes give nothing away.
+
+Falsify = Callable[[Run], Run]
+
+
+def at(run: Run, kind: str, job: str) -> int:
+    return next(i for i, e in enumerate(run.events) if (e.event, e.job_id) == (kind, job))
+
+
+def event(kind: str, job: str, **fields: Any) -> Falsify:
+    def falsify(run: Run) -> Run:
+        events = list(run.events)
+        events[at(run, kind, job)] = events[at(run, kind, job)]._replace(**fields)
+        return replace(run, events=events)
+
+    return falsify
+
+
+def without(kind: str, job: str) -> Falsify:
+    def falsify(run: Run) -> Run:
+        i = at(run, kind, job)
+        return replace(run, events=run.events[:i] + run.events[i + 1 :])
+
+    return falsify
+
+
+def record(job: str, **fields: Any) -> Falsify:
+    return lambda run: replace(run, jobs=[replace(j, **fields) if j.job_id == job else j for j in run.jobs])
+
+
+def manifest(**fields: Any) -> Falsify:
+    return lambda run: replace(run, manifest={**run.manifest, **fields})
+
+
+def usage(row: int, **fields: Any) -> Falsify:
+    def falsify(run: Run) -> Run:
+        rows = list(run.snapshots)
+        rows[row] = rows[row]._replace(**fields)
+        return replace(run, snapshots=rows)
+
+    return falsify
+
+
+@pytest.mark.parametrize(
+    ("falsify", "rule", "text"),
+    [
+        (event("finish", "last", time_s=12.0), "causality", "the log goes back in time"),
+        (without("submit", "long"), "causality", "t=0: start of job long, which is unknown"),
+        (without("preempt", "long"), "causality", "restart of job long, which is running"),
+        (without("preempt", "long"), "capacity", "t=10: jobs long, short\nand odd hold 16 GPUs of node 0"),
+        (event("start", "last", placement=((0, 8),)), "capacity", "hold 16 GPUs of node 0, on a cluster"),
+        (event("start", "long", placement=((0, 8), (1, 7))), "gang", "the places do not add up"),
+        (event("start", "last", gpus=4, placement=((1, 4),)), "gang", r"it can run on [8] GPUs"),
+        (event("start", "last", plan="tp8 pp2 dp4 mb1 none"), "gang", "is one for 64 GPUs"),
+        (record("last", isolated_s=21.5), "progress", "job last finished after 20.5 of 21.5 units of work"),
+        (event("finish", "last", time_s=66.5), "progress", "job last finished after 21.5 of 20.5"),
+        (record("long", gpu_seconds=5000.0), "conservation", "job long: gpu_seconds is 5000.0 in its record"),
+        (record("long", lost_s=0.0), "conservation", "job long: lost_s is 0.0 in its record"),
+        (record("long", wait_s=0.0), "conservation", "job long: wait_s is 0.0"),
+        (event("restart", "long", overhead_s=30.0), "overheads", "restart of job long paid 30 s, due 60 s"),
+        (event("preempt", "long", overhead_s=1.0), "overheads", "preempt of job long paid 1 s, due 0 s"),
+        (record("last", state="rejected"), "records", "state is rejected in its record, finished by"),
+        (record("long", preemptions=0), "records", "preemptions is 0 in its record, 1 by the event log"),
+        (record("long", jct_s=9.0), "records", "job long: jct_s is 9.0"),
+        (record("long", deadline_met=True), "records", "deadline_met is True"),
+        (lambda run: replace(run, jobs=run.jobs[:-1]), "records", "3 records of the 4 jobs that manifest"),
+        (lambda run: replace(run, jobs=[*run.jobs[:2], *run.jobs[1:3]]), "records", "has two records"),
+        (lambda run: replace(run, jobs=[*run.jobs[:2], *run.jobs[1:3]]), "records", "job wide has no record"),
+        (usage(0, allocated=8), "usage", "(8, 0, 1, 0) in usage.csv, (16, 0, 1, 0) by the event log"),
+        (usage(1, time_s=11.0), "usage", "t=11: usage.csv states a change here, the event log has none"),
+        (lambda r: replace(r, summary={**r.summary, "jct_mean_s": 1.0}), "summary", "jct_mean_s is 1.0 in"),
+        (lambda r: replace(r, summary={**r.summary, "jobs": True}), "summary", "jobs is True in"),
+        (lambda r: replace(r, summary={**r.summary, "makespan_s": 10**400}), "summary", "makespan_s is 1000"),
+        (lambda r: replace(r, summary={**r.summary, "luck": 1.0}), "summary", "luck is in summary.json"),
+        (manifest(price_usd_per_gpu_h=1.0), "summary", "cost_usd is "),
+        (manifest(overheads=None), "overheads", "start of job long paid 30 s, due 0 s"),
+    ],
+)  # fmt: skip
+def test_every_rule_notices_its_breach(
+    sound: Run, falsify: Falsify, rule: str, text: str, tmp_path: Path
+) -> None:
+    write_run(tmp_path, falsify(sound))
+    found = {finding.rule: finding for finding in check_run_folder(tmp_path)}
+    assert not found["files"].violations
+    assert text in "; ".join(violation.text for violation in found[rule].violations)
+
+
+NUMBERS = {
+    "events": ("time_s", "gpus", "overhead_s"),
+    "jobs": (
+        "submit_s", "start_s", "finish_s", "jct_s", "queue_s", "wait_s", "gpu_seconds", "overhead_gpu_s",
+        "lost_s", "preemptions", "resizes", "restarts", "migrations",
+    ),
+    "snapshots": ("time_s", "allocated", "stranded", "running", "pending"),
+}  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), by=st.integers(-500, 500).filter(bool))
+def test_no_changed_number_goes_unnoticed(sound: Run, data: st.DataObject, by: int) -> None:
+    table = data.draw(st.sampled_from(sorted(NUMBERS)))
+    rows = list(getattr(sound, table))
+    i = data.draw(st.integers(0, len(rows) - 1))
+    name = data.draw(st.sampled_from(NUMBERS[table]))
+    value = (getattr(rows[i], name) or 0) + by
+    rows[i] = rows[i]._replace(**{name: value}) if table != "jobs" else replace(rows[i], **{name: value})
+    assert broken(check_run(replace(sound, **{table: rows})))
+
+
+# The command
+
+
+def test_the_command_on_sound_runs(sound: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):
+        write_run(tmp_path / name, sound)
+    assert main(["check", str(tmp_path / "a")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{tmp_path / 'a'}: every rule kept"
+    assert [tuple(line.split()[:2]) for line in lines[1:]] == [("ok", rule) for rule in RULES]
+    assert main(["check", str(tmp_path), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [(r["folder"], r["ok"]) for r in document["runs"]] == [
+        (str(tmp_path / n), True) for n in ("a", "b")
+    ]
+
+
+def test_the_command_on_a_broken_run_names_lines(
+    sound: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line of the file, although the text of an earlier event spans two."""
+    write_run(tmp_path / "sound", sound)
+    write_run(tmp_path / "false", event("restart", "long", overhead_s=30.0)(sound))
+    assert main(["check", str(tmp_path)]) == 4
+    out = capsys.readouterr().out
+    file = (tmp_path / "false" / "events.csv").read_text().splitlines()
+    line = next(i for i, text in enumerate(file, 1) if ",restart,long" in text)
+    with (tmp_path / "false" / "events.csv").open(newline="") as rows:
+        assert line > 1 + next(i for i, row in enumerate(csv.reader(rows)) if row[1] == "restart")
+    assert f"events.csv:{line}: t=65.5: restart of job long paid 30 s, due 60 s" in out
+    assert "BROKEN  overheads" in out
+    assert main(["check", str(tmp_path / "false"), "--json"]) == 4
+    rules = {rule["rule"]: rule for rule in json.loads(capsys.readouterr().out)["runs"][0]["rules"]}
+    first = rules["overheads"]["violations"][0]
+    assert (first["line"], first["time_s"], first["job_id"]) == (line, 65.5, "long")
+
+
+def test_files_changed_by_hand(sound: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path, sound)
+    path = tmp_path / "summary.json"
+    path.write_text(path.read_text().replace('"finished": 3', '"finished": 4'))
+    assert main(["check", str(tmp_path)]) == 4
+    out = capsys.readouterr().out
+    assert "2 of 10 rules broken" in out
+    assert "summary.json: is not what manifest.json was written for" in out
+    assert "finished is 4 in summary.json, 3 by the records" in out
+
+
+def test_hostile_text_does_not_reach_the_terminal(
+    sound: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path, record("last", job_id="\x1b[2J")(sound))
+    assert main(["check", str(tmp_path)]) == 4
+    assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"overheads": {"launch_s": 1.0}}, "overheads="),
+        ({"price_usd_per_gpu_h": 10**400}, "price_usd_per_gpu_h=1000"),
+        ({"until_s": "soon"}, "until_s='soon'"),
+    ],
+)
+def test_a_manifest_that_makes_no_sense(
+    sound: Run, fields: dict[str, Any], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path, manifest(**fields)(sound))
+    assert main(["check", str(tmp_path)]) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_a_folder_without_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(tmp_path)]) == 2
+    assert main(["check", str(tmp_path / "nowhere")]) == 2
+    assert capsys.readouterr().err.count("error: ") == 2
+
+
+def test_what_a_policy_left_when_it_broke_a_rule(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from clustersim.scheduler import Scheduler\n"
+        "class Mine(Scheduler):\n"
+        "    '''Fails at the third decision.'''\n"
+        "    def schedule(self, state):\n"
+        "        if state.now >= 15: raise LookupError\n"
+        "        proposal = state.proposal()\n"
+        "        for job in state.pending: proposal.start(job)\n"
+        "        return proposal\n"
+    )
+    trace = tmp_path / "trace.csv"
+    trace.write_text("job_id,submit_s,gpus,duration_s\na,0,8,60\nb,15,8,30\n")
+    out = tmp_path / "out"
+    assert main(["run", str(trace), "--policy", f"{tmp_path}/mine.py:Mine", "--out", str(out)]) == 4
+    assert not read_run(out).manifest["complete"]
+    findings = check_run_folder(out)
+    assert broken(findings) == []
+    unproved = {finding.rule: finding.unproved for finding in findings}
+    assert unproved["conservation"] == "2 jobs were in the system at the end, at a time unknown"
