@@ -208,7 +208,7 @@ def chunk_times(costs: StageCosts, plans: PlanBatch, rows: Whole, chunks: int) -
         return times
 
     def sends(hop: Array) -> Array:
-        return np.broadcast_to((hop / chunks)[:, None, None], (*kinds.shape, chunks)).copy()
+        return np.zeros((*kinds.shape, chunks)) + (hop / chunks)[:, None, None]
 
     forward, backward = sends(costs.forward["p2p"][FIRST, rows]), sends(costs.backward["p2p"][LAST, rows])
     forward[np.arange(len(rows)), plans.pp[rows] - 1, -1] = 0.0

@@ -126,11 +126,13 @@ def _pipeline(costs: StageCosts, plans: PlanBatch) -> Parts:
     longest = stage[slowest, column]
     everything = (stage * costs.layout.stages).sum(axis=0)
     bubble = everything - longest
-    closed = last_stage_decides(forward, backward, present)
     run = plans.microbatches * longest
     plain = plans.interleave == 1
+    stepped = plain & ~plans.gpipe
+    if stepped.any():
+        stepped &= ~last_stage_decides(forward, backward, present)
     for schedule, chosen in (
-        (one_f_one_b_s, plain & ~plans.gpipe & ~closed),
+        (one_f_one_b_s, stepped),
         (gpipe_s, plans.gpipe),
     ):
         rows = np.flatnonzero(chosen)
