@@ -244,3 +244,14 @@ def test_three_constants_describe_a_site(name, largest):
         values = fitter.fit(constants, np.setdiff1d(shuffled, part))
         errors[part] = fitter.predicted(values)[part] / fitter.measured[part] - 1
     assert np.abs(errors).mean() * 100 <= largest
+
+
+def test_two_constants_describe_bigsciences_memory():
+    path = TABLES / "a100_bigscience.csv"
+    if not path.exists():
+        pytest.skip(f"{path} is not here")
+    fitter = SiteFit(RunSet.of(read_table(path)), of_memory=True)
+    rows = np.flatnonzero(np.isfinite(fitter.measured))
+    values = fitter.fit(tuple(MEMORY_CONSTANTS.values()), rows)
+    errors = fitter.predicted(values)[rows] / fitter.measured[rows] - 1
+    assert np.abs(errors).mean() * 100 <= 5.0
