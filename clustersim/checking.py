@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import isclose, prod
 from typing import NamedTuple
 
@@ -58,12 +59,17 @@ class Evidence:
     end_s: float | None = None
     resolution_s: float = 0.0
 
-    def logs(self) -> dict[str, list[EventRecord]]:
-        """The events of each job."""
+    @cached_property
+    def summed(self) -> list[tuple[JobRecord, Known, Sums]]:
+        """Each record, what is known of its job, and what the job's log adds up to."""
         logs: dict[str, list[EventRecord]] = {}
         for event in self.events:
             logs.setdefault(event.job_id, []).append(event)
-        return logs
+        rows = []
+        for record in self.records:
+            known, log = self.known.get(record.job_id, Known()), logs.get(record.job_id, [])
+            rows.append((record, known, Sums.of(log, known.unit_s, self.end_s, self.resolution_s)))
+        return rows
 
 
 class Violation(NamedTuple):
@@ -100,22 +106,31 @@ def instants(events: Sequence[EventRecord]) -> Iterator[list[tuple[int, EventRec
 
 
 class Occupancy:
-    """Who holds what, as the log is replayed: the last gift to each job that holds GPUs, and GPUs by node."""
+    """Who holds what, as the log is replayed: the last gift to each job that holds GPUs, GPUs by node, how
+    many in all, and on how many nodes.
+    """
 
     def __init__(self) -> None:
         self.held: dict[str, EventRecord] = {}
         self.used: dict[int, int] = {}
+        self.allocated = self.busy_nodes = 0
 
     def apply(self, event: EventRecord) -> None:
         if event.event not in GIVES and event.event not in ("preempt", "finish"):
             return
         before = self.held.pop(event.job_id, None)
         for node, count in before.placement if before else ():
-            self.used[node] -= count
+            self._add(node, -count)
         if event.event in GIVES:
             self.held[event.job_id] = event
             for node, count in event.placement:
-                self.used[node] = self.used.get(node, 0) + count
+                self._add(node, count)
+
+    def _add(self, node: int, count: int) -> None:
+        before = self.used.get(node, 0)
+        self.used[node] = before + count
+        self.allocated += count
+        self.busy_nodes += (before + count > 0) - (before > 0)
 
 
 def _at(i: int, event: EventRecord, text: str) -> Violation:
@@ -176,7 +191,7 @@ def _not_a_gang(event: EventRecord, known: Known) -> str:
 
 
 def _check_progress(evidence: Evidence) -> Iterator[Violation]:
-    for record, known, sums in _summed(evidence):
+    for record, known, sums in evidence.summed:
         if record.state != "finished" or known.work is None or sums.work is None:
             continue
         if not _close(sums.work, known.work, sums.work_error + evidence.resolution_s):
@@ -187,7 +202,7 @@ def _check_progress(evidence: Evidence) -> Iterator[Violation]:
 def _speed_unknown(evidence: Evidence) -> str:
     ended = [
         sums.work is None or known.work is None
-        for record, known, sums in _summed(evidence)
+        for record, known, sums in evidence.summed
         if record.state == "finished"
     ]
     if not any(ended):
@@ -196,7 +211,7 @@ def _speed_unknown(evidence: Evidence) -> str:
 
 
 def _check_sums(evidence: Evidence) -> Iterator[Violation]:
-    for record, _, sums in _summed(evidence):
+    for record, _, sums in evidence.summed:
         if not sums.closed:
             continue
         errors = dict.fromkeys(("gpu_seconds", "overhead_gpu_s"), sums.gpu_error)
@@ -208,19 +223,8 @@ def _check_sums(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _end_unknown(evidence: Evidence) -> str:
-    open_ = sum(not sums.closed for _, _, sums in _summed(evidence))
+    open_ = sum(not sums.closed for _, _, sums in evidence.summed)
     return f"{open_:,} jobs were in the system at the end, at a time unknown" if open_ else ""
-
-
-def _summed(evidence: Evidence) -> Iterator[tuple[JobRecord, Known, Sums]]:
-    logs = evidence.logs()
-    for record in evidence.records:
-        known = evidence.known.get(record.job_id, Known())
-        yield (
-            record,
-            known,
-            Sums.of(logs.get(record.job_id, []), known.unit_s, evidence.end_s, evidence.resolution_s),
-        )
 
 
 def _check_overheads(evidence: Evidence) -> Iterator[Violation]:

@@ -178,13 +178,8 @@ def _check_usage(run: Run) -> Iterator[Violation]:
         i, last = batch[-1]
         while row + 1 < len(run.snapshots) and run.snapshots[row + 1].time_s <= last.time_s:
             row += 1
-        busy = [count for count in now.used.values() if count > 0]
-        logged = (
-            sum(busy),
-            sum(run.cluster.gpus_per_node - count for count in busy),
-            len(now.held),
-            inside - len(now.held),
-        )
+        stranded = now.busy_nodes * run.cluster.gpus_per_node - now.allocated
+        logged = (now.allocated, stranded, len(now.held), inside - len(now.held))
         stated = tuple(run.snapshots[row][1:]) if row >= 0 else (0, 0, 0, 0)
         if stated != logged:
             text = f"t={last.time_s:g}: allocated, stranded, running, pending are {stated} in usage.csv, "

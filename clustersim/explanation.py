@@ -118,7 +118,7 @@ def _wait(run: Run, record: JobRecord, from_s: float, to_s: float, needed: int) 
         if seconds > 0:
             held[given.job_id] = held.get(given.job_id, 0.0) + seconds * given.gpus
         begins = given.event in ("start", "restart") and from_s <= given.time_s < to_s
-        if begins and submitted[given.job_id] > me:
+        if begins and submitted.get(given.job_id, me) > me:
             overtakers[given.job_id] = None
     return Wait(
         from_s, to_s, needed, short_s, (min(g for g, _ in free), max(g for g, _ in free)),
