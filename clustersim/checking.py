@@ -185,7 +185,7 @@ def _not_a_gang(event: EventRecord, known: Known) -> str:
     if known.alone and event.gpus not in known.unit_s:
         return f"it can run on {sorted(known.unit_s)} GPUs"
     of_plan = prod(int(n) for n in _DEGREES.findall(event.plan))
-    if event.plan and of_plan != event.gpus:
+    if event.plan and of_plan > event.gpus:  # fewer it may use: not every count has a plan of its own
         return f"its plan {event.plan} is one for {of_plan} GPUs"
     return ""
 
@@ -260,7 +260,7 @@ RULES = (
     Rule("causality", "time never runs back; a job is submitted, starts, moves and ends, in this order",
          _check_order),
     Rule("capacity", "no node gives more GPUs than it has, so no GPU serves two jobs", _check_capacity),
-    Rule("gang", "a job gets all GPUs of its size and plan at once, each node once", _check_gang),
+    Rule("gang", "a job gets all GPUs of its size at once, enough for its plan, each node once", _check_gang),
     Rule("progress", "who finished has done all its work: the integral of its speed", _check_progress,
          _speed_unknown),
     Rule("conservation", "GPU-seconds, overheads, waits and times of the records are those of the event log",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -299,3 +301,13 @@ def test_what_a_policy_left_when_it_broke_a_rule(tmp_path: Path) -> None:
     assert broken(findings) == []
     unproved = {finding.rule: finding.unproved for finding in findings}
     assert unproved["conservation"] == "2 jobs were in the system at the end, at a time unknown"
+
+
+def test_a_plan_may_leave_gpus_idle(tmp_path: Path) -> None:
+    """76.1B takes 24 GPUs a copy under the planner data-parallel: on 64 GPUs its plan uses 48."""
+    jobs = [Job("a", 0.0, model="megatron-76.1b", global_batch=1792, iterations=5.0, gpus=64)]
+    result = run(jobs, "fifo", cluster="n8g8", planner="data-parallel")
+    plan = next(event.plan for event in result.events if event.event == "start")
+    assert prod(int(degree) for degree in re.findall(r"(?:tp|pp|dp)(\d+)", plan)) < 64
+    write_run(tmp_path / "run", result)
+    assert main(["check", str(tmp_path / "run")]) == 0
