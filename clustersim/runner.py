@@ -10,9 +10,9 @@ import platform
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -209,20 +209,35 @@ def compare(trace: str | Path | Trace, configs: Sequence[RunConfig], *, workers:
             if on_done is not None:
                 on_done(i, runs[i])
     else:
-        with ProcessPoolExecutor(count, initializer=_end_with_parent) as pool:
-            futures = {pool.submit(run, trace, config=config): i for i, config in enumerate(configs)}
-            try:
-                for future in as_completed(futures):
-                    i = futures[future]
-                    runs[i] = future.result()
-                    if on_done is not None:
-                        on_done(i, runs[i])
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                for worker in multiprocessing.active_children():
-                    worker.terminate()  # nobody waits for their results any more
-                raise
+        pool = ProcessPoolExecutor(count, initializer=_end_with_parent)
+        try:
+            with _without_interrupts():  # workers are started here, and inherit that
+                futures = {pool.submit(run, trace, config=config): i for i, config in enumerate(configs)}
+            for future in as_completed(futures):
+                i = futures[future]
+                runs[i] = future.result()
+                if on_done is not None:
+                    on_done(i, runs[i])
+        except BaseException:
+            for worker in multiprocessing.active_children():
+                worker.terminate()  # nobody waits for their results any more
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
     return [runs[i] for i in range(len(configs))]
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C back until the end of the block, where the system can do that."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end_with_parent() -> None:
@@ -230,6 +245,7 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends its workers
 
     def watch() -> None:
         multiprocessing.connection.wait([parent.sentinel])
