@@ -24,7 +24,8 @@ class JobRecord:
 
     `queue_s` is the wait until the first start, `wait_s` all time without GPUs, `lost_s` time with GPUs but
     without progress (overheads), `overhead_gpu_s` the same in GPU-seconds, `isolated_s` the run time at the
-    requested GPUs without wait or overhead, `gpus` the effective request.
+    requested GPUs without wait or overhead, `gpus` the effective request. `global_batch` and `seq_len` are as
+    submitted.
     """
 
     job_id: str
@@ -49,6 +50,8 @@ class JobRecord:
     migrations: int
     lost_s: float
     reason: str
+    global_batch: int | None = None
+    seq_len: int | None = None
 
     @classmethod
     def of(cls, active: ActiveJob, state: str, reason: str = "") -> JobRecord:
@@ -62,7 +65,7 @@ class JobRecord:
             active.work * active.curve.unit_s[active.requested],
             job.deadline_s, _met(job, finish),
             active.preemptions, active.resizes, active.restarts, active.migrations, active.lost_s,
-            "; ".join(text for text in (reason, active.note) if text),
+            "; ".join(text for text in (reason, active.note) if text), job.global_batch, job.seq_len,
         )  # fmt: skip
 
     @classmethod
@@ -80,6 +83,7 @@ class JobRecord:
         return cls(
             job.job_id, job.tenant, job.model or "", state, job.submit_s, None, None, None, None, 0.0,
             job.gpus, 0.0, 0.0, None, job.deadline_s, _met(job, None), 0, 0, 0, 0, 0.0, reason,
+            job.global_batch, job.seq_len,
         )  # fmt: skip
 
 

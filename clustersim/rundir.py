@@ -5,6 +5,7 @@
 | `jobs.csv` or `jobs.parquet` | the fields of `JobRecord`, a row per submitted job, in order of submission |
 | `events.csv` | the event log: the fields of `EventRecord`; places as `0-3x8;7x4`, nodes x GPUs on each |
 | `usage.csv` | the use of the cluster over time: the fields of `Snapshot` |
+| `plans.csv` | the training plans in use and where their iterations' time goes: the fields of `PlanRecord` |
 | `summary.json` | the metrics (see `docs/metrics.md`) |
 | `manifest.json` | what was run, with what, the hash of the result; written last: it marks a complete run |
 
@@ -22,7 +23,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +32,16 @@ from itertime.errors import UserError
 from traces.files import open_table, shown
 
 from .cluster import Cluster
+from .plan_records import PlanRecord
 from .records import EventRecord, JobRecord, Snapshot
-from .rundir_tables import EVENTS, JOBS, USAGE, csv_text, parse_rows, plain_text, without_guard
+from .rundir_tables import EVENTS, JOBS, PLANS, USAGE, csv_text, parse_rows, plain_text, without_guard
 
 __all__ = ["Run", "changes", "read_run", "read_unverified", "write_run"]
 
 FORMAT = "clustersim-run-1"
 _JOBS_CSV, _JOBS_PARQUET, _EVENTS, _USAGE = "jobs.csv", "jobs.parquet", "events.csv", "usage.csv"
-_SUMMARY, _MANIFEST = "summary.json", "manifest.json"
-_OURS = (_JOBS_CSV, _JOBS_PARQUET, _EVENTS, _USAGE, _SUMMARY, _MANIFEST)
+_PLANS, _SUMMARY, _MANIFEST = "plans.csv", "summary.json", "manifest.json"
+_OURS = (_JOBS_CSV, _JOBS_PARQUET, _EVENTS, _USAGE, _PLANS, _SUMMARY, _MANIFEST)
 _LEFT_OVER = re.compile(rf"\.({'|'.join(map(re.escape, _OURS))})\.\d+\.tmp")
 
 
@@ -48,7 +50,8 @@ class Run:
     """One policy on one trace: who ran, where, and everything that was recorded.
 
     `jobs` in order of submission, `events` and `snapshots` in order of time. `manifest` is plain JSON data:
-    how the run came about (versions, command, seed, trace, profile, overheads, timings).
+    how the run came about (versions, command, seed, trace, profile, overheads, timings). `plans`: what LLM
+    jobs ran, each plan once.
     """
 
     policy: str
@@ -59,6 +62,7 @@ class Run:
     snapshots: list[Snapshot]
     summary: dict[str, Any]
     manifest: dict[str, Any]
+    plans: list[PlanRecord] = field(default_factory=list)
 
 
 def write_run(directory: str | Path, run: Run, *, parquet: bool = False) -> Run:
@@ -74,6 +78,7 @@ def write_run(directory: str | Path, run: Run, *, parquet: bool = False) -> Run:
     name, stale = (_JOBS_PARQUET, _JOBS_CSV) if parquet else (_JOBS_CSV, _JOBS_PARQUET)
     contents = {
         _SUMMARY: _json(run.summary),
+        _PLANS: csv_text(PLANS, run.plans).encode(),
         _USAGE: csv_text(USAGE, run.snapshots).encode(),
         _EVENTS: csv_text(EVENTS, run.events).encode(),
         name: _parquet(run.jobs) if parquet else jobs,
@@ -115,6 +120,7 @@ def read_unverified(directory: str | Path) -> Run:
         snapshots=_read_rows(folder / _USAGE, USAGE, Snapshot, cluster),
         summary=_read_json(folder / _SUMMARY),
         manifest=manifest,
+        plans=_read_rows(folder / _PLANS, PLANS, PlanRecord, cluster),
     )
 
 
@@ -125,7 +131,7 @@ def changes(directory: str | Path, run: Run) -> list[str]:
     found = hashlib.sha256(csv_text(JOBS, run.jobs).encode()).hexdigest()
     if found != run.manifest.get("result_hash"):
         return [f"{jobs}: does not match the result_hash in {_MANIFEST}: it was changed"]
-    return _changed(folder, run.manifest, (jobs.name, _EVENTS, _USAGE, _SUMMARY))
+    return _changed(folder, run.manifest, (jobs.name, _EVENTS, _USAGE, _PLANS, _SUMMARY))
 
 
 def _jobs_file(folder: Path) -> Path:

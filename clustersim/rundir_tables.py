@@ -11,11 +11,13 @@ from itertime.errors import TableError
 from traces.files import Table, shown
 
 from .cluster import Cluster, Placement
+from .plan_records import PlanRecord
 from .records import EventRecord, JobRecord, Snapshot
 
 __all__ = [
     "EVENTS",
     "JOBS",
+    "PLANS",
     "USAGE",
     "Column",
     "csv_text",
@@ -200,3 +202,4 @@ JOBS = _columns(
 )  # fmt: skip
 EVENTS = _columns(EventRecord)
 USAGE = _columns(Snapshot)
+PLANS = _columns(PlanRecord)

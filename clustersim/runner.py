@@ -28,6 +28,7 @@ from .cluster import Cluster
 from .config import RunConfig
 from .metrics import summarise
 from .overheads import Overheads
+from .plan_records import plans_used
 from .registry import make_policy
 from .rundir import Run
 from .scheduler import Scheduler
@@ -178,7 +179,10 @@ def _finish(trace: Trace, config: RunConfig, simulation: Simulation, wall_s: flo
         "complete": complete,
         "timings": {"wall_s": wall_s, "policy_wall_s": simulation.policy_wall_s},
     }  # fmt: skip
-    return Run(config.policy, planner, cluster, jobs, recorder.events, recorder.snapshots, summary, manifest)
+    plans = plans_used(trace.jobs, recorder.events, simulation.speed)
+    return Run(
+        config.policy, planner, cluster, jobs, recorder.events, recorder.snapshots, summary, manifest, plans
+    )  # fmt: skip
 
 
 def _profile_of(speed: Speed) -> dict[str, str]:

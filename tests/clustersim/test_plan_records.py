@@ -1,0 +1,73 @@
+"""What a run says about the plans it used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import clustersim
+from clustersim import read_run, write_run
+from clustersim.plan_records import PARTS, plan_of_label
+from itertime import Plan, load_model, load_system, predict
+from traces import Job
+
+JOBS = [
+    Job("a", 0.0, model="megatron-18.4b", global_batch=1024, iterations=50, gpus=64),
+    Job("b", 1.0, model="gpt3-1.3b", global_batch=512, iterations=100, gpus=1, seq_len=1024),
+    Job("c", 2.0, model="gpt3-1.3b", global_batch=512, iterations=100, gpus=1),
+    Job("d", 3.0, gpus=8, duration_s=100.0),
+]
+
+
+@pytest.fixture(scope="module")
+def run() -> clustersim.Run:
+    return clustersim.run(JOBS, "fifo", cluster="n16g8")
+
+
+def test_every_plan_of_the_log_is_there_once(run: clustersim.Run) -> None:
+    batches = {job.job_id: (job.model, job.global_batch, job.seq_len) for job in JOBS}
+    logged = {(*batches[e.job_id], e.gpus, e.plan) for e in run.events if e.plan}
+    recorded = [(p.model, p.global_batch, p.seq_len, p.gpus, p.plan) for p in run.plans]
+    assert len(recorded) == len(set(recorded)) == 3
+    assert set(recorded) == logged
+
+
+def test_the_parts_sum_to_what_itertime_predicts(run: clustersim.Run) -> None:
+    for record in run.plans:
+        plan = plan_of_label(record.plan, record.global_batch)
+        assert plan is not None
+        model = load_model(record.model).with_seq_len(record.seq_len)
+        expected = predict(model, plan, load_system("dgx-a100-80gb"))
+        assert record.iteration_s == pytest.approx(expected.iteration_s, rel=1e-12)
+        assert sum(getattr(record, part) for part in PARTS) == pytest.approx(record.iteration_s, rel=1e-12)
+        assert (record.low_s, record.high_s) == pytest.approx(expected.interval_s)
+        assert record.bubble_s == pytest.approx(expected.breakdown["bubble"])
+
+
+def test_a_folder_keeps_them(run: clustersim.Run, tmp_path: Path) -> None:
+    written = write_run(tmp_path / "run", run)
+    read = read_run(tmp_path / "run")
+    assert [p[:6] for p in read.plans] == [p[:6] for p in run.plans]
+    for ours, theirs in zip(read.plans, run.plans, strict=True):
+        assert ours[6:] == pytest.approx(theirs[6:], abs=1e-6)
+    assert (read.jobs[1].global_batch, read.jobs[1].seq_len) == (512, 1024)
+    assert "plans.csv" in written.manifest["files"]
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [Plan(8, 2, 4, 1, 64, interleave=2), Plan(1, 1, 8, 2, 64, zero_stage=1, recompute="none"),
+     Plan(8, 1, 4, 2, 64, sequence_parallel=True, recompute="selective"), Plan(2, 4, 1, 1, 64, cp=2, ep=2)],
+)  # fmt: skip
+def test_labels_are_read_back(plan: Plan) -> None:
+    assert plan_of_label(plan.label, 64) == plan
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "full", "tp8 pp2 dp4", "tp8 pp2 dp4 mb1 zz3 full", "tp8 pp2 dp4 mb1 sp sp full",
+     "tp08 pp2 dp4 mb1 full", "tp8 tp8 pp2 dp4 mb1 full", "a plan of a table"],
+)  # fmt: skip
+def test_other_text_is_no_plan(text: str) -> None:
+    assert plan_of_label(text, 64) is None
