@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from itertime.errors import UserError
+from itertime.errors import UnknownName, UserError
 
-__all__ = ["PolicyError"]
+__all__ = ["PolicyError", "UnknownParameter"]
 
 
 class PolicyError(UserError):
@@ -14,3 +14,9 @@ class PolicyError(UserError):
     """
 
     exit_code = 4
+
+
+class UnknownParameter(UnknownName):
+    """A policy was given a parameter that it does not have."""
+
+    exit_code = PolicyError.exit_code

@@ -18,7 +18,7 @@ from typing import Any
 
 from itertime.errors import UnknownName, UserError
 
-from .errors import PolicyError
+from .errors import PolicyError, UnknownParameter
 from .scheduler import Scheduler
 
 __all__ = ["PolicyInfo", "find_policy", "list_policies", "make_policy"]
@@ -75,8 +75,8 @@ def find_policy(name: str) -> type[Scheduler]:
 def make_policy(policy: str | type[Scheduler], params: dict[str, Any]) -> Scheduler:
     """An instance of a policy, named or given as a class, with the given parameters.
 
-    UnknownName for a parameter it does not have, UserError for a value it refuses (TypeError or ValueError),
-    PolicyError for anything else that it raises.
+    UnknownParameter for one it does not have, PolicyError for a value it refuses (TypeError or ValueError)
+    and for anything else that it raises.
     """
     cls = find_policy(policy) if isinstance(policy, str) else _checked(policy, repr(policy))
     name = policy if isinstance(policy, str) else cls.__name__
@@ -87,11 +87,11 @@ def make_policy(policy: str | type[Scheduler], params: dict[str, Any]) -> Schedu
     ]
     for param in params:
         if param not in known:
-            raise UnknownName(f"parameter of policy {name}", param, known or ["(none)"])
+            raise UnknownParameter(f"parameter of policy {name}", param, known or ["(none)"])
     try:
         return cls(**params)
     except (TypeError, ValueError) as error:
-        raise UserError(f"policy {name}: {error}") from None
+        raise PolicyError(f"policy {name}: {error}") from None
     except (Exception, SystemExit) as error:
         raise PolicyError(f"policy {name} cannot be made: {_where(error)}") from error
 

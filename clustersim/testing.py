@@ -8,6 +8,7 @@
 | name | what |
 |---|---|
 | `check_scheduler(factory)` | runs the policy over `CASES`: every check, and the same result each time |
+| `check_case(factory, case)`, `check_parameters(policy)` | the parts of it, for one case and for the constructor |
 | `simulate(jobs, scheduler, ...)` | one run, an `Outcome`; speeds come from a throughput table |
 | `check_outcome(outcome)` | the checks of one run, from its event log |
 | `CASES` | rigid jobs, elastic jobs, deadlines, one GPU, jobs that can never run; a `Case` each |
@@ -35,7 +36,10 @@ from .simulation import Simulation
 from .speed import CannotRun, Curve, Speed
 from .testing_checks import Case, Outcome, Table, check_outcome
 
-__all__ = ["CASES", "Case", "Outcome", "check_outcome", "check_scheduler", "simulate"]
+__all__ = [
+    "CASES", "Case", "Outcome", "check_case", "check_outcome", "check_parameters", "check_scheduler",
+    "simulate",
+]  # fmt: skip
 
 _MOST_DECISIONS = 20_000
 
@@ -64,16 +68,21 @@ def check_scheduler(factory: Callable[[], Scheduler], cases: Sequence[Case] | No
     Beyond the checks of each run: a second run, and one with the trace's rows in another order, give the same
     result; the run ends; parameters are stored under their own names. `factory` is called anew for each run.
     """
-    _check_parameters(factory())
+    check_parameters(factory())
     for case in CASES if cases is None else cases:
-        outcome = _guarded(case, factory)
-        check_outcome(outcome)
-        again = _guarded(case, factory)
-        _check_same(outcome, again, "a second run differs: the policy is not deterministic")
-        rows = list(case.jobs)
-        Random(1).shuffle(rows)
-        shuffled = _guarded(replace(case, jobs=tuple(rows)), factory)
-        _check_same(outcome, shuffled, "the result depends on the order of the trace's rows")
+        check_case(factory, case)
+
+
+def check_case(factory: Callable[[], Scheduler], case: Case) -> None:
+    """One case of `check_scheduler`."""
+    outcome = _guarded(case, factory)
+    check_outcome(outcome)
+    again = _guarded(case, factory)
+    _check_same(outcome, again, "a second run differs: the policy is not deterministic")
+    rows = list(case.jobs)
+    Random(1).shuffle(rows)
+    shuffled = _guarded(replace(case, jobs=tuple(rows)), factory)
+    _check_same(outcome, shuffled, "the result depends on the order of the trace's rows")
 
 
 def _run(case: Case, scheduler: Scheduler, until_s: float | None = None) -> Outcome:
@@ -128,7 +137,8 @@ def _check_same(one: Outcome, two: Outcome, text: str) -> None:
         raise AssertionError(f"{one.case.name}: {text}")
 
 
-def _check_parameters(scheduler: Scheduler) -> None:
+def check_parameters(scheduler: Scheduler) -> None:
+    """Parameters must be stored under their own names; AssertionError names the one that is not."""
     name = type(scheduler).__name__
     for parameter in inspect.signature(type(scheduler)).parameters:
         if not hasattr(scheduler, parameter):

@@ -212,7 +212,6 @@ def test_policies(call: Callable[..., Done]) -> None:
         (["--policy", "fifo", "--placement", "tight"], "unknown placement 'tight'"),
         (["--policy", "fifo", "--set", "x"], "--set 'x': write NAME=VALUE"),
         (["--policy", "fifo", "--set", "x=1"], "unknown setting 'x'"),
-        (["--policy", "fifo", "--set", "policy.x=1"], "unknown parameter of policy fifo 'x'"),
         (
             ["--policy", "fifo", "--set", "overheads.lunch_s=1"],
             "unknown overhead 'lunch_s'; did you mean launch_s",
@@ -223,13 +222,33 @@ def test_policies(call: Callable[..., Done]) -> None:
             ["--policy", "fifo", "--no-overheads", "--set", "overheads.launch_s=1"],
             "contradicts --no-overheads",
         ),
-        (["--policy", "elasticflow", "--set", "policy.guard_s=-1"], "policy elasticflow: guard_s=-1"),
     ],
 )
 def test_mistakes_in_settings(
     call: Callable[..., Done], trace: Path, tmp_path: Path, arguments: list[str], text: str
 ) -> None:
     failed(call("run", trace, *arguments, "--json", "--out", tmp_path / "out"), 2, text)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("policy", "setting", "text"),
+    [
+        ("fifo", "policy.x=1", "unknown parameter of policy fifo 'x'; known: (none)"),
+        (
+            "elasticflow",
+            "policy.guard=1",
+            "unknown parameter of policy elasticflow 'guard'; did you mean guard_s",
+        ),
+        ("elasticflow", "policy.guard_s=-1", "policy elasticflow: guard_s=-1"),
+        ("elasticflow", "policy.guard_s=soon", "policy elasticflow: "),
+    ],
+)
+def test_mistakes_in_parameters_of_a_policy(
+    call: Callable[..., Done], trace: Path, tmp_path: Path, policy: str, setting: str, text: str
+) -> None:
+    arguments = ("--policy", policy, "--set", setting, "--json", "--out", tmp_path / "out")
+    failed(call("run", trace, *arguments), 4, text)
     assert not (tmp_path / "out").exists()
 
 
@@ -442,5 +461,5 @@ def test_a_setting_for_one_policy(tmp_path: Path, capsys: pytest.CaptureFixture[
     trace.write_text("job_id,submit_s,gpus,duration_s\na,0,8,60\n")
     common = ["compare", str(trace), "--policies", "fifo,elasticflow", "--cluster", "n1g8", "--json"]
     assert main([*common, "--set", "elasticflow.guard_s=2"]) == 0
-    assert main([*common, "--set", "policy.guard_s=2"]) == 2
+    assert main([*common, "--set", "policy.guard_s=2"]) == 4
     assert "unknown parameter of policy fifo" in capsys.readouterr().err

@@ -89,7 +89,7 @@ def test_parameters() -> None:
     for value in (-1, float("nan"), float("inf"), "soon", None):
         with pytest.raises(UserError, match="policy elasticflow: ") as caught:
             make_policy("elasticflow", {"guard_s": value})
-        assert caught.value.exit_code == 2
+        assert caught.value.exit_code == 4
 
 
 def test_policies_in_files(mine: Path) -> None:
