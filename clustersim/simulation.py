@@ -4,7 +4,6 @@ progress is integrated in between.
 
 from __future__ import annotations
 
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from math import fsum
@@ -17,9 +16,10 @@ from traces.job import Job
 
 from .active import ActiveJob, JobView
 from .cluster import Capacity, Cluster, Placement
-from .errors import PolicyError
+from .errors import PolicyError, blame, place_of
 from .overheads import Overheads
 from .placement import Placer, placer
+from .proposal import not_ours
 from .records import JobRecord, Recorder
 from .scheduler import Event, Proposal, Scheduler, State
 from .speed import CannotRun, Speed
@@ -149,14 +149,9 @@ class Simulation:
         self.state._decision += 1
         self._admit()
         proposal = self._ask(lambda: self.scheduler.schedule(self.state), "schedule")
-        if not isinstance(proposal, Proposal) or proposal._state is not self.state:
-            raise self._policy_error(
-                f"schedule returned {proposal!r}, not a proposal made by state.proposal()"
-            )
-        if proposal._decision != self.state._decision:
-            raise self._policy_error(
-                "schedule returned a proposal of an earlier decision; begin each with state.proposal()"
-            )
+        if fault := not_ours(proposal, self.state):
+            raise self._policy_error(f"{fault} ({place_of(self.scheduler.schedule)})")
+        assert isinstance(proposal, Proposal)
         self.state.events.clear()
         self._enact(proposal)
         self._request_wake_up(proposal.wake_at)
@@ -283,12 +278,8 @@ class Simulation:
         began = perf_counter()
         try:
             return question()
-        except PolicyError as error:
-            raise self._policy_error(str(error)) from error
         except (Exception, SystemExit, GeneratorExit) as error:
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            where = f"{frame.filename}:{frame.lineno}"
-            raise self._policy_error(f"{call} raised {type(error).__name__} at {where}: {error}") from error
+            raise self._policy_error(blame(error, call)) from error
         finally:
             self.policy_wall_s += perf_counter() - began
 

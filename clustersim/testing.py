@@ -8,7 +8,8 @@
 | name | what |
 |---|---|
 | `check_scheduler(factory)` | runs the policy over `CASES`: every check, and the same result each time |
-| `check_case(factory, case)`, `check_parameters(policy)` | the parts of it, for one case and for the constructor |
+| `check_case(factory, case)`, `check_parameters(policy)` | its parts: one case, and the constructor |
+| `decide(policy, pending=..., ...)` | one decision in a scene that you set, a `Decision` |
 | `simulate(jobs, scheduler, ...)` | one run, an `Outcome`; speeds come from a throughput table |
 | `check_outcome(outcome)` | the checks of one run, from its event log |
 | `CASES` | rigid jobs, elastic jobs, deadlines, one GPU, jobs that can never run; a `Case` each |
@@ -22,23 +23,21 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
-from typing import cast
 
 from itertime.errors import UserError
-from itertime.planner import Planner
 from traces.job import Job, submission_order
 
 from .active import JobView
 from .cluster import Cluster
+from .deciding import Decision, decide
 from .overheads import Overheads
 from .scheduler import Proposal, Scheduler, State
 from .simulation import Simulation
-from .speed import CannotRun, Curve, Speed
-from .testing_checks import Case, Outcome, Table, check_outcome
+from .testing_checks import Case, Outcome, Table, TableSpeed, check_outcome
 
 __all__ = [
-    "CASES", "Case", "Outcome", "check_case", "check_outcome", "check_parameters", "check_scheduler",
-    "simulate",
+    "CASES", "Case", "Decision", "Outcome", "check_case", "check_outcome", "check_parameters",
+    "check_scheduler", "decide", "simulate",
 ]  # fmt: skip
 
 _MOST_DECISIONS = 20_000
@@ -86,22 +85,12 @@ def check_case(factory: Callable[[], Scheduler], case: Case) -> None:
 
 
 def _run(case: Case, scheduler: Scheduler, until_s: float | None = None) -> Outcome:
-    speed = _TableSpeed(case.cluster, case.table)
+    speed = TableSpeed(case.cluster, case.table)
     recorder = Simulation(
         submission_order(case.jobs), case.cluster, scheduler, speed,
         overheads=case.overheads, placement=case.placement, until_s=until_s,
     ).run()  # fmt: skip
     return Outcome(case, tuple(recorder.events), tuple(recorder.jobs), speed)
-
-
-class _TableSpeed(Speed):
-    """Speeds from a throughput table alone: a check needs no training simulator and takes milliseconds."""
-
-    def __init__(self, cluster: Cluster, table: Table):
-        super().__init__(cluster, cast(Planner, None), table)
-
-    def _from_planner(self, job: Job) -> Curve:
-        raise CannotRun(f"the throughput table does not know the model {job.model}")
 
 
 class _Counted(Scheduler):

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
+from itertime.planner import Planner
 from traces.job import Job
 
 from .checking import RULES, Evidence, Known, Violation
@@ -15,10 +17,20 @@ from .overheads import Overheads
 from .records import EventRecord, JobRecord
 from .speed import CannotRun, Curve, Speed
 
-__all__ = ["Case", "Outcome", "Table", "check_outcome"]
+__all__ = ["Case", "Outcome", "Table", "TableSpeed", "check_outcome"]
 
 Table = Mapping[tuple[str, int], Mapping[int, float]]
 """(model, global batch) -> GPUs -> iterations per second."""
+
+
+class TableSpeed(Speed):
+    """Speeds from a throughput table alone: a check needs no training simulator and takes milliseconds."""
+
+    def __init__(self, cluster: Cluster, table: Table):
+        super().__init__(cluster, cast(Planner, None), table)
+
+    def _from_planner(self, job: Job) -> Curve:
+        raise CannotRun(f"the throughput table does not know the model {job.model}")
 
 
 @dataclass(frozen=True)

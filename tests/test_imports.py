@@ -26,7 +26,10 @@ PUBLIC = {
     "clustersim.scheduler": [
         "Cluster", "Event", "JobView", "PolicyError", "Proposal", "Ranking", "Scheduler", "State",
     ],
-    "clustersim.testing": ["CASES", "Case", "Outcome", "check_outcome", "check_scheduler", "simulate"],
+    "clustersim.testing": [
+        "CASES", "Case", "Decision", "Outcome", "check_case", "check_outcome", "check_parameters",
+        "check_scheduler", "decide", "simulate",
+    ],
     "traces": ["Job", "read_trace", "submission_order", "write_trace"],
 }  # fmt: skip
 

@@ -145,7 +145,6 @@ def test_settings_are_not_ignored_in_silence() -> None:
         ({"system": "dgx"}, "unknown system"),
         ({"overheads": {"lunch_s": 3.0}}, "did you mean launch_s"),
         ({"overheads": {"launch_s": -3.0}}, r"overheads\.launch_s=-3"),
-        ({"params": {"x": 1}}, "unknown parameter of policy fifo"),
         ({"clutser": "n1g8"}, "unknown setting"),
     ],
 )
@@ -153,6 +152,12 @@ def test_wrong_settings(settings: dict[str, Any], text: str) -> None:
     with pytest.raises(UserError, match=text) as caught:
         run(JOBS, "fifo", **settings)
     assert caught.value.exit_code == 2
+
+
+def test_a_parameter_that_the_policy_does_not_have() -> None:
+    with pytest.raises(UserError, match="unknown parameter of policy fifo") as caught:
+        run(JOBS, "fifo", params={"x": 1}, **FREE)
+    assert caught.value.exit_code == 4
 
 
 def test_a_failing_policy_leaves_the_records_so_far(tmp_path: Path) -> None:

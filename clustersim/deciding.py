@@ -1,0 +1,208 @@
+"""Asking a policy once: `decide` sets a scene, lets the policy decide, and tells what it would change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from itertime.errors import UserError
+from traces.job import Job, submission_order
+
+from .active import ActiveJob, JobView
+from .cluster import Cluster, Placement
+from .errors import PolicyError, blame
+from .overheads import Overheads
+from .placement import placer
+from .proposal import not_ours
+from .scheduler import Event, Proposal, Scheduler, State
+from .speed import CannotRun
+from .testing_checks import Table, TableSpeed
+
+__all__ = ["Decision", "Running", "decide"]
+
+Running = Job | tuple[Job, int]
+"""A job that runs, on its requested GPUs or on so many."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a policy would change at `now_s`, by job id, in order of submission.
+
+    `starts`, `resizes`, `moves`: the GPUs a job gets, by node. `stops`: who loses them. `waits`: pending jobs
+    that stay so. `declined`: jobs that its `admit` refused. `wake_at_s`: when it wants to be asked again.
+    """
+
+    now_s: float
+    starts: Mapping[str, Placement]
+    stops: tuple[str, ...]
+    resizes: Mapping[str, Placement]
+    moves: Mapping[str, Placement]
+    waits: tuple[str, ...]
+    declined: tuple[str, ...]
+    wake_at_s: float | None
+    held: Mapping[str, int]
+    """GPUs that running jobs held before."""
+
+    def gpus(self, job_id: str) -> int:
+        """The GPUs that a job would hold from now on; 0 for one that waits or was declined."""
+        for changed in (self.starts, self.resizes, self.moves):
+            if job_id in changed:
+                return _size(changed[job_id])
+        return 0 if job_id in self.stops else self.held.get(job_id, 0)
+
+    def __str__(self) -> str:
+        parts = [f"decline {job}" for job in self.declined]
+        parts += [f"stop {job}" for job in self.stops]
+        for job, place in self.resizes.items():
+            parts.append(f"resize {job} from {self.held[job]} to {_on(place)}")
+        parts += [f"move {job} to {_on(place)}" for job, place in self.moves.items()]
+        parts += [f"start {job} on {_on(place)}" for job, place in self.starts.items()]
+        if not parts:
+            parts = ["nothing changes"]
+        if self.waits:
+            parts.append(f"{', '.join(self.waits)} wait{'s' if len(self.waits) == 1 else ''}")
+        if self.wake_at_s is not None:
+            parts.append(f"wake up at t={self.wake_at_s:g} s")
+        return f"t={self.now_s:g} s: " + "; ".join(parts)
+
+
+def decide(
+    policy: Scheduler, *, pending: Sequence[Job] = (), running: Sequence[Running] = (),
+    cluster: str | Cluster = "n1g8", now_s: float | None = None,
+    table: Table | None = None,
+    overheads: Overheads | None = None, placement: str = "pack",
+) -> Decision:  # fmt: skip
+    """What `policy` would do in this situation. Nothing is simulated; the policy is asked once.
+
+    `running` jobs have held their GPUs since they were submitted, placed one after the other by the run's
+    placer; `pending` jobs have just been submitted and go through the policy's `admit`. Speeds of jobs with
+    a model come from `table` (model and global batch -> GPUs -> iterations/s), as in `simulate`. `now_s`: by
+    default the latest submission.
+
+    UserError for a scene that cannot be (running jobs that do not fit, a job that cannot run anywhere), and
+    PolicyError for a policy that breaks a rule.
+
+    >>> from clustersim.testing import decide
+    >>> from policies.fifo import Fifo
+    >>> print(decide(Fifo(), pending=[Job("a", 0.0, gpus=8, duration_s=60.0)], cluster="1x8"))
+    t=0 s: start a on 8 GPUs (node 0)
+    """
+    shape = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
+    state = State(shape, placer(placement), overheads or Overheads())
+    scene = _Scene(policy, state, TableSpeed(shape, table or {}))
+    sizes = [entry if isinstance(entry, tuple) else (entry, None) for entry in running]
+    jobs = [*pending, *(job for job, _ in sizes)]
+    if len({job.job_id for job in jobs}) < len(jobs):
+        raise UserError("decide: two jobs have the same id; give each its own")
+    state._now = max((job.submit_s for job in jobs), default=0.0) if now_s is None else now_s
+    order = {job.job_id: i for i, job in enumerate(submission_order(jobs))}
+    for job, gpus in sorted(sizes, key=lambda entry: order[entry[0].job_id]):
+        scene.run(job, order[job.job_id], gpus)
+    for job in submission_order(pending):
+        scene.submit(job, order[job.job_id])
+    return scene.ask()
+
+
+class _Scene:
+    """A state built by hand, and the policy that is asked about it."""
+
+    def __init__(self, policy: Scheduler, state: State, speed: TableSpeed):
+        self.policy, self.state, self.speed = policy, state, speed
+        self.declined: list[str] = []
+
+    def run(self, job: Job, order: int, gpus: int | None) -> None:
+        """Let `job` hold GPUs since its submission."""
+        view, now = self._enter(job, order), self.state.now
+        if not self._admitted(view):
+            raise UserError(f"decide: job {job.job_id} is said to run, but the policy declines it")
+        active, count = view._job, view.requested if gpus is None else gpus
+        if not view.can_run_on(count):
+            sizes = ", ".join(map(str, view.sizes))
+            raise UserError(f"decide: job {job.job_id} on {count!r} GPUs: it can run on {sizes}")
+        place = self.state._placer.place(self.state._capacity, count, ())
+        if place is None:
+            raise UserError(f"decide: running job {job.job_id} has no room for its {count} GPUs")
+        active.start_s = job.submit_s
+        self.state._capacity.take(place)
+        done_s = active.hold(place, count, job.submit_s, 0.0)
+        if done_s <= now:
+            text = f"would have finished at t={done_s:g} s, before now, t={now:g} s"
+            raise UserError(
+                f"decide: running job {job.job_id} {text}; give it more work or a later submission"
+            )
+        self.state._running[view] = None
+
+    def submit(self, job: Job, order: int) -> None:
+        view = self._enter(job, order)
+        if self._admitted(view):
+            self._ask(lambda: self.state._add_pending(view), "the key of pending_by")
+            self.state.events.append(Event("submitted", view))
+        else:
+            self.declined.append(view.id)
+
+    def ask(self) -> Decision:
+        state = self.state
+        waiting = list(state.pending)
+        proposal = self._ask(lambda: self.policy.schedule(state), "schedule")
+        if fault := not_ours(proposal, state):
+            raise PolicyError(f"policy {type(self.policy).__name__}: {fault}")
+        assert isinstance(proposal, Proposal)
+        starts: dict[str, Placement] = {}
+        resizes: dict[str, Placement] = {}
+        moves: dict[str, Placement] = {}
+        stops = []
+        for job in sorted(proposal._changes, key=lambda job: job.order):
+            place = proposal._changes[job]
+            if place is None:
+                stops.append(job.id)
+            elif not job.running:
+                starts[job.id] = place
+            elif _size(place) == job.gpus:
+                moves[job.id] = place
+            else:
+                resizes[job.id] = place
+        return Decision(
+            state.now, starts, tuple(stops), resizes, moves,
+            tuple(job.id for job in waiting if job.id not in starts),
+            tuple(self.declined), proposal.wake_at, {job.id: job.gpus for job in state.running},
+        )  # fmt: skip
+
+    def _enter(self, job: Job, order: int) -> JobView:
+        if job.submit_s > self.state.now:
+            raise UserError(f"decide: job {job.job_id} is submitted after now, t={self.state.now:g} s")
+        try:
+            curve = self.speed.curve(job)
+            requested, note = self.speed.requested(job, curve)
+        except CannotRun as reason:
+            raise UserError(f"decide: job {job.job_id} cannot run here: {reason}") from None
+        return ActiveJob(job, order, curve, requested, note, self.state).view
+
+    def _admitted(self, job: JobView) -> bool:
+        admitted = self._ask(lambda: self.policy.admit(job, self.state), "admit")
+        if not isinstance(admitted, bool):
+            raise PolicyError(f"admit(job {job.id}) returned {admitted!r}; return True or False")
+        return admitted
+
+    def _ask(self, question: Callable[[], object], call: str) -> object:
+        try:
+            return question()
+        except (Exception, SystemExit) as error:
+            name = type(self.policy).__name__
+            raise PolicyError(f"policy {name}: {blame(error, call)}") from error
+
+
+def _size(place: Placement) -> int:
+    return sum(count for _, count in place)
+
+
+def _on(place: Placement) -> str:
+    """`12 GPUs (nodes 0-1)`."""
+    gpus, nodes = _size(place), [node for node, _ in place]
+    runs: list[list[int]] = []
+    for node in nodes:
+        if runs and node == runs[-1][1] + 1:
+            runs[-1][1] = node
+        else:
+            runs.append([node, node])
+    spans = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+    return f"{gpus} GPU{'' if gpus == 1 else 's'} (node{'' if len(nodes) == 1 else 's'} {spans})"
