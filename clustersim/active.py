@@ -71,14 +71,23 @@ class ActiveJob:
             self.lost_s += overhead
         self.since_s = now
 
-    def hold(self, placement: Placement, gpus: int, now: float, overhead_s: float) -> float:
+    def hold(self, placement: Placement, gpus: int, unit_s: float, now: float, overhead_s: float) -> float:
         """Take `placement` at `now`, paying `overhead_s` first; returns the time at which the job will be
         done.
         """
-        self.placement, self.gpus, self.unit_s = placement, gpus, self.curve.unit_s[gpus]
+        self.placement, self.gpus, self.unit_s = placement, gpus, unit_s
         self.since_s, self.ready_s = now, now + overhead_s
         self.generation += 1
-        return self.ready_s + self.work_left * self.unit_s
+        return self.ready_s + self.work_left * unit_s
+
+    def change_speed(self, unit_s: float, now: float) -> float:
+        """Go on with `unit_s` seconds per unit of work from `now` on, on the same GPUs; what is left of an
+        overhead is still to be paid. Returns the time at which the job will be done.
+        """
+        self.settle(now)
+        self.unit_s = unit_s
+        self.generation += 1
+        return max(now, self.ready_s) + self.work_left * unit_s
 
     def let_go(self) -> None:
         self.placement, self.gpus = None, 0

@@ -26,18 +26,20 @@ __all__ = ["RULES", "Evidence", "Known", "Occupancy", "Rule", "Violation", "inst
 _DEGREES = re.compile(r"\b(?:tp|pp|dp|cp)(\d{1,9})\b")  # of a plan's label: their product is its GPUs
 _BEFORE = {
     "submit": "unknown", "reject": "new", "start": "new", "restart": "stopped",
-    "resize": "running", "migrate": "running", "preempt": "running", "finish": "running",
+    "resize": "running", "migrate": "running", "rate": "running", "preempt": "running", "finish": "running",
 }  # fmt: skip
 _AFTER = {"submit": "new", "reject": "gone", "preempt": "stopped", "finish": "gone"}
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a job: its work, the seconds per unit of it by GPUs, its parameters (for the size of
-    its checkpoints); None is unknown. `alone`: it can run on no other number of GPUs.
+    """What is known of a job: its work in units, to within `work_error`; the seconds per unit by GPUs; its
+    parameters (for the size of its checkpoints). None is unknown. `alone`: it can run on no other number of
+    GPUs.
     """
 
     work: float | None = None
+    work_error: float = 0.0
     unit_s: Mapping[int, float] = field(default_factory=dict)
     alone: bool = False
     parameters: float | None = None
@@ -68,7 +70,7 @@ class Evidence:
         rows = []
         for record in self.records:
             known, log = self.known.get(record.job_id, Known()), logs.get(record.job_id, [])
-            rows.append((record, known, Sums.of(log, known.unit_s, self.end_s, self.resolution_s)))
+            rows.append((record, known, Sums.of(log, self.end_s, self.resolution_s)))
         return rows
 
 
@@ -191,23 +193,35 @@ def _not_a_gang(event: EventRecord, known: Known) -> str:
 
 
 def _check_progress(evidence: Evidence) -> Iterator[Violation]:
+    for i, event in enumerate(evidence.events):
+        wrong = _not_a_speed(event, evidence.known.get(event.job_id, Known()))
+        if wrong:
+            yield _at(
+                i, event, f"{event.event} of job {event.job_id} at {event.unit_s!r} s per unit: {wrong}"
+            )
     for record, known, sums in evidence.summed:
         if record.state != "finished" or known.work is None or sums.work is None:
             continue
-        if not _close(sums.work, known.work, sums.work_error + evidence.resolution_s):
+        if not _close(sums.work, known.work, sums.work_error + known.work_error):
             text = f"job {record.job_id} finished after {sums.work:g} of {known.work:g} units of work"
             yield Violation(text, time_s=record.finish_s, job_id=record.job_id)
 
 
-def _speed_unknown(evidence: Evidence) -> str:
-    ended = [
-        sums.work is None or known.work is None
-        for record, known, sums in evidence.summed
-        if record.state == "finished"
-    ]
-    if not any(ended):
-        return ""
-    return f"{sum(ended):,} of {len(ended):,} finished jobs also ran at speeds that the records do not state"
+def _not_a_speed(event: EventRecord, known: Known) -> str:
+    if event.event in GIVES or event.event == "rate":
+        due = known.unit_s.get(event.gpus)
+        if due is not None and event.unit_s != due:
+            return f"it takes {due!r} s there"
+        return "" if event.unit_s > 0 else "must be positive"
+    if event.event == "submit":
+        fits = event.unit_s > 0 and (not known.unit_s or event.unit_s in known.unit_s.values())
+        return "" if fits or event.unit_s == 0 else "that is not its speed on any number of GPUs"
+    return "nothing runs" if event.unit_s else ""
+
+
+def _work_unknown(evidence: Evidence) -> str:
+    ended = [known.work is None for record, known, _ in evidence.summed if record.state == "finished"]
+    return f"the work of {sum(ended):,} of {len(ended):,} finished jobs is not known" if any(ended) else ""
 
 
 def _check_sums(evidence: Evidence) -> Iterator[Violation]:
@@ -262,7 +276,7 @@ RULES = (
     Rule("capacity", "no node gives more GPUs than it has, so no GPU serves two jobs", _check_capacity),
     Rule("gang", "a job gets all GPUs of its size at once, enough for its plan, each node once", _check_gang),
     Rule("progress", "who finished has done all its work: the integral of its speed", _check_progress,
-         _speed_unknown),
+         _work_unknown),
     Rule("conservation", "GPU-seconds, overheads, waits and times of the records are those of the event log",
          _check_sums, _end_unknown),
     Rule("overheads", "every start, restart, resize and migration pays what the overheads say, once",

@@ -1,10 +1,9 @@
 """What the folder of a run proves of itself: the rules of `clustersim.checking` on its event log, and that
 its other files say what the event log says.
 
-The tables state times to 1e-6 s; sums are compared within what that rounding can make of them. A folder does
-not state how fast a job is on GPUs other than those it asked for: the progress of a job that also ran on
-another number of GPUs is reported as unproved. The sizes of checkpoints are those of the models that
-`itertime` ships.
+The tables state times to 1e-6 s; sums are compared within what that rounding can make of them. Work is
+counted in the units of the log: a job's work is its run time on the GPUs it asked for over the seconds per
+unit there, which its `submit` states. The sizes of checkpoints are those of the models that `itertime` ships.
 """
 
 from __future__ import annotations
@@ -68,12 +67,17 @@ def check_run(run: Run) -> list[Finding]:
 def _evidence(run: Run) -> Evidence:
     planned = {event.job_id for event in run.events if event.plan}
     sizes = _parameters({job.model for job in run.jobs if job.job_id in planned})
+    units = {event.job_id: event.unit_s for event in run.events if event.event == "submit"}
     known = {}
     for job in run.jobs:
         # A request without a plan runs at a speed from a table, with checkpoints of no stated size.
         parameters = sizes.get(job.model) if job.job_id in planned else 0.0
-        speeds = {} if job.gpus is None else {job.gpus: 1.0}  # in seconds on the GPUs it asked for
-        known[job.job_id] = Known(job.isolated_s, speeds, not job.model, parameters)
+        unit_s = units.get(job.job_id, 0.0)
+        work = None if job.isolated_s is None or unit_s <= 0 else job.isolated_s / unit_s
+        error = _RESOLUTION_S / unit_s if work is not None else 0.0
+        rigid = not job.model  # known by its duration alone: a second of work takes a second
+        speeds = {job.gpus: 1.0} if rigid and job.gpus is not None else {}
+        known[job.job_id] = Known(work, error, speeds, rigid, parameters)
     return Evidence(run.cluster, _overheads(run), run.events, run.jobs, known, _end_s(run), _RESOLUTION_S)
 
 
@@ -141,6 +145,8 @@ def _contradictions(run: Run, job: JobRecord, log: list[int]) -> Iterator[str]:
         expected["submit_s"] = events[0].time_s
     expected["jct_s"] = None if job.finish_s is None else job.finish_s - job.submit_s
     expected["queue_s"] = None if job.start_s is None else job.start_s - job.submit_s
+    if events and (job.isolated_s is None) != (events[0].unit_s == 0):
+        yield f"isolated_s is {job.isolated_s}, with {events[0].unit_s:g} s per unit when it was submitted"
     for name, value in expected.items():
         recorded = getattr(job, name)
         if recorded != value and not _near(recorded, value):

@@ -67,7 +67,7 @@ def explain(run: Run, job_id: str) -> Explanation:
     if record is None:
         raise UserError(f"--job {job_id}: {_instead(job_id, [job.job_id for job in run.jobs])}")
     end_s = _end_s(run)
-    log = [event for event in run.events if event.job_id == job_id]
+    log = [event for event in run.events if event.job_id == job_id and event.event != "rate"]
     spells: list[Wait | Spell] = []
     for event, after in zip(log, [*log[1:], None], strict=True):
         to_s = end_s if after is None else after.time_s
@@ -144,6 +144,8 @@ def _allocations(run: Run) -> Iterator[tuple[EventRecord, float]]:
     """What gave GPUs to a job, and until when it held them."""
     held: dict[str, EventRecord] = {}
     for event in run.events:
+        if event.event == "rate":
+            continue
         before = held.pop(event.job_id, None)
         if before is not None:
             yield before, event.time_s

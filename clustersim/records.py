@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NewType
 
 from traces.job import Job
 
@@ -15,7 +15,10 @@ from .cluster import Capacity, Cluster, Placement
 if TYPE_CHECKING:
     from .active import ActiveJob
 
-__all__ = ["JOB_COLUMNS", "EventRecord", "JobRecord", "Recorder", "Snapshot"]
+__all__ = ["JOB_COLUMNS", "EventRecord", "Exact", "JobRecord", "Recorder", "Snapshot"]
+
+Exact = NewType("Exact", float)
+"""A number of which tables keep every digit, where times are rounded to a microsecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +100,12 @@ JOB_COLUMNS = tuple(f.name for f in fields(JobRecord))
 
 
 class EventRecord(NamedTuple):
-    """One line of the event log: submit, reject, start, restart, resize, migrate, preempt or finish of a
-    job.
+    """One line of the event log: submit, reject, start, restart, resize, migrate, rate, preempt or finish of
+    a job.
+
+    `unit_s`: seconds per unit of work (an iteration, or a second of logged duration) from then on, once
+    `overhead_s` is paid; a `rate` event changes nothing else. A `submit` states that of the requested GPUs, 0
+    if no GPUs can run the job.
     """
 
     time_s: float
@@ -109,6 +116,7 @@ class EventRecord(NamedTuple):
     plan: str
     overhead_s: float
     detail: str
+    unit_s: Exact = Exact(0.0)
 
 
 class Snapshot(NamedTuple):
@@ -140,9 +148,11 @@ class Recorder:
 
     def event(
         self, time_s: float, event: str, job_id: str, gpus: int = 0, placement: Placement = (),
-        plan: str = "", overhead_s: float = 0.0, detail: str = "",
+        plan: str = "", overhead_s: float = 0.0, detail: str = "", unit_s: float = 0.0,
     ) -> None:  # fmt: skip
-        self.events.append(EventRecord(time_s, event, job_id, gpus, placement, plan, overhead_s, detail))
+        self.events.append(
+            EventRecord(time_s, event, job_id, gpus, placement, plan, overhead_s, detail, Exact(unit_s))
+        )
 
     def snapshot(self, time_s: float, capacity: Capacity, running: int, pending: int) -> None:
         stranded = capacity.free - capacity.empty_nodes() * capacity.gpus_per_node

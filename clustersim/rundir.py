@@ -9,10 +9,11 @@
 | `summary.json` | the metrics (see `docs/metrics.md`) |
 | `manifest.json` | what was run, with what, the hash of the result; written last: it marks a complete run |
 
-Times are seconds on the trace's clock. In CSV a number is the shortest decimal text within 1e-6 of it, an
-empty cell means None, truth is `true` or `false`. Text that a spreadsheet would take for a formula (it begins
-with = + - @, a tab or a line break, or with apostrophes before one of these) is written with one more
-apostrophe in front, which reading takes away again. Nothing is ever unpickled.
+Times are seconds on the trace's clock. In CSV a number is the shortest decimal text within 1e-6 of it (a
+speed, `unit_s`, the shortest that reads back as the same number), an empty cell means None, truth is `true`
+or `false`. Text that a spreadsheet would take for a formula (it begins with = + - @, a tab or a line break,
+or with apostrophes before one of these) is written with one more apostrophe in front, which reading takes
+away again. Nothing is ever unpickled.
 """
 
 from __future__ import annotations

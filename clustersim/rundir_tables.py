@@ -12,7 +12,7 @@ from traces.files import Table, shown
 
 from .cluster import Cluster, Placement
 from .plan_records import PlanRecord
-from .records import EventRecord, JobRecord, Snapshot
+from .records import EventRecord, Exact, JobRecord, Snapshot
 
 __all__ = [
     "EVENTS",
@@ -108,6 +108,10 @@ def _number(value: float | None) -> str:
     return "0" if text == "-0" else text
 
 
+def _exact(value: float) -> str:
+    return repr(value).removesuffix(".0")
+
+
 def _integer(value: int | None) -> str:
     return "" if value is None else str(value)
 
@@ -133,6 +137,7 @@ _WRITERS: dict[Any, Callable[[Any], str]] = {
     int | None: _integer,
     float: _number,
     float | None: _number,
+    Exact: _exact,
     bool | None: _truth,
     Placement: placement_text,
 }
@@ -145,6 +150,7 @@ def _reader(kind: Any, cluster: Cluster, text: Callable[[str], str]) -> Callable
         int | None: lambda cell: _read_integer(cell) if cell else None,
         float: _read_number,
         float | None: lambda cell: _read_number(cell) if cell else None,
+        Exact: _read_number,
         bool | None: _read_truth,
         Placement: lambda cell: _read_placement(cell, cluster),
     }

@@ -98,13 +98,14 @@ class Simulation:
         self._decide_now()
 
     def _submit(self, job: Job, order: int) -> None:
-        self.recorder.event(job.submit_s, "submit", job.job_id)
         try:
             curve = self.speed.curve(job)
             requested, note = self.speed.requested(job, curve)
         except CannotRun as reason:
+            self.recorder.event(job.submit_s, "submit", job.job_id)
             self._reject(JobRecord.rejected(job, str(reason)))
             return
+        self.recorder.event(job.submit_s, "submit", job.job_id, unit_s=curve.unit_s[requested])
         self._submitted.append(ActiveJob(job, order, curve, requested, note, self.state))
 
     def _on_completion(self, event: simpy.Event) -> None:
@@ -207,11 +208,20 @@ class Simulation:
         if active.start_s is None:
             active.start_s = now
         self.capacity.take(placement)
-        done_s = active.hold(placement, gpus, now, overhead_s)
-        self._after(done_s - now, self._on_completion, (active, active.generation))
+        unit_s = active.curve.unit_s[gpus]
+        self._expect_completion(active, active.hold(placement, gpus, unit_s, now, overhead_s))
         self.recorder.event(
-            now, kind, active.job.job_id, gpus, placement, active.curve.plans.get(gpus, ""), overhead_s
-        )
+            now, kind, active.job.job_id, gpus, placement, active.curve.plans.get(gpus, ""), overhead_s,
+            unit_s=unit_s,
+        )  # fmt: skip
+
+    def _change_speed(self, active: ActiveJob, unit_s: float) -> None:
+        """A running job goes on at another speed, on the GPUs that it holds."""
+        self._expect_completion(active, active.change_speed(unit_s, self.env.now))
+        self.recorder.event(self.env.now, "rate", active.job.job_id, unit_s=unit_s)
+
+    def _expect_completion(self, active: ActiveJob, done_s: float) -> None:
+        self._after(done_s - self.env.now, self._on_completion, (active, active.generation))
 
     def _classify(self, active: ActiveJob, gpus: int) -> str:
         if active.placement is None and active.start_s is None:

@@ -94,7 +94,7 @@ def _known(job: Job, curve: Curve | None) -> Known:
     work = job.duration_s if job.kind == "duration" else job.iterations
     if curve is None:
         return Known(work, alone=True, parameters=0.0)
-    return Known(work, curve.unit_s, alone=True, parameters=curve.parameters)
+    return Known(work, 0.0, curve.unit_s, alone=True, parameters=curve.parameters)
 
 
 def _check_drained(outcome: Outcome) -> Iterator[Violation]:

@@ -16,8 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim.checking_folder import Finding, check_run, check_run_folder
+from clustersim.checking_sums import Sums
 from clustersim.cli import main
 from clustersim.config import RunConfig
+from clustersim.records import EventRecord, Exact
 from clustersim.registry import list_policies
 from clustersim.rundir import Run, read_run, write_run
 from clustersim.runner import Trace, run
@@ -71,12 +73,32 @@ def test_every_policy_leaves_a_sound_folder(
     assert [finding.violations for finding in findings if finding.violations] == []
 
 
-def test_what_cannot_be_proved_is_said() -> None:
-    """A folder does not state speeds at other sizes than the requested one; it says so, and only there."""
-    resized = {f.rule: f.unproved for f in check_run(simulated(ELASTIC, "elasticflow"))}
-    assert "finished jobs also ran at speeds that the records do not state" in resized["progress"]
-    assert not [text for rule, text in resized.items() if text and rule != "progress"]
-    assert not [f.unproved for f in check_run(simulated(ELASTIC, "srtf")) if f.unproved]
+def test_progress_is_proved_at_every_size() -> None:
+    """A job that ran on many numbers of GPUs too; one that says less of what it did is found out."""
+    resized = simulated(ELASTIC, "elasticflow")
+    sizes = {(e.job_id, e.gpus) for e in resized.events if e.gpus}
+    assert len(sizes) > len(ELASTIC)
+    assert not [f.unproved for f in check_run(resized) if f.unproved]
+    i = next(i for i, e in enumerate(resized.events) if e.event == "resize")
+    slower = list(resized.events)
+    slower[i] = slower[i]._replace(unit_s=slower[i].unit_s * 1.01)
+    found = {f.rule: f for f in check_run(replace(resized, events=slower))}
+    assert f"job {slower[i].job_id} finished after" in found["progress"].violations[0].text
+
+
+def test_a_change_of_speed_counts_from_its_instant_on() -> None:
+    """20 s of overhead, 30 s at 1 s a unit, 90 s at 2 s a unit: 75 units. Paying goes on through a change."""
+    job = ("a", 8, ((0, 8),), "", 20.0, "")
+    log = [
+        EventRecord(0.0, "submit", "a", 0, (), "", 0.0, "", Exact(1.0)),
+        EventRecord(0.0, "start", *job, Exact(4.0)),
+        EventRecord(10.0, "rate", "a", 0, (), "", 0.0, "", Exact(1.0)),
+        EventRecord(50.0, "rate", "a", 0, (), "", 0.0, "", Exact(2.0)),
+        EventRecord(140.0, "finish", "a", 0, (), "", 0.0, ""),
+    ]
+    sums = Sums.of(log, None, 0.0)
+    assert (sums.work, sums.lost_s, sums.overhead_gpu_s, sums.gpu_seconds) == (75.0, 20.0, 160.0, 1120.0)
+    assert (sums.wait_s, sums.start_s, sums.finish_s, sums.closed) == (0.0, 0.0, 140.0, True)
 
 
 @settings(max_examples=25, deadline=None)
@@ -149,6 +171,9 @@ def usage(row: int, **fields: Any) -> Falsify:
         (event("start", "last", gpus=4, placement=((1, 4),)), "gang", r"it can run on [8] GPUs"),
         (event("start", "last", plan="tp8 pp2 dp4 mb1 none"), "gang", "is one for 64 GPUs"),
         (record("last", isolated_s=21.5), "progress", "job last finished after 20.5 of 21.5 units of work"),
+        (event("start", "last", unit_s=0.5), "progress", "start of job last at 0.5 s per unit: it takes 1.0"),
+        (event("start", "last", unit_s=0.0), "progress", "job last at 0.0 s per unit: it takes 1.0 s there"),
+        (event("preempt", "long", unit_s=1.0), "progress", "preempt of job long at 1.0 s per unit: nothing"),
         (event("finish", "last", time_s=66.5), "progress", "job last finished after 21.5 of 20.5"),
         (record("long", gpu_seconds=5000.0), "conservation", "job long: gpu_seconds is 5000.0 in its record"),
         (record("long", lost_s=0.0), "conservation", "job long: lost_s is 0.0 in its record"),
@@ -182,7 +207,7 @@ def test_every_rule_notices_its_breach(
 
 
 NUMBERS = {
-    "events": ("time_s", "gpus", "overhead_s"),
+    "events": ("time_s", "gpus", "overhead_s", "unit_s"),
     "jobs": (
         "submit_s", "start_s", "finish_s", "jct_s", "queue_s", "wait_s", "gpu_seconds", "overhead_gpu_s",
         "lost_s", "preemptions", "resizes", "restarts", "migrations",

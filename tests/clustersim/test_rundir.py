@@ -144,8 +144,9 @@ JOB_RECORDS = st.builds(
 )  # fmt: skip
 PLACEMENTS = st.dictionaries(st.integers(0, 3), st.integers(1, 8)).map(lambda d: tuple(sorted(d.items())))
 EVENT_RECORDS = st.builds(
-    EventRecord, SECONDS, st.sampled_from(["start", "finish"]), TEXT, COUNTS, PLACEMENTS, TEXT, SECONDS, TEXT
-)
+    EventRecord, SECONDS, st.sampled_from(["start", "finish"]), TEXT, COUNTS, PLACEMENTS, TEXT, SECONDS, TEXT,
+    st.floats(0, allow_infinity=False),
+)  # fmt: skip
 SNAPSHOTS = st.builds(Snapshot, SECONDS, *[st.integers(0, 32)] * 4)
 
 

@@ -377,6 +377,30 @@ def test_progress_is_reported() -> None:
     assert seen == [1, 2, 3]
 
 
+# Changes of speed
+
+
+def test_a_running_job_changes_its_speed() -> None:
+    """100 s of work behind 10 s of overhead, at half speed from t = 5 on and at its own from t = 50 on:
+    20 units are done by then, the other 80 take until 130.
+    """
+    cluster = Cluster(1, 8)
+    simulation = Simulation([rigid("a", 0, 1, 100)], cluster, Fifo(), _speed(cluster), overheads=CHARGED)
+    for time_s, unit_s in ((5.0, 2.0), (50.0, 1.0)):
+
+        def change(_: object, unit_s: float = unit_s) -> None:
+            (job,) = simulation.state.running
+            simulation._change_speed(job._job, unit_s)
+
+        simulation._after(time_s, change)
+    recorder = simulation.run()
+    assert [(e.time_s, e.event, e.unit_s) for e in recorder.events] == [
+        (0, "submit", 1), (0, "start", 1), (5, "rate", 2), (50, "rate", 1), (130, "finish", 0),
+    ]  # fmt: skip
+    (record,) = recorder.jobs
+    assert (record.gpu_seconds, record.lost_s, record.overhead_gpu_s) == (130, 10, 10)
+
+
 # Snapshots
 
 
