@@ -124,7 +124,7 @@ class _Scene:
             raise UserError(f"decide: running job {job.job_id} has no room for its {count} GPUs")
         active.start_s = job.submit_s
         self.state._capacity.take(place)
-        done_s = active.hold(place, count, job.submit_s, 0.0)
+        done_s = active.hold(place, count, active.curve.unit_s[count], job.submit_s, 0.0)
         if done_s <= now:
             text = f"would have finished at t={done_s:g} s, before now, t={now:g} s"
             raise UserError(
