@@ -2,18 +2,21 @@
 
 A `Cluster` is a frozen description. `Capacity` is the one mutable model of free GPUs: the engine owns the
 real one, a `Proposal` works on a copy. Both are counted per node; which GPU of a node a job holds makes no
-difference to any rule.
+difference to any rule. Nodes are numbered from 0 through all groups, in their order.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from itertime.errors import UserError
+from itertime.errors import UnknownName, UserError
 
-__all__ = ["Capacity", "Cluster", "Placement"]
+from .topology import NETWORKS, Leaf, NodeGroup, Pool, leaves_of, pools_of
+
+__all__ = ["Capacity", "Cluster", "NodeGroup", "Placement", "Pool", "PoolCapacity", "Room"]
 
 Placement = tuple[tuple[int, int], ...]
 """Where a job runs: (node, GPUs there) pairs, by node."""
@@ -25,12 +28,18 @@ _MAX_NODES, _MAX_GPUS_PER_NODE = 1_000_000, 64
 @dataclass(frozen=True)
 class Cluster:
     """`nodes` equal nodes of `gpus_per_node` GPUs; `system` names the `itertime` system they are built
-    from.
+    from. Or `groups` of nodes (`Cluster.of`): then `nodes` counts all of them, `gpus_per_node` is that of
+    the largest, and `system` that of the first group.
+
+    `network`: what the speed of a job knows of where it runs: "ideal", "tiers" or "contention" (see
+    `clustersim.network`).
     """
 
     nodes: int = 128
     gpus_per_node: int = 8
     system: str = "dgx-a100-80gb"
+    groups: tuple[NodeGroup, ...] = ()
+    network: str = "ideal"
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= _MAX_NODES:
@@ -39,14 +48,63 @@ class Cluster:
             raise UserError(
                 f"cluster: gpus_per_node={self.gpus_per_node}: must be between 1 and {_MAX_GPUS_PER_NODE}"
             )
+        if self.network not in NETWORKS:
+            raise UnknownName("network", self.network, NETWORKS)
 
-    @property
+    @classmethod
+    def of(cls, groups: Iterable[NodeGroup], network: str = "ideal") -> Cluster:
+        """The cluster of these groups, their nodes numbered in this order."""
+        all_ = tuple(groups)
+        nodes, largest = sum(g.nodes for g in all_), max((g.gpus_per_node for g in all_), default=0)
+        pools_of(all_)  # groups of one GPU type must be alike
+        return cls(nodes, largest, (all_[0].system or "none") if all_ else "none", all_, network)
+
+    @cached_property
     def gpus(self) -> int:
+        if self.groups:
+            return sum(group.nodes * group.gpus_per_node for group in self.groups)
         return self.nodes * self.gpus_per_node
 
     @property
     def shape(self) -> str:
-        return f"n{self.nodes}g{self.gpus_per_node}"
+        """`n128g8`; of several groups joined by `+`."""
+        return "+".join(f"n{g.nodes}g{g.gpus_per_node}" for g in self.groups or (self,))
+
+    @cached_property
+    def pools(self) -> tuple[Pool, ...]:
+        """The nodes by GPU type, in the order of the groups. A job runs within one of them."""
+        groups = self.groups or (NodeGroup.of_system("nodes", self.nodes, self.gpus_per_node, self.system),)
+        return pools_of(groups)
+
+    @property
+    def gpu_types(self) -> tuple[str, ...]:
+        return tuple(pool.gpu_type for pool in self.pools)
+
+    def pool(self, gpu_type: str) -> Pool:
+        """The nodes of a GPU type; UnknownName for one that the cluster does not have."""
+        for pool in self.pools:
+            if pool.gpu_type == gpu_type:
+                return pool
+        raise UnknownName("GPU type", gpu_type, self.gpu_types)
+
+    def size_of(self, node: int) -> int:
+        """GPUs of a node."""
+        return self._sizes[node] if self.groups else self.gpus_per_node
+
+    @cached_property
+    def _sizes(self) -> bytes:
+        groups = self.groups or (self,)
+        return b"".join(bytes([group.gpus_per_node]) * group.nodes for group in groups)
+
+    @cached_property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """The leaf switches, by their nodes; a single one where nothing else is stated."""
+        return leaves_of(self.groups) if self.groups else (Leaf(0, self.nodes),)
+
+    @cached_property
+    def leaf_of(self) -> tuple[int, ...]:
+        """The leaf of each node, as its position in `leaves`."""
+        return tuple(i for i, leaf in enumerate(self.leaves) for _ in range(leaf.nodes))
 
     @classmethod
     def parse(cls, shape: str, system: str = "dgx-a100-80gb") -> Cluster:
@@ -57,7 +115,9 @@ class Cluster:
         """
         match = _SHAPE.fullmatch(shape.strip().lower())
         if not match:
-            raise UserError(f"cluster {shape!r}: not a shape; write n128g8 for 128 nodes of 8 GPUs")
+            raise UserError(
+                f"cluster {shape!r}: not a shape; write n128g8 for 128 nodes of 8 GPUs, or name a .yaml file"
+            )
         nodes, gpus = (int(x) for x in match.groups() if x is not None)
         return cls(nodes, gpus, system)
 
@@ -67,33 +127,82 @@ class Capacity:
 
     For each count f the nodes with exactly f free GPUs are the bits of one integer, so that "the fullest
     node with room for 3" and "how many nodes are empty" cost a few machine operations, and a copy costs
-    nine references.
+    some ten references. A node out of service (`close`) is in none of these sets.
     """
 
-    __slots__ = ("_free", "_with", "free", "gpus_per_node", "nodes")
+    __slots__ = (
+        "_closed",
+        "_cluster",
+        "_empty_by_leaf",
+        "_free",
+        "_leaf_of",
+        "_sizes",
+        "_with",
+        "free",
+        "gpus_per_node",
+        "nodes",
+    )  # fmt: skip
 
     def __init__(self, cluster: Cluster):
+        self._cluster, self._sizes = cluster, cluster._sizes
         self.nodes, self.gpus_per_node = cluster.nodes, cluster.gpus_per_node
         self.free = cluster.gpus
-        self._free = bytearray([self.gpus_per_node]) * self.nodes
-        self._with = [0] * self.gpus_per_node + [(1 << self.nodes) - 1]
+        self._free = bytearray(self._sizes)
+        self._closed = 0
+        self._with = [0] * (self.gpus_per_node + 1)
+        first = 0
+        for group in cluster.groups or (cluster,):
+            self._with[group.gpus_per_node] |= ((1 << group.nodes) - 1) << first
+            first += group.nodes
+        leaves = cluster.leaves
+        self._leaf_of = cluster.leaf_of if len(leaves) > 1 else ()
+        self._empty_by_leaf = [leaf.nodes for leaf in leaves]
 
     def copy(self) -> Capacity:
         twin = object.__new__(Capacity)
+        twin._cluster, twin._sizes, twin._leaf_of = self._cluster, self._sizes, self._leaf_of
         twin.nodes, twin.gpus_per_node, twin.free = self.nodes, self.gpus_per_node, self.free
-        twin._free, twin._with = self._free[:], self._with[:]
+        twin._free, twin._with, twin._closed = self._free[:], self._with[:], self._closed
+        twin._empty_by_leaf = self._empty_by_leaf[:]
         return twin
 
+    def pool(self, gpu_type: str) -> Capacity | PoolCapacity:
+        """The free GPUs of one type. UnknownName for one that the cluster does not have."""
+        pool = self._cluster.pool(gpu_type)
+        return self if len(self._cluster.pools) == 1 else PoolCapacity(self, pool)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First node and number of nodes."""
+        return 0, self.nodes
+
+    @property
+    def leaves(self) -> Sequence[Leaf]:
+        return self._cluster.leaves
+
+    def empty_by_leaf(self) -> list[int]:
+        """How many nodes of each leaf run nothing and are in service."""
+        return self._empty_by_leaf[:] if self._leaf_of else [self.empty_nodes()]
+
     def free_on(self, node: int) -> int:
-        return self._free[node]
+        return 0 if self._closed and self._closed >> node & 1 else self._free[node]
 
     def nodes_with(self, free: int) -> int:
         """The nodes with exactly `free` free GPUs, as a set of bits."""
         return self._with[free]
 
     def empty_nodes(self) -> int:
-        """How many nodes run nothing."""
+        """How many nodes of the full size, `gpus_per_node`, run nothing."""
         return self._with[self.gpus_per_node].bit_count()
+
+    @property
+    def stranded(self) -> int:
+        """Free GPUs on nodes that also run something."""
+        groups = self._cluster.groups
+        if len({group.gpus_per_node for group in groups}) <= 1:
+            return self.free - self.empty_nodes() * self.gpus_per_node
+        pools = (PoolCapacity(self, pool) for pool in self._cluster.pools)
+        return sum(pool.free - pool.empty_nodes() * pool.gpus_per_node for pool in pools)
 
     def most_free_on_one(self) -> int:
         """The largest number of free GPUs on a single node."""
@@ -105,7 +214,7 @@ class Capacity:
     def take(self, placement: Placement) -> None:
         """Occupy the GPUs of `placement`; ValueError (and no change) if one of them is not free."""
         for node, count in placement:
-            if not 0 <= node < self.nodes or not 0 < count <= self._free[node]:
+            if not 0 <= node < self.nodes or not 0 < count <= self.free_on(node):
                 raise ValueError(f"node {node}: {count} GPUs are not free there")
         if len({node for node, _ in placement}) != len(placement):
             raise ValueError(f"placement names a node twice: {placement}")
@@ -115,16 +224,86 @@ class Capacity:
     def release(self, placement: Placement) -> None:
         """Give the GPUs of `placement` back; ValueError if a node would have more free than it has."""
         for node, count in placement:
-            if self._free[node] + count > self.gpus_per_node:
+            if self._free[node] + count > self._sizes[node]:
                 raise ValueError(f"node {node}: {count} GPUs were not taken there")
             self._move(node, count)
 
+    def close(self, node: int) -> None:
+        """Take a node out of service: what is free there, and what jobs on it give back from now on, is
+        nobody's until `open`. ValueError if it is out of service already.
+        """
+        if self._closed >> node & 1:
+            raise ValueError(f"node {node}: is out of service already")
+        self._count(node, self._free[node], -1)
+        self._closed |= 1 << node
+
+    def open(self, node: int) -> None:
+        """Put a closed node back into service. ValueError if it is in service."""
+        if not self._closed >> node & 1:
+            raise ValueError(f"node {node}: is in service")
+        self._closed ^= 1 << node
+        self._count(node, self._free[node], 1)
+
+    @property
+    def closed(self) -> int:
+        """The nodes out of service, as a set of bits."""
+        return self._closed
+
+    def _count(self, node: int, free: int, sign: int) -> None:
+        self._with[free] ^= 1 << node
+        self.free += sign * free
+        if self._leaf_of and free == self._sizes[node]:
+            self._empty_by_leaf[self._leaf_of[node]] += sign
+
     def _move(self, node: int, count: int) -> None:
         before, bit = self._free[node], 1 << node
+        after = self._free[node] = before + count
+        if self._closed & bit:
+            return
         self._with[before] ^= bit
-        self._with[before + count] ^= bit
-        self._free[node] = before + count
+        self._with[after] ^= bit
         self.free += count
+        if self._leaf_of:
+            size = self._sizes[node]
+            self._empty_by_leaf[self._leaf_of[node]] += (after == size) - (before == size)
+
+
+class PoolCapacity:
+    """The free GPUs of one type: what a placer may look at, with the same names as in `Capacity`."""
+
+    __slots__ = ("_all", "_mask", "_pool", "gpus_per_node", "leaves", "nodes")
+
+    def __init__(self, capacity: Capacity, pool: Pool):
+        self._all, self._pool = capacity, pool
+        self._mask = ((1 << pool.nodes) - 1) << pool.first
+        self.nodes, self.gpus_per_node = pool.nodes, pool.gpus_per_node
+        self.leaves: Sequence[Leaf] = capacity.leaves[pool.first_leaf : pool.first_leaf + pool.leaves]
+
+    @property
+    def free(self) -> int:
+        return sum(n * self.nodes_with(n).bit_count() for n in range(1, self.gpus_per_node + 1))
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self._pool.first, self._pool.nodes
+
+    def empty_by_leaf(self) -> list[int]:
+        first = self._pool.first_leaf
+        return self._all.empty_by_leaf()[first : first + self._pool.leaves]
+
+    def free_on(self, node: int) -> int:
+        first = self._pool.first
+        return self._all.free_on(node) if first <= node < first + self.nodes else 0
+
+    def nodes_with(self, free: int) -> int:
+        return self._all.nodes_with(free) & self._mask
+
+    def empty_nodes(self) -> int:
+        return self.nodes_with(self.gpus_per_node).bit_count()
+
+
+Room = Capacity | PoolCapacity
+"""What a placer looks at: the free GPUs of a cluster, or of its nodes of one GPU type."""
 
 
 def bits(mask: int) -> Iterator[int]:

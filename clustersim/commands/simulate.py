@@ -20,7 +20,7 @@ TraceFile = Annotated[Path, typer.Argument(help="Trace in the native format (CSV
 ClusterShape = Annotated[str, typer.Option(help="Shape of the cluster: n128g8 is 128 nodes of 8 GPUs.")]
 SystemName = Annotated[str, typer.Option(help="The itertime system of its nodes.")]
 PlannerName = Annotated[str | None, typer.Option(help="Planner for all jobs; by default the policy's own.")]
-PlacementName = Annotated[str, typer.Option(help="pack, spread or any.")]
+PlacementName = Annotated[str, typer.Option(help="pack, spread, any, topology or buddy.")]
 NoOverheads = Annotated[bool, typer.Option("--no-overheads", help="Starts, restarts and resizes are free.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
 Settings = Annotated[

@@ -1,0 +1,126 @@
+"""Placers that look at nodes alone: `pack`, `spread`, `any` (see `clustersim.placement`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .cluster import Placement, Room, bits, mask_of
+
+__all__ = ["any_fits", "any_free", "fullest", "pack", "pack_fits", "spread"]
+
+
+def fullest(capacity: Room, gpus: int, prefer: int, among: int = -1) -> int | None:
+    """Best fit: of the nodes `among` (a set of bits; all), the one with the fewest free GPUs that has room
+    for `gpus`; a preferred node before all others.
+    """
+    best = None
+    for free in range(gpus, capacity.gpus_per_node + 1):
+        nodes = capacity.nodes_with(free) & among
+        if nodes & prefer:
+            return next(bits(nodes & prefer))
+        if best is None and nodes:
+            best = next(bits(nodes))
+            if not prefer:
+                break
+    return best
+
+
+def pack_fits(capacity: Room, gpus: int) -> bool:
+    whole, rest = divmod(gpus, capacity.gpus_per_node)
+    if gpus > capacity.free or whole > capacity.empty_nodes():
+        return False
+    if not rest:
+        return True
+    if whole < capacity.empty_nodes():
+        return True
+    return any(capacity.nodes_with(free) for free in range(rest, capacity.gpus_per_node))
+
+
+def pack(capacity: Room, gpus: int, prefer: Iterable[int] = (), unit: int = 1) -> Placement | None:
+    if not pack_fits(capacity, gpus):
+        return None
+    liked = mask_of(prefer)
+    whole, rest = divmod(gpus, capacity.gpus_per_node)
+    spots: list[tuple[int, int]] = []
+    if whole:
+        empty = capacity.nodes_with(capacity.gpus_per_node)
+        for mask in (empty & liked, empty & ~liked):
+            for node in bits(mask):
+                if len(spots) == whole:
+                    break
+                spots.append((node, capacity.gpus_per_node))
+    if rest:
+        last = fullest(capacity, rest, liked, among=~mask_of(node for node, _ in spots))
+        assert last is not None, "pack_fits said that there is room"
+        spots.append((last, rest))
+    return tuple(sorted(spots))
+
+
+def any_fits(capacity: Room, gpus: int) -> bool:
+    return gpus <= capacity.free
+
+
+def any_free(capacity: Room, gpus: int, prefer: Iterable[int] = (), unit: int = 1) -> Placement | None:
+    if gpus > capacity.free:
+        return None
+    liked = mask_of(prefer)
+    order = (
+        (node, free)
+        for wanted in (True, False)
+        for free in range(1, capacity.gpus_per_node + 1)
+        for node in bits(capacity.nodes_with(free) & (liked if wanted else ~liked))
+    )
+    return _in_units(order, gpus, unit)
+
+
+def spread(capacity: Room, gpus: int, prefer: Iterable[int] = (), unit: int = 1) -> Placement | None:
+    if gpus > capacity.free:
+        return None
+    liked, size = mask_of(prefer), capacity.gpus_per_node
+    whole = gpus - gpus % unit
+    level = next(  # the smallest number of GPUs per node with which the job fits
+        (
+            k
+            for k in range(unit, size + 1, unit)
+            if sum(
+                min(free - free % unit, k) * capacity.nodes_with(free).bit_count()
+                for free in range(1, size + 1)
+            )
+            >= whole
+        ),
+        size,
+    )
+    order = (
+        (node, free)
+        for free in range(size, 0, -1)
+        for mask in (capacity.nodes_with(free) & liked, capacity.nodes_with(free) & ~liked)
+        for node in bits(mask)
+    )
+    return _in_units(order, gpus, unit, level)
+
+
+def _in_units(
+    order: Iterable[tuple[int, int]], gpus: int, unit: int, most: int | None = None
+) -> Placement | None:
+    """`gpus` GPUs from (node, room) pairs in their order, `unit` of them together on a node at a time and at
+    most `most` per node; what is less than a unit at the end goes wherever there is room.
+    """
+    spots: dict[int, int] = {}
+    left, seen = gpus, []
+    for node, room in order:
+        count = min(room, left, most or room)
+        count -= count % unit
+        if count:
+            spots[node] = count
+            left -= count
+        if not left:
+            break
+        seen.append((node, room - count))
+    if left >= unit:
+        return None
+    for node, room in seen:
+        count = min(room, left)
+        if count:
+            spots[node] = spots.get(node, 0) + count
+            left -= count
+    return None if left else tuple(sorted(spots.items()))

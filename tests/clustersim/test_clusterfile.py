@@ -1,0 +1,166 @@
+"""Cluster files: what they mean, and what is refused with file, key, value and remedy."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from clustersim.cluster import Cluster
+from clustersim.clusterfile import GPU_TYPES, cluster_of, load_cluster
+from itertime import load_system
+from itertime.errors import UserError
+
+TWO = """
+network: contention
+groups:
+  - {name: new, gpu_type: h100, nodes: 40, nodes_per_leaf: 16, leaf_oversubscription: 2}
+  - {name: old, gpu_type: a100, nodes: 8, gpus_per_node: 4, nodes_per_leaf: 4, nodes_per_spine: 4,
+     leaf_uplink_gbps: 800, spine_uplink_gbps: 400}
+"""
+
+
+def _load(folder: Path, text: str, network: str | None = None) -> Cluster:
+    path = folder / "cluster.yaml"
+    path.write_text(text)
+    return load_cluster(str(path), network=network)
+
+
+def test_groups_pools_and_switches(tmp_path: Path) -> None:
+    cluster = _load(tmp_path, TWO)
+    assert (cluster.nodes, cluster.gpus, cluster.network) == (48, 40 * 8 + 8 * 4, "contention")
+    assert (cluster.gpus_per_node, cluster.shape) == (8, "n40g8+n8g4")
+    assert [(p.gpu_type, p.first, p.nodes, p.gpus) for p in cluster.pools] == [
+        ("h100", 0, 40, 320),
+        ("a100", 40, 8, 32),
+    ]
+    assert [cluster.size_of(node) for node in (0, 39, 40, 47)] == [8, 8, 4, 4]
+    assert [(leaf.first, leaf.nodes, leaf.spine) for leaf in cluster.leaves] == [
+        (0, 16, 0), (16, 16, 0), (32, 8, 0), (40, 4, 1), (44, 4, 2),
+    ]  # fmt: skip
+    nic = load_system("dgx-h100").nic_bytes_per_s
+    assert cluster.leaves[0].uplink_bytes_per_s == 16 * nic / 2
+    assert cluster.leaves[3].uplink_bytes_per_s == 100e9
+    assert cluster.leaves[3].spine_uplink_bytes_per_s == 50e9
+    assert cluster.leaf_of[15:17] == (0, 1)
+    assert cluster.leaf_of[-1] == 4
+
+
+def test_network_of_the_call_wins_over_that_of_the_file(tmp_path: Path) -> None:
+    assert _load(tmp_path, TWO, network="tiers").network == "tiers"
+
+
+def test_groups_of_one_type_are_one_pool(tmp_path: Path) -> None:
+    text = "groups: [{name: a, gpu_type: a100, nodes: 3}, {name: b, gpu_type: a100, nodes: 5}]"
+    cluster = _load(tmp_path, text)
+    assert [(p.nodes, p.first_leaf, p.leaves) for p in cluster.pools] == [(8, 0, 2)]
+
+
+def test_shapes_stay_what_they_were() -> None:
+    assert load_cluster("n128g8") == Cluster(128, 8, "dgx-a100-80gb")
+    assert load_cluster("4x8", "a100-80gb-800g") == Cluster(4, 8, "a100-80gb-800g")
+    tiers = load_cluster("n4g8", network="tiers")
+    assert (tiers.gpu_types, tiers.nodes, len(tiers.leaves)) == (("a100",), 4, 1)
+
+
+def test_a_system_with_switches_gives_them_to_its_nodes(tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text(
+        "{name: site, profile: a100-80gb, gpus_per_node: 8, nic_bytes_per_s: 100.0e+9, source: a test,"
+        " nvlink_bytes_per_s: 300.0e+9, nodes_per_leaf: 4, leaf_oversubscription: 2}"
+    )
+    cluster = _load(tmp_path, "groups: [{name: a, system: site.yaml, nodes: 6}]")
+    assert cluster.gpu_types == ("a100",)
+    assert [(leaf.nodes, leaf.uplink_bytes_per_s) for leaf in cluster.leaves] == [(4, 200e9), (2, 200e9)]
+    assert load_cluster("n6g8", str(tmp_path / "site.yaml"), "tiers").leaves == cluster.leaves
+
+
+def test_a_type_without_a_profile_is_known_but_has_no_system(tmp_path: Path) -> None:
+    assert GPU_TYPES["v100"] is None
+    cluster = _load(tmp_path, "groups: [{name: a, gpu_type: v100, nodes: 2}]")
+    assert (cluster.pools[0].system, cluster.gpus) == (None, 16)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("groups: []", "groups=[]"),
+        ("nodes: 5", "unknown key 'nodes'"),
+        ("{}", "key 'groups' is missing"),
+        ("groups: 3", "groups=3"),
+        ("groups: [7]", "groups[0]: is int"),
+        ("groups: [{gpu_type: a100, nodes: 2}]", "groups[0]: key 'name' is missing"),
+        ("groups: [{name: a, nodes: 2}]", "key 'gpu_type' is missing; name one of a100"),
+        ("groups: [{name: a, gpu_type: a100, nodes: 0}]", "groups[0]: nodes=0"),
+        ("groups: [{name: a, gpu_type: a100, nodes: -3}]", "groups[0]: nodes=-3"),
+        ("groups: [{name: a, gpu_type: a100, nodes: 2.5}]", "nodes=2.5"),
+        ("groups: [{name: a, gpu_type: a100, nodes: true}]", "nodes=True"),
+        ("groups: [{name: a, gpu_type: a100, nodes: 1000001}]", "nodes=1000001"),
+        ("groups: [{name: a, gpu_type: a100, nodes: 1, gpus_per_node: 9}]", "gpus_per_node=9: nodes"),
+        ("groups: [{name: a, gpu_type: a100, nodes: 1, gpus_per_node: 65}]", "gpus_per_node=65"),
+        ("groups: [{name: a, gpu_type: a10, nodes: 2}]", "did you mean a100 or"),
+        ("groups: [{name: a, gpu_type: tpu-v9, nodes: 2}]", "a type of your own needs a system"),
+        ("groups: [{name: a, system: dgx-a100, nodes: 2}]", "or dgx-a100-80gb?"),
+        ("groups: [{name: a, system: gone.yaml, nodes: 2}]", "gone.yaml: cannot be read"),
+        ("groups: [{name: a, gpu_type: a100, nodes: 2, nic_gbps: -1}]", "nic_gbps=-1"),
+        ("groups: [{name: a, gpu_type: a100, nodes: 2, nic_gbps: .nan}]", "nic_gbps=nan"),
+        ("groups: [{name: a, gpu_type: a100, nodes: 2, leaf_uplink_gbps: -5}]", "leaf_uplink_gbps=-5"),
+        ("groups: [{name: a, gpu_type: a100, nodes: 2, leaf_oversubscription: 0.5}]", "oversubscription=0.5"),
+        ("groups: [{name: a, gpu_type: a100, nodes: 2, node_per_leaf: 2}]", "did you mean 'nodes_per_leaf'"),
+        ("groups: [{name: a, gpu_type: a100, nodes: 2, leaf_oversubscription: 2, leaf_uplink_gbps: 5}]",
+         "keep one"),
+        ("groups: [{name: a, gpu_type: a100, nodes: 9, nodes_per_leaf: 4, nodes_per_spine: 6}]",
+         "nodes_per_spine=6: must be a multiple"),
+        ("groups: [{name: a, gpu_type: v100, nodes: 2, leaf_oversubscription: 2}]", "state nic_gbps"),
+        ("groups: [{name: a, gpu_type: a100, nodes: 2}, {name: a, gpu_type: h100, nodes: 2}]", "a new one"),
+        ("groups: [{name: a, gpu_type: a100, nodes: 600000}, {name: b, gpu_type: h100, nodes: 600000}]",
+         "nodes=1200000"),
+        ("groups: [{name: a, gpu_type: a100, nodes: 2}, {name: b, gpu_type: a100, nodes: 2, nic_gbps: 400}]",
+         "make them alike"),
+        ("groups: [{name: a, gpu_type: a100, nodes: 2}, {name: b, gpu_type: h100, nodes: 2},"
+         " {name: c, gpu_type: a100, nodes: 2}]", "reorder the groups"),
+        ("network: magic\ngroups: [{name: a, gpu_type: a100, nodes: 2}]", "unknown network 'magic'"),
+        ("groups: [{name: a, gpu_type: a100, nodes: 2", "not valid YAML"),
+        ("groups: &g [*g]", "cluster.yaml"),
+        ("- 1", "holds list"),
+    ],
+)  # fmt: skip
+def test_bad_files_name_file_key_value_and_remedy(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        _load(tmp_path, text)
+    assert "cluster.yaml" in str(caught.value)
+    assert words in str(caught.value)
+
+
+def test_a_file_and_a_system_contradict_each_other(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="leave system out"):
+        load_cluster(str(tmp_path / "cluster.yaml"), "dgx-h100")
+
+
+def test_what_is_neither_a_shape_nor_a_file() -> None:
+    with pytest.raises(UserError, match=r"or name a \.yaml file"):
+        load_cluster("cluster.toml")
+    with pytest.raises(UserError, match="cannot be read"):
+        load_cluster("nowhere/cluster")
+    with pytest.raises(UserError, match="unknown network"):
+        load_cluster("n1g8", network="tier")
+
+
+@pytest.mark.parametrize("text", [TWO, "groups: [{name: a, gpu_type: v100, nodes: 2}]"])
+def test_a_manifest_gives_the_same_cluster_again(tmp_path: Path, text: str) -> None:
+    cluster = _load(tmp_path, text)
+    assert cluster_of(json.loads(json.dumps(asdict(cluster))), "manifest.json") == cluster
+    shape = Cluster.parse("n3g2")
+    assert cluster_of(json.loads(json.dumps(asdict(shape))), "manifest.json") == shape
+
+
+@pytest.mark.parametrize(
+    "document",
+    [{}, {"groups": 5}, {"groups": [5]}, {"groups": [{"name": "a"}]}, {"nodes": "3"}, {"network": 4},
+     {"nodes": 0, "gpus_per_node": 8, "system": "x"},
+     {"nodes": 1, "gpus_per_node": 8, "system": "x", "network": "y"}],
+)  # fmt: skip
+def test_a_broken_manifest_is_refused(document: dict[str, object]) -> None:
+    with pytest.raises(UserError):
+        cluster_of(document, "manifest.json")
