@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
+from typing import Any
 
 from itertime.errors import UnknownName, UserError
 
@@ -69,6 +70,14 @@ class Cluster:
     def shape(self) -> str:
         """`n128g8`; of several groups joined by `+`."""
         return "+".join(f"n{g.nodes}g{g.gpus_per_node}" for g in self.groups or (self,))
+
+    def document(self) -> dict[str, Any]:
+        """The cluster as JSON; `clustersim.clusterfile.cluster_of` reads it."""
+        document: dict[str, Any] = {"shape": self.shape, "nodes": self.nodes}
+        document |= {"gpus_per_node": self.gpus_per_node, "system": self.system}
+        if not self.groups:
+            return document
+        return {**document, "network": self.network, "groups": [asdict(group) for group in self.groups]}
 
     @cached_property
     def pools(self) -> tuple[Pool, ...]:

@@ -89,23 +89,21 @@ def load_cluster(text: str, system: str | None = None, network: str | None = Non
     return Cluster.of([group], network or "ideal")
 
 
-def cluster_of(document: Mapping[str, Any], where: str) -> Cluster:
-    """The cluster that `asdict` made `document` of, as in a manifest. UserError naming `where`."""
-    groups = document.get("groups", [])
-    network = document.get("network", "ideal")
+def cluster_of(document: Mapping[str, Any]) -> Cluster:
+    """The cluster of which `Cluster.document` made `document`, as it stands in a manifest. UserError if none
+    did.
+    """
+    groups, network = document.get("groups", []), document.get("network", "ideal")
     if not isinstance(groups, list) or len(groups) > 1000 or not isinstance(network, str):
-        raise UserError(f"{where}: groups must be a list and network a name; run the simulation again")
+        raise UserError("groups must be a list, and network a name")
     if not groups:
         nodes, gpus_per_node, system = (document.get(key) for key in ("nodes", "gpus_per_node", "system"))
         if type(nodes) is not int or type(gpus_per_node) is not int or not isinstance(system, str):
-            what = "must state nodes and gpus_per_node (whole numbers) and system (text)"
-            raise UserError(f"{where}: {what}; run the simulation again")
+            raise UserError("must state nodes and gpus_per_node (whole numbers) and system (text)")
         return Cluster(nodes, gpus_per_node, system, network=network)
-    made = []
-    for i, group in enumerate(groups):
-        if not isinstance(group, dict):
-            raise UserError(f"{where}: groups[{i}]: is not an object; run the simulation again")
-        made.append(construct(NodeGroup, group, f"{where}: groups[{i}]"))
+    if not all(isinstance(group, dict) for group in groups):
+        raise UserError("groups must be a list of objects")
+    made = [construct(NodeGroup, group, f"groups[{i}]") for i, group in enumerate(groups)]
     return Cluster.of(made, network)
 
 

@@ -24,7 +24,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from itertime.errors import UserError
 from traces.files import open_table, shown
 
 from .cluster import Cluster
+from .clusterfile import cluster_of
 from .plan_records import PlanRecord
 from .records import EventRecord, JobRecord, Snapshot
 from .rundir_tables import EVENTS, JOBS, PLANS, USAGE, csv_text, parse_rows, plain_text, without_guard
@@ -143,7 +144,7 @@ def _jobs_file(folder: Path) -> Path:
 
 
 def _completed(run: Run, result_hash: str, hashes: Mapping[str, str]) -> dict[str, Any]:
-    cluster = {"shape": run.cluster.shape, **asdict(run.cluster)}
+    cluster = run.cluster.document()
     ours = {"policy": run.policy, "planner": run.planner, "cluster": cluster, "result_hash": result_hash}
     ours["files"] = dict(hashes)
     return {"format": FORMAT, "complete": True, **run.manifest, **ours}
@@ -270,12 +271,7 @@ def _text_of(path: Path, manifest: Mapping[str, Any], field: str) -> str:
 
 def _cluster(path: Path, manifest: Mapping[str, Any]) -> Cluster:
     stated = manifest.get("cluster")
-    fields = stated if isinstance(stated, dict) else {}
-    nodes, gpus_per_node, system = (fields.get(key) for key in ("nodes", "gpus_per_node", "system"))
-    if type(nodes) is not int or type(gpus_per_node) is not int or not isinstance(system, str):
-        what = "must state nodes and gpus_per_node (whole numbers) and system (text)"
-        raise UserError(f"{path}: cluster={shown(stated)}: {what}; run the simulation again")
     try:
-        return Cluster(nodes, gpus_per_node, system)
+        return cluster_of(stated if isinstance(stated, dict) else {})
     except UserError as error:
-        raise UserError(f"{path}: {error}") from None
+        raise UserError(f"{path}: cluster={shown(stated)}: {error}; run the simulation again") from None
