@@ -174,6 +174,11 @@ class JobView:
         """Seconds of overhead still to pay on its present allocation."""
         return max(0.0, self._job.ready_s - self._state.now) if self.running else 0.0
 
+    @property
+    def productive_s(self) -> float:
+        """Seconds since it had paid the overhead of its present allocation; 0 before, and while it waits."""
+        return max(0.0, self._state.now - self._job.ready_s) if self.running else 0.0
+
     def can_run_on(self, gpus: int) -> bool:
         return gpus in self._job.curve.unit_s
 
@@ -220,3 +225,9 @@ class JobView:
         A first start costs no more.
         """
         return self._state._restart_s(self._job, gpus)
+
+    def start_cost_s(self, gpus: int) -> float:
+        """Seconds the engine would charge a job that waits for getting `gpus` GPUs, packed: a launch if it
+        never ran, else a restart.
+        """
+        return self.restart_s(gpus) if self.started else self._state._launch_s()

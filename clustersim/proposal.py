@@ -50,6 +50,11 @@ class Proposal:
             return job.gpus
         return sum(count for _, count in self._changes[job] or ())
 
+    def running(self) -> list[JobView]:
+        """The jobs that hold GPUs in this draft, in order of submission."""
+        jobs = {**self._state._running, **self._changes}
+        return sorted((job for job in jobs if self.placement(job)), key=lambda job: job.order)
+
     def fits(self, gpus: int) -> bool:
         """Whether the draft has room for a job of `gpus` GPUs."""
         return self._state._placer.fits(self._capacity, gpus)
@@ -138,7 +143,7 @@ class Proposal:
         for job, gpus in wanted.items():
             if 0 < self.gpus(job) < size <= gpus:
                 self.stop(job)  # leaves its node, whatever becomes of the others there
-        counts = {job: self.gpus(job) for job in self._placed()} | dict(wanted)
+        counts = {job: self.gpus(job) for job in self.running()} | dict(wanted)
         small = {job: gpus for job, gpus in counts.items() if gpus < size}
         used: dict[int, int] = {}
         weight: dict[int, int] = {}  # as used, wanted jobs counting far more
@@ -178,11 +183,6 @@ class Proposal:
         for job, gpus in wanted.items():
             if gpus >= size and self.gpus(job) != gpus:
                 _ = self.resize(job, gpus) if self.placement(job) else self.start(job, gpus)
-
-    def _placed(self) -> list[JobView]:
-        """The jobs that hold GPUs in this draft, in order of submission."""
-        jobs = {**self._state._running, **self._changes}
-        return sorted((job for job in jobs if self.placement(job)), key=lambda job: job.order)
 
     def copy(self) -> Proposal:
         """An independent draft that starts as this one, for looking ahead."""

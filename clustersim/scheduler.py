@@ -135,6 +135,9 @@ class State:
     def _restart_s(self, job: ActiveJob, gpus: int) -> float:
         return self._overheads.restart_s(job.curve.parameters, -(-gpus // self.cluster.gpus_per_node))
 
+    def _launch_s(self) -> float:
+        return self._overheads.start_s()
+
     def _add_pending(self, job: JobView) -> None:
         last = next(reversed(self._pending), None)
         if last is not None and last.order > job.order:

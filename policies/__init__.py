@@ -1,4 +1,5 @@
 """Scheduling policies, one small file each; the entry points in `pyproject.toml` give them their names.
 
-`reservations`, `promises` and `spare` are the parts that `elasticflow` and `vtrain_aware` are made of.
+`reservations`, `promises` and `spare` are the parts that `elasticflow` and `vtrain_aware` are made of;
+`parameters` and `turns` are shared by several.
 """

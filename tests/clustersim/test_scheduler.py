@@ -350,7 +350,8 @@ def test_views_show_what_a_scheduler_can_know(script: Any) -> None:
         assert job.remaining(1) == pytest.approx(320.0 - 48.0)
         assert job.remaining(3) == float("inf")
         assert job.paying_s == 0.0
-        assert job.restart_s(4) == pytest.approx(50.0)
+        assert job.productive_s == 30.0
+        assert job.restart_s(4) == job.start_cost_s(4) == pytest.approx(50.0)
         other = jobs["late"]
         assert (other.gpus, other.running, other.started, other.attained, other.paying_s) == (
             0,
@@ -360,12 +361,17 @@ def test_views_show_what_a_scheduler_can_know(script: Any) -> None:
             0.0,
         )
         assert proposal._state.now == 50.0
+        assert (other.productive_s, other.start_cost_s(1)) == (0.0, 20.0)
+        assert proposal.running() == [job]
+        proposal.stop(job)
+        proposal.start(other)
+        assert proposal.running() == [other]
         assert repr(job) == "<job e: 2 GPUs>"
         seen.append(job.id)
 
     seen: list[str] = []
     overheads = Overheads(launch_s=20.0, plain_restart_s=30.0)
-    steps = {0.0: start("e"), 50.0: step}
+    steps = {0.0: start("e"), 50.0: step, 60.0: start("e")}
     simulate((ELASTIC, LATE), script(steps), "n2g4", table=TABLE, overheads=overheads)
     assert seen == ["e"]
 

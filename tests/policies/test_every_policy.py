@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
+from importlib import import_module
+
 import pytest
 
 from clustersim.registry import find_policy, list_policies
@@ -20,3 +23,9 @@ def test_says_what_it_is(name: str) -> None:
     cls = find_policy(name)
     assert cls.__doc__
     assert cls.__module__.replace("policies.", "").replace("_", "-") == name, "one small file per policy"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_examples_hold(name: str) -> None:
+    module = import_module(find_policy(name).__module__)
+    assert doctest.testmod(module).failed == 0

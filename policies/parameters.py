@@ -1,0 +1,55 @@
+"""Checks of policies' parameters. What they raise reaches users as a `UserError` that names the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import inf
+
+__all__ = ["by_tenant", "increasing", "number", "positive"]
+
+
+def number(name: str, value: object, least: float, most: float = inf) -> float:
+    """`value` if it is a finite number from `least` to `most`; ValueError naming parameter, value and range
+    if not.
+    """
+    if _is_number(value) and least <= value <= most:  # type: ignore[operator]
+        return float(value)  # type: ignore[arg-type]
+    span = f"at least {least:g}" if most == inf else f"between {least:g} and {most:g}"
+    raise ValueError(f"{name}={value!r}: must be a finite number, {span}")
+
+
+def positive(name: str, values: object) -> tuple[float, ...]:
+    """A list of positive finite numbers, at least one; ValueError naming parameter and value if not."""
+    if not isinstance(values, Sequence) or isinstance(values, str) or not values:
+        raise ValueError(f"{name}={values!r}: must be a list of positive numbers, as in [1000, 2000]")
+    for value in values:
+        if not _is_number(value) or value <= 0:
+            raise ValueError(f"{name}: {value!r} in it: must be a positive finite number")
+    return tuple(float(value) for value in values)
+
+
+def increasing(name: str, values: object) -> tuple[float, ...]:
+    """As `positive`, each number larger than the one before."""
+    checked = positive(name, values)
+    if any(a >= b for a, b in pairwise(checked)):
+        raise ValueError(f"{name}={values!r}: each must be larger than the one before")
+    return checked
+
+
+def by_tenant(name: str, values: object, least: float = 0.0) -> dict[str, float]:
+    """A mapping from tenants to finite numbers above `least`, None an empty one; ValueError naming parameter,
+    tenant and value if it is not.
+    """
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{name}={values!r}: must be a number by tenant, as in {{research: 2, product: 1}}")
+    for tenant, value in values.items():
+        if not _is_number(value) or value < least:
+            raise ValueError(f"{name}: {tenant}={value!r}: must be a finite number, at least {least:g}")
+    return {str(tenant): float(value) for tenant, value in values.items()}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < inf
