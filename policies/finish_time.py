@@ -1,0 +1,59 @@
+"""Finish-time fairness as a linear program: the smallest ratio that every job can keep.
+
+rho_T(m, X) = (elapsed + remaining / throughput(m, X)) / isolated, where isolated is the time from submission
+to finish that the job would have on 1/N of the cluster of its own: Mahajan et al. (Themis), NSDI 2020, in the
+form of Narayanan et al. (Gavel), OSDI 2020, section 4.2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .timeshares import Problem, largest_level
+
+__all__ = ["isolated_shares", "least_ratio"]
+
+Array = NDArray[np.float64]
+_MOST_CUTS, _MOST_STEPS, _TOLERANCE = 40, 60, 1e-7
+
+
+def isolated_shares(problem: Problem, jobs: int) -> Array:
+    """X_isolated (rows, types): a job's shares of time when it has 1/`jobs` of every type for itself."""
+    shares = problem.capacity[None, :] / (jobs * problem.gpus[:, None])
+    return shares / np.maximum(1.0, shares.sum(axis=1, keepdims=True))
+
+
+def least_ratio(problem: Problem, elapsed: Array, remaining: Array, isolated: Array) -> tuple[float, Array]:
+    """The smallest rho that all rows can keep at once, and the throughput (rows,) that it asks of each.
+
+    `elapsed`: seconds since submission; `remaining`: seconds of work left on the best type; `isolated`: as in
+    the module's text, in seconds.
+
+    For a given rho, row m needs the throughput remaining / (rho isolated - elapsed), and whether all can have
+    theirs is a linear program. Its prices y and optimum (level < 1 where they cannot) say by duality that
+    every rho that can be kept has sum of y[m] need[m](rho) <= level. The rho that just obeys it is the next
+    to be tried: a cutting-plane method that rises to the smallest rho, which needs few programs.
+    """
+    rho = float(((elapsed + remaining) / isolated).max())
+    for _ in range(_MOST_CUTS):
+        need = remaining / (rho * isolated - elapsed)
+        best = largest_level(problem, need)
+        if best.level >= 1 - _TOLERANCE:
+            return rho, need
+        rho = _root(best.prices, best.level, rho, elapsed, remaining, isolated)
+    return rho, min(1.0, best.level) * need
+
+
+def _root(
+    prices: Array, level: float, rho: float, elapsed: Array, remaining: Array, isolated: Array
+) -> float:
+    """Newton's method on sum of prices x need(rho) = level, convex and falling, from the left."""
+    for _ in range(_MOST_STEPS):
+        spare = rho * isolated - elapsed
+        need = remaining / spare
+        excess = float(prices @ need) - level
+        if excess <= _TOLERANCE * level:
+            break
+        rho += excess / float(prices @ (need * isolated / spare))
+    return rho

@@ -1,0 +1,64 @@
+"""Gavel's finish-time fairness."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustersim.scheduler import JobView, State
+
+from .finish_time import isolated_shares, least_ratio
+from .gavel import Gavel
+from .timeshares import each, most_throughput
+
+__all__ = ["GavelFtf"]
+
+Array = NDArray[np.float64]
+
+
+class GavelFtf(Gavel):
+    """Gavel's finish-time fairness: the job that fares worst beside a cluster of its own of 1/N of the GPUs
+    fares as well as possible; in rounds of `round_s` seconds.
+
+    Narayanan et al., OSDI 2020, section 4.2: minimise over X the maximum over jobs of rho_T(m, X)
+    (`finish_time.py`), N being the number of jobs. What the jobs that decide it leave over goes to the others
+    so that their relative progress, weighted by GPUs, is largest. Run times that users do not state come from
+    the oracle.
+    """
+
+    def __init__(self, round_s: float = 360.0):
+        super().__init__(round_s)
+        self._alone: dict[JobView, _Alone] = {}
+
+    def time_shares(self, jobs: Sequence[JobView], rates: Array, state: State) -> Array:
+        problem = each(rates, [job.requested for job in jobs], [state.cluster.gpus])
+        remaining = np.array([max(job.oracle_remaining(), 1e-3) for job in jobs])
+        alone = (isolated_shares(problem, len(jobs)) * problem.rates).sum(axis=1)
+        elapsed = np.array([state.now - job.submit_s for job in jobs])
+        _, need = least_ratio(problem, elapsed, remaining, self._isolated_s(jobs, remaining, alone))
+        return most_throughput(problem, problem.gpus, need * (1 - 1e-6))
+
+    def _isolated_s(self, jobs: Sequence[JobView], remaining: Array, alone: Array) -> Array:
+        """Seconds from submission to finish of each job on its own share of the cluster: for the work it has
+        done at the shares there were then, for the rest at the share of now.
+        """
+        before, self._alone = self._alone, {}
+        for job, left, rate in zip(jobs, remaining.tolist(), alone.tolist(), strict=True):
+            last = before.get(job)
+            done_s = last.done_s + (last.remaining - left) / last.rate if last else 0.0
+            self._alone[job] = _Alone(done_s, left, rate)
+        return np.array([entry.done_s for entry in self._alone.values()]) + remaining / alone
+
+
+@dataclass(frozen=True)
+class _Alone:
+    """A job at the last solution: `done_s` is what the work done by then would have taken it alone,
+    `remaining` the work left, in seconds on its best type, `rate` its relative throughput alone.
+    """
+
+    done_s: float
+    remaining: float
+    rate: float

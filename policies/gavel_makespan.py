@@ -1,0 +1,32 @@
+"""Gavel's minimum makespan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustersim.scheduler import JobView, State
+
+from .gavel import Gavel
+from .timeshares import each, largest_level, most_throughput
+
+__all__ = ["GavelMakespan"]
+
+Array = NDArray[np.float64]
+
+
+class GavelMakespan(Gavel):
+    """Gavel's makespan: all jobs of now are to be done as early as possible; in rounds of `round_s` seconds.
+
+    Narayanan et al., OSDI 2020, section 4.2: minimise over X the maximum over jobs of
+    remaining[m] / throughput(m, X). What the jobs that decide it leave over goes to the others so that their
+    relative progress, weighted by GPUs, is largest. Run times that users do not state come from the oracle.
+    """
+
+    def time_shares(self, jobs: Sequence[JobView], rates: Array, state: State) -> Array:
+        problem = each(rates, [job.requested for job in jobs], [state.cluster.gpus])
+        required = np.array([max(job.oracle_remaining(), 1e-3) for job in jobs])
+        best = largest_level(problem, required)
+        return most_throughput(problem, problem.gpus, best.level * required * (1 - 1e-6))

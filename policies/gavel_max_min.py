@@ -1,0 +1,37 @@
+"""Gavel's max-min fairness, the heterogeneity-aware form of least attained service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustersim.scheduler import JobView, State
+
+from .gavel import Gavel
+from .timeshares import grouped, water_filling
+
+__all__ = ["GavelMaxMin", "equal_time"]
+
+Array = NDArray[np.float64]
+
+
+class GavelMaxMin(Gavel):
+    """Gavel's max-min fairness: the least served job is served as well as possible, then the next one; in
+    rounds of `round_s` seconds.
+
+    Narayanan et al., OSDI 2020, section 4.1: maximise over X the minimum over jobs of
+    gpus[m] x throughput(m, X) / throughput(m, X_equal), where X_equal gives every job the same time on each
+    type of GPU. Shares then rise by water filling, so that nothing is left that somebody could use.
+    """
+
+    def time_shares(self, jobs: Sequence[JobView], rates: Array, state: State) -> Array:
+        problem, row_of = grouped(rates, [job.requested for job in jobs], [state.cluster.gpus])
+        required = problem.rates @ equal_time(problem.capacity) / problem.gpus
+        return water_filling(problem, required)[row_of]
+
+
+def equal_time(capacity: Array) -> Array:
+    """X_equal (types,): a job's time on each type, in proportion to its GPUs."""
+    return capacity / capacity.sum()

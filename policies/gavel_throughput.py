@@ -1,0 +1,32 @@
+"""Gavel's maximum total throughput."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustersim.scheduler import JobView, State
+
+from .gavel import Gavel
+from .timeshares import grouped, in_turn, most_throughput
+
+__all__ = ["GavelThroughput"]
+
+Array = NDArray[np.float64]
+
+
+class GavelThroughput(Gavel):
+    """Gavel's maximum throughput: as much progress as possible in all, whoever makes it; in rounds of
+    `round_s` seconds.
+
+    Narayanan et al., OSDI 2020: maximise over X the sum over jobs of
+    throughput(m, X) / throughput(m, X_fastest), the progress of each job relative to its best GPU type, as
+    iterations of different models do not add up. Jobs of few GPUs make most progress per GPU and come first:
+    large ones may starve while there are enough small ones. Jobs alike are served in order of submission.
+    """
+
+    def time_shares(self, jobs: Sequence[JobView], rates: Array, state: State) -> Array:
+        problem, row_of = grouped(rates, [job.requested for job in jobs], [state.cluster.gpus])
+        return in_turn(most_throughput(problem, np.ones(len(problem.gpus))), row_of)

@@ -1,0 +1,196 @@
+"""Shares of time: which fraction of its time each job runs on each type of GPU, by linear programs.
+
+Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads" (Gavel), OSDI
+2020. The variables X[m, j], the fraction of time that job m spends on GPU type j, obey (section 3.1)
+
+    0 <= X[m, j] <= 1;    sum over j of X[m, j] <= 1;    sum over m of gpus[m] X[m, j] <= capacity[j]
+
+and give job m the throughput(m, X) = sum over j of rates[m, j] X[m, j]. Jobs that look alike share a row and
+get equal shares: all objectives here are concave, so the mean of an optimum over them is one too. That keeps
+the programs small and their solution independent of the order of the jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "Level",
+    "Problem",
+    "each",
+    "grouped",
+    "in_turn",
+    "largest_level",
+    "most_throughput",
+    "water_filling",
+]
+
+Array = NDArray[np.float64]
+_SLACK = 1e-7  # relative; HiGHS keeps constraints to an absolute 1e-7
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows of jobs that share a cluster; see the module's text.
+
+    `rates` (rows, types): throughput of one job of the row, relative to its best type, so between 0 and 1; 0
+    where it cannot run. `gpus` (rows,): what one job takes. `copies` (rows,): jobs of the row. `capacity`
+    (types,): GPUs of each type.
+    """
+
+    rates: Array
+    gpus: Array
+    copies: Array
+    capacity: Array
+
+    def usable(self) -> NDArray[np.bool_]:
+        """Which row can run on which type: (rows, types)."""
+        return (self.rates > 0) & (self.gpus[:, None] <= self.capacity[None, :])
+
+
+@dataclass(frozen=True)
+class Level:
+    """The optimum of a max-min program: `shares` X (rows, types), the common `level`, and `prices` (rows,):
+    how much a unit of required throughput more in a row would lower the level.
+    """
+
+    shares: Array
+    level: float
+    prices: Array
+
+
+def grouped(rates: Array, gpus: Sequence[int], capacity: Sequence[int]) -> tuple[Problem, list[int]]:
+    """The problem of jobs with these rates (jobs, types) in any unit and requests, one row per distinct
+    kind; and the row of each job.
+    """
+    kinds = [(n, tuple(row)) for n, row in zip(gpus, _relative(rates).tolist(), strict=True)]
+    rows = {kind: i for i, kind in enumerate(sorted(set(kinds)))}
+    row_of = [rows[kind] for kind in kinds]
+    problem = Problem(
+        np.array([kind[1] for kind in rows], dtype=float).reshape(len(rows), len(capacity)),
+        np.array([kind[0] for kind in rows], dtype=float),
+        np.bincount(row_of, minlength=len(rows)).astype(float),
+        np.array(capacity, dtype=float),
+    )
+    return problem, row_of
+
+
+def each(rates: Array, gpus: Sequence[int], capacity: Sequence[int]) -> Problem:
+    """The problem of jobs that differ, a row each in their order; arguments as for `grouped`."""
+    return Problem(
+        _relative(rates), np.array(gpus, dtype=float), np.ones(len(gpus)), np.array(capacity, dtype=float)
+    )
+
+
+def _relative(rates: Array) -> Array:
+    """To each job's best type: a job's unit of work is its own affair."""
+    return rates / rates.max(axis=1, keepdims=True)
+
+
+def largest_level(problem: Problem, required: Array, floors: Array | None = None) -> Level:
+    """Maximise the level such that throughput(m, X) >= level x required[m] in every row.
+
+    `required` (rows,) in units of `rates`. Rows in which it is 0 have to keep a throughput of `floors[m]`
+    instead.
+    """
+    scale = float(required.max())
+    need = required / scale
+    program = _Program(problem, with_level=True)
+    program.minimise[-1] = -1.0
+    result = program.solve(need, floors)
+    prices = -result.ineqlin.marginals[: len(need)] / scale
+    return Level(program.shares(result), float(result.x[-1]) / scale, prices)
+
+
+def water_filling(problem: Problem, required: Array) -> Array:
+    """The shares X (rows, types) whose sorted vector of throughput(m, X) / required[m] is the largest
+    lexicographically: nobody's can grow but at the cost of somebody's who has no more.
+
+    One program per level: rows with a positive price limit the level in every optimum and are fixed there;
+    the others rise on.
+    """
+    floors, free = np.zeros_like(required), required > 0
+    while True:
+        best = largest_level(problem, np.where(free, required, 0.0), floors)
+        stuck = free & (best.prices * required > _SLACK * float((best.prices * required).max()))
+        floors[stuck] = best.level * required[stuck] * (1 - _SLACK)
+        free &= ~stuck
+        if not free.any():
+            return best.shares
+
+
+def most_throughput(problem: Problem, weights: Array, floors: Array | None = None) -> Array:
+    """The shares X (rows, types) that maximise the sum over jobs of weights[m] x throughput(m, X), where each
+    row keeps a throughput of at least `floors[m]`.
+    """
+    program = _Program(problem, with_level=False)
+    program.minimise[:] = -(weights * problem.copies)[program.row] * program.rate
+    return program.shares(program.solve(np.zeros_like(weights), floors))
+
+
+def in_turn(shares: Array, row_of: Sequence[int]) -> Array:
+    """The shares X (jobs, types) that add up to what jobs of their rows get in `shares` (rows, types)
+    together, the first jobs of a row served as fully as possible, then the next.
+    """
+    left = shares * np.bincount(row_of, minlength=len(shares))[:, None]
+    mine = np.zeros((len(row_of), shares.shape[1]))
+    for job, row in enumerate(row_of):
+        time = 1.0
+        for type_ in range(shares.shape[1]):
+            mine[job, type_] = min(time, left[row, type_])
+            time -= mine[job, type_]
+        left[row] -= mine[job]
+    mine[mine < _SLACK] = 0.0
+    return mine
+
+
+class _Program:
+    """The constraints of a problem as a sparse linear program over the usable pairs (row, type)."""
+
+    def __init__(self, problem: Problem, with_level: bool):
+        self.problem = problem
+        self.row, self.type = np.nonzero(problem.usable())
+        self.rate = problem.rates[self.row, self.type]
+        self.with_level = with_level
+        self.minimise = np.zeros(len(self.row) + with_level)
+
+    def solve(self, need: Array, floors: Array | None) -> Any:
+        """Throughput rows first, then time, then GPUs."""
+        from scipy.optimize import linprog
+        from scipy.sparse import csr_array, vstack
+
+        rows, types = self.problem.rates.shape
+        pairs = len(self.row)
+        width, column = pairs + self.with_level, np.arange(pairs)
+        entries = [-self.rate, need[need > 0]] if self.with_level else [-self.rate]
+        where = [self.row, np.flatnonzero(need > 0)] if self.with_level else [self.row]
+        columns = [column, np.full(int((need > 0).sum()), pairs)] if self.with_level else [column]
+        throughput = csr_array(
+            (np.concatenate(entries), (np.concatenate(where), np.concatenate(columns))), shape=(rows, width)
+        )
+        time = csr_array((np.ones(pairs), (self.row, column)), shape=(rows, width))
+        load = (self.problem.gpus * self.problem.copies)[self.row]
+        gpus = csr_array((load, (self.type, column)), shape=(types, width))
+        least = np.zeros(rows) if floors is None else floors
+        result = linprog(
+            self.minimise,
+            A_ub=vstack([throughput, time, gpus], format="csr"),
+            b_ub=np.concatenate([-least, np.ones(rows), self.problem.capacity]),
+            bounds=(0, None),
+            method="highs-ds",
+        )
+        if result.x is None:
+            raise ArithmeticError(f"linear program of {rows} rows and {types} GPU types: {result.message}")
+        return result
+
+    def shares(self, result: Any) -> Array:
+        """X as a table, cleared of the solver's rounding."""
+        shares = np.zeros(self.problem.rates.shape)
+        shares[self.row, self.type] = np.clip(result.x[: len(self.row)], 0.0, 1.0)
+        shares[shares < _SLACK] = 0.0
+        return shares

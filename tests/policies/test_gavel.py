@@ -1,0 +1,184 @@
+"""Gavel's rounds: how shares of time become schedules, and what each policy makes of a queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from clustersim.scheduler import Scheduler
+from clustersim.testing import Outcome, simulate
+from itertime.errors import UserError
+from policies.gavel_ftf import GavelFtf
+from policies.gavel_makespan import GavelMakespan
+from policies.gavel_max_min import GavelMaxMin
+from policies.gavel_throughput import GavelThroughput
+from policies.ledger import Ledger, priorities
+from traces.job import Job
+
+ALL = [GavelMaxMin, GavelFtf, GavelMakespan, GavelThroughput]
+
+
+def job(job_id: str, submit_s: float, gpus: int, run_s: float) -> Job:
+    return Job(job_id, submit_s, gpus=gpus, duration_s=run_s)
+
+
+def held(outcome: Outcome, until_s: float) -> dict[str, float]:
+    """GPU-seconds by job up to `until_s`, from the event log."""
+    since: dict[str, tuple[float, int]] = {}
+    total: dict[str, float] = {}
+    for event in outcome.events:
+        start_s, gpus = since.pop(event.job_id, (0.0, 0))
+        total[event.job_id] = total.get(event.job_id, 0.0) + gpus * (min(event.time_s, until_s) - start_s)
+        if event.event in ("start", "restart") and event.time_s < until_s:
+            since[event.job_id] = (event.time_s, event.gpus)
+    for name, (start_s, gpus) in since.items():
+        total[name] += gpus * (until_s - start_s)
+    return total
+
+
+# The mechanism
+
+
+def test_priorities_of_gavels_example() -> None:
+    """X of Gavel's section 3.1 (three jobs on V100, P100, K80) after four rounds: what was never received
+    comes first, then what lags most.
+    """
+    shares = np.array([[0.6, 0.4, 0.0], [0.2, 0.6, 0.2], [0.2, 0.0, 0.8]])
+    received = np.array([[3.0, 1.0, 0.0], [1.0, 3.0, 0.0], [0.0, 0.0, 4.0]])
+    inf = np.inf
+    assert np.allclose(priorities(shares, received), [[0.2, 0.4, 0.0], [0.2, 0.2, inf], [inf, 0.0, 0.2]])
+
+
+@dataclass(eq=False)
+class Stub:
+    """As much of a job as the ledger looks at."""
+
+    requested: int = 1
+    attained: float = 0.0
+
+
+def test_rounds_follow_gavels_example() -> None:
+    """One GPU of each type, rounds of one second: after n rounds every job has received n X of each type, to
+    within the length of a cycle.
+    """
+    shares = np.array([[0.6, 0.4, 0.0], [0.2, 0.6, 0.2], [0.2, 0.0, 0.8]])
+    jobs = [Stub(), Stub(), Stub()]
+    ledger = Ledger(types=3)
+    ran = np.zeros((3, 3))
+    for now in range(100):
+        ledger.book(jobs, float(now))  # type: ignore[arg-type]
+        ledger.set_shares(shares)
+        free_jobs, free_types = set(range(3)), set(range(3))
+        for view, type_ in ledger.ranked(ahead_s=1.0):
+            row = next(i for i, stub in enumerate(jobs) if stub is view)
+            if row in free_jobs and type_ in free_types:
+                free_jobs.remove(row)
+                free_types.remove(type_)
+                ledger.ran_on(view, type_)
+                jobs[row].attained += 1.0
+                ran[row, type_] += 1
+    assert np.abs(ran - 100 * shares).max() <= 5
+    assert ran.sum() == 300
+
+
+def test_the_past_is_kept_when_shares_change() -> None:
+    """A job that has waited through a change of shares is not put level with the one that ran."""
+    first, second = Stub(), Stub()
+    ledger = Ledger(types=1)
+    ledger.book([first, second], 0.0)  # type: ignore[list-item]
+    ledger.set_shares(np.array([[0.5], [0.5]]))
+    first.attained = 10.0
+    ledger.book([first, second], 10.0)  # type: ignore[list-item]
+    ledger.set_shares(np.array([[0.6], [0.4]]))
+    assert ledger.ranked(ahead_s=1.0)[0][0] is second  # type: ignore[comparison-overlap]
+
+
+def test_three_jobs_take_turns() -> None:
+    """Each needs the whole node: after 30 rounds each has had 10 of them."""
+    jobs = [job(name, 0, 8, 1e5) for name in "abc"]
+    outcome = simulate(jobs, GavelMaxMin(round_s=100.0), "n1g8", until_s=3000)
+    assert held(outcome, 3000) == {name: pytest.approx(8 * 1000) for name in "abc"}
+
+
+def test_equal_gpu_time_whatever_the_size() -> None:
+    """A job of 8 GPUs and two of 4 on one node: 8/3 GPUs each on average, so two thirds of the time the small
+    ones run.
+    """
+    jobs = [job("wide", 0, 8, 1e5), job("a", 0, 4, 1e5), job("b", 0, 4, 1e5)]
+    outcome = simulate(jobs, GavelMaxMin(round_s=10.0), "n1g8", until_s=6000)
+    assert held(outcome, 6000) == {name: pytest.approx(16000, rel=0.01) for name in ("wide", "a", "b")}
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_within_a_round_nothing_changes(policy: type[Scheduler]) -> None:
+    """`late` arrives at 130 and waits for the round that begins at 200, although a GPU is idle."""
+    jobs = [job("first", 0, 4, 1000), job("late", 130, 4, 1000)]
+    outcome = simulate(jobs, policy(round_s=100.0), "n1g8")  # type: ignore[call-arg]
+    assert outcome.of("first").finish_s == 1000
+    assert outcome.of("late").start_s == 200
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_an_idle_cluster_keeps_nobody_waiting(policy: type[Scheduler]) -> None:
+    jobs = [job("a", 0, 8, 10), job("b", 15, 8, 10)]
+    outcome = simulate(jobs, policy(round_s=100.0), "n1g8")  # type: ignore[call-arg]
+    assert [outcome.of(name).finish_s for name in "ab"] == [10, 25]
+
+
+# What each is for
+
+
+def makespan(outcome: Outcome) -> float:
+    return max(record.finish_s or 0.0 for record in outcome.records)
+
+
+def test_makespan_starts_the_long_job_at_once() -> None:
+    """A job of 4 GPUs and 1000 s beside six of 4 GPUs and 200 s: 1200 s are needed on 8 GPUs if the long one
+    always runs; taking turns leaves it behind.
+    """
+    jobs = [*(job(f"short{i}", 0, 4, 200) for i in range(6)), job("long", 0, 4, 1000)]
+    best = makespan(simulate(jobs, GavelMakespan(round_s=20.0), "n1g8"))
+    assert best <= 1100 + 3 * 20  # (1000 + 6 x 200) / 2, and a few rounds
+    assert makespan(simulate(jobs, GavelMaxMin(round_s=20.0), "n1g8")) > best + 100
+
+
+def test_throughput_runs_small_jobs_first_in_turn() -> None:
+    jobs = [job("wide", 0, 8, 100), *(job(f"small{i}", 0, 4, 100) for i in range(4))]
+    outcome = simulate(jobs, GavelThroughput(round_s=10.0), "n1g8")
+    finishes = {record.job_id: record.finish_s for record in outcome.records}
+    assert finishes == {"small0": 100, "small1": 100, "small2": 200, "small3": 200, "wide": 300}
+    assert all(record.preemptions == 0 for record in outcome.records)
+
+
+def worst_ratio(outcome: Outcome, jobs: list[Job], jobs_at_once: int) -> float:
+    """The largest JCT over the time on 1/N of the cluster, all jobs there from the start, all of 8 GPUs."""
+    return max((outcome.of(j.job_id).finish_s or 0.0) / ((j.duration_s or 1.0) * jobs_at_once) for j in jobs)
+
+
+def test_finish_times_are_fairest_under_ftf() -> None:
+    """Jobs of one width, 100 to 800 s: on a third of the cluster each would take three times as long. To be
+    no worse off than that is possible (taking turns does it), and ftf keeps it to within rounds.
+    """
+    jobs = [job(str(i), 0, 8, run_s) for i, run_s in enumerate((100, 400, 800))]
+    ratio = worst_ratio(simulate(jobs, GavelFtf(round_s=10.0), "n1g8"), jobs, 3)
+    assert ratio <= 1.05
+    assert worst_ratio(simulate(jobs, GavelMakespan(round_s=10.0), "n1g8"), jobs, 3) > 1.3
+
+
+# Parameters
+
+
+@pytest.mark.parametrize("policy", ALL)
+@pytest.mark.parametrize("value", [0, -1.0, float("nan"), float("inf"), "long", True])
+def test_rounds_must_have_a_length(policy: type[Scheduler], value: object) -> None:
+    with pytest.raises(ValueError, match=r"round_s=.*: must be a finite number, between 1 and 1e\+07"):
+        policy(round_s=value)  # type: ignore[call-arg]
+
+
+def test_users_read_which_policy_refused() -> None:
+    from clustersim.registry import make_policy
+
+    with pytest.raises(UserError, match="policy gavel-ftf: round_s=0"):
+        make_policy("gavel-ftf", {"round_s": 0})

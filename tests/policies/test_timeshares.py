@@ -1,0 +1,217 @@
+"""Shares of time by linear programs: Gavel's example, closed forms, and optima found by looking at all."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from policies.finish_time import isolated_shares, least_ratio
+from policies.timeshares import (
+    Problem,
+    each,
+    grouped,
+    in_turn,
+    largest_level,
+    most_throughput,
+    water_filling,
+)
+
+Array = NDArray[np.float64]
+
+
+def throughput(problem: Problem, shares: Array) -> Array:
+    return (problem.rates * shares).sum(axis=-1)
+
+
+def check_feasible(problem: Problem, shares: Array) -> None:
+    assert (shares >= 0).all()
+    assert (shares.sum(axis=1) <= 1 + 1e-6).all()
+    load = (problem.gpus * problem.copies) @ shares
+    assert (load <= problem.capacity * (1 + 1e-6)).all()
+
+
+# Published
+
+
+def test_gavels_example() -> None:
+    """Gavel (OSDI 2020, section 4.1): three jobs, one V100 and one K80; X as printed there, two digits. Each
+    job makes 8 to 9 % more progress than on a third of each GPU.
+    """
+    rates = np.array([[40.0, 10.0], [12.0, 4.0], [100.0, 50.0]])
+    problem = each(rates, [1, 1, 1], [1, 1])
+    isolated = problem.rates @ np.array([1 / 3, 1 / 3])
+    shares = water_filling(problem, isolated)
+    assert np.abs(shares - [[0.45, 0.0], [0.45, 0.09], [0.09, 0.91]]).max() < 0.005
+    assert throughput(problem, shares) / isolated == pytest.approx([12 / 11] * 3)
+
+
+# Closed forms
+
+
+@given(st.lists(st.integers(1, 8), min_size=1, max_size=12), st.integers(8, 16))
+@settings(deadline=None)
+def test_equal_gpu_time_on_one_type(gpus: list[int], capacity: int) -> None:
+    """Max-min over gpus[m] X[m] on one type: everybody has min(gpus[m], level), the level that fills the
+    cluster.
+    """
+    problem, row_of = grouped(np.ones((len(gpus), 1)), gpus, [capacity])
+    shares = water_filling(problem, 1 / problem.gpus)[row_of][:, 0]
+    low, high = 0.0, float(capacity)
+    for _ in range(60):
+        level = (low + high) / 2
+        low, high = (level, high) if sum(min(n, level) for n in gpus) <= capacity else (low, level)
+    assert shares * gpus == pytest.approx([min(n, low) for n in gpus], rel=1e-5)
+
+
+@given(st.lists(st.tuples(st.integers(1, 8), st.floats(1, 1e4)), min_size=1, max_size=12))
+@settings(deadline=None)
+def test_makespan_on_one_type(jobs: list[tuple[int, float]]) -> None:
+    """As for malleable jobs (McNaughton 1959): the longest job, or all GPU time over all GPUs."""
+    gpus, work = [n for n, _ in jobs], np.array([s for _, s in jobs])
+    problem = each(np.ones((len(jobs), 1)), gpus, [8])
+    best = largest_level(problem, work)
+    check_feasible(problem, best.shares)
+    assert 1 / best.level == pytest.approx(max(work.max(), float(work @ gpus) / 8), rel=1e-5)
+
+
+@given(st.lists(st.tuples(st.integers(1, 8), st.floats(1, 1e4), st.floats(0, 1e4)), min_size=1, max_size=8))
+@settings(deadline=None)
+def test_finish_time_ratio_on_one_type(jobs: list[tuple[int, float, float]]) -> None:
+    """What each job needs falls with rho, so the smallest rho that fits can be found by bisection."""
+    gpus = np.array([n for n, _, _ in jobs])
+    work, elapsed = np.array([s for _, s, _ in jobs]), np.array([t for _, _, t in jobs])
+    problem = each(np.ones((len(jobs), 1)), gpus.tolist(), [8])
+    isolated = work / isolated_shares(problem, len(jobs))[:, 0]
+    ratio, need = least_ratio(problem, elapsed, work, isolated)
+    low, high = float(((elapsed + work) / isolated).max()), 1e9
+    for _ in range(200):
+        middle = (low * high) ** 0.5
+        if float(work / (middle * isolated - elapsed) @ gpus) <= 8:
+            high = middle
+        else:
+            low = middle
+    assert ratio == pytest.approx(high, rel=1e-4)
+    assert (elapsed + work / need) / isolated == pytest.approx([ratio] * len(jobs), rel=1e-4)
+
+
+def test_isolated_shares_are_one_nth() -> None:
+    """Four jobs on 16 + 16 GPUs: 4 of each for a job of 8 is half its time on each, one of 2 has all its
+    time.
+    """
+    problem = each(np.ones((2, 2)), [8, 2], [16, 16])
+    assert isolated_shares(problem, 4).tolist() == [[0.5, 0.5], [0.5, 0.5]]
+    assert isolated_shares(problem, 8).tolist() == [[0.25, 0.25], [0.5, 0.5]]
+
+
+# Brute force: all shares on a grid. A point of the grid is feasible, so none beats the program; and rounding
+# the best shares down to the grid costs a row at most types x step of its relative throughput.
+
+STEP = 0.05
+GRID = np.array(list(product(np.arange(0, 1 + STEP / 2, STEP), repeat=4))).reshape(-1, 2, 2)
+GRID = GRID[(GRID.sum(axis=2) <= 1 + 1e-9).all(axis=1)]
+LOSS = 2 * STEP
+
+two_jobs_two_types = st.builds(
+    lambda rates, gpus, capacity: each(np.array(rates).reshape(2, 2), gpus, capacity),
+    st.lists(st.floats(0.05, 1), min_size=4, max_size=4),
+    st.lists(st.integers(1, 4), min_size=2, max_size=2),
+    st.lists(st.integers(4, 6), min_size=2, max_size=2),
+)
+two = st.lists(st.floats(0.2, 5), min_size=2, max_size=2).map(np.array)
+
+
+def on_grid(problem: Problem) -> Array:
+    load = np.einsum("m,gmj->gj", problem.gpus * problem.copies, GRID)
+    return GRID[(load <= problem.capacity + 1e-9).all(axis=1)]
+
+
+@given(two_jobs_two_types, two)
+@settings(deadline=None, max_examples=40)
+def test_level_against_all_shares_of_a_grid(problem: Problem, required: Array) -> None:
+    best = largest_level(problem, required)
+    check_feasible(problem, best.shares)
+    found = (throughput(problem, on_grid(problem)) / required).min(axis=1).max()
+    assert found <= best.level * (1 + 1e-6)
+    assert best.level <= found + LOSS / required.min()
+
+
+@given(two_jobs_two_types, two)
+@settings(deadline=None, max_examples=40)
+def test_throughput_against_all_shares_of_a_grid(problem: Problem, weights: Array) -> None:
+    shares = most_throughput(problem, weights)
+    check_feasible(problem, shares)
+    total = float(throughput(problem, shares) @ weights)
+    found = (throughput(problem, on_grid(problem)) @ weights).max()
+    assert found <= total * (1 + 1e-6)
+    assert total <= found + LOSS * weights.sum()
+
+
+@given(two_jobs_two_types, two, two, two)
+@settings(deadline=None, max_examples=40)
+def test_ratio_against_all_shares_of_a_grid(
+    problem: Problem, work: Array, elapsed: Array, isolated: Array
+) -> None:
+    isolated = isolated + work
+    ratio, need = least_ratio(problem, elapsed, work, isolated)
+    speeds = throughput(problem, on_grid(problem))
+    ratios = (elapsed + work / np.maximum(speeds, 1e-12)) / isolated
+    assert ratio <= ratios.max(axis=1).min() * (1 + 1e-5)
+    assert (speeds + LOSS >= need - 1e-6).all(axis=1).any()
+
+
+@given(two_jobs_two_types, two)
+@settings(deadline=None, max_examples=40)
+def test_water_filling_against_all_shares_of_a_grid(problem: Problem, required: Array) -> None:
+    """Nothing on the grid has a larger minimum, nor with that minimum a larger maximum."""
+    shares = water_filling(problem, required)
+    check_feasible(problem, shares)
+    mine = np.sort(throughput(problem, shares) / required)
+    others = np.sort(throughput(problem, on_grid(problem)) / required, axis=1)
+    assert others[:, 0].max() <= mine[0] * (1 + 1e-5)
+    assert others[others[:, 0] >= mine[0] * (1 - 1e-6), 1].max(initial=0) <= mine[1] * (1 + 1e-5)
+
+
+# Rows
+
+
+@given(st.permutations([(1, 1.0), (1, 1.0), (2, 0.5), (2, 0.5), (4, 0.2), (4, 0.3)]))
+@settings(deadline=None, max_examples=20)
+def test_shares_do_not_depend_on_the_order_of_jobs(jobs: list[tuple[int, float]]) -> None:
+    rates = np.array([[1.0, slow] for _, slow in jobs])
+    problem, row_of = grouped(rates, [n for n, _ in jobs], [4, 4])
+    shares = water_filling(problem, problem.rates.mean(axis=1))[row_of]
+    by_kind = {kind: tuple(share) for kind, share in zip(jobs, shares.tolist(), strict=True)}
+    assert by_kind == REFERENCE
+
+
+def _reference() -> dict[tuple[int, float], tuple[float, ...]]:
+    jobs = [(1, 1.0), (2, 0.5), (4, 0.2), (4, 0.3), (1, 1.0), (2, 0.5)]
+    problem, row_of = grouped(np.array([[1.0, slow] for _, slow in jobs]), [n for n, _ in jobs], [4, 4])
+    shares = water_filling(problem, problem.rates.mean(axis=1))[row_of]
+    return dict(zip(jobs, map(tuple, shares.tolist()), strict=True))
+
+
+REFERENCE = _reference()
+
+
+def test_jobs_alike_share_a_row() -> None:
+    problem, row_of = grouped(np.array([[2.0], [8.0], [3.0]]), [4, 4, 2], [8])
+    assert row_of == [1, 1, 0]
+    assert problem.copies.tolist() == [1, 2]
+
+
+def test_in_turn_serves_the_first_of_a_row_first() -> None:
+    shares = np.array([[0.5, 0.25], [1.0, 0.0]])
+    assert in_turn(shares, [0, 1, 0, 0]).tolist() == [[1.0, 0.0], [1.0, 0.0], [0.5, 0.5], [0.0, 0.25]]
+
+
+def test_a_type_too_small_for_a_job_is_not_used() -> None:
+    problem = each(np.ones((2, 2)), [8, 1], [4, 8])
+    shares = water_filling(problem, np.ones(2))
+    assert shares[0].tolist() == pytest.approx([0.0, 1.0])
+    assert shares[1].sum() == pytest.approx(1.0)
