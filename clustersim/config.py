@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from itertime.errors import UnknownName, UserError
 
+from .overheads import Overheads
+from .tenancy import Tenancy
+
 __all__ = ["RunConfig"]
 
 
@@ -19,8 +22,8 @@ class RunConfig(BaseModel):
 
     `policy`: a registered name or `file.py:Class`; `params`: its keyword arguments. `cluster`: a shape such
     as `n128g8`. `planner`: None = the policy's own. `overheads`: constants of `Overheads` to replace, or
-    None for no overheads at all. `table`: a throughput table (file). `until_s`: end of the run on the
-    trace's clock.
+    None for no overheads at all; `preset` names the constants to begin with. `quotas`: GPUs promised to
+    tenants, by tenant. `table`: a throughput table (file). `until_s`: end of the run on the trace's clock.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -31,11 +34,26 @@ class RunConfig(BaseModel):
     system: str = "dgx-a100-80gb"
     planner: str | None = None
     placement: str = "pack"
-    overheads: dict[str, float] | None = Field(default_factory=dict)
+    overheads: dict[str, Any] | None = Field(default_factory=dict)
+    quotas: dict[str, int] = Field(default_factory=dict)
     table: str | None = None
     until_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     price_usd_per_gpu_h: float = Field(default=5.0, ge=0, allow_inf_nan=False)
     seed: int = Field(default=0, ge=0)
+
+    @field_validator("overheads")
+    @classmethod
+    def _are_overheads(cls, overheads: dict[str, Any] | None) -> dict[str, Any] | None:
+        if overheads is not None:
+            Overheads.of(overheads)  # its errors name the constant
+        return overheads
+
+    @field_validator("quotas", mode="before")
+    @classmethod
+    def _are_quotas(cls, quotas: Any) -> Any:
+        if isinstance(quotas, dict):
+            Tenancy(quotas)  # its errors name the tenant
+        return quotas
 
     @field_validator("params")
     @classmethod

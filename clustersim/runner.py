@@ -34,6 +34,7 @@ from .rundir import Run
 from .scheduler import Scheduler
 from .simulation import Simulation
 from .speed import Speed, read_throughput_table, speed_for
+from .tenancy import Tenancy
 
 __all__ = ["Trace", "compare", "run"]
 
@@ -142,10 +143,11 @@ def _prepare(
     speed: Speed = speed_for(
         cluster, scheduler.planner if config.planner is None else config.planner, config.table
     )
-    overheads = Overheads.none() if config.overheads is None else Overheads().with_values(**config.overheads)
+    overheads = Overheads.none() if config.overheads is None else Overheads.of(config.overheads)
     return Simulation(
         trace.jobs, cluster, scheduler, speed,
         overheads=overheads, placement=config.placement, until_s=config.until_s, on_progress=on_progress,
+        tenancy=Tenancy(config.quotas, cluster.gpus),
     )  # fmt: skip
 
 
@@ -170,6 +172,7 @@ def _finish(trace: Trace, config: RunConfig, simulation: Simulation, wall_s: flo
         "cluster": {"shape": cluster.shape, "gpus": cluster.gpus, "system": cluster.system},
         "placement": config.placement,
         "overheads": None if config.overheads is None else asdict(simulation.overheads),
+        "quotas": dict(simulation.state.quotas),
         "price_usd_per_gpu_h": config.price_usd_per_gpu_h,
         "until_s": config.until_s,
         "trace": {"path": trace.path, "sha256": trace.sha256, "jobs": len(trace.jobs)},

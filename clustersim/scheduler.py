@@ -16,7 +16,7 @@ preemptions, resizes and migrations, and charges their overheads.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from .active import ActiveJob, JobView
@@ -24,6 +24,7 @@ from .cluster import Capacity, Cluster
 from .errors import PolicyError
 from .proposal import Proposal
 from .ranking import Key, Ranking
+from .tenancy import Tenancy
 
 if TYPE_CHECKING:
     from .overheads import Overheads
@@ -75,8 +76,11 @@ class State:
     that hold GPUs, in order of their start. `events`: what happened since the last call.
     """
 
-    def __init__(self, cluster: Cluster, placer: Placer, overheads: Overheads):
+    def __init__(
+        self, cluster: Cluster, placer: Placer, overheads: Overheads, tenancy: Tenancy | None = None
+    ):
         self.cluster = cluster
+        self._tenancy = tenancy if tenancy is not None else Tenancy()
         self._now = 0.0
         self.events: list[Event] = []
         self._oracle_used = False
@@ -110,6 +114,23 @@ class State:
     def free(self) -> int:
         """GPUs that nobody holds."""
         return self._capacity.free
+
+    @property
+    def quotas(self) -> Mapping[str, int]:
+        """GPUs promised to tenants, by tenant; together no more than the cluster has."""
+        return self._tenancy.quotas
+
+    def quota(self, tenant: str) -> int:
+        """GPUs promised to `tenant`, 0 if none are.
+
+        A promise of the site, which the engine does not enforce: what a tenant holds beyond it is borrowed,
+        and a policy says on what terms.
+        """
+        return self._tenancy.quota(tenant)
+
+    def used(self, tenant: str) -> int:
+        """GPUs that the running jobs of `tenant` hold now, whatever a proposal says."""
+        return self._tenancy.used(tenant, self._running, self._decision)
 
     def pending_by(self, key: Key) -> Ranking:
         """The pending jobs sorted by `key`, ties in order of submission, kept up to date between calls.

@@ -23,6 +23,7 @@ from .proposal import not_ours
 from .records import JobRecord, Recorder
 from .scheduler import Event, Proposal, Scheduler, State
 from .speed import CannotRun, Speed
+from .tenancy import Tenancy
 
 __all__ = ["Simulation"]
 
@@ -44,13 +45,14 @@ class Simulation:
         self, jobs: Sequence[Job], cluster: Cluster, scheduler: Scheduler, speed: Speed, *,
         overheads: Overheads | None = None, placement: str | Placer = "pack", until_s: float | None = None,
         recorder: Recorder | None = None, on_progress: Callable[[int], None] | None = None,
+        tenancy: Tenancy | None = None,
     ):  # fmt: skip
         self.jobs, self.cluster, self.scheduler, self.speed = jobs, cluster, scheduler, speed
         self.overheads = overheads if overheads is not None else Overheads()
         self.until_s, self.on_progress = until_s, on_progress
         self.recorder = recorder if recorder is not None else Recorder(cluster)
         chosen = placer(placement) if isinstance(placement, str) else placement
-        self.state = State(cluster, chosen, self.overheads)
+        self.state = State(cluster, chosen, self.overheads, tenancy)
         self.capacity: Capacity = self.state._capacity
         start_s = jobs[0].submit_s if jobs else 0.0
         self.env = simpy.Environment(initial_time=start_s)

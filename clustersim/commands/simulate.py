@@ -22,6 +22,10 @@ SystemName = Annotated[str, typer.Option(help="The itertime system of its nodes.
 PlannerName = Annotated[str | None, typer.Option(help="Planner for all jobs; by default the policy's own.")]
 PlacementName = Annotated[str, typer.Option(help="pack, spread, any, topology or buddy.")]
 NoOverheads = Annotated[bool, typer.Option("--no-overheads", help="Starts, restarts and resizes are free.")]
+OverheadsPreset = Annotated[
+    str | None,
+    typer.Option("--overheads", help="What is charged: default, none, elasticflow, pollux or helios."),
+]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
 Settings = Annotated[
     list[str] | None,
@@ -51,6 +55,7 @@ def run(
     planner: PlannerName = None,
     placement: PlacementName = "pack",
     no_overheads: NoOverheads = False,
+    overheads: OverheadsPreset = None,
     seed: Seed = 0,
     settings: Settings = None,
     table: Table = None,
@@ -64,7 +69,9 @@ def run(
     from clustersim.runner import Trace
     from clustersim.runner import run as simulate
 
-    config = _config(policy, cluster, system, planner, placement, no_overheads, seed, settings, table, until)
+    config = _config(
+        policy, cluster, system, planner, placement, no_overheads, seed, settings, table, until, overheads
+    )
     jobs = Trace.read(trace, config.table)
     if out is not None:
         check_folder(out)
@@ -98,6 +105,7 @@ def compare(
     planner: PlannerName = None,
     placement: PlacementName = "pack",
     no_overheads: NoOverheads = False,
+    overheads: OverheadsPreset = None,
     seed: Seed = 0,
     settings: Settings = None,
     table: Table = None,
@@ -125,6 +133,7 @@ def compare(
             _settings_of(name, names, settings),
             table,
             until,
+            overheads,
         )
         for name in names
         for k in range(seeds)
@@ -181,13 +190,16 @@ def _policy_names(text: str) -> list[str]:
 def _config(
     policy: str, cluster: str = "n128g8", system: str = "dgx-a100-80gb", planner: str | None = None,
     placement: str = "pack", no_overheads: bool = False, seed: int = 0, settings: list[str] | None = None,
-    table: Path | None = None, until: float | None = None,
+    table: Path | None = None, until: float | None = None, overheads: str | None = None,
 ) -> RunConfig:  # fmt: skip
     from clustersim.config import RunConfig
 
+    if no_overheads and overheads is not None:
+        raise UserError(f"--overheads {overheads}: contradicts --no-overheads; leave one of them out")
+    preset = {} if overheads is None else {"preset": overheads}
     return RunConfig.make(
         settings, policy=policy, cluster=cluster, system=system, planner=planner, placement=placement,
-        overheads=None if no_overheads else {}, seed=seed, table=None if table is None else str(table),
+        overheads=None if no_overheads else preset, seed=seed, table=None if table is None else str(table),
         until_s=until,
     )  # fmt: skip
 

@@ -90,6 +90,13 @@ def test_run_prints_one_json_document_and_nothing_else(call: Callable[..., Done]
     )
 
 
+def test_a_preset_of_overheads_is_charged(call: Callable[..., Done], trace: Path) -> None:
+    """`a` and `b` ask for all 8 GPUs, `c` for 4: 30 s each before 60, 30 and 5 s of work."""
+    done = call("run", trace, "--policy", "fifo", "--cluster", "n1g8", "--overheads", "helios", "--json")
+    summary = json.loads(done.out)
+    assert (summary["makespan_s"], summary["lost_gpu_h"]) == (185.0, 30 * (8 + 8 + 4) / 3600)
+
+
 def test_run_writes_its_folder(call: Callable[..., Done], trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "deep" / "out"
     done = call(
@@ -222,6 +229,18 @@ def test_policies(call: Callable[..., Done]) -> None:
             ["--policy", "fifo", "--no-overheads", "--set", "overheads.launch_s=1"],
             "contradicts --no-overheads",
         ),
+        (
+            ["--policy", "fifo", "--no-overheads", "--overheads", "pollux"],
+            "contradicts --no-overheads",
+        ),
+        (
+            ["--policy", "fifo", "--overheads", "helois"],
+            "unknown preset of overheads 'helois'; did you mean helios",
+        ),
+        (
+            ["--policy", "fifo", "--cluster", "n1g8", "--set", "quotas.red=9"],
+            "quotas: 9 GPUs are promised (red 9), the cluster has 8",
+        ),
     ],
 )
 def test_mistakes_in_settings(
@@ -240,7 +259,6 @@ def test_mistakes_in_settings(
             "policy.guard=1",
             "unknown parameter of policy elasticflow 'guard'; did you mean guard_s",
         ),
-        ("elasticflow", "policy.guard_s=-1", "policy elasticflow: guard_s=-1"),
         ("elasticflow", "policy.guard_s=soon", "policy elasticflow: "),
     ],
 )

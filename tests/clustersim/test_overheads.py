@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clustersim.overheads import Overheads
+from clustersim.checkpoints import Cycle
+from clustersim.overheads import PRESETS, Overheads
 from itertime.errors import UnknownName, UserError
 
 
@@ -67,3 +68,85 @@ def test_impossible_values_are_named(name: str, value: Any) -> None:
 def test_storage_must_have_some_bandwidth(name: str) -> None:
     with pytest.raises(UserError, match=rf"overheads\.{name}=0: must be between 1 and 1e\+15"):
         Overheads(**{name: 0})
+
+
+@pytest.mark.parametrize(
+    ("preset", "gpus", "start_s", "restart_s"),
+    [
+        ("none", 64, 0.0, 0.0),
+        ("default", 8, 30.0, 60.0),
+        ("elasticflow", 1, 4.5 + 2, 4.5 + 2 + 37),
+        ("elasticflow", 64, 4.5 + 14, 4.5 + 14 + 37),
+        ("pollux", 64, 30.0, 30.0),
+        ("helios", 1, 7.0, 7.0),
+        ("helios", 2, 30.0, 30.0),
+        ("helios", 8, 30.0, 30.0),
+        ("helios", 9, 60.0, 60.0),
+    ],
+)
+def test_presets_charge_what_was_published(preset: str, gpus: int, start_s: float, restart_s: float) -> None:
+    overheads = Overheads.of({"preset": preset})
+    assert overheads.start_s(gpus) == start_s
+    assert overheads.restart_s(0.0, -(-gpus // 8), gpus) == restart_s
+    if preset != "default":  # which alone knows the size of checkpoints
+        assert overheads.restart_s(39.1e9, -(-gpus // 8), gpus) == restart_s
+
+
+def test_settings_of_a_preset_can_be_replaced() -> None:
+    assert Overheads.of({}) == Overheads() == PRESETS["default"]
+    assert Overheads.of({"preset": "helios", "launch_s": 5.0}).start_s(1) == 12.0
+    with pytest.raises(UnknownName, match="did you mean helios"):
+        Overheads.of({"preset": "helois"})
+
+
+def test_a_resize_and_a_migration_cost_more_where_that_is_stated() -> None:
+    overheads = Overheads(launch_s=1.0, scheduling_s=2.0, plain_restart_s=4.0, resize_s=8.0, migrate_s=16.0)
+    costs = [overheads.restart_s(0.0, 1, 1, kind) for kind in ("restart", "resize", "migrate")]
+    assert costs == [7.0, 15.0, 23.0]
+
+
+def test_after_a_failure_nothing_is_saved_and_only_what_was_saved_is_loaded() -> None:
+    overheads = Overheads(launch_s=1.0, plain_restart_s=4.0)
+    assert overheads.recover_s(0.0, 1, 1, saved=True) == 3.0
+    assert overheads.recover_s(0.0, 1, 1, saved=False) == 1.0
+    model, nodes = 39.1e9, 8
+    assert overheads.recover_s(model, nodes, 64, saved=True) == 1.0 + model * 14 / 16e9
+
+
+@pytest.mark.parametrize(
+    ("interval", "expected"),
+    [("none", float("inf")), (600.0, 600.0), ("young", (2 * 15 * 3000) ** 0.5), ("daly", 290.08)],
+)
+def test_how_often_a_job_saves(interval: float | str, expected: float) -> None:
+    cycle = Overheads(checkpoint_interval_s=interval).cycle(0.0, 1, 3000.0)
+    assert cycle.interval_s == pytest.approx(expected, rel=1e-4)
+    assert cycle.save_s == 15.0
+
+
+def test_without_failures_the_formulas_never_save_and_free_saves_are_always_made() -> None:
+    assert Overheads().cycle(7e9, 1).never
+    assert Overheads().cycle(7e9, 1).saved_s(100.0) == 0.0
+    assert Overheads.none().cycle(7e9, 1, 3600.0) == Cycle(0.0, 0.0)
+    assert Overheads(scale=0.0, checkpoint_interval_s=60.0).cycle(7e9, 1, 3600.0) == Cycle(60.0, 0.0)
+
+
+@pytest.mark.parametrize("value", [0, -1, "sometimes", True, None, float("nan"), float("inf"), [60]])
+def test_impossible_intervals_are_named(value: Any) -> None:
+    with pytest.raises(UserError, match=r"overheads\.checkpoint_interval_s=.*or daly, young, none"):
+        Overheads(checkpoint_interval_s=value)
+
+
+@pytest.mark.parametrize(
+    "value", [7, "x", [[1]], [[0, 7]], [[2, 7], [1, 3]], [[1, 7], [1, 8]], [[1, -1]], [[1, "x"]]]
+)
+def test_impossible_steps_are_named(value: Any) -> None:
+    with pytest.raises(UserError, match=r"overheads\.launch_steps=.*must be pairs of GPUs"):
+        Overheads(launch_steps=value)
+
+
+def test_storage_is_shared_or_not() -> None:
+    with pytest.raises(UserError, match=r"overheads\.storage_shared=1: must be true or false"):
+        Overheads(storage_shared=1)  # type: ignore[arg-type]
+    assert Overheads(storage_shared=True).shares_load(7e9)
+    assert not Overheads(storage_shared=True).shares_load(0.0)
+    assert not Overheads().shares_load(7e9)

@@ -1,0 +1,91 @@
+"""How often a job saves a checkpoint, and what its periodic saves do to its progress, in closed form.
+
+A job that runs undisturbed goes through cycles: `interval_s` seconds of work, then `save_s` seconds in which
+it stands still and writes. A save that is complete holds the work done up to its beginning. Nothing is
+simulated per checkpoint: where a job is in its cycles follows from how long it has run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, floor, inf, sqrt
+
+__all__ = ["Cycle", "daly_interval_s", "young_interval_s"]
+
+_EQUAL = 1e-12  # relative: work this close to a whole number of intervals is one, so that no save is invented
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """Work for `interval_s`, save for `save_s`, again and again. An interval of 0 keeps all work at all
+    times and costs nothing; an infinite one never saves.
+
+    Every method counts from the beginning of a cycle, in seconds.
+
+    >>> hourly = Cycle(interval_s=3600.0, save_s=60.0)
+    >>> hourly.worked_s(3650.0), hourly.worked_s(3670.0), hourly.saved_s(3670.0), hourly.elapsed_s(7200.0)
+    (3600.0, 3610.0, 3600.0, 7260.0)
+    """
+
+    interval_s: float = inf
+    save_s: float = 0.0
+
+    @property
+    def never(self) -> bool:
+        """Whether a job makes progress all the time."""
+        return self.interval_s == inf or not self.interval_s
+
+    def _whole(self, elapsed_s: float) -> tuple[int, float]:
+        """Complete cycles, and seconds since the last one."""
+        period_s = self.interval_s + self.save_s
+        count = floor(elapsed_s / period_s)
+        return count, max(0.0, elapsed_s - count * period_s)
+
+    def worked_s(self, elapsed_s: float) -> float:
+        """Seconds of work in the first `elapsed_s`."""
+        if self.never:
+            return elapsed_s
+        count, rest_s = self._whole(elapsed_s)
+        return count * self.interval_s + min(rest_s, self.interval_s)
+
+    def saved_s(self, elapsed_s: float) -> float:
+        """Of that work, the seconds that the last complete save holds."""
+        if self.never:
+            return elapsed_s if not self.interval_s else 0.0
+        return self._whole(elapsed_s)[0] * self.interval_s
+
+    def elapsed_s(self, work_s: float) -> float:
+        """When `work_s` seconds of work are done: a save follows every whole interval before the last."""
+        if self.never or work_s <= 0:
+            return max(0.0, work_s)
+        saves = ceil(work_s / self.interval_s * (1 - _EQUAL)) - 1
+        return work_s + saves * self.save_s
+
+    def phase_s(self, elapsed_s: float) -> float:
+        """Seconds since the last complete cycle."""
+        return 0.0 if self.never else self._whole(elapsed_s)[1]
+
+
+def young_interval_s(save_s: float, mtbf_s: float) -> float:
+    """Seconds of work between saves, sqrt(2 C M), that waste least to first order (Young, "A first order
+    approximation to the optimum checkpoint interval", CACM 17(9), 1974), for saves of C seconds and M
+    seconds between failures of the job.
+    """
+    return sqrt(2 * save_s * mtbf_s) if save_s else 0.0
+
+
+def daly_interval_s(save_s: float, mtbf_s: float) -> float:
+    """The higher-order estimate of Daly ("A higher order estimate of the optimum checkpoint interval for
+    restart dumps", Future Generation Computer Systems 22, 2006, equation 37):
+
+        sqrt(2 C M) (1 + sqrt(C / (2 M)) / 3 + (C / (2 M)) / 9) - C   for C < 2 M, else M
+
+    >>> round(daly_interval_s(60.0, 86_400.0))
+    3180
+    """
+    if not save_s or mtbf_s == inf:
+        return young_interval_s(save_s, mtbf_s)
+    if save_s >= 2 * mtbf_s:
+        return mtbf_s
+    ratio = save_s / (2 * mtbf_s)
+    return sqrt(2 * save_s * mtbf_s) * (1 + sqrt(ratio) / 3 + ratio / 9) - save_s

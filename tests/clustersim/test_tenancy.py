@@ -1,0 +1,54 @@
+"""Quotas: what a policy is told of them, and which ones cannot be promised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clustersim import run
+from clustersim.scheduler import Proposal, Scheduler, State
+from clustersim.tenancy import Tenancy
+from itertime.errors import UserError
+from policies.fifo import Fifo
+from traces.job import Job
+
+
+class Watching(Scheduler):
+    """First come, first served, noting what each tenant holds when it is asked."""
+
+    seen: list[tuple[float, int, int, int]]
+
+    def __init__(self) -> None:
+        type(self).seen = []
+
+    def schedule(self, state: State) -> Proposal:
+        self.seen.append((state.now, state.used("red"), state.used("blue"), state.used("nobody")))
+        proposal = Fifo().schedule(state)
+        assert state.used("red") == self.seen[-1][1], "a draft is not yet reality"
+        assert (state.quota("red"), state.quota("nobody"), dict(state.quotas)) == (4, 0, {"red": 4})
+        return proposal
+
+
+def test_a_policy_sees_quotas_and_what_every_tenant_holds() -> None:
+    jobs = [
+        Job("a", 0.0, "red", gpus=4, duration_s=10.0),
+        Job("b", 1.0, "red", gpus=2, duration_s=4.0),
+        Job("c", 2.0, "blue", gpus=1, duration_s=20.0, priority=3),
+    ]
+    run(jobs, Watching, cluster="n1g8", overheads=None, quotas={"red": 4})
+    assert Watching.seen == [
+        (0, 0, 0, 0), (1, 4, 0, 0), (2, 6, 0, 0), (5, 4, 1, 0), (10, 0, 1, 0), (22, 0, 0, 0)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("gpus", [-1, 1.5, True, "8", None])
+def test_a_quota_is_a_whole_number_of_gpus(gpus: Any) -> None:
+    with pytest.raises(UserError, match=r"quotas\.red=.*: must be a whole number of GPUs"):
+        Tenancy({"red": gpus})
+
+
+def test_quotas_above_the_capacity_are_refused() -> None:
+    Tenancy({"red": 5, "blue": 3}, 8)
+    with pytest.raises(UserError, match=r"quotas: 9 GPUs are promised \(red 5, blue 4\), the cluster has 8"):
+        run([], "fifo", cluster="n1g8", quotas={"red": 5, "blue": 4})
