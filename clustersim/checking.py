@@ -252,11 +252,13 @@ def _check_overheads(evidence: Evidence) -> Iterator[Violation]:
 def _due_s(event: EventRecord, evidence: Evidence) -> float | None:
     """What an event costs its job, by `Overheads`; None if the size of its checkpoints is unknown."""
     if event.event == "start":
-        return evidence.overheads.start_s()
+        return evidence.overheads.start_s(event.gpus)
     if event.event not in GIVES:
         return 0.0
     parameters = evidence.known.get(event.job_id, Known()).parameters
-    return None if parameters is None else evidence.overheads.restart_s(parameters, len(event.placement))
+    if parameters is None:
+        return None
+    return evidence.overheads.restart_s(parameters, len(event.placement), event.gpus, event.event)
 
 
 def _size_unknown(evidence: Evidence) -> str:

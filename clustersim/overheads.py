@@ -28,7 +28,7 @@ gives what a load alone takes. Saves are taken to be spread over time, and do no
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from math import inf, log2
 from typing import Any
 
@@ -106,9 +106,13 @@ class Overheads:
                 raise UnknownName("overhead", name, [*known, "preset"])
         return replace(self, **values)
 
+    def stated(self) -> dict[str, Any]:
+        """Every constant as plain JSON data; `Overheads(**stated)` gives them back."""
+        return {**asdict(self), "launch_steps": [list(step) for step in self.launch_steps]}
+
     def start_s(self, gpus: int = 1) -> float:
         """Seconds from getting `gpus` GPUs for the first time to the first iteration."""
-        launch_s = self.launch_s + self.launch_log2_s * (log2(gpus) + 1)
+        launch_s = self.launch_s + self.launch_log2_s * (log2(max(gpus, 1)) + 1)
         steps_s = [seconds for count, seconds in self.launch_steps if count <= gpus]
         return self.scale * (self.scheduling_s + launch_s + (steps_s[-1] if steps_s else 0.0))
 
@@ -118,6 +122,11 @@ class Overheads:
         """
         extra_s = {"resize": self.resize_s, "migrate": self.migrate_s}.get(kind, 0.0)
         return self.start_s(gpus) + self.scale * extra_s + 2 * self.save_s(parameters, nodes)
+
+    def change_s(self, parameters: float, nodes: int, gpus: int) -> float:
+        """The most that a restart, a resize or a migration costs."""
+        kind = "resize" if self.resize_s > self.migrate_s else "migrate"
+        return self.restart_s(parameters, nodes, gpus, kind)
 
     def recover_s(self, parameters: float, nodes: int, gpus: int, saved: bool) -> float:
         """Seconds to the next iteration after a failure; `saved`: whether there is a checkpoint to load."""

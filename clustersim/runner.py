@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
@@ -171,7 +171,7 @@ def _finish(trace: Trace, config: RunConfig, simulation: Simulation, wall_s: flo
         "planner": planner,
         "cluster": {"shape": cluster.shape, "gpus": cluster.gpus, "system": cluster.system},
         "placement": config.placement,
-        "overheads": None if config.overheads is None else asdict(simulation.overheads),
+        "overheads": None if config.overheads is None else simulation.overheads.stated(),
         "quotas": dict(simulation.state.quotas),
         "price_usd_per_gpu_h": config.price_usd_per_gpu_h,
         "until_s": config.until_s,

@@ -154,7 +154,8 @@ class State:
         return Proposal(self)
 
     def _restart_s(self, job: ActiveJob, gpus: int) -> float:
-        return self._overheads.restart_s(job.curve.parameters, -(-gpus // self.cluster.gpus_per_node))
+        nodes = -(-gpus // self.cluster.gpus_per_node)
+        return self._overheads.change_s(job.curve.parameters, nodes, gpus)
 
     def _launch_s(self) -> float:
         return self._overheads.start_s()

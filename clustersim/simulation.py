@@ -201,8 +201,12 @@ class Simulation:
 
     def _give(self, active: ActiveJob, placement: Placement) -> None:
         now, gpus = self.env.now, sum(count for _, count in placement)
-        overhead_s = self._overhead_s(active, placement)
+        first = active.start_s is None
         kind = self._classify(active, gpus)
+        nodes, parameters = len(placement), active.curve.parameters
+        overhead_s = (
+            self.overheads.start_s(gpus) if first else self.overheads.restart_s(parameters, nodes, gpus, kind)
+        )
         if active.placement is None:
             active.settle(now)
             self.state._drop_pending(active.view)
@@ -236,11 +240,6 @@ class Simulation:
             return "resize"
         active.migrations += 1
         return "migrate"
-
-    def _overhead_s(self, active: ActiveJob, placement: Placement) -> float:
-        if active.start_s is None:
-            return self.overheads.start_s()
-        return self.overheads.restart_s(active.curve.parameters, len(placement))
 
     def _request_wake_up(self, wake_at: float | None) -> None:
         if wake_at is None or wake_at == self._wake_at:

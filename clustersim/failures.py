@@ -1,0 +1,234 @@
+"""How nodes fail, and how long they then stay away: the parameters, and the draws of one machine.
+
+Defaults: one failure per 25,000 GPU-hours (an assumption between the 50,700 of Llama 3 and smaller, younger
+sites), at the shares that Llama 3 reports for its 419 unexpected interruptions in 54 days on 16,384 GPUs
+("The Llama 3 Herd of Models", 2024, table 5). The times to repair are assumptions: what a part must be
+exchanged for takes a shift or two, what ends with a reboot takes minutes.
+
+Every machine has random streams of its own, and draws the same numbers whatever the policy does (common
+random numbers): two policies meet the same failures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from math import exp, fsum, gamma, log
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from itertime.errors import UnknownName, UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["PRESETS", "Failures", "Fault", "Machine"]
+
+HOUR_S = 3600.0
+_MOST = 1e12
+
+KINDS: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        "gpu": (0.35, 12.0),
+        "memory": (0.17, 12.0),
+        "software": (0.13, 0.25),
+        "network": (0.08, 4.0),
+        "host": (0.08, 4.0),
+        "other": (0.19, 1.0),
+    }
+)
+"""Kind of fault: its share, mean hours to repair. `memory` is that of the GPU, `host` unplanned maintenance;
+`other` is what is left of Llama 3's table."""
+
+
+class Fault(NamedTuple):
+    """What ended a machine's time in service: its kind, and the seconds until it can serve again."""
+
+    kind: str
+    repair_s: float
+
+
+@dataclass(frozen=True)
+class Failures:
+    """| parameter | unit | meaning |
+    |---|---|---|
+    | mtbf_gpu_h | GPU-hours | in service, per failure of a node, over all nodes; None: nodes never fail |
+    | weibull_shape | | of the time in service; 1: exponential, below: failures come in clusters |
+    | lemon_share, lemon_factor | | so many of the nodes fail so many times as often as the others |
+    | kinds | share, hours | by kind of fault: its share, and the mean time to repair it |
+    | repair_sigma | | of the log-normal times to repair; 0: always the mean |
+    | repair_scale | | multiplies all times to repair |
+    | spare_nodes | nodes | beyond the cluster's, which take the place of failed ones |
+    | spare_swap_s | s | until a spare node, or another one that was repaired, serves in the place |
+    | retries | | a job that failures stop more often than that is given up |
+    | end_as_logged | | jobs whose trace says that they failed or were cancelled end so, not as finished |
+    | job_failed_share, job_cancelled_share | | of the other jobs fail or are cancelled, drawn by job |
+
+    A Weibull shape of 0.7 to 0.8 and log-normal repairs are what Schroeder and Gibson found ("A large-scale
+    study of failures in high-performance computing systems", DSN 2006).
+    """
+
+    mtbf_gpu_h: float | None = 25_000.0
+    weibull_shape: float = 1.0
+    lemon_share: float = 0.0
+    lemon_factor: float = 10.0
+    kinds: Mapping[str, tuple[float, float]] = field(default_factory=lambda: dict(KINDS))
+    repair_sigma: float = 1.0
+    repair_scale: float = 1.0
+    spare_nodes: int = 0
+    spare_swap_s: float = 600.0
+    retries: int = 1000
+    end_as_logged: bool = False
+    job_failed_share: float = 0.0
+    job_cancelled_share: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in _RANGES.items():
+            value = getattr(self, name)
+            if name == "mtbf_gpu_h" and value is None:
+                continue
+            whole = name in ("spare_nodes", "retries")
+            sound = isinstance(value, int) if whole else isinstance(value, int | float)
+            if not sound or isinstance(value, bool) or not low <= value <= high:
+                what = "a whole number " if whole else ""
+                raise _wrong(name, value, f"must be {what}from {low:g} to {high:g}")
+        if not isinstance(self.end_as_logged, bool):
+            raise _wrong("end_as_logged", self.end_as_logged, "must be true or false")
+        if self.job_failed_share + self.job_cancelled_share > 1:
+            both = self.job_failed_share + self.job_cancelled_share
+            raise _wrong("job_failed_share + job_cancelled_share", both, "must not be above 1")
+        object.__setattr__(self, "kinds", _kinds(self.kinds))
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Failures:
+        """The parameters of the preset that `settings` names as `preset` ("default" if it names none), with
+        the others replaced. UnknownName for a preset or a parameter that does not exist.
+        """
+        values = dict(settings)
+        preset = values.pop("preset", "default")
+        if preset not in PRESETS:
+            raise UnknownName("preset of failures", str(preset), PRESETS)
+        known = [f.name for f in fields(cls)]
+        for name in values:
+            if name not in known:
+                raise UnknownName("parameter of failures", str(name), [*known, "preset"])
+        return replace(PRESETS[preset], **values)
+
+    def node_mtbf_s(self, gpus_per_node: int) -> float:
+        """Mean seconds that a node serves between failures, averaged over lemons and others by failures;
+        infinite if nodes never fail.
+        """
+        if self.mtbf_gpu_h is None:
+            return float("inf")
+        return self.mtbf_gpu_h * HOUR_S / gpus_per_node
+
+    def ordinary_mtbf_s(self, gpus_per_node: int) -> float:
+        """The same of a node that is no lemon: the mean rate over all nodes is the stated one."""
+        return self.node_mtbf_s(gpus_per_node) * (1 - self.lemon_share + self.lemon_share * self.lemon_factor)
+
+    def repair_mean_s(self) -> float:
+        """Mean seconds to repair, over all kinds."""
+        return self.repair_scale * HOUR_S * fsum(share * hours for share, hours in self.kinds.values())
+
+
+_RANGES = {
+    "mtbf_gpu_h": (1e-3, _MOST),
+    "weibull_shape": (0.1, 20.0),
+    "lemon_share": (0.0, 1.0),
+    "lemon_factor": (1.0, 1e6),
+    "repair_sigma": (0.0, 5.0),
+    "repair_scale": (0.0, 1e6),
+    "spare_nodes": (0, 1_000_000),
+    "spare_swap_s": (0.0, _MOST),
+    "retries": (0, 1_000_000),
+    "job_failed_share": (0.0, 1.0),
+    "job_cancelled_share": (0.0, 1.0),
+}
+
+
+def _wrong(name: str, value: object, what: str) -> UserError:
+    return UserError(f"failures.{name}={value!r:.80}: {what}")
+
+
+def _kinds(value: object) -> dict[str, tuple[float, float]]:
+    """Shares are brought to a sum of 1."""
+    wanted = (
+        "must give each kind its share and mean hours to repair, such as {gpu: [0.6, 12], other: [0.4, 1]}"
+    )
+    kinds: dict[str, tuple[float, float]] = {}
+    for name, pair in value.items() if isinstance(value, Mapping) else ():
+        numbers = pair if isinstance(pair, list | tuple) else ()
+        sound = all(isinstance(n, int | float) and not isinstance(n, bool) and 0 <= n <= 1e6 for n in numbers)
+        if not isinstance(name, str) or not name.isidentifier() or len(numbers) != 2 or not sound:
+            raise _wrong("kinds", value, wanted)
+        kinds[name] = (float(numbers[0]), float(numbers[1]))
+    total = fsum(share for share, _ in kinds.values())
+    if not total:
+        raise _wrong("kinds", value, wanted)
+    return {name: (share / total, hours) for name, (share, hours) in kinds.items()}
+
+
+PRESETS: Mapping[str, Failures] = {
+    "default": Failures(),
+    "llama3": Failures(mtbf_gpu_h=50_700.0),
+    "none": Failures(mtbf_gpu_h=None),
+}
+"""`llama3`: 419 unexpected interruptions in 54 days on 16,384 GPUs. `none`: nodes never fail; for runs in
+which jobs fail by themselves."""
+
+
+class Machine:
+    """The life of one machine: how long it serves, what then breaks, how long that takes to repair."""
+
+    __slots__ = ("_faults", "_life", "_mean_s", "_parameters")
+
+    def __init__(self, parameters: Failures, mean_s: float, seed: int, number: int):
+        """`mean_s`: mean time in service. Machines of one seed differ by `number` alone."""
+        self._parameters, self._mean_s = parameters, mean_s
+        self._life, self._faults = stream(seed, "life", number), stream(seed, "faults", number)
+
+    def first_life_s(self) -> float:
+        """Seconds to the first failure of a machine that has long been in service.
+
+        The rest of a life met at a random moment: a uniform part of one drawn in proportion to its length
+        (renewal theory: Cox, Renewal Theory, 1962, section 5.2). For the exponential that is any life.
+        """
+        shape = self._parameters.weibull_shape
+        whole = self._life.standard_gamma(1 + 1 / shape) ** (1 / shape)
+        return float(self._scale_s() * self._life.random() * whole)
+
+    def life_s(self) -> float:
+        """Seconds from a repair to the next failure: Weibull, of the stated mean."""
+        uniform = 1.0 - self._life.random()  # in (0, 1]
+        return self._scale_s() * (-log(uniform)) ** (1 / self._parameters.weibull_shape)
+
+    def fault(self) -> Fault:
+        """What broke, and how long it takes to repair: log-normal, of the kind's mean."""
+        uniform, normal = float(self._faults.random()), float(self._faults.standard_normal())
+        left, chosen = uniform, ""
+        for kind, (share, _) in self._parameters.kinds.items():
+            if share:
+                chosen, left = kind, left - share
+            if share and left < 0:
+                break
+        sigma = self._parameters.repair_sigma
+        factor = exp(sigma * normal - sigma * sigma / 2)
+        hours = self._parameters.kinds[chosen][1] * self._parameters.repair_scale
+        return Fault(chosen, hours * HOUR_S * factor)
+
+    def _scale_s(self) -> float:
+        return self._mean_s / gamma(1 + 1 / self._parameters.weibull_shape)
+
+
+def lemons(parameters: Failures, machines: int, seed: int) -> frozenset[int]:
+    """Which of so many machines are lemons."""
+    count = round(parameters.lemon_share * machines)
+    chosen = stream(seed, "lemons").permutation(machines)[:count] if count else ()
+    return frozenset(int(number) for number in chosen)
+
+
+def stream(seed: int, purpose: str, number: int = 0) -> np.random.Generator:
+    """Random numbers for one purpose and one machine or job, independent of all others."""
+    import numpy as np
+
+    return np.random.default_rng([seed, number, *purpose.encode()])

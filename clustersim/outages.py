@@ -1,0 +1,139 @@
+"""When which node is out of service, and why: failures, repairs and spare nodes, and what is planned.
+
+Nothing here depends on jobs or policies, so that every policy meets the same outages. Changes are made as
+they are asked for, in order of time, without end where nodes fail.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from .calendar import Calendar
+from .failures import Failures, Machine, lemons
+
+__all__ = ["NodeChange", "Outages"]
+
+
+class NodeChange(NamedTuple):
+    """`node` goes out of service (`up` is False) or comes back. `kind`: the fault, "maintenance" or
+    "capacity"; `planned`: it was known before, so that jobs can be saved.
+    """
+
+    time_s: float
+    node: int
+    up: bool
+    kind: str
+    planned: bool
+
+
+class Outages:
+    """The changes of service of the nodes 0 to `nodes` - 1 from `start_s` on.
+
+    A place in the cluster (a node, to everybody else) holds a machine. One that fails is taken away and
+    repaired; meanwhile a spare machine takes its place, if there is one, `spare_swap_s` later. A repaired
+    machine goes back to its own place if that is still empty, at once; else to the place that has been empty
+    for longest, after the swap; else to the spares. Machines age only while they serve a place, also one that
+    is under maintenance.
+    """
+
+    def __init__(
+        self, nodes: int, gpus_per_node: int, start_s: float, *,
+        failures: Failures | None = None, calendar: Calendar | None = None, seed: int = 0,
+    ):  # fmt: skip
+        self._reasons: dict[int, int] = {}  # why a node is out of service: how many reasons, if any
+        self._due: list[tuple[float, int, int, int, str]] = []  # (time, rank, node, machine, what or kind)
+        self._empty: dict[int, None] = {}  # places without a machine, in the order in which they lost it
+        self._spares: deque[int] = deque()
+        self._machines: list[Machine] = []
+        self.failures = failures
+        self._plan(calendar or Calendar(), start_s)
+        if failures is not None and failures.mtbf_gpu_h is not None:
+            self._install_all(failures, nodes, gpus_per_node, start_s, seed)
+        heapify(self._due)
+
+    def next(self) -> NodeChange | None:
+        """The next change of service; None if there is none any more."""
+        while self._due:
+            time_s, rank, node, machine, what = heappop(self._due)
+            change: NodeChange | None
+            if rank in (_PLANNED_UP, _PLANNED_DOWN):
+                change = self._count(time_s, node, 1 if rank == _PLANNED_DOWN else -1, what, planned=True)
+            elif rank == _FAILS:
+                change = self._fail(time_s, node, machine)
+            elif rank == _REPAIRED:
+                change = self._repaired(time_s, node, machine, what)
+            else:
+                change = self._install(time_s, node, machine, what)
+            if change is not None:
+                return change
+        return None
+
+    def _plan(self, calendar: Calendar, start_s: float) -> None:
+        """Queue what is planned; what is so from before the start on, at the start."""
+        at_start = dict.fromkeys(sorted(calendar.absent), 1)
+        for time_s, node, delta, kind in calendar.changes:
+            if time_s <= start_s:
+                at_start[node] = at_start.get(node, 0) + delta
+            else:
+                rank = _PLANNED_DOWN if delta > 0 else _PLANNED_UP
+                self._due.append((time_s, rank, node, -1, kind))
+        for node, reasons in at_start.items():
+            kind = "capacity" if node in calendar.absent else "maintenance"
+            self._due += [(start_s, _PLANNED_DOWN, node, -1, kind)] * reasons
+
+    def _install_all(self, failures: Failures, nodes: int, gpus: int, start_s: float, seed: int) -> None:
+        count = nodes + failures.spare_nodes
+        bad = lemons(failures, count, seed)
+        mean_s = failures.ordinary_mtbf_s(gpus)
+        self._machines = [
+            Machine(failures, mean_s / (failures.lemon_factor if i in bad else 1.0), seed, i)
+            for i in range(count)
+        ]
+        self._spares.extend(range(nodes, count))
+        for node in range(nodes):
+            fails_s = start_s + self._machines[node].first_life_s()
+            self._due.append((fails_s, _FAILS, node, node, ""))
+
+    def _fail(self, time_s: float, node: int, machine: int) -> NodeChange | None:
+        assert self.failures is not None
+        kind, repair_s = self._machines[machine].fault()
+        heappush(self._due, (time_s + repair_s, _REPAIRED, node, machine, kind))
+        self._empty[node] = None
+        if self._spares:
+            self._send(time_s, node, self._spares.popleft(), kind)
+        return self._count(time_s, node, 1, kind, planned=False)
+
+    def _repaired(self, time_s: float, node: int, machine: int, kind: str) -> NodeChange | None:
+        if node in self._empty:
+            return self._install(time_s, node, machine, kind)
+        if self._empty:
+            self._send(time_s, next(iter(self._empty)), machine, kind)
+        else:
+            self._spares.append(machine)
+        return None
+
+    def _send(self, time_s: float, node: int, machine: int, kind: str) -> None:
+        """Let a machine take an empty place; nobody else is sent there meanwhile."""
+        assert self.failures is not None
+        del self._empty[node]
+        heappush(self._due, (time_s + self.failures.spare_swap_s, _INSTALLED, node, machine, kind))
+
+    def _install(self, time_s: float, node: int, machine: int, kind: str) -> NodeChange | None:
+        self._empty.pop(node, None)
+        heappush(self._due, (time_s + self._machines[machine].life_s(), _FAILS, node, machine, ""))
+        return self._count(time_s, node, -1, kind, planned=False)
+
+    def _count(self, time_s: float, node: int, delta: int, kind: str, *, planned: bool) -> NodeChange | None:
+        """One reason more or less; a change only if that brings the node out of service, or back."""
+        before = self._reasons.get(node, 0)
+        after = before + delta
+        self._reasons[node] = after
+        if bool(before) == bool(after):
+            return None
+        return NodeChange(time_s, node, not after, kind, planned)
+
+
+# At one time what gives nodes back comes before what takes them.
+_PLANNED_UP, _REPAIRED, _INSTALLED, _PLANNED_DOWN, _FAILS = range(5)

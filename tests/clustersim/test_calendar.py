@@ -1,0 +1,76 @@
+"""The calendar of planned changes: what it means, and which mistakes it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clustersim.calendar import Calendar, Planned
+from itertime.errors import UserError
+
+
+def test_maintenance_repeats_and_capacity_changes() -> None:
+    calendar = Calendar.of(
+        [
+            {"at_s": 10, "maintenance": "0-1", "for_s": 5, "every_s": 20, "times": 2},
+            {"at_s": 12, "remove": 2},
+            {"at_s": 30, "add": [2, "3"]},
+        ],
+        4,
+    )
+    assert calendar.absent == {3}
+    assert calendar.changes == (
+        Planned(10, 0, 1, "maintenance"), Planned(10, 1, 1, "maintenance"), Planned(12, 2, 1, "capacity"),
+        Planned(15, 0, -1, "maintenance"), Planned(15, 1, -1, "maintenance"),
+        Planned(30, 2, -1, "capacity"), Planned(30, 3, -1, "capacity"),
+        Planned(30, 0, 1, "maintenance"), Planned(30, 1, 1, "maintenance"),
+        Planned(35, 0, -1, "maintenance"), Planned(35, 1, -1, "maintenance"),
+    )  # fmt: skip
+
+
+def test_a_calendar_may_be_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("calendar:\n  - {at_s: 5, remove: 0}\n")
+    assert Calendar.of(str(path), 1).changes == (Planned(5, 0, 1, "capacity"),)
+    path.write_text("calender:\n  - {at_s: 5, remove: 0}\n")
+    with pytest.raises(UserError, match=r"plan\.yaml: must hold one key, calendar"):
+        Calendar.of(str(path), 1)
+
+
+@pytest.mark.parametrize(
+    ("entries", "text"),
+    [
+        (7, r"calendar=7: must be a list"),
+        ("plan.txt", r"must be a list of entries, or a file FILE\.yaml"),
+        ([3], r"entry 1=3: must state at_s and one of maintenance, add, remove"),
+        ([{"at_s": 0}], r"entry 1: states 0 of maintenance, add, remove"),
+        ([{"at_s": 0, "add": 1, "remove": 2}], r"states 2 of"),
+        ([{"at_s": 0, "ad": 1}], r"entry 1: unknown field 'ad'; did you mean add"),
+        ([{"at_s": -1, "add": 1}], r"entry 1: at_s=-1: must be seconds, from 0"),
+        ([{"add": 1}], r"at_s=None: must be seconds"),
+        ([{"at_s": float("nan"), "add": 1}], r"at_s=nan"),
+        ([{"at_s": True, "add": 1}], r"at_s=True"),
+        ([{"at_s": 0, "add": "0-9"}], r"add='0-9': the cluster has the nodes 0 to 3"),
+        ([{"at_s": 0, "add": "2-1"}], r"the cluster has the nodes 0 to 3"),
+        ([{"at_s": 0, "add": "all"}], r"add='all': must name nodes, such as 3, 0-15"),
+        ([{"at_s": 0, "add": []}], r"must name nodes"),
+        ([{"at_s": 0, "add": 1.5}], r"must name nodes"),
+        ([{"at_s": 0, "add": 1, "for_s": 3}], r"for_s=3: belongs to maintenance"),
+        ([{"at_s": 0, "maintenance": 1}], r"for_s=None: must be seconds, from 0\.001"),
+        ([{"at_s": 0, "maintenance": 1, "for_s": 9, "times": 2}], r"every_s=None: must be seconds"),
+        ([{"at_s": 0, "maintenance": 1, "for_s": 9, "every_s": 8, "times": 2}], r"would overlap"),
+        ([{"at_s": 0, "maintenance": 1, "for_s": 9, "every_s": 10, "times": 0}], r"times=0: must be a whole"),
+        ([{"at_s": 1, "add": 1}, {"at_s": 2, "add": 1}], r"entry 2: add: node 1 is there already at t=2 s"),
+        ([{"at_s": 1, "remove": 1}, {"at_s": 2, "remove": 1}], r"node 1 is not there any more"),
+        ([{"at_s": 1, "remove": 1}, {"at_s": 1, "add": 1}], r"node 1 is changed twice at t=1 s"),
+        (
+            [{"at_s": 1, "maintenance": "0-3", "for_s": 1, "every_s": 1, "times": 100_000}] * 3,
+            r"more than 1,000,000 changes",
+        ),
+    ],
+)
+def test_mistakes_are_named(entries: Any, text: str) -> None:
+    with pytest.raises(UserError, match=text):
+        Calendar.of(entries, 4)

@@ -1,0 +1,249 @@
+"""Outages of nodes: their laws, against theory, and that nothing but the seed decides them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import gamma
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from clustersim.calendar import Calendar
+from clustersim.failures import KINDS, Failures, Machine, lemons
+from clustersim.outages import NodeChange, Outages
+from itertime.errors import UnknownName, UserError
+
+HOUR = 3600.0
+CONFIDENCE = 0.99
+
+
+def changes(outages: Outages, until_s: float) -> list[NodeChange]:
+    found: list[NodeChange] = []
+    while (change := outages.next()) is not None and change.time_s < until_s:
+        found.append(change)
+    return found
+
+
+def down_s(found: list[NodeChange], nodes: int, until_s: float) -> np.ndarray:
+    """Seconds out of service before `until_s`, by node."""
+    total, since = np.zeros(nodes), dict[int, float]()
+    for change in found:
+        if change.up:
+            total[change.node] += change.time_s - since.pop(change.node)
+        else:
+            assert change.node not in since, "a node that is down goes down"
+            since[change.node] = change.time_s
+    for node, from_s in since.items():
+        total[node] += until_s - from_s
+    return total
+
+
+def within(values: Any, expected: float, widest: float) -> None:
+    """The mean agrees with `expected` at 99 % confidence, in an interval narrower than `widest` of it."""
+    half_width = stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * stats.sem(values)
+    assert half_width <= widest * expected
+    assert abs(np.mean(values) - expected) <= half_width, (
+        f"{np.mean(values):g} +- {half_width:g}: {expected:g}"
+    )
+
+
+# Machines
+
+
+@pytest.mark.parametrize("shape", [0.7, 1.0, 2.0])
+def test_lives_have_the_stated_mean_and_shape(shape: float) -> None:
+    machine = Machine(Failures(weibull_shape=shape), 100.0, 1, 0)
+    lives = np.array([machine.life_s() for _ in range(20_000)])
+    within(lives, 100.0, 0.05)
+    scale = 100.0 / gamma(1 + 1 / shape)
+    assert stats.kstest(lives, stats.weibull_min(shape, scale=scale).cdf).pvalue > 0.001
+
+
+@pytest.mark.parametrize("shape", [0.7, 1.0, 2.0])
+def test_first_lives_are_those_of_machines_that_were_there_before(shape: float) -> None:
+    """The rest of a life met at a random moment has the mean E[L^2] / (2 E[L]) (inspection paradox)."""
+    parameters = Failures(weibull_shape=shape)
+    rests = [Machine(parameters, 100.0, 1, i).first_life_s() for i in range(4_000)]
+    second = (100.0 / gamma(1 + 1 / shape)) ** 2 * gamma(1 + 2 / shape)
+    within(rests, second / 200.0, 0.08)
+
+
+def test_faults_come_in_their_shares_and_take_their_mean_to_repair() -> None:
+    machine = Machine(Failures(repair_sigma=0.5), 1.0, 3, 0)
+    faults = [machine.fault() for _ in range(20_000)]
+    counts = [sum(fault.kind == kind for fault in faults) for kind in KINDS]
+    shares = [share for share, _ in KINDS.values()]
+    assert stats.chisquare(counts, [share * len(faults) for share in shares]).pvalue > 0.001
+    for kind, (_, hours) in KINDS.items():
+        within([fault.repair_s / HOUR for fault in faults if fault.kind == kind], hours, 0.05)
+    assert Failures().repair_mean_s() == pytest.approx(
+        HOUR * sum(share * hours for share, hours in KINDS.values())
+    )
+
+
+def test_published_rates_and_lemons() -> None:
+    """One per 50,700 GPU-hours is one node of 8 in 264 days; lemons leave the mean rate as it is."""
+    assert Failures.of({"preset": "llama3"}).node_mtbf_s(8) == pytest.approx(264 * 86_400, rel=1e-3)
+    gpu_h_per_failure = 54 * 24 * 16_384 / 419
+    assert gpu_h_per_failure == pytest.approx(50_700, rel=1e-3)
+    parameters = Failures(lemon_share=0.1, lemon_factor=5.0)
+    ordinary = parameters.ordinary_mtbf_s(8)
+    assert 0.9 / ordinary + 0.1 * 5.0 / ordinary == pytest.approx(1 / parameters.node_mtbf_s(8))
+    assert len(lemons(parameters, 200, 0)) == 20
+    assert lemons(parameters, 200, 0) != lemons(parameters, 200, 1)
+    assert not lemons(Failures(), 200, 0)
+
+
+# Outages
+
+
+@pytest.mark.parametrize("shape", [0.7, 1.0])
+def test_availability_is_mtbf_over_mtbf_plus_mttr(shape: float) -> None:
+    """Alternating renewal processes (Cox, Renewal Theory, 1962, section 7.4), nodes as replications."""
+    nodes, until_s = 400, 6000 * HOUR
+    failures = Failures(
+        mtbf_gpu_h=8 * 90.0, weibull_shape=shape, kinds={"a": (1, 6.0), "b": (1, 14.0)}, repair_sigma=0.5
+    )
+    down = down_s(changes(Outages(nodes, 8, 0.0, failures=failures, seed=5), until_s), nodes, until_s)
+    within(down / until_s, 10.0 / (90.0 + 10.0), 0.03)
+
+
+def test_failures_are_as_many_as_stated() -> None:
+    """Per GPU-hour in service; the fleet has lemons, which fail ten times as often."""
+    nodes, until_s = 300, 2000 * HOUR
+    failures = Failures(mtbf_gpu_h=8 * 50.0, lemon_share=0.1, kinds={"a": (1, 0.001)}, repair_sigma=0.0)
+    counts = np.zeros(nodes)
+    for change in changes(Outages(nodes, 8, 0.0, failures=failures, seed=2), until_s):
+        counts[change.node] += not change.up
+    assert counts.sum() == pytest.approx(nodes * 2000 / 50.0, rel=0.03)
+    bad = sorted(lemons(failures, nodes, 2))
+    good = [node for node in range(nodes) if node not in bad]
+    assert counts[bad].mean() / counts[good].mean() == pytest.approx(10.0, rel=0.1)
+
+
+def test_a_spare_takes_the_place_after_the_swap() -> None:
+    base = {"mtbf_gpu_h": 8 * 1000.0, "kinds": {"a": (1, 500.0)}, "repair_sigma": 0.0}
+    found = changes(
+        Outages(4, 8, 0.0, failures=Failures(**base, spare_nodes=50, spare_swap_s=60.0)),
+        3000 * HOUR,  # type: ignore[arg-type]
+    )
+    downs = {(change.node, change.time_s) for change in found if not change.up}
+    ups = [(change.node, change.time_s - 60.0) for change in found if change.up]
+    assert len(downs) >= 8
+    assert {(node, round(t, 3)) for node, t in ups} <= {(node, round(t, 3)) for node, t in downs}
+    alone = changes(Outages(4, 8, 0.0, failures=Failures(**base)), 3000 * HOUR)  # type: ignore[arg-type]
+    first = {change.node: change for change in reversed(alone) if not change.up}
+    for node, change in first.items():
+        back = next((c.time_s for c in alone if c.up and c.node == node), None)
+        assert back is None or back - change.time_s == pytest.approx(500 * HOUR)
+
+
+def test_with_too_few_spares_the_repaired_machines_go_round() -> None:
+    """Two nodes and one spare: never more than two machines serve, and everybody comes back."""
+    failures = Failures(
+        mtbf_gpu_h=8 * 10.0, kinds={"a": (1, 10.0)}, repair_sigma=1.0, spare_nodes=1, spare_swap_s=600.0
+    )
+    until_s = 20_000 * HOUR
+    found = changes(Outages(2, 8, 0.0, failures=failures), until_s)
+    for node in (0, 1):
+        own = [change.up for change in found if change.node == node]
+        assert len(own) > 100
+        assert all(a != b for a, b in pairwise(own)), "a node goes down and up in turns"
+    without = Failures(mtbf_gpu_h=8 * 10.0, kinds={"a": (1, 10.0)}, repair_sigma=1.0)
+    worse = down_s(changes(Outages(2, 8, 0.0, failures=without), until_s), 2, until_s).sum()
+    assert down_s(found, 2, until_s).sum() < 0.8 * worse
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 6), st.integers(0, 3))
+def test_outages_alternate_in_order_of_time_and_repeat(seed: int, nodes: int, spares: int) -> None:
+    failures = Failures(mtbf_gpu_h=8 * 50.0, spare_nodes=spares, repair_sigma=1.5)
+    calendar = Calendar.of(
+        [{"at_s": 1e5, "maintenance": "0", "for_s": 2e5}, {"at_s": 2e5, "add": f"{nodes - 1}"}], nodes
+    )
+    one, two = (
+        changes(Outages(nodes, 8, 0.0, failures=failures, calendar=calendar, seed=seed), 3e6)
+        for _ in range(2)
+    )
+    assert one == two
+    assert all(a.time_s <= b.time_s for a, b in pairwise(one))
+    assert (down_s(one, nodes, 3e6) >= 0).all()
+
+
+def test_machines_fail_alike_whoever_else_is_there() -> None:
+    """The first failure of a node is the same in a larger cluster, and with spares."""
+    first = {}
+    for nodes, spares in ((3, 0), (30, 0), (3, 5)):
+        found = changes(Outages(nodes, 8, 0.0, failures=Failures(spare_nodes=spares), seed=9), 1e9)
+        first[nodes, spares] = [
+            next(change.time_s for change in found if change.node == node and not change.up)
+            for node in range(3)
+        ]
+    assert first[3, 0] == first[30, 0] == first[3, 5]
+
+
+def test_only_what_was_planned() -> None:
+    calendar = Calendar.of(
+        [
+            {"at_s": 50, "maintenance": "0-1", "for_s": 10},
+            {"at_s": 55, "remove": 1},
+            {"at_s": 80, "add": "1,2"},
+        ],
+        4,
+    )
+    outages = Outages(4, 8, 5.0, calendar=calendar)
+    assert changes(outages, 1e9) == [
+        NodeChange(5.0, 2, False, "capacity", True),
+        NodeChange(50, 0, False, "maintenance", True),
+        NodeChange(50, 1, False, "maintenance", True),
+        NodeChange(60, 0, True, "maintenance", True),
+        NodeChange(80, 1, True, "capacity", True),
+        NodeChange(80, 2, True, "capacity", True),
+    ]
+    assert outages.next() is None
+
+
+def test_what_was_planned_before_the_start_holds_at_the_start() -> None:
+    calendar = Calendar.of([{"at_s": 10, "remove": 0}, {"at_s": 20, "maintenance": "1-2", "for_s": 100}], 3)
+    found = changes(Outages(3, 8, 60.0, calendar=calendar), 1e9)
+    assert [(c.time_s, c.node, c.up) for c in found] == [
+        (60.0, 0, False), (60.0, 1, False), (60.0, 2, False), (120.0, 1, True), (120.0, 2, True)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"preset": "lama3"}, r"unknown preset of failures 'lama3'; did you mean llama3"),
+        ({"mtbf": 5}, r"unknown parameter of failures 'mtbf'; did you mean mtbf_gpu_h"),
+        ({"mtbf_gpu_h": 0}, r"failures\.mtbf_gpu_h=0: must be from 0\.001"),
+        ({"mtbf_gpu_h": "often"}, r"failures\.mtbf_gpu_h='often'"),
+        ({"mtbf_gpu_h": float("nan")}, r"failures\.mtbf_gpu_h=nan"),
+        ({"weibull_shape": 0}, r"failures\.weibull_shape=0: must be from 0\.1 to 20"),
+        ({"lemon_share": 1.5}, r"failures\.lemon_share=1\.5"),
+        ({"spare_nodes": 1.5}, r"failures\.spare_nodes=1\.5: must be a whole number"),
+        ({"spare_nodes": True}, r"failures\.spare_nodes=True"),
+        ({"retries": -1}, r"failures\.retries=-1"),
+        ({"end_as_logged": 1}, r"failures\.end_as_logged=1: must be true or false"),
+        (
+            {"job_failed_share": 0.6, "job_cancelled_share": 0.6},
+            r"job_cancelled_share=1\.2: must not be above 1",
+        ),
+        ({"kinds": {}}, r"failures\.kinds=\{\}: must give each kind its share"),
+        ({"kinds": {"gpu": 1}}, r"failures\.kinds=.*must give each kind its share"),
+        ({"kinds": {"gpu": [1, -2]}}, r"failures\.kinds="),
+        ({"kinds": {"gpu": [0, 2]}}, r"failures\.kinds="),
+        ({"kinds": {"no name": [1, 2]}}, r"failures\.kinds="),
+    ],
+)
+def test_mistakes_are_named(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises((UserError, UnknownName), match=text):
+        Failures.of(settings)
+
+
+def test_shares_are_brought_to_one() -> None:
+    assert Failures(kinds={"a": (3, 1.0), "b": (1, 2.0)}).kinds == {"a": (0.75, 1.0), "b": (0.25, 2.0)}
