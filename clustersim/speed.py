@@ -255,6 +255,7 @@ def speed_for(cluster: Cluster, planner: str, table: str | Path | None = None) -
     one. UserError for unknown names.
     """
     from itertime import load_system
+    from itertime.curvecache import default_cache
     from itertime.planner import make_planner
 
     system = load_system(cluster.system)
@@ -267,4 +268,5 @@ def speed_for(cluster: Cluster, planner: str, table: str | Path | None = None) -
     system = replace(
         system, gpus_per_node=cluster.gpus_per_node, nic_bytes_per_s=system.nic_bytes_per_s * share
     )
-    return Speed(cluster, make_planner(planner, system), read_throughput_table(table) if table else None)
+    planned = make_planner(planner, system, cache=default_cache())
+    return Speed(cluster, planned, read_throughput_table(table) if table else None)

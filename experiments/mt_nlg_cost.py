@@ -28,7 +28,7 @@ from itertime import Evaluation, PlanBatch, Space, evaluate, load_model, load_sy
 from itertime.atomic import replacing, write_text
 from itertime.errors import UserError
 from itertime.plan import RECOMPUTE
-from itertime.plansearch import candidates, divisors
+from itertime.planspace import candidates, divisors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

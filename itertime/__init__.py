@@ -23,7 +23,7 @@ _HOME = {
     "Profile": "profile",
     "SearchResult": "plansearch",
     "Site": "system",
-    "Space": "plansearch",
+    "Space": "planspace",
     "System": "system",
     "evaluate": "prediction",
     "list_models": "model",

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from itertime.errors import UserError
 from itertime.model import ModelSpec, load_model
-from itertime.plansearch import Found, Space, search
+from itertime.plansearch import Found, search
+from itertime.planspace import Space
 from itertime.profile import Profile, load_profile
 from itertime.system import System
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from itertime.closed_forms import InterleavedPasses
 from itertime.collectives import all_gather_s, all_reduce_s, p2p_s
 from itertime.edges import embedding_s, head_s, padded_vocab
 from itertime.exchange import Exchange, Sharded, exchange, exposed_s, optimizer_s, sharded_s
@@ -18,7 +19,7 @@ from itertime.profile import Profile
 from itertime.stages import FIRST, LAST, StageLayout, layer_shards, stage_layout
 from itertime.system import System
 
-__all__ = ["ChunkTimes", "StageCosts", "chunk_times", "stage_costs"]
+__all__ = ["ChunkTimes", "StageCosts", "chunk_times", "interleaved_passes", "stage_costs", "stage_layers_s"]
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -58,6 +59,16 @@ def stage_costs(model: ModelSpec, plans: PlanBatch, system: System, profile: Pro
     once, traffic = _once(model, plans, layout, tables, passes[0], passes[1], system, profile)
     once["fsdp_last"] = sharded.last_scatter
     return StageCosts(layout, passes[0], passes[1], once, traffic)
+
+
+def stage_layers_s(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> Array:
+    """Seconds of one micro-batch in the layers of the stage with the fewest, without ends and sends."""
+    work, where = _distinct(plans)
+    reduced = activation_all_reduce_s(model, work, system, profile)
+    layer = layer_costs(model, work, reduced, system, profile)
+    both = (*layer.forward.values(), *layer.backward.values())
+    seconds = sum(both, np.zeros(len(work)))
+    return (model.layers // plans.pp) * (seconds if where is None else seconds[where])
 
 
 def _exposed_shards(
@@ -214,6 +225,24 @@ def chunk_times(costs: StageCosts, plans: PlanBatch, rows: Whole, chunks: int) -
     forward[np.arange(len(rows)), plans.pp[rows] - 1, -1] = 0.0
     backward[:, 0, 0] = 0.0
     return ChunkTimes(work(costs.forward), work(costs.backward), forward, backward)
+
+
+def interleaved_passes(costs: StageCosts, plans: PlanBatch, rows: Whole) -> InterleavedPasses:
+    """The passes of `rows`, whose stages all have the same number of layers: interleaving needs that."""
+    chunks = plans.interleave[rows]
+    hops = costs.forward["p2p"][FIRST, rows] / chunks, costs.backward["p2p"][LAST, rows] / chunks
+    forward, backward = (
+        _shared(parts)[LAST, rows] / chunks + hop
+        for parts, hop in zip((costs.forward, costs.backward), hops, strict=True)
+    )
+    return InterleavedPasses(
+        forward,
+        backward,
+        first_forward=costs.forward["embedding"][FIRST, rows],
+        first_backward=costs.backward["embedding"][FIRST, rows] - hops[1],
+        last_forward=costs.forward["head"][LAST, rows] - hops[0],
+        last_backward=costs.backward["head"][LAST, rows],
+    )
 
 
 def _shared(parts: Parts) -> Array:

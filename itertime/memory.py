@@ -82,6 +82,8 @@ def _parts(model: ModelSpec, plans: PlanBatch, layers: NDArray[np.int64]) -> dic
 def _owned(plans: PlanBatch, experts: Array, shared: Array, stage: int) -> Array:
     """Parameters that a GPU keeps of what ZeRO shards from `stage` on; copies of experts are ep apart."""
     group = np.where(plans.zero_stage >= stage, plans.zero_group, 1)
+    if not experts.any():
+        return shared / group
     return shared / group + experts / np.maximum(group // plans.ep, 1)
 
 

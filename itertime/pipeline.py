@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from itertime.pipeline_single import interleaved_single_s, one_f_one_b_single_s
 
-__all__ = ["gpipe_s", "interleaved_s", "last_stage_decides", "one_f_one_b_s"]
+__all__ = ["gpipe_s", "interleaved_s", "one_f_one_b_s"]
 
 Array = NDArray[np.float64]
 
@@ -68,33 +68,6 @@ def one_f_one_b_s(
             free = np.where(active[:, None], finished, free)
             end = np.where(active, finished[np.arange(plans), p[:, 0] - 1], end)
     return end
-
-
-def last_stage_decides(forward: Array, backward: Array, present: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Where 1F1B takes exactly m max S + sum S - max S, S = forward + backward, for any number m of
-    micro-batches.
-
-    Seconds of each kind of stage, (kinds, plans), the last row being the last stage; absent kinds are left
-    out. Say the longest forward exceeds the last stage's by x, the longest backward by y. The form is exact
-    if the last stage has the largest S, no S is below x + y, and the last stage's forward is at least y, its
-    backward at least x.
-
-    Proof: a path through the schedule from the first forward to the last backward takes, over its steps (see
-    `one_f_one_b_s`), one S a step after the warm-up whether it stays on a stage or returns to it, and during
-    warm-up and cool-down at most the longest forward or backward. Comparing any path with the one that goes
-    straight to the last stage, stays, and goes straight back leaves sums of the differences above, none of
-    them negative.
-    """
-    f, b = np.where(present, forward, 0.0), np.where(present, backward, 0.0)
-    more_forward, more_backward = f.max(axis=0) - f[-1], b.max(axis=0) - b[-1]
-    total = f + b
-    shortest = np.where(present, total, np.inf).min(axis=0)
-    return (
-        (total[-1] >= total.max(axis=0))
-        & (shortest >= more_forward + more_backward)
-        & (f[-1] >= more_backward)
-        & (b[-1] >= more_forward)
-    )
 
 
 def gpipe_s(

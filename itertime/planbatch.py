@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,16 +54,16 @@ class PlanBatch:
         columns = dict(zip(_NUMBERS, numbers.T, strict=True))
         return cls(**columns, **dict(zip(_SWITCHES, switches.T, strict=True)))  # type: ignore[arg-type]
 
-    @property
+    @cached_property
     def gpus(self) -> NDArray[np.int64]:
         return self.tp * self.cp * self.pp * self.dp
 
-    @property
+    @cached_property
     def next_stage(self) -> NDArray[np.int64]:
         """How many ranks lie from one stage to the next."""
         return np.where(self.pp_before_dp, 1, self.dp) * self.tp * self.cp
 
-    @property
+    @cached_property
     def accumulated(self) -> NDArray[np.float64]:
         """Bytes moved to add one gradient to its sum: read both, write the sum."""
         return np.where(self.fp32_gradients, 10.0, 6.0)
@@ -71,15 +72,15 @@ class PlanBatch:
         """Tokens of one micro-batch on one context-parallel rank."""
         return self.micro_batch * seq_len / self.cp
 
-    @property
+    @cached_property
     def microbatches(self) -> NDArray[np.int64]:
         return self.global_batch // (self.dp * self.micro_batch)
 
     def __len__(self) -> int:
         return len(self.tp)
 
-    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> PlanBatch:
-        """The plans at `rows` (indices or a mask)."""
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_] | slice) -> PlanBatch:
+        """The plans at `rows` (indices, a mask, or a slice)."""
         return PlanBatch(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
     def plan(self, row: int) -> Plan:

@@ -16,19 +16,25 @@ the parallelism differs.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from itertime.curvecache import CurveCache
 from itertime.errors import UnknownName, UserError
-from itertime.memory import memory
 from itertime.model import ModelSpec
 from itertime.plan import Plan
 from itertime.planbatch import PlanBatch
-from itertime.plansearch import LARGEST, MICRO_BATCHES, Space, candidates, rank, tensor_splits
+from itertime.plansearch import fitting_plans, rank
+from itertime.planspace import LARGEST, Space, candidates, tensor_splits
 from itertime.prediction import evaluate
 from itertime.profile import Profile, load_profile
+from itertime.pruning import best_of_counts
 from itertime.system import System
 
+LARGEST_CURVE = 1_000_000  # GPUs
 __all__ = ["PLANNERS", "PlannedRun", "Planner", "make_planner"]
 
 
@@ -46,15 +52,36 @@ class PlannedRun:
 
 
 Curve = dict[int, PlannedRun]
+Counts = range | tuple[int, ...]  # rising
 
 
 class Planner:
-    """One rule on one system. Curves are kept, so asking again for the same model and batch costs nothing."""
+    """One rule on one system. Curves are kept, so asking again for the same model and batch costs nothing;
+    with a `cache` also in the next process.
 
-    def __init__(self, name: str, system: System, profile: Profile):
+    `space` says which plans there are at all; the rules pick among them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        system: System,
+        profile: Profile,
+        space: Space | None = None,
+        cache: CurveCache | None = None,
+    ):
         self.name, self.system, self.profile = name, system, profile
+        self.space, self.cache = space or Space(), cache
         self._choose = _RULES[name]
-        self._known: dict[tuple[ModelSpec, int, tuple[int, ...]], Curve] = {}
+        self._known: dict[tuple[ModelSpec, int, Counts], Curve] = {}
+
+    def scaling_curve(
+        self, model: ModelSpec, global_batch: int, largest: int, seq_len: int | None = None
+    ) -> Curve:
+        """`curve` at every count up to `largest`: the best plan on at most 1, 2, 3, ... GPUs."""
+        if not 1 <= largest <= LARGEST_CURVE:
+            raise UserError(f"planner {self.name}: largest={largest}: must be from 1 to {LARGEST_CURVE:,}")
+        return self.curve(model, global_batch, range(1, largest + 1), seq_len)
 
     def curve(
         self, model: ModelSpec, global_batch: int, counts: Collection[int], seq_len: int | None = None
@@ -65,7 +92,7 @@ class Planner:
         So seconds per iteration never rise with the count. Raises UserError for counts or a global batch
         below 1.
         """
-        wanted = tuple(sorted({int(count) for count in counts}))
+        wanted = counts if isinstance(counts, range) and counts.step == 1 else _rising(counts)
         if not wanted or wanted[0] < 1 or not 1 <= global_batch <= LARGEST:
             numbers = f"counts={list(counts)}, global_batch={global_batch}"
             raise UserError(
@@ -74,66 +101,113 @@ class Planner:
         model = model.with_seq_len(seq_len)
         key = (model, global_batch, wanted)
         if key not in self._known:
-            self._known[key] = self._curve(*key)
+            self._known[key] = _spread(self._steps(*key), wanted)
         return dict(self._known[key])
 
-    def _curve(self, model: ModelSpec, global_batch: int, counts: tuple[int, ...]) -> Curve:
+    def _steps(self, model: ModelSpec, global_batch: int, counts: Counts) -> Curve:
+        """The runs by the first count that each serves, from the cache if it has them."""
+        if self.cache is None:
+            return self._planned(model, global_batch, counts)
+        parts = self.name, self.space, model, global_batch, counts, self.system, self.profile.digest
+        name = self.cache.key(*parts)
+        kept = self.cache.load(name)
+        if kept is not None:
+            return {
+                count: PlannedRun(gpus, plan, seconds, size, mfu)
+                for count, (gpus, seconds, size, mfu, plan) in kept.items()
+            }
+        steps = self._planned(model, global_batch, counts)
+        self.cache.save(
+            name,
+            {
+                count: (run.gpus, run.iteration_s, run.memory_bytes, run.mfu, run.plan)
+                for count, run in steps.items()
+            },
+        )
+        return steps
+
+    def _planned(self, model: ModelSpec, global_batch: int, counts: Counts) -> Curve:
         plans = self._choose(self, model, global_batch, counts)
         if not len(plans):
             return {}
+        plans = plans.take(best_of_counts(model, plans, self.system, self.profile))
         result = evaluate(model, plans, self.system, self.profile)
+        place = np.empty(len(plans), dtype=np.int64)
+        order = rank(plans, result)
+        place[order] = np.arange(len(plans))
+        best = np.full(counts[-1] + 1, len(plans))  # on exactly so many GPUs, the best one's place
+        np.minimum.at(best, plans.gpus, place)
+        within = np.minimum.accumulate(best)[list(counts)]
         curve: Curve = {}
-        order, used = rank(plans, result), plans.gpus
-        for count in counts:
-            within = order[used[order] <= count]
-            if len(within):
-                row = int(within[0])
-                seconds, size, mfu = result.iteration_s[row], result.memory.total[row], result.mfu[row]
-                curve[count] = PlannedRun(
-                    int(used[row]), plans.plan(row), float(seconds), float(size), float(mfu)
-                )
+        for step in np.flatnonzero(np.diff(within, prepend=len(plans))):
+            row = int(order[within[step]])
+            curve[counts[step]] = PlannedRun(
+                int(plans.gpus[row]),
+                plans.plan(row),
+                float(result.iteration_s[row]),
+                float(result.memory.total[row]),
+                float(result.mfu[row]),
+            )
         return curve
 
     def fitting(self, model: ModelSpec, global_batch: int, space: Space, largest: int) -> PlanBatch:
         """The plans of a space on at most `largest` GPUs that fit in memory."""
         plans = candidates(model, global_batch, self.system, space, range(1, largest + 1))
-        return plans.take(memory(model, plans, self.system, self.profile).fits)
+        return fitting_plans(model, plans, self.system, self.profile)
 
 
-def make_planner(name: str, system: System, profile: Profile | None = None) -> Planner:
+def _spread(steps: Curve, counts: Counts) -> Curve:
+    """Each run on all counts from its first to the next run's."""
+    curve: Curve = {}
+    starts = [bisect_left(counts, first) for first in steps]
+    for run, start, end in zip(steps.values(), starts, [*starts[1:], len(counts)], strict=False):
+        curve.update(dict.fromkeys(counts[start:end], run))
+    return curve
+
+
+def _rising(counts: Collection[int]) -> Counts:
+    """Each once; as a range where none is left out."""
+    wanted = sorted({int(count) for count in counts})
+    whole = range(wanted[0], wanted[-1] + 1) if wanted else range(0)
+    return whole if len(whole) == len(wanted) else tuple(wanted)
+
+
+def make_planner(
+    name: str,
+    system: System,
+    profile: Profile | None = None,
+    space: Space | None = None,
+    cache: CurveCache | None = None,
+) -> Planner:
     """The planner `name` (see the table above) on a system; UnknownName for any other name."""
     if name not in _RULES:
         raise UnknownName("planner", name, PLANNERS)
-    return Planner(name, system, profile or load_profile(system.profile))
+    return Planner(name, system, profile or load_profile(system.profile), space, cache)
 
 
-def _whole_space(planner: Planner, model: ModelSpec, global_batch: int, counts: tuple[int, ...]) -> PlanBatch:
-    return planner.fitting(model, global_batch, Space(), counts[-1])
+def _whole_space(planner: Planner, model: ModelSpec, global_batch: int, counts: Counts) -> PlanBatch:
+    return planner.fitting(model, global_batch, planner.space, counts[-1])
 
 
 def _data_parallel(
     planner: Planner,
     model: ModelSpec,
     global_batch: int,
-    counts: tuple[int, ...],
+    counts: Counts,
     sizes: tuple[int, ...] = (1,),
 ) -> PlanBatch:
     node = tensor_splits(model, planner.system)[-1]
     pp = _smallest_pipeline(planner, model, global_batch, node)
-    plans = planner.fitting(model, global_batch, Space(micro_batch=sizes), counts[-1])
+    plans = planner.fitting(model, global_batch, replace(planner.space, micro_batch=sizes), counts[-1])
     within_a_node = (plans.tp < node) & (plans.pp == 1) & (plans.dp == 1)
     return plans.take(((plans.tp == node) & (plans.pp == pp)) | within_a_node)
 
 
-def _data_parallel_tuned(
-    planner: Planner, model: ModelSpec, global_batch: int, counts: tuple[int, ...]
-) -> PlanBatch:
-    return _data_parallel(planner, model, global_batch, counts, MICRO_BATCHES)
+def _data_parallel_tuned(planner: Planner, model: ModelSpec, global_batch: int, counts: Counts) -> PlanBatch:
+    return _data_parallel(planner, model, global_batch, counts, planner.space.micro_batch)
 
 
-def _data_parallel_best(
-    planner: Planner, model: ModelSpec, global_batch: int, counts: tuple[int, ...]
-) -> PlanBatch:
+def _data_parallel_best(planner: Planner, model: ModelSpec, global_batch: int, counts: Counts) -> PlanBatch:
     plans = _whole_space(planner, model, global_batch, counts)
     start = plans.take(plans.gpus <= min((c for c in counts if (plans.gpus <= c).any()), default=0))
     if not len(start):
@@ -142,12 +216,13 @@ def _data_parallel_best(
     return plans.take((plans.tp == start.tp[best]) & (plans.pp == start.pp[best]))
 
 
-def _megatron(planner: Planner, model: ModelSpec, global_batch: int, counts: tuple[int, ...]) -> PlanBatch:
+def _megatron(planner: Planner, model: ModelSpec, global_batch: int, counts: Counts) -> PlanBatch:
     plans = _whole_space(planner, model, global_batch, counts)
     splits = tensor_splits(model, planner.system)
     alone = [tp for tp in splits if _smallest_pipeline(planner, model, global_batch, tp) == 1]
     tp = alone[0] if alone else splits[-1]
-    return plans.take((plans.tp == tp) & (plans.pp == _smallest_pipeline(planner, model, global_batch, tp)))
+    pp = _smallest_pipeline(planner, model, global_batch, tp)
+    return plans.take((plans.tp == tp) & (plans.pp == pp))
 
 
 def _smallest_pipeline(planner: Planner, model: ModelSpec, global_batch: int, tp: int) -> int:
@@ -158,7 +233,7 @@ def _smallest_pipeline(planner: Planner, model: ModelSpec, global_batch: int, tp
     return int(pipelines.min()) if len(pipelines) else 0
 
 
-_RULES: dict[str, Callable[[Planner, ModelSpec, int, tuple[int, ...]], PlanBatch]] = {
+_RULES: dict[str, Callable[[Planner, ModelSpec, int, Counts], PlanBatch]] = {
     "3d": _whole_space,
     "data-parallel": _data_parallel,
     "data-parallel-tuned": _data_parallel_tuned,

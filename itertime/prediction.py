@@ -8,12 +8,13 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.costs import StageCosts, chunk_times, stage_costs
+from itertime.closed_forms import last_stage_decides
+from itertime.costs import StageCosts, chunk_times, interleaved_passes, stage_costs
 from itertime.extrapolation import watch
 from itertime.layer import Parts
 from itertime.memory import Memory, memory
 from itertime.model import ModelSpec
-from itertime.pipeline import gpipe_s, interleaved_s, last_stage_decides, one_f_one_b_s
+from itertime.pipeline import gpipe_s, interleaved_s, one_f_one_b_s
 from itertime.plan import Plan
 from itertime.planbatch import PlanBatch
 from itertime.profile import Profile, load_profile
@@ -153,16 +154,16 @@ def _pipeline(costs: StageCosts, plans: PlanBatch) -> Parts:
 
 
 def _interleaved(costs: StageCosts, plans: PlanBatch, chosen: NDArray[np.bool_]) -> Array:
-    """Seconds of the interleaved plans; those with equal stages, chunks and micro-batches are run
-    together.
+    """Seconds of the interleaved plans: the closed form where it is exact, the schedule where not.
+
+    There each is run alone, since one pipeline skips what repeats; they are few.
     """
     rows = np.flatnonzero(chosen)
-    seconds = np.zeros(len(rows))
-    shapes = np.column_stack([plans.pp[rows], plans.interleave[rows], plans.microbatches[rows]])
-    # A single plan needs no np.unique, whose first call imports numpy.ma: 10 ms.
-    for p, v, m in shapes if len(rows) == 1 else np.unique(shapes, axis=0):
-        same = np.flatnonzero((shapes == (p, v, m)).all(axis=1))
-        times = chunk_times(costs, plans, rows[same], v)
-        passes = times.forward + times.send_forward, times.backward + times.send_backward
-        seconds[same] = interleaved_s(*passes, m)
+    chunks, microbatches = plans.interleave[rows], plans.microbatches[rows]
+    passes = interleaved_passes(costs, plans, rows)
+    seconds = passes.seconds(plans.pp[rows], chunks, microbatches)
+    for row in np.flatnonzero(~passes.last_chunk_decides()):
+        times = chunk_times(costs, plans, rows[row : row + 1], int(chunks[row]))
+        both = times.forward + times.send_forward, times.backward + times.send_backward
+        seconds[row : row + 1] = interleaved_s(*both, int(microbatches[row]))
     return seconds

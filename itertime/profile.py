@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,6 +114,11 @@ class Profile:
         ranges: dict[str, dict[str, tuple[float, float]]] = self._ranges  # type: ignore[attr-defined]
         return ranges
 
+    @functools.cached_property
+    def digest(self) -> str:
+        """A hash of everything in the profile: equal for profiles that answer alike."""
+        return hashlib.blake2b(repr(self).encode(), digest_size=20).hexdigest()
+
     @property
     def peak_flops(self) -> float:
         """Dense 16-bit peak, FLOP/s."""
@@ -216,4 +222,6 @@ def load_profile(name_or_path: str | Path) -> Profile:
 
 @functools.lru_cache(maxsize=16)
 def _load(path: Path) -> Profile:
-    return construct(Profile, read_mapping(path), path)
+    profile = construct(Profile, read_mapping(path), path)
+    assert profile.digest  # worked out with the rest, so that nobody waits for it later
+    return profile

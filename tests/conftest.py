@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+os.environ["ITERTIME_CACHE"] = "off"  # tests of the cache have folders of their own
 SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[2] / "shared"))
 
 

@@ -28,7 +28,7 @@ def budget(
 ) -> None:
     """The largest model that GPUs and days train compute-optimally, at peak speed and as simulated."""
     from itertime.budget import Budget, generated, published
-    from itertime.plansearch import Space
+    from itertime.planspace import Space
     from itertime.system import load_system
 
     space = Space(recompute=tuple(word.strip() for word in recompute.split(",")))

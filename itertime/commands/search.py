@@ -47,8 +47,8 @@ def search(
     json: Json = False,
 ) -> None:
     """The best plans for a model on a number of GPUs."""
-    from itertime.plansearch import Space
     from itertime.plansearch import search as run
+    from itertime.planspace import Space
     from itertime.system import load_system
 
     spec = model_of(model, seq_len, attention)

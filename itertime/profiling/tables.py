@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,17 +61,27 @@ class SizeTable:
         if nbytes.size == ranks.size == 1:  # arrays cost ten times what they hold
             shape = np.broadcast_shapes(nbytes.shape, ranks.shape)
             return np.full(shape, self._one(nbytes.item(), ranks.item()))
+        last, sizes = self.ranks[-1], self._dense.shape[1]
         _, exponent = np.frexp(nbytes)
         octave = exponent - 1 - int(math.log2(self.first_bytes))
-        octave = np.minimum(np.maximum(octave, 0), self._dense.shape[1] - 2)  # np.clip is slow
-        start = self.first_bytes * np.exp2(octave)
-        row = np.minimum(np.maximum(ranks, 2), self.ranks[-1]) - 2
-        low, high = self._dense[row, octave], self._dense[row, octave + 1]
-        seconds = low + (high - low) * np.maximum(nbytes - start, 0.0) / start
-        last = self.ranks[-1]
+        octave = np.minimum(np.maximum(octave, 0), sizes - 2)  # np.clip is slow
         larger = np.maximum(ranks, 2)
-        seconds = seconds * np.where(ranks > last, (larger - 1) / larger * last / (last - 1), 1.0)
+        cell = (np.minimum(larger, last) - 2) * sizes + octave
+        starts, low, step = self._octaves
+        start = starts.take(octave)
+        seconds = low.take(cell) + step.take(cell) * np.maximum(nbytes - start, 0.0) / start
+        if (ranks > last).any():
+            seconds = seconds * np.where(ranks > last, (larger - 1) / larger * last / (last - 1), 1.0)
         return np.where((nbytes > 0) & (ranks > 1), seconds, 0.0)
+
+    @cached_property
+    def _octaves(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """First bytes of every octave; of every rank count and octave, row by row, its first seconds and how
+        many more the next one has.
+        """
+        starts = self.first_bytes * np.exp2(np.arange(self._dense.shape[1]))
+        steps = np.diff(self._dense, axis=1, append=0.0)
+        return starts, self._dense.ravel(), steps.ravel()
 
     def _one(self, nbytes: float, ranks: int) -> float:
         """`seconds` of a single size."""

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itertime.pipeline import gpipe_s, interleaved_s, last_stage_decides, one_f_one_b_s
+from itertime.closed_forms import InterleavedPasses, last_stage_decides
+from itertime.pipeline import gpipe_s, interleaved_s, one_f_one_b_s
 from itertime.taskgraph import Graph, Passes, add_pipeline, stage_order
 
 seconds = st.one_of(st.just(0.0), st.floats(0.01, 10))
@@ -126,6 +127,52 @@ def test_one_interleaved_pipeline_alone_does_so_too(p, chunks, rounds, seed):
     twice = [np.repeat(times, 2, axis=0) for times in (forward, backward)]
     expected = interleaved_s(*twice, p * rounds)[0]
     assert interleaved_s(forward, backward, p * rounds)[0] == pytest.approx(expected, rel=1e-12)
+
+
+def ends(seed, scale):
+    """Passes of equal chunks with something at the ends; about half of them pass `last_chunk_decides`."""
+    rng = np.random.default_rng(seed)
+    forward, backward = rng.uniform(0.2, 3, (2, 1))
+    most = scale * min(forward[0], backward[0])
+    low, high = -min(most, forward[0]), -min(most, backward[0])
+    extra = rng.uniform([0, high, low, 0], most, (1, 4)).T
+    return InterleavedPasses(forward, backward, *extra)
+
+
+def written_out(passes, p, v):
+    forward, backward = (np.full((1, p, v), one[0]) for one in (passes.forward, passes.backward))
+    forward[0, 0, 0] += passes.first_forward[0]
+    backward[0, 0, 0] += passes.first_backward[0]
+    forward[0, -1, -1] += passes.last_forward[0]
+    backward[0, -1, -1] += passes.last_backward[0]
+    return forward, backward
+
+
+@given(
+    st.integers(2, 7),
+    st.integers(2, 5),
+    st.integers(1, 6),
+    st.integers(0, 2**32),
+    st.sampled_from([0.05, 0.3, 1.0, 3.0]),
+)
+@settings(max_examples=400, deadline=None)
+def test_where_the_last_chunk_decides_the_closed_form_is_exact(p, v, rounds, seed, scale):
+    passes = ends(seed, scale)
+    form = passes.seconds(np.array([p]), np.array([v]), np.array([p * rounds]))[0]
+    if passes.last_chunk_decides()[0]:
+        exact = interleaved_s(*written_out(passes, p, v), p * rounds)[0]
+        assert form == pytest.approx(exact, rel=1e-12)
+
+
+def test_the_conditions_of_the_closed_form_are_met_often_and_not_idle():
+    """Without them it is wrong: too short where the first chunk is the longest."""
+    cases = [(seed, scale) for seed in range(200) for scale in (0.3, 3.0)]
+    met = [bool(ends(*case).last_chunk_decides()[0]) for case in cases]
+    assert 0.2 < np.mean(met) < 0.9
+    first = InterleavedPasses(*np.array([[1.0], [1.0], [0.9], [0.0], [0.1], [0.1]]))
+    assert not first.last_chunk_decides()[0]
+    form = first.seconds(np.array([4]), np.array([2]), np.array([16]))[0]
+    assert interleaved_s(*written_out(first, 4, 2), 16)[0] > 1.05 * form
 
 
 def test_many_pipelines_of_different_shapes_at_once_equal_each_alone():

@@ -1,0 +1,176 @@
+"""Planned runs kept on disk, so that a second process need not search again.
+
+One file a curve, named by a hash of everything that it depends on: planner, space, model, batch, counts,
+system, profile, and the source of the modules that compute it. A file is plain JSON below a line with its key
+and a digest of the rest; one that is damaged, foreign or of another version is not used, and is replaced.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import logging
+import math
+import os
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from itertime.atomic import write_bytes
+from itertime.errors import UserError
+from itertime.plan import Plan
+
+__all__ = ["CODE", "MOST_BYTES", "MOST_FILES", "VARIABLE", "CurveCache", "default_cache"]
+
+VARIABLE = "ITERTIME_CACHE"  # a folder, or "off"
+MOST_FILES, MOST_BYTES = 2000, 64_000_000
+LARGEST_FILE = 4_000_000
+STALE_S = 3600.0  # after which a temporary file has nobody who would finish it
+MAGIC = "itertime-curve-1"
+CODE = (
+    *("closed_forms", "collectives", "costs", "edges", "exchange", "fabric", "layer", "layer_comm", "memory"),
+    *("model", "pipeline", "pipeline_single", "plan", "planbatch", "planner", "plansearch", "planspace"),
+    *("prediction", "profile", "pruning", "profiling/models", "profiling/tables", "stages", "system"),
+)
+_FIELDS = tuple(field.name for field in fields(Plan))
+_log = logging.getLogger("itertime")
+
+Row = tuple[int, float, float, float, Plan]  # GPUs, seconds per iteration, bytes, MFU, plan
+
+
+class CurveCache:
+    """Curves in one folder, at most `MOST_FILES` and `MOST_BYTES` of them: the least recently used go first.
+
+    Nothing here raises: without a folder that can be read and written there is just no cache. Two processes
+    may use one folder at once, since files appear whole.
+    """
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+
+    def key(self, *parts: object) -> str:
+        """The name of a curve that depends on `parts`, each told by its `repr`, and on the code."""
+        text = repr((MAGIC, code_version(), *parts))
+        return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
+
+    def load(self, key: str) -> dict[int, Row] | None:
+        """The rows kept under `key` by the first count that each serves; None if there are none to trust."""
+        path = self._path(key)
+        try:
+            rows = _parse(_read(path), key)
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            if not isinstance(error, FileNotFoundError):
+                _log.debug("%s is not used: %s", path, error)
+            return None
+        with suppress(OSError):
+            os.utime(path)
+        return rows
+
+    def save(self, key: str, rows: dict[int, Row]) -> None:
+        """Keeps `rows`, whole or not at all, and removes what is too much."""
+        listed = [[count, *row[:4], *vars(row[4]).values()] for count, row in rows.items()]
+        body = json.dumps(listed, allow_nan=False, separators=(",", ":")).encode()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_bytes(self._path(key), f"{MAGIC} {key} {_digest(body)}\n".encode() + body)
+            self._make_room()
+        except (OSError, UserError) as error:
+            _log.debug("%s is not kept: %s", key, error)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}.json"
+
+    def _make_room(self) -> None:
+        """Down to three quarters of the bounds where they are exceeded; and leftovers of killed processes."""
+        files = sorted(self._files())
+        abandoned = [entry for entry in files if entry[2].suffix == ".tmp"]
+        kept = [entry for entry in files if entry[2].suffix != ".tmp"]
+        gone = [path for age, _, path in abandoned if time.time() - age > STALE_S]
+        used = sum(size for _, size, _ in kept)
+        if len(kept) > MOST_FILES or used > MOST_BYTES:
+            for index, (_, size, path) in enumerate(kept):
+                if len(kept) - index <= 0.75 * MOST_FILES and used <= 0.75 * MOST_BYTES:
+                    break
+                gone.append(path)
+                used -= size
+        for path in gone:
+            with suppress(OSError):
+                path.unlink()
+
+    def _files(self) -> Iterator[tuple[float, int, Path]]:
+        """When each was used last, its bytes, its path; only names that this module gives."""
+        for entry in os.scandir(self.folder):
+            name = entry.name.removeprefix(".").partition(".")[0]
+            if len(name) == 40 and entry.name.endswith((".json", ".tmp")):
+                with suppress(OSError):
+                    found = entry.stat(follow_symlinks=False)
+                    yield found.st_mtime, found.st_size, Path(entry.path)
+
+
+def default_cache() -> CurveCache | None:
+    """The cache in the folder that `ITERTIME_CACHE` names, or in the user's cache folder by the XDG base
+    directory specification; None where the variable says "off" or there is no home.
+    """
+    chosen = os.environ.get(VARIABLE, "")
+    if chosen == "off":
+        return None
+    if chosen:
+        return CurveCache(chosen)
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(base):  # the specification has relative ones ignored
+        return CurveCache(Path(base, "itertime", "curves"))
+    home = os.environ.get("HOME", "")
+    return CurveCache(Path(home, ".cache", "itertime", "curves")) if os.path.isabs(home) else None
+
+
+@functools.cache
+def code_version() -> str:
+    """A hash of the source that computes curves, read once a process."""
+    seen = hashlib.sha256()
+    folder = os.path.dirname(__file__)
+    for name in CODE:
+        with open(f"{folder}/{name}.py", "rb") as file:
+            source = file.read()
+        seen.update(f"{name} {len(source)}\n".encode())
+        seen.update(source)
+    return seen.hexdigest()
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.blake2b(body, digest_size=20).hexdigest()
+
+
+def _read(path: Path) -> bytes:
+    """The bytes of a regular file that is not too large; a pipe in its place would have us wait."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_FILE:
+            raise ValueError("not a file of ours")
+        return file.read()
+
+
+def _parse(content: bytes, key: str) -> dict[int, Row]:
+    """Raises ValueError or TypeError for anything but what `save` writes."""
+    head, _, body = content.partition(b"\n")
+    if head != f"{MAGIC} {key} {_digest(body)}".encode():
+        raise ValueError("another key, or damaged")
+    rows: dict[int, Row] = {}
+    for count, gpus, seconds, size, mfu, *plan in json.loads(body):
+        _check((count, gpus), (seconds, size, mfu), plan)
+        rows[count] = gpus, seconds, size, mfu, Plan(*plan)
+    return rows
+
+
+def _check(counts: Sequence[Any], numbers: Sequence[Any], plan: Sequence[Any]) -> None:
+    if any(type(count) is not int or count < 1 for count in counts):
+        raise ValueError(f"counts {counts}")
+    if any(type(number) is not float or not 0 < number < math.inf for number in numbers):
+        raise ValueError(f"numbers {numbers}")
+    if len(plan) != len(_FIELDS):
+        raise ValueError("another form of plan")

@@ -1,0 +1,219 @@
+"""Curves on disk: equal to those computed, keyed by all they depend on, never trusted when damaged."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+import itertime
+from itertime import PLANNERS, Planner, Site, Space, load_model, load_profile, load_system, make_planner
+from itertime import curvecache as module
+from itertime.curvecache import CODE, CurveCache, default_cache
+from itertime.planspace import WHOLE
+
+SYSTEM, MODEL = load_system("dgx-a100-80gb"), load_model("llama2-7b")
+PACKAGE = Path(itertime.__file__).parent
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return CurveCache(tmp_path / "curves")
+
+
+def planner(cache, name="3d", **changes):
+    return make_planner(name, replace(SYSTEM, **changes), cache=cache)
+
+
+def only_file(cache):
+    (path,) = cache.folder.iterdir()
+    return path
+
+
+def forbid_planning(monkeypatch):
+    def planned(*_):
+        raise AssertionError("planned again")
+
+    monkeypatch.setattr(Planner, "_planned", planned)
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_a_kept_curve_equals_the_computed_one_to_the_last_bit(cache, monkeypatch, name):
+    without = make_planner(name, SYSTEM).scaling_curve(MODEL, 512, 100)
+    written = planner(cache, name).scaling_curve(MODEL, 512, 100)
+    forbid_planning(monkeypatch)
+    read = planner(cache, name).scaling_curve(MODEL, 512, 100)
+    assert repr(without) == repr(written) == repr(read)
+    assert [type(value) for value in vars(read[64]).values()] == [
+        type(value) for value in vars(without[64]).values()
+    ]
+
+
+def test_that_nothing_fits_is_kept_too(cache, monkeypatch):
+    big = load_model("gpt3-175b")
+    assert planner(cache).scaling_curve(big, 64, 8) == {}
+    forbid_planning(monkeypatch)
+    assert planner(cache).scaling_curve(big, 64, 8) == {}
+
+
+def changed(value):
+    """Another value of the same type, for a key."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    if isinstance(value, tuple):
+        return (*value, 1)
+    return "other" if value is None or isinstance(value, str) else replace(value, gemm_multiplier=1.5)
+
+
+def test_everything_a_curve_depends_on_is_in_its_key(cache):
+    profile = load_profile(SYSTEM.profile)
+    base = ("3d", WHOLE, MODEL, 512, range(1, 9), SYSTEM, profile.digest)
+    keys = {cache.key(*base)}
+    others = [("megatron", *base[1:]), (*base[:3], 513, *base[4:]), (*base[:4], range(1, 10), *base[5:])]
+    for place, thing in ((1, WHOLE), (2, MODEL), (5, SYSTEM)):
+        for field in fields(thing):
+            other = object.__new__(type(thing))
+            other.__dict__.update(vars(thing), **{field.name: changed(getattr(thing, field.name))})
+            others.append((*base[:place], other, *base[place + 1 :]))
+    for field in fields(Site):
+        other = object.__new__(Site)
+        other.__dict__.update(vars(SYSTEM.site), **{field.name: changed(getattr(SYSTEM.site, field.name))})
+        others.append((*base[:5], replace(SYSTEM, site=other), profile.digest))
+    slower = replace(profile, launch_s=2 * profile.launch_s)
+    keys |= {cache.key(*other) for other in others} | {cache.key(*base[:6], slower.digest)}
+    assert len(keys) == len(others) + 2
+
+
+def test_the_code_in_the_key_is_all_code_that_plans():
+    """Everything that `planner` imports of ours, but for what reads files, reports or keeps curves."""
+    seen, waiting = set(), ["planner"]
+    while waiting:
+        name = waiting.pop()
+        if name in seen or not (PACKAGE / f"{name}.py").exists():
+            continue
+        seen.add(name)
+        for node in ast.walk(ast.parse((PACKAGE / f"{name}.py").read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("itertime."):
+                waiting.append(str(node.module).removeprefix("itertime.").replace(".", "/"))
+    beside = {"curvecache", "atomic", "datafile", "errors", "extrapolation", "uncertainty"}
+    assert seen - beside == set(CODE)
+
+
+def test_other_code_does_not_use_what_this_one_kept(cache, monkeypatch):
+    planner(cache).scaling_curve(MODEL, 512, 8)
+    monkeypatch.setattr(module, "code_version", lambda: "another")
+    planner(cache).scaling_curve(MODEL, 512, 8)
+    assert len(list(cache.folder.iterdir())) == 2
+
+
+def damaged():
+    def edit(path, change):
+        head, _, body = path.read_bytes().partition(b"\n")
+        rows = json.loads(body)
+        change(rows)
+        body = json.dumps(rows).encode()
+        key = head.split()[1].decode()
+        path.write_bytes(f"{module.MAGIC} {key} {module._digest(body)}\n".encode() + body)
+
+    return {
+        "empty": lambda path: path.write_bytes(b""),
+        "cut": lambda path: path.write_bytes(path.read_bytes()[:-20]),
+        "a digit": lambda path: path.write_bytes(path.read_bytes().replace(b"1", b"2", 300)),
+        "not text": lambda path: path.write_bytes(b"\x80\x04\x95 pickled"),
+        "another curve": lambda path: path.write_bytes(
+            path.read_bytes().replace(path.stem.encode(), b"0" * 40)
+        ),
+        "a folder": lambda path: (path.unlink(), path.mkdir()),
+        "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
+        "too large": lambda path: path.open("ab").truncate(10**8),
+        "no numbers": lambda path: edit(path, lambda rows: rows[0].__setitem__(2, "fast")),
+        "negative": lambda path: edit(path, lambda rows: rows[0].__setitem__(2, -1.0)),
+        "short": lambda path: edit(path, lambda rows: rows[0].pop()),
+        "no rows": lambda path: edit(path, lambda rows: rows.__setitem__(0, 7)),
+    }
+
+
+@pytest.mark.parametrize("how", damaged())
+def test_a_damaged_or_foreign_file_is_computed_again(cache, how):
+    expected = planner(cache).scaling_curve(MODEL, 512, 64)
+    path = only_file(cache)
+    good = path.read_bytes()
+    damaged()[how](path)
+    assert planner(cache).scaling_curve(MODEL, 512, 64) == expected
+    if how != "a folder":  # which nothing of ours removes
+        assert path.read_bytes() == good
+
+
+def test_a_folder_that_cannot_be_used_is_no_error(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    found = planner(CurveCache(tmp_path / "file" / "curves")).scaling_curve(MODEL, 512, 8)
+    assert found == planner(None).scaling_curve(MODEL, 512, 8)
+
+
+def compute(folder):
+    return repr(planner(CurveCache(folder)).scaling_curve(MODEL, 512, 64))
+
+
+def test_two_processes_at_once_leave_one_good_file(cache):
+    with ProcessPoolExecutor(2) as pool:
+        answers = set(pool.map(compute, [cache.folder] * 6))
+    assert answers == {repr(planner(None).scaling_curve(MODEL, 512, 64))}
+    assert cache.load(only_file(cache).stem)
+
+
+def test_the_least_recently_used_go_first_and_leftovers_with_them(cache, monkeypatch):
+    monkeypatch.setattr(module, "MOST_FILES", 8)
+    for number in range(8):
+        cache.save(f"{number:040d}", {})
+        os.utime(cache.folder / f"{number:040d}.json", (1000 + number, 1000 + number))
+    assert cache.load(f"{0:040d}") == {}  # used again
+    strangers = "notes.txt", ".hidden.tmp"
+    for name in strangers:
+        (cache.folder / name).write_text("mine")
+    leftover = cache.folder / f".{9:040d}.json.77.tmp"
+    leftover.write_text("half")
+    os.utime(leftover, (time.time() - 7200,) * 2)
+    cache.save(f"{8:040d}", {})
+    kept = {path.name for path in cache.folder.iterdir()}
+    assert kept == {f"{number:040d}.json" for number in (0, 4, 5, 6, 7, 8)} | set(strangers)
+
+
+@pytest.mark.parametrize(
+    ("environment", "folder"),
+    [
+        ({"ITERTIME_CACHE": "off", "HOME": "/h"}, None),
+        ({"ITERTIME_CACHE": "/c"}, "/c"),
+        ({"XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/x/itertime/curves"),
+        ({"XDG_CACHE_HOME": "relative", "HOME": "/h"}, "/h/.cache/itertime/curves"),
+        ({}, None),
+    ],
+)
+def test_where_the_cache_is(monkeypatch, environment, folder):
+    for name in ("ITERTIME_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    found = default_cache()
+    assert (found and str(found.folder)) == folder
+
+
+def test_a_kept_curve_is_read_in_about_a_millisecond(cache):
+    """The bound is loose, for busy machines; the measured figures are in docs/itertime.md."""
+    large = load_model("megatron-39.1b")
+    planner(cache).scaling_curve(large, 1536, 1024)
+    times = []
+    for _ in range(5):
+        fresh = planner(cache)
+        started = time.process_time()
+        fresh.scaling_curve(large, 1536, 1024)
+        times.append(time.process_time() - started)
+    assert min(times) < 5e-3
+    assert Space() == make_planner("3d", SYSTEM).space
