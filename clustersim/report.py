@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
-import json
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .report_headline import comparison_table, headline_rows
-from .report_runs import group_runs
+from .report_runs import group_runs, named
 from .report_verdict import caution, verdict
 
 if TYPE_CHECKING:
@@ -20,48 +21,80 @@ if TYPE_CHECKING:
 __all__ = ["comparison_table", "headline_rows", "render_report"]
 
 _TEMPLATES = Path(__file__).with_name("templates")
+_SCRIPTS = ("page.js", "charts.js", "gantt_data.js", "gantt.js", "jobs.js", "story.js")
 
 
 def render_report(runs: Sequence[Run], *, baseline: str | None = None, title: str | None = None) -> str:
     """The page for `runs`, as HTML text, with differences to policy `baseline` (default: the first run's).
 
-    All text from traces and manifests is escaped, and a content security policy allows only the two scripts
-    of the page itself, by their hashes: a job's name cannot become markup or code.
+    All text from traces and manifests is escaped or packed, and a content security policy allows only the
+    page's own scripts, by their hashes: a job's name cannot become markup or code.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+    from .gpu_time import gpu_time
     from .report_charts import charts
-    from .report_sections import all_metrics, assumptions, commands, coverage, covered, deadline_rows, named
+    from .report_data import packed, page_data
+    from .report_pairs import pairs
 
-    several = len(group_runs(runs)) > 1
-    against = (baseline or runs[0].policy) if several else None
+    groups = group_runs(runs)
+    against = (baseline or runs[0].policy) if len(groups) > 1 else None
+    times = [(one, gpu_time(one.run)) for one in named(runs)]
+    first = {id(group.runs[0]) for group in groups}
+    base = next((i for i, group in enumerate(groups) if group.runs[0].policy == against), 0)
+    paired = pairs(groups, against)
+    drawn = charts(groups, paired, [time for one, time in times if id(one.run) in first], against or "")
+    script = _inline_script("\n".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in _SCRIPTS))
+    plotly, plotly_packed = _plotly()
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    drawn = charts(runs)
-    plotly = _inline_script(_plotly())
-    script = _inline_script((_TEMPLATES / "report.js").read_text(encoding="utf-8"))
     return environment.get_template("report.html.j2").render(
         title=title or _title(runs),
         subtitle=_subtitle(runs),
-        headline=headline_rows(runs, against),
         baseline=against,
+        headline=headline_rows(runs, against),
         verdict=verdict(runs, against),
         caution=caution(runs),
         charts=drawn,
-        chart_data=_inline_json([_data(chart) for chart in drawn]),
-        coverage=coverage(runs),
-        covered=covered(runs),
-        deadlines=deadline_rows(runs),
-        runs=named(runs),
-        assumptions=assumptions(runs),
-        commands=commands(runs),
-        metrics=all_metrics(runs),
-        plotly=plotly,
+        pairs=paired,
+        **_sections(runs, times),
+        data=packed(
+            {"charts": [_data(chart) for chart in drawn.values()], "baseline": base, **page_data(groups)}
+        ),
+        plotly=plotly_packed if drawn else "",
         script=script,
-        script_hashes=[_csp_hash(plotly), _csp_hash(script)],
+        script_hashes=[_csp_hash(script), *([_csp_hash(plotly)] if drawn else [])],
     )
+
+
+def _sections(runs: Sequence[Run], times: Any) -> dict[str, Any]:
+    from .report_fairness import by_size, by_tenant
+    from .report_plans import plan_rows
+    from .report_sections import (
+        all_metrics,
+        assumptions,
+        commands,
+        coverage,
+        covered,
+        deadline_rows,
+        time_rows,
+    )
+
+    return {
+        "time_rows": time_rows(times),
+        "tenants": by_tenant(runs),
+        "sizes": by_size(runs),
+        "plans": plan_rows(times),
+        "coverage": coverage(runs),
+        "covered": covered(runs),
+        "deadlines": deadline_rows(runs),
+        "runs": named(runs),
+        "assumptions": assumptions(runs, times),
+        "commands": commands(runs),
+        "metrics": all_metrics(runs),
+    }
 
 
 def _title(runs: Sequence[Run]) -> str:
@@ -80,16 +113,13 @@ def _data(chart: Chart) -> dict[str, Any]:
     return {"id": chart.id, "series": chart.series, "layout": chart.layout}
 
 
-def _plotly() -> str:
+@cache
+def _plotly() -> tuple[str, str]:
+    """Plotly's script, and the same compressed: a fifth of the page that it would be."""
     from plotly.offline import get_plotlyjs
 
-    return get_plotlyjs()
-
-
-def _inline_json(document: Any) -> str:
-    """JSON for a script element: no character in it can end the element or begin markup."""
-    text = json.dumps(document, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    source = _inline_script(get_plotlyjs())
+    return source, base64.b64encode(gzip.compress(source.encode(), 9, mtime=0)).decode()
 
 
 def _inline_script(source: str) -> str:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from .rundir import Run
 
 __all__ = [
-    "Group", "baseline_run", "common_jobs", "group_runs", "mean_jct_s", "measured", "run_labels",
-    "same_jobs_finished", "same_trace",
+    "Group", "Named", "baseline_run", "common_jobs", "group_runs", "mean_jct_s", "measured", "named",
+    "run_labels", "same_jobs_finished", "same_trace",
 ]  # fmt: skip
 
 
@@ -85,3 +85,21 @@ def measured(run: Run) -> dict[str, float | None]:
         values[name] = float(value) if is_number else None
     values["disruptions"] = fsum(values.get(name) or 0.0 for name in ("preemptions", "resizes"))
     return values
+
+
+@dataclass(frozen=True)
+class Named:
+    """A run with its label and the number of its policy."""
+
+    label: str
+    series: int
+    run: Run
+
+
+def named(runs: Sequence[Run]) -> list[Named]:
+    """The runs by policy, labelled, in the order of all tables."""
+    return [
+        Named(label, series, run)
+        for series, group in enumerate(group_runs(runs))
+        for label, run in zip(run_labels(group), group.runs, strict=True)
+    ]

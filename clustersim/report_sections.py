@@ -11,38 +11,22 @@ from pathlib import PurePath
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from .gpu_time import CATEGORIES, GpuTime
 from .metrics import METRICS
 from .report_headline import duration
-from .report_runs import group_runs, run_labels
+from .report_plans import accuracy
+from .report_runs import Named, named
 
 if TYPE_CHECKING:
     from .rundir import Run
 
 __all__ = [
-    "Coverage", "Fact", "Named", "all_metrics", "assumptions", "commands", "coverage", "covered",
-    "deadline_rows", "named",
+    "Coverage", "Fact", "all_metrics", "assumptions", "commands", "coverage", "covered",
+    "deadline_rows", "time_rows",
 ]  # fmt: skip
 
 _MOST_REASONS = 5
 _LONGEST_REASON = 200
-
-
-@dataclass(frozen=True)
-class Named:
-    """A run with its label and the number of its policy."""
-
-    label: str
-    series: int
-    run: Run
-
-
-def named(runs: Sequence[Run]) -> list[Named]:
-    """The runs by policy, labelled, in the order of all tables."""
-    return [
-        Named(label, series, run)
-        for series, group in enumerate(group_runs(runs))
-        for label, run in zip(run_labels(group), group.runs, strict=True)
-    ]
 
 
 @dataclass(frozen=True)
@@ -106,6 +90,22 @@ def deadline_rows(runs: Sequence[Run]) -> list[tuple[Named, tuple[str, ...]]]:
     return rows if any(counts[0] != "0" for _, counts in rows) else []
 
 
+def time_rows(times: Sequence[tuple[Named, GpuTime | None]]) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """(category, its name, (GPU-hours, share) in every run), without categories that no run has."""
+    rows = []
+    for category, name in CATEGORIES.items():
+        cells = []
+        for _, time in times:
+            if time is None:
+                cells.append(("–", "–"))
+                continue
+            seconds = time.seconds[category]
+            cells.append((f"{seconds / 3600:,.0f}", f"{100 * seconds / time.total:.1f} %"))
+        if any(hours not in ("0", "–") for hours, _ in cells):
+            rows.append((category, name, cells))
+    return rows
+
+
 @dataclass(frozen=True)
 class Fact:
     """One assumption: a single value if all runs share it, else one per run."""
@@ -114,8 +114,9 @@ class Fact:
     values: tuple[str, ...]
 
 
-def assumptions(runs: Sequence[Run]) -> list[Fact]:
-    """What the runs were given, as their manifests state it."""
+def assumptions(runs: Sequence[Run], times: Sequence[tuple[Named, GpuTime | None]] = ()) -> list[Fact]:
+    """What the runs were given, as their manifests state it; how sure their iteration times are."""
+    split = {id(one.run): time for one, time in times}
     facts: list[tuple[str, Callable[[Run], str]]] = [
         ("Cluster", _cluster),
         ("Trace", lambda run: _source(run, "trace", "path", "made in memory")),
@@ -124,6 +125,7 @@ def assumptions(runs: Sequence[Run]) -> list[Fact]:
         ("Placement", lambda run: _stated(run, "placement")),
         ("Overheads", _overheads),
         ("Iteration times", lambda run: _source(run, "profile", "name", "not recorded")),
+        ("Accuracy of iteration times", lambda run: accuracy(split.get(id(run)), run.plans)),
         ("Throughput table", lambda run: _plain(run.manifest.get("table")) or "none"),
         ("True run times used", _oracle),
         ("End of the run", _end),

@@ -1,0 +1,127 @@
+"""Where the GPU-seconds of a run went: every second of every GPU, from the first submission to the last
+finish, is in exactly one category.
+
+Running time is split by the plans on record (`plan_records`): the shares of one iteration hold for all
+iterations under that plan. They are those of the slowest pipeline stage; the other stages compute less and
+wait more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import fsum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .allocations import Allocation, allocations
+from .metrics import Usage, makespan_s
+from .plan_records import PlanRecord
+
+if TYPE_CHECKING:
+    from .records import JobRecord
+    from .rundir import Run
+
+__all__ = ["CATEGORIES", "GpuTime", "PlanKey", "gpu_time", "plan_key"]
+
+CATEGORIES = {
+    "compute": "Compute",
+    "recompute": "Recomputation",
+    "bubble": "Pipeline bubble",
+    "tp_comm": "Tensor-parallel communication",
+    "pp_comm": "Pipeline communication",
+    "dp_comm": "Data-parallel communication",
+    "running": "Running, not split",
+    "unused": "Held, not used by the plan",
+    "overhead": "Launches, restarts, checkpoints",
+    "stranded": "Idle: rest of a node in use",
+    "waiting": "Idle while jobs wait",
+    "idle": "Idle, nothing waits",
+}
+"""The categories and what they are called. "Running, not split": jobs known by a duration or a table."""
+
+_PARTS = {
+    "compute": ("compute_s", "optimizer_s", "overhead_s"),
+    "recompute": ("recompute_s",),
+    "bubble": ("bubble_s",),
+    "tp_comm": ("tp_comm_s",),
+    "pp_comm": ("pp_comm_s",),
+    "dp_comm": ("dp_comm_s",),
+}
+
+PlanKey = tuple[str, int | None, int | None, int, str]
+
+
+@dataclass(frozen=True)
+class GpuTime:
+    """GPU-seconds by category, which sum to `total`: all GPUs x the time from first submission to last
+    finish.
+
+    `by_plan`: GPU-seconds of progress under each plan on record.
+    """
+
+    total: float
+    seconds: Mapping[str, float]
+    by_plan: Mapping[PlanKey, float]
+
+
+def plan_key(job: JobRecord, gpus: int, plan: str) -> PlanKey:
+    """What tells the plans of a run apart."""
+    return job.model, job.global_batch, job.seq_len, gpus, plan
+
+
+def gpu_time(run: Run) -> GpuTime | None:
+    """The split of one run; None if no job finished."""
+    span_s = makespan_s(run.jobs)
+    if not span_s:
+        return None
+    from_s = min(job.submit_s for job in run.jobs)
+    interval = (from_s, from_s + span_s)
+    jobs = {job.job_id: job for job in run.jobs}
+    plans: dict[PlanKey, PlanRecord] = {
+        (p.model, p.global_batch, p.seq_len, p.gpus, p.plan): p for p in run.plans
+    }
+    parts: dict[str, list[float]] = {name: [] for name in CATEGORIES}
+    by_plan: dict[PlanKey, list[float]] = {}
+    for held in allocations(run):
+        paid, ran = _clipped(held, *interval)
+        parts["overhead"].append(paid * held.given.gpus)
+        key = plan_key(jobs[held.given.job_id], held.given.gpus, held.given.plan)
+        plan = plans.get(key)
+        if plan is not None:
+            by_plan.setdefault(key, []).append(ran * held.given.gpus)
+        for name, share in _shares(plan).items():
+            parts[name].append(ran * held.given.gpus * share)
+    total = run.cluster.gpus * span_s
+    seconds = {name: fsum(values) for name, values in parts.items()} | _idle(run, *interval)
+    seconds["idle"] = max(0.0, total - fsum(value for name, value in seconds.items() if name != "idle"))
+    return GpuTime(total, seconds, {key: fsum(values) for key, values in by_plan.items()})
+
+
+def _clipped(held: Allocation, from_s: float, to_s: float) -> tuple[float, float]:
+    """(seconds of overhead, seconds of progress) of an allocation within an interval."""
+    ready_s = held.from_s + held.paid_s
+    paid = max(0.0, min(ready_s, to_s) - max(held.from_s, from_s))
+    return paid, max(0.0, min(held.to_s, to_s) - max(ready_s, from_s))
+
+
+def _shares(plan: PlanRecord | None) -> dict[str, float]:
+    """Shares of the GPU-seconds of progress, by category; they sum to 1."""
+    if plan is None or plan.iteration_s <= 0:
+        return {"running": 1.0}
+    used = plan.plan_gpus / plan.gpus
+    sums = {name: sum(getattr(plan, field) for field in fields) for name, fields in _PARTS.items()}
+    whole = sum(sums.values()) or 1.0
+    return {name: used * value / whole for name, value in sums.items()} | {"unused": 1.0 - used}
+
+
+def _idle(run: Run, from_s: float, to_s: float) -> dict[str, float]:
+    """GPU-seconds without a job while others run on the same node, and on empty nodes while jobs wait."""
+    usage = Usage.of(run.snapshots, to_s)
+    pending = np.array([snapshot.pending for snapshot in run.snapshots], dtype=float)
+    empty = run.cluster.gpus - usage.allocated - usage.stranded
+    return {
+        "stranded": usage.integral(usage.stranded, from_s, to_s),
+        "waiting": usage.integral(empty * (pending > 0), from_s, to_s),
+    }

@@ -1,0 +1,101 @@
+"""Which training plans jobs ran under, how much of the GPU time, and how sure their iteration times are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum
+from typing import TYPE_CHECKING
+
+from .gpu_time import GpuTime
+from .report_headline import duration
+from .report_runs import Named
+
+if TYPE_CHECKING:
+    from .plan_records import PlanRecord
+
+__all__ = ["PlanRow", "accuracy", "plan_rows"]
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """One plan: the runs that used it, with GPU-hours, and the cells of its row.
+
+    Cells: model, global batch, GPUs, tp, pp, dp, micro-batch, the rest of the plan, seconds per iteration,
+    the range of nine in ten measured ones, MFU, memory, shares of bubble and of communication.
+    """
+
+    used: tuple[tuple[Named, str], ...]
+    gpu_h: float
+    cells: tuple[str, ...]
+
+
+def plan_rows(times: Sequence[tuple[Named, GpuTime | None]]) -> list[PlanRow]:
+    """Every plan of any run, by model, batch and GPUs."""
+    records: dict[tuple[str, int, int, int, str], PlanRecord] = {}
+    used: dict[tuple[str, int, int, int, str], list[tuple[Named, float]]] = {}
+    for one, time in times:
+        for record in one.run.plans:
+            key = (record.model, record.global_batch, record.seq_len or 0, record.gpus, record.plan)
+            records.setdefault(key, record)
+            held = 0.0 if time is None else time.by_plan.get((*key[:2], record.seq_len, *key[3:]), 0.0)
+            used.setdefault(key, []).append((one, held / 3600))
+    return [
+        PlanRow(
+            tuple((one, f"{gpu_h:,.0f}") for one, gpu_h in used[key]),
+            fsum(gpu_h for _, gpu_h in used[key]),
+            _cells(records[key]),
+        )
+        for key in sorted(records)
+    ]
+
+
+def _cells(record: PlanRecord) -> tuple[str, ...]:
+    words = record.plan.split()
+    numbers = [_number(words, name) for name in ("tp", "pp", "dp", "mb")]
+    rest = [word for word in words if not any(_is(word, name) for name in ("tp", "pp", "dp", "mb"))]
+    batch = f"{record.global_batch:,}" + (f" × {record.seq_len:,} tokens" if record.seq_len else "")
+    comm = record.tp_comm_s + record.pp_comm_s + record.dp_comm_s
+    unused = (
+        f"{record.plan_gpus:,} of {record.gpus:,}" if record.plan_gpus < record.gpus else f"{record.gpus:,}"
+    )
+    return (
+        record.model, batch, unused, *numbers, " ".join(rest), duration(record.iteration_s), _range(record),
+        f"{100 * record.mfu:.1f} %", f"{record.memory_gb:.0f} GB", _share(record.bubble_s, record),
+        _share(comm, record),
+    )  # fmt: skip
+
+
+def _number(words: Sequence[str], name: str) -> str:
+    return next((word.removeprefix(name) for word in words if _is(word, name)), "–")
+
+
+def _is(word: str, name: str) -> bool:
+    return word.startswith(name) and word.removeprefix(name).isdigit()
+
+
+def _range(record: PlanRecord) -> str:
+    if record.low_s is None or record.high_s is None:
+        return "–"
+    return f"{duration(record.low_s)} to {duration(record.high_s)}"
+
+
+def _share(part_s: float, record: PlanRecord) -> str:
+    return f"{100 * part_s / record.iteration_s:.1f} %"
+
+
+def accuracy(time: GpuTime | None, plans: Sequence[PlanRecord]) -> str:
+    """How far measured iterations lie from the predicted ones, for the plans of a run by GPU time."""
+    weights: Mapping = time.by_plan if time is not None else {}
+    found = []
+    for plan in plans:
+        weight = weights.get((plan.model, plan.global_batch, plan.seq_len, plan.gpus, plan.plan), 0.0)
+        if plan.low_s is not None and plan.high_s is not None and weight > 0:
+            found.append((weight, plan.low_s / plan.iteration_s, plan.high_s / plan.iteration_s))
+    whole = fsum(weight for weight, _, _ in found)
+    if not whole:
+        return "no prediction with a known accuracy was used"
+    low, high = (fsum(row[0] * row[i] for row in found) / whole for i in (1, 2))
+    return (
+        f"nine in ten measured iterations of such plans take {low:.2f} to {high:.2f} times the predicted time"
+    )

@@ -1,0 +1,91 @@
+// The charts, drawn by plotly from the series that clustersim.report_charts made.
+(function () {
+  "use strict";
+  var DASHES = ["solid", "dash", "dot"];
+  var SYMBOLS = ["circle", "diamond", "square", "triangle-up", "cross", "star", "hexagon"];
+
+  function colour(series) {
+    return series.category ? page.css("--t-" + series.category) : page.seriesColour(series.series);
+  }
+
+  function line(series) {
+    var shade = colour(series);
+    var hover = { "chart-jct": "%{y:.1f} % within %{text}", "chart-pairs": "%{y:.1f} % at most %{text}" };
+    return {
+      type: "scatter", mode: "lines", name: series.name, x: series.x, y: series.y, text: series.text,
+      yaxis: series.yaxis || "y", fill: series.fill || "none",
+      fillcolor: shade + (series.faint ? "38" : "b0"),
+      line: {
+        color: series.faint ? shade + "80" : shade, shape: "hv", width: series.fill ? (series.faint ? 1 : 0) : 2,
+        dash: DASHES[Math.floor((series.series || 0) / 7) % DASHES.length]
+      },
+      showlegend: !series.fill,
+      hovertemplate: hover[series.chart] || "%{y:,.1f}"
+    };
+  }
+
+  function bar(series) {
+    return {
+      type: "bar", orientation: "h", name: series.name, x: series.x, y: series.y, textposition: "none",
+      text: series.text, marker: { color: colour(series), line: { width: 0.5, color: page.css("--paper") } },
+      showlegend: false, width: 0.62, hovertemplate: "%{x:.1f} %, %{text}"
+    };
+  }
+
+  function dots(series) {
+    return {
+      type: "scatter", mode: "markers", name: series.name, x: series.x, y: series.y, text: series.text,
+      marker: { color: colour(series), size: 12, symbol: SYMBOLS[(series.series || 0) % SYMBOLS.length] },
+      hovertemplate: "%{y:.2f}×, %{text}"
+    };
+  }
+
+  function axis(given, ink, rule) {
+    var made = Object.assign({ color: ink, gridcolor: rule, linecolor: rule, zeroline: false, automargin: true }, given);
+    made.title = { text: (given.title || {}).text || "", font: { size: 13 }, standoff: 8 };
+    return made;
+  }
+
+  function layout(chart, narrow) {
+    var ink = page.css("--ink"), muted = page.css("--muted"), rule = page.css("--rule"), given = chart.layout;
+    var made = { barmode: given.barmode, scattermode: given.scattermode, scattergap: 0.4, shapes: [] };
+    Object.keys(given).forEach(function (key) {
+      if (/^[xy]axis/.test(key)) { made[key] = axis(given[key], muted, rule); }
+    });
+    var at = { type: "line", line: { color: muted, width: 1, dash: "dot" } };
+    if (given.line_at) { made.shapes.push(Object.assign({ x0: 1, x1: 1, y0: 0, y1: 1, yref: "paper" }, at)); }
+    if (given.line_at_y) { made.shapes.push(Object.assign({ y0: 1, y1: 1, x0: 0, x1: 1, xref: "paper" }, at)); }
+    made.annotations = (given.annotations || []).map(function (label) {
+      return {
+        text: label.text, x: 0, y: label.y, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom",
+        showarrow: false, font: { color: page.seriesColour(label.series), size: 13 }
+      };
+    });
+    return Object.assign(made, {
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      font: { family: getComputedStyle(document.body).fontFamily, size: narrow ? 11 : 13, color: ink },
+      hoverlabel: { bgcolor: page.css("--band"), bordercolor: rule, font: { color: ink }, namelength: -1 },
+      hovermode: "closest", dragmode: narrow ? false : "zoom",
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: muted, activecolor: ink },
+      margin: { l: narrow ? 8 : 16, r: 12, t: 24, b: 48 },
+      legend: { orientation: "h", x: 0, xanchor: "left", y: 1.02, yanchor: "bottom", traceorder: "normal" }
+    });
+  }
+
+  page.charts = function () {
+    var narrow = window.matchMedia("(max-width: 44rem), (pointer: coarse)").matches;
+    function draw() {
+      page.data.charts.forEach(function (chart) {
+        var made = chart.series.map(function (series) {
+          return series.type === "bar" ? bar(series) : series.type === "dots" ? dots(series) : line(Object.assign({ chart: chart.id }, series));
+        });
+        window.Plotly.react(chart.id, made, layout(chart, narrow), {
+          responsive: true, displaylogo: false, displayModeBar: narrow ? false : "hover",
+          modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]]
+        });
+      });
+    }
+    draw();
+    page.onTheme.push(draw);
+  };
+})();

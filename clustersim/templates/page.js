@@ -1,0 +1,130 @@
+// What all parts of the page share: its data, its colours, its words for times; themes and sections.
+var page = {};
+
+(function () {
+  "use strict";
+  var MINUS = "\u2212";
+  var UNITS = [["d", 86400, 259200], ["h", 3600, 7200], ["min", 60, 120]];
+
+  page.by = function (id) { return document.getElementById(id); };
+
+  page.css = function (name) {
+    return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  };
+
+  page.seriesColour = function (series) { return page.css("--c" + (series % 7)); };
+
+  // An element with text, never with markup: all names come from files that anybody may have written.
+  page.make = function (tag, text, attributes) {
+    var made = document.createElement(tag);
+    if (text !== undefined && text !== null) { made.textContent = text; }
+    Object.keys(attributes || {}).forEach(function (key) { made.setAttribute(key, attributes[key]); });
+    return made;
+  };
+
+  page.swatch = function (series) { return page.make("span", "", { "class": "swatch s" + (series % 7) }); };
+
+  // The text of a packed script element: base64 of gzip.
+  page.unpack = async function (id) {
+    var letters = atob(page.by(id).textContent), bytes = new Uint8Array(letters.length);
+    for (var i = 0; i < letters.length; i++) { bytes[i] = letters.charCodeAt(i); }
+    var stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream).text();
+  };
+
+  // As clustersim.report_headline.duration: three digits in the unit that suits.
+  page.duration = function (seconds) {
+    if (seconds === null || seconds === undefined) { return "–"; }
+    var unit = UNITS.find(function (one) { return seconds >= one[2]; }) || ["s", 1];
+    var value = seconds / unit[1];
+    var decimals = value > 0 ? Math.max(0, Math.min(2, 2 - Math.floor(Math.log10(value)))) : 0;
+    return page.number(value, decimals) + " " + unit[0];
+  };
+
+  page.number = function (value, decimals) {
+    return value.toLocaleString("en-US", { minimumFractionDigits: decimals || 0, maximumFractionDigits: decimals || 0 });
+  };
+
+  page.percent = function (ratio) {
+    var text = Math.abs(100 * (ratio - 1)).toFixed(1);
+    return (text === "0.0" ? "±" : ratio < 1 ? MINUS : "+") + text + " %";
+  };
+
+  // One choice of a policy, shown by several sets of chips; `page.onRun` are told of changes.
+  page.run = 0;
+  page.onRun = [];
+
+  page.chips = function (name, after) {
+    var field = document.querySelector("#" + name + " fieldset.chips");
+    page.data.runs.forEach(function (run, number) {
+      var label = page.make("label"), input = page.make("input", "", { type: "radio", name: name + "-run", value: number });
+      input.checked = number === page.run;
+      input.addEventListener("change", function () { page.show(number); });
+      label.append(input, page.swatch(number), run.label);
+      field.append(label);
+    });
+    field.hidden = page.data.runs.length < 2;
+    page.onRun.push(function () { field.querySelectorAll("input")[page.run].checked = true; after(); });
+  };
+
+  page.show = function (number) {
+    page.run = number;
+    page.onRun.forEach(function (tell) { tell(); });
+  };
+
+  page.onTheme = [];
+
+  function dark() {
+    var chosen = document.documentElement.dataset.theme;
+    return chosen ? chosen === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches;
+  }
+
+  function themes() {
+    var button = page.by("theme");
+    function changed() {
+      button.textContent = dark() ? "Light" : "Dark";
+      button.setAttribute("aria-label", "Switch to " + (dark() ? "light" : "dark") + " colours");
+      page.onTheme.forEach(function (tell) { tell(); });
+    }
+    button.addEventListener("click", function () {
+      document.documentElement.dataset.theme = dark() ? "light" : "dark";
+      changed();
+    });
+    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
+    button.hidden = false;
+    changed();
+  }
+
+  // Mark the section that is being read.
+  function sections() {
+    var links = Array.from(document.querySelectorAll("nav.sections a"));
+    function mark() {
+      var current = links[0];
+      links.forEach(function (link) {
+        if (document.querySelector(link.hash).getBoundingClientRect().top < 120) { current = link; }
+      });
+      links.forEach(function (link) {
+        if (link === current) { link.setAttribute("aria-current", "true"); } else { link.removeAttribute("aria-current"); }
+      });
+    }
+    document.addEventListener("scroll", mark, { passive: true });
+    mark();
+  }
+
+  page.parts = [];
+
+  document.addEventListener("DOMContentLoaded", async function () {
+    themes();
+    sections();
+    page.data = JSON.parse(await page.unpack("data"));
+    page.parts.forEach(function (part) { part(); });
+    document.documentElement.dataset.ready = "tables";
+    if (page.by("plotly")) {
+      var script = document.createElement("script");
+      script.textContent = await page.unpack("plotly");  // allowed by its hash in the security policy
+      document.body.append(script);
+      page.charts();
+    }
+    document.documentElement.dataset.ready = "all";
+  });
+})();

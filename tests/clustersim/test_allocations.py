@@ -1,0 +1,151 @@
+"""Allocations from the event log, the GPUs they are drawn on, and where the GPU time of a run went."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import clustersim
+from clustersim import Run
+from clustersim.allocations import Allocation, allocations, gpu_blocks
+from clustersim.gpu_time import CATEGORIES, gpu_time
+from clustersim.records import EventRecord
+from traces import Job
+
+GPUS = 4
+
+
+def event(time_s: float, kind: str, job_id: str, placement: tuple[tuple[int, int], ...] = ()) -> EventRecord:
+    gpus = sum(count for _, count in placement)
+    return EventRecord(time_s, kind, job_id, gpus, placement, "", 0.0, "")
+
+
+def given_to(
+    job_id: str, from_s: float, to_s: float, *placement: tuple[int, int], ended: str = ""
+) -> Allocation:
+    return Allocation(event(from_s, "start", job_id, placement), to_s, ended)
+
+
+@pytest.fixture(scope="module")
+def mixed() -> Run:
+    """LLM jobs and jobs known by a duration, resized and preempted, more than fit at once."""
+    models = ["gpt3-1.3b", "llama2-7b", "megatron-18.4b"]
+    jobs = [
+        Job(f"m{i}", 60.0 * i, model=models[i % 3], global_batch=512, iterations=40 + 10 * i, gpus=8 << i % 3)
+        for i in range(12)
+    ]
+    jobs += [Job(f"d{i}", 45.0 * i, gpus=1 + i % 5, duration_s=300.0 + i) for i in range(20)]
+    return clustersim.run(sorted(jobs, key=lambda job: job.submit_s), "srtf", cluster="n6g8")
+
+
+def test_allocations_add_up_to_the_records(mixed: Run) -> None:
+    held: dict[str, float] = defaultdict(float)
+    paid: dict[str, float] = defaultdict(float)
+    for allocation in allocations(mixed):
+        held[allocation.given.job_id] += allocation.held_s * allocation.given.gpus
+        paid[allocation.given.job_id] += allocation.paid_s * allocation.given.gpus
+    assert any(job.preemptions for job in mixed.jobs)
+    for job in mixed.jobs:
+        assert held[job.job_id] == pytest.approx(job.gpu_seconds)
+        assert paid[job.job_id] == pytest.approx(job.overhead_gpu_s)
+
+
+def test_kinds_that_give_and_take_nothing_change_nothing(mixed: Run) -> None:
+    extra = [e._replace(event="rate", placement=(), gpus=0) for e in mixed.events if e.event == "start"]
+    noisy = sorted([*mixed.events, *extra], key=lambda e: e.time_s)
+    run = Run(**{**{n: getattr(mixed, n) for n in mixed.__dataclass_fields__}, "events": noisy})
+    assert allocations(run) == allocations(mixed)
+
+
+def test_a_job_that_still_runs_at_the_end() -> None:
+    run = clustersim.run([Job("a", 0.0, gpus=1, duration_s=100.0)], "fifo", cluster="n1g1", until_s=50.0)
+    (only,) = allocations(run)
+    assert (only.to_s, only.ended) == (50.0, "")
+
+
+def test_gpus_are_kept_where_a_job_stays() -> None:
+    found = [given_to("a", 0, 10, (0, 2)), given_to("b", 0, 5, (0, 1)), given_to("c", 5, 9, (0, 2)),
+             given_to("b", 10, 12, (0, 1)), given_to("a", 10, 12, (0, 2), (1, 4))]  # fmt: skip
+    blocks = gpu_blocks(found, GPUS)
+    assert blocks[0] == [(0, 0, 0, 2)]
+    assert blocks[1] == blocks[3] == [(0, 0, 2, 1)]
+    assert blocks[2] == [(0, 0, 2, 2)]
+    assert blocks[4] == [(0, 0, 0, 2), (1, 1, 0, 4)]
+
+
+def test_nodes_alike_are_one_block() -> None:
+    assert gpu_blocks([given_to("a", 0, 1, (0, 4), (1, 4), (2, 4), (5, 4))], GPUS) == [
+        [(0, 2, 0, 4), (5, 5, 0, 4)]
+    ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.integers(0, 6), st.integers(0, 2), st.integers(1, GPUS)), max_size=25
+    )
+)
+def test_no_gpu_is_drawn_twice(wishes: list[tuple[int, int, int, int]]) -> None:
+    """Random allocations that fit by count are drawn on as many GPUs as they hold, each once at a time."""
+    found: list[Allocation] = []
+    for number, (from_s, length, node, count) in enumerate(sorted(wishes)):
+        instants = range(from_s, from_s + length)
+        used = [
+            sum(a.given.gpus for a in found if a.given.placement[0][0] == node and a.from_s <= t < a.to_s)
+            for t in instants
+        ]
+        if not used or max(used) + count <= GPUS:
+            found.append(given_to(f"j{number}", from_s, from_s + length, (node, count)))
+    owners: dict[tuple[int, int, int], int] = {}
+    for i, (allocation, blocks) in enumerate(zip(found, gpu_blocks(found, GPUS), strict=True)):
+        gpus = [
+            (n, g) for a, b, first, row in blocks for n in range(a, b + 1) for g in range(first, first + row)
+        ]
+        assert len(gpus) == (allocation.given.gpus if allocation.held_s else 0)
+        for n, g in gpus:
+            for t in range(int(allocation.from_s), int(allocation.to_s)):
+                assert owners.setdefault((n, g, t), i) == i
+
+
+# Where GPU time went
+
+
+def test_every_gpu_second_is_counted_once(mixed: Run) -> None:
+    time = gpu_time(mixed)
+    assert time is not None
+    assert set(time.seconds) == set(CATEGORIES)
+    assert min(time.seconds.values()) >= 0
+    assert sum(time.seconds.values()) == pytest.approx(time.total, rel=1e-12)
+
+
+def test_the_split_agrees_with_the_metrics(mixed: Run) -> None:
+    time = gpu_time(mixed)
+    assert time is not None
+    idle = sum(time.seconds[name] for name in ("stranded", "waiting", "idle"))
+    useful = time.total - idle - time.seconds["overhead"]
+    assert useful / time.total == pytest.approx(mixed.summary["gpu_useful_ratio"])
+    assert 1 - idle / time.total == pytest.approx(mixed.summary["gpu_allocated_ratio"])
+    assert time.seconds["stranded"] / time.total == pytest.approx(mixed.summary["fragmentation_ratio"])
+    assert time.seconds["overhead"] / 3600 == pytest.approx(mixed.summary["lost_gpu_h"])
+    known = sum(job.gpu_seconds - job.overhead_gpu_s for job in mixed.jobs if not job.model)
+    assert time.seconds["running"] == pytest.approx(known)
+
+
+def test_one_plan_s_split_is_that_of_its_iteration() -> None:
+    job = Job("a", 0.0, model="megatron-39.1b", global_batch=512, iterations=100, gpus=64)
+    run = clustersim.run([job], "fifo", cluster="n16g8", overheads=None)
+    time, (plan,) = gpu_time(run), run.plans
+    assert time is not None
+    held = run.jobs[0].gpu_seconds
+    assert time.seconds["bubble"] == pytest.approx(held * plan.bubble_s / plan.iteration_s)
+    assert time.seconds["tp_comm"] == pytest.approx(held * plan.tp_comm_s / plan.iteration_s)
+    assert time.seconds["idle"] == pytest.approx(time.total / 2)
+    assert time.seconds["overhead"] == time.seconds["waiting"] == 0
+
+
+def test_no_finish_no_split() -> None:
+    run = clustersim.run([Job("a", 0.0, gpus=99, duration_s=1.0)], "fifo", cluster="n1g1")
+    assert gpu_time(run) is None
