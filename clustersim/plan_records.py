@@ -109,6 +109,7 @@ def _record(job: Job, gpus: int, label: str, speed: Speed) -> PlanRecord | None:
     model = load_model(job.model).with_seq_len(job.seq_len)
     if plan.broken_rules(model):
         return None
+    assert speed.planner is not None, "a job has a plan"
     system, profile = speed.planner.system, speed.planner.profile
     found = evaluate(model, PlanBatch.of([plan]), system, profile).prediction(0)
     try:

@@ -158,7 +158,7 @@ def _finish(trace: Trace, config: RunConfig, simulation: Simulation, wall_s: flo
         jobs, recorder.snapshots, cluster,
         end_s=recorder.end_s, events=len(recorder.events), price_usd_per_gpu_h=config.price_usd_per_gpu_h,
     )  # fmt: skip
-    planner = simulation.speed.planner.name
+    planner = simulation.scheduler.planner if config.planner is None else config.planner
     manifest = {
         "versions": {
             "clustersim": version("clustersim"), "python": platform.python_version(),
@@ -188,9 +188,12 @@ def _finish(trace: Trace, config: RunConfig, simulation: Simulation, wall_s: flo
     )  # fmt: skip
 
 
-def _profile_of(speed: Speed) -> dict[str, str]:
+def _profile_of(speed: Speed) -> dict[str, str] | None:
+    """The profile of the nodes: of the first GPU type that has one, None if none has."""
     from itertime.profile import FOLDER
 
+    if speed.planner is None:
+        return None
     name = speed.planner.profile.name
     return {"name": name, "sha256": hashlib.sha256((FOLDER / f"{name}.json").read_bytes()).hexdigest()}
 

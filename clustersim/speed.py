@@ -1,33 +1,30 @@
-"""How fast a job runs on how many GPUs.
+"""How fast a job runs on how many GPUs, of which type.
 
 Three sources, asked in this order: a throughput table that names the job's model; `itertime` (through a
 planner), for a job that states model, global batch and iterations; the logged duration, for a job of which
-nothing else is known. All three answer with a `Curve`.
+nothing else is known. All three answer with a `Curve` per GPU type, as if the job were packed and alone; what
+the placement adds is in `clustersim.network`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from itertime.errors import TableError, UserError
-from traces.columns import number, whole
-from traces.files import Table, open_table, shown
+from itertime.errors import UnknownName, UserError
 from traces.job import Job
 
-from .cluster import Cluster
+from .cluster import Cluster, Pool
+from .throughput import Throughputs, read_throughput_table, throughputs_by_type
 
 if TYPE_CHECKING:
+    from itertime.model import ModelSpec
+    from itertime.plan import Plan
     from itertime.planner import Planner
 
-__all__ = ["CannotRun", "Curve", "Speed", "read_throughput_table"]
-
-TABLE_COLUMNS = ("model", "global_batch", "gpus", "iterations_per_s")
-_LEAST_RATE = 1e-12  # one iteration in 30,000 years
-
-Value = TypeVar("Value", int, float, str)
+__all__ = ["CannotRun", "Curve", "Offer", "Speed", "TypedSpeed", "read_throughput_table", "speed_for"]
 
 
 class CannotRun(Exception):
@@ -36,17 +33,31 @@ class CannotRun(Exception):
 
 @dataclass(frozen=True)
 class Curve:
-    """Speed of one kind of job by GPU count.
+    """Speed of one kind of job by GPU count, on one GPU type.
 
     `unit_s`: seconds per unit of work (an iteration, or a second of logged duration) at each count that can
     run it. `sizes`: the counts worth giving, ascending, each strictly faster than the one before. `plans`:
-    what runs there, as text.
+    what runs there, as text, and `training`, as the plans of `model` themselves.
     """
 
     unit_s: Mapping[int, float]
     sizes: tuple[int, ...]
     plans: Mapping[int, str] = field(default_factory=dict)
     parameters: float = 0.0
+    training: Mapping[int, Plan] = field(default_factory=dict)
+    model: ModelSpec | None = None
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What one GPU type offers a job: its speeds, the GPUs it is given if a policy names no number, and a
+    note where that is not what it asked for.
+    """
+
+    gpu_type: str
+    curve: Curve
+    requested: int
+    note: str
 
 
 def regular_counts(cluster: Cluster) -> tuple[int, ...]:
@@ -77,21 +88,35 @@ class Speed:
     def __init__(
         self,
         cluster: Cluster,
-        planner: Planner,
-        table: Mapping[tuple[str, int], Mapping[int, float]] | None = None,
+        planner: Planner | None,
+        table: Throughputs | None = None,
+        gpu_type: str = "",
     ):
-        self.cluster, self.planner, self.table = cluster, planner, table or {}
+        self.cluster, self.planner, self.table, self.gpu_type = cluster, planner, table or {}, gpu_type
         self._counts = regular_counts(cluster)
         self._tabled_models = {model for model, _ in self.table}
         self._curves: dict[object, Curve | CannotRun] = {}
+        self._offers: dict[object, tuple[Offer, ...]] = {}
+
+    def offers(self, job: Job) -> tuple[Offer, ...]:
+        """What each GPU type offers `job`, the best first. CannotRun, with the reason, if none can run it."""
+        key = self._key(job)
+        offers = self._offers.get(key)
+        if offers is None:
+            offers = self._offers[key] = self._find_offers(job)
+        return offers
+
+    def _find_offers(self, job: Job) -> tuple[Offer, ...]:
+        curve = self.curve(job)
+        return (Offer(self.gpu_type, curve, *self.requested(job, curve)),)
+
+    def planner_of(self, gpu_type: str) -> Planner | None:
+        """The planner on the nodes of a GPU type, None for a type without a profile."""
+        return self.planner
 
     def curve(self, job: Job) -> Curve:
         """The curve of `job`. CannotRun, with the reason, if no number of GPUs here can run it."""
-        key: object
-        if job.kind == "duration":
-            key = job.gpus
-        else:
-            key = (job.model, job.global_batch, job.seq_len, job.gpus, job.min_gpus, job.max_gpus)
+        key = self._key(job)
         curve = self._curves.get(key)
         if curve is None:
             try:
@@ -119,6 +144,12 @@ class Speed:
         if job.gpus is None:
             return gpus, f"no GPU count requested; {gpus} is the smallest that can run it"
         return gpus, f"asked for {job.gpus} GPUs, which cannot run it; given {gpus}"
+
+    def _key(self, job: Job) -> object:
+        """What a job's curve depends on."""
+        if job.kind == "duration":
+            return job.gpus
+        return job.model, job.global_batch, job.seq_len, job.gpus, job.min_gpus, job.max_gpus
 
     def _make(self, job: Job) -> Curve:
         if job.kind == "duration":
@@ -159,6 +190,9 @@ class Speed:
     def _from_planner(self, job: Job) -> Curve:
         from itertime import load_model
 
+        if self.planner is None:
+            known = f" has no profile, and no throughput table states {job.model} on it"
+            raise CannotRun((f"GPU type {self.gpu_type}" if self.gpu_type else "this GPU type") + known)
         assert job.model is not None
         assert job.global_batch is not None
         model = load_model(job.model)
@@ -173,100 +207,86 @@ class Speed:
             raise CannotRun(self._why_no_plan(job, offered, runs))
         sizes = _worthwhile(unit_s, unit_s)
         plans = {n: runs[n].plan.label for n in unit_s}
-        return Curve(unit_s, sizes, plans, float(model.parameters))
+        training = {n: runs[n].plan for n in unit_s}
+        return Curve(unit_s, sizes, plans, float(model.parameters), training, model.with_seq_len(job.seq_len))
 
     def _why_no_plan(self, job: Job, offered: Sequence[int], runs: Mapping[int, object]) -> str:
         if not offered:
             low, high = job.min_gpus or 1, job.max_gpus or self.cluster.gpus
             return f"allows {low} to {high} GPUs, the cluster has {self.cluster.gpus}"
         where = f"{offered[0]} to {offered[-1]} GPUs" if len(offered) > 1 else f"{offered[0]} GPUs"
-        text = (
-            f"no {self.planner.name} plan of {job.model} with global batch {job.global_batch} fits on {where}"
-        )
+        rule = self.planner.name if self.planner else ""
+        text = f"no {rule} plan of {job.model} with global batch {job.global_batch} fits on {where}"
         return f"{text}; the smallest count that does is {min(runs)}" if runs else text
 
 
-def read_throughput_table(path: str | Path) -> dict[tuple[str, int], dict[int, float]]:
-    """Read `model,global_batch,gpus,iterations_per_s`: {(model, global batch): {GPUs: iterations/s}}.
+class TypedSpeed(Speed):
+    """The speeds on a cluster of several GPU types: those of each type's nodes, best first for each job."""
 
-    A rate of 0 or an empty one means "does not run there"; other columns are ignored. UserError for a file
-    that cannot be read, TableError with file, line and column for what cannot be used.
-    """
-    rates: dict[tuple[str, int], dict[int, float]] = {}
-    with open_table(path) as table:
-        _check_columns(table)
-        for line, cells in table.rows:
-            at = f"{path}:{line}"
-            if len(cells) != len(table.columns):
-                what = f"has {len(cells)} cells where the header has {len(table.columns)}"
-                raise TableError(f"{at}: {what}; look for a stray comma")
-            row = dict(zip(table.columns, cells, strict=True))
-            model = _cell(row, "model", _name, at)
-            batch, gpus = (_cell(row, column, _count, at) for column in ("global_batch", "gpus"))
-            speeds = rates.setdefault((model, batch), {})
-            if gpus in speeds:
-                what = f"stated twice for {shown(model)} with global batch {batch}"
-                raise TableError(f"{at}: gpus={gpus}: {what}; keep one")
-            speeds[gpus] = _cell(row, "iterations_per_s", _rate, at)
-    if not rates:
-        raise TableError(f"{path}: holds no rows")
-    return rates
+    def __init__(self, cluster: Cluster, by_type: Mapping[str, Speed]):
+        first = next((speed for speed in by_type.values() if speed.planner), next(iter(by_type.values())))
+        super().__init__(cluster, first.planner)
+        self.by_type = dict(by_type)
 
+    def _find_offers(self, job: Job) -> tuple[Offer, ...]:
+        """Fewest requested GPUs first, then fastest there, then in the order of the cluster's groups.
 
-def _check_columns(table: Table) -> None:
-    missing = [column for column in TABLE_COLUMNS if column not in table.columns]
-    if missing:
-        what = f"missing column {', '.join(missing)}"
-        raise TableError(f"{table.path}:1: {what}; a throughput table has {','.join(TABLE_COLUMNS)}")
-    for column in TABLE_COLUMNS:
-        if table.columns.count(column) > 1:
-            raise TableError(f"{table.path}:1: column {column} appears twice; keep one")
+        CannotRun, with every type's reason, if none can run the job.
+        """
+        found: list[Offer] = []
+        reasons = []
+        for name, speed in self.by_type.items():
+            try:
+                found += speed.offers(job)
+            except CannotRun as reason:
+                reasons.append(f"{name}: {reason}")
+        if not found:
+            raise CannotRun("; ".join(reasons))
+        return tuple(sorted(found, key=lambda offer: (offer.requested, offer.curve.unit_s[offer.requested])))
 
+    def planner_of(self, gpu_type: str) -> Planner | None:
+        return self.by_type[gpu_type].planner
 
-def _cell(row: Mapping[str, str], column: str, parse: Callable[[str], Value], at: str) -> Value:
-    try:
-        return parse(row[column].strip())
-    except ValueError as error:
-        raise TableError(f"{at}: {column}={shown(row[column])}: {error}") from None
+    def curve(self, job: Job) -> Curve:
+        return self.offers(job)[0].curve
 
-
-def _name(text: str) -> str:
-    if not text:
-        raise ValueError("is empty; name the model")
-    return text
-
-
-def _count(text: str) -> int:
-    value = whole(text)
-    if value < 1:
-        raise ValueError("must be a whole number of at least 1")
-    return value
-
-
-def _rate(text: str) -> float:
-    rate = number(text or "0")
-    if rate < 0 or 0 < rate < _LEAST_RATE:
-        raise ValueError("must be a finite number, 0 where the job cannot run")
-    return rate
+    def requested(self, job: Job, curve: Curve) -> tuple[int, str]:
+        best = self.offers(job)[0]
+        return best.requested, best.note
 
 
 def speed_for(cluster: Cluster, planner: str, table: str | Path | None = None) -> Speed:
-    """The speeds of a run: a planner by name on the cluster's system, and a throughput table if there is
-    one. UserError for unknown names.
+    """The speeds of a run: a planner by name on the systems of the cluster, and a throughput table if there
+    is one. UserError for unknown names.
+    """
+    tables = throughputs_by_type(table, cluster.gpu_types) if table else {}
+    pools = cluster.pools
+    speeds = {pool.gpu_type: _speed_of(pool, planner, tables.get(pool.gpu_type)) for pool in pools}
+    if len(speeds) > 1:
+        return TypedSpeed(cluster, speeds)
+    return Speed(cluster, speeds[pools[0].gpu_type].planner, tables.get(pools[0].gpu_type), pools[0].gpu_type)
+
+
+def _speed_of(pool: Pool, planner: str, table: Throughputs | None) -> Speed:
+    """The speeds on the nodes of one GPU type, with their part of a node's NICs where they are parts of
+    nodes of the system.
     """
     from itertime import load_system
     from itertime.curvecache import default_cache
-    from itertime.planner import make_planner
+    from itertime.planner import PLANNERS, make_planner
 
-    system = load_system(cluster.system)
-    if cluster.gpus_per_node > system.gpus_per_node:
+    cluster = Cluster(pool.nodes, pool.gpus_per_node, pool.system or "none")
+    if pool.system is None:
+        if planner not in PLANNERS:
+            raise UnknownName("planner", planner, PLANNERS)
+        return Speed(cluster, None, table, pool.gpu_type)
+    system = load_system(pool.system)
+    if pool.gpus_per_node > system.gpus_per_node:
         raise UserError(
             f"cluster {cluster.shape}: nodes of system {system.name} have {system.gpus_per_node} GPUs; "
             f"use a shape that ends in g{system.gpus_per_node}"
         )
-    share = cluster.gpus_per_node / system.gpus_per_node  # part of a node, with its part of the NICs
-    system = replace(
-        system, gpus_per_node=cluster.gpus_per_node, nic_bytes_per_s=system.nic_bytes_per_s * share
-    )
-    planned = make_planner(planner, system, cache=default_cache())
-    return Speed(cluster, planned, read_throughput_table(table) if table else None)
+    share = pool.gpus_per_node / system.gpus_per_node  # part of a node, with its part of the NICs
+    nic = pool.nic_bytes_per_s or system.nic_bytes_per_s * share
+    system = replace(system, gpus_per_node=pool.gpus_per_node, nic_bytes_per_s=nic)
+    return Speed(cluster, make_planner(planner, system, cache=default_cache()), table, pool.gpu_type)

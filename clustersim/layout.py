@@ -1,0 +1,170 @@
+"""How long an iteration takes where a job runs: spread over more nodes or leaf switches than it needs.
+
+A placement becomes a `Layout`, the shape that `itertime` can be asked about:
+
+- *nodes*: every node counts as the one with the fewest of the job's GPUs, k of them, with k GPUs' part of the
+  node's NICs (a GPU's NIC is its own; neighbours of other jobs use theirs). Collectives that no longer fit
+  into a node cross NICs.
+- *leaves*: a job of several leaf switches sees the uplinks as oversubscribed: the NICs of its GPUs below a
+  switch over the bytes/s it gets upwards, at the worst of its switches. Groups of nodes count as crossing
+  when they are larger than its smallest part under one leaf.
+
+A plan that uses fewer GPUs than the job holds leaves those out that lie most scattered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import floor, inf, isclose, log2
+from typing import TYPE_CHECKING, NamedTuple
+
+from .cluster import Cluster, Placement
+
+if TYPE_CHECKING:
+    from itertime.system import System
+
+    from .speed import Curve, Speed
+
+__all__ = ["Layout", "LayoutTimes", "demand_of", "layout_of", "uplinks"]
+
+KNOTS_PER_OCTAVE = 4
+
+
+class Layout(NamedTuple):
+    """The GPU type; GPUs per node (of the node with the fewest); nodes, of that many GPUs, under the leaf
+    with the fewest, 0 if all are under one; how far its uplinks are oversubscribed when nobody else uses
+    them, at least 1.
+    """
+
+    gpu_type: str
+    gpus_per_node: int
+    nodes_per_leaf: int
+    oversubscription: float
+
+
+def uplinks(cluster: Cluster) -> dict[int, float]:
+    """Bytes/s of the links that can be short: leaf i's uplinks as link i, spine block j's as link -1 - j."""
+    links: dict[int, float] = {}
+    for i, leaf in enumerate(cluster.leaves):
+        if leaf.uplink_bytes_per_s is not None:
+            links[i] = leaf.uplink_bytes_per_s
+        if leaf.spine_uplink_bytes_per_s is not None:
+            links[-1 - leaf.spine] = leaf.spine_uplink_bytes_per_s
+    return links
+
+
+def demand_of(cluster: Cluster, placement: Placement, nic_bytes_per_s: float) -> dict[int, float]:
+    """Bytes/s that a job sends up from each leaf and spine block if its NICs are busy, by link; nothing from
+    the only leaf or block it is on. `nic_bytes_per_s`: of one GPU.
+    """
+    leaves, blocks = _gpus_by_switch(cluster, placement)
+    demand = {leaf: gpus * nic_bytes_per_s for leaf, gpus in leaves.items()} if len(leaves) > 1 else {}
+    if len(blocks) > 1:
+        demand |= {-1 - block: gpus * nic_bytes_per_s for block, gpus in blocks.items()}
+    return demand
+
+
+def _gpus_by_switch(cluster: Cluster, placement: Placement) -> tuple[dict[int, int], dict[int, int]]:
+    leaf_of, switches = cluster.leaf_of, cluster.leaves
+    leaves: dict[int, int] = {}
+    for node, count in placement:
+        leaves[leaf_of[node]] = leaves.get(leaf_of[node], 0) + count
+    blocks: dict[int, int] = {}
+    for leaf, count in leaves.items():
+        block = switches[leaf].spine
+        blocks[block] = blocks.get(block, 0) + count
+    return leaves, blocks
+
+
+def used_part(placement: Placement, gpus: int) -> Placement:
+    """The places of `gpus` of a job's GPUs, the nodes where it holds the most first."""
+    left, used = gpus, []
+    for node, count in sorted(placement, key=lambda place: (-place[1], place[0])):
+        if left:
+            used.append((node, min(count, left)))
+            left -= used[-1][1]
+    return tuple(sorted(used))
+
+
+def layout_of(
+    cluster: Cluster, gpu_type: str, placement: Placement, demand: Mapping[int, float],
+    capacity: Mapping[int, float],
+) -> Layout:  # fmt: skip
+    """The layout of `placement`, whose `demand` (see `demand_of`) meets links of `capacity` bytes/s."""
+    if len(placement) == 1:
+        return Layout(gpu_type, cluster.pool(gpu_type).gpus_per_node, 0, 1.0)
+    fewest = min(count for _, count in placement)
+    worst = max((amount / capacity.get(link, inf) for link, amount in demand.items()), default=1.0)
+    if worst <= 1.0:
+        return Layout(gpu_type, fewest, 0, 1.0)
+    leaves, _ = _gpus_by_switch(cluster, placement)
+    return Layout(gpu_type, fewest, max(min(leaves.values()) // fewest, 1), worst)
+
+
+class LayoutTimes:
+    """Seconds per iteration by layout, each worked out once.
+
+    At a smaller share of the uplinks than a job gets alone, the time is interpolated on a straight line
+    between exact times at 2^(1/4) times the oversubscription, and so on: what is sent grows linearly with it,
+    and changes of slope, where communication outgrows what hides it, are few.
+    """
+
+    def __init__(self, cluster: Cluster, speed: Speed):
+        self._cluster, self._speed = cluster, speed
+        self._known: dict[tuple[object, object, Layout], dict[int, float]] = {}
+
+    def unit_s(self, curve: Curve, gpus: int, layout: Layout, oversubscription: float = 1.0) -> float:
+        """Seconds per iteration of a job of `curve` on `gpus` GPUs. `oversubscription` of its uplinks as it
+        is now; no less than that of the layout, when nobody else uses them.
+        """
+        plan, planner = curve.training.get(gpus), self._speed.planner_of(layout.gpu_type)
+        if plan is None or planner is None:
+            return curve.unit_s[gpus]  # nothing is known of what it sends
+        times = self._known.setdefault((curve.model, plan, layout), {})
+        alone = layout.oversubscription
+        if oversubscription <= alone or isclose(oversubscription, alone, rel_tol=1e-9):
+            return self._exact(times, 0, curve, gpus, layout)
+        position = KNOTS_PER_OCTAVE * log2(oversubscription / alone)
+        low = floor(position)
+        below, above = (alone * 2 ** ((low + i) / KNOTS_PER_OCTAVE) for i in (0, 1))
+        early, late = (self._exact(times, low + i, curve, gpus, layout) for i in (0, 1))
+        return early + (late - early) * (oversubscription - below) / (above - below)
+
+    def _exact(self, times: dict[int, float], knot: int, curve: Curve, gpus: int, layout: Layout) -> float:
+        seconds = times.get(knot)
+        if seconds is None:
+            ratio = layout.oversubscription * 2 ** (knot / KNOTS_PER_OCTAVE)
+            seconds = times[knot] = self._iteration_s(curve, gpus, layout, ratio)
+        return seconds
+
+    def _iteration_s(self, curve: Curve, gpus: int, layout: Layout, oversubscription: float) -> float:
+        from itertime.planbatch import PlanBatch
+        from itertime.prediction import evaluate
+
+        planner = self._speed.planner_of(layout.gpu_type)
+        assert planner is not None
+        assert curve.model is not None
+        system = system_at(planner.system, layout, oversubscription)
+        if system == planner.system:
+            return curve.unit_s[gpus]
+        found = evaluate(curve.model, PlanBatch.of([curve.training[gpus]]), system, planner.profile)
+        return float(found.iteration_s[0])
+
+
+def system_at(system: System, layout: Layout, oversubscription: float) -> System:
+    """`system` as a job of that layout sees it."""
+    count = layout.gpus_per_node
+    share = count / system.gpus_per_node
+    nics = system.nics_per_node and max(1, round(system.nics_per_node * share))
+    crosses = layout.nodes_per_leaf > 0 and oversubscription > 1
+    return replace(
+        system,
+        gpus_per_node=count,
+        nic_bytes_per_s=system.nic_bytes_per_s * share,
+        nics_per_node=nics,
+        nodes_per_leaf=layout.nodes_per_leaf if crosses else None,
+        leaf_oversubscription=oversubscription if crosses else 1.0,
+        nodes_per_spine=None,
+        spine_oversubscription=1.0,
+    )

@@ -1,0 +1,132 @@
+"""What a placement costs: the layout it is reduced to, and the time of an iteration in it."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustersim.cluster import Cluster, NodeGroup
+from clustersim.layout import Layout, LayoutTimes, demand_of, layout_of, system_at, uplinks, used_part
+from clustersim.speed import Curve, Speed, speed_for
+from itertime import load_system
+from itertime.planbatch import PlanBatch
+from itertime.prediction import evaluate
+from traces.job import Job
+
+NIC = 200e9  # of a DGX A100
+GPU_NIC = NIC / 8
+KINDS = (("gpt3-1.3b", 512, "3d"), ("megatron-18.4b", 1024, "3d"), ("megatron-18.4b", 1024, "data-parallel"))
+
+
+def fabric(leaf: int, oversubscription: float, nodes: int = 128, spine: int | None = None) -> Cluster:
+    group = NodeGroup(
+        "a", nodes, 8, "a100", "dgx-a100-80gb", nodes_per_leaf=leaf,
+        leaf_uplink_bytes_per_s=leaf * NIC / oversubscription, nodes_per_spine=spine,
+        spine_uplink_bytes_per_s=spine * NIC / (2 * oversubscription) if spine else None,
+    )  # fmt: skip
+    return Cluster.of([group], "tiers")
+
+
+@cache
+def speed_of(planner: str) -> Speed:
+    return speed_for(fabric(16, 4), planner)
+
+
+def curve_of(model: str, batch: int, planner: str) -> Curve:
+    return speed_of(planner).curve(Job("j", 0.0, model=model, global_batch=batch, iterations=10))
+
+
+def layout(cluster: Cluster, placement: tuple[tuple[int, int], ...]) -> Layout:
+    demand = demand_of(cluster, placement, GPU_NIC)
+    return layout_of(cluster, "a100", placement, demand, uplinks(cluster))
+
+
+def test_layouts_by_hand() -> None:
+    cluster = fabric(4, 2.0, nodes=16, spine=8)  # uplinks of 400 GB/s a leaf, 400 GB/s a block
+    assert layout(cluster, ((3, 2),)) == Layout("a100", 8, 0, 1.0), "within a node NICs do not matter"
+    assert layout(cluster, ((0, 8), (3, 8))) == Layout("a100", 8, 0, 1.0), "nor do uplinks within a leaf"
+    assert layout(cluster, ((0, 2), (1, 4), (2, 2))) == Layout("a100", 2, 0, 1.0)
+    assert layout(cluster, ((0, 8), (1, 8), (4, 8))) == Layout("a100", 8, 0, 1.0), "two of four nodes: enough"
+    three = layout(cluster, ((0, 8), (1, 8), (2, 8), (4, 8)))
+    assert three == Layout("a100", 8, 1, 1.5), "600 of 400 GB/s, and one node alone under its leaf"
+    whole = layout(cluster, tuple((node, 8) for node in range(8)))
+    assert whole == Layout("a100", 8, 4, 2.0)
+    assert layout(cluster, tuple((node, 8) for node in range(16))) == Layout("a100", 8, 4, 4.0), (
+        "a block sends 1,600 GB/s up 400 GB/s"
+    )
+    assert layout(cluster, ((0, 1), (4, 1))) == Layout("a100", 1, 0, 1.0)
+
+
+def test_demand_by_hand() -> None:
+    cluster = fabric(4, 2.0, nodes=16, spine=8)
+    assert demand_of(cluster, ((0, 8), (3, 8)), GPU_NIC) == {}
+    assert demand_of(cluster, ((0, 8), (5, 4)), GPU_NIC) == {0: NIC, 1: NIC / 2}
+    assert demand_of(cluster, ((0, 8), (5, 4), (9, 8)), GPU_NIC) == {
+        0: NIC, 1: NIC / 2, 2: NIC, -1: 1.5 * NIC, -2: NIC,
+    }  # fmt: skip
+    assert uplinks(cluster) == {0: 4e11, 1: 4e11, 2: 4e11, 3: 4e11, -1: 4e11, -2: 4e11}
+
+
+def test_gpus_beyond_the_plan_are_the_scattered_ones() -> None:
+    assert used_part(((0, 4), (1, 8)), 8) == ((1, 8),)
+    assert used_part(((0, 4), (1, 8), (2, 4)), 12) == ((0, 4), (1, 8))
+    assert used_part(((0, 3), (1, 3)), 6) == ((0, 3), (1, 3))
+
+
+@pytest.mark.parametrize(("model", "batch", "planner"), KINDS)
+def test_packed_under_one_leaf_is_ideal_to_the_last_bit(model: str, batch: int, planner: str) -> None:
+    curve, times = curve_of(model, batch, planner), LayoutTimes(fabric(16, 4), speed_of(planner))
+    for gpus, seconds in curve.unit_s.items():
+        assert times.unit_s(curve, gpus, Layout("a100", 8, 0, 1.0)) == seconds
+
+
+@given(st.sampled_from(KINDS), st.sampled_from((16, 64, 256)), st.sampled_from((1, 2, 4, 8)),
+       st.integers(1, 4), st.floats(1.0, 16.0), st.floats(1.0, 3.0))  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_scattered_is_never_faster_and_less_bandwidth_never_helps(
+    kind: tuple[str, int, str], gpus: int, per_node: int, per_leaf: int, ratio: float, more: float
+) -> None:
+    curve, times = curve_of(*kind), LayoutTimes(fabric(16, 4), speed_of(kind[2]))
+    if gpus // per_node <= per_leaf:
+        return
+    near = times.unit_s(curve, gpus, Layout("a100", per_node, 0, 1.0))
+    far = times.unit_s(curve, gpus, Layout("a100", per_node, per_leaf, ratio))
+    farther = times.unit_s(curve, gpus, Layout("a100", per_node, per_leaf, ratio), ratio * more)
+    rounding = 1 - 1e-12
+    assert near >= curve.unit_s[gpus] * rounding
+    assert far >= near * rounding
+    assert farther >= far * rounding
+
+
+@given(st.sampled_from(KINDS), st.sampled_from((64, 256)), st.floats(1.0, 8.0))
+@settings(max_examples=40, deadline=None)
+def test_interpolated_times_are_those_of_itertime_within_half_a_percent(
+    kind: tuple[str, int, str], gpus: int, more: float
+) -> None:
+    curve, times = curve_of(*kind), LayoutTimes(fabric(16, 4), speed_of(kind[2]))
+    shape = Layout("a100", 8, 2, 2.0)
+    planner = speed_of(kind[2]).planner
+    assert planner is not None
+    assert curve.model is not None
+    system = system_at(planner.system, shape, 2.0 * more)
+    exact = evaluate(curve.model, PlanBatch.of([curve.training[gpus]]), system, planner.profile)
+    found = times.unit_s(curve, gpus, shape, 2.0 * more)
+    assert found == pytest.approx(float(exact.iteration_s[0]), rel=5e-3)
+
+
+def test_what_a_job_sees_of_its_system() -> None:
+    system = load_system("a100-80gb-800g")
+    seen = system_at(system, Layout("a100", 2, 3, 4.0), 6.0)
+    assert (seen.gpus_per_node, seen.nics_per_node, seen.nic_bytes_per_s) == (2, 1, 25e9)
+    assert (seen.nodes_per_leaf, seen.leaf_oversubscription) == (3, 6.0)
+    assert system_at(system, Layout("a100", 8, 0, 1.0), 1.0) == system
+
+
+def test_nothing_is_known_of_the_traffic_of_tables() -> None:
+    cluster = fabric(4, 8.0)
+    speed = Speed(cluster, None, {("m", 8): {16: 0.5}}, "a100")
+    curve = speed.curve(Job("j", 0.0, model="m", global_batch=8, iterations=10))
+    assert LayoutTimes(cluster, speed).unit_s(curve, 16, Layout("a100", 1, 1, 9.0), 50.0) == 2.0
