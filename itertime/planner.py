@@ -27,7 +27,7 @@ from itertime.errors import UnknownName, UserError
 from itertime.model import ModelSpec
 from itertime.plan import Plan
 from itertime.planbatch import PlanBatch
-from itertime.plansearch import fitting_plans, rank
+from itertime.plansearch import fitting_plans, pareto_front, rank
 from itertime.planspace import LARGEST, Space, candidates, tensor_splits
 from itertime.prediction import evaluate
 from itertime.profile import Profile, load_profile
@@ -132,15 +132,11 @@ class Planner:
             return {}
         plans = plans.take(best_of_counts(model, plans, self.system, self.profile))
         result = evaluate(model, plans, self.system, self.profile)
-        place = np.empty(len(plans), dtype=np.int64)
-        order = rank(plans, result)
-        place[order] = np.arange(len(plans))
-        best = np.full(counts[-1] + 1, len(plans))  # on exactly so many GPUs, the best one's place
-        np.minimum.at(best, plans.gpus, place)
-        within = np.minimum.accumulate(best)[list(counts)]
+        front = pareto_front(plans, result)
+        serves = np.searchsorted(plans.gpus[front], list(counts), side="right") - 1
         curve: Curve = {}
-        for step in np.flatnonzero(np.diff(within, prepend=len(plans))):
-            row = int(order[within[step]])
+        for step in np.flatnonzero(np.diff(serves, prepend=-1)):
+            row = int(front[serves[step]])
             curve[counts[step]] = PlannedRun(
                 int(plans.gpus[row]),
                 plans.plan(row),

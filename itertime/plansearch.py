@@ -16,15 +16,15 @@ from itertime.model import ModelSpec
 from itertime.plan import Plan
 from itertime.planbatch import PlanBatch
 from itertime.planspace import LARGEST, Space, candidates
-from itertime.prediction import Evaluation, Prediction, evaluate
+from itertime.prediction import Evaluation, Prediction, evaluate, predict
 from itertime.profile import Profile, load_profile
-from itertime.pruning import among_best
+from itertime.pruning import among_best, best_of_counts
 from itertime.system import System
 from itertime.uncertainty import interval_s
 
-__all__ = ["Found", "SearchResult", "fitting_plans", "rank", "search"]
+__all__ = ["Found", "SearchResult", "fitting_plans", "pareto_front", "rank", "search"]
 
-OBJECTIVES = ("time", "cost")
+OBJECTIVES = ("time", "cost", "pareto")
 BLOCK = 4096  # plans whose arrays stay in the processor's cache
 
 
@@ -62,32 +62,43 @@ def search(
 ) -> SearchResult:
     """The `top` best plans on exactly `gpus` or at most `max_gpus` GPUs.
 
-    `objective`: "time" (seconds per iteration) or "cost" (GPU-seconds per iteration). Ties go to fewer GPUs,
-    then smaller pp, tp, micro-batch. Raises UserError for arguments that mean nothing; a space without a plan
-    that fits gives an empty `plans`.
+    `objective`: "time" (seconds per iteration), "cost" (GPU-seconds per iteration, which any price of a
+    GPU-hour turns into dollars), or "pareto" (the front of time against GPUs: fastest first, each plan
+    faster than all on as few or fewer GPUs). Ties go to fewer GPUs, then smaller pp, tp, micro-batch. Raises
+    UserError for arguments that mean nothing; a space without a plan that fits gives an empty `plans`.
     """
     started = time.perf_counter()
+    counts = _counts(gpus, max_gpus, global_batch, objective)
+    profile = profile or load_profile(system.profile)
+    plans = candidates(model, global_batch, system, space or Space(), counts)
+    fitting = fitting_plans(model, plans, system, profile)
+    feasible = len(fitting)
+    found: tuple[Found, ...] = ()
+    if feasible:
+        if objective == "time":
+            fitting = fitting.take(among_best(model, fitting, system, profile, top))
+        elif objective == "pareto":
+            fitting = fitting.take(best_of_counts(model, fitting, system, profile))
+        result = evaluate(model, fitting, system, profile)
+        pareto = objective == "pareto"
+        best = pareto_front(fitting, result)[::-1] if pareto else rank(fitting, result, objective)
+        chosen = best[: max(top, 0)]
+        found = tuple(
+            Found(plan, _told(model, plan, system, profile, result.prediction(row)))
+            for row, plan in ((row, fitting.plan(row)) for row in chosen)
+        )
+    return SearchResult(found, len(plans), feasible, time.perf_counter() - started)
+
+
+def _counts(gpus: int | None, max_gpus: int | None, global_batch: int, objective: str) -> range:
     limit = gpus if gpus is not None else max_gpus
     if limit is None or (gpus is not None and max_gpus is not None):
         raise UserError("search: give either gpus or max_gpus")
     if not (1 <= limit <= LARGEST and 1 <= global_batch <= LARGEST):
         raise UserError(f"search: gpus={limit}, global_batch={global_batch}: must be from 1 to {LARGEST:,}")
     if objective not in OBJECTIVES:
-        raise UserError(f"search: objective={objective!r}: must be {' or '.join(OBJECTIVES)}")
-    profile = profile or load_profile(system.profile)
-    plans = candidates(
-        model, global_batch, system, space or Space(), range(1, limit + 1) if gpus is None else [gpus]
-    )
-    fitting = fitting_plans(model, plans, system, profile)
-    feasible = len(fitting)
-    found: tuple[Found, ...] = ()
-    if len(fitting):
-        if objective == "time":
-            fitting = fitting.take(among_best(model, fitting, system, profile, top))
-        result = evaluate(model, fitting, system, profile)
-        best = rank(fitting, result, objective)[: max(top, 0)]
-        found = tuple(_found(model, fitting.plan(row), system, result.prediction(row)) for row in best)
-    return SearchResult(found, len(plans), feasible, time.perf_counter() - started)
+        raise UserError(f"search: objective={objective!r}: must be {', '.join(OBJECTIVES[:-1])} or pareto")
+    return range(1, limit + 1) if gpus is None else range(limit, limit + 1)
 
 
 def fitting_plans(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> PlanBatch:
@@ -99,9 +110,22 @@ def fitting_plans(model: ModelSpec, plans: PlanBatch, system: System, profile: P
     return plans.take(fits)
 
 
-def _found(model: ModelSpec, plan: Plan, system: System, prediction: Prediction) -> Found:
-    interval = interval_s(model, plan, system, prediction.iteration_s)
-    return Found(plan, replace(prediction, interval_s=interval))
+def _told(model: ModelSpec, plan: Plan, system: System, profile: Profile, found: Prediction) -> Prediction:
+    """With what only single predictions say: the interval, and what the profile extrapolates."""
+    alone = predict(model, plan, system, profile)
+    interval = interval_s(model, plan, system, found.iteration_s)
+    return replace(found, interval_s=interval, extrapolated=alone.extrapolated)
+
+
+def pareto_front(plans: PlanBatch, result: Evaluation) -> NDArray[np.int64]:
+    """Rows in order of GPUs: each is faster than every plan on as few or fewer GPUs, ties as in `rank`."""
+    order = rank(plans, result)
+    place = np.empty(len(plans), dtype=np.int64)
+    place[order] = np.arange(len(plans))
+    grouped = order[np.argsort(plans.gpus[order], kind="stable")]
+    first = grouped[np.flatnonzero(np.diff(plans.gpus[grouped], prepend=0))]
+    front: NDArray[np.int64] = first[place[first] == np.minimum.accumulate(place[first])]
+    return front
 
 
 def rank(plans: PlanBatch, result: Evaluation, objective: str = "time") -> NDArray[np.int64]:

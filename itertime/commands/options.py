@@ -100,11 +100,11 @@ def model_of(name: str, seq_len: int | None, attention: str | None) -> ModelSpec
 
 
 def numbers_of(option: str, text: str) -> tuple[int, ...]:
-    """Whole numbers with commas between them; UserError naming the option otherwise."""
+    """Whole numbers with commas between them, each once; UserError naming the option otherwise."""
     from itertime.errors import UserError
 
     try:
-        numbers = tuple(int(word) for word in text.split(","))
+        numbers = tuple(dict.fromkeys(int(word) for word in text.split(",")))
     except ValueError:
         raise UserError(
             f"{option}={text}: must be whole numbers with commas between them, such as 1,2"

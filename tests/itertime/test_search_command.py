@@ -1,0 +1,127 @@
+"""`itertime search`: restrictions, dollars, the front, and the words that explain."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from itertime import evaluate, load_model, load_profile, load_system
+from itertime.cli import main
+from itertime.explain import GROUPS, difference, in_words, where_time_goes
+from itertime.plansearch import fitting_plans, search
+from itertime.planspace import WHOLE, candidates
+
+SYSTEM, MODEL = load_system("dgx-a100-80gb"), load_model("megatron-18.4b")
+SEARCH = ["search", "--model", "megatron-18.4b", "--system", "dgx-a100-80gb", "--global-batch", "256"]
+
+
+SMALL = ["search", "--model", "llama2-7b", "--system", "dgx-a100-80gb", "--global-batch", "32"]
+
+
+def plans_of(capsys, *more, search=SEARCH):
+    assert main([*search, *more, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)["plans"]
+
+
+@pytest.mark.parametrize(
+    ("more", "key", "values"),
+    [
+        ([], "zero_stage", {0, 1, 2, 3}),
+        ([], "sequence_parallel", {False, True}),
+        (["--zero", "0,1,1"], "zero_stage", {0, 1}),
+        (["--tp", "4"], "tp", {4}),
+        (["--pp", "2,4"], "pp", {2, 4}),
+        (["--micro-batch", "2"], "micro_batch", {2}),
+        (["--pp", "4", "--interleave", "2,4"], "interleave", {2, 4}),
+        (["--pp", "4"], "interleave", {1, 2, 4, 8}),
+        (["--recompute", "full"], "recompute", {"full"}),
+        (["--sequence-parallel"], "sequence_parallel", {True}),
+        (["--no-sequence-parallel"], "sequence_parallel", {False}),
+    ],
+)
+def test_every_choice_is_in_the_space_and_can_be_restricted(capsys, more, key, values):
+    plans = plans_of(capsys, "--gpus", "8", "--top", "1000", *more, search=SMALL)
+    assert {plan[key] for plan in plans} == values
+    assert len({tuple(map(str, plan.values())) for plan in plans}) == len(plans)
+
+
+def test_cost_is_dollars_at_the_price_and_says_what_makes_a_runner_up_dearer(capsys):
+    best, *others = plans_of(
+        capsys, "--max-gpus", "64", "--objective", "cost", "--price", "2.5", "--top", "9"
+    )
+    assert best["cost_usd"] == pytest.approx(best["gpus"] * best["iteration_s"] * 2.5 / 3600)
+    assert best["worse_by"] == 0
+    for plan in others:
+        assert plan["worse_by"] == pytest.approx(plan["cost_usd"] - best["cost_usd"])
+        assert sum(plan["worse_because"].values()) == pytest.approx(plan["worse_by"])
+
+
+def test_a_runner_up_in_time_is_explained_in_seconds(capsys):
+    best, *others = plans_of(capsys, "--gpus", "64")
+    for plan in others:
+        assert plan["worse_by"] == pytest.approx(plan["iteration_s"] - best["iteration_s"])
+        assert sum(plan["worse_because"].values()) == pytest.approx(plan["worse_by"])
+        sizes = [abs(value) for value in plan["worse_because"].values()]
+        assert sizes == sorted(sizes, reverse=True)
+
+
+def test_the_front_is_every_plan_that_none_with_as_few_gpus_beats(capsys):
+    front = plans_of(capsys, "--max-gpus", "64", "--pareto")
+    plans = candidates(MODEL, 256, SYSTEM, WHOLE, range(1, 65))
+    plans = fitting_plans(MODEL, plans, SYSTEM, load_profile(SYSTEM.profile))
+    seconds, used = evaluate(MODEL, plans, SYSTEM).iteration_s, plans.gpus
+    expected = [
+        (int(gpus), seconds[used == gpus].min())
+        for gpus in np.unique(used)
+        if not (seconds[used < gpus] <= seconds[used == gpus].min()).any()
+    ]
+    assert [(plan["gpus"], plan["iteration_s"]) for plan in front[::-1]] == expected
+    assert len(front) > 5
+
+
+def test_words(capsys):
+    assert main([*SEARCH, "--gpus", "64", "--top", "3", "--explain"]) == 0
+    out = capsys.readouterr().out
+    assert "where the" in out
+    assert "on the fullest GPU" in out
+    assert out.count("+") >= 2  # two runners-up, each with its reason
+    assert main([*SEARCH, "--max-gpus", "64", "--pareto", "--top", "2"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--gpus", "8", "--pareto"], "needs --max-gpus"),
+        (["--max-gpus", "8", "--pareto", "--objective", "cost"], "--objective"),
+        (["--gpus", "8", "--price", "0"], "--price=0"),
+        (["--gpus", "8", "--price", "nan"], "--price=nan"),
+        (["--gpus", "8", "--tp", "two"], "--tp=two"),
+        (["--gpus", "8", "--micro-batch", "0"], "micro_batch=0"),
+        (["--gpus", "8", "--cp", "99999999999999999999"], "cp=99999999999999999999"),
+        (["--gpus", "8", "--zero", "4"], "zero_stage=4"),
+    ],
+)
+def test_mistakes(capsys, more, words):
+    assert main([*SEARCH, *more]) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert captured.out == ""
+
+
+def test_the_groups_cover_every_part_of_every_kind_of_plan_once():
+    names = [name for parts in GROUPS.values() for name in parts]
+    assert len(names) == len(set(names))
+    for model in (MODEL, load_model("mixtral-8x7b"), load_model("llama2-7b")):
+        for found in search(model, 256, SYSTEM, 64, space=WHOLE, top=100).plans:
+            assert set(found.prediction.breakdown) <= set(names)
+            groups = where_time_goes(found.prediction)
+            assert sum(groups.values()) == pytest.approx(found.prediction.iteration_s, rel=1e-12)
+
+
+def test_parts_too_small_to_matter_are_not_told():
+    more = difference({"a": 1.0, "b": 1.0}, {"a": 3.0, "b": 1.001, "c": -1.0})
+    assert in_words(more, " s") == "a +2 s, c -1 s"
+    assert in_words(difference({}, {}), " s") == ""
