@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -73,14 +72,14 @@ def allocations(run: Run) -> list[Allocation]:
     return [allocation for allocation in found if allocation is not None]
 
 
-def gpu_blocks(found: Sequence[Allocation], gpus_per_node: int) -> list[list[Block]]:
+def gpu_blocks(found: Sequence[Allocation], size_of: Callable[[int], int]) -> list[list[Block]]:
     """On which GPUs of its nodes each allocation is, for pictures: one list of blocks per allocation.
 
     The engine counts the GPUs of a node without naming them. Here each allocation gets the ones that its job
     had there before, else the lowest free row of enough of them, else the lowest free ones; no two hold one
-    at a time. An allocation that lasted no time has no blocks.
+    at a time. An allocation that lasted no time has no blocks. `size_of`: the GPUs of a node.
     """
-    free: dict[int, int] = defaultdict(lambda: (1 << gpus_per_node) - 1)
+    free: dict[int, int] = {}
     masks: dict[int, list[tuple[int, int]]] = {}
     last: dict[str, dict[int, int]] = {}
     for _, changes in groupby(_changes(found), key=lambda change: change[0]):
@@ -93,8 +92,10 @@ def gpu_blocks(found: Sequence[Allocation], gpus_per_node: int) -> list[list[Blo
             earlier = last.pop(found[i].given.job_id, {})
             masks[i] = []
             for node, count in found[i].given.placement:
-                mask = _choose(free[node], count, earlier.get(node, 0), gpus_per_node)
-                free[node] &= ~mask
+                size = size_of(node)
+                rest = free.get(node, (1 << size) - 1)
+                mask = _choose(rest, count, earlier.get(node, 0), size)
+                free[node] = rest & ~mask
                 masks[i].append((node, mask))
     return [_blocks(masks.get(i, [])) for i in range(len(found))]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from itertime.commandline import new_app, run_app
 
-from .commands import check, explain, policies, report, simulate, trace
+from .commands import check, explain, plot, policies, report, simulate, timeline, trace
 
 __all__ = ["app", "main"]
 
@@ -18,6 +18,8 @@ app.command("demo")(simulate.demo)
 app.command("run")(simulate.run)
 app.command("compare")(simulate.compare)
 app.command("report")(report.report)
+app.command("timeline")(timeline.timeline)
+app.command("plot")(plot.plot)
 app.command("check")(check.check)
 app.command("explain")(explain.explain)
 app.add_typer(trace.app, name="trace")

@@ -125,7 +125,7 @@ def _steps(seconds: float | None, clock: _Clock) -> int | None:
 
 def _held(run: Run, clock: _Clock, row_of: dict[str, int]) -> dict[str, Any]:
     found = allocations(run)
-    blocks = gpu_blocks(found, run.cluster.gpus_per_node)
+    blocks = gpu_blocks(found, run.cluster.size_of)
     plans, kinds = _Names(), _Names()
     begins = [clock.steps(held.from_s) or 0 for held in found]
     flat = [block for several in blocks for block in several]

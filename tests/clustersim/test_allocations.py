@@ -18,6 +18,10 @@ from traces import Job
 GPUS = 4
 
 
+def four(node: int) -> int:
+    return GPUS
+
+
 def event(time_s: float, kind: str, job_id: str, placement: tuple[tuple[int, int], ...] = ()) -> EventRecord:
     gpus = sum(count for _, count in placement)
     return EventRecord(time_s, kind, job_id, gpus, placement, "", 0.0, "")
@@ -69,7 +73,7 @@ def test_a_job_that_still_runs_at_the_end() -> None:
 def test_gpus_are_kept_where_a_job_stays() -> None:
     found = [given_to("a", 0, 10, (0, 2)), given_to("b", 0, 5, (0, 1)), given_to("c", 5, 9, (0, 2)),
              given_to("b", 10, 12, (0, 1)), given_to("a", 10, 12, (0, 2), (1, 4))]  # fmt: skip
-    blocks = gpu_blocks(found, GPUS)
+    blocks = gpu_blocks(found, four)
     assert blocks[0] == [(0, 0, 0, 2)]
     assert blocks[1] == blocks[3] == [(0, 0, 2, 1)]
     assert blocks[2] == [(0, 0, 2, 2)]
@@ -77,7 +81,7 @@ def test_gpus_are_kept_where_a_job_stays() -> None:
 
 
 def test_nodes_alike_are_one_block() -> None:
-    assert gpu_blocks([given_to("a", 0, 1, (0, 4), (1, 4), (2, 4), (5, 4))], GPUS) == [
+    assert gpu_blocks([given_to("a", 0, 1, (0, 4), (1, 4), (2, 4), (5, 4))], four) == [
         [(0, 2, 0, 4), (5, 5, 0, 4)]
     ]
 
@@ -100,7 +104,7 @@ def test_no_gpu_is_drawn_twice(wishes: list[tuple[int, int, int, int]]) -> None:
         if not used or max(used) + count <= GPUS:
             found.append(given_to(f"j{number}", from_s, from_s + length, (node, count)))
     owners: dict[tuple[int, int, int], int] = {}
-    for i, (allocation, blocks) in enumerate(zip(found, gpu_blocks(found, GPUS), strict=True)):
+    for i, (allocation, blocks) in enumerate(zip(found, gpu_blocks(found, four), strict=True)):
         gpus = [
             (n, g) for a, b, first, row in blocks for n in range(a, b + 1) for g in range(first, first + row)
         ]

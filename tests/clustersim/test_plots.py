@@ -1,0 +1,132 @@
+"""Figures: they show the data, and the same data give the same file."""
+
+from __future__ import annotations
+
+import builtins
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import clustersim
+from clustersim import Run, write_run
+from clustersim.cli import main
+from clustersim.plots import ENDINGS, KINDS, figures, save
+from clustersim.plots_sweep import read_sweep
+from itertime.errors import TableError, UnknownName, UserError
+from traces import Job
+
+matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra: plots)")
+
+SWEEP = """policy,trace.load,planner,seed,status,jct_mean_s,deadline_met_ratio,cell
+fifo,0.7,3d,0,done,4000,0.8,a
+fifo,0.7,3d,1,done,5000,0.7,b
+fifo,0.7,3d,2,done,6000,0.7,b
+fifo,1.0,3d,0,done,9000,0.5,c
+'=srtf,0.7,3d,0,done,3000,0.9,d
+'=srtf,1.0,3d,0,failed,,,e
+"""
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[Run]:
+    jobs = [Job(f"j$_{{{i}", 20.0 * i, gpus=1 + i % 8, duration_s=100.0 + 7 * i) for i in range(30)]
+    jobs.append(Job("never", 0.0, gpus=99, duration_s=1.0))
+    return [clustersim.run(jobs, policy, cluster="n3g8") for policy in ("fifo", "srtf")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_files_are_repeatable(runs: list[Run], kind: str, ending: str, tmp_path: Path) -> None:
+    contents = []
+    for name in ("a", "b"):
+        with figures() as plt:
+            save(KINDS[kind](plt, runs), tmp_path / f"{name}.{ending}")
+        contents.append((tmp_path / f"{name}.{ending}").read_bytes())
+    assert contents[0] == contents[1]
+    assert contents[0].startswith({"pdf": b"%PDF", "svg": b"<?xml", "png": b"\x89PNG"}[ending])
+
+
+def test_a_completion_curve_ends_at_the_share_that_finished(runs: list[Run]) -> None:
+    with figures() as plt:
+        (axes,) = KINDS["jct-cdf"](plt, runs).axes
+        for line, run in zip(axes.lines, runs, strict=True):
+            assert line.get_ydata()[-1] == pytest.approx(100 * 30 / 31)
+            assert np.asarray(line.get_xdata()) == pytest.approx(
+                sorted(job.jct_s / 3600 for job in run.jobs if job.jct_s is not None)
+            )
+
+
+def test_bars_of_a_gantt_cover_what_was_held(runs: list[Run]) -> None:
+    with figures() as plt:
+        figure = KINDS["gantt"](plt, runs)
+        for axes, run in zip(figure.axes, runs, strict=True):
+            boxes = [path.get_extents() for path in axes.collections[0].get_paths()]
+            unit_s = 60.0 if "minutes" in figure.axes[-1].get_xlabel() else 1.0
+            area = sum(box.width * unit_s * box.height * 8 for box in boxes)
+            assert area == pytest.approx(sum(job.gpu_seconds for job in run.jobs))
+
+
+def test_a_sweep_is_averaged_over_seeds(tmp_path: Path) -> None:
+    (tmp_path / "results.csv").write_text(SWEEP)
+    sweep = read_sweep(tmp_path, "jct_mean_s")
+    assert (sweep.x, sweep.absent, list(sweep.curves)) == ("trace.load", 1, ["fifo, 3d", "=srtf, 3d"])
+    low, high = sweep.curves["fifo, 3d"]
+    assert (low.x, low.mean, low.seeds) == (0.7, 5000.0, 3)
+    assert low.half == pytest.approx(4.302653 * 1000 / 3**0.5, rel=1e-6)  # Student's t, 2 degrees of freedom
+    assert (high.x, high.half) == (1.0, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "metric", "x", "kind", "complaint"),
+    [
+        (SWEEP, "jct_man_s", None, UnknownName, "did you mean jct_mean_s"),
+        (SWEEP, "jct_mean_s", "lod", UnknownName, "unknown axis"),
+        (SWEEP, "jct_mean_s", "policy", TableError, r"results.csv:2: policy=fifo: must be a number"),
+        (SWEEP.replace("4000", "nan"), "jct_mean_s", None, TableError, r"results.csv:2: jct_mean_s=nan"),
+        (SWEEP.replace(",d\n", "\n", 1), "jct_mean_s", None, TableError, r"results.csv:6: has 7 cells"),
+        (
+            SWEEP.replace("trace.load", "rate"),
+            "jct_mean_s",
+            None,
+            UserError,
+            "no axis is called load; name one of",
+        ),
+        ("a,b\n1,2\n", "jct_mean_s", None, UserError, "has no column seed"),
+        (SWEEP.splitlines()[0] + "\n", "jct_mean_s", None, UserError, "no cell has a value of jct_mean_s"),
+    ],
+)
+def test_bad_tables_are_named(
+    tmp_path: Path, text: str, metric: str, x: str | None, kind: type[UserError], complaint: str
+) -> None:
+    (tmp_path / "results.csv").write_text(text)
+    with pytest.raises(kind, match=complaint):
+        read_sweep(tmp_path, metric, x)
+
+
+def test_the_command(runs: list[Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for run in runs:
+        write_run(tmp_path / "c" / run.policy, run)
+    (tmp_path / "results.csv").write_text(SWEEP)
+    assert main(["plot", str(tmp_path / "c"), "--kind", "jct-cdf", "-o", str(tmp_path / "f.svg")]) == 0
+    assert main(["plot", str(tmp_path), "--kind", "load-sweep", "-o", str(tmp_path / "s.pdf")]) == 0
+    assert "1 cells without a value left out" in capsys.readouterr().out
+    assert main(["plot", str(tmp_path / "c"), "--kind", "gant", "-o", str(tmp_path / "g.svg")]) == 2
+    assert "did you mean gantt" in capsys.readouterr().err
+    assert main(["plot", str(tmp_path / "c"), "--kind", "gantt", "-o", str(tmp_path / "g.gif")]) == 2
+    assert "let the name end in .pdf, .svg, .png" in capsys.readouterr().err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["c", "f.svg", "results.csv", "s.pdf"]
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def absent(name: str, *rest: Any, **more: Any) -> Any:
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", absent)
+    with pytest.raises(UserError, match=r"pip install 'clustersim\[plots\]'"), figures():
+        pass
