@@ -153,7 +153,7 @@ def _prepare(
 
 def _finish(trace: Trace, config: RunConfig, simulation: Simulation, wall_s: float, *, complete: bool) -> Run:
     recorder, cluster = simulation.recorder, simulation.cluster
-    jobs = recorder.jobs_by_submission(trace.jobs)
+    jobs = recorder.jobs_by_submission()
     summary = summarise(
         jobs, recorder.snapshots, cluster,
         end_s=recorder.end_s, events=len(recorder.events), price_usd_per_gpu_h=config.price_usd_per_gpu_h,

@@ -5,10 +5,11 @@ progress is integrated in between.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from math import fsum
 from numbers import Real
 from time import perf_counter
+from typing import cast
 
 import simpy
 
@@ -25,40 +26,56 @@ from .scheduler import Event, Proposal, Scheduler, State
 from .speed import CannotRun, Speed
 from .tenancy import Tenancy
 
-__all__ = ["Simulation"]
+__all__ = ["Due", "Simulation"]
 
 _MOST_IDLE_WAKE_UPS, _LEAST_ADVANCE_S = 10_000, 1.0
+
+
+class Due:
+    """Something that is to happen: what SimPy's loop looks at in an event, and no more.
+
+    `callbacks` are called with it; the list may serve many events.
+    """
+
+    __slots__ = ("callbacks", "value")
+    _ok = True
+
+    def __init__(self, callbacks: list[Callable[[Due], None]], value: object):
+        self.callbacks, self.value = callbacks, value
 
 
 class Simulation:
     """One run of one policy over one trace.
 
-    `jobs` in order of submission (see `traces.submission_order`). `until_s` ends the run early, on the
-    trace's clock; jobs that are not done by then are recorded as unfinished. `on_progress` is called with
-    the number of jobs that left the system.
+    `jobs` in order of submission (see `traces.submission_order`); they are taken one by one, as time gets to
+    them. `until_s` ends the run early, on the trace's clock; jobs that are not done by then are recorded as
+    unfinished. `on_progress` is called with the number of jobs that left the system.
 
     The order within one instant: completions give their GPUs back, then submissions are admitted or
     declined, then the policy decides, once.
     """
 
     def __init__(
-        self, jobs: Sequence[Job], cluster: Cluster, scheduler: Scheduler, speed: Speed, *,
+        self, jobs: Iterable[Job], cluster: Cluster, scheduler: Scheduler, speed: Speed, *,
         overheads: Overheads | None = None, placement: str | Placer = "pack", until_s: float | None = None,
         recorder: Recorder | None = None, on_progress: Callable[[int], None] | None = None,
         tenancy: Tenancy | None = None,
     ):  # fmt: skip
-        self.jobs, self.cluster, self.scheduler, self.speed = jobs, cluster, scheduler, speed
+        self.cluster, self.scheduler, self.speed = cluster, scheduler, speed
         self.overheads = overheads if overheads is not None else Overheads()
         self.until_s, self.on_progress = until_s, on_progress
         self.recorder = recorder if recorder is not None else Recorder(cluster)
         chosen = placer(placement) if isinstance(placement, str) else placement
         self.state = State(cluster, chosen, self.overheads, tenancy)
         self.capacity: Capacity = self.state._capacity
-        start_s = jobs[0].submit_s if jobs else 0.0
+        self._to_come = iter(jobs)
+        self._next = next(self._to_come, None)
+        self._next_order = 0
+        start_s = self._next.submit_s if self._next is not None else 0.0
         self.env = simpy.Environment(initial_time=start_s)
         self.state._now = start_s
         self.policy_wall_s = 0.0
-        self._next_job = 0
+        self._admits_all = type(scheduler).admit is Scheduler.admit
         self._submitted: deque[ActiveJob] = deque()
         self._deciding = False
         self._wake_at: float | None = None
@@ -67,13 +84,14 @@ class Simulation:
         self._checked_s = start_s
         self._checked_left: float | None = None
         self._left_system = 0
+        self._on_submissions_due, self._on_completion_due = [self._on_submissions], [self._on_completion]
 
     def run(self) -> Recorder:
         """Simulate until nothing is left to happen.
 
         PolicyError if the policy breaks a rule; what was recorded up to then stays in the recorder.
         """
-        self._schedule_next_submission()
+        self._expect_submission()
         try:
             if self.until_s is None:
                 self.env.run()
@@ -85,18 +103,14 @@ class Simulation:
 
     # Events: each applies its change and asks for a decision at this instant.
 
-    def _schedule_next_submission(self) -> None:
-        if self._next_job < len(self.jobs):
-            self._after(self.jobs[self._next_job].submit_s - self.env.now, self._on_submissions)
-
-    def _on_submissions(self, _: simpy.Event) -> None:
+    def _on_submissions(self, _: Due) -> None:
         self._something_happened()
         now = self.env.now
-        while self._next_job < len(self.jobs) and self.jobs[self._next_job].submit_s <= now:
-            job = self.jobs[self._next_job]
-            self._submit(job, self._next_job)
-            self._next_job += 1
-        self._schedule_next_submission()
+        while self._next is not None and self._next.submit_s <= now:
+            self._submit(self._next, self._next_order)
+            self._next = next(self._to_come, None)
+            self._next_order += 1
+        self._expect_submission()
         self._decide_now()
 
     def _submit(self, job: Job, order: int) -> None:
@@ -105,16 +119,16 @@ class Simulation:
             requested, note = self.speed.requested(job, curve)
         except CannotRun as reason:
             self.recorder.event(job.submit_s, "submit", job.job_id)
-            self._reject(JobRecord.rejected(job, str(reason)))
+            self._reject(JobRecord.rejected(job, str(reason)), order)
             return
         self.recorder.event(job.submit_s, "submit", job.job_id, unit_s=curve.unit_s[requested])
         self._submitted.append(ActiveJob(job, order, curve, requested, note, self.state))
 
-    def _on_completion(self, event: simpy.Event) -> None:
-        assert event.value is not None
-        active, generation = event.value
+    def _on_completion(self, event: Due) -> None:
+        active, generation = cast("tuple[ActiveJob, int]", event.value)
         if active.generation != generation:
-            return  # the job has been stopped or resized since; its completion is scheduled anew
+            return  # the job has been stopped or resized since; its completion is expected anew
+        assert active.placement is not None
         self._something_happened()
         now = self.env.now
         active.settle(now)
@@ -125,11 +139,11 @@ class Simulation:
         del self.state._running[active.view]
         self.state.events.append(Event("finished", active.view))
         self.recorder.event(now, "finish", active.job.job_id)
-        self.recorder.job(JobRecord.of(active, "finished"))
+        self.recorder.job(JobRecord.of(active, "finished"), active.order)
         self._left()
         self._decide_now()
 
-    def _on_wake_up(self, event: simpy.Event) -> None:
+    def _on_wake_up(self, event: Due) -> None:
         if event.value != self._wake_generation:
             return  # a later request has replaced this one
         self._wake_at = None
@@ -142,39 +156,43 @@ class Simulation:
     # The decision: all events of the instant have been applied.
 
     def _decide_now(self) -> None:
-        if not self._deciding:
+        """Decide at this instant, once, behind everything else that is due at it."""
+        if self._deciding:
+            return
+        if self.env.peek() > self.env.now:
+            self._decide()
+        else:
             self._deciding = True
-            self._after(0.0, self._decide)  # behind every event that is already due at this instant
+            self._after(0.0, self._decide)
 
-    def _decide(self, _: simpy.Event) -> None:
+    def _decide(self, _: Due | None = None) -> None:
         self._deciding = False
-        self.state._now = self.env.now
-        self.state._decision += 1
+        state = self.state
+        state._now = self.env.now
+        state._decision += 1
         self._admit()
-        proposal = self._ask(lambda: self.scheduler.schedule(self.state), "schedule")
-        if fault := not_ours(proposal, self.state):
+        proposal = self._ask("schedule", self.scheduler.schedule, state)
+        if fault := not_ours(proposal, state):
             raise self._policy_error(f"{fault} ({place_of(self.scheduler.schedule)})")
         assert isinstance(proposal, Proposal)
-        self.state.events.clear()
+        state.events.clear()
         self._enact(proposal)
         self._request_wake_up(proposal.wake_at)
-        self.recorder.snapshot(
-            self.env.now, self.capacity, len(self.state._running), len(self.state._pending)
-        )
+        self.recorder.snapshot(self.env.now, self.capacity, len(state._running), len(state._pending))
 
     def _admit(self) -> None:
         while self._submitted:
             active = self._submitted[0]
             job = active.view
-            admitted = self._ask(lambda job=job: self.scheduler.admit(job, self.state), "admit")  # type: ignore[misc]
+            admitted = self._admits_all or self._ask("admit", self.scheduler.admit, job, self.state)
             self._submitted.popleft()
             if not isinstance(admitted, bool):
                 raise self._policy_error(f"admit(job {job.id}) returned {admitted!r}; return True or False")
             if admitted:
-                self._ask(lambda job=job: self.state._add_pending(job), "the key of pending_by")  # type: ignore[misc]
+                self._wait(job)
                 self.state.events.append(Event("submitted", job))
             else:
-                self._reject(JobRecord.of(active, "rejected", reason="declined by the policy"))
+                self._reject(JobRecord.of(active, "rejected", reason="declined by the policy"), active.order)
 
     def _enact(self, proposal: Proposal) -> None:
         """Turn the difference between the proposal and reality into starts, preemptions, resizes and
@@ -196,11 +214,11 @@ class Simulation:
         active.let_go()
         active.preemptions += 1
         del self.state._running[active.view]
-        self._ask(lambda: self.state._add_pending(active.view), "the key of pending_by")
+        self._wait(active.view)
         self.recorder.event(self.env.now, "preempt", active.job.job_id)
 
     def _give(self, active: ActiveJob, placement: Placement) -> None:
-        now, gpus = self.env.now, sum(count for _, count in placement)
+        now, gpus = self.env.now, sum([count for _, count in placement])
         first = active.start_s is None
         kind = self._classify(active, gpus)
         nodes, parameters = len(placement), active.curve.parameters
@@ -216,18 +234,8 @@ class Simulation:
         self.capacity.take(placement)
         unit_s = active.curve.unit_s[gpus]
         self._expect_completion(active, active.hold(placement, gpus, unit_s, now, overhead_s))
-        self.recorder.event(
-            now, kind, active.job.job_id, gpus, placement, active.curve.plans.get(gpus, ""), overhead_s,
-            unit_s=unit_s,
-        )  # fmt: skip
-
-    def _change_speed(self, active: ActiveJob, unit_s: float) -> None:
-        """A running job goes on at another speed, on the GPUs that it holds."""
-        self._expect_completion(active, active.change_speed(unit_s, self.env.now))
-        self.recorder.event(self.env.now, "rate", active.job.job_id, unit_s=unit_s)
-
-    def _expect_completion(self, active: ActiveJob, done_s: float) -> None:
-        self._after(done_s - self.env.now, self._on_completion, (active, active.generation))
+        plan = active.curve.plans.get(gpus, "")
+        self.recorder.event(now, kind, active.job.job_id, gpus, placement, plan, overhead_s, unit_s=unit_s)
 
     def _classify(self, active: ActiveJob, gpus: int) -> str:
         if active.placement is None and active.start_s is None:
@@ -241,6 +249,23 @@ class Simulation:
         active.migrations += 1
         return "migrate"
 
+    def _change_speed(self, active: ActiveJob, unit_s: float) -> None:
+        """A running job goes on at another speed, on the GPUs that it holds."""
+        self._expect_completion(active, active.change_speed(unit_s, self.env.now))
+        self.recorder.event(self.env.now, "rate", active.job.job_id, unit_s=unit_s)
+
+    # What is expected to happen
+
+    def _expect_submission(self) -> None:
+        if self._next is not None:
+            delay_s = max(0.0, self._next.submit_s - self.env.now)
+            self.env.schedule(Due(self._on_submissions_due, None), delay=delay_s)  # type: ignore[arg-type]
+
+    def _expect_completion(self, active: ActiveJob, done_s: float) -> None:
+        delay_s = max(0.0, done_s - self.env.now)
+        due = Due(self._on_completion_due, (active, active.generation))  # type: ignore[arg-type]
+        self.env.schedule(due, delay=delay_s)  # type: ignore[arg-type]
+
     def _request_wake_up(self, wake_at: float | None) -> None:
         if wake_at is None or wake_at == self._wake_at:
             return
@@ -253,11 +278,12 @@ class Simulation:
         self._wake_generation += 1
         self._after(wake_at - now, self._on_wake_up, self._wake_generation)
 
+    def _after(self, delay_s: float, callback: Callable[[Due], None], value: object = None) -> None:
+        self.env.schedule(Due([callback], value), delay=max(0.0, delay_s))  # type: ignore[arg-type]
+
     def _drained(self) -> bool:
         """Whether no job is left, here or to come: waking the policy up can change nothing any more."""
-        return self._next_job == len(self.jobs) and not (
-            self._submitted or self.state._running or self.state._pending
-        )
+        return self._next is None and not (self._submitted or self.state._running or self.state._pending)
 
     def _check_livelock(self) -> None:
         """A policy that wakes up very often, with nothing else happening, must get something done."""
@@ -279,16 +305,17 @@ class Simulation:
 
     # Bookkeeping
 
-    def _after(self, delay_s: float, callback: Callable[[simpy.Event], None], value: object = None) -> None:
-        event = self.env.timeout(max(0.0, delay_s), value)
-        assert event.callbacks is not None
-        event.callbacks.append(callback)
+    def _wait(self, job: JobView) -> None:
+        if self.state._rankings:  # their keys are the policy's
+            self._ask("the key of pending_by", self.state._add_pending, job)
+        else:
+            self.state._add_pending(job)
 
-    def _ask(self, question: Callable[[], object], call: str) -> object:
+    def _ask(self, call: str, question: Callable[..., object], *arguments: object) -> object:
         """Call into the policy: time it, and turn what it raises into a PolicyError that names the place."""
         began = perf_counter()
         try:
-            return question()
+            return question(*arguments)
         except (Exception, SystemExit, GeneratorExit) as error:
             raise self._policy_error(blame(error, call)) from error
         finally:
@@ -297,9 +324,9 @@ class Simulation:
     def _policy_error(self, text: str) -> PolicyError:
         return PolicyError(f"policy {type(self.scheduler).__name__} at t={self.env.now:g} s: {text}")
 
-    def _reject(self, record: JobRecord) -> None:
+    def _reject(self, record: JobRecord, order: int) -> None:
         self.recorder.event(self.env.now, "reject", record.job_id, detail=record.reason)
-        self.recorder.job(record)
+        self.recorder.job(record, order)
         self._left()
 
     def _left(self) -> None:
@@ -313,11 +340,14 @@ class Simulation:
         now = self.state.now if self.until_s is None else self.env.now
         for view in self._still_inside():
             view._job.settle(now)
-            self.recorder.job(JobRecord.of(view._job, "unfinished", reason=self._why_unfinished(view)))
+            record = JobRecord.of(view._job, "unfinished", reason=self._why_unfinished(view))
+            self.recorder.job(record, view.order)
         for active in self._submitted:
-            self.recorder.job(JobRecord.of(active, "unfinished", reason="the run ended"))
-        for job in self.jobs[self._next_job :]:
-            self.recorder.job(JobRecord.not_submitted(job))
+            self.recorder.job(JobRecord.of(active, "unfinished", reason="the run ended"), active.order)
+        while self._next is not None:
+            self.recorder.job(JobRecord.not_submitted(self._next), self._next_order)
+            self._next = next(self._to_come, None)
+            self._next_order += 1
         self.recorder.end_s = now
         self.recorder.oracle_used = self.state._oracle_used
 

@@ -139,7 +139,7 @@ TRACES = st.lists(
 @given(jobs=TRACES, preemptive=st.booleans(), scale=st.sampled_from([0.0, 0.1, 1.0]))
 def test_snapshots_and_records_agree_on_drained_runs(jobs: list[Job], preemptive: bool, scale: float) -> None:
     recorder = run_of(jobs, Srtf() if preemptive else Fifo(), Overheads(scale=scale))
-    records = recorder.jobs_by_submission(jobs)
+    records = recorder.jobs_by_submission()
     summary = summarise(records, recorder.snapshots, CLUSTER, end_s=recorder.end_s, events=0)
     assert summary["finished"] + summary["rejected"] == summary["jobs"] == len(jobs)  # type: ignore[operator]
     if not summary["finished"]:
@@ -159,7 +159,7 @@ def test_snapshots_and_records_agree_on_drained_runs(jobs: list[Job], preemptive
 @given(jobs=TRACES, until_s=st.integers(1, 1500))
 def test_every_job_is_counted_once_in_runs_that_are_cut_off(jobs: list[Job], until_s: int) -> None:
     recorder = run_of(jobs, Srtf(), Overheads(), until_s=float(until_s))
-    records = recorder.jobs_by_submission(jobs)
+    records = recorder.jobs_by_submission()
     summary = summarise(records, recorder.snapshots, CLUSTER, end_s=recorder.end_s, events=0)
     counts = [summary[state] for state in ("finished", "rejected", "unfinished", "failed")]
     assert sum(counts) == summary["jobs"] == len(jobs)  # type: ignore[arg-type]

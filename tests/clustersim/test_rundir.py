@@ -47,7 +47,7 @@ def small_run() -> Run:
         jobs.append(Job(name, float(s), tenant, gpus=g, duration_s=d / 3, deadline_s=s + 90.5))
     jobs = submission_order([*jobs, Job("too-large", 3.0, gpus=33, duration_s=5.0)])
     recorder = Simulation(jobs, CLUSTER, Srtf(), Speed(CLUSTER, None), overheads=Overheads(scale=0.1)).run()
-    records, events = recorder.jobs_by_submission(jobs), recorder.events
+    records, events = recorder.jobs_by_submission(), recorder.events
     summary = summarise(records, recorder.snapshots, CLUSTER, end_s=recorder.end_s, events=len(events))
     manifest = {"seed": 0, "command": ["clustersim", "run", "a b.csv"], "timings": {"wall_s": 0.1}}
     return Run("srtf", "3d", CLUSTER, records, events, recorder.snapshots, summary, manifest)

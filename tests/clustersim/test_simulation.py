@@ -366,7 +366,7 @@ def test_every_job_has_a_record_when_a_policy_fails() -> None:
         "d": "unfinished",
         "e": "unfinished",
     }
-    assert len(recorder.jobs_by_submission(jobs)) == 5
+    assert len(recorder.jobs_by_submission()) == 5
 
 
 def test_progress_is_reported() -> None:
