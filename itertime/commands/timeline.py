@@ -43,7 +43,13 @@ def timeline(
     system: SystemName,
     global_batch: GlobalBatch,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="The trace to write (JSON).", show_default=False)
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            help="A page (.html) or a Chrome trace (.json).",
+            show_default=False,
+        ),
     ],
     tp: Tp = 1,
     pp: Pp = 1,
@@ -67,7 +73,7 @@ def timeline(
     prefetch: Prefetch = True,
     bucket_mb: BucketMb = None,
 ) -> None:
-    """One iteration, task by task, as a trace for chrome://tracing or ui.perfetto.dev."""
+    """One iteration, task by task: a page to look at, or a trace for chrome://tracing or ui.perfetto.dev."""
     from itertime.plan import Plan
     from itertime.system import load_system
     from itertime.timeline import iteration_graph, write_chrome_trace
@@ -77,6 +83,13 @@ def timeline(
         sequence_parallel, grad_overlap, schedule, split, fp32_gradients,
         cp, cp_exchange, ep, rank_order, prefetch, bucket_mb and bucket_mb * 1_000_000,
     )  # fmt: skip
-    graph = iteration_graph(model_of(model, seq_len, attention), plan, load_system(system))
+    spec, machine = model_of(model, seq_len, attention), load_system(system)
+    if output.suffix.lower() in (".html", ".htm"):
+        from itertime.timeline_page import write_timeline_page
+
+        write_timeline_page(spec, plan, machine, output)
+        print(f"written to {output}; open it in a browser")
+        return
+    graph = iteration_graph(spec, plan, machine)
     write_chrome_trace(graph, output)
     print(f"{len(graph.tasks)} tasks written to {output}; open it in chrome://tracing or ui.perfetto.dev")
