@@ -6,6 +6,7 @@
 | `compare(trace, configs)` | several runs of one trace, in parallel |
 | `RunConfig` | the settings of a run |
 | `Run` | records, metrics and manifest of a run; `write_run`, `read_run` for its folder |
+| `read_results(folder)` | the results of a grid: `to_pandas()`, `compare()`, each cell's `run()` |
 | `Cluster`, `Overheads` | what is simulated |
 | `Scheduler`, `State`, `JobView`, `Proposal` | what a policy is written with (`clustersim.scheduler`) |
 | `Simulation` | the engine itself |
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .cluster import Cluster
     from .config import RunConfig
     from .errors import PolicyError
+    from .grid.results import read_results
     from .overheads import Overheads
     from .rundir import Run, read_run, write_run
     from .runner import compare, run
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cluster", "JobView", "Overheads", "PolicyError", "Proposal", "Run", "RunConfig", "Scheduler",
-    "Simulation", "State", "UserError", "compare", "read_run", "run", "write_run",
+    "Simulation", "State", "UserError", "compare", "read_results", "read_run", "run", "write_run",
 ]  # fmt: skip
 
 _HOMES = {
@@ -47,6 +49,7 @@ _HOMES = {
     "State": "clustersim.scheduler",
     "UserError": "itertime.errors",
     "compare": "clustersim.runner",
+    "read_results": "clustersim.grid.results",
     "read_run": "clustersim.rundir",
     "run": "clustersim.runner",
     "write_run": "clustersim.rundir",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from itertime.commandline import new_app, run_app
 
-from .commands import check, explain, plot, policies, report, simulate, timeline, trace
+from .commands import check, explain, grid, plot, policies, report, simulate, timeline, trace
 
 __all__ = ["app", "main"]
 
@@ -17,6 +17,7 @@ app = new_app(
 app.command("demo")(simulate.demo)
 app.command("run")(simulate.run)
 app.command("compare")(simulate.compare)
+app.command("grid")(grid.grid)
 app.command("report")(report.report)
 app.command("timeline")(timeline.timeline)
 app.command("plot")(plot.plot)

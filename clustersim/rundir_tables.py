@@ -21,6 +21,7 @@ __all__ = [
     "USAGE",
     "Column",
     "csv_text",
+    "guarded_text",
     "parse_rows",
     "placement_text",
     "plain_text",
@@ -94,7 +95,12 @@ def without_guard(cell: str) -> str:
     return cell[1:] if _GUARDED.match(cell) else cell
 
 
-def _text(value: str) -> str:
+def guarded_text(value: str) -> str:
+    """Text as a CSV cell: quoted where need be, and no formula to any spreadsheet.
+
+    >>> guarded_text("=1+1"), guarded_text("a,b")
+    ("'=1+1", '"a,b"')
+    """
     guarded = "'" + value if _FORMULA.match(value) else value
     if _NEEDS_QUOTES.search(guarded):
         return '"' + guarded.replace('"', '""') + '"'
@@ -132,7 +138,7 @@ def placement_text(placement: Placement) -> str:
 
 
 _WRITERS: dict[Any, Callable[[Any], str]] = {
-    str: _text,
+    str: guarded_text,
     int: _integer,
     int | None: _integer,
     float: _number,

@@ -36,7 +36,7 @@ from .simulation import Simulation
 from .speed import Speed, read_throughput_table, speed_for
 from .tenancy import Tenancy
 
-__all__ = ["Trace", "compare", "run"]
+__all__ = ["Trace", "check_config", "compare", "run"]
 
 
 @dataclass(frozen=True)
@@ -198,6 +198,12 @@ def _profile_of(speed: Speed) -> dict[str, str] | None:
     return {"name": name, "sha256": hashlib.sha256((FOLDER / f"{name}.json").read_bytes()).hexdigest()}
 
 
+def check_config(config: RunConfig) -> None:
+    """Raise what a run with these settings would raise before it begins."""
+    with redirect_stdout(sys.stderr):
+        _prepare(Trace.of([]), config, config.policy)
+
+
 def compare(trace: str | Path | Trace, configs: Sequence[RunConfig], *, workers: int | None = None,
             on_done: Callable[[int, Run], None] | None = None) -> list[Run]:  # fmt: skip
     """Run every configuration over the same trace, in parallel processes; the result does not depend on
@@ -208,9 +214,8 @@ def compare(trace: str | Path | Trace, configs: Sequence[RunConfig], *, workers:
     """
     if not isinstance(trace, Trace):
         trace = Trace.read(trace, configs[0].table if configs else None)
-    with redirect_stdout(sys.stderr):
-        for config in configs:
-            _prepare(Trace.of([]), config, config.policy)  # report mistakes before anything runs
+    for config in configs:
+        check_config(config)  # report mistakes before anything runs
     count = min(len(configs), workers or os.cpu_count() or 1)
     runs: dict[int, Run] = {}
     if count <= 1:

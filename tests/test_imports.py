@@ -21,7 +21,7 @@ SCHEDULER_API = "clustersim.scheduler"
 PUBLIC = {
     "clustersim": [
         "Cluster", "JobView", "Overheads", "PolicyError", "Proposal", "Run", "RunConfig", "Scheduler",
-        "Simulation", "State", "UserError", "compare", "read_run", "run", "write_run",
+        "Simulation", "State", "UserError", "compare", "read_results", "read_run", "run", "write_run",
     ],
     "clustersim.scheduler": [
         "Cluster", "Event", "JobView", "PolicyError", "Proposal", "Ranking", "Scheduler", "State",

@@ -1,0 +1,130 @@
+"""`clustersim grid`: a grid of traces, policies, settings and seeds, made in parallel and compared."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from itertime.errors import UserError
+
+if TYPE_CHECKING:
+    from clustersim.grid.campaign import Campaign, Counts
+    from clustersim.grid.engine import Progress
+    from clustersim.grid.plan import Plan
+
+__all__ = ["grid"]
+
+SOME_FAILED = 5
+LINE_EVERY_S = 10.0
+
+
+def grid(
+    file: Annotated[Path, typer.Argument(help="Grid file (YAML); see docs/grids.md.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Results folder; by default FILE without its ending.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Cells made at a time; by default one per processor.")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a running dask scheduler, such as tcp://host:8786.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells, make none.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Simulate every cell of a grid that is not there yet, and compare them over seeds."""
+    from clustersim.commands.grid_output import print_cells, print_results
+    from clustersim.grid.campaign import Campaign
+    from clustersim.grid.plan import read_plan
+    from clustersim.grid.results import read_results
+    from clustersim.grid.tables import write_tables
+
+    if workers is not None and scheduler is not None:
+        raise UserError("--workers and --scheduler: give one of them; the scheduler has workers of its own")
+    plan = read_plan(file)
+    folder = out if out is not None else Path(plan.name)
+    if dry_run:
+        print_cells(plan, folder, json)
+        return
+    campaign = Campaign(plan, folder)
+    campaign.open()
+    _announce(campaign)
+    with _progress(plan, campaign) as advance:
+        try:
+            counts = campaign.run(
+                workers=workers, scheduler=scheduler, on_failure=_say_failure, on_progress=advance
+            )
+        except KeyboardInterrupt:
+            _say(f"{campaign.counts.made} cells were made and are kept; run again to make the rest")
+            raise
+    results = read_results(folder)
+    comparisons = write_tables(results)
+    print_results(results, comparisons, json)
+    if counts.failed:
+        _say(f"{counts.failed} of {len(plan.orders())} cells failed; see {campaign.store.failures}")
+        raise typer.Exit(SOME_FAILED)
+
+
+def _announce(campaign: Campaign) -> None:
+    for damage in campaign.counts.damaged:
+        _say(f"{damage}; it is made again")
+    strangers = campaign.strangers()
+    if strangers:
+        _say(f"{strangers} cells in {campaign.store.cells} belong to another grid file or version; kept")
+
+
+def _say_failure(label: str, reason: str) -> None:
+    from clustersim.commands.output import plain
+
+    _say(f"failed: {plain(label)}: {plain(reason)[:500]}")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _progress(plan: Plan, campaign: Campaign) -> Iterator[Callable[[Counts, Progress], None]]:
+    """Progress on stderr: one line that changes on a terminal, else a line every ten seconds."""
+    total = len(plan.orders())
+    terminal = sys.stderr.isatty()
+    began = shown_at = monotonic()
+    shown = ""
+
+    def advance(counts: Counts, progress: Progress) -> None:
+        nonlocal shown_at, shown
+        left = total - counts.cached - counts.made - counts.failed
+        text = (
+            f"{counts.cached + counts.made} of {total} cells done ({counts.cached} cached), "
+            f"{counts.failed} failed, {progress.running} running"
+        )
+        if left and progress.remaining_s is not None:
+            text += f", {_duration(progress.remaining_s)} left"
+        if terminal:
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        elif monotonic() - shown_at >= LINE_EVERY_S:
+            shown_at = monotonic()
+            _say(text)
+        shown = text
+
+    _say(f"{campaign.counts.cached} of {total} cells are there; making {len(campaign.missing)}")
+    yield advance
+    if terminal and shown:
+        print("\r\x1b[K", end="", file=sys.stderr)
+    if campaign.missing:
+        counts = campaign.counts
+        done = f"{counts.cached + counts.made} of {total} cells done ({counts.cached} cached)"
+        _say(f"{done}, {counts.failed} failed, in {_duration(monotonic() - began)}")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"

@@ -1,0 +1,141 @@
+"""What `clustersim grid` prints: the cells of a grid, and the table of paired differences."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clustersim.commands.output import plain
+from itertime.commandline import print_json
+
+if TYPE_CHECKING:
+    from clustersim.grid.comparison import Comparison
+    from clustersim.grid.plan import Plan
+    from clustersim.grid.results import Results
+
+__all__ = ["print_cells", "print_results"]
+
+PIPE_WIDTH = 160
+"""A pipe has no width; tables are not folded for it."""
+
+
+def print_cells(plan: Plan, folder: Path, json: bool) -> None:
+    """All cells, with their keys, and whether they are there already."""
+    from clustersim.grid.store import Store
+
+    store = Store(folder)
+    there = {key: store.has(key) and store.damage(key) is None for key in {c.key for c in plan.cells}}
+    if json:
+        rows = [
+            {"axes": dict(p.cell.axes), "seed": p.cell.seed, "cell": p.key, "there": there[p.key]}
+            for p in plan.cells
+        ]
+        print_json({"cells": rows, "excluded": plan.grid.excluded})
+        return
+    for planned in plan.cells:
+        print(f"{planned.key}  {'there  ' if there[planned.key] else 'to make'}  {plain(planned.cell.label)}")
+    to_make = sum(not value for value in there.values())
+    excluded = f", {plan.grid.excluded} excluded" if plan.grid.excluded else ""
+    print(f"{len(plan.cells)} cells, {len(there)} different runs, {to_make} to make{excluded}")
+
+
+def print_results(results: Results, comparisons: Sequence[Comparison], json: bool) -> None:
+    """Counts, and paired differences against the baseline."""
+    statuses = [result.status for result in results]
+    counts = {status: statuses.count(status) for status in ("done", "failed", "missing")}
+    if json:
+        rows = [
+            {"axes": dict(c.axes), "metric": c.metric, **asdict(c.difference), "p_holm": c.p_holm}
+            for c in comparisons
+        ]
+        print_json({"cells": len(results), **counts, "baseline": results.baseline, "comparisons": rows})
+        return
+    if comparisons:
+        _print_table(results, comparisons)
+    print(f"Results of {len(results)} cells: {results.folder / 'results.csv'} (and .parquet)")
+
+
+def _print_table(results: Results, comparisons: Sequence[Comparison]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    assert results.baseline is not None
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in (*results.axes, "metric"):
+        table.add_column(name, no_wrap=True)
+    for name in ("baseline", "mean", "difference", "95 % interval", "relative", "95 % interval", "p (Holm)"):
+        table.add_column(name, justify="right", no_wrap=True)
+    before: tuple[str, ...] = ()
+    for comparison in comparisons:
+        values = tuple(plain(str(comparison.axes[name])) for name in results.axes)
+        first = values if values != before else ("",) * len(values)
+        before = values
+        table.add_row(*first, *_cells(comparison))
+    width = None if sys.stdout.isatty() else PIPE_WIDTH
+    Console(width=width, markup=False, highlight=False).print(table)
+    for line in _notes(results.baseline, comparisons):
+        print(line)
+
+
+def _cells(comparison: Comparison) -> list[str]:
+    d, unit = comparison.difference, _Unit.of(comparison.metric)
+    return [
+        unit.label,
+        unit.text(d.baseline),
+        unit.text(d.variant),
+        unit.text(d.difference, signed=True),
+        _interval(unit.text(d.low, signed=True), unit.text(d.high, signed=True)),
+        _percent(d.relative),
+        _interval(_percent(d.relative_low), _percent(d.relative_high)),
+        "–" if comparison.p_holm is None else f"{comparison.p_holm:.3g}",
+    ]
+
+
+class _Unit:
+    """How a metric is shown: hours for seconds, percent for ratios."""
+
+    def __init__(self, label: str, factor: float, digits: int):
+        self.label, self.factor, self.digits = label, factor, digits
+
+    @classmethod
+    def of(cls, metric: str) -> _Unit:
+        if metric.endswith("_s"):
+            return cls(f"{metric.removesuffix('_s')}, h", 1 / 3600, 3)
+        if metric.endswith("_ratio"):
+            return cls(f"{metric.removesuffix('_ratio')}, %", 100.0, 2)
+        return cls(metric, 1.0, 3)
+
+    def text(self, value: float | None, signed: bool = False) -> str:
+        if value is None:
+            return "–"
+        return f"{value * self.factor:{'+' if signed else ''},.{self.digits}f}"
+
+
+def _percent(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{100 * ratio:+.2f} %"
+
+
+def _interval(low: str, high: str) -> str:
+    return "–" if low == "–" else f"{low} to {high}"
+
+
+def _notes(baseline: Mapping[str, Any], comparisons: Sequence[Comparison]) -> list[str]:
+    from clustersim.statistics import LEAST_PAIRS
+
+    wanted = ", ".join(f"{name}={plain(str(value))}" for name, value in baseline.items())
+    pairs = sorted({comparison.difference.pairs for comparison in comparisons})
+    many = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
+    lines = [
+        f"Against {wanted}: means over {many} pairs of runs with one seed each, bootstrap-t intervals,",
+        "sign-flip p values, corrected (Holm) for the number of comparisons of each metric.",
+    ]
+    if pairs[0] < LEAST_PAIRS:
+        lines.append(f"Fewer than {LEAST_PAIRS} pairs give no interval; state more seeds.")
+    left_out = sum(comparison.difference.left_out for comparison in comparisons)
+    if left_out:
+        lines.append(f"{left_out} pairs are left out, where a cell failed or a metric is undefined.")
+    return lines

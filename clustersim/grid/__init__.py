@@ -1,0 +1,13 @@
+"""Grids of runs: read from a file, made in parallel, kept whole, compared over seeds.
+
+| module | what |
+|---|---|
+| `document`, `spec`, `cells` | the grid file: YAML, its parts, the cells it makes |
+| `inputs`, `plan` | what each cell is made from, its key, and what can be checked beforehand |
+| `store` | the results folder |
+| `work`, `nursery` | making one cell, in a process of its own, within limits |
+| `worker`, `engine`, `campaign` | making all of them on dask.distributed |
+| `results`, `comparison`, `tables` | reading them back and comparing them |
+"""
+
+__all__: list[str] = []

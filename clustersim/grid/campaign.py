@@ -1,0 +1,105 @@
+"""Making the cells of a grid that are not there yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .engine import Outcome, Progress, run_orders
+from .inputs import Inputs, code_hash
+from .plan import Plan
+from .store import Store, write_json
+from .work import commands
+
+__all__ = ["Campaign", "Counts"]
+
+
+@dataclass
+class Counts:
+    """How many distinct runs were there already, were made, and failed; which were damaged and made again."""
+
+    cached: int = 0
+    made: int = 0
+    failed: int = 0
+    damaged: list[str] = field(default_factory=list)
+
+
+class Campaign:
+    """One call of the grid command on a results folder. UserError if the folder cannot be used."""
+
+    def __init__(self, plan: Plan, folder: Path):
+        self.plan, self.store = plan, Store(folder)
+        self.counts = Counts()
+        self.labels: dict[str, str] = {}
+        for planned in plan.cells:
+            self.labels.setdefault(planned.key, planned.cell.label)
+        self.missing: list[dict[str, Any]] = []
+
+    def open(self) -> None:
+        """Write `grid.json` and see what is there: every byte of every cell is checked."""
+        self.store.open()
+        write_json(self.store.folder / "grid.json", self.plan.document())
+        self.missing = []
+        for order in self.plan.orders():
+            key = order["key"]
+            damage = self.store.damage(key) if self.store.has(key) else None
+            if self.store.has(key) and damage is None:
+                self.counts.cached += 1
+                continue
+            if damage is not None:
+                self.counts.damaged.append(damage)
+            self.missing.append(order)
+
+    def run(
+        self, *, workers: int | None = None, scheduler: str | None = None,
+        on_failure: Callable[[str, str], None] = lambda label, reason: None,
+        on_progress: Callable[[Counts, Progress], None] = lambda counts, progress: None,
+    ) -> Counts:  # fmt: skip
+        """Make what is missing. `on_failure(label, reason)` is called for every cell given up on.
+
+        Unfinished if nothing can be made any more; what is made is kept.
+        """
+        limits = self.plan.file.limits
+        batch = {
+            "store": str(self.store.folder.resolve()), "base": str(self.plan.base), "code": code_hash(),
+            "time_s": limits.time_s, "memory_gb": limits.memory_gb,
+        }  # fmt: skip
+
+        def decided(outcome: Outcome) -> None:
+            key = outcome.order["key"]
+            if outcome.verdict["status"] != "failed":
+                self.counts.made += 1
+                self.store.forget_failure(key)
+                return
+            self.counts.failed += 1
+            reason = str(outcome.verdict.get("reason", ""))
+            self.store.record_failure(key, self._failure(outcome, reason))
+            on_failure(self.labels[key], reason)
+
+        run_orders(
+            self.missing, batch, workers=workers, scheduler=scheduler, retries=limits.retries,
+            on_outcome=decided, on_progress=lambda progress: on_progress(self.counts, progress),
+        )  # fmt: skip
+        return self.counts
+
+    def _failure(self, outcome: Outcome, reason: str) -> Mapping[str, Any]:
+        key = outcome.order["key"]
+        cells = [planned.cell for planned in self.plan.cells if planned.key == key]
+        return {
+            "cell": key,
+            "axes": dict(cells[0].axes),
+            "seed": cells[0].seed,
+            "reason": reason,
+            "attempts": outcome.attempts,
+            "repeat": commands(Inputs.of(outcome.order["inputs"])),
+            "traceback": str(outcome.verdict.get("traceback", "")).splitlines(),
+            "output": str(outcome.verdict.get("output", "")).splitlines(),
+        }
+
+    def strangers(self) -> int:
+        """Cells in the folder that are none of this grid's: of an earlier state of file or program."""
+        known = {planned.key for planned in self.plan.cells}
+        names = (path.name for path in self.store.cells.iterdir())
+        return sum(name not in known for name in names if not name.startswith("."))

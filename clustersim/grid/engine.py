@@ -1,0 +1,218 @@
+"""Runs cells on dask.distributed: batches, retries, and what becomes of killed workers and schedulers.
+
+Without an address, the cluster is in this process: a scheduler and a worker with one thread a slot, no open
+port; the cells are made in child processes of it. With an address, the same batches go to the workers there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from itertime.errors import UserError
+
+from .worker import end_campaign, run_batch
+
+__all__ = ["Outcome", "Progress", "Unfinished", "run_orders"]
+
+BATCH_S, LARGEST_BATCH = 1.0, 64
+QUEUED_PER_SLOT, QUEUED_AT_LEAST = 2, 4
+MOST_KILLS = 10
+"""A cell whose process, or whose worker, was killed more often than this counts as failed."""
+
+BUSY_AGAIN_S, LOOK_EVERY_S, CONNECT_S = 0.5, 0.5, 30.0
+
+Order = Mapping[str, Any]
+Verdict = Mapping[str, Any]
+
+
+class Unfinished(UserError):
+    """Some cells were not made: they failed, or nothing could be run or written any more."""
+
+    exit_code = 5
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one order: its last verdict (made, present or failed), after so many attempts."""
+
+    order: Order
+    verdict: Verdict
+    attempts: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a grid is. `remaining_s` is None until a cell has been made."""
+
+    total: int
+    made: int
+    failed: int
+    running: int
+    remaining_s: float | None
+
+
+def run_orders(
+    orders: Sequence[Order], batch: Mapping[str, Any], *, workers: int | None = None,
+    scheduler: str | None = None, retries: int = 1,
+    on_outcome: Callable[[Outcome], None], on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> None:  # fmt: skip
+    """Make all cells; `on_outcome` is called here, once for each order, as they are decided.
+
+    `workers`: cells made at a time on this machine (default: one a processor). `scheduler`: the address of a
+    running dask scheduler instead. Unfinished, if the disk is full or the scheduler is lost; cells that are
+    made stay made.
+    """
+    if not orders:
+        return
+    campaign = uuid.uuid4().hex
+    with _client(workers, scheduler, len(orders), campaign) as client:
+        _Campaign(client, orders, {**batch, "campaign": campaign}, retries, on_outcome, on_progress).run()
+
+
+class _Campaign:
+    """The cells that are not decided yet, and the batches that are under way."""
+
+    def __init__(
+        self, client: Any, orders: Sequence[Order], batch: Mapping[str, Any], retries: int,
+        on_outcome: Callable[[Outcome], None], on_progress: Callable[[Progress], None],
+    ):  # fmt: skip
+        self.client, self.batch, self.retries = client, dict(batch), retries
+        self.on_outcome, self.on_progress = on_outcome, on_progress
+        self.waiting: deque[Order] = deque(orders)
+        self.busy: deque[tuple[float, Order]] = deque()  # made by another client: look again at that time
+        self.under_way: dict[Any, list[Order]] = {}
+        self.ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.attempts = dict.fromkeys((order["key"] for order in orders), 0)
+        self.kills = dict.fromkeys(self.attempts, 0)
+        self.total, self.made, self.failed = len(orders), 0, 0
+        self.spent_s, self.timed = 0.0, 0
+        self.slots, self.slots_known_at = 1, float("-inf")
+
+    def run(self) -> None:
+        try:
+            while self.waiting or self.busy or self.under_way:
+                self._submit()
+                self.on_progress(self.progress())
+                self._take(LOOK_EVERY_S)
+            self.on_progress(self.progress())
+        finally:
+            with suppress(Exception):
+                self.client.cancel(list(self.under_way))
+
+    def progress(self) -> Progress:
+        left = self.total - self.made - self.failed
+        running = min(sum(map(len, self.under_way.values())), self.slots)
+        remaining_s = left * self.spent_s / self.timed / self.slots if self.timed else None
+        return Progress(self.total, self.made, self.failed, running, remaining_s)
+
+    def _submit(self) -> None:
+        now = time.monotonic()
+        if now - self.slots_known_at > LOOK_EVERY_S:
+            if self.client.status not in ("running", "connecting"):
+                self._lost("the connection to the dask scheduler is lost")
+            self.slots, self.slots_known_at = max(1, sum(self.client.nthreads().values())), now
+        while self.busy and self.busy[0][0] <= now:
+            self.waiting.append(self.busy.popleft()[1])
+        while self.waiting and len(self.under_way) < max(QUEUED_AT_LEAST, QUEUED_PER_SLOT * self.slots):
+            orders = [self.waiting.popleft() for _ in range(min(self._batch_size(), len(self.waiting)))]
+            for order in orders:
+                self.attempts[order["key"]] += 1
+            future = self.client.submit(run_batch, orders, self.batch, pure=False, retries=0)
+            self.under_way[future] = orders
+            future.add_done_callback(self.ended.put)
+
+    def _batch_size(self) -> int:
+        """Cells of about a second together, fewer towards the end, so that all slots end at one time."""
+        if not self.timed:
+            return 1
+        by_time = int(BATCH_S * self.timed / max(self.spent_s, 1e-9))
+        fair = len(self.waiting) // (QUEUED_PER_SLOT * self.slots)
+        return max(1, min(by_time, fair, LARGEST_BATCH))
+
+    def _take(self, wait_s: float) -> None:
+        """Take in what has ended, waiting for the first so long."""
+        with suppress(queue.Empty):
+            while True:
+                future = self.ended.get(timeout=wait_s)
+                wait_s = 0.0
+                orders = self.under_way.pop(future)
+                for order, verdict in zip(orders, _verdicts(future, orders), strict=True):
+                    self._judge(order, verdict)
+
+    def _judge(self, order: Order, verdict: Verdict) -> None:
+        key, status = order["key"], verdict["status"]
+        if "wall_s" in verdict and status == "made":
+            self.spent_s, self.timed = self.spent_s + verdict["wall_s"], self.timed + 1
+        if status in ("made", "present"):
+            self.made += 1
+            self.on_outcome(Outcome(order, verdict, self.attempts[key]))
+        elif status == "busy":
+            self.attempts[key] -= 1
+            self.busy.append((time.monotonic() + BUSY_AGAIN_S, order))
+        elif status in ("unwritable", "unusable", "lost"):
+            self._lost(verdict["reason"])
+        elif self._may_try_again(key, status):
+            self.waiting.append(order)
+        else:
+            self.failed += 1
+            self.on_outcome(Outcome(order, {**verdict, "status": "failed"}, self.attempts[key]))
+
+    def _may_try_again(self, key: str, status: str) -> bool:
+        if status == "killed":
+            self.kills[key] += 1
+            return self.kills[key] <= MOST_KILLS
+        return self.attempts[key] - self.kills[key] <= self.retries
+
+    def _lost(self, reason: str) -> None:
+        left = self.total - self.made - self.failed
+        remedy = "what is made is kept: mend that and run the grid again"
+        raise Unfinished(f"{reason}; {left} of {self.total} cells are not made; {remedy}")
+
+
+def _verdicts(future: Any, orders: Sequence[Order]) -> Sequence[Verdict]:
+    """Of a batch that has ended, however it did."""
+    if future.status == "finished":
+        with suppress(Exception):  # the result was on a worker that is gone
+            result: Sequence[Verdict] = future.result()
+            return result
+    if future.status == "error":
+        reason = f"the worker was killed, or cannot run cells: {future.exception()}"
+        return [{"status": "killed", "reason": reason}] * len(orders)
+    return [{"status": "lost", "reason": "the dask scheduler has ended"}] * len(orders)
+
+
+@contextmanager
+def _client(workers: int | None, scheduler: str | None, most: int, campaign: str) -> Iterator[Any]:
+    """A client of the cluster to use; dask's own log lines and warnings are kept quiet."""
+    import dask
+    import distributed
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    with dask.config.set({"distributed.comm.timeouts.connect": f"{CONNECT_S}s"}):
+        if scheduler is not None:
+            try:
+                client = distributed.Client(scheduler, timeout=CONNECT_S, set_as_default=False)
+            except (OSError, ValueError, TimeoutError, RuntimeError) as error:
+                what = f"--scheduler {scheduler}: cannot be reached: {error or type(error).__name__}"
+                raise UserError(f"{what}; give an address such as tcp://host:8786") from None
+            with client:
+                yield client
+            return
+        slots = min(workers or os.cpu_count() or 1, most)
+        with distributed.LocalCluster(
+            n_workers=1, threads_per_worker=slots, processes=False, dashboard_address=None,
+            memory_limit=0, silence_logs=logging.CRITICAL,
+        ) as cluster, distributed.Client(cluster, set_as_default=False) as client:  # fmt: skip
+            try:
+                yield client
+            finally:
+                end_campaign(campaign)  # threads that wait for a cell are free to end

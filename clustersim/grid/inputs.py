@@ -1,0 +1,192 @@
+"""From a cell's settings to everything that its result depends on, and to the key that stands for it.
+
+| part of the key | what |
+|---|---|
+| trace | hash of the trace file; or the recipe of a generated trace, with hashes of its rules and sizes |
+| config | the settings of the run, with hashes of throughput table, system and policy |
+| code | hash of the files of `itertime`, `traces` and the part of `clustersim` that simulates |
+| versions | Python, numpy, scipy, simpy |
+
+Two cells of equal inputs have one key and one result. Relative paths in a grid file start at its folder, in
+which the functions here must be called, and every cell runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from clustersim.config import RunConfig
+from clustersim.registry import find_policy
+from itertime.errors import UserError
+from traces.files import sha256, shown
+from traces.generate import Recipe
+
+__all__ = ["Hashes", "Inputs", "code_hash", "digest", "key_of", "resolve"]
+
+LIBRARIES = ("numpy", "scipy", "simpy")
+SHOW_ALONE = (
+    "commands", "grid", "templates", "report", "plot", "timeline", "statistics", "steady_state", "checking",
+    "explanation", "testing",
+)  # fmt: skip
+"""First words of the parts of `clustersim` that look at results and take no part in making them."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What one run is made from: its settings, and a trace file or the recipe of a trace."""
+
+    config: RunConfig
+    trace: str | Recipe
+
+    def document(self) -> dict[str, Any]:
+        """As plain data."""
+        trace = self.trace if isinstance(self.trace, str) else asdict(self.trace)
+        return {"trace": trace, "config": self.config.model_dump()}
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Inputs:
+        trace = document["trace"]
+        return cls(RunConfig(**document["config"]), trace if isinstance(trace, str) else Recipe(**trace))
+
+
+def resolve(settings: Mapping[str, Any], seed: int) -> Inputs:
+    """The run that `settings` describe. UserError names the setting that cannot be.
+
+    `a.b` sets `b` within `a`, whatever the order; `policy.b` is a parameter of the policy.
+    """
+    whole = {name: value for name, value in settings.items() if "." not in name}
+    parts = [(name.split(".", 1), value) for name, value in settings.items() if "." in name]
+    trace = _trace(whole.pop("trace", None), {b: value for (a, b), value in parts if a == "trace"}, seed)
+    if "policy" not in whole:
+        raise UserError("policy: is not given; name one in set or as an axis of the matrix")
+    for (a, b), value in parts:
+        if a == "trace":
+            continue
+        name = "params" if a == "policy" else a
+        outer = whole.get(name, {})
+        if not isinstance(outer, Mapping):
+            raise UserError(f"{a}.{b}: contradicts {a}: {shown(outer)}; leave one of them out")
+        whole[name] = {**outer, b: value}
+    return Inputs(RunConfig.make(seed=seed, **whole), trace)
+
+
+def _trace(whole: Any, parts: Mapping[str, Any], seed: int) -> str | Recipe:
+    if isinstance(whole, str):
+        if parts:
+            name = next(iter(parts))
+            raise UserError(f"trace.{name}: contradicts trace: {shown(whole)}, a file; leave one of them out")
+        return whole
+    if whole is not None and not isinstance(whole, Mapping):
+        raise UserError(f"trace={shown(whole)}: must be a file, or settings of `clustersim trace generate`")
+    recipe = {**(whole or {}), **parts}
+    if not recipe:
+        raise UserError("trace: is not given; name a file, or say how to generate one: trace: {jobs: 500}")
+    if "seed" in recipe:
+        raise UserError("trace.seed: seeds are given by `seeds`, for runs and generated traces alike")
+    if recipe.get("rules", "") is None:  # YAML's null, where the command has the word
+        recipe["rules"] = "none"
+    try:
+        return TypeAdapter(Recipe).validate_python({**recipe, "seed": seed})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(["trace", *(str(part) for part in first["loc"])])
+        if first["type"] == "unexpected_keyword_argument":
+            raise UserError(f"{name}: unknown setting of a generated trace") from None
+        if first["type"] in ("missing", "missing_argument"):
+            raise UserError(f"{name}: is not given; a generated trace needs it") from None
+        raise UserError(f"{name}={shown(first.get('input'))}: {first['msg'].lower()}") from None
+
+
+class Hashes:
+    """Hashes of files and parts of the program, each computed once."""
+
+    def __init__(self) -> None:
+        self.file = cache(sha256)
+        self.policy = cache(_policy_hash)
+        self.system = cache(_system_hash)
+
+
+def key_of(inputs: Inputs, hashes: Hashes) -> tuple[str, dict[str, Any]]:
+    """The key of a cell (24 hexadecimal digits) and the document that it is the hash of."""
+    config, trace = inputs.config, inputs.trace
+    document: dict[str, Any] = {
+        "trace": {"sha256": hashes.file(trace)} if isinstance(trace, str) else _recipe(trace, hashes),
+        "config": config.model_dump(),
+        "policy": hashes.policy(config.policy),
+        "system": hashes.system(config.system),
+        "table": hashes.file(config.table) if config.table else None,
+        "code": code_hash(),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
+    }
+    return digest(document)[:24], document
+
+
+def digest(document: Mapping[str, Any]) -> str:
+    """SHA-256 of plain data, whatever the order of its keys."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _recipe(recipe: Recipe, hashes: Hashes) -> dict[str, Any]:
+    from traces.rules import rules_path
+    from traces.sizes import sizes_path
+
+    return {
+        "recipe": asdict(recipe),
+        "sizes": hashes.file(sizes_path(recipe.sizes)),
+        "rules": None if recipe.rules == "none" else hashes.file(rules_path(recipe.rules)),
+        "system": hashes.system(recipe.system),
+    }
+
+
+def _system_hash(name: str) -> str:
+    from itertime import load_system
+
+    return hashlib.sha256(repr(load_system(name)).encode()).hexdigest()
+
+
+def _policy_hash(name: str) -> str:
+    """Of the file of a policy, or of the whole package that it is part of."""
+    if ".py:" in name:
+        find_policy(name)  # complains if it cannot be used
+        return sha256(name.rpartition(":")[0])
+    module = import_module(find_policy(name).__module__.partition(".")[0])
+    assert module.__file__ is not None
+    file = Path(module.__file__)
+    return (
+        _hash_of(sorted(file.parent.rglob("*")), file.parent) if file.name == "__init__.py" else sha256(file)
+    )
+
+
+@cache
+def code_hash() -> str:
+    """Of all files of ours that a result depends on; equal wherever the same program is installed."""
+    digests = []
+    for name in ("itertime", "traces", "clustersim"):
+        file = import_module(name).__file__
+        assert file is not None
+        folder = Path(file).parent
+        files = sorted(folder.rglob("*"))
+        if name == "clustersim":
+            files = [f for f in files if not f.relative_to(folder).as_posix().startswith(SHOW_ALONE)]
+        digests.append(_hash_of(files, folder))
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def _hash_of(files: Iterable[Path], folder: Path) -> str:
+    total = hashlib.sha256()
+    for file in files:
+        if file.is_file() and "__pycache__" not in file.parts:
+            total.update(f"{file.relative_to(folder).as_posix()} {sha256(file)}\n".encode())
+    return total.hexdigest()

@@ -1,0 +1,160 @@
+"""From a grid file to the cells that are to be made, with everything checked that can be beforehand."""
+
+from __future__ import annotations
+
+import copy
+from contextlib import chdir
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from clustersim.runner import check_config
+from itertime.errors import TableError, UserError
+from traces.generate import Recipe, generate
+
+from .cells import Cell, Grid, expand
+from .document import Document
+from .inputs import Hashes, Inputs, key_of, resolve
+from .spec import GridFile, read_grid_file
+from .store import FORMAT
+from .work import load_trace
+
+__all__ = ["Plan", "PlannedCell", "read_plan"]
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """A cell with what it is made from, and its key; `hashed` is the document that the key is the hash of."""
+
+    cell: Cell
+    inputs: Inputs
+    key: str
+    hashed: dict[str, Any]
+
+    def order(self) -> dict[str, Any]:
+        """What a worker needs to make it."""
+        return {"key": self.key, "inputs": self.inputs.document(), "hashed": self.hashed}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A grid file, read and multiplied out. Relative paths in it start at `base`."""
+
+    path: Path
+    file: GridFile
+    grid: Grid
+    baseline: dict[str, Any] | None
+    cells: tuple[PlannedCell, ...]
+
+    @property
+    def base(self) -> Path:
+        return self.path.resolve().parent
+
+    @property
+    def name(self) -> str:
+        return self.path.name.removesuffix(self.path.suffix)
+
+    def orders(self) -> list[dict[str, Any]]:
+        """One order for each key, in the order of the grid; cells of equal inputs share one."""
+        return list({planned.key: planned.order() for planned in self.cells}.values())
+
+    def document(self) -> dict[str, Any]:
+        """What `grid.json` says: what the tables need to be made again from the cells alone."""
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "axes": list(self.grid.axes),
+            "baseline": self.baseline,
+            "metrics": list(self.file.metrics),
+            "window": self.file.window.model_dump() if self.file.window else None,
+            "cells": [
+                {"cell": planned.key, "seed": planned.cell.seed, "axes": dict(planned.cell.axes)}
+                for planned in self.cells
+            ],
+        }
+
+
+def read_plan(path: str | Path) -> Plan:
+    """Read a grid file and check every cell. UserError (TableError for a trace) with the file and line."""
+    file, document = read_grid_file(path)
+    grid = expand(file, document)
+    plan = Plan(document.path, file, grid, _baseline(file, document, grid), ())
+    checker = _Checker(document)
+    with chdir(plan.base):
+        cells = tuple(checker.planned(cell) for cell in grid.cells)
+    return replace(plan, cells=cells)
+
+
+class _Checker:
+    """Checks traces and settings, each distinct one once."""
+
+    def __init__(self, document: Document):
+        self.document, self.hashes = document, Hashes()
+        self.seen: set[str] = set()
+
+    def planned(self, cell: Cell) -> PlannedCell:
+        try:
+            inputs = resolve(cell.settings, cell.seed)
+            self._check(inputs)
+            key, hashed = key_of(inputs, self.hashes)
+        except UserError as error:
+            raise self._located(cell, error) from None
+        except OSError as error:
+            what = UserError(f"{error.filename}: cannot be read: {error.strerror or error}")
+            raise self._located(cell, what) from None
+        return PlannedCell(cell, inputs, key, hashed)
+
+    def _check(self, inputs: Inputs) -> None:
+        config, trace = inputs.config.model_copy(update={"seed": 0}), inputs.trace
+        if isinstance(trace, Recipe):
+            trace = replace(trace, seed=0)
+            sample = replace(trace, jobs=1, load=1.0)  # planners, rules and sizes are tried on one job
+            if self._first(("recipe", sample)):
+                generate(sample)
+        elif self._first(("file", trace, config.table)):
+            load_trace(inputs)
+        if self._first(("config", config.model_dump_json())):
+            check_config(config)
+
+    def _first(self, what: Any) -> bool:
+        text = repr(what)
+        new = text not in self.seen
+        self.seen.add(text)
+        return new
+
+    def _located(self, cell: Cell, error: UserError) -> UserError:
+        """The error with the line of the value in the grid file that it is about."""
+        if isinstance(error, TableError):
+            return error  # names file and line of the trace
+        name = str(error).removeprefix("setting ").partition("=")[0].partition(":")[0]
+        place = cell.place
+        for axis, value in cell.axes.items():
+            if axis == name or str(value) in str(error):
+                place = (*cell.place, axis)
+                break
+        else:
+            if name in self.document.data.get("set", {}):
+                place = ("set", name)
+        located = copy.copy(error)
+        located.args = (str(self.document.error(place, f"{error} (cell {cell.label})")),)
+        return located
+
+
+def _baseline(file: GridFile, document: Document, grid: Grid) -> dict[str, Any] | None:
+    """The baseline that the file states, or the first of several policies, or none."""
+    if file.baseline is None:
+        policies = grid.levels.get("policy", ())
+        return {"policy": policies[0]} if len(policies) > 1 else None
+    for name, value in file.baseline.items():
+        place = ("baseline", name)
+        if name not in grid.axes:
+            raise document.error(place, f"is no axis; the axes are {', '.join(grid.axes)}")
+        if isinstance(value, list | dict) or value not in grid.levels[name]:
+            values = ", ".join(str(level) for level in grid.levels[name])
+            raise document.error(place, f"{value} is none of its values {values}")
+    there = {tuple(cell.axes.values()) for cell in grid.cells}
+    against = {values: tuple({**dict(zip(grid.axes, values, strict=True)), **file.baseline}.values())
+               for values in there}  # fmt: skip
+    if not any(other in there and other != values for values, other in against.items()):
+        raise document.error(("baseline",), "no cell differs from it in these values alone")
+    return file.baseline

@@ -1,0 +1,170 @@
+"""The results of a grid, read back from its folder."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clustersim.rundir import Run, read_run, read_unverified
+from clustersim.steady_state import window_metrics
+from itertime.errors import UserError
+from traces.files import shown
+
+from .cells import Scalar
+from .comparison import Comparison, compare_cells
+from .spec import NUMERIC_METRICS, SHOWN_METRICS, Window
+from .store import FORMAT, Store, read_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Result", "Results", "read_results"]
+
+Number = int | float | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """One cell: where it is in the grid, and its metrics (empty if it is not done).
+
+    `status`: done, failed, or missing. `reason`: why it failed.
+    """
+
+    axes: Mapping[str, Scalar]
+    seed: int
+    cell: str
+    status: str
+    folder: Path
+    metrics: Mapping[str, Number] = field(default_factory=dict)
+    reason: str = ""
+
+    def run(self) -> Run:
+        """All records of the cell. UserError if it is not done, or was changed."""
+        return read_run(self.folder)
+
+
+@dataclass(frozen=True)
+class Results(Sequence[Result]):
+    """The cells of a grid in the order of its file."""
+
+    folder: Path
+    name: str
+    axes: tuple[str, ...]
+    results: tuple[Result, ...]
+    baseline: Mapping[str, Scalar] | None
+    shown_metrics: tuple[str, ...]
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.results[index]
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self.results)
+
+    def compare(
+        self, baseline: Mapping[str, Scalar] | None = None, metrics: Sequence[str] | None = None
+    ) -> list[Comparison]:
+        """Every cell against the one that differs from it by the values of `baseline` alone, over seeds.
+
+        By default the file's baseline and metrics. UserError for a baseline or a metric that is not there.
+        """
+        return compare_cells(self, self.axes, baseline or self.baseline, metrics or self.shown_metrics)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row for each cell: axes, `seed`, `status`, every metric, `cell`; NaN for undefined."""
+        import pandas as pd
+
+        columns: dict[str, Any] = {}
+        for name in self.axes:
+            columns[name] = pd.Series([result.axes[name] for result in self], dtype=_dtype(self, name))
+        columns["seed"] = pd.Series([result.seed for result in self], dtype="int64")
+        columns["status"] = [result.status for result in self]
+        for name in NUMERIC_METRICS:
+            columns[name] = pd.Series([result.metrics.get(name) for result in self], dtype="float64")
+        columns["cell"] = [result.cell for result in self]
+        return pd.DataFrame(columns)
+
+    def _repr_html_(self) -> str:
+        frame = self.to_pandas()
+        frame = frame[[*self.axes, "seed", "status", *self.shown_metrics]]
+        counts = ", ".join(f"{n} {status}" for status, n in _counts(self).items())
+        title = f"<p>Grid <b>{html.escape(self.name)}</b>: {counts}</p>"
+        return title + frame.to_html(max_rows=60, escape=True, index=False)
+
+
+def read_results(folder: str | Path) -> Results:
+    """The results in the folder of a grid, complete or not.
+
+    The hashes of every cell are checked: one that was changed counts as missing. UserError for a folder that
+    no grid wrote.
+    """
+    store = Store(folder)
+    path = store.folder / "grid.json"
+    if not path.exists():
+        raise UserError(f"{store.folder}: is not the folder of a grid: it has no grid.json")
+    document = read_json(path)
+    if document.get("format") != FORMAT:
+        raise UserError(
+            f"{path}: format={shown(document.get('format'))}: must be {FORMAT}; run the grid again"
+        )
+    try:
+        window = Window(**document["window"]) if document["window"] else None
+        known: dict[str, tuple[str, Mapping[str, Number], str]] = {}
+        results = [_result(store, entry, window, known) for entry in document["cells"]]
+        shown_metrics = tuple(document.get("metrics") or SHOWN_METRICS)
+        return Results(
+            store.folder, document["name"], tuple(document["axes"]), tuple(results),
+            document["baseline"], shown_metrics,
+        )  # fmt: skip
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        what = f"does not hold what a grid writes ({type(error).__name__}: {error})"
+        raise UserError(f"{path}: {what}; run the grid again") from None
+
+
+def _result(store: Store, entry: Mapping[str, Any], window: Window | None, known: dict[str, Any]) -> Result:
+    key = entry["cell"]
+    if key not in known:  # cells of equal inputs share a folder
+        known[key] = _looked_up(store, key, window)
+    status, metrics, reason = known[key]
+    return Result(entry["axes"], entry["seed"], key, status, store.cell(key), metrics, reason)
+
+
+def _looked_up(store: Store, key: str, window: Window | None) -> tuple[str, Mapping[str, Number], str]:
+    damage = store.damage(key) if store.has(key) else None
+    if store.has(key) and damage is None:
+        return "done", _metrics(store.cell(key), window), ""
+    failure = store.failure(key)
+    if failure is not None:
+        return "failed", {}, str(failure.get("reason", ""))
+    return "missing", {}, damage or ""
+
+
+def _metrics(folder: Path, window: Window | None) -> Mapping[str, Number]:
+    if window is None:
+        summary: Mapping[str, Any] = read_json(folder / "summary.json")
+    else:
+        run = read_unverified(folder)  # its hashes have just been checked
+        summary = window_metrics(
+            run.jobs, run.snapshots, run.cluster, warmup_s=window.warmup_s, measure_s=window.measure_s,
+            price_usd_per_gpu_h=run.manifest["price_usd_per_gpu_h"],
+        )  # fmt: skip
+    return {name: summary[name] for name in NUMERIC_METRICS}
+
+
+def _counts(results: Sequence[Result]) -> dict[str, int]:
+    statuses = [result.status for result in results]
+    return {status: statuses.count(status) for status in ("done", "failed", "missing") if status in statuses}
+
+
+def _dtype(results: Results, axis: str) -> str:
+    """Numbers where all values are, else text and numbers as they are."""
+    values = [result.axes[axis] for result in results]
+    if all(type(value) is int for value in values):
+        return "int64"
+    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return "float64" if numeric else "object"

@@ -1,0 +1,175 @@
+"""The results folder of a grid: cells that are whole or not there, whoever is killed when.
+
+| path | holds |
+|---|---|
+| `grid.json` | the cells of the grid: axes, seed, key; written before anything runs |
+| `cells/KEY/` | what `clustersim run --out` writes, and `cell.json`: the inputs that KEY is the hash of |
+| `failures/KEY.json` | why a cell failed, with its traceback; gone when the cell succeeds |
+| `locks/KEY` | held by the process that makes the cell, so that two clients do not make it twice |
+
+A cell is written to `cells/.KEY.tmp` and renamed. Everything is JSON or CSV; nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from itertime.atomic import replacing
+from itertime.errors import UserError
+
+from .inputs import digest
+
+__all__ = ["FORMAT", "Store", "read_json"]
+
+FORMAT = "clustersim-grid-1"
+_CELL, _MANIFEST = "cell.json", "manifest.json"
+
+
+class Store:
+    """A results folder. Keys are those of `clustersim.grid.inputs.key_of`."""
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+        self.cells, self.failures, self.locks = (self.folder / n for n in ("cells", "failures", "locks"))
+
+    def open(self) -> None:
+        """Make the folder, or accept one that a grid made. UserError for any other, or if it cannot be."""
+        try:
+            names = sorted(os.listdir(self.folder)) if self.folder.exists() else []
+            if names and not self.is_grid():
+                what = f"holds {names[0]}, which no grid wrote"
+                raise UserError(f"{self.folder}: {what}; choose an empty folder with --out")
+            for folder in (self.cells, self.failures, self.locks):
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{self.folder}: cannot be used as a folder: {error.strerror or error}") from None
+
+    def is_grid(self) -> bool:
+        """Whether a grid wrote this folder; one that was killed at its very start counts."""
+        with suppress(UserError):
+            if read_json(self.folder / "grid.json").get("format") == FORMAT:
+                return True
+        return set(os.listdir(self.folder)) <= {"cells", "failures", "locks"}
+
+    def cell(self, key: str) -> Path:
+        return self.cells / key
+
+    def has(self, key: str) -> bool:
+        return self.cell(key).is_dir()
+
+    def damage(self, key: str) -> str | None:
+        """What is wrong with a cell that is there; None if every byte is what was written.
+
+        The key is the hash of the inputs in `cell.json`, which has the hash of `manifest.json`, which has
+        the hashes of the other files.
+        """
+        folder = self.cell(key)
+        try:
+            cell = read_json(folder / _CELL)
+            if digest(cell["inputs"])[:24] != key:
+                return f"{folder / _CELL}: is not the one of this cell"
+            manifest = (folder / _MANIFEST).read_bytes()
+            if hashlib.sha256(manifest).hexdigest() != cell["manifest_sha256"]:
+                return f"{folder / _MANIFEST}: was changed"
+            for name, expected in json.loads(manifest)["files"].items():
+                if hashlib.sha256((folder / name).read_bytes()).hexdigest() != expected:
+                    return f"{folder / name}: was changed"
+        except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            return f"{folder}: is not complete: {error}"
+        return None
+
+    @contextmanager
+    def claim(self, key: str) -> Iterator[bool]:
+        """Whether this process may make the cell; False while another one does. Ends with its process."""
+        path = self.locks / key
+        while True:
+            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(file)
+                yield False
+                return
+            if _same_file(file, path):
+                break
+            os.close(file)  # its last holder has just removed it
+        try:
+            yield True
+        finally:
+            path.unlink(missing_ok=True)
+            os.close(file)
+
+    @contextmanager
+    def making(self, key: str, inputs: Mapping[str, Any]) -> Iterator[Path]:
+        """A folder to write a run into, which becomes the cell if the block ends well; for its claimant."""
+        temporary, place = self.cells / f".{key}.tmp", self.cell(key)
+        shutil.rmtree(temporary, ignore_errors=True)  # of a killed process
+        try:
+            yield temporary
+            manifest = hashlib.sha256((temporary / _MANIFEST).read_bytes()).hexdigest()
+            write_json(temporary / _CELL, {"format": FORMAT, "manifest_sha256": manifest, "inputs": inputs})
+            if place.exists():  # damaged, or it would not have been made again
+                shutil.rmtree(place)
+            os.rename(temporary, place)
+            _sync(self.cells)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def failure(self, key: str) -> dict[str, Any] | None:
+        """The record of a cell that failed."""
+        with suppress(UserError):
+            return read_json(self.failures / f"{key}.json")
+        return None
+
+    def record_failure(self, key: str, record: Mapping[str, Any]) -> None:
+        write_json(self.failures / f"{key}.json", record)
+
+    def forget_failure(self, key: str) -> None:
+        (self.failures / f"{key}.json").unlink(missing_ok=True)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file. UserError if there is none."""
+    try:
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: is not JSON that can be read: {error}") from None
+    if not isinstance(document, dict):
+        raise UserError(f"{path}: is not a JSON object")
+    return document
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a JSON object whole or not at all, and see it onto the disk. UserError if that fails."""
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        file.write((json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _same_file(file: int, path: Path) -> bool:
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    ours = os.fstat(file)
+    return (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino)
+
+
+def _sync(folder: Path) -> None:
+    """See a rename onto the disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,88 @@
+"""The tables of a grid: one row a cell, one row a comparison, as CSV and Parquet.
+
+Text that a spreadsheet would take for a formula is guarded as in `jobs.csv`: an apostrophe more in front
+(`clustersim.rundir_tables`). Numbers are written with all their digits, undefined values as empty cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from clustersim.rundir_tables import guarded_text
+from clustersim.statistics import Difference
+from itertime.atomic import write_bytes, write_text
+
+from .spec import NUMERIC_METRICS
+
+if TYPE_CHECKING:
+    from .comparison import Comparison
+    from .results import Results
+
+__all__ = ["COMPARISON_CSV", "RESULTS_CSV", "RESULTS_PARQUET", "write_tables"]
+
+RESULTS_CSV, RESULTS_PARQUET, COMPARISON_CSV = "results.csv", "results.parquet", "comparison.csv"
+
+
+def write_tables(results: Results) -> list[Comparison]:
+    """Write the tables of a grid into its folder; gives the comparisons. UserError if that cannot be."""
+    comparisons = results.compare()
+    header = [*results.axes, "seed", "status", *NUMERIC_METRICS, "cell"]
+    rows = [
+        [
+            *(result.axes[name] for name in results.axes),
+            result.seed, result.status, *(result.metrics.get(name) for name in NUMERIC_METRICS), result.cell,
+        ]
+        for result in results
+    ]  # fmt: skip
+    write_text(results.folder / RESULTS_CSV, _csv(header, rows))
+    write_bytes(results.folder / RESULTS_PARQUET, _parquet(results))
+    if comparisons:
+        write_text(results.folder / COMPARISON_CSV, _comparison_csv(results, comparisons))
+    else:
+        (results.folder / COMPARISON_CSV).unlink(missing_ok=True)  # of an earlier state of the grid file
+    return comparisons
+
+
+def _comparison_csv(results: Results, comparisons: Sequence[Comparison]) -> str:
+    names = [field.name for field in fields(Difference)]
+    header = [*results.axes, "metric", *names, "p_holm"]
+    rows = (
+        [
+            *(comparison.axes[name] for name in results.axes),
+            comparison.metric, *(getattr(comparison.difference, name) for name in names), comparison.p_holm,
+        ]
+        for comparison in comparisons
+    )  # fmt: skip
+    return _csv(header, rows)
+
+
+def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    lines = [",".join(guarded_text(name) for name in header)]
+    lines += [",".join(_cell(value) for value in row) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    return guarded_text(value)
+
+
+def _parquet(results: Results) -> bytes:
+    """The frame of `to_pandas`; an axis of mixed values becomes text."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    frame = results.to_pandas()
+    for name in results.axes:
+        if frame[name].dtype == object:
+            frame[name] = [None if value is None else str(value) for value in frame[name]]
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), sink)
+    return sink.getvalue().to_pybytes()

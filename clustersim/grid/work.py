@@ -1,0 +1,126 @@
+"""Making one cell: read or generate its trace, simulate, write its folder. Runs in a process of its own."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shlex
+import traceback
+from collections.abc import Mapping
+from contextlib import chdir
+from dataclasses import asdict, replace
+from typing import Any
+
+from clustersim.config import RunConfig
+from clustersim.rundir import Run, write_run
+from clustersim.runner import Trace, run
+from itertime.errors import UserError
+from traces.generate import Recipe, generate
+
+from .inputs import Inputs
+from .store import Store
+
+__all__ = ["commands", "load_trace", "make_cell"]
+
+Verdict = dict[str, Any]
+"""`status`: made, present, busy (another process makes it), unwritable, or failed, with `reason` and
+`traceback`.
+"""
+
+
+def make_cell(order: Mapping[str, Any]) -> Verdict:
+    """Make the cell of an order (`key`, `inputs`, `hashed`, `store`, `base`) unless it is there.
+
+    Never raises: what goes wrong is in the verdict.
+    """
+    try:
+        with chdir(order["base"]):
+            return _make(order)
+    except OSError as error:
+        return {"status": "unwritable", "reason": f"{error.filename}: {error.strerror or error}"}
+    except UserError as error:
+        full = _out_of_space(error)
+        return {"status": "unwritable" if full else "failed", "reason": str(error), **_trace_of(error)}
+    except Exception as error:
+        return {"status": "failed", "reason": f"{type(error).__name__}: {error}", **_trace_of(error)}
+
+
+def _make(order: Mapping[str, Any]) -> Verdict:
+    store, key, inputs = Store(order["store"]), order["key"], Inputs.of(order["inputs"])
+    with store.claim(key) as ours:
+        if not ours:
+            return {"status": "busy"}
+        if store.has(key) and store.damage(key) is None:
+            return {"status": "present"}
+        trace = load_trace(inputs)
+        expected = order["hashed"]["trace"].get("sha256")
+        if expected not in (None, trace.sha256):
+            raise UserError(f"{trace.path}: was changed while the grid ran; run the grid again")
+        result = run(trace, config=inputs.config)
+        with store.making(key, order["hashed"]) as folder:
+            write_run(folder, _as_cell(result, inputs))
+    return {"status": "made"}
+
+
+def load_trace(inputs: Inputs) -> Trace:
+    """The jobs of a cell: its file, or generated. TableError, UserError for what cannot be."""
+    if isinstance(inputs.trace, str):
+        return Trace.read(inputs.trace, inputs.config.table)
+    return Trace.of(generate(inputs.trace)[0])
+
+
+def _as_cell(result: Run, inputs: Inputs) -> Run:
+    """The run with a manifest that is a function of its inputs: no times, and the command that repeats it."""
+    manifest = dict(result.manifest)
+    manifest["timings"] = {"wall_s": None, "policy_wall_s": None}
+    manifest["command"] = ["clustersim", "run", *_arguments(inputs)]
+    if isinstance(inputs.trace, Recipe):
+        manifest["trace"] = {**manifest["trace"], "path": "trace.csv", "recipe": asdict(inputs.trace)}
+    return replace(result, manifest=manifest)
+
+
+def _arguments(inputs: Inputs) -> list[str]:
+    """The arguments of `clustersim run` that repeat a cell, without what is the default."""
+    config = inputs.config
+    words = [inputs.trace if isinstance(inputs.trace, str) else "trace.csv", "--policy", config.policy]
+    for name, field in RunConfig.model_fields.items():
+        value = getattr(config, name)
+        if name == "policy" or value == field.get_default(call_default_factory=True):
+            continue
+        if name == "overheads" and value is None:
+            words.append("--no-overheads")
+        elif isinstance(value, Mapping):
+            prefix = "policy" if name == "params" else name
+            for inner, setting in value.items():
+                words += ["--set", f"{prefix}.{inner}={_as_yaml(setting)}"]
+        else:
+            words += ["--set", f"{name}={_as_yaml(value)}"]
+    return words
+
+
+def _as_yaml(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def commands(inputs: Inputs) -> list[str]:
+    """The commands that repeat a cell by hand, in the folder of the grid file."""
+    lines = [shlex.join(["clustersim", "run", *_arguments(inputs)])]
+    if isinstance(inputs.trace, Recipe):
+        words = ["clustersim", "trace", "generate", "-o", "trace.csv"]
+        for name, value in asdict(inputs.trace).items():
+            words += [f"--{name}", str(value)] if value is not None else []
+        lines.insert(0, shlex.join(words))
+    return lines
+
+
+def _out_of_space(error: BaseException | None) -> bool:
+    """Whether a full disk is behind an error: then no other cell can be written either."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _trace_of(error: BaseException) -> dict[str, str]:
+    return {"traceback": "".join(traceback.format_exception(error))[-20_000:]}

@@ -1,0 +1,119 @@
+"""What a worker of dask.distributed does: batches of cells, one after the other, each in a child process.
+
+A worker may have several threads; each has a nursery of its own. A nursery that dies is replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from .inputs import code_hash
+
+__all__ = ["end_campaign", "run_batch"]
+
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_local = threading.local()
+_nurseries: list[Nursery] = []
+_ended_campaigns: set[str] = set()
+
+Verdict = dict[str, Any]
+
+
+def run_batch(orders: Sequence[Mapping[str, Any]], batch: Mapping[str, Any]) -> list[Verdict]:
+    """A verdict for every order, in their order; see `clustersim.grid.work.make_cell`.
+
+    `batch` has what all orders share: `store`, `base`, `time_s`, `memory_gb`, `code`, and `campaign`, a name
+    for the call that they are part of. Beside the verdicts of a cell there are killed (by somebody else, or
+    for want of memory: try again) and unusable (this worker cannot serve the grid at all).
+    """
+    trouble = _why_unusable(batch)
+    if trouble is not None:
+        return [{"status": "unusable", "reason": trouble} for _ in orders]
+    verdicts = []
+    for order in orders:
+        ended = batch["campaign"] in _ended_campaigns
+        verdict = None if ended else _nursery().make({**batch, **order})
+        verdicts.append(verdict or {"status": "killed", "reason": "the process that starts cells was killed"})
+    return verdicts
+
+
+def end_campaign(campaign: str) -> None:
+    """Start no more cells of it in this process; kill the nurseries here, and with them what they make."""
+    _ended_campaigns.add(campaign)
+    for nursery in list(_nurseries):
+        nursery.kill()
+    _nurseries.clear()
+
+
+def _why_unusable(batch: Mapping[str, Any]) -> str | None:
+    where = f"worker on {socket.gethostname()}"
+    if not (Path(batch["store"]) / "grid.json").is_file():
+        return f"{where} does not see {batch['store']}; use a folder that all machines share"
+    if not Path(batch["base"]).is_dir():
+        return f"{where} does not see {batch['base']}, the folder of the grid file; use one that all share"
+    if code_hash() != batch["code"]:
+        return f"{where} has another version of clustersim; install the same one and start the worker anew"
+    return None
+
+
+class Nursery:
+    """A process of `clustersim.grid.nursery`, started when first needed."""
+
+    def __init__(self) -> None:
+        self.complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        package_root = str(Path(__file__).parents[2])
+        path = os.pathsep.join([package_root, *filter(None, [os.environ.get("PYTHONPATH")])])
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "clustersim.grid.nursery"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.complaints,
+            env={**os.environ, **_ONE_THREAD, "PYTHONPATH": path},
+            start_new_session=True,  # Ctrl-C is the client's to handle
+        )  # fmt: skip
+
+    def make(self, order: Mapping[str, Any]) -> Verdict | None:
+        """The verdict on one cell; None if the nursery was killed."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.write(json.dumps(order).encode() + b"\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except (OSError, ValueError):  # its pipe is broken, or closed by `kill`
+            line = b""
+        if line.endswith(b"\n"):
+            verdict: Verdict = json.loads(line)
+            return verdict
+        code = self.process.wait()
+        if code > 0:  # it did not die, it failed: something is wrong with the installation
+            self.complaints.seek(0)
+            text = self.complaints.read().decode(errors="replace")
+            return {"status": "unusable", "reason": f"cells cannot be started: {text.strip()[-2000:]}"}
+        return None
+
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def kill(self) -> None:
+        with suppress(OSError):
+            self.process.kill()
+        self.process.wait()
+
+
+def _nursery() -> Nursery:
+    current: Nursery | None = getattr(_local, "nursery", None)
+    if current is None or not current.alive():
+        if current in _nurseries:
+            _nurseries.remove(current)
+        current = _local.nursery = Nursery()
+        _nurseries.append(current)
+    return current
