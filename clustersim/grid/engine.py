@@ -28,7 +28,7 @@ QUEUED_PER_SLOT, QUEUED_AT_LEAST = 2, 4
 MOST_KILLS = 10
 """A cell whose process, or whose worker, was killed more often than this counts as failed."""
 
-BUSY_AGAIN_S, LOOK_EVERY_S, CONNECT_S = 0.5, 0.5, 30.0
+BUSY_AGAIN_S, LOOK_EVERY_S, CONNECT_S = 0.5, 0.5, 10.0
 
 Order = Mapping[str, Any]
 Verdict = Mapping[str, Any]
@@ -175,7 +175,7 @@ class _Campaign:
     def _lost(self, reason: str) -> None:
         left = self.total - self.made - self.failed
         remedy = "what is made is kept: mend that and run the grid again"
-        raise Unfinished(f"{reason}; {left} of {self.total} cells are not made; {remedy}")
+        raise Unfinished(f"{reason}; {left} of {self.total} cells are left; {remedy}")
 
 
 def _verdicts(future: Any, orders: Sequence[Order]) -> Sequence[Verdict]:
@@ -191,13 +191,26 @@ def _verdicts(future: Any, orders: Sequence[Order]) -> Sequence[Verdict]:
 
 
 @contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep dask's own log lines off stderr; what they tell of is said in the words of a grid."""
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
+    before = {name: logging.getLogger(name).level for name in names}
+    for name in names:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
+
+
+@contextmanager
 def _client(workers: int | None, scheduler: str | None, most: int, campaign: str) -> Iterator[Any]:
-    """A client of the cluster to use; dask's own log lines and warnings are kept quiet."""
+    """A client of the cluster to use."""
     import dask
     import distributed
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    with dask.config.set({"distributed.comm.timeouts.connect": f"{CONNECT_S}s"}):
+    with _quiet(), dask.config.set({"distributed.comm.timeouts.connect": f"{CONNECT_S}s"}):
         if scheduler is not None:
             try:
                 client = distributed.Client(scheduler, timeout=CONNECT_S, set_as_default=False)

@@ -17,7 +17,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
@@ -28,12 +28,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from clustersim.config import RunConfig
 from clustersim.registry import find_policy
-from itertime.errors import UserError
+from itertime.errors import UnknownName, UserError
 from traces.files import sha256, shown
 from traces.generate import Recipe
 
 __all__ = ["Hashes", "Inputs", "code_hash", "digest", "key_of", "resolve"]
 
+RECIPE = [field.name for field in fields(Recipe) if field.name != "seed"]
 LIBRARIES = ("numpy", "scipy", "simpy")
 SHOW_ALONE = (
     "commands", "grid", "templates", "report", "plot", "timeline", "statistics", "steady_state", "checking",
@@ -94,6 +95,9 @@ def _trace(whole: Any, parts: Mapping[str, Any], seed: int) -> str | Recipe:
         raise UserError("trace: is not given; name a file, or say how to generate one: trace: {jobs: 500}")
     if "seed" in recipe:
         raise UserError("trace.seed: seeds are given by `seeds`, for runs and generated traces alike")
+    for name in recipe:
+        if name not in RECIPE:
+            raise UserError(f"trace.{name}: {UnknownName('setting of a generated trace', name, RECIPE)}")
     if recipe.get("rules", "") is None:  # YAML's null, where the command has the word
         recipe["rules"] = "none"
     try:
@@ -101,8 +105,6 @@ def _trace(whole: Any, parts: Mapping[str, Any], seed: int) -> str | Recipe:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(["trace", *(str(part) for part in first["loc"])])
-        if first["type"] == "unexpected_keyword_argument":
-            raise UserError(f"{name}: unknown setting of a generated trace") from None
         if first["type"] in ("missing", "missing_argument"):
             raise UserError(f"{name}: is not given; a generated trace needs it") from None
         raise UserError(f"{name}={shown(first.get('input'))}: {first['msg'].lower()}") from None

@@ -13,7 +13,7 @@ from itertime.errors import TableError, UserError
 from traces.generate import Recipe, generate
 
 from .cells import Cell, Grid, expand
-from .document import Document
+from .document import Document, Place
 from .inputs import Hashes, Inputs, key_of, resolve
 from .spec import GridFile, read_grid_file
 from .store import FORMAT
@@ -126,18 +126,31 @@ class _Checker:
         """The error with the line of the value in the grid file that it is about."""
         if isinstance(error, TableError):
             return error  # names file and line of the trace
-        name = str(error).removeprefix("setting ").partition("=")[0].partition(":")[0]
-        place = cell.place
-        for axis, value in cell.axes.items():
-            if axis == name or str(value) in str(error):
-                place = (*cell.place, axis)
-                break
-        else:
-            if name in self.document.data.get("set", {}):
-                place = ("set", name)
         located = copy.copy(error)
+        place = self._place(cell, str(error).removeprefix("setting "))
         located.args = (str(self.document.error(place, f"{error} (cell {cell.label})")),)
         return located
+
+    def _place(self, cell: Cell, text: str) -> Place:
+        """Where the setting is that an error is about: it begins with its name, or quotes it or its value."""
+        stated = [(self._axis_place(cell, axis), axis, value) for axis, value in cell.axes.items()]
+        whole = self.document.data.get("set", {})
+        stated += [(("set", name), name, value) for name, value in whole.items()]
+        for place, name, _ in sorted(stated, key=lambda one: -len(one[1])):  # trace.load before trace
+            if text.startswith(name) or repr(name.rpartition(".")[2]) in text:
+                return place
+        for place, _, value in stated:
+            if isinstance(value, str) and value in text:
+                return place
+        return cell.place
+
+    def _axis_place(self, cell: Cell, axis: str) -> Place:
+        """The line of one value of an axis."""
+        value = cell.axes[axis]
+        values = self.document.data.get("matrix", {}).get(axis)
+        if cell.place[0] == "matrix" and isinstance(values, list):
+            return ("matrix", axis, values.index(value))
+        return (*cell.place, axis, str(value)) if isinstance(values, dict) else (*cell.place, axis)
 
 
 def _baseline(file: GridFile, document: Document, grid: Grid) -> dict[str, Any] | None:
