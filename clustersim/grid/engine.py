@@ -1,7 +1,8 @@
 """Runs cells on dask.distributed: batches, retries, and what becomes of killed workers and schedulers.
 
-Without an address, the cluster is in this process: a scheduler and a worker with one thread a slot, no open
-port; the cells are made in child processes of it. With an address, the same batches go to the workers there.
+Without an address, the cluster is in this process: a scheduler and a worker with one thread a slot, which talk
+without a socket, so that no other user of the machine can reach them; the cells are made in child processes.
+With an address, the same batches go to the workers there.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ MOST_KILLS = 10
 """A cell whose process, or whose worker, was killed more often than this counts as failed."""
 
 BUSY_AGAIN_S, LOOK_EVERY_S, CONNECT_S = 0.5, 0.5, 10.0
+
+_NO_DASHBOARD = "127.0.0.1:0"  # dask insists on web servers; these are for this machine alone, without pages
 
 Order = Mapping[str, Any]
 Verdict = Mapping[str, Any]
@@ -210,7 +213,12 @@ def _client(workers: int | None, scheduler: str | None, most: int, campaign: str
     import dask
     import distributed
 
-    with _quiet(), dask.config.set({"distributed.comm.timeouts.connect": f"{CONNECT_S}s"}):
+    settings = {
+        "distributed.comm.timeouts.connect": f"{CONNECT_S}s",
+        "distributed.scheduler.http.routes": [],
+        "distributed.worker.http.routes": [],
+    }
+    with _quiet(), dask.config.set(settings):
         if scheduler is not None:
             try:
                 client = distributed.Client(scheduler, timeout=CONNECT_S, set_as_default=False)
@@ -222,8 +230,9 @@ def _client(workers: int | None, scheduler: str | None, most: int, campaign: str
             return
         slots = min(workers or os.cpu_count() or 1, most)
         with distributed.LocalCluster(
-            n_workers=1, threads_per_worker=slots, processes=False, dashboard_address=None,
-            memory_limit=0, silence_logs=logging.CRITICAL,
+            n_workers=1, threads_per_worker=slots, processes=False, memory_limit=0,
+            dashboard_address=_NO_DASHBOARD, worker_dashboard_address=_NO_DASHBOARD,
+            scheduler_kwargs={"dashboard": False},
         ) as cluster, distributed.Client(cluster, set_as_default=False) as client:  # fmt: skip
             try:
                 yield client
