@@ -1,6 +1,6 @@
 """Runs cells on dask.distributed: batches, retries, and what becomes of killed workers and schedulers.
 
-Without an address, the cluster is in this process: a scheduler and a worker with one thread a slot, which talk
+Without an address, the cluster is in this process: a scheduler and a worker with one thread a slot. They talk
 without a socket, so that no other user of the machine can reach them; the cells are made in child processes.
 With an address, the same batches go to the workers there.
 """

@@ -3,7 +3,7 @@
 | part of the key | what |
 |---|---|
 | trace | hash of the trace file; or the recipe of a generated trace, with hashes of its rules and sizes |
-| config | the settings of the run, with hashes of throughput table, system and policy |
+| config | the settings of the run, with hashes of the files that they name, of the system and the policy |
 | code | hash of the files of `itertime`, `traces` and the part of `clustersim` that simulates |
 | versions | Python, numpy, scipy, simpy |
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib import import_module
@@ -35,6 +35,7 @@ from traces.generate import Recipe
 __all__ = ["Hashes", "Inputs", "code_hash", "digest", "key_of", "resolve"]
 
 RECIPE = [field.name for field in fields(Recipe) if field.name != "seed"]
+DATA_ENDINGS = (".csv", ".csv.gz", ".parquet", ".yaml", ".yml", ".json")
 LIBRARIES = ("numpy", "scipy", "simpy")
 SHOW_ALONE = (
     "commands", "grid", "templates", "report", "plot", "timeline", "statistics", "steady_state", "checking",
@@ -127,11 +128,19 @@ def key_of(inputs: Inputs, hashes: Hashes) -> tuple[str, dict[str, Any]]:
         "config": config.model_dump(),
         "policy": hashes.policy(config.policy),
         "system": hashes.system(config.system),
-        "table": hashes.file(config.table) if config.table else None,
+        "files": {name: hashes.file(file) for name, file in _files_of(config)},
         "code": code_hash(),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
     }
     return digest(document)[:24], document
+
+
+def _files_of(config: RunConfig) -> Iterator[tuple[str, str]]:
+    """The settings that name files: a throughput table, a system, a cluster."""
+    for name in RunConfig.model_fields:
+        value = getattr(config, name)
+        if isinstance(value, str) and value.endswith(DATA_ENDINGS) and Path(value).is_file():
+            yield name, value
 
 
 def digest(document: Mapping[str, Any]) -> str:

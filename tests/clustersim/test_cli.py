@@ -20,6 +20,7 @@ TRACE = "job_id,submit_s,gpus,duration_s\na,0,8,60\nb,0,8,30\nc,10,4,5\nwide,20,
 COMMANDS = (
     "run",
     "compare",
+    "grid",
     "demo",
     "report",
     "check",
