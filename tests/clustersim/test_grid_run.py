@@ -360,7 +360,7 @@ def scheduler(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes
         for command in commands
     ]  # fmt: skip
     try:
-        until(file.exists)
+        until(lambda: file.exists() and file.read_text().rstrip().endswith("}"))
         yield json.loads(file.read_text())["address"], processes
     finally:
         for process in processes:
