@@ -55,6 +55,20 @@ class FreeGpus:
         first, last = bisect_right(self.times, start) - 1, bisect_left(self.times, end)
         return min(self.free[max(first, 0) : last])
 
+    def earliest(self, gpus: int, span_s: float, after: float = 0.0) -> float:
+        """The first time not before `after` from which `gpus` are free for `span_s` seconds; inf if never."""
+        times, free, start = self.times, self.free, inf
+        last = len(times) - 1
+        for i in range(max(bisect_right(times, after) - 1, 0), last + 1):
+            if free[i] < gpus:
+                start = inf
+                continue
+            if start == inf:
+                start = max(times[i], after)
+            if i == last or times[i + 1] - start >= span_s:
+                return start
+        return inf
+
     def reserve(self, pieces: list[Piece], blocks: Mapping[int, int]) -> None:
         """Take the block of every piece's size; `blocks` are those of its demand."""
         for start, end, gpus in pieces:

@@ -1,0 +1,110 @@
+"""Conservative backfilling."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from math import inf
+
+from clustersim.scheduler import JobView, Proposal, Scheduler, State
+
+from .estimates import Estimates
+from .reservations import FreeGpus
+from .shadow import Shadow
+
+__all__ = ["Conservative"]
+
+_INSTANT_S = 1e-6  # times this close are one: sums of times differ by rounding
+
+
+class Conservative(Scheduler):
+    """First come, first served, not preemptive; a later job may start earlier if it delays nobody who came
+    before, as far as estimated run times tell: every job has a reservation from its submission on.
+
+    Mu'alem and Feitelson, "Utilization, predictability, workloads, and user runtime estimates in scheduling
+    the IBM SP2 with backfilling", IEEE TPDS 2001. Jobs that state no work are estimated at `estimate_factor`
+    times their logged duration.
+    """
+
+    def __init__(self, estimate_factor: float = 1.0):
+        self._estimates = Estimates(estimate_factor)
+        self.estimate_factor = self._estimates.factor
+        self.reserved: dict[JobView, float] = {}  # when each waiting job will start at the latest
+        self._ends: dict[JobView, float] = {}  # when each running job is expected to end
+        self._free, self._tried = FreeGpus(0.0, 0), _Tried()
+        self._valid = False
+
+    def schedule(self, state: State) -> Proposal:
+        self._keep_up(state)
+        proposal, blocked = state.proposal(), None
+        due = [(start_s, job.order, job) for job, start_s in self.reserved.items()
+               if start_s <= state.now + _INSTANT_S]  # fmt: skip
+        for start_s, _, job in sorted(due, key=lambda entry: entry[:2]):
+            if blocked is not None:
+                started = blocked.backfill(job)
+            else:
+                started = proposal.start(job) is not None
+                if not started:  # enough GPUs, but not in the right places
+                    blocked = Shadow(job, proposal, self._estimates, state.now)
+            if started:
+                del self.reserved[job]
+                self._ends[job] = self._estimates.end_s(job, state.now)
+                self._valid &= start_s > state.now - _INSTANT_S
+        return proposal
+
+    def _keep_up(self, state: State) -> None:
+        """Give new jobs a reservation; plan anew if something did not end when it was expected to."""
+        self._estimates.forget_finished(state)
+        self._free.advance(state.now)
+        for event in state.events:
+            if event.kind == "finished" and event.job is not None:
+                self._valid &= self._ends.pop(event.job, inf) <= state.now + _INSTANT_S
+            elif event.kind == "submitted" and event.job is not None and self._valid:
+                self._reserve(event.job)
+        overdue = any(end_s < state.now - _INSTANT_S for end_s in self._ends.values())
+        if not self._valid or overdue or len(self.reserved) != len(state.pending):
+            self._plan(state)
+
+    def _plan(self, state: State) -> None:
+        """Reserve for everybody who waits, in the order of the reservations there were.
+
+        So nobody's start moves back: at any later time those ahead need no more GPUs than before.
+        """
+        before, self.reserved = self.reserved, {}
+        self._ends = {job: self._estimates.end_s(job, state.now) for job in state.running}
+        self._free, self._tried = FreeGpus(state.now, state.cluster.gpus), _Tried()
+        for job, end_s in self._ends.items():
+            self._free.reserve([(state.now, end_s, job.gpus)], {job.gpus: job.gpus})
+        for job in sorted(state.pending, key=lambda job: (before.get(job, inf), job.order)):
+            self._reserve(job)
+        self._valid = True
+
+    def _reserve(self, job: JobView) -> None:
+        run_s, gpus = self._estimates.run_s(job), job.requested
+        start_s = self._free.earliest(gpus, run_s, self._tried.not_before(gpus, run_s))
+        self._tried.note(gpus, run_s, start_s)
+        self.reserved[job] = start_s
+        if start_s < inf:
+            self._free.reserve([(start_s, start_s + run_s, gpus)], {gpus: gpus})
+
+
+class _Tried:
+    """What planning has shown so far: as a plan only fills up, no job that is as large and as long as one
+    that is in it can start before that one. Long queues would be planned in quadratic time without it.
+    """
+
+    def __init__(self) -> None:
+        self._by_gpus: dict[int, tuple[list[float], list[float]]] = {}  # spans and starts, both ascending
+
+    def not_before(self, gpus: int, span_s: float) -> float:
+        bound = 0.0
+        for size, (spans, starts) in self._by_gpus.items():
+            i = bisect_right(spans, span_s) if size <= gpus else 0
+            if i and starts[i - 1] > bound:
+                bound = starts[i - 1]
+        return bound
+
+    def note(self, gpus: int, span_s: float, start_s: float) -> None:
+        spans, starts = self._by_gpus.setdefault(gpus, ([], []))
+        i = bisect_left(spans, span_s)
+        beaten = bisect_right(starts, start_s, lo=i)  # as long or longer, and no later: it says less
+        spans[i:beaten], starts[i:beaten] = [span_s], [start_s]

@@ -1,0 +1,41 @@
+"""EASY backfilling."""
+
+from __future__ import annotations
+
+from clustersim.scheduler import JobView, Proposal, Scheduler, State
+
+from .estimates import Estimates
+from .shadow import Shadow
+
+__all__ = ["Easy"]
+
+
+class Easy(Scheduler):
+    """First come, first served, not preemptive; a later job may start earlier if it does not delay the head
+    of the queue, as far as estimated run times tell.
+
+    Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995; the algorithm as in Mu'alem and Feitelson, IEEE
+    TPDS 2001. Jobs that state no work are estimated at `estimate_factor` times their logged duration.
+    """
+
+    def __init__(self, estimate_factor: float = 1.0):
+        self._estimates = Estimates(estimate_factor)
+        self.estimate_factor = self._estimates.factor
+
+    def schedule(self, state: State) -> Proposal:
+        self._estimates.forget_finished(state)
+        proposal = state.proposal()
+        head = next((job for job in state.pending if not proposal.start(job)), None)
+        if head is not None and proposal.free:
+            shadow = self.shadow(head, proposal, state)
+            for job in state.pending_by(_submission).walk(proposal.fits):
+                if job.order > head.order:
+                    shadow.backfill(job)
+        return proposal
+
+    def shadow(self, head: JobView, proposal: Proposal, state: State) -> Shadow:
+        return Shadow(head, proposal, self._estimates, state.now)
+
+
+def _submission(job: JobView) -> int:
+    return job.order

@@ -1,0 +1,199 @@
+"""EASY and conservative backfilling: by hand, and what each guarantees."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import clustersim
+from clustersim.overheads import Overheads
+from clustersim.scheduler import JobView, Proposal, State
+from clustersim.testing import Outcome, simulate
+from policies.conservative import Conservative
+from policies.easy import Easy
+from policies.fifo import Fifo
+from policies.reservations import FreeGpus
+from policies.shadow import Shadow
+from traces.job import Job
+
+
+def job(job_id: str, submit_s: float, gpus: int, run_s: float) -> Job:
+    return Job(job_id, submit_s, gpus=gpus, duration_s=run_s)
+
+
+def starts(outcome: Outcome) -> dict[str, float | None]:
+    return {record.job_id: record.start_s for record in outcome.records}
+
+
+# By hand
+
+RUNNING, HEAD = job("runs", 0, 6, 100), job("head", 1, 7, 50)  # on 8 GPUs: the head waits until 100 s
+
+
+@pytest.mark.parametrize("policy", [Easy, Conservative])
+def test_what_may_pass_the_head(policy: Any) -> None:
+    """`early` ends by 100 s; `narrow` does not, but leaves the head its 7 GPUs; `wide` would not."""
+    jobs = [RUNNING, HEAD, job("wide", 2, 2, 200), job("early", 3, 1, 97), job("narrow", 4, 1, 300)]
+    expected = {"runs": 0, "head": 100, "wide": 150, "early": 3, "narrow": 4}
+    assert starts(simulate(jobs, policy(), "n1g8")) == expected
+
+
+def test_wide_fits_beside_the_head() -> None:
+    """8 - 6 GPUs are left beside the head, however long."""
+    outcome = simulate([RUNNING, job("head", 1, 6, 50), job("wide", 2, 2, 200)], Easy(), "n1g8")
+    assert starts(outcome) == {"runs": 0, "head": 100, "wide": 2}
+    outcome = simulate([RUNNING, HEAD, job("wide", 2, 2, 99)], Easy(), "n1g8")
+    assert starts(outcome) == {"runs": 0, "head": 100, "wide": 150}
+
+
+def test_easy_delays_the_second_in_line_and_conservative_does_not() -> None:
+    """On 4 GPUs `a` runs until 100 s, `b` leaves a GPU from then to 200 s, `c` is to have all of them next;
+    `d` on one GPU from 3 s to 293 s is in nobody's way but `c`'s.
+    """
+    jobs = [job("a", 0, 2, 100), job("b", 1, 3, 100), job("c", 2, 4, 100), job("d", 3, 1, 290)]
+    assert starts(simulate(jobs, Easy(), "n1g4")) == {"a": 0, "b": 100, "c": 293, "d": 3}
+    assert starts(simulate(jobs, Conservative(), "n1g4")) == {"a": 0, "b": 100, "c": 200, "d": 300}
+
+
+@pytest.mark.parametrize("policy", [Easy, Conservative])
+def test_estimates_decide(policy: Any) -> None:
+    """`early` takes 98 s, which is too long before 100 s; if estimates are twice the truth, its 196 s fit
+    before the 200 s at which `runs` seems to end, and the head pays for that.
+    """
+    jobs = [RUNNING, job("head", 1, 8, 50), job("early", 3, 1, 98)]
+    assert starts(simulate(jobs, policy(), "n1g8"))["early"] == 150
+    assert starts(simulate(jobs, policy(estimate_factor=2), "n1g8")) == {"runs": 0, "head": 101, "early": 3}
+
+
+def test_stated_work_needs_no_estimate() -> None:
+    """A stated job is exact whatever the factor: `runs` ends at 100 s, and 98 s of `early` do not fit."""
+    table = {("m", 8): {1: 1.0, 6: 1.0}}
+    running = Job("runs", 0, model="m", global_batch=8, gpus=6, iterations=100)
+    early = Job("early", 3, model="m", global_batch=8, gpus=1, iterations=98)
+    jobs = [running, job("head", 1, 8, 50), early]
+    for policy in (Easy, Conservative):
+        outcome = simulate(jobs, policy(estimate_factor=5), "n1g8", table=table)
+        assert starts(outcome)["early"] == 150
+
+
+@pytest.mark.parametrize("policy", ["easy", "conservative"])
+def test_the_launch_counts(policy: str) -> None:
+    """30 s of launch are part of every run: 70 s end just before the head's turn, 71 s just after."""
+    for run_s, start_s in ((97.0, 3), (98.0, 180)):
+        jobs = [RUNNING, job("head", 1, 8, 20), job("early", 3, 1, run_s)]
+        run = clustersim.run(jobs, policy, cluster="n1g8", overheads={"launch_s": 30.0})
+        assert {j.job_id: j.start_s for j in run.jobs} == {"runs": 0, "head": 130, "early": start_s}
+        assert run.manifest["oracle_used"]
+
+
+def test_places_count_not_only_gpus() -> None:
+    """Two nodes of 4, packed: `head` needs a whole one, at 50 s, when `b` ends. A job of 100 s on the GPUs
+    beside `a` is not in its way, though 8 - 2 - 4 GPUs are all it leaves.
+    """
+    jobs = [job("a", 0, 2, 200), job("b", 0, 4, 50), job("head", 1, 4, 10), job("beside", 2, 2, 100)]
+    for policy in (Easy, Conservative):
+        outcome = simulate(jobs, policy(), "n2g4")
+        assert starts(outcome) == {"a": 0, "b": 0, "head": 50, "beside": 2}
+
+
+# Guarantees
+
+
+def random_jobs(seed: int, sizes: tuple[int, ...]) -> list[Job]:
+    random, now, jobs = Random(seed), 0.0, []
+    for i in range(random.randint(5, 40)):
+        now += random.choice((0.0, 0.0, random.expovariate(1 / 60)))
+        jobs.append(job(str(i), now, random.choice(sizes), random.choice((10.0, random.uniform(1, 900)))))
+    return jobs
+
+
+class WatchedEasy(Easy):
+    """Notes the shadow times of every head."""
+
+    def __init__(self, factor: float):
+        super().__init__(factor)
+        self.shadows: dict[str, list[float]] = {}
+
+    def shadow(self, head: JobView, proposal: Proposal, state: State) -> Shadow:
+        shadow = super().shadow(head, proposal, state)
+        self.shadows.setdefault(head.id, []).append(shadow.start_s)
+        return shadow
+
+
+@pytest.mark.parametrize("placement", ["pack", "any"])
+@given(st.integers(0, 10**9), st.sampled_from((1.0, 3.0)), st.sampled_from((0.0, 1.0)))
+@settings(max_examples=60, deadline=None)
+def test_easy_never_delays_the_head(placement: str, seed: int, factor: float, scale: float) -> None:
+    """Its shadow time never moves back, and it starts by then, wherever jobs are placed."""
+    policy = WatchedEasy(factor)
+    jobs = random_jobs(seed, (1, 2, 3, 4, 5, 8, 16))
+    outcome = simulate(jobs, policy, "n4g4", overheads=Overheads(scale=scale), placement=placement)
+    for head, shadows in policy.shadows.items():
+        assert all(b <= a + 1e-6 for a, b in pairwise(shadows))
+        start_s = outcome.of(head).start_s
+        assert start_s is not None
+        assert start_s <= shadows[-1] + 1e-6
+
+
+class WatchedConservative(Conservative):
+    """Notes the first reservation of every job."""
+
+    def __init__(self, factor: float):
+        super().__init__(factor)
+        self.first: dict[str, float] = {}
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = super().schedule(state)
+        for view, start_s in self.reserved.items():
+            self.first.setdefault(view.id, start_s)
+        return proposal
+
+
+@given(st.integers(0, 10**9), st.sampled_from((1.0, 3.0)), st.sampled_from((0.0, 1.0)))
+@settings(max_examples=80, deadline=None)
+def test_conservative_keeps_every_reservation(seed: int, factor: float, scale: float) -> None:
+    """Where any GPUs will do: nobody starts after the reservation that his submission gave him."""
+    policy = WatchedConservative(factor)
+    jobs = random_jobs(seed, (1, 2, 3, 4, 5, 8, 16))
+    outcome = simulate(jobs, policy, "n4g4", overheads=Overheads(scale=scale), placement="any")
+    for name, reserved_s in policy.first.items():
+        start_s = outcome.of(name).start_s
+        assert start_s is not None
+        assert start_s <= reserved_s + 1e-6
+
+
+@given(st.integers(0, 10**9))
+@settings(max_examples=60, deadline=None)
+def test_conservative_starts_nobody_later_than_fifo(seed: int) -> None:
+    """With exact estimates: whoever came before uses, after a job's FIFO start, no more than under FIFO."""
+    jobs = random_jobs(seed, (1, 2, 3, 4, 8, 16))
+    fifo = starts(simulate(jobs, Fifo(), "n4g4", placement="any"))
+    for name, start_s in starts(simulate(jobs, Conservative(), "n4g4", placement="any")).items():
+        assert start_s is not None
+        assert start_s <= (fifo[name] or 0.0) + 1e-6
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 30), st.integers(1, 4))), st.data())
+def test_earliest_is_the_first_gap(bookings: list[tuple[int, int, int]], data: st.DataObject) -> None:
+    """Against a plain search second by second."""
+    free, used = FreeGpus(0.0, 8), [0] * 200
+    for start, span, gpus in bookings:
+        if all(used[t] + gpus <= 8 for t in range(start, start + span)):
+            free.reserve([(float(start), float(start + span), gpus)], {gpus: gpus})
+            used[start : start + span] = [n + gpus for n in used[start : start + span]]
+    gpus, span, after = (data.draw(st.integers(*span)) for span in ((1, 8), (1, 20), (0, 60)))
+    expected = next(t for t in range(after, 150) if all(used[i] + gpus <= 8 for i in range(t, t + span)))
+    assert free.earliest(gpus, float(span), float(after)) == expected
+    assert free.earliest(9, 1.0) == float("inf")
+
+
+@pytest.mark.parametrize("policy", [Easy, Conservative])
+@pytest.mark.parametrize("factor", [0.5, float("nan"), "2", None])
+def test_estimates_are_upper_bounds(policy: Any, factor: Any) -> None:
+    with pytest.raises(ValueError, match=r"estimate_factor=.*at least 1"):
+        policy(estimate_factor=factor)
