@@ -26,11 +26,13 @@ class Table:
     """An opened table: its column names, and its rows as (where, cells); every cell is text, "" if missing.
 
     `where` is the line of a text file on which the row starts, or the number of a Parquet row, from 1.
+    `is_csv`: whether text in it may carry the guard of `traces.formulas`.
     """
 
     path: Path
     columns: list[str]
     rows: Iterator[tuple[int, list[str]]]
+    is_csv: bool = True
 
 
 @contextmanager
@@ -104,7 +106,7 @@ def _parquet(path: Path) -> Table:
     columns = zip(table.column_names, table.columns, strict=True)
     cells = [_as_text(path, name, column) for name, column in columns]
     rows = ((number, list(row)) for number, row in enumerate(zip(*cells, strict=True), start=1))
-    return Table(path, list(table.column_names), rows)
+    return Table(path, list(table.column_names), rows, is_csv=False)
 
 
 def _as_text(path: Path, name: str, column: Any) -> list[str]:

@@ -13,6 +13,7 @@ from itertime.atomic import replacing
 from itertime.errors import TableError, UnknownName, UserError
 from traces.columns import COLUMNS, contradictions
 from traces.files import Table, open_table, shown
+from traces.formulas import with_guard, without_guard
 from traces.job import Job
 
 __all__ = ["read_trace", "write_trace"]
@@ -26,7 +27,8 @@ _BY_ITERATIONS, _BY_DURATION = ("model", "global_batch", "iterations"), ("gpus",
 def read_trace(path: str | Path, known_models: Collection[str] | None = None) -> list[Job]:
     """Read a native trace, in the order of its rows.
 
-    CSV may be gzip-compressed, with a byte order mark, with any line ends. Columns are `job_id, submit_s`,
+    CSV may be gzip-compressed, with a byte order mark, with any line ends, and with the guard of
+    `traces.formulas` on text. Columns are `job_id, submit_s`,
     either `model, global_batch, iterations` or `gpus, duration_s`, and the optional ones of `Job`; one
     whose name starts with `x_` is the user's own and is not read. `known_models` are the names that a job
     stated in iterations may train (None: those that `itertime` ships). Raises UserError if the file cannot
@@ -143,7 +145,7 @@ def _other_format(columns: list[str]) -> str:
 
 
 def _jobs(table: Table, problems: _Problems, models: _Models) -> Iterator[Job]:
-    readers = [(name, COLUMNS.get(name)) for name in table.columns]
+    readers = [(name, _reader(name, table)) for name in table.columns]
     first_line: dict[str, int] = {}
     for line, row in table.rows:
         if len(row) != len(readers):
@@ -162,6 +164,11 @@ def _jobs(table: Table, problems: _Problems, models: _Models) -> Iterator[Job]:
         if job.kind == "iterations" and job.model is not None and (unknown := models.problem(job.model)):
             problems.add(line, "model", job.model, unknown)
         yield job
+
+
+def _reader(column: str, table: Table) -> Any:
+    """What makes a value of a cell; None for a column that is not read."""
+    return without_guard if column in _TEXTS and table.is_csv else COLUMNS.get(column)
 
 
 def _job(line: int, row: list[str], readers: list[tuple[str, Any]], problems: _Problems) -> Job | None:
@@ -187,7 +194,9 @@ def _columns_in_use(jobs: list[Job]) -> list[str]:
 
 
 def _cell(value: Any) -> Any:
-    """Numbers in their shortest form that reads back as the same number."""
+    """Numbers in their shortest form that reads back as the same number; text that is no formula."""
+    if isinstance(value, str):
+        return with_guard(value)
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) < 2**53 else repr(value)
     return value

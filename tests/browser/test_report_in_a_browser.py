@@ -1,0 +1,182 @@
+"""The report as a reader uses it, in Chromium: with a mouse, from the keyboard, on a phone, in the dark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.browser.conftest import EVIL
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+
+def view(page: Page) -> list[int]:
+    """What the timeline shows: from, to, first GPU, last GPU."""
+    return [int(text) for text in (page.locator("#gantt-canvas").get_attribute("data-view") or "").split()]
+
+
+def rows(page: Page) -> list[str]:
+    return page.locator("#jobs-table tbody th").all_inner_texts()
+
+
+def count(page: Page) -> str:
+    return page.locator("#jobs-count").inner_text()
+
+
+def test_charts_are_drawn(opened: Any) -> None:
+    page = opened()
+    for chart in ("chart-jct", "chart-pairs", "chart-time", "chart-gpus", "chart-queue", "chart-slowdown"):
+        assert page.locator(f"#{chart} svg.main-svg").count() >= 1, chart
+    assert page.locator("#chart-jct .scatterlayer .trace").count() == 2
+
+
+def test_jobs_are_filtered_sorted_and_paged(opened: Any) -> None:
+    page = opened()
+    assert count(page) == "1 to 20 of 82"
+    page.get_by_label("Later rows").click()
+    assert count(page) == "21 to 40 of 82"
+    page.get_by_label("Find").fill("llama2")
+    assert count(page) == "1 to 13 of 13"
+    page.get_by_label("Find").fill("no such thing")
+    assert count(page) == "no such job"
+    page.get_by_label("Find").fill("")
+    page.get_by_label("State").select_option("rejected")
+    assert rows(page) == ["too-large"]
+    page.get_by_label("State").select_option("")
+    head = page.get_by_role("button", name="JCT", exact=True)
+    head.click()
+    head.click()
+    column = page.locator("#jobs-table thead th").all_inner_texts().index("JCT")
+    cells = page.locator(f"#jobs-table tbody tr td:nth-child({column + 1})").all_inner_texts()
+    hours = [
+        float(c.split()[0].replace(",", "")) * {"s": 1, "min": 60, "h": 3600}[c.split()[1]] for c in cells
+    ]
+    assert hours == sorted(hours, reverse=True)
+    assert page.locator("#jobs-table th[aria-sort=descending]").inner_text().startswith("JCT")
+
+
+def test_a_job_tells_its_story_under_every_policy(opened: Any) -> None:
+    page = opened()
+    page.get_by_label("Find").fill("job-17")
+    page.locator("#jobs-table tbody button").first.click()
+    dialog = page.get_by_role("dialog")
+    assert dialog.get_by_role("heading", name="Job job-17").is_visible()
+    told = dialog.inner_text()
+    assert "fifo" in told
+    assert "srtf" in told
+    assert told.count("started on") == 2
+    assert "overhead 30.0 s" in told
+    page.keyboard.press("Escape")
+    assert not dialog.is_visible()
+
+
+def test_the_timeline_zooms_moves_and_points(opened: Any) -> None:
+    page = opened()
+    canvas = page.locator("#gantt-canvas")
+    canvas.focus()
+    page.keyboard.press("0")
+    page.wait_for_timeout(50)
+    whole = view(page)
+    assert whole[2:] == [0, 64]
+    page.get_by_label("Zoom in on time").click()
+    zoomed = view(page)
+    assert zoomed[1] - zoomed[0] < 0.7 * (whole[1] - whole[0])
+    canvas.focus()
+    page.keyboard.press("ArrowLeft")
+    assert view(page)[0] < zoomed[0]
+    page.keyboard.press("]")
+    assert view(page)[3] - view(page)[2] == 32
+    page.mouse.wheel(0, 0)
+    page.keyboard.press("0")
+    assert view(page) == whole
+    canvas.hover(position={"x": 80, "y": 20})
+    assert page.locator("#gantt-tip").is_visible()
+    pointed = canvas.get_attribute("data-job")
+    canvas.click(position={"x": 80, "y": 20})
+    assert page.get_by_role("heading", name=f"Job {pointed}").is_visible()
+
+
+def test_dragging_and_the_wheel(opened: Any) -> None:
+    page = opened()
+    canvas = page.locator("#gantt-canvas")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    before = page.evaluate("scrollY")
+    page.mouse.move(box["x"] + 400, box["y"] + 200)
+    page.mouse.wheel(0, 40)  # not clicked yet: the page scrolls, the timeline stays
+    page.wait_for_timeout(200)
+    assert page.evaluate("scrollY") != before
+    canvas.focus()
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    page.mouse.move(box["x"] + 400, box["y"] + 200)
+    page.mouse.wheel(0, -300)
+    page.wait_for_timeout(100)
+    zoomed = view(page)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 300, box["y"] + 200, steps=4)
+    page.mouse.up()
+    assert view(page)[0] > zoomed[0]
+    assert not page.get_by_role("dialog").is_visible()  # a drag is no click
+
+
+def test_policies_are_chosen_for_timeline_and_jobs_at_once(opened: Any) -> None:
+    page = opened()
+    page.locator("#timeline fieldset").get_by_text("srtf").click()
+    assert page.locator("#jobs fieldset").get_by_label("srtf").is_checked()
+    page.get_by_label("Find").fill("job-39")
+    mine = page.locator("#jobs-table tbody tr").inner_text()
+    page.locator("#jobs fieldset").get_by_text("fifo").click()
+    assert page.locator("#timeline fieldset").get_by_label("fifo").is_checked()
+    assert page.locator("#jobs-table tbody tr").inner_text() != mine
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_dark_and_light(opened: Any, dark: bool) -> None:
+    page = opened(dark=dark)
+    brightness = "Math.max(...getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number))"
+    assert (page.evaluate(brightness) < 64) == dark
+    page.locator("#theme").click()
+    assert (page.evaluate(brightness) < 64) == (not dark)
+    ink = page.locator("#chart-jct .xaxislayer-above text").first
+    assert ink.count() == 1
+
+
+def test_nothing_is_wider_than_a_phone(opened: Any) -> None:
+    page = opened(width=390, height=844, touch=True)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.locator("#jobs-table tbody button").first.click()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    box = page.get_by_role("dialog").bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+
+
+def test_the_keyboard_reaches_everything(opened: Any) -> None:
+    page = opened()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the results"
+    page.keyboard.press("Enter")
+    assert page.evaluate("location.hash") == "#results"
+    page.locator("#gantt-canvas").focus()
+    page.keyboard.press("0")
+    page.keyboard.press("n")
+    page.keyboard.press("n")
+    assert page.locator("#gantt-tip").is_visible()
+    page.keyboard.press("Enter")
+    assert page.get_by_role("dialog").is_visible()
+    page.keyboard.press("Enter")  # on "Close", where the focus is
+    assert not page.get_by_role("dialog").is_visible()
+    assert page.evaluate("document.activeElement.id") == "gantt-canvas"
+
+
+def test_a_hostile_name_is_only_a_name(opened: Any) -> None:
+    page = opened()
+    page.get_by_label("Find").fill("<script>")
+    assert rows(page) == [EVIL]
+    page.locator("#jobs-table tbody button").first.click()
+    assert page.get_by_role("heading", name=f"Job {EVIL}").is_visible()
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 4  # two packed, ours, plotly's

@@ -1,0 +1,59 @@
+"""No text of a trace is a formula to a spreadsheet, and none is changed by a round trip."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traces import Job, read_trace, write_trace
+from traces.formulas import with_guard, without_guard
+
+HOSTILE = [
+    "=cmd()",
+    "+1",
+    "-2+3",
+    "@SUM(A1)",
+    "\tx",
+    "\rx",
+    "'=x",
+    "''=x",
+    "=HYPERLINK(\"a\",'b')",
+    "'tis",
+    "a=b",
+]
+FORMULA = tuple("=+-@\t\r\n")
+
+
+@given(st.text())
+def test_text_comes_back(text: str) -> None:
+    assert without_guard(with_guard(text)) == text
+    assert not with_guard(text).startswith(FORMULA)
+
+
+@given(st.text(alphabet="'=+-@\t\r\na"))
+def test_hostile_text_comes_back(text: str) -> None:
+    assert without_guard(with_guard(text)) == text
+    assert not with_guard(text).startswith(FORMULA)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_trace_of_hostile_names(tmp_path: Path, ending: str) -> None:
+    jobs = [
+        Job(text, float(i), tenant=text, state=text, gpus=1, duration_s=1.0) for i, text in enumerate(HOSTILE)
+    ]
+    path = tmp_path / f"trace.{ending}"
+    write_trace(jobs, path)
+    assert read_trace(path) == jobs
+    if ending == "csv":
+        with path.open(newline="") as file:
+            for row in list(csv.reader(file))[1:]:
+                assert not row[0].startswith(FORMULA)
+
+
+def test_what_others_wrote_without_a_guard_is_read_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("job_id,submit_s,gpus,duration_s\n=cmd(),0,1,1\n'tis,0,1,1\n")
+    assert [job.job_id for job in read_trace(tmp_path / "t.csv")] == ["=cmd()", "'tis"]

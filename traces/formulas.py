@@ -1,0 +1,33 @@
+"""Text in CSV files that a spreadsheet would take for a formula.
+
+A cell that begins with = + - @, a tab or a line break, or with apostrophes before one of these, is written
+with one more apostrophe in front, and reading takes one away again: no text is a formula to whoever opens
+the file, and a round trip changes nothing (OWASP, CSV Injection).
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["with_guard", "without_guard"]
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
+_GUARDED = re.compile(r"'+[=+\-@\t\r\n]")
+
+
+def with_guard(text: str) -> str:
+    """The text as it is written.
+
+    >>> with_guard("=1+1"), with_guard("'=1+1"), with_guard("'tis")
+    ("'=1+1", "''=1+1", "'tis")
+    """
+    return "'" + text if _FORMULA.match(text) else text
+
+
+def without_guard(cell: str) -> str:
+    """The text that was meant.
+
+    >>> without_guard("'=1+1"), without_guard("=1+1"), without_guard("'tis")
+    ('=1+1', '=1+1', "'tis")
+    """
+    return cell[1:] if _GUARDED.match(cell) else cell
