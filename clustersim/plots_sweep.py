@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from itertime.errors import TableError, UnknownName, UserError
 from traces.files import open_table, shown
+from traces.formulas import without_guard
 
 from .metrics import METRICS
 from .plots import line_style
-from .rundir_tables import without_guard
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

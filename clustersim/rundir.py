@@ -31,12 +31,13 @@ from typing import Any
 from itertime.atomic import replacing
 from itertime.errors import UserError
 from traces.files import open_table, shown
+from traces.formulas import without_guard
 
 from .cluster import Cluster
 from .clusterfile import cluster_of
 from .plan_records import PlanRecord
 from .records import EventRecord, JobRecord, Snapshot
-from .rundir_tables import EVENTS, JOBS, PLANS, USAGE, csv_text, parse_rows, plain_text, without_guard
+from .rundir_tables import EVENTS, JOBS, PLANS, USAGE, csv_text, parse_rows, plain_text
 
 __all__ = ["Run", "changes", "read_run", "read_unverified", "write_run"]
 

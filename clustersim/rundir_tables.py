@@ -9,6 +9,7 @@ from typing import Any, get_type_hints
 
 from itertime.errors import TableError
 from traces.files import Table, shown
+from traces.formulas import with_guard
 
 from .cluster import Cluster, Placement
 from .plan_records import PlanRecord
@@ -25,11 +26,8 @@ __all__ = [
     "parse_rows",
     "placement_text",
     "plain_text",
-    "without_guard",
 ]
 
-_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
-_GUARDED = re.compile(r"'+[=+\-@\t\r\n]")
 _NEEDS_QUOTES = re.compile(r'[,"\r\n]')
 _INTEGER = re.compile(r"-?\d{1,18}")
 _NODES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?x(\d{1,9})")
@@ -86,22 +84,13 @@ def plain_text(cell: str) -> str:
     return cell
 
 
-def without_guard(cell: str) -> str:
-    """Text from CSV, less the apostrophe that keeps spreadsheets from taking it for a formula.
-
-    >>> without_guard("'=1+1"), without_guard("'tis")
-    ('=1+1', "'tis")
-    """
-    return cell[1:] if _GUARDED.match(cell) else cell
-
-
 def guarded_text(value: str) -> str:
     """Text as a CSV cell: quoted where need be, and no formula to any spreadsheet.
 
     >>> guarded_text("=1+1"), guarded_text("a,b")
     ("'=1+1", '"a,b"')
     """
-    guarded = "'" + value if _FORMULA.match(value) else value
+    guarded = with_guard(value)
     if _NEEDS_QUOTES.search(guarded):
         return '"' + guarded.replace('"', '""') + '"'
     return guarded

@@ -60,7 +60,7 @@ def report_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def opened(browser: Browser, report_file: Path) -> Iterator[Any]:
-    """opened(width=, height=, dark=, touch=) gives the page, drawn; in the end nothing may have gone wrong."""
+    """opened(width=, height=, dark=, touch=) gives the page, drawn; in the end nothing may be wrong."""
     complaints: list[str] = []
     contexts = []
 
