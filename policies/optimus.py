@@ -1,0 +1,41 @@
+"""Optimus: GPUs by marginal gain."""
+
+from __future__ import annotations
+
+from math import inf
+
+from clustersim.scheduler import JobView, Proposal, Scheduler, State
+
+from .parameters import number
+from .placing import available, run_elastic
+from .rounds import Rounds
+from .steps import by_steps
+
+__all__ = ["Optimus"]
+
+
+class Optimus(Scheduler):
+    """Optimus: every job gets the fewest GPUs it can use, in order of submission; the rest goes step by step
+    to the job whose remaining time falls most per GPU added; once per round of `round_s` seconds.
+
+    Peng et al., "Optimus: An Efficient Dynamic Resource Scheduler for Deep Learning Clusters", EuroSys 2018,
+    section 4.1. Run times that users do not state come from the oracle.
+    """
+
+    def __init__(self, round_s: float = 600.0):
+        self.round_s = number("round_s", round_s, 1.0, 1e7)
+        self._rounds = Rounds(self.round_s)
+
+    def schedule(self, state: State) -> Proposal:
+        if not self._rounds.begins(state):
+            return self._rounds.until_end(state.proposal(), state)
+        jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
+        shares = by_steps(jobs, available(state), _loss_per_gpu)
+        return self._rounds.until_end(run_elastic(state, list(shares.items())), state)
+
+
+def _loss_per_gpu(job: JobView, held: int, size: int) -> float:
+    """Seconds of remaining time that a step adds per GPU; negative, as it shortens it."""
+    if not held:
+        return -inf
+    return (job.oracle_remaining(size) - job.oracle_remaining(held)) / (size - held)

@@ -1,0 +1,222 @@
+"""Policies that divide the GPUs among elastic jobs: each rule against its definition or all alternatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise, product
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from clustersim.overheads import Overheads
+from clustersim.scheduler import JobView, Scheduler
+from clustersim.testing import simulate
+from policies.afs import Afs, apathetic_shares
+from policies.hesrpt import HeSrpt, fractions
+from policies.max_min import MaxMin
+from policies.optimus import Optimus, _loss_per_gpu
+from policies.steps import by_steps
+from traces.job import Job
+
+ELASTIC = [Afs, HeSrpt, MaxMin, Optimus]
+
+
+@dataclass(eq=False)
+class Stub:
+    """A job as these rules see it: `work` units left, `rates` units/s by GPU count."""
+
+    work: float
+    rates: dict[int, float]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(self.rates)
+
+    def rate(self, gpus: int) -> float:
+        return self.rates[gpus]
+
+    def oracle_remaining(self, gpus: int) -> float:
+        return self.work / self.rates[gpus]
+
+
+def power(work: float, exponent: float, most: int) -> Any:
+    return Stub(work, {n: n**exponent for n in range(1, most + 1)})
+
+
+curves = st.builds(power, st.floats(1, 1000), st.floats(0.1, 0.95), st.integers(2, 6))
+
+
+def llm(job_id: str, submit_s: float, iterations: float, gpus: int = 1) -> Job:
+    return Job(job_id, submit_s, model="m", global_batch=8, gpus=gpus, iterations=iterations)
+
+
+# Optimus
+
+
+@given(st.lists(curves, min_size=1, max_size=3), st.integers(3, 8))
+@settings(deadline=None, max_examples=60)
+def test_optimus_has_the_smallest_remaining_time_in_all(jobs: list[Any], gpus: int) -> None:
+    """With concave speeds and steps of one GPU the greedy rule is optimal: no division that gives everybody
+    a GPU has a smaller sum of remaining times.
+    """
+    shares = by_steps(jobs, gpus, _loss_per_gpu)
+    assert len(shares) == len(jobs)
+    mine = sum(job.oracle_remaining(n) for job, n in shares.items())
+    for counts in product(*(job.sizes for job in jobs)):
+        if sum(counts) <= gpus:
+            other = sum(job.oracle_remaining(n) for job, n in zip(jobs, counts, strict=True))
+            assert mine <= other * (1 + 1e-9)
+
+
+def test_optimus_serves_in_order_of_submission_what_is_too_much() -> None:
+    table = {("m", 8): {2: 1.0, 4: 1.5}}
+    jobs = [llm("a", 0, 1000, 2), llm("b", 1, 100, 2), llm("c", 2, 10, 2)]
+    outcome = simulate(jobs, Optimus(round_s=10.0), "n1g4", table=table)
+    assert [event[:3] for event in outcome.log() if event[1] != "submit"][:4] == [
+        (0.0, "start", "a"),
+        (10.0, "resize", "a"),
+        (10.0, "start", "b"),
+        (110.0, "finish", "b"),
+    ]
+
+
+# AFS
+
+
+def two(work_a: float, gain_a: float, work_b: float, gain_b: float) -> tuple[Any, Any]:
+    """Two jobs that run at 1 unit/s on a GPU, and at 1 + gain on two."""
+    return Stub(work_a, {1: 1.0, 2: 1 + gain_a}), Stub(work_b, {1: 1.0, 2: 1 + gain_b})
+
+
+@given(st.floats(1, 100), st.floats(0.01, 0.99), st.floats(1, 100), st.floats(0.01, 0.99))
+@settings(deadline=None)
+def test_afs_minimises_the_mean_of_two(work_a: float, gain_a: float, work_b: float, gain_b: float) -> None:
+    """`a` ends first with a GPU each, and still does if `b` gets the third. If `a` gets it, `b` takes it over
+    when `a` is done. Whichever sums to less is right (the derivation of the paper's inequality).
+    """
+    assume(work_a < work_b / (1 + gain_b))
+    end_a = work_a / (1 + gain_a)
+    to_a = end_a + end_a + (work_b - end_a) / (1 + gain_b)
+    to_b = work_a + work_b / (1 + gain_b)
+    assume(abs(to_a - to_b) > 1e-9 * to_a)
+    a, b = two(work_a, gain_a, work_b, gain_b)
+    for jobs in ([a, b], [b, a]):
+        shares = apathetic_shares(jobs, 3)
+        assert shares == ({a: 2, b: 1} if to_a < to_b else {a: 1, b: 2})
+
+
+def test_afs_gives_a_gpu_to_the_shortest_first() -> None:
+    jobs: list[Any] = [power(w, 0.5, 4) for w in (30, 10, 20)]
+    assert apathetic_shares(jobs, 1) == {jobs[1]: 1}
+    assert apathetic_shares(jobs, 2) == {jobs[1]: 1, jobs[2]: 1}
+
+
+@given(st.lists(curves, min_size=1, max_size=6), st.integers(1, 20))
+@settings(deadline=None, max_examples=50)
+def test_afs_scans_as_the_paper_does(jobs: list[Any], gpus: int) -> None:
+    """The same pairs compared one by one, in plain words."""
+    assert apathetic_shares(jobs, gpus) == _pairwise(jobs, gpus)
+
+
+def _pairwise(jobs: list[Any], gpus: int) -> dict[JobView, int]:
+    held = dict.fromkeys(jobs, 0)
+    while gpus:
+        growing = [job for job in jobs if held[job] < job.sizes[-1]]
+        if not growing:
+            break
+        best = growing[0]
+        for job in growing[1:]:
+            best = _better(best, job, held)
+        held[best] += 1
+        gpus -= 1
+    return {job: n for job, n in held.items() if n}
+
+
+def _better(one: Any, other: Any, held: dict[Any, int]) -> Any:
+    def end(job: Any) -> tuple[bool, float]:
+        return (not held[job], job.oracle_remaining(held[job] or 1))
+
+    a, b = (other, one) if end(other) < end(one) else (one, other)
+    if not held[a] and not held[b]:
+        return a
+    p_a, p_b = ((job.rates[held[job]] if held[job] else 0.0) for job in (a, b))
+    more_a, more_b = a.rates[held[a] + 1], b.rates[held[b] + 1]
+    return b if (more_b - p_b) / more_b > (more_a - p_a) / p_a else a
+
+
+# heSRPT
+
+
+@given(st.floats(0.05, 0.9))
+def test_hesrpt_divides_best_between_two(exponent: float) -> None:
+    """A longer job gets 1 - theta until the shorter is done: (2 - (1 - theta)^p) / theta^p is all of the flow
+    time that depends on theta.
+    """
+
+    def cost(theta: float) -> float:
+        return (2 - (1 - theta) ** exponent) / theta**exponent
+
+    best = fractions(2, exponent)[1]
+    assert all(cost(best) <= cost(i / 1000) * (1 + 1e-12) for i in range(1, 1000))
+
+
+@given(st.integers(1, 50), st.floats(0, 0.99))
+def test_hesrpt_fractions_add_up_and_favour_the_short(jobs: int, exponent: float) -> None:
+    shares = fractions(jobs, exponent)
+    assert sum(shares) == pytest.approx(1)
+    assert all(a <= b * (1 + 1e-9) + 1e-12 for a, b in pairwise(shares))
+
+
+def test_hesrpt_rounds_down_and_passes_on() -> None:
+    """0.25 and 0.75 of 8 GPUs are 2 and 6; 6 is not a count the short job can use, so 2 fall to the other."""
+    table = {("m", 8): {1: 1.0, 2: 1.4, 4: 2.0, 8: 2.8}}
+    jobs = [llm("long", 0, 1000), llm("short", 0, 10)]
+    outcome = simulate(jobs, HeSrpt(exponent=0.5), "n1g8", table=table)
+    assert outcome.log()[2:5] == [
+        (0.0, "start", "short", 4),
+        (0.0, "start", "long", 4),
+        (5.0, "finish", "short", 0),
+    ]
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.0, float("nan"), None])
+def test_hesrpt_refuses_other_exponents(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"exponent=.*: must be a finite number, between 0 and 0.99"):
+        HeSrpt(exponent=value)
+
+
+# max-min
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(1, 12))
+@settings(deadline=None, max_examples=60)
+def test_max_min_is_the_fairest_of_all_divisions(mosts: list[int], gpus: int) -> None:
+    """No other division has, sorted, a lexicographically larger list of counts."""
+    jobs: list[Any] = [power(1.0, 0.9, most) for most in mosts]
+    shares = by_steps(jobs, gpus, lambda job, held, size: size)
+    mine = sorted(shares.get(job, 0) for job in jobs)
+    for counts in product(*(range(most + 1) for most in mosts)):
+        if sum(counts) <= gpus:
+            assert sorted(counts) <= mine
+
+
+# All of them
+
+
+@pytest.mark.parametrize("policy", ELASTIC)
+def test_slow_restarts_do_not_stop_progress(policy: type[Scheduler], bench: Any) -> None:
+    """Restarts of some 20 minutes, a new job every 100 s: those who run are not resized to death."""
+    table = {("m", 8): {1: 1.0, 2: 1.6, 4: 2.5, 8: 4.0}}
+    slow = bench("n2g8", table, {"m": 8e10}, Overheads(launch_s=30.0))
+    jobs = [llm(str(i), 100.0 * i, 2000) for i in range(60)]
+    outcome = slow.run(jobs, policy())
+    assert all(record.state == "finished" for record in outcome.records)
+    assert max(record.finish_s for record in outcome.records) < 60_000
+
+
+@pytest.mark.parametrize("policy", ELASTIC)
+def test_a_lone_job_gets_all_it_can_use(policy: type[Scheduler]) -> None:
+    table = {("m", 8): {1: 1.0, 2: 1.6, 4: 2.5, 8: 4.0}}
+    assert simulate([llm("a", 5, 400)], policy(), "n2g8", table=table).of("a").finish_s == 105
