@@ -1,0 +1,113 @@
+"""Themis: finish-time fairness by auctions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, log
+
+from clustersim.scheduler import JobView, Proposal, Scheduler, State
+
+from .auction import auction
+from .parameters import number
+from .placing import Wanted, available, run_ranked
+from .rounds import Rounds
+
+__all__ = ["Themis"]
+
+
+@dataclass
+class _Record:
+    """What is remembered of a job: its run time on the GPUs it asks for, and the integral over time of the
+    number of jobs up to its submission.
+    """
+
+    run_s: float
+    crowd_before: float
+
+
+class Themis(Scheduler):
+    """Themis: GPUs are leased for `lease_s` seconds, in auctions among the share 1 - `fairness` of jobs that
+    fare worst beside a cluster of their own of 1/N of the GPUs; what they leave goes to the others.
+
+    Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020. `fairness`, from 0 to 1,
+    is the paper's f. Run times that users do not state come from the oracle.
+    """
+
+    def __init__(self, fairness: float = 0.8, lease_s: float = 1200.0):
+        self.fairness = number("fairness", fairness, 0.0, 1.0)
+        self.lease_s = number("lease_s", lease_s, 1.0, 1e7)
+        self._rounds = Rounds(self.lease_s)
+        self._records: dict[JobView, _Record] = {}
+        self._crowd = 0.0  # integral over time of the number of jobs
+        self._since_s = 0.0
+
+    def schedule(self, state: State) -> Proposal:
+        jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
+        self._remember(jobs, state.now)
+        leased = [] if self._rounds.begins(state) else list(state.running)
+        offered = available(state) - sum(job.gpus for job in leased)
+        if not offered:
+            return self._rounds.until_end(state.proposal(), state)
+        bidders = [job for job in jobs if not leased or not job.running]
+        bidders.sort(key=lambda job: (-self.ratio(job, 0, state.now), job.order))
+        ranked = [(job, job.gpus) for job in leased] + self._hand_out(bidders, offered, state.now)
+        return self._rounds.until_end(run_ranked(state, ranked), state)
+
+    def ratio(self, job: JobView, gpus: int, now: float) -> float:
+        """rho = T_shared / T_independent if it has `gpus` GPUs from now on (section 3).
+
+        T_shared is the time from submission to finish; for a job without GPUs, if it gets those it asks for
+        after a lease. T_independent is its time alone on those, times the mean number of jobs since it was
+        submitted.
+        """
+        record = self._records[job]
+        elapsed_s = now - job.submit_s
+        shared_s = elapsed_s + (job.oracle_remaining(gpus) if gpus else job.oracle_remaining() + self.lease_s)
+        present = len(self._records)
+        crowd = (self._crowd - record.crowd_before) / elapsed_s if elapsed_s > 0 else present
+        return shared_s / (record.run_s * max(1.0, crowd))
+
+    def _remember(self, jobs: Sequence[JobView], now: float) -> None:
+        self._crowd += len(self._records) * (now - self._since_s)
+        self._since_s = now
+        before = self._records
+        self._records = {
+            job: before.get(job) or _Record(max(job.oracle_remaining(), 1e-3), self._crowd) for job in jobs
+        }
+
+    def _hand_out(self, bidders: Sequence[JobView], gpus: int, now: float) -> list[Wanted]:
+        """Who of `bidders`, the worst off first, gets how many of the `gpus` on offer: those in the auction,
+        then the others, then those again whose payment left them less than they ask for.
+        """
+        bidding = bidders[: ceil((1 - self.fairness) * len(bidders))]
+        held = self._auction(bidding, gpus, now)
+        left = gpus - sum(held.values())
+        for job in [*bidders[len(bidding) :], *bidding]:
+            more = max((size for size in _sizes(job) if size <= held.get(job, 0) + left), default=0)
+            if more:
+                left -= more - held.get(job, 0)
+                held[job] = more
+        return [(job, held[job]) for job in bidders if job in held]
+
+    def _auction(self, bidding: Sequence[JobView], gpus: int, now: float) -> dict[JobView, int]:
+        """What each bidder keeps: of what it wins the part that the payment leaves, as the largest count it
+        can run on, but no less than its smallest. The worst off always gets that.
+        """
+        bids = [{n: -log(self.ratio(job, n, now)) for n in _sizes(job)} | {0: _NOTHING} for job in bidding]
+        if bids:
+            bids[0][0] = 2 * _NOTHING * len(bids)
+        held = {}
+        for job, award in zip(bidding, auction(bids, gpus), strict=True):
+            if award.gpus:
+                kept = [n for n in _sizes(job) if n <= award.gpus * award.kept]
+                held[job] = kept[-1] if kept else _sizes(job)[0]
+        return held
+
+
+_NOTHING = -1e3  # the logarithm of the value of no GPUs: the time to finish is unbounded, the value 0
+
+
+def _sizes(job: JobView) -> tuple[int, ...]:
+    """The counts it bids for: up to those it asks for."""
+    return (*(size for size in job.sizes if size < job.requested), job.requested)

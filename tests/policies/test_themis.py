@@ -1,0 +1,146 @@
+"""Themis: finish-time fairness on cases done by hand, and its auction against all outcomes."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import exp, log
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustersim.scheduler import Proposal, State
+from clustersim.testing import Outcome, simulate
+from policies.auction import auction
+from policies.themis import Themis
+from traces.job import Job
+
+
+def job(job_id: str, submit_s: float, gpus: int, run_s: float) -> Job:
+    return Job(job_id, submit_s, gpus=gpus, duration_s=run_s)
+
+
+def finishes(outcome: Outcome) -> dict[str, float | None]:
+    return {record.job_id: record.finish_s for record in outcome.records}
+
+
+# rho, from its definition: the time from submission to finish over the time alone x the mean number of jobs
+
+
+class Watched(Themis):
+    """Notes everybody's rho whenever it decides."""
+
+    def __init__(self) -> None:
+        super().__init__(lease_s=100.0)
+        self.seen: dict[tuple[float, str, int], float] = {}
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = super().schedule(state)
+        for view in [*state.running, *state.pending]:
+            for gpus in (0, view.requested):
+                self.seen[state.now, view.id, gpus] = self.ratio(view, gpus, state.now)
+        return proposal
+
+
+def test_ratios_by_hand() -> None:
+    """Two jobs of 300 and 600 s that need the whole node, and a third of 200 s at 150 s.
+
+    At 0, with half a cluster of their own, they would take 600 and 1200 s: rho is 1/2 with GPUs; without, a
+    lease later, 400/600 and 700/1200. So `a` runs first; at 100 both would come to 400/600 and 800/1200. At
+    200 the mean number of jobs since 0 is (150 x 2 + 50 x 3) / 200 = 2.25, and `b` is worst off with 900/1350;
+    `c`, for which there were always three, with 350/600.
+    """
+    policy = Watched()
+    outcome = simulate([job("a", 0, 8, 300), job("b", 0, 8, 600), job("c", 150, 8, 200)], policy, "n1g8")
+    rho = {key: round(value, 6) for key, value in policy.seen.items()}
+    assert rho[0, "a", 8] == rho[0, "b", 8] == 0.5
+    assert rho[0, "a", 0] == round(400 / 600, 6)
+    assert rho[0, "b", 0] == round(700 / 1200, 6)
+    assert rho[100, "a", 8] == 0.5
+    assert rho[100, "b", 8] == round(700 / 1200, 6)
+    assert rho[150, "c", 8] == round(200 / (3 * 200), 6)
+    assert rho[100, "a", 0] == rho[100, "b", 0] == round(2 / 3, 6)
+    assert outcome.of("b").start_s == 200
+    assert rho[200, "b", 8] == round((200 + 600) / (600 * 2.25), 6)
+    assert rho[200, "a", 0] == round((200 + 100 + 100) / (300 * 2.25), 6)
+    assert rho[200, "b", 0] == round(900 / 1350, 6)
+    assert rho[200, "c", 0] == round(350 / 600, 6)
+
+
+def test_the_worst_off_always_gets_a_lease() -> None:
+    """However many small jobs would raise the product of values more, the one that fares worst runs."""
+    jobs = [job("wide", 0, 8, 1000), *(job(f"s{i}", 1 + i / 10, 1, 500) for i in range(40))]
+    outcome = simulate(jobs, Themis(fairness=0.0, lease_s=100.0), "n1g8")
+    assert outcome.of("wide").start_s == 0
+    assert finishes(outcome)["wide"] < 4000  # type: ignore[operator]
+
+
+def test_what_becomes_free_within_a_lease_is_auctioned_at_once() -> None:
+    jobs = [job("a", 0, 4, 50), job("b", 0, 4, 400), job("c", 10, 4, 30)]
+    outcome = simulate(jobs, Themis(lease_s=200.0), "n1g8")
+    assert finishes(outcome) == {"a": 50, "c": 80, "b": 400}
+    assert all(record.preemptions == 0 for record in outcome.records)
+
+
+def test_an_elastic_job_takes_less_rather_than_nothing() -> None:
+    """Two jobs ask for all 8 GPUs; no GPUs are worth nothing, so 4 + 4 has the largest product of values."""
+    table = {("m", 8): {n: n**0.5 for n in (1, 2, 4, 8)}}
+    jobs = [Job(name, 0, model="m", global_batch=8, gpus=8, iterations=1e4) for name in "ab"]
+    outcome = simulate(jobs, Themis(fairness=0.0), "n1g8", table=table, until_s=10)
+    assert sorted(event.gpus for event in outcome.events if event.event == "start") == [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("fairness", 1.1), ("fairness", -0.1), ("lease_s", 0.0), ("lease_s", "long")]
+)
+def test_parameters_are_checked(name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"{name}={value!r}: must be a finite number, between"):
+        Themis(**{name: value})  # type: ignore[arg-type]
+
+
+# The auction
+
+
+bid = st.dictionaries(st.integers(1, 6), st.floats(0, 3), max_size=4).map(
+    lambda gains: {0: 0.0} | dict(zip(sorted(gains), sorted(gains.values()), strict=True))
+)
+
+
+@given(st.lists(bid, min_size=1, max_size=4), st.integers(0, 10))
+@settings(deadline=None)
+def test_awards_have_the_largest_product_of_values(bids: list[dict[int, float]], gpus: int) -> None:
+    awards = auction(bids, gpus)
+    assert sum(award.gpus for award in awards) <= gpus
+    mine = sum(bid[award.gpus] for bid, award in zip(bids, awards, strict=True))
+    assert mine == pytest.approx(_best(bids, gpus), abs=1e-8)
+    for i, award in enumerate(awards):
+        beside = mine - bids[i][award.gpus]
+        without = _best(bids[:i] + bids[i + 1 :], gpus)
+        assert award.kept == pytest.approx(min(1.0, exp(beside - without)))
+
+
+def _best(bids: list[dict[int, float]], gpus: int) -> float:
+    choices = [counts for counts in product(*bids) if sum(counts) <= gpus]
+    return max(sum(bid[n] for bid, n in zip(bids, counts, strict=True)) for counts in choices)
+
+
+@pytest.mark.parametrize("bidders", [2, 3, 5])
+def test_payment_of_equal_bidders(bidders: int) -> None:
+    """Values proportional to GPUs: everybody wins an equal part, and keeps ((N - 1) / N)^(N - 1) of it, more
+    than 1/e (Cole et al. 2013).
+    """
+    gpus = bidders * (bidders - 1) * 2
+    values = {0: -100.0} | {n: log(n) for n in range(1, gpus + 1)}
+    awards = auction([values] * bidders, gpus)
+    assert [award.gpus for award in awards] == [gpus // bidders] * bidders
+    assert [award.kept for award in awards] == pytest.approx(
+        [((bidders - 1) / bidders) ** (bidders - 1)] * bidders
+    )
+
+
+def test_who_is_in_nobodys_way_pays_nothing() -> None:
+    assert [award.kept for award in auction([{0: 0.0, 4: 1.0}, {0: 0.0, 2: 1.0}], 6)] == [1.0, 1.0]
+
+
+def test_nobody_bids() -> None:
+    assert auction([], 8) == []
