@@ -47,7 +47,7 @@ def test_ratios_by_hand() -> None:
 
     At 0, with half a cluster of their own, they would take 600 and 1200 s: rho is 1/2 with GPUs; without, a
     lease later, 400/600 and 700/1200. So `a` runs first; at 100 both would come to 400/600 and 800/1200. At
-    200 the mean number of jobs since 0 is (150 x 2 + 50 x 3) / 200 = 2.25, and `b` is worst off with 900/1350;
+    200 the mean number of jobs since 0 is (150 x 2 + 50 x 3) / 200 = 2.25, `b` is worst off with 900/1350;
     `c`, for which there were always three, with 350/600.
     """
     policy = Watched()
