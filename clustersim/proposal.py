@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Mapping
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from .active import JobView
-from .cluster import Capacity, Placement, bits
+from .cluster import Capacity, Placement
+from .compaction import compact
 from .errors import PolicyError
 from .ranking import Key
 
@@ -133,56 +133,12 @@ class Proposal:
         """Move jobs smaller than a node closer together, as far as it takes to give the jobs of `wanted`
         that many GPUs.
 
-        Among equal counts jobs of `wanted` choose first, in its order, and a job stays where it is if it
-        can; whole-node counts are placed last, on the nodes that became free. With counts that are powers
-        of two, packed, everything finds its place (shrink jobs of whole nodes first); otherwise others may
-        lose their GPUs.
+        If the blocks of `wanted` (`compaction.block`) add up to no more than the cluster, each of them finds
+        its place. So does everybody else if that is true of all jobs, as it is for counts that are powers of
+        two; otherwise others may lose their GPUs. Among equal blocks jobs of `wanted` choose first, in its
+        order, and a job stays where it is if it can; whole nodes come last, on those that became free.
         """
-        wanted = {job: self._count(job, "compact", gpus) for job, gpus in wanted.items()}
-        size = self._state.cluster.gpus_per_node
-        for job, gpus in wanted.items():
-            if 0 < self.gpus(job) < size <= gpus:
-                self.stop(job)  # leaves its node, whatever becomes of the others there
-        counts = {job: self.gpus(job) for job in self.running()} | dict(wanted)
-        small = {job: gpus for job, gpus in counts.items() if gpus < size}
-        used: dict[int, int] = {}
-        weight: dict[int, int] = {}  # as used, wanted jobs counting far more
-        for job in small:
-            for node, count in self.placement(job) or ():
-                used[node] = used.get(node, 0) + count
-                weight[node] = weight.get(node, 0) + (count * (size + 1) if job in wanted else count)
-        left_for_small = self._state.cluster.nodes - sum(
-            -(-gpus // size) for gpus in counts.values() if gpus >= size
-        )
-        kept = sorted(used, key=lambda node: (-weight[node], node))[:left_for_small]
-        fresh = (node for node in bits(self._capacity.nodes_with(size)) if node not in used)
-        kept += islice(fresh, max(0, min(left_for_small - len(kept), len(wanted))))
-        room = {node: self._capacity.free_on(node) + used.get(node, 0) for node in kept}
-        moves: dict[JobView, Placement] = {}
-        rank = {job: i for i, job in enumerate(wanted)}
-        for job, gpus in sorted(
-            small.items(), key=lambda entry: (-entry[1], rank.get(entry[0], len(rank)), entry[0].order)
-        ):
-            place = self.placement(job) or ()
-            fitting = [node for node in kept if room[node] >= gpus]
-            own = [node for node, _ in place if node in fitting]
-            if fitting:
-                node = own[0] if own else min(fitting, key=lambda node: (room[node], node))
-                room[node] -= gpus
-                if place != ((node, gpus),):
-                    moves[job] = ((node, gpus),)
-            elif place:
-                moves[job] = ()
-        for job in moves:
-            if self.placement(job):
-                self.stop(job)
-        for job, place in moves.items():
-            if place:
-                self._own().take(place)
-                self._note(job, place)
-        for job, gpus in wanted.items():
-            if gpus >= size and self.gpus(job) != gpus:
-                _ = self.resize(job, gpus) if self.placement(job) else self.start(job, gpus)
+        compact(self, {job: self._count(job, "compact", gpus) for job, gpus in wanted.items()})
 
     def copy(self) -> Proposal:
         """An independent draft that starts as this one, for looking ahead."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .active import ActiveJob, JobView
 from .cluster import Capacity, Cluster
+from .compaction import block
 from .errors import PolicyError
 from .proposal import Proposal
 from .ranking import Key, Ranking
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from .overheads import Overheads
     from .placement import Placer
 
-__all__ = ["Cluster", "Event", "JobView", "PolicyError", "Proposal", "Ranking", "Scheduler", "State"]
+__all__ = [
+    "Cluster", "Event", "JobView", "PolicyError", "Proposal", "Ranking", "Scheduler", "State", "block",
+]  # fmt: skip
 
 _MAX_RANKINGS = 16
 

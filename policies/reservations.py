@@ -11,12 +11,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from math import inf
 
-from clustersim.scheduler import JobView
+from clustersim.scheduler import JobView, block
 
-__all__ = ["Demand", "FreeGpus", "Piece", "block", "fill", "yield_of"]
+__all__ = ["Demand", "FreeGpus", "Piece", "fill", "yield_of"]
 
 Piece = tuple[float, float, int]
 """(from, to, GPUs): a stretch of a job's reservation."""
@@ -93,27 +92,6 @@ class FreeGpus:
             self.times.insert(i, time)
             self.free.insert(i, self.free[i - 1])
         return i
-
-
-@lru_cache(maxsize=4096)
-def block(gpus: int, node: int) -> int:
-    """The GPUs to reserve for `gpus` on nodes of `node` GPUs: whole nodes, or the next of a node's halves.
-
-    Each block size divides the next larger one, so blocks whose sum does not exceed the cluster can always be
-    placed, each within its node; counts such as 5, 5 and 6 on two nodes of 8 cannot.
-
-    >>> [block(n, 8) for n in (1, 2, 3, 4, 5, 8, 12)]
-    [1, 2, 4, 4, 8, 8, 16]
-    """
-    if gpus >= node:
-        return -(-gpus // node) * node
-    size = node
-    while size > 1:
-        factor = next(k for k in range(2, size + 1) if size % k == 0)
-        if size // factor < gpus:
-            return size
-        size //= factor
-    return size
 
 
 @dataclass(slots=True)

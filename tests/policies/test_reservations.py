@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from policies.reservations import Demand, FreeGpus, Piece, block, fill, shorten, yield_of
+from clustersim.scheduler import block
+from policies.reservations import Demand, FreeGpus, Piece, fill, shorten, yield_of
 
 GPUS = 32
 SIZES = (1, 2, 4, 8, 16, 32)
