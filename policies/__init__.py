@@ -2,5 +2,5 @@
 
 `reservations`, `promises` and `spare` are the parts that `elasticflow` and `vtrain_aware` are made of;
 `gavel`, `ledger`, `timeshares` and `finish_time` those of Gavel's policies; `estimates` and `shadow` those of
-the backfilling ones; `parameters`, `placing`, `rounds` and `turns` are shared by several.
+the backfilling ones; `parameters`, `placing`, `rounds`, `tenants` and `turns` are shared by several.
 """

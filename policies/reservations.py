@@ -9,7 +9,7 @@ during which it holds its GPUs and makes no progress.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -67,6 +67,19 @@ class FreeGpus:
             if i == last or times[i + 1] - start >= span_s:
                 return start
         return inf
+
+    def gaps(self, gpus: int, after: float) -> Iterator[tuple[float, float]]:
+        """The stretches, as long as they last, during which `gpus` GPUs are free, from `after` on."""
+        start = inf
+        for time, free in zip(self.times, self.free, strict=True):
+            if free >= gpus:
+                start = min(start, max(time, after))
+            elif start < inf:
+                if time > start:
+                    yield start, time
+                start = inf
+        if start < inf:
+            yield start, inf
 
     def reserve(self, pieces: list[Piece], blocks: Mapping[int, int]) -> None:
         """Take the block of every piece's size; `blocks` are those of its demand."""

@@ -1,0 +1,53 @@
+"""Dominant resource fairness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heapify, heappop, heapreplace
+
+from clustersim.scheduler import Proposal, Scheduler, State
+
+from .parameters import by_tenant
+from .tenants import TenantQueues
+
+__all__ = ["Drf"]
+
+
+class Drf(Scheduler):
+    """Next is the first job of the tenant with the smallest dominant share over weight, not preemptive; if it
+    does not fit, all wait for it.
+
+    Ghodsi et al., "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types", NSDI 2011,
+    Algorithm 1. GPUs are the one resource modelled here, so a tenant's dominant share is its share of them,
+    and DRF is weighted max-min fairness between tenants. `weights` by tenant; 1 where none is given.
+    """
+
+    def __init__(self, weights: Mapping[str, float] | None = None):
+        self.weights = by_tenant("weights", weights, least=1e-6)
+        self._queues = TenantQueues()
+
+    def schedule(self, state: State) -> Proposal:
+        self._queues.update(state)
+        proposal = state.proposal()
+        shares = []  # a heap of (share, order of the tenant's first job, GPUs, tenant, its waiting jobs)
+        for tenant, queue in self._queues.waiting():
+            used = state.used(tenant)
+            shares.append((self._share(tenant, used), next(iter(queue)).order, used, tenant, queue))
+        heapify(shares)
+        while shares:
+            _, _, used, tenant, queue = shares[0]
+            job = next(iter(queue))
+            if proposal.start(job) is None:
+                break
+            self._queues.take(job)
+            used += job.requested
+            if len(queue):
+                order = next(iter(queue)).order
+                heapreplace(shares, (self._share(tenant, used), order, used, tenant, queue))
+            else:
+                heappop(shares)
+        return proposal
+
+    def _share(self, tenant: str, gpus: int) -> float:
+        """GPUs in place of the share of the cluster: the order is the same."""
+        return gpus / self.weights.get(tenant, 1.0)

@@ -1,0 +1,97 @@
+"""Guaranteed quotas, and borrowing what others leave."""
+
+from __future__ import annotations
+
+from collections import Counter
+from heapq import heappop, heappush
+from math import inf
+
+from clustersim.scheduler import JobView, Proposal, Ranking, Scheduler, State
+
+from .tenants import TenantQueues
+
+__all__ = ["Quota"]
+
+
+class Quota(Scheduler):
+    """A tenant's jobs up to its quota of GPUs always run, taking them back from borrowers if need be; what is
+    left is lent, one job at a time, to the tenant that uses least of its quota.
+
+    The scheme of YARN's capacity scheduler, and of the virtual clusters in Jeon et al., "Analysis of
+    Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", USENIX ATC 2019. Quotas are the run's
+    (`--set quotas.TENANT=GPUS`); without any, GPUs go to the tenant that holds fewest.
+    """
+
+    def __init__(self) -> None:
+        self._queues = TenantQueues()
+
+    def schedule(self, state: State) -> Proposal:
+        self._queues.update(state)
+        proposal, used = state.proposal(), Counter[str]()
+        for job in state.running:
+            used[job.tenant] += job.gpus
+        for tenant, queue in list(self._queues.waiting()):
+            self._guarantee(state, proposal, used, tenant, queue)
+        self._lend(state, proposal, used)
+        return proposal
+
+    def _guarantee(
+        self, state: State, proposal: Proposal, used: Counter[str], tenant: str, queue: Ranking
+    ) -> None:
+        """Start a tenant's jobs that its quota still holds, in order of submission."""
+        started: list[JobView] = []
+        for job in queue.walk(lambda gpus: used[tenant] + gpus <= state.quota(tenant)):
+            if proposal.start(job) is not None or self._reclaim(job, state, proposal, used):
+                used[tenant] += job.requested
+                started.append(job)
+        for job in started:
+            self._queues.take(job)
+
+    def _reclaim(self, job: JobView, state: State, proposal: Proposal, used: Counter[str]) -> bool:
+        """Start `job` on GPUs of borrowers, the last to start first; stop nobody if that is not enough."""
+        stopped: list[JobView] = []
+        for borrower in reversed(_borrowers(state)):
+            if proposal.placement(borrower) is None:
+                continue
+            proposal.stop(borrower)
+            stopped.append(borrower)
+            if proposal.start(job) is not None:
+                break
+        started = proposal.placement(job) is not None
+        for borrower in reversed(stopped):  # whose GPUs were not needed after all goes on
+            if proposal.start(borrower) is None:
+                used[borrower.tenant] -= borrower.requested
+                self._queues.put(borrower)
+        return started
+
+    def _lend(self, state: State, proposal: Proposal, used: Counter[str]) -> None:
+        # a heap of (use of the quota, GPUs held, order of submission, tenant, its waiting jobs)
+        needy: list[tuple[float, int, int, str, Ranking]] = []
+
+        def push(tenant: str, queue: Ranking) -> None:
+            job = next(queue.walk(proposal.fits), None)
+            if job is not None:
+                quota = state.quota(tenant)
+                share = used[tenant] / quota if quota else inf
+                heappush(needy, (share, used[tenant], job.order, tenant, queue))
+
+        for tenant, queue in self._queues.waiting():
+            push(tenant, queue)
+        while needy:
+            *_, tenant, queue = heappop(needy)
+            job = next(queue.walk(proposal.fits), None)
+            if job is not None and proposal.start(job) is not None:
+                self._queues.take(job)
+                used[tenant] += job.requested
+                push(tenant, queue)
+
+
+def _borrowers(state: State) -> list[JobView]:
+    """The running jobs beyond their tenant's quota, in order of their start."""
+    within, borrowers = Counter[str](), []
+    for job in state.running:
+        if within[job.tenant] + job.gpus <= state.quota(job.tenant):
+            within[job.tenant] += job.gpus
+        else:
+            borrowers.append(job)
+    return borrowers

@@ -1,0 +1,117 @@
+"""EDF with admission: nobody admitted is late, and nobody is declined without need."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import clustersim
+from clustersim.overheads import Overheads
+from clustersim.testing import Outcome, simulate
+from policies.edf import Edf
+from policies.edf_admission import EdfAdmission
+from policies.reservations import FreeGpus
+from traces.job import Job
+
+
+def job(job_id: str, submit_s: float, gpus: int, run_s: float, deadline_s: float | None = None) -> Job:
+    return Job(job_id, submit_s, gpus=gpus, duration_s=run_s, deadline_s=deadline_s)
+
+
+def finishes(outcome: Outcome) -> dict[str, float | None]:
+    return {record.job_id: record.finish_s for record in outcome.records}
+
+
+def test_who_would_make_another_late_is_declined() -> None:
+    """`a` needs the GPU until 50 s and is due at 60 s: there is room for 10 s before it, not for 11 s; and
+    behind it for what is due late enough.
+    """
+    jobs = [
+        job("a", 0, 1, 50, 60), job("urgent", 5, 1, 11, 30), job("short", 6, 1, 10, 30),
+        job("behind", 7, 1, 20, 80), job("free", 8, 1, 5),
+    ]  # fmt: skip
+    outcome = simulate(jobs, EdfAdmission(), "n1g1")
+    assert finishes(outcome) == {"a": 60, "urgent": None, "short": 16, "behind": 80, "free": 85}
+    assert outcome.of("urgent").state == "rejected"
+
+
+def test_who_is_late_anyway_is_declined() -> None:
+    outcome = simulate([job("a", 0, 1, 10, 9), job("b", 0, 2, 10, 100)], EdfAdmission(), "n1g1")
+    assert [record.state for record in outcome.records] == ["rejected", "rejected"]
+
+
+def test_restarts_count() -> None:
+    """`long` (100 s, due at 200 s) runs from 0 s after 10 s of launch. 20 s of `short` at 50 s take 30 s with
+    its launch, then `long` pays 10 + 30 s for its restart and ends at 180 s: admitted. 41 s would make 201 s.
+    """
+    charged = Overheads(launch_s=10.0, plain_restart_s=30.0)
+    for run_s, state in ((20.0, "finished"), (40.0, "finished"), (41.0, "rejected")):
+        jobs = [job("long", 0, 1, 100, 200), job("short", 50, 1, run_s, 110)]
+        outcome = simulate(jobs, EdfAdmission(), "n1g1", overheads=charged)
+        assert outcome.of("short").state == state
+        assert outcome.of("long").finish_s == (110 if state == "rejected" else 160 + run_s)
+
+
+def random_jobs(seed: int, sizes: tuple[int, ...]) -> list[Job]:
+    random, now, jobs = Random(seed), 0.0, []
+    for i in range(random.randint(3, 40)):
+        now += random.choice((0.0, random.expovariate(1 / 80)))
+        run_s = random.choice((20.0, random.uniform(1, 900)))
+        deadline_s = now + run_s * random.uniform(0.9, 5) + random.choice((0.0, 100.0))
+        jobs.append(
+            job(str(i), now, random.choice(sizes), run_s, deadline_s if random.random() < 0.8 else None)
+        )
+    return jobs
+
+
+@given(st.integers(0, 10**9), st.sampled_from((0.0, 1.0)))
+@settings(max_examples=150, deadline=None)
+def test_no_admitted_job_is_late_where_any_gpus_will_do(seed: int, scale: float) -> None:
+    jobs = random_jobs(seed, (1, 2, 3, 4, 5, 8, 16))
+    outcome = simulate(jobs, EdfAdmission(), "n4g4", overheads=Overheads(scale=scale), placement="any")
+    for record in outcome.records:
+        if record.state == "finished" and record.deadline_s is not None:
+            assert record.finish_s is not None
+            assert record.finish_s <= record.deadline_s + 1e-6
+
+
+@given(st.integers(0, 10**9))
+@settings(max_examples=60, deadline=None)
+def test_on_one_gpu_nobody_is_declined_who_could_be_served(seed: int) -> None:
+    """EDF, which is optimal there, makes somebody late of those admitted so far and the one declined."""
+    jobs = random_jobs(seed, (1,))
+    outcome = simulate(jobs, EdfAdmission(), "n1g1")
+    declined = {record.job_id for record in outcome.records if record.state == "rejected"}
+    for i, candidate in enumerate(jobs):
+        if candidate.job_id in declined:
+            known = [j for j in jobs[:i] if j.job_id not in declined and j.deadline_s is not None]
+            tried = simulate([*known, candidate], Edf(), "n1g1")
+            assert any((record.finish_s or 0) > (record.deadline_s or 0) for record in tried.records)
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 30), st.integers(1, 4))), st.integers(1, 8))
+def test_gaps_are_where_there_is_room(bookings: list[tuple[int, int, int]], gpus: int) -> None:
+    """Against a plain list second by second."""
+    free, used = FreeGpus(0.0, 8), [0] * 100
+    for start, span, count in bookings:
+        if all(used[t] + count <= 8 for t in range(start, start + span)):
+            free.reserve([(float(start), float(start + span), count)], {count: count})
+            used[start : start + span] = [n + count for n in used[start : start + span]]
+    gaps = list(free.gaps(gpus, 5.0))
+    inside = [t for t in range(100) if any(start <= t < end for start, end in gaps)]
+    assert inside == [t for t in range(5, 100) if used[t] + gpus <= 8]
+    assert all(a[1] < b[0] for a, b in zip(gaps, gaps[1:], strict=False)), "as long as they last"  # noqa: RUF007
+
+
+def test_the_oracle_is_noted() -> None:
+    run = clustersim.run([job("a", 0, 1, 10, 100)], "edf-admission", cluster="n1g8")
+    assert run.manifest["oracle_used"]
+
+
+@pytest.mark.parametrize("deadline_s", [0.0, 10.0])
+def test_a_deadline_that_has_passed(deadline_s: float) -> None:
+    outcome = simulate([job("a", 10, 1, 1, deadline_s)], EdfAdmission(), "n1g1")
+    assert outcome.of("a").state == "rejected"
