@@ -208,7 +208,8 @@ class JobView:
 
         Such use is noted in the records (`oracle_used`).
         """
-        if not self._job.states_work:
+        job = self._job
+        if not job.states_work:
             self._state._oracle_used = True
         return self._remaining(gpus)
 

@@ -225,7 +225,7 @@ class Capacity:
         for node, count in placement:
             if not 0 <= node < self.nodes or not 0 < count <= self.free_on(node):
                 raise ValueError(f"node {node}: {count} GPUs are not free there")
-        if len({node for node, _ in placement}) != len(placement):
+        if len(placement) > 1 and len({node for node, _ in placement}) != len(placement):
             raise ValueError(f"placement names a node twice: {placement}")
         for node, count in placement:
             self._move(node, -count)

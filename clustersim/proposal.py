@@ -10,7 +10,7 @@ from .active import JobView
 from .cluster import Capacity, Placement
 from .compaction import compact
 from .errors import PolicyError
-from .ranking import Key
+from .ranking import Entry, Key
 
 if TYPE_CHECKING:
     from .scheduler import State
@@ -95,36 +95,45 @@ class Proposal:
             self._capacity.take(before)
         return after
 
-    def run_by(self, key: Key) -> None:
+    def run_by(self, key: Key, falling: bool = False) -> None:
         """Make the draft what a preemptive scheduler runs that serves jobs strictly by `key` and skips
         those without room.
 
         All active jobs are walked in the order of (key, submission). A job runs if its request fits into
         what earlier jobs of the walk leave; what later jobs hold counts as free and is taken from the last
         of them first. A job that keeps running keeps its GPUs.
+
+        `falling` promises that the key of a job never grows while the job runs (remaining time, a deadline,
+        a size): the keys of running jobs are then not all looked up at every decision.
         """
         held = self._state.cluster.gpus - self._state.free  # by jobs whose turn has not come
-        walk = self._state.pending_by(key).walk(lambda gpus: gpus <= self.free + held)
+        room: Capacity | None = None  # free in the draft, or held by them
+
+        def may_fit(gpus: int) -> bool:
+            return gpus <= self.free + held if room is None else self._fits_into(room, gpus)
+
+        walk = self._state.pending_by(key).walk(may_fit)
         waiting = next(walk, None)
         while waiting is not None and self.start(waiting) is not None:
             waiting = next(walk, None)  # as long as there is room nobody need be compared with those who run
         if waiting is None:
             return
         turn = (key(waiting), waiting.order)
-        entries = ((key(job), job.order, job) for job in self._state.running)
-        later = sorted((entry for entry in entries if entry > turn), reverse=True)  # the next one last
-        held = sum(job.gpus for _, _, job in later)
+        later = self._state._running_beyond(key, turn, falling)[::-1]  # the next one last
+        room = self._capacity.copy()
+        for _, _, job in later:
+            room.release(self.placement(job) or ())
         evicted: dict[JobView, None] = {}
         while waiting is not None or (later and evicted):
             if later and (waiting is None or later[-1] < turn):
                 job = later.pop()[2]
                 if job not in evicted:
-                    held -= job.gpus
+                    room.take(self.placement(job) or ())
                     continue
-                held -= self._start_or_evict(job, later, evicted, held)
+                self._start_or_evict(job, later, evicted, room)
             else:
                 assert waiting is not None
-                held -= self._start_or_evict(waiting, later, evicted, held)
+                self._start_or_evict(waiting, later, evicted, room)
                 waiting = next(walk, None)
                 turn = turn if waiting is None else (key(waiting), waiting.order)
         self._move_back(evicted)
@@ -148,26 +157,38 @@ class Proposal:
         twin._changes, twin.wake_at = dict(self._changes), self.wake_at
         return twin
 
-    def _start_or_evict(self, job: JobView, later: list, evicted: dict[JobView, None], held: int) -> int:
-        """Start `job`, stopping the last of `later` until it fits; if it never does, stop nobody. Returns
-        the GPUs taken from `later`.
+    def _fits_into(self, room: Capacity, gpus: int) -> bool:
+        """Whether `room` may have room for a job of `gpus` GPUs."""
+        if len(self._state.cluster.pools) > 1:
+            return gpus <= room.free
+        return self._state._placer.fits(room, gpus)
+
+    def _start_or_evict(
+        self, job: JobView, later: list[Entry], evicted: dict[JobView, None], room: Capacity
+    ) -> None:
+        """Start `job`, stopping the last of `later` until it fits; if it never does, stop nobody.
+
+        `room`: what is free or held by `later`; the job's GPUs are taken from it.
         """
-        if self.start(job) is not None or job.requested > self.free + held:
-            return 0
+        if not self._fits_into(room, job.requested):
+            return
+        placement = self.start(job)
         victims: list[JobView] = []
-        taken = 0
-        for _, _, victim in later:  # the last in line first
+        for _, _, victim in later if placement is None else ():  # the last in line first
             if victim in evicted:
                 continue
             self.stop(victim)
             victims.append(victim)
-            taken += victim.gpus
-            if self.fits(job.requested) and self.start(job) is not None:
-                evicted.update(dict.fromkeys(victims))
-                return taken
+            if self.fits(job.requested):
+                placement = self.start(job)
+                if placement is not None:
+                    break
+        if placement is not None:
+            evicted.update(dict.fromkeys(victims))
+            room.take(placement)
+            return
         for victim in victims:
             self._restore(victim)
-        return 0
 
     def _move_back(self, evicted: dict[JobView, None]) -> None:
         """Give jobs that were stopped and then found room elsewhere their own GPUs again, if those who took

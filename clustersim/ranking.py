@@ -1,8 +1,8 @@
-"""Pending jobs in the order of a key, kept sorted between decisions, so that a policy never sorts or
-rescans the queue.
+"""Jobs in the order of a key, kept sorted between decisions, so that a policy never sorts or rescans them.
 
-Jobs are kept apart by the GPUs they request: a walk that can only place jobs of up to n GPUs looks at the
-heads of those queues alone, however many larger jobs wait.
+Pending jobs are kept apart by the GPUs they request (`Ranking`): a walk that can only place jobs of up to n
+GPUs looks at the heads of those queues alone, however many larger jobs wait. Running jobs whose keys fall as
+they work are kept by the keys that were last looked up (`FallingKeys`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from typing import Any
 
 from .active import JobView
 
-__all__ = ["Key", "Ranking"]
+__all__ = ["Entry", "FallingKeys", "Key", "Ranking"]
 
 Key = Callable[[JobView], Any]
 """A sort key that stays the same while the job waits."""
+Entry = tuple[Any, int, JobView]
+"""(key, order of submission, job), as they are sorted."""
 
 
 class Ranking:
@@ -27,8 +29,8 @@ class Ranking:
 
     def __init__(self, key: Key):
         self._key = key
-        self._queues: dict[int, list[tuple[Any, int, JobView]]] = {}
-        self._entries: dict[JobView, tuple[Any, int, JobView]] = {}
+        self._queues: dict[int, list[Entry]] = {}
+        self._entries: dict[JobView, Entry] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -65,3 +67,62 @@ class Ranking:
             else:
                 heappop(heads)
             yield job
+
+
+class FallingKeys:
+    """Running jobs by a key that never grows while a job runs, such as its remaining time.
+
+    A key looked up earlier is then an upper bound of what it is now: a job whose bound lies below a limit
+    need not be looked at again to know that its key does too.
+    """
+
+    __slots__ = ("_bounds", "_key", "_latest")
+
+    def __init__(self, key: Key):
+        self._key = key
+        self._bounds: list[Entry] = []  # sorted; also of jobs that no longer run, until `_forget`
+        self._latest: dict[JobView, tuple[int, Entry]] = {}  # with the job's allocation
+
+    def beyond(self, limit: tuple[Any, int], running: dict[JobView, None]) -> list[Entry]:
+        """The entries of `running` (jobs in order of their start) that are above `limit`, ascending, by the keys
+        of now.
+        """
+        self._note_starts(running)
+        first = bisect_left(self._bounds, limit)
+        candidates, self._bounds[first:] = self._bounds[first:], []
+        beyond = []
+        for bound in candidates:
+            job = bound[2]
+            allocation, latest = self._latest.get(job, (0, None))
+            if latest is not bound:
+                continue  # of an earlier allocation
+            if not job.running:
+                del self._latest[job]
+                continue
+            entry = (self._key(job), job.order, job)
+            self._latest[job] = (allocation, entry)
+            if entry > limit:
+                beyond.append(entry)
+            else:
+                insort(self._bounds, entry)
+        beyond.sort()
+        self._bounds += beyond
+        return beyond
+
+    def _note_starts(self, running: dict[JobView, None]) -> None:
+        """Look up the keys of the jobs that started since the last call: the last ones of `running`."""
+        for job in reversed(running):
+            allocation = job._job.generation
+            known = self._latest.get(job)
+            if known is not None and known[0] == allocation:
+                break
+            entry = (self._key(job), job.order, job)
+            self._latest[job] = (allocation, entry)
+            insort(self._bounds, entry)
+        if len(self._bounds) > 2 * len(running) + 64:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Drop what no longer runs."""
+        self._latest = {job: known for job, known in self._latest.items() if job.running}
+        self._bounds = [b for b in self._bounds if self._latest.get(b[2], (0, None))[1] is b]

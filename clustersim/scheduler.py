@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .active import ActiveJob, JobView
 from .cluster import Capacity, Cluster
 from .compaction import block
 from .errors import PolicyError
 from .proposal import Proposal
-from .ranking import Key, Ranking
+from .ranking import Entry, FallingKeys, Key, Ranking
 from .tenancy import Tenancy
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ class State:
         self._pending_in_order = True
         self._running: dict[JobView, None] = {}
         self._rankings: dict[Key, Ranking] = {}
+        self._falling: dict[Key, FallingKeys] = {}
 
     @property
     def now(self) -> float:
@@ -151,6 +152,16 @@ class State:
             for job in self.pending:
                 ranking.add(job)
         return ranking
+
+    def _running_beyond(self, key: Key, limit: tuple[Any, int], falling: bool) -> list[Entry]:
+        """The running jobs whose (key, order of submission) is above `limit`, ascending."""
+        if not falling:
+            entries = ((key(job), job.order, job) for job in self._running)
+            return sorted(entry for entry in entries if entry > limit)
+        keys = self._falling.get(key)
+        if keys is None:
+            keys = self._falling[key] = FallingKeys(key)
+        return keys.beyond(limit, self._running)
 
     def proposal(self) -> Proposal:
         """A fresh draft in which everything stays as it is."""

@@ -18,7 +18,7 @@ class Edf(Scheduler):
 
     def schedule(self, state: State) -> Proposal:
         proposal = state.proposal()
-        proposal.run_by(_deadline)
+        proposal.run_by(_deadline, falling=True)
         return proposal
 
 

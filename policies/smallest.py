@@ -15,7 +15,7 @@ class Smallest(Scheduler):
 
     def schedule(self, state: State) -> Proposal:
         proposal = state.proposal()
-        proposal.run_by(_size)
+        proposal.run_by(_size, falling=True)
         return proposal
 
 

@@ -16,7 +16,7 @@ class Srsf(Scheduler):
 
     def schedule(self, state: State) -> Proposal:
         proposal = state.proposal()
-        proposal.run_by(_remaining_service)
+        proposal.run_by(_remaining_service, falling=True)
         return proposal
 
 

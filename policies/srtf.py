@@ -16,7 +16,7 @@ class Srtf(Scheduler):
 
     def schedule(self, state: State) -> Proposal:
         proposal = state.proposal()
-        proposal.run_by(_remaining)
+        proposal.run_by(_remaining, falling=True)
         return proposal
 
 

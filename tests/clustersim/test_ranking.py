@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.ranking import Ranking
+from clustersim.ranking import FallingKeys, Ranking
 
 
 @dataclass(eq=False)
@@ -95,3 +95,74 @@ def test_removing_does_not_ask_for_the_key_again() -> None:
 def test_a_stranger_cannot_be_removed() -> None:
     with pytest.raises(KeyError):
         ranking_of([]).remove(cast(Any, Waiting(0, 1, 1)))
+
+
+@dataclass(eq=False)
+class Running:
+    """As much of a running job's view as falling keys need; `generation` counts its allocations."""
+
+    order: int
+    value: int
+    running: bool = True
+    generation: int = 0
+    calls: list[int] = field(default_factory=list)
+
+    @property
+    def _job(self) -> Running:
+        return self
+
+
+moves = st.lists(
+    st.one_of(
+        st.tuples(st.just("start"), st.integers(0, 12)),
+        st.tuples(st.just("stop"), st.integers(0, 30)),
+        st.tuples(st.just("restart"), st.integers(0, 30)),
+        st.tuples(st.just("work"), st.integers(0, 30)),
+        st.tuples(st.just("ask"), st.integers(-1, 12)),
+    ),
+    max_size=80,
+)
+
+
+@given(moves)
+@settings(max_examples=300, deadline=None)
+def test_falling_keys_are_as_if_looked_up_anew(moves: list[tuple[str, int]]) -> None:
+    keys, jobs, running = FallingKeys(value), list[Running](), dict[Any, None]()
+    for move, n in moves:
+        if move == "start":
+            jobs.append(Running(len(jobs), n))
+            running[jobs[-1]] = None
+        elif move == "ask":
+            limit = (n, 5.5)
+            expected = sorted((j.value, j.order) for j in running if (j.value, j.order) > limit)
+            found = keys.beyond(cast(Any, limit), cast(Any, running))
+            assert [(k, order) for k, order, _ in found] == expected
+        elif jobs:
+            job = jobs[n % len(jobs)]
+            if move == "work" and job.running:
+                job.value -= n % 3
+            elif move == "stop" and job.running:
+                job.running = False
+                del running[job]
+            elif move == "restart" and not job.running:
+                job.running, job.generation, job.value = True, job.generation + 1, n
+                running[job] = None
+
+
+def test_falling_keys_below_the_limit_are_not_looked_up_again() -> None:
+    jobs = [Running(i, i) for i in range(100)]
+    running: Any = dict.fromkeys(jobs)
+    keys = FallingKeys(value)
+    for _ in range(5):
+        assert len(keys.beyond((97, 0), running)) == 3
+    assert sum(len(job.calls) for job in jobs) == 100 + 5 * 3
+
+
+def test_falling_keys_forget_what_ended() -> None:
+    keys = FallingKeys(value)
+    for i in range(1000):
+        job: Any = Running(i, 0)
+        keys.beyond((5, 0), {job: None})
+        job.running = False
+    assert len(keys._bounds) < 100
+    assert len(keys._latest) < 100
