@@ -84,7 +84,7 @@ class FallingKeys:
         self._latest: dict[JobView, tuple[int, Entry]] = {}  # with the job's allocation
 
     def beyond(self, limit: tuple[Any, int], running: dict[JobView, None]) -> list[Entry]:
-        """The entries of `running` (jobs in order of their start) that are above `limit`, ascending, by the keys
+        """The entries of `running` (by start) that are above `limit`, ascending, by the keys
         of now.
         """
         self._note_starts(running)
