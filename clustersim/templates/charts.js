@@ -72,20 +72,31 @@
     });
   }
 
+  // Each chart is drawn when it comes near the screen, so that the page is there at once.
   page.charts = function () {
     var narrow = window.matchMedia("(max-width: 44rem), (pointer: coarse)").matches;
-    function draw() {
-      page.data.charts.forEach(function (chart) {
-        var made = chart.series.map(function (series) {
-          return series.type === "bar" ? bar(series) : series.type === "dots" ? dots(series) : line(Object.assign({ chart: chart.id }, series));
-        });
-        window.Plotly.react(chart.id, made, layout(chart, narrow), {
-          responsive: true, displaylogo: false, displayModeBar: narrow ? false : "hover",
-          modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]]
-        });
+    var near = new Map();
+    function draw(chart) {
+      var made = chart.series.map(function (series) {
+        if (series.type === "bar") { return bar(series); }
+        return series.type === "dots" ? dots(series) : line(Object.assign({ chart: chart.id }, series));
+      });
+      near.set(chart.id, chart);
+      window.Plotly.react(chart.id, made, layout(chart, narrow), {
+        responsive: true, displaylogo: false, displayModeBar: narrow ? false : "hover",
+        modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]]
       });
     }
-    draw();
-    page.onTheme.push(draw);
+    var watch = new IntersectionObserver(function (entries) {
+      entries.filter(function (entry) { return entry.isIntersecting; }).forEach(function (entry) {
+        watch.unobserve(entry.target);
+        draw(page.data.charts.find(function (chart) { return chart.id === entry.target.id; }));
+      });
+    }, { rootMargin: "600px" });
+    page.data.charts.forEach(function (chart) { watch.observe(page.by(chart.id)); });
+    page.onTheme.push(function () { near.forEach(draw); });
+    window.addEventListener("beforeprint", function () {
+      page.data.charts.forEach(function (chart) { if (!near.has(chart.id)) { draw(chart); } });
+    });
   };
 })();

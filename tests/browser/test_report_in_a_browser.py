@@ -28,7 +28,8 @@ def count(page: Page) -> str:
 def test_charts_are_drawn(opened: Any) -> None:
     page = opened()
     for chart in ("chart-jct", "chart-pairs", "chart-time", "chart-gpus", "chart-queue", "chart-slowdown"):
-        assert page.locator(f"#{chart} svg.main-svg").count() >= 1, chart
+        page.locator(f"#{chart}").scroll_into_view_if_needed()
+        page.locator(f"#{chart} svg.main-svg").first.wait_for()
     assert page.locator("#chart-jct .scatterlayer .trace").count() == 2
 
 
