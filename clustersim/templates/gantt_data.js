@@ -41,7 +41,7 @@
     return run.byJob.get(job) || [];
   };
 
-  // Nodes of an allocation in words: 0–3 ×8, 7 ×4.
+  // Nodes of an allocation in words: nodes 0–3 ×8, 7 ×4.
   page.places = function (run, allocation) {
     if (!run.firstBlock) {
       var next = 0;
@@ -60,7 +60,8 @@
       words.push((i === j ? nodes[i] : nodes[i] + "–" + nodes[j]) + " ×" + found.get(nodes[i]));
       i = j + 1;
     }
-    return words.length > 6 ? words.slice(0, 6).join(", ") + ", …" : words.join(", ");
+    var text = words.length > 6 ? words.slice(0, 6).join(", ") + ", …" : words.join(", ");
+    return (nodes.length === 1 ? "node " : "nodes ") + text;
   };
 
   // Classes of allocations for colours: {names, of: class by allocation}; the last of many is "other".

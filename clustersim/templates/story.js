@@ -82,7 +82,7 @@
         add(without, "waited " + page.duration((held.from[i] - without) * page.data.step_s) + " for " + gpus(held.gpus[i]), meanwhile(run, row, without, held.from[i]));
       }
       var kind = run.held.kinds[run.held.kind[i]], plan = run.held.plans[run.held.plan[i]], paid = (held.ready[i] - held.from[i]) * page.data.step_s;
-      var notes = ["nodes " + page.places(run, i), plan ? "plan " + plan : "", paid > 0 ? "overhead " + page.duration(paid) : ""];
+      var notes = [page.places(run, i), plan ? "plan " + plan : "", paid > 0 ? "overhead " + page.duration(paid) : ""];
       var verb = (GAINS[kind] || kind) + (kind === "resize" || kind === "migrate" ? " " : " on ") + gpus(held.gpus[i]);
       add(held.from[i], verb, notes.filter(Boolean).join(" · "));
       var ended = run.held.kinds[run.held.ended[i]];

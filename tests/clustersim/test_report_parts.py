@@ -1,0 +1,171 @@
+"""The parts of a report beyond the headline: packed jobs, allocations, pairs, fairness, plans, accuracy."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any
+
+import pytest
+
+import clustersim
+from clustersim import Run
+from clustersim.allocations import allocations
+from clustersim.gpu_time import CATEGORIES, gpu_time
+from clustersim.report_charts import charts
+from clustersim.report_data import page_data
+from clustersim.report_fairness import by_size, by_tenant
+from clustersim.report_pairs import pairs
+from clustersim.report_plans import accuracy, plan_rows
+from clustersim.report_runs import group_runs, named
+from clustersim.report_sections import time_rows
+from traces import Job
+
+JOBS = [
+    Job(
+        f"m{i}", 100.0 + 60 * i, model=["gpt3-1.3b", "llama2-7b"][i % 2], global_batch=512,
+        iterations=40 + 9 * i, gpus=8 << i % 2, tenant=f"team-{i % 3}", deadline_s=1e5,
+    )
+    for i in range(8)
+]  # fmt: skip
+JOBS += [Job(f"d{i}", 100.0 + 45 * i, gpus=1 + i % 5, duration_s=300.0 + i, tenant="solo") for i in range(10)]
+JOBS.append(Job("huge", 100.0, gpus=999, duration_s=1.0))
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[Run]:
+    ordered = sorted(JOBS, key=lambda job: job.submit_s)
+    return [clustersim.run(ordered, policy, cluster="n4g8") for policy in ("fifo", "srtf")]
+
+
+# The data of the page
+
+
+def test_packed_times_are_those_of_the_records(runs: list[Run]) -> None:
+    data = page_data(group_runs(runs))
+    jobs, step_s = data["jobs"], data["step_s"]
+    assert data["from_s"] == 100.0
+    assert step_s <= 1e-3
+    for packed, run in zip(data["runs"], runs, strict=True):
+        rows = list(accumulate(packed["row"]))
+        assert [jobs["id"][row] for row in rows] == [job.job_id for job in run.jobs]
+        for row, start, finish, job in zip(rows, packed["start"], packed["finish"], run.jobs, strict=True):
+            assert jobs["submit"][row] * step_s + 100 == pytest.approx(job.submit_s, abs=step_s)
+            for steps, time_s in ((start, job.start_s), (finish, job.finish_s)):
+                assert (steps is None) == (time_s is None)
+                assert steps is None or steps * step_s + 100 == pytest.approx(time_s, abs=step_s)
+
+
+def test_packed_allocations_are_those_of_the_log(runs: list[Run]) -> None:
+    data = page_data(group_runs(runs))
+    for packed, run in zip(data["runs"], runs, strict=True):
+        held, found = packed["held"], allocations(run)
+        assert [data["jobs"]["id"][row] for row in held["job"]] == [one.given.job_id for one in found]
+        begins = list(accumulate(held["from"]))
+        for begin, length, one in zip(begins, held["to"], found, strict=True):
+            assert begin * data["step_s"] + 100 == pytest.approx(one.from_s, abs=data["step_s"])
+            assert length * data["step_s"] == pytest.approx(one.held_s, abs=2 * data["step_s"])
+        assert sum(held["blocks"]) == len(held["first"]) == len(held["row"])
+        gpus = sum((more + 1) * row for more, row in zip(held["more"], held["row"], strict=True))
+        assert gpus == sum(one.given.gpus for one in found)
+        assert {held["plans"][i] for i in held["plan"]} == {one.given.plan for one in found}
+
+
+def test_runs_over_different_traces_do_not_mix() -> None:
+    one = clustersim.run([Job("a", 0.0, gpus=1, duration_s=10.0)], "fifo", cluster="n1g8")
+    two = clustersim.run([Job("a", 5.0, gpus=1, duration_s=10.0)], "srtf", cluster="n1g8")
+    data = page_data(group_runs([one, two]))
+    assert data["jobs"]["id"] == ["a", "a"]
+    assert [list(accumulate(run["row"])) for run in data["runs"]] == [[0], [1]]
+
+
+def test_nodes_out_of_service(runs: list[Run]) -> None:
+    from clustersim.records import EventRecord
+
+    extra = [
+        EventRecord(t, kind, "", 0, ((1, 8),), "", 0.0, "")
+        for t, kind in ((200.0, "node_down"), (300.0, "node_up"))
+    ]
+    extra.append(EventRecord(400.0, "node_down", "", 0, ((2, 8),), "", 0.0, ""))
+    fields: dict[str, Any] = {name: getattr(runs[0], name) for name in Run.__dataclass_fields__}
+    events = sorted([*runs[0].events, *extra], key=lambda event: event.time_s)
+    data = page_data(group_runs([Run(**{**fields, "events": events})]))
+    step_s = data["step_s"]
+    assert [(n, a * step_s + 100, b * step_s + 100) for n, a, b in data["runs"][0]["down"]] == [
+        (1, pytest.approx(200.0), pytest.approx(300.0)),
+        (2, pytest.approx(400.0), pytest.approx(events[-1].time_s)),
+    ]
+
+
+def test_an_empty_trace_packs() -> None:
+    run = clustersim.run([], "fifo", cluster="n1g8")
+    data = page_data(group_runs([run]))
+    assert (data["end"], data["jobs"]["id"], data["runs"][0]["held"]["job"]) == (0, [], [])
+
+
+# Tables
+
+
+def test_pairs_count_the_same_jobs_only(runs: list[Run]) -> None:
+    (pair,) = pairs(group_runs(runs), "fifo")
+    theirs = {job.job_id: job.jct_s for job in runs[0].jobs}
+    ratios = sorted(j.jct_s / theirs[j.job_id] for j in runs[1].jobs if j.jct_s and theirs[j.job_id])
+    assert list(pair.ratio) == pytest.approx(ratios)
+    assert pair.cells[0] == str(len(JOBS) - 1)
+    sooner = sum(r < 0.99 for r in ratios) / len(ratios)
+    assert pair.cells[1] == f"{100 * sooner:.1f} %"
+    assert pairs(group_runs(runs[:1]), None) == []
+
+
+def test_tenants_are_ordered_by_what_they_hold_and_sizes_by_gpus(runs: list[Run]) -> None:
+    tenants = by_tenant(runs)
+    held = {
+        t: sum(j.gpu_seconds for r in runs for j in r.jobs if j.tenant == t) for t in {j.tenant for j in JOBS}
+    }
+    assert [one.name for one in tenants] == sorted(held, key=lambda t: (-held[t], t))
+    assert all(len(one.rows) == 2 for one in tenants)
+    for k in range(2):
+        shares = [float(one.rows[k][1][3].removesuffix(" %")) for one in tenants]
+        assert sum(shares) == pytest.approx(100, abs=0.3)
+    assert [one.name for one in by_size(runs)] == ["1 GPU", "2 to 7", "8", "9 to 63", "512 and more"]
+    assert by_tenant([clustersim.run([Job("a", 0.0, gpus=1, duration_s=1.0)], "fifo", cluster="n1g8")]) == []
+
+
+def test_many_tenants_are_put_together() -> None:
+    jobs = [Job(f"j{i}", float(i), gpus=1, duration_s=100.0 + i, tenant=f"t{i}") for i in range(30)]
+    tenants = by_tenant([clustersim.run(jobs, "fifo", cluster="n4g8")])
+    assert len(tenants) == 13
+    assert tenants[-1].name == "18 other tenants"
+    assert sum(int(cells[0]) for one in tenants for _, cells in one.rows) == 30
+
+
+def test_plans_say_who_used_them_for_how_long(runs: list[Run]) -> None:
+    times = [(one, gpu_time(one.run)) for one in named(runs)]
+    rows = plan_rows(times)
+    assert {row.cells[0] for row in rows} == {"gpt3-1.3b", "llama2-7b"}
+    progress = sum(j.gpu_seconds - j.overhead_gpu_s for r in runs for j in r.jobs if j.model) / 3600
+    assert sum(row.gpu_h for row in rows) == pytest.approx(progress)
+    for row in rows:
+        tp, pp, dp = (int(cell) for cell in row.cells[3:6])
+        assert tp * pp * dp == int(row.cells[2].split()[0])
+
+
+def test_accuracy_is_a_range_of_factors(runs: list[Run]) -> None:
+    words = accuracy(gpu_time(runs[0]), runs[0].plans).split()
+    low, high = float(words[words.index("take") + 1]), float(words[words.index("to") + 1])
+    known = [plan for plan in runs[0].plans if plan.low_s and plan.high_s]
+    factors = [(plan.low_s / plan.iteration_s, plan.high_s / plan.iteration_s) for plan in known]
+    assert min(low for low, _ in factors) - 0.01 <= low < 1 < high <= max(high for _, high in factors) + 0.01
+    assert "known accuracy" in accuracy(None, [])
+
+
+def test_time_rows_and_bars_are_the_same_shares(runs: list[Run]) -> None:
+    times = [(one, gpu_time(one.run)) for one in named(runs)]
+    groups = group_runs(runs)
+    bars = {
+        bar["category"]: bar["x"] for bar in charts(groups, (), [t for _, t in times])["chart-time"].series
+    }
+    for category, name, cells in time_rows(times):
+        assert name == CATEGORIES[category]
+        for share, (_, text) in zip(bars.get(category, [0.0, 0.0]), cells, strict=True):
+            assert share == pytest.approx(float(text.removesuffix(" %")), abs=0.06)
+    assert sum(share[0] for share in bars.values()) == pytest.approx(100, abs=0.1)
