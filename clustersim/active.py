@@ -13,6 +13,7 @@ from .cluster import Placement
 from .errors import PolicyError
 
 if TYPE_CHECKING:
+    from .overheads import Overheads
     from .scheduler import State
     from .speed import Curve
 
@@ -31,6 +32,12 @@ class ActiveJob:
         "order", "overhead_gpu_s", "placement", "preemptions", "ready_s", "requested", "resizes", "restarts",
         "since_s", "start_s", "states_work", "unit_s", "view", "wait_s", "work", "work_left",
     )  # fmt: skip
+
+    # What only failures change (see `clustersim.fallible`).
+    interruptions: int = 0
+    lost_work_s: float = 0.0
+    lost_work_gpu_s: float = 0.0
+    fate: str = ""
 
     def __init__(self, job: Job, order: int, curve: Curve, requested: int, note: str, state: State):
         self.job, self.order, self.curve, self.requested, self.note = job, order, curve, requested, note
@@ -88,6 +95,18 @@ class ActiveJob:
         self.unit_s = unit_s
         self.generation += 1
         return max(now, self.ready_s) + self.work_left * unit_s
+
+    def overhead_s(self, overheads: Overheads, kind: str, gpus: int, nodes: int) -> float:
+        """Seconds that it pays for getting `gpus` GPUs on `nodes` nodes by a start, restart, resize or
+        migration.
+        """
+        if kind == "start":
+            return overheads.start_s(gpus)
+        return overheads.restart_s(self.curve.parameters, nodes, gpus, kind)
+
+    def paying_s(self, now: float) -> float:
+        """Seconds of overhead still to pay on the GPUs that it holds."""
+        return max(0.0, self.ready_s - now)
 
     def let_go(self) -> None:
         self.placement, self.gpus = None, 0
@@ -172,7 +191,7 @@ class JobView:
     @property
     def paying_s(self) -> float:
         """Seconds of overhead still to pay on its present allocation."""
-        return max(0.0, self._job.ready_s - self._state.now) if self.running else 0.0
+        return self._job.paying_s(self._state.now) if self.running else 0.0
 
     @property
     def productive_s(self) -> float:

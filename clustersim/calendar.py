@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from itertime.errors import UnknownName, UserError
 
-__all__ = ["Calendar", "Planned"]
+__all__ = ["Calendar", "Planned", "read_calendar"]
 
 _WHAT = ("maintenance", "add", "remove")
 _KEYS = (*_WHAT, "at_s", "for_s", "every_s", "times")
@@ -48,10 +48,8 @@ class Calendar:
 
     @classmethod
     def of(cls, entries: object, nodes: int) -> Calendar:
-        """From the entries shown above, or the name of a YAML file that holds them under `calendar`.
-
-        UserError names the entry, the field and the value: unknown nodes, times that are none, a node added
-        that is there or removed that is not.
+        """From the entries shown above. UserError names the entry, the field and the value: unknown nodes,
+        times that are none, a node added that is there or removed that is not.
         """
         changes: list[Planned] = []
         present: dict[int, list[tuple[float, str, str]]] = {}
@@ -79,22 +77,24 @@ class Calendar:
         return cls(tuple(changes), frozenset(absent))
 
 
-def _listed(entries: object) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    source = "calendar"
-    if isinstance(entries, str):
-        from itertime.datafile import read_mapping
+def read_calendar(path: str) -> list[Any]:
+    """The entries of a YAML or JSON file that holds them under `calendar`. UserError names the file."""
+    from itertime.datafile import read_mapping
 
-        source = entries
-        if Path(entries).suffix not in (".yaml", ".yml", ".json"):
-            raise UserError(f"calendar={entries!r:.80}: must be a list of entries, or a file FILE.yaml")
-        document = read_mapping(entries)
-        entries = document.get("calendar")
-        if set(document) != {"calendar"}:
-            raise UserError(f"{source}: must hold one key, calendar, with the list of entries")
+    if Path(path).suffix not in (".yaml", ".yml", ".json"):
+        raise UserError(f"calendar={path!r:.80}: must be a list of entries, or a file FILE.yaml")
+    document = read_mapping(path)
+    entries = document.get("calendar")
+    if set(document) != {"calendar"} or not isinstance(entries, list):
+        raise UserError(f"{path}: must hold one key, calendar, with the list of entries")
+    return entries
+
+
+def _listed(entries: object) -> Iterable[tuple[str, Mapping[str, Any]]]:
     if not isinstance(entries, list | tuple):
-        raise UserError(f"{source}: calendar={entries!r:.80}: must be a list of entries")
+        raise UserError(f"calendar={entries!r:.80}: must be a list of entries")
     for i, entry in enumerate(entries):
-        where = f"{source}: entry {i + 1}"
+        where = f"calendar: entry {i + 1}"
         if not isinstance(entry, Mapping):
             raise UserError(f"{where}={entry!r:.80}: must state at_s and one of {', '.join(_WHAT)}")
         yield where, entry

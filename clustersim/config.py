@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from itertime.errors import UnknownName, UserError
 
+from .calendar import read_calendar
+from .failures import Failures
 from .overheads import Overheads
 from .tenancy import Tenancy
 
@@ -22,8 +24,10 @@ class RunConfig(BaseModel):
 
     `policy`: a registered name or `file.py:Class`; `params`: its keyword arguments. `cluster`: a shape such
     as `n128g8`. `planner`: None = the policy's own. `overheads`: constants of `Overheads` to replace, or
-    None for no overheads at all; `preset` names the constants to begin with. `quotas`: GPUs promised to
-    tenants, by tenant. `table`: a throughput table (file). `until_s`: end of the run on the trace's clock.
+    None for no overheads at all; `preset` names the constants to begin with. `failures`: parameters of
+    `Failures` to replace, likewise; None: nothing fails. `calendar`: what is planned for the nodes (see
+    `clustersim.calendar`), or a file that says so. `quotas`: GPUs promised to tenants, by tenant. `table`: a
+    throughput table (file). `until_s`: end of the run on the trace's clock.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -35,6 +39,8 @@ class RunConfig(BaseModel):
     planner: str | None = None
     placement: str = "pack"
     overheads: dict[str, Any] | None = Field(default_factory=dict)
+    failures: dict[str, Any] | None = None
+    calendar: list[dict[str, Any]] = Field(default_factory=list)
     quotas: dict[str, int] = Field(default_factory=dict)
     table: str | None = None
     until_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
@@ -47,6 +53,18 @@ class RunConfig(BaseModel):
         if overheads is not None:
             Overheads.of(overheads)  # its errors name the constant
         return overheads
+
+    @field_validator("failures")
+    @classmethod
+    def _are_failures(cls, failures: dict[str, Any] | None) -> dict[str, Any] | None:
+        if failures is not None:
+            Failures.of(failures)
+        return failures
+
+    @field_validator("calendar", mode="before")
+    @classmethod
+    def _may_be_a_file(cls, calendar: Any) -> Any:
+        return read_calendar(calendar) if isinstance(calendar, str) else calendar
 
     @field_validator("quotas", mode="before")
     @classmethod

@@ -114,6 +114,11 @@ class Failures:
                 raise UnknownName("parameter of failures", str(name), [*known, "preset"])
         return replace(PRESETS[preset], **values)
 
+    def stated(self) -> dict[str, Any]:
+        """Every parameter as plain JSON data; `Failures(**stated)` gives them back."""
+        kinds = {name: list(pair) for name, pair in self.kinds.items()}
+        return {**{f.name: getattr(self, f.name) for f in fields(self)}, "kinds": kinds}
+
     def node_mtbf_s(self, gpus_per_node: int) -> float:
         """Mean seconds that a node serves between failures, averaged over lemons and others by failures;
         infinite if nodes never fail.
@@ -180,27 +185,27 @@ which jobs fail by themselves."""
 class Machine:
     """The life of one machine: how long it serves, what then breaks, how long that takes to repair."""
 
-    __slots__ = ("_faults", "_life", "_mean_s", "_parameters")
+    __slots__ = ("_faults", "_life", "_parameters")
 
-    def __init__(self, parameters: Failures, mean_s: float, seed: int, number: int):
-        """`mean_s`: mean time in service. Machines of one seed differ by `number` alone."""
-        self._parameters, self._mean_s = parameters, mean_s
+    def __init__(self, parameters: Failures, seed: int, number: int):
+        """Machines of one seed differ by `number` alone."""
+        self._parameters = parameters
         self._life, self._faults = stream(seed, "life", number), stream(seed, "faults", number)
 
-    def first_life_s(self) -> float:
-        """Seconds to the first failure of a machine that has long been in service.
+    def first_life_s(self, mean_s: float) -> float:
+        """Seconds to the first failure of a machine that has long been in service, and fails every `mean_s`.
 
         The rest of a life met at a random moment: a uniform part of one drawn in proportion to its length
         (renewal theory: Cox, Renewal Theory, 1962, section 5.2). For the exponential that is any life.
         """
         shape = self._parameters.weibull_shape
         whole = self._life.standard_gamma(1 + 1 / shape) ** (1 / shape)
-        return float(self._scale_s() * self._life.random() * whole)
+        return float(mean_s / gamma(1 + 1 / shape) * self._life.random() * whole)
 
-    def life_s(self) -> float:
-        """Seconds from a repair to the next failure: Weibull, of the stated mean."""
-        uniform = 1.0 - self._life.random()  # in (0, 1]
-        return self._scale_s() * (-log(uniform)) ** (1 / self._parameters.weibull_shape)
+    def life_s(self, mean_s: float) -> float:
+        """Seconds from a repair to the next failure: Weibull, of mean `mean_s`."""
+        shape, uniform = self._parameters.weibull_shape, 1.0 - float(self._life.random())  # in (0, 1]
+        return mean_s / gamma(1 + 1 / shape) * (-log(uniform)) ** (1 / shape)
 
     def fault(self) -> Fault:
         """What broke, and how long it takes to repair: log-normal, of the kind's mean."""
@@ -215,9 +220,6 @@ class Machine:
         factor = exp(sigma * normal - sigma * sigma / 2)
         hours = self._parameters.kinds[chosen][1] * self._parameters.repair_scale
         return Fault(chosen, hours * HOUR_S * factor)
-
-    def _scale_s(self) -> float:
-        return self._mean_s / gamma(1 + 1 / self._parameters.weibull_shape)
 
 
 def lemons(parameters: Failures, machines: int, seed: int) -> frozenset[int]:

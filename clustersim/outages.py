@@ -7,6 +7,7 @@ they are asked for, in order of time, without end where nodes fail.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ class NodeChange(NamedTuple):
 
 
 class Outages:
-    """The changes of service of the nodes 0 to `nodes` - 1 from `start_s` on.
+    """The changes of service, from `start_s` on, of nodes with so many GPUs each as `gpus` says.
 
     A place in the cluster (a node, to everybody else) holds a machine. One that fails is taken away and
     repaired; meanwhile a spare machine takes its place, if there is one, `spare_swap_s` later. A repaired
@@ -39,7 +40,7 @@ class Outages:
     """
 
     def __init__(
-        self, nodes: int, gpus_per_node: int, start_s: float, *,
+        self, gpus: Sequence[int], start_s: float, *,
         failures: Failures | None = None, calendar: Calendar | None = None, seed: int = 0,
     ):  # fmt: skip
         self._reasons: dict[int, int] = {}  # why a node is out of service: how many reasons, if any
@@ -47,10 +48,12 @@ class Outages:
         self._empty: dict[int, None] = {}  # places without a machine, in the order in which they lost it
         self._spares: deque[int] = deque()
         self._machines: list[Machine] = []
+        self._lemons: frozenset[int] = frozenset()
+        self._mean_s: list[float] = []  # time in service of an ordinary machine, by place
         self.failures = failures
         self._plan(calendar or Calendar(), start_s)
         if failures is not None and failures.mtbf_gpu_h is not None:
-            self._install_all(failures, nodes, gpus_per_node, start_s, seed)
+            self._install_all(failures, gpus, start_s, seed)
         heapify(self._due)
 
     def next(self) -> NodeChange | None:
@@ -83,18 +86,19 @@ class Outages:
             kind = "capacity" if node in calendar.absent else "maintenance"
             self._due += [(start_s, _PLANNED_DOWN, node, -1, kind)] * reasons
 
-    def _install_all(self, failures: Failures, nodes: int, gpus: int, start_s: float, seed: int) -> None:
-        count = nodes + failures.spare_nodes
-        bad = lemons(failures, count, seed)
-        mean_s = failures.ordinary_mtbf_s(gpus)
-        self._machines = [
-            Machine(failures, mean_s / (failures.lemon_factor if i in bad else 1.0), seed, i)
-            for i in range(count)
-        ]
+    def _install_all(self, failures: Failures, gpus: Sequence[int], start_s: float, seed: int) -> None:
+        nodes, count = len(gpus), len(gpus) + failures.spare_nodes
+        self._lemons = lemons(failures, count, seed)
+        self._mean_s = [failures.ordinary_mtbf_s(size) for size in gpus]
+        self._machines = [Machine(failures, seed, i) for i in range(count)]
         self._spares.extend(range(nodes, count))
         for node in range(nodes):
-            fails_s = start_s + self._machines[node].first_life_s()
+            fails_s = start_s + self._machines[node].first_life_s(self._mean_at(node, node))
             self._due.append((fails_s, _FAILS, node, node, ""))
+
+    def _mean_at(self, node: int, machine: int) -> float:
+        assert self.failures is not None
+        return self._mean_s[node] / (self.failures.lemon_factor if machine in self._lemons else 1.0)
 
     def _fail(self, time_s: float, node: int, machine: int) -> NodeChange | None:
         assert self.failures is not None
@@ -122,7 +126,8 @@ class Outages:
 
     def _install(self, time_s: float, node: int, machine: int, kind: str) -> NodeChange | None:
         self._empty.pop(node, None)
-        heappush(self._due, (time_s + self._machines[machine].life_s(), _FAILS, node, machine, ""))
+        life_s = self._machines[machine].life_s(self._mean_at(node, machine))
+        heappush(self._due, (time_s + life_s, _FAILS, node, machine, ""))
         return self._count(time_s, node, -1, kind, planned=False)
 
     def _count(self, time_s: float, node: int, delta: int, kind: str, *, planned: bool) -> NodeChange | None:

@@ -27,7 +27,8 @@ class JobRecord:
     `queue_s` is the wait until the first start, `wait_s` all time without GPUs, `lost_s` time with GPUs but
     without progress (overheads), `overhead_gpu_s` the same in GPU-seconds, `isolated_s` the run time at the
     requested GPUs without wait or overhead, `gpus` the effective request. `global_batch` and `seq_len` are as
-    submitted.
+    submitted. `interruptions`: how often a failure took its GPUs; `lost_work_s`, `lost_work_gpu_s`: seconds
+    and GPU-seconds of work that was lost by that, which `lost_s` counts too.
     """
 
     job_id: str
@@ -54,6 +55,9 @@ class JobRecord:
     reason: str
     global_batch: int | None = None
     seq_len: int | None = None
+    interruptions: int = 0
+    lost_work_s: float = 0.0
+    lost_work_gpu_s: float = 0.0
 
     @classmethod
     def of(cls, active: ActiveJob, state: str, reason: str = "") -> JobRecord:
@@ -68,6 +72,7 @@ class JobRecord:
             job.deadline_s, _met(job, finish),
             active.preemptions, active.resizes, active.restarts, active.migrations, active.lost_s,
             "; ".join(text for text in (reason, active.note) if text), job.global_batch, job.seq_len,
+            active.interruptions, active.lost_work_s, active.lost_work_gpu_s,
         )  # fmt: skip
 
     @classmethod
@@ -99,8 +104,11 @@ JOB_COLUMNS = tuple(f.name for f in fields(JobRecord))
 
 
 class EventRecord(NamedTuple):
-    """One line of the event log: submit, reject, start, restart, resize, migrate, rate, preempt or finish of
-    a job.
+    """One line of the event log: submit, reject, start, restart, resize, migrate, loaded, rate, preempt,
+    interrupt, fail or finish of a job; node_down or node_up, without a job, of the node in `placement`.
+
+    `overhead_s`: what the job pays: with new GPUs, before it works; when `loaded`, for the load that is now
+    done; by an `interrupt`, the seconds of work that are lost.
 
     `unit_s`: seconds per unit of work (an iteration, or a second of logged duration) from then on, once
     `overhead_s` is paid; a `rate` event changes nothing else. A `submit` states that of the requested GPUs, 0
@@ -121,7 +129,7 @@ class EventRecord(NamedTuple):
 class Snapshot(NamedTuple):
     """The cluster after a decision, until the next one.
 
-    `stranded`: free GPUs on nodes that also run something.
+    `stranded`: free GPUs on nodes that also run something; `down`: GPUs of nodes out of service.
     """
 
     time_s: float
@@ -129,6 +137,7 @@ class Snapshot(NamedTuple):
     stranded: int
     running: int
     pending: int
+    down: int = 0
 
 
 class Recorder:
@@ -156,9 +165,11 @@ class Recorder:
             EventRecord(time_s, event, job_id, gpus, placement, plan, overhead_s, detail, Exact(unit_s))
         )
 
-    def snapshot(self, time_s: float, capacity: Capacity, running: int, pending: int) -> None:
+    def snapshot(self, time_s: float, capacity: Capacity, running: int, pending: int, down: int = 0) -> None:
         stranded = capacity.free - capacity.empty_nodes() * capacity.gpus_per_node
-        snapshot = Snapshot(time_s, self.cluster.gpus - capacity.free, stranded, running, pending)
+        snapshot = Snapshot(
+            time_s, self.cluster.gpus - down - capacity.free, stranded, running, pending, down
+        )
         if not self.snapshots or self.snapshots[-1][1:] != snapshot[1:]:
             self.snapshots.append(snapshot)
 

@@ -24,8 +24,10 @@ from traces.columns import COLUMNS, contradictions
 from traces.files import shown
 from traces.job import Job, submission_order
 
+from .calendar import Calendar
 from .cluster import Cluster
 from .config import RunConfig
+from .failures import Failures
 from .metrics import summarise
 from .overheads import Overheads
 from .plan_records import plans_used
@@ -148,6 +150,8 @@ def _prepare(
         trace.jobs, cluster, scheduler, speed,
         overheads=overheads, placement=config.placement, until_s=config.until_s, on_progress=on_progress,
         tenancy=Tenancy(config.quotas, cluster.gpus),
+        failures=None if config.failures is None else Failures.of(config.failures),
+        calendar=Calendar.of(config.calendar, cluster.nodes), seed=config.seed,
     )  # fmt: skip
 
 
@@ -172,6 +176,8 @@ def _finish(trace: Trace, config: RunConfig, simulation: Simulation, wall_s: flo
         "cluster": {"shape": cluster.shape, "gpus": cluster.gpus, "system": cluster.system},
         "placement": config.placement,
         "overheads": None if config.overheads is None else simulation.overheads.stated(),
+        "failures": None if config.failures is None else Failures.of(config.failures).stated(),
+        "calendar": config.calendar,
         "quotas": dict(simulation.state.quotas),
         "price_usd_per_gpu_h": config.price_usd_per_gpu_h,
         "until_s": config.until_s,

@@ -63,12 +63,21 @@ class Scheduler:
 
 
 class Event(NamedTuple):
-    """Something that happened since the policy was last called: "submitted", "finished" or "woken" (then
-    without a job).
+    """Something that happened since the policy was last called.
+
+    | kind | job | node |
+    |---|---|---|
+    | submitted | which was admitted | |
+    | finished | which has left the system, also where it failed, was cancelled or given up | |
+    | woken | none: the proposal's `wake_at` has come | |
+    | node_down, node_up | none | which is out of service from now on, or back |
+    | interrupted | which lost its GPUs by that and waits, less the work it had not saved | which failed |
+    | stopped | which lost its GPUs by that and waits, with all its progress | planned to be down |
     """
 
     kind: str
     job: JobView | None
+    node: int | None = None
 
 
 class State:
@@ -92,6 +101,7 @@ class State:
         )
         self._placer, self._overheads = placer, overheads
         self._capacity = Capacity(cluster)
+        self._down = 0  # GPUs of nodes out of service
         self._pending: OrderedDict[JobView, None] = OrderedDict()
         self._pending_in_order = True
         self._running: dict[JobView, None] = {}
@@ -118,6 +128,11 @@ class State:
     def free(self) -> int:
         """GPUs that nobody holds."""
         return self._capacity.free
+
+    @property
+    def in_service(self) -> int:
+        """GPUs that are free or held: those of the cluster less those of nodes that are down."""
+        return self.cluster.gpus - self._down
 
     @property
     def quotas(self) -> Mapping[str, int]:

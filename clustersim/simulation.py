@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from math import fsum
+from math import fsum, inf
 from numbers import Real
 from time import perf_counter
 from typing import cast
@@ -16,8 +16,11 @@ import simpy
 from traces.job import Job
 
 from .active import ActiveJob, JobView
+from .adversity import adversity_of
+from .calendar import Calendar
 from .cluster import Capacity, Cluster, Placement
 from .errors import PolicyError, blame, place_of
+from .failures import Failures
 from .overheads import Overheads
 from .placement import Placer, placer
 from .proposal import not_ours
@@ -49,17 +52,19 @@ class Simulation:
 
     `jobs` in order of submission (see `traces.submission_order`); they are taken one by one, as time gets to
     them. `until_s` ends the run early, on the trace's clock; jobs that are not done by then are recorded as
-    unfinished. `on_progress` is called with the number of jobs that left the system.
+    unfinished. `on_progress` is called with the number of jobs that left the system. `failures` and
+    `calendar` say when nodes are out of service, drawn by `seed`.
 
-    The order within one instant: completions give their GPUs back, then submissions are admitted or
-    declined, then the policy decides, once.
+    The order within one instant: completions give their GPUs back, nodes go and come, then submissions are
+    admitted or declined, then the policy decides, once.
     """
 
     def __init__(
         self, jobs: Iterable[Job], cluster: Cluster, scheduler: Scheduler, speed: Speed, *,
         overheads: Overheads | None = None, placement: str | Placer = "pack", until_s: float | None = None,
         recorder: Recorder | None = None, on_progress: Callable[[int], None] | None = None,
-        tenancy: Tenancy | None = None,
+        tenancy: Tenancy | None = None, failures: Failures | None = None, calendar: Calendar | None = None,
+        seed: int = 0,
     ):  # fmt: skip
         self.cluster, self.scheduler, self.speed = cluster, scheduler, speed
         self.overheads = overheads if overheads is not None else Overheads()
@@ -84,6 +89,7 @@ class Simulation:
         self._checked_s = start_s
         self._checked_left: float | None = None
         self._left_system = 0
+        self._adversity = adversity_of(self, failures, calendar, seed)
         self._on_submissions_due, self._on_completion_due = [self._on_submissions], [self._on_completion]
 
     def run(self) -> Recorder:
@@ -92,6 +98,8 @@ class Simulation:
         PolicyError if the policy breaks a rule; what was recorded up to then stays in the recorder.
         """
         self._expect_submission()
+        if self._adversity is not None:
+            self._adversity.begin()
         try:
             if self.until_s is None:
                 self.env.run()
@@ -122,7 +130,11 @@ class Simulation:
             self._reject(JobRecord.rejected(job, str(reason)), order)
             return
         self.recorder.event(job.submit_s, "submit", job.job_id, unit_s=curve.unit_s[requested])
-        self._submitted.append(ActiveJob(job, order, curve, requested, note, self.state))
+        if self._adversity is None:
+            active = ActiveJob(job, order, curve, requested, note, self.state)
+        else:
+            active = self._adversity.job(job, order, curve, requested, note)
+        self._submitted.append(active)
 
     def _on_completion(self, event: Due) -> None:
         active, generation = cast("tuple[ActiveJob, int]", event.value)
@@ -132,16 +144,25 @@ class Simulation:
         self._something_happened()
         now = self.env.now
         active.settle(now)
-        active.work_left = 0.0
-        active.finish_s = now
         self.capacity.release(active.placement)
         active.let_go()
         del self.state._running[active.view]
-        self.state.events.append(Event("finished", active.view))
-        self.recorder.event(now, "finish", active.job.job_id)
-        self.recorder.job(JobRecord.of(active, "finished"), active.order)
-        self._left()
+        if active.fate:
+            self._leave_failed(active, active.fate)
+        else:
+            active.work_left = 0.0
+            active.finish_s = now
+            self.state.events.append(Event("finished", active.view))
+            self.recorder.event(now, "finish", active.job.job_id)
+            self.recorder.job(JobRecord.of(active, "finished"), active.order)
+            self._left()
         self._decide_now()
+
+    def _leave_failed(self, active: ActiveJob, reason: str) -> None:
+        self.state.events.append(Event("finished", active.view))
+        self.recorder.event(self.env.now, "fail", active.job.job_id, detail=reason)
+        self.recorder.job(JobRecord.of(active, "failed", reason), active.order)
+        self._left()
 
     def _on_wake_up(self, event: Due) -> None:
         if event.value != self._wake_generation:
@@ -178,7 +199,9 @@ class Simulation:
         state.events.clear()
         self._enact(proposal)
         self._request_wake_up(proposal.wake_at)
-        self.recorder.snapshot(self.env.now, self.capacity, len(state._running), len(state._pending))
+        self.recorder.snapshot(
+            self.env.now, self.capacity, len(state._running), len(state._pending), state._down
+        )
 
     def _admit(self) -> None:
         while self._submitted:
@@ -210,21 +233,17 @@ class Simulation:
             else:
                 self._give(job._job, placement)
 
-    def _preempt(self, active: ActiveJob) -> None:
+    def _preempt(self, active: ActiveJob, why: str = "") -> None:
         active.let_go()
         active.preemptions += 1
         del self.state._running[active.view]
         self._wait(active.view)
-        self.recorder.event(self.env.now, "preempt", active.job.job_id)
+        self.recorder.event(self.env.now, "preempt", active.job.job_id, detail=why)
 
     def _give(self, active: ActiveJob, placement: Placement) -> None:
         now, gpus = self.env.now, sum([count for _, count in placement])
-        first = active.start_s is None
         kind = self._classify(active, gpus)
-        nodes, parameters = len(placement), active.curve.parameters
-        overhead_s = (
-            self.overheads.start_s(gpus) if first else self.overheads.restart_s(parameters, nodes, gpus, kind)
-        )
+        overhead_s = active.overhead_s(self.overheads, kind, gpus, len(placement))
         if active.placement is None:
             active.settle(now)
             self.state._drop_pending(active.view)
@@ -262,6 +281,8 @@ class Simulation:
             self.env.schedule(Due(self._on_submissions_due, None), delay=delay_s)  # type: ignore[arg-type]
 
     def _expect_completion(self, active: ActiveJob, done_s: float) -> None:
+        if done_s == inf:
+            return  # it still loads, for a time that is not known yet
         delay_s = max(0.0, done_s - self.env.now)
         due = Due(self._on_completion_due, (active, active.generation))  # type: ignore[arg-type]
         self.env.schedule(due, delay=delay_s)  # type: ignore[arg-type]

@@ -20,16 +20,19 @@ A failed check is an AssertionError that names the case, the simulated time and 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 from itertime.errors import UserError
 from traces.job import Job, submission_order
 
 from .active import JobView
+from .calendar import Calendar
 from .cluster import Cluster
 from .deciding import Decision, decide
+from .failures import Failures
 from .overheads import Overheads
 from .scheduler import Proposal, Scheduler, State
 from .simulation import Simulation
@@ -46,8 +49,9 @@ _MOST_DECISIONS = 20_000
 def simulate(
     jobs: Sequence[Job], scheduler: Scheduler, cluster: str | Cluster = "n1g8", *, table: Table | None = None,
     overheads: Overheads | None = None, placement: str = "pack", until_s: float | None = None,
+    failures: Failures | None = None, calendar: Sequence[Mapping[str, Any]] = (), seed: int = 0,
 ) -> Outcome:  # fmt: skip
-    """Run `jobs` under `scheduler`; nothing is charged unless `overheads` says so.
+    """Run `jobs` under `scheduler`; nothing is charged, and nothing fails, unless it is said here.
 
     Raises PolicyError if the policy breaks a rule.
 
@@ -57,7 +61,10 @@ def simulate(
     60.0
     """
     shape = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
-    case = Case("trace", tuple(jobs), shape, table or {}, overheads or Overheads.none(), placement)
+    case = Case(
+        "trace", tuple(jobs), shape, table or {}, overheads or Overheads.none(), placement,
+        failures, tuple(calendar), seed,
+    )  # fmt: skip
     return _run(case, scheduler, until_s)
 
 
@@ -88,7 +95,8 @@ def _run(case: Case, scheduler: Scheduler, until_s: float | None = None) -> Outc
     speed = TableSpeed(case.cluster, case.table)
     recorder = Simulation(
         submission_order(case.jobs), case.cluster, scheduler, speed,
-        overheads=case.overheads, placement=case.placement, until_s=until_s,
+        overheads=case.overheads, placement=case.placement, until_s=until_s, failures=case.failures,
+        calendar=Calendar.of(case.calendar, case.cluster.nodes), seed=case.seed,
     ).run()  # fmt: skip
     return Outcome(case, tuple(recorder.events), tuple(recorder.jobs), speed)
 

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 from itertime.planner import Planner
 from traces.job import Job
 
 from .checking import RULES, Evidence, Known, Violation
 from .cluster import Cluster
+from .failures import Failures
 from .overheads import Overheads
 from .records import EventRecord, JobRecord
 from .speed import CannotRun, Curve, Speed
@@ -43,6 +44,9 @@ class Case:
     table: Table = field(default_factory=dict)
     overheads: Overheads = field(default_factory=Overheads.none)
     placement: str = "pack"
+    failures: Failures | None = None
+    calendar: tuple[Mapping[str, Any], ...] = ()
+    seed: int = 0
 
 
 @dataclass(frozen=True)

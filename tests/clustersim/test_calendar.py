@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clustersim.calendar import Calendar, Planned
+from clustersim.calendar import Calendar, Planned, read_calendar
 from itertime.errors import UserError
 
 
@@ -33,17 +33,19 @@ def test_maintenance_repeats_and_capacity_changes() -> None:
 def test_a_calendar_may_be_a_file(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text("calendar:\n  - {at_s: 5, remove: 0}\n")
-    assert Calendar.of(str(path), 1).changes == (Planned(5, 0, 1, "capacity"),)
+    assert Calendar.of(read_calendar(str(path)), 1).changes == (Planned(5, 0, 1, "capacity"),)
     path.write_text("calender:\n  - {at_s: 5, remove: 0}\n")
     with pytest.raises(UserError, match=r"plan\.yaml: must hold one key, calendar"):
-        Calendar.of(str(path), 1)
+        read_calendar(str(path))
+    with pytest.raises(UserError, match=r"must be a list of entries, or a file FILE\.yaml"):
+        read_calendar("plan.txt")
 
 
 @pytest.mark.parametrize(
     ("entries", "text"),
     [
         (7, r"calendar=7: must be a list"),
-        ("plan.txt", r"must be a list of entries, or a file FILE\.yaml"),
+        ("plan.txt", r"calendar='plan.txt': must be a list"),
         ([3], r"entry 1=3: must state at_s and one of maintenance, add, remove"),
         ([{"at_s": 0}], r"entry 1: states 0 of maintenance, add, remove"),
         ([{"at_s": 0, "add": 1, "remove": 2}], r"states 2 of"),

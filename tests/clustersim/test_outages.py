@@ -56,8 +56,8 @@ def within(values: Any, expected: float, widest: float) -> None:
 
 @pytest.mark.parametrize("shape", [0.7, 1.0, 2.0])
 def test_lives_have_the_stated_mean_and_shape(shape: float) -> None:
-    machine = Machine(Failures(weibull_shape=shape), 100.0, 1, 0)
-    lives = np.array([machine.life_s() for _ in range(20_000)])
+    machine = Machine(Failures(weibull_shape=shape), 1, 0)
+    lives = np.array([machine.life_s(100.0) for _ in range(20_000)])
     within(lives, 100.0, 0.05)
     scale = 100.0 / gamma(1 + 1 / shape)
     assert stats.kstest(lives, stats.weibull_min(shape, scale=scale).cdf).pvalue > 0.001
@@ -67,13 +67,13 @@ def test_lives_have_the_stated_mean_and_shape(shape: float) -> None:
 def test_first_lives_are_those_of_machines_that_were_there_before(shape: float) -> None:
     """The rest of a life met at a random moment has the mean E[L^2] / (2 E[L]) (inspection paradox)."""
     parameters = Failures(weibull_shape=shape)
-    rests = [Machine(parameters, 100.0, 1, i).first_life_s() for i in range(4_000)]
+    rests = [Machine(parameters, 1, i).first_life_s(100.0) for i in range(4_000)]
     second = (100.0 / gamma(1 + 1 / shape)) ** 2 * gamma(1 + 2 / shape)
     within(rests, second / 200.0, 0.08)
 
 
 def test_faults_come_in_their_shares_and_take_their_mean_to_repair() -> None:
-    machine = Machine(Failures(repair_sigma=0.5), 1.0, 3, 0)
+    machine = Machine(Failures(repair_sigma=0.5), 3, 0)
     faults = [machine.fault() for _ in range(20_000)]
     counts = [sum(fault.kind == kind for fault in faults) for kind in KINDS]
     shares = [share for share, _ in KINDS.values()]
@@ -108,7 +108,7 @@ def test_availability_is_mtbf_over_mtbf_plus_mttr(shape: float) -> None:
     failures = Failures(
         mtbf_gpu_h=8 * 90.0, weibull_shape=shape, kinds={"a": (1, 6.0), "b": (1, 14.0)}, repair_sigma=0.5
     )
-    down = down_s(changes(Outages(nodes, 8, 0.0, failures=failures, seed=5), until_s), nodes, until_s)
+    down = down_s(changes(Outages([8] * nodes, 0.0, failures=failures, seed=5), until_s), nodes, until_s)
     within(down / until_s, 10.0 / (90.0 + 10.0), 0.03)
 
 
@@ -117,7 +117,7 @@ def test_failures_are_as_many_as_stated() -> None:
     nodes, until_s = 300, 2000 * HOUR
     failures = Failures(mtbf_gpu_h=8 * 50.0, lemon_share=0.1, kinds={"a": (1, 0.001)}, repair_sigma=0.0)
     counts = np.zeros(nodes)
-    for change in changes(Outages(nodes, 8, 0.0, failures=failures, seed=2), until_s):
+    for change in changes(Outages([8] * nodes, 0.0, failures=failures, seed=2), until_s):
         counts[change.node] += not change.up
     assert counts.sum() == pytest.approx(nodes * 2000 / 50.0, rel=0.03)
     bad = sorted(lemons(failures, nodes, 2))
@@ -128,14 +128,14 @@ def test_failures_are_as_many_as_stated() -> None:
 def test_a_spare_takes_the_place_after_the_swap() -> None:
     base = {"mtbf_gpu_h": 8 * 1000.0, "kinds": {"a": (1, 500.0)}, "repair_sigma": 0.0}
     found = changes(
-        Outages(4, 8, 0.0, failures=Failures(**base, spare_nodes=50, spare_swap_s=60.0)),
+        Outages([8] * 4, 0.0, failures=Failures(**base, spare_nodes=50, spare_swap_s=60.0)),
         3000 * HOUR,  # type: ignore[arg-type]
     )
     downs = {(change.node, change.time_s) for change in found if not change.up}
     ups = [(change.node, change.time_s - 60.0) for change in found if change.up]
     assert len(downs) >= 8
     assert {(node, round(t, 3)) for node, t in ups} <= {(node, round(t, 3)) for node, t in downs}
-    alone = changes(Outages(4, 8, 0.0, failures=Failures(**base)), 3000 * HOUR)  # type: ignore[arg-type]
+    alone = changes(Outages([8] * 4, 0.0, failures=Failures(**base)), 3000 * HOUR)  # type: ignore[arg-type]
     first = {change.node: change for change in reversed(alone) if not change.up}
     for node, change in first.items():
         back = next((c.time_s for c in alone if c.up and c.node == node), None)
@@ -148,13 +148,13 @@ def test_with_too_few_spares_the_repaired_machines_go_round() -> None:
         mtbf_gpu_h=8 * 10.0, kinds={"a": (1, 10.0)}, repair_sigma=1.0, spare_nodes=1, spare_swap_s=600.0
     )
     until_s = 20_000 * HOUR
-    found = changes(Outages(2, 8, 0.0, failures=failures), until_s)
+    found = changes(Outages([8] * 2, 0.0, failures=failures), until_s)
     for node in (0, 1):
         own = [change.up for change in found if change.node == node]
         assert len(own) > 100
         assert all(a != b for a, b in pairwise(own)), "a node goes down and up in turns"
     without = Failures(mtbf_gpu_h=8 * 10.0, kinds={"a": (1, 10.0)}, repair_sigma=1.0)
-    worse = down_s(changes(Outages(2, 8, 0.0, failures=without), until_s), 2, until_s).sum()
+    worse = down_s(changes(Outages([8] * 2, 0.0, failures=without), until_s), 2, until_s).sum()
     assert down_s(found, 2, until_s).sum() < 0.8 * worse
 
 
@@ -166,7 +166,7 @@ def test_outages_alternate_in_order_of_time_and_repeat(seed: int, nodes: int, sp
         [{"at_s": 1e5, "maintenance": "0", "for_s": 2e5}, {"at_s": 2e5, "add": f"{nodes - 1}"}], nodes
     )
     one, two = (
-        changes(Outages(nodes, 8, 0.0, failures=failures, calendar=calendar, seed=seed), 3e6)
+        changes(Outages([8] * nodes, 0.0, failures=failures, calendar=calendar, seed=seed), 3e6)
         for _ in range(2)
     )
     assert one == two
@@ -178,7 +178,7 @@ def test_machines_fail_alike_whoever_else_is_there() -> None:
     """The first failure of a node is the same in a larger cluster, and with spares."""
     first = {}
     for nodes, spares in ((3, 0), (30, 0), (3, 5)):
-        found = changes(Outages(nodes, 8, 0.0, failures=Failures(spare_nodes=spares), seed=9), 1e9)
+        found = changes(Outages([8] * nodes, 0.0, failures=Failures(spare_nodes=spares), seed=9), 1e9)
         first[nodes, spares] = [
             next(change.time_s for change in found if change.node == node and not change.up)
             for node in range(3)
@@ -195,7 +195,7 @@ def test_only_what_was_planned() -> None:
         ],
         4,
     )
-    outages = Outages(4, 8, 5.0, calendar=calendar)
+    outages = Outages([8] * 4, 5.0, calendar=calendar)
     assert changes(outages, 1e9) == [
         NodeChange(5.0, 2, False, "capacity", True),
         NodeChange(50, 0, False, "maintenance", True),
@@ -209,7 +209,7 @@ def test_only_what_was_planned() -> None:
 
 def test_what_was_planned_before_the_start_holds_at_the_start() -> None:
     calendar = Calendar.of([{"at_s": 10, "remove": 0}, {"at_s": 20, "maintenance": "1-2", "for_s": 100}], 3)
-    found = changes(Outages(3, 8, 60.0, calendar=calendar), 1e9)
+    found = changes(Outages([8] * 3, 60.0, calendar=calendar), 1e9)
     assert [(c.time_s, c.node, c.up) for c in found] == [
         (60.0, 0, False), (60.0, 1, False), (60.0, 2, False), (120.0, 1, True), (120.0, 2, True)
     ]  # fmt: skip

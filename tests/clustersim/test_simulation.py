@@ -411,10 +411,10 @@ def test_snapshots_follow_the_cluster() -> None:
         jobs, cluster, Fifo(), _speed(cluster), overheads=Overheads.none(), placement="any"
     ).run()
     assert [tuple(snapshot) for snapshot in recorder.snapshots] == [
-        (0, 6, 2, 1, 0),  # time, allocated, stranded, running, pending
-        (2, 6, 2, 1, 1),
-        (10, 4, 0, 1, 0),
-        (20, 0, 0, 0, 0),
+        (0, 6, 2, 1, 0, 0),  # time, allocated, stranded, running, pending, down
+        (2, 6, 2, 1, 1, 0),
+        (10, 4, 0, 1, 0, 0),
+        (20, 0, 0, 0, 0, 0),
     ]
 
 

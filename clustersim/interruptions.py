@@ -1,0 +1,104 @@
+"""Nodes that go out of service and come back, while jobs run on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .active import ActiveJob
+from .fallible import FallibleJob
+from .outages import NodeChange, Outages
+from .scheduler import Event
+
+if TYPE_CHECKING:
+    from .simulation import Simulation
+
+__all__ = ["Interruptions"]
+
+_MOST_IDLE_CHANGES = 10_000
+
+
+class Interruptions:
+    """Applies the changes of `outages` to a simulation.
+
+    A node that fails takes the work of its jobs along that no checkpoint holds; what is planned lets them
+    save first. Either way they wait again, and it is the policy that restarts them. A job that failures stop
+    more than `retries` times is given up.
+    """
+
+    def __init__(self, simulation: Simulation, outages: Outages, retries: int):
+        self._simulation, self._outages, self._retries = simulation, outages, retries
+        self._next = outages.next()
+        self._idle = 0  # changes in a row while nothing ran and nothing was to be submitted
+
+    def begin(self) -> None:
+        """Apply what holds from the start, and expect the rest."""
+        while self._next is not None and self._next.time_s <= self._simulation.env.now:
+            self._apply(self._next)
+            self._next = self._outages.next()
+        self._expect()
+
+    def _expect(self) -> None:
+        if self._next is not None:
+            now = self._simulation.env.now
+            self._simulation._after(self._next.time_s - now, self._on_change)
+
+    def _on_change(self, _: object) -> None:
+        simulation = self._simulation
+        if simulation._drained() or self._gives_up():
+            return
+        if not self._idle:
+            simulation._something_happened()
+        now = simulation.env.now
+        while self._next is not None and self._next.time_s <= now:
+            self._apply(self._next)
+            self._next = self._outages.next()
+        simulation._decide_now()
+        self._expect()
+
+    def _gives_up(self) -> bool:
+        """Whether nodes come and go, and the policy still runs none of the jobs that are left."""
+        simulation = self._simulation
+        idle = simulation._next is None and not simulation.state._running
+        self._idle = self._idle + 1 if idle else 0
+        return self._idle > _MOST_IDLE_CHANGES
+
+    def _apply(self, change: NodeChange) -> None:
+        simulation = self._simulation
+        state, node = simulation.state, change.node
+        size = simulation.cluster.size_of(node)
+        if change.up:
+            state._capacity.open(node)
+            state._down -= size
+        else:
+            state._capacity.close(node)
+            state._down += size
+        kind = "node_up" if change.up else "node_down"
+        place = ((node, size),)
+        simulation.recorder.event(simulation.env.now, kind, "", placement=place, detail=change.kind)
+        state.events.append(Event(kind, None, node))
+        if not change.up:
+            for view in [v for v in state._running if any(n == node for n, _ in v._job.placement or ())]:
+                self._stop(view._job, change)
+
+    def _stop(self, active: ActiveJob, change: NodeChange) -> None:
+        simulation = self._simulation
+        now, state = simulation.env.now, simulation.state
+        if isinstance(active, FallibleJob) and active.done_s <= now:
+            return  # its completion is due at this very instant
+        active.settle(now)
+        state._capacity.release(active.placement or ())
+        why = f"{change.kind} on node {change.node}"
+        if change.planned:
+            simulation._preempt(active, why)
+            state.events.append(Event("stopped", active.view, change.node))
+            return
+        assert isinstance(active, FallibleJob)
+        lost_s = active.crash()
+        active.let_go()
+        del state._running[active.view]
+        simulation.recorder.event(now, "interrupt", active.job.job_id, overhead_s=lost_s, detail=why)
+        if active.interruptions > self._retries:
+            simulation._leave_failed(active, f"given up after {active.interruptions} failures")
+            return
+        simulation._wait(active.view)
+        state.events.append(Event("interrupted", active.view, change.node))

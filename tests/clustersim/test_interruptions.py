@@ -1,0 +1,279 @@
+"""Jobs on nodes that fail: whole logs worked out by hand, and what must hold in every such run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import fsum
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustersim.failures import Failures
+from clustersim.overheads import Overheads
+from clustersim.scheduler import Proposal, Scheduler, State
+from clustersim.testing import Outcome, simulate
+from policies.elasticflow import ElasticFlow
+from policies.fifo import Fifo
+from policies.srtf import Srtf
+from traces.job import Job
+
+TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0, 8: 4.0, 16: 5.0}}
+CHARGED = Overheads(launch_s=10.0, plain_restart_s=20.0, checkpoint_interval_s=100.0)  # saves, loads of 10 s
+
+
+def rigid(job_id: str, submit_s: float, gpus: int, run_s: float, **more: Any) -> Job:
+    return Job(job_id, submit_s, gpus=gpus, duration_s=run_s, **more)
+
+
+@pytest.fixture
+def fail_at(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Make nodes fail at given times, for given seconds."""
+
+    def plan(times: Mapping[int, list[tuple[float, float]]]) -> Failures:
+        from clustersim import outages
+        from clustersim.failures import Fault
+
+        class Told:
+            def __init__(self, parameters: Failures, seed: int, number: int):
+                self.left, self.now, self.repair_s = list(times.get(number, [])), 0.0, 0.0
+
+            def life_s(self, mean_s: float) -> float:
+                if not self.left:
+                    return 1e12
+                at_s, self.repair_s = self.left.pop(0)
+                life_s, self.now = at_s - self.now, at_s + self.repair_s
+                return life_s
+
+            first_life_s = life_s
+
+            def fault(self) -> Fault:
+                return Fault("gpu", self.repair_s)
+
+        monkeypatch.setattr(outages, "Machine", Told)
+        return Failures()
+
+    return plan
+
+
+def test_a_failure_takes_what_was_not_saved(fail_at: Any) -> None:
+    """10 s launch; saves after 100 and 200 s of work (10 s each); at t=270 it has worked 240 s and saved 200.
+
+    The node is back at t=300: 10 s launch, 10 s load, the other 100 s, and no save at the end.
+    """
+    outcome = simulate(
+        [rigid("a", 0, 1, 300)], Fifo(), "n1g1", overheads=CHARGED, failures=fail_at({0: [(270, 30)]})
+    )
+    assert outcome.log() == [
+        (0, "submit", "a", 0), (0, "start", "a", 1), (270, "node_down", "", 0), (270, "interrupt", "a", 0),
+        (300, "node_up", "", 0), (300, "restart", "a", 1), (420, "finish", "a", 0),
+    ]  # fmt: skip
+    a = outcome.of("a")
+    assert (a.interruptions, a.restarts, a.preemptions) == (1, 1, 0)
+    assert (a.lost_work_s, a.lost_work_gpu_s, a.lost_s) == (40, 40, 10 + 20 + 40 + 20)
+    assert (a.gpu_seconds, a.overhead_gpu_s, a.wait_s, a.jct_s) == (390, 50, 30, 420)
+    paid = {e.event: e.overhead_s for e in outcome.events if e.overhead_s}
+    assert paid == {"start": 10, "interrupt": 40, "restart": 20}
+
+
+def test_without_a_save_it_starts_from_scratch(fail_at: Any) -> None:
+    """At t=60 it has worked 50 s and saved nothing: nothing to load either."""
+    outcome = simulate(
+        [rigid("a", 0, 1, 80)], Fifo(), "n1g1", overheads=CHARGED, failures=fail_at({0: [(60, 5)]})
+    )
+    a = outcome.of("a")
+    assert (a.lost_work_s, a.finish_s) == (50, 65 + 10 + 80)
+    assert [e.overhead_s for e in outcome.events if e.event == "restart"] == [10]
+
+
+def test_a_failure_during_a_save_loses_the_interval(fail_at: Any) -> None:
+    """At t=115 the first save has 5 s to go: all 100 s are lost."""
+    outcome = simulate(
+        [rigid("a", 0, 1, 300)], Fifo(), "n1g1", overheads=CHARGED, failures=fail_at({0: [(115, 5)]})
+    )
+    a = outcome.of("a")
+    assert (a.lost_work_s, a.overhead_gpu_s) == (100, 10 + 5 + 10 + 20)
+    assert a.finish_s == 120 + 10 + 300 + 20
+
+
+def test_a_failure_during_the_launch_loses_no_work(fail_at: Any) -> None:
+    outcome = simulate(
+        [rigid("a", 0, 1, 50)], Fifo(), "n1g1", overheads=CHARGED, failures=fail_at({0: [(4, 2)]})
+    )
+    a = outcome.of("a")
+    assert (a.lost_work_s, a.lost_s, a.interruptions, a.finish_s) == (0, 14, 1, 6 + 10 + 50)
+
+
+def test_only_jobs_on_the_node_are_stopped_and_nobody_is_placed_there(fail_at: Any) -> None:
+    """Two nodes: `a` and `b` on the first, `c` on the second. `a` moves beside `c`, `b` has to wait."""
+    jobs = [rigid("a", 0, 1, 100), rigid("b", 0, 3, 100), rigid("c", 0, 2, 100)]
+    outcome = simulate(jobs, Fifo(), "n2g4", overheads=Overheads.none(), failures=fail_at({0: [(50, 200)]}))
+    places = [(e.time_s, e.job_id, e.placement) for e in outcome.events if e.gpus]
+    assert places == [
+        (0, "a", ((0, 1),)), (0, "b", ((0, 3),)), (0, "c", ((1, 2),)),
+        (50, "a", ((1, 1),)), (100, "b", ((1, 3),)),
+    ]  # fmt: skip
+    assert [outcome.of(job).interruptions for job in "abc"] == [1, 1, 0]
+
+
+def test_a_job_that_is_done_at_the_instant_of_the_failure_has_finished(fail_at: Any) -> None:
+    outcome = simulate([rigid("a", 0, 1, 50)], Fifo(), "n1g1", failures=fail_at({0: [(50, 5)]}))
+    assert (outcome.of("a").state, outcome.of("a").finish_s, outcome.of("a").interruptions) == (
+        "finished",
+        50,
+        0,
+    )
+
+
+def test_a_job_that_failures_stop_too_often_is_given_up(fail_at: Any) -> None:
+    failures = replace(fail_at({0: [(10, 1), (20, 1), (30, 1)]}), retries=2)
+    outcome = simulate([rigid("a", 0, 1, 50), rigid("b", 5, 1, 7)], Fifo(), "n1g1", failures=failures,
+                       overheads=Overheads(scale=0.0, checkpoint_interval_s="none"))  # fmt: skip
+    a = outcome.of("a")
+    assert (a.state, a.reason, a.finish_s, a.jct_s) == ("failed", "given up after 3 failures", None, None)
+    assert (a.interruptions, a.lost_work_s, outcome.of("b").finish_s) == (3, 10 + 9 + 9, 38)
+
+
+def test_what_is_planned_lets_jobs_save() -> None:
+    """Maintenance from t=40 to t=60: stopped with 30 s of work done, which a restart saves and loads."""
+    calendar = [{"at_s": 40, "maintenance": 0, "for_s": 20}]
+    outcome = simulate([rigid("a", 0, 1, 50)], Fifo(), "n1g1", overheads=CHARGED, calendar=calendar)
+    assert outcome.log() == [
+        (0, "submit", "a", 0), (0, "start", "a", 1), (40, "node_down", "", 0), (40, "preempt", "a", 0),
+        (60, "node_up", "", 0), (60, "restart", "a", 1), (60 + 30 + 20, "finish", "a", 0),
+    ]  # fmt: skip
+    a = outcome.of("a")
+    assert (a.preemptions, a.interruptions, a.lost_work_s, a.wait_s) == (1, 0, 0, 20)
+
+
+def test_capacity_comes_and_goes_by_the_calendar() -> None:
+    """The second node is there from t=100 on, the first until t=150."""
+    calendar = [{"at_s": 100, "add": 1}, {"at_s": 150, "remove": 0}]
+    jobs = [rigid("a", 0, 4, 120), rigid("b", 0, 4, 30), rigid("c", 160, 8, 5)]
+    outcome = simulate(jobs, Fifo(), "n2g4", calendar=calendar)
+    assert [outcome.of(job).finish_s for job in "ab"] == [120, 130]
+    assert (outcome.of("c").state, outcome.of("c").start_s) == ("unfinished", None)
+    assert outcome.of("c").reason == "the policy never ran it again, and nothing more was to happen"
+
+
+def test_periodic_saves_cost_time_even_if_nothing_fails() -> None:
+    outcome = simulate([rigid("a", 0, 2, 300)], Fifo(), "n1g2", overheads=CHARGED)
+    a = outcome.of("a")
+    assert (a.finish_s, a.lost_s, a.overhead_gpu_s) == (10 + 300 + 2 * 10, 30, 60)
+
+
+class Noting(Scheduler):
+    """First come, first served, noting what it is told."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[float, list[tuple[str, str | None, int | None]], int]] = []
+
+    def schedule(self, state: State) -> Proposal:
+        told = [(e.kind, e.job.id if e.job else None, e.node) for e in state.events]
+        self.seen.append((state.now, told, state.in_service))
+        return Fifo().schedule(state)
+
+
+def test_a_policy_is_told_of_nodes_and_what_they_took(fail_at: Any) -> None:
+    noting = Noting()
+    calendar = [{"at_s": 30, "maintenance": 1, "for_s": 5}]
+    jobs = [rigid("a", 0, 4, 40), rigid("b", 0, 4, 40)]
+    simulate(jobs, noting, "n2g4", failures=fail_at({0: [(20, 5)]}), calendar=calendar)
+    assert noting.seen == [
+        (0, [("submitted", "a", None), ("submitted", "b", None)], 8),
+        (20, [("node_down", None, 0), ("interrupted", "a", 0)], 4),
+        (25, [("node_up", None, 0)], 8),
+        (30, [("node_down", None, 1), ("stopped", "b", 1)], 4),
+        (35, [("node_up", None, 1)], 8),
+        (45, [("finished", "a", None), ("finished", "b", None)], 8),
+    ]
+
+
+# Jobs that end by themselves
+
+
+def test_jobs_end_as_their_trace_says() -> None:
+    jobs = [
+        rigid("a", 0, 1, 10, state="FAILED"), rigid("b", 0, 1, 10, state="Killed", deadline_s=50),
+        rigid("c", 0, 1, 10, state="completed"), rigid("d", 0, 1, 10),
+    ]  # fmt: skip
+    on = simulate(jobs, Fifo(), "n1g1", failures=Failures(mtbf_gpu_h=None, end_as_logged=True))
+    assert [(on.of(j).state, on.of(j).reason) for j in "abcd"] == [
+        ("failed", "failed, as logged"), ("failed", "cancelled, as logged"),
+        ("finished", ""), ("finished", ""),
+    ]  # fmt: skip
+    assert (on.of("b").finish_s, on.of("b").deadline_met, on.of("b").gpu_seconds) == (None, False, 10)
+    assert [e[:3] for e in on.log() if e[1] in ("fail", "finish")] == [
+        (10, "fail", "a"), (20, "fail", "b"), (30, "finish", "c"), (40, "finish", "d")
+    ]  # fmt: skip
+    off = simulate(jobs, Fifo(), "n1g1", failures=Failures(mtbf_gpu_h=None))
+    assert all(off.of(job).state == "finished" for job in "abcd")
+
+
+def test_drawn_fates_have_their_shares_and_do_not_depend_on_the_others() -> None:
+    failures = Failures(mtbf_gpu_h=None, job_failed_share=0.4, job_cancelled_share=0.1)
+    jobs = [rigid(str(i), 0, 1, 100) for i in range(1500)]
+    outcome = simulate(jobs, Fifo(), "n1g64", failures=failures)
+    reasons = [outcome.of(job.job_id).reason for job in jobs]
+    assert abs(reasons.count("failed, as drawn") / 1500 - 0.4) < 0.04
+    assert abs(reasons.count("cancelled, as drawn") / 1500 - 0.1) < 0.025
+    alone = simulate(jobs[7:8], Fifo(), "n1g64", failures=failures)
+    assert alone.of("7").reason == reasons[7]
+    failed = [outcome.of(job.job_id) for job in jobs if outcome.of(job.job_id).state == "failed"]
+    assert 0.45 < fsum(record.gpu_seconds for record in failed) / (100 * len(failed)) < 0.55
+
+
+# Laws
+
+
+def conserved(outcome: Outcome) -> None:
+    """GPU-seconds = useful + overhead + lost; useful = the work of who has finished."""
+    for record in outcome.records:
+        job = next(job for job in outcome.case.jobs if job.job_id == record.job_id)
+        useful = record.gpu_seconds - record.overhead_gpu_s - record.lost_work_gpu_s
+        assert useful >= -1e-6
+        if record.state == "finished" and job.kind == "duration":
+            assert job.duration_s is not None
+            assert job.gpus is not None
+            assert useful == pytest.approx(job.duration_s * job.gpus, rel=1e-9, abs=1e-6)
+        assert record.lost_work_s <= record.lost_s + 1e-9
+        assert record.interruptions <= record.restarts + 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 10_000), st.sampled_from([Fifo, Srtf, ElasticFlow]),
+    st.sampled_from([30.0, 200.0, "daly", "none"]), st.integers(0, 2),
+)  # fmt: skip
+def test_gpu_seconds_are_conserved_and_everybody_is_served(
+    seed: int, policy: Any, interval: Any, spares: int
+) -> None:
+    jobs = [rigid(f"r{i}", 40.0 * i, 1 << i % 4, 50.0 + 70 * i) for i in range(8)]
+    jobs += [
+        Job(f"e{i}", 30.0 * i, model="m", gpus=2 << i % 3, global_batch=8, iterations=300.0 + 90 * i)
+        for i in range(6)
+    ]
+    failures = Failures(
+        mtbf_gpu_h=2.0, kinds={"a": (1, 0.02), "b": (1, 0.1)}, spare_nodes=spares, spare_swap_s=30.0
+    )
+    overheads = Overheads(launch_s=5.0, plain_restart_s=8.0, checkpoint_interval_s=interval)
+    runs = [
+        simulate(jobs, policy(), "n4g4", table=TABLE, overheads=overheads, failures=failures, seed=seed)
+        for _ in range(2)
+    ]
+    assert runs[0].events == runs[1].events
+    assert all(record.state == "finished" for record in runs[0].records)
+    conserved(runs[0])
+
+
+def test_two_policies_meet_the_same_failures() -> None:
+    jobs = [rigid(str(i), 100.0 * i, 1 << i % 3, 2000.0 - 90 * i) for i in range(12)]
+    seen = []
+    for policy in (Fifo(), Srtf()):
+        outcome = simulate(jobs, policy, "n3g4", failures=Failures(mtbf_gpu_h=2.0, repair_scale=0.02), seed=4)
+        seen.append([(e.time_s, e.event, e.placement) for e in outcome.events if e.event.startswith("node_")])
+    shortest = min(map(len, seen))
+    assert shortest > 5
+    assert seen[0][:shortest] == seen[1][:shortest]
