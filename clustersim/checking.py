@@ -13,22 +13,29 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import isclose, prod
+from math import inf, isclose, prod
 from typing import NamedTuple
 
-from .checking_sums import GIVES, Sums
+from .checking_sums import GIVES, NODES, Sums, Terms
+from .checkpoints import Cycle
 from .cluster import Cluster
+from .failures import Failures
 from .overheads import Overheads
 from .records import EventRecord, JobRecord
 
-__all__ = ["RULES", "Evidence", "Known", "Occupancy", "Rule", "Violation", "instants"]
+__all__ = ["JOB_RULES", "Evidence", "Known", "Occupancy", "Rule", "Violation", "instants"]
 
 _DEGREES = re.compile(r"\b(?:tp|pp|dp|cp)(\d{1,9})\b")  # of a plan's label: their product is its GPUs
 _BEFORE = {
     "submit": "unknown", "reject": "new", "start": "new", "restart": "stopped",
     "resize": "running", "migrate": "running", "rate": "running", "preempt": "running", "finish": "running",
+    "loaded": "running", "interrupt": "running", "fail": "running",
 }  # fmt: skip
-_AFTER = {"submit": "new", "reject": "gone", "preempt": "stopped", "finish": "gone"}
+_AFTER = {
+    "submit": "new", "reject": "gone", "preempt": "stopped", "finish": "gone", "interrupt": "stopped",
+    "fail": "gone",
+}  # fmt: skip
+_TAKES = ("preempt", "interrupt", "finish", "fail")
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,20 @@ class Evidence:
     known: Mapping[str, Known]
     end_s: float | None = None
     resolution_s: float = 0.0
+    failures: Failures | None = None
+
+    def terms(self, event: EventRecord, before: Sums) -> Terms:
+        """On which terms `event` gives GPUs to a job whose log added up to `before`."""
+        if event.event not in GIVES:
+            return Terms(Cycle(), False)
+        nodes, parameters = event.placement, self.known.get(event.job_id, Known()).parameters
+        if parameters is None:
+            return Terms(Cycle(), False)
+        gpus = sum(self.cluster.size_of(node) for node, _ in nodes if 0 <= node < self.cluster.nodes)
+        mtbf_s = inf if self.failures is None or not gpus else self.failures.node_mtbf_s(gpus)
+        loads = not before.crashed or before.kept
+        loads = loads and event.event != "start" and self.overheads.shares_load(parameters)
+        return Terms(self.overheads.cycle(parameters, max(1, len(nodes)), mtbf_s), loads)
 
     @cached_property
     def summed(self) -> list[tuple[JobRecord, Known, Sums]]:
@@ -70,7 +91,7 @@ class Evidence:
         rows = []
         for record in self.records:
             known, log = self.known.get(record.job_id, Known()), logs.get(record.job_id, [])
-            rows.append((record, known, Sums.of(log, self.end_s, self.resolution_s)))
+            rows.append((record, known, Sums.of(log, self.end_s, self.resolution_s, self.terms)))
         return rows
 
 
@@ -118,7 +139,7 @@ class Occupancy:
         self.allocated = self.busy_nodes = 0
 
     def apply(self, event: EventRecord) -> None:
-        if event.event not in GIVES and event.event not in ("preempt", "finish"):
+        if event.event not in GIVES and event.event not in _TAKES:
             return
         before = self.held.pop(event.job_id, None)
         for node, count in before.placement if before else ():
@@ -146,7 +167,10 @@ def _check_order(evidence: Evidence) -> Iterator[Violation]:
             text = f"the log goes back in time, from {now:g} s to {event}"
             yield Violation(text, i, event.time_s, event.job_id)
         now, before = event.time_s, phase.get(event.job_id, "unknown")
-        if before != _BEFORE.get(event.event):
+        if event.event in NODES:
+            continue
+        given_up = event.event == "fail" and before == "stopped"
+        if before != _BEFORE.get(event.event) and not given_up:
             yield _at(i, event, f"{event.event} of job {event.job_id}, which is {before}")
         phase[event.job_id] = _AFTER.get(event.event, "running")
 
@@ -175,6 +199,8 @@ def _check_gang(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _not_a_gang(event: EventRecord, known: Known) -> str:
+    if event.event in NODES:
+        return "" if len(event.placement) == 1 and not event.gpus else "names not one node"
     if event.event not in GIVES:
         return "gives no GPUs" if event.gpus or event.placement else ""
     counts = [count for _, count in event.placement]
@@ -228,8 +254,8 @@ def _check_sums(evidence: Evidence) -> Iterator[Violation]:
     for record, _, sums in evidence.summed:
         if not sums.closed:
             continue
-        errors = dict.fromkeys(("gpu_seconds", "overhead_gpu_s"), sums.gpu_error)
-        for name in ("gpu_seconds", "overhead_gpu_s", "start_s", "finish_s", "lost_s", "wait_s"):
+        errors = dict.fromkeys(("gpu_seconds", "overhead_gpu_s", "lost_work_gpu_s"), sums.gpu_error)
+        for name in (*errors, "start_s", "finish_s", "lost_s", "lost_work_s", "wait_s"):
             logged, recorded = getattr(sums, name), getattr(record, name)
             if not _close(logged, recorded, errors.get(name, sums.seconds_error)):
                 text = f"job {record.job_id}: {name} is {recorded} in its record, {logged} by the event log"
@@ -242,27 +268,56 @@ def _end_unknown(evidence: Evidence) -> str:
 
 
 def _check_overheads(evidence: Evidence) -> Iterator[Violation]:
-    for i, event in enumerate(evidence.events):
-        due = _due_s(event, evidence)
-        if due is not None and not _close(event.overhead_s, due, evidence.resolution_s):
+    for i, event, due in _dues(evidence):
+        error = 3 * evidence.resolution_s
+        if due is not None and not _close(event.overhead_s, due, error):
             what = f"{event.event} of job {event.job_id}"
             yield _at(i, event, f"{what} paid {event.overhead_s:g} s, due {due:g} s")
 
 
-def _due_s(event: EventRecord, evidence: Evidence) -> float | None:
+def _dues(evidence: Evidence) -> Iterator[tuple[int, EventRecord, float | None]]:
+    """Every event with what it costs its job; None if that is not known, or is proved elsewhere."""
+    jobs: dict[str, Sums] = {}
+    for i, event in enumerate(evidence.events):
+        if event.event in NODES:
+            yield i, event, 0.0
+            continue
+        sums = jobs.setdefault(event.job_id, Sums())
+        due = _due_s(event, evidence, sums)
+        sums.add(event, evidence.resolution_s, evidence.terms(event, sums))
+        if event.event == "interrupt":
+            due = sums.crash_s if evidence.known.get(event.job_id, Known()).parameters is not None else None
+        if sums.closed:
+            del jobs[event.job_id]
+        yield i, event, due
+
+
+def _due_s(event: EventRecord, evidence: Evidence, before: Sums) -> float | None:
     """What an event costs its job, by `Overheads`; None if the size of its checkpoints is unknown."""
-    if event.event == "start":
-        return evidence.overheads.start_s(event.gpus)
+    overheads, nodes = evidence.overheads, max(1, len(event.placement))
+    if event.event == "loaded":
+        return None
     if event.event not in GIVES:
         return 0.0
     parameters = evidence.known.get(event.job_id, Known()).parameters
+    if event.event == "start":
+        return overheads.start_s(event.gpus)
     if parameters is None:
         return None
-    return evidence.overheads.restart_s(parameters, len(event.placement), event.gpus, event.event)
+    if before.crashed:
+        due = overheads.recover_s(parameters, nodes, event.gpus, before.kept)
+    else:
+        due = overheads.restart_s(parameters, nodes, event.gpus, event.event)
+    loads = evidence.terms(event, before).loads  # for a time that depends on the others
+    return due - overheads.load_s(parameters, nodes) if loads else due
 
 
 def _size_unknown(evidence: Evidence) -> str:
-    unknown = sum(_due_s(event, evidence) is None for event in evidence.events)
+    unknown = sum(
+        evidence.known.get(event.job_id, Known()).parameters is None
+        for event in evidence.events
+        if event.event in GIVES and event.event != "start"
+    )
     return f"{unknown:,} events belong to models whose size is not known here" if unknown else ""
 
 
@@ -272,7 +327,7 @@ def _close(a: float | None, b: float | None, error: float) -> bool:
     return isclose(a, b, rel_tol=1e-9, abs_tol=1e-6 + error)
 
 
-RULES = (
+JOB_RULES = (
     Rule("causality", "time never runs back; a job is submitted, starts, moves and ends, in this order",
          _check_order),
     Rule("capacity", "no node gives more GPUs than it has, so no GPU serves two jobs", _check_capacity),
@@ -281,7 +336,7 @@ RULES = (
          _work_unknown),
     Rule("conservation", "GPU-seconds, overheads, waits and times of the records are those of the event log",
          _check_sums, _end_unknown),
-    Rule("overheads", "every start, restart, resize and migration pays what the overheads say, once",
-         _check_overheads, _size_unknown),
+    Rule("overheads", "every start, restart, resize and migration pays what the overheads say, once; every "
+         "failure costs the work since the last checkpoint", _check_overheads, _size_unknown),
 )  # fmt: skip
-"""The rules that an event log can prove, in order: a broken one makes those below it hard to read."""
+"""What an event log can prove of jobs, in order: a broken rule makes those below it hard to read."""

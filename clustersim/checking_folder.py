@@ -16,7 +16,10 @@ from typing import Any
 
 from itertime.errors import UserError
 
-from .checking import RULES, Evidence, Known, Occupancy, Violation, instants
+from .checking import Evidence, Known, Occupancy, Violation, instants
+from .checking_nodes import RULES
+from .checking_sums import NODES
+from .failures import Failures
 from .metrics import summarise
 from .overheads import Overheads
 from .records import JobRecord
@@ -26,7 +29,8 @@ __all__ = ["Finding", "check_run", "check_run_folder"]
 
 _RESOLUTION_S = 1e-6
 _MOST = 1e15  # beyond all sense, and still far from overflowing
-_COUNTED = {"preempt": "preemptions", "resize": "resizes", "restart": "restarts", "migrate": "migrations"}
+_COUNTED = {"preempt": "preemptions", "resize": "resizes", "restart": "restarts", "migrate": "migrations",
+            "interrupt": "interruptions"}  # fmt: skip
 _RATIOS = ("slowdown_mean", "finish_time_fairness_max", "jain_index")
 
 
@@ -78,7 +82,8 @@ def _evidence(run: Run) -> Evidence:
         rigid = not job.model  # known by its duration alone: a second of work takes a second
         speeds = {job.gpus: 1.0} if rigid and job.gpus is not None else {}
         known[job.job_id] = Known(work, error, speeds, rigid, parameters)
-    return Evidence(run.cluster, _overheads(run), run.events, run.jobs, known, _end_s(run), _RESOLUTION_S)
+    return Evidence(run.cluster, _overheads(run), run.events, run.jobs, known, _end_s(run), _RESOLUTION_S,
+                    _failures(run))  # fmt: skip
 
 
 def _parameters(models: set[str]) -> dict[str, float]:
@@ -94,6 +99,15 @@ def _overheads(run: Run) -> Overheads:
     if not isinstance(stated, dict) or set(stated) != {f.name for f in fields(Overheads)}:
         raise UserError(f"manifest.json: overheads={stated!r:.80}: must state all of them; run again")
     return Overheads(**stated)
+
+
+def _failures(run: Run) -> Failures | None:
+    stated = run.manifest.get("failures")
+    if stated is None:
+        return None
+    if not isinstance(stated, dict) or set(stated) != {f.name for f in fields(Failures)}:
+        raise UserError(f"manifest.json: failures={stated!r:.80}: must state all of them; run again")
+    return Failures(**stated)
 
 
 def _end_s(run: Run) -> float | None:
@@ -120,7 +134,8 @@ def _check_records(run: Run) -> Iterator[Violation]:
         yield Violation(f"{len(run.jobs)} records of the {submitted} jobs that manifest.json states")
     logs: dict[str, list[int]] = {}
     for i, event in enumerate(run.events):
-        logs.setdefault(event.job_id, []).append(i)
+        if event.event not in NODES:
+            logs.setdefault(event.job_id, []).append(i)
     seen = set[str]()
     for job in run.jobs:
         if job.job_id in seen:
@@ -136,7 +151,7 @@ def _check_records(run: Run) -> Iterator[Violation]:
 
 def _contradictions(run: Run, job: JobRecord, log: list[int]) -> Iterator[str]:
     events = [run.events[i] for i in log]
-    ends = {"finish": "finished", "reject": "rejected"}
+    ends = {"finish": "finished", "reject": "rejected", "fail": "failed"}
     state = ends.get(events[-1].event, "unfinished") if events else "unfinished"
     expected: dict[str, Any] = {"state": state}
     for kind, name in _COUNTED.items():
@@ -176,19 +191,24 @@ def _check_usage(run: Run) -> Iterator[Violation]:
             text = f"t={snapshot.time_s:g}: usage.csv states a change here, the event log has none"
             yield Violation(text, time_s=snapshot.time_s)
         before_s = snapshot.time_s
-    now, inside, row = Occupancy(), 0, -1
+    now, inside, down, row = Occupancy(), 0, 0, -1
     for batch in batches:
         for _, event in batch:
             now.apply(event)
-            inside += (event.event == "submit") - (event.event in ("reject", "finish"))
+            inside += (event.event == "submit") - (event.event in ("reject", "finish", "fail"))
+            if event.event in NODES:
+                size = sum(count for _, count in event.placement)
+                down += size if event.event == "node_down" else -size
         i, last = batch[-1]
         while row + 1 < len(run.snapshots) and run.snapshots[row + 1].time_s <= last.time_s:
             row += 1
         stranded = now.busy_nodes * run.cluster.gpus_per_node - now.allocated
-        logged = (now.allocated, stranded, len(now.held), inside - len(now.held))
-        stated = tuple(run.snapshots[row][1:]) if row >= 0 else (0, 0, 0, 0)
+        logged = (now.allocated, stranded, len(now.held), inside - len(now.held), down)
+        stated = tuple(run.snapshots[row][1:]) if row >= 0 else (0, 0, 0, 0, 0)
         if stated != logged:
-            text = f"t={last.time_s:g}: allocated, stranded, running, pending are {stated} in usage.csv, "
+            text = (
+                f"t={last.time_s:g}: allocated, stranded, running, pending, down are {stated} in usage.csv, "
+            )
             yield Violation(f"{text}{logged} by the event log", i, last.time_s, last.job_id)
 
 

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
 
+from .checkpoints import Cycle
 from .records import EventRecord
 
-__all__ = ["GIVES", "Sums"]
+__all__ = ["GIVES", "NODES", "Sums", "Terms"]
 
 GIVES = ("start", "restart", "resize", "migrate")
 """The events that give GPUs to a job."""
+
+NODES = ("node_down", "node_up")
+"""The events of a node; they have no job."""
+
+
+class Terms(NamedTuple):
+    """On which terms a job gets GPUs: how it saves, and whether it first loads for an unknown time."""
+
+    cycle: Cycle
+    loads: bool
+
+
+_NEVER = Cycle()
+_PLAIN = Terms(_NEVER, False)
 
 
 @dataclass(slots=True)
@@ -20,7 +37,9 @@ class Sums:
     `work` is None where the log states no speed for some of it; `*_error` are what the rounding of times
     can make of the sums; `closed`: the end of the last allocation or wait is known. `gpus`, `unit_s` and
     `owed_s` are as of the last event, at `since_s`: what the job holds, how fast it is, and the overhead that
-    it has yet to pay.
+    it has yet to pay (infinite while it loads). It is `phase_s` seconds into `cycle`; a checkpoint holds
+    `saved` units of its work, and what it has done since then took `unsaved_s` seconds. `crashed`: it lost its
+    GPUs by a failure, and `crash_s` seconds of work with them.
     """
 
     gpu_seconds: float = 0.0
@@ -38,29 +57,53 @@ class Sums:
     gpus: int | None = None
     unit_s: float = 0.0
     owed_s: float = 0.0
+    cycle: Cycle = _NEVER
+    phase_s: float = 0.0
+    saved: float = 0.0
+    unsaved_s: float = 0.0
+    crashed: bool = False
+    crash_s: float = 0.0
+    lost_work_s: float = 0.0
+    lost_work_gpu_s: float = 0.0
+
+    @property
+    def kept(self) -> bool:
+        """Whether some of its work has lasted."""
+        return self.work is None or self.saved > self.work_error
 
     @classmethod
-    def of(cls, log: Iterable[EventRecord], end_s: float | None, error: float) -> Sums:
+    def of(
+        cls, log: Iterable[EventRecord], end_s: float | None, error: float,
+        terms: Callable[[EventRecord, Sums], Terms] | None = None,
+    ) -> Sums:  # fmt: skip
         """`log`: the events of one job. `end_s`: when the run ended, None if unknown. `error`: of a
-        difference of two times of the log.
+        difference of two times of the log. `terms`: on which GPUs are given.
         """
         sums = cls()
         for event in log:
-            sums.add(event, error)
+            sums.add(event, error, terms(event, sums) if terms is not None else _PLAIN)
         sums.end(end_s, error)
         return sums
 
-    def add(self, event: EventRecord, error: float) -> None:
+    def add(self, event: EventRecord, error: float, terms: Terms | None = None) -> None:
         """Count what lies between the last event and this one, then apply this one."""
         kind = event.event
         if kind != "submit":
             self._advance(event.time_s, error)
-        self.since_s, self.closed = event.time_s, kind in ("finish", "reject")
+        self.since_s, self.closed = event.time_s, kind in ("finish", "reject", "fail")
         if kind in GIVES:
-            self.gpus, self.unit_s, self.owed_s = event.gpus, event.unit_s, event.overhead_s
+            cycle, loads = terms or _PLAIN
+            self.gpus, self.unit_s = event.gpus, event.unit_s
+            self.owed_s = inf if loads else event.overhead_s
+            self.cycle, self.phase_s, self.saved, self.unsaved_s = cycle, 0.0, self.work or 0.0, 0.0
+            self.crashed = False
         elif kind == "rate":
             self.unit_s = event.unit_s
+        elif kind == "loaded":
+            self.owed_s = 0.0
         else:
+            if kind == "interrupt":
+                self._crash()
             self.gpus = None
         if kind == "start" and self.start_s is None:
             self.start_s = event.time_s
@@ -82,11 +125,30 @@ class Sums:
         paid = min(spent, self.owed_s)
         self.owed_s -= paid
         self.gpu_seconds += spent * self.gpus
+        cycle, end_s = self.cycle, self.phase_s + spent - paid
+        saved_s = cycle.saved_s(end_s)
+        worked_s = cycle.worked_s(end_s) - cycle.worked_s(self.phase_s)
+        paid += end_s - self.phase_s - worked_s  # what the saves take
+        self.phase_s = cycle.phase_s(end_s)
         self.overhead_gpu_s += paid * self.gpus
         self.lost_s += paid
         self.gpu_error += error * abs(self.gpus)
         if self.unit_s <= 0 or self.work is None:
             self.work = None
+            return
+        self.work += worked_s / self.unit_s
+        self.work_error += 2 * error / self.unit_s
+        if saved_s > 0:
+            self.unsaved_s = cycle.worked_s(end_s) - saved_s
+            self.saved = max(0.0, self.work - self.unsaved_s / self.unit_s)
         else:
-            self.work += (spent - paid) / self.unit_s
-            self.work_error += 2 * error / self.unit_s
+            self.unsaved_s += worked_s
+
+    def _crash(self) -> None:
+        """Lose what no checkpoint holds."""
+        self.crashed, self.crash_s = True, self.unsaved_s
+        self.lost_s += self.crash_s
+        self.lost_work_s += self.crash_s
+        self.lost_work_gpu_s += self.crash_s * (self.gpus or 0)
+        if self.work is not None:
+            self.work = self.saved

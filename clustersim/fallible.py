@@ -23,8 +23,9 @@ _NEVER = Cycle()
 class FallibleJob(ActiveJob):
     """An active job that goes through the cycles of `cycle` while it runs.
 
-    `phase_s`: how far into a cycle it was at `since_s`. `unsaved`: units of work since its last complete
-    save, done in `unsaved_s` seconds. `crashed`: its last stop was a failure, so that nothing was saved then.
+    `phase_s`: how far into a cycle it was at `since_s`. `saved_left`: work left as of the last complete save;
+    what it has done since then took `unsaved_s` seconds. `crashed`: a failure took its GPUs last, and nothing
+    was saved then.
     `holds` counts what it was given and lost. `must_load`: with its present GPUs comes a load that shares the
     storage; infinite `ready_s` until that is done.
     `fate`: why it will end before it has finished, "" if it will not; then `never_done` units of its work
@@ -33,7 +34,8 @@ class FallibleJob(ActiveJob):
 
     __slots__ = (
         "adversity", "crashed", "cycle", "done_s", "fate", "holds", "interruptions", "loads_from_s",
-        "lost_work_gpu_s", "lost_work_s", "must_load", "never_done", "phase_s", "unsaved", "unsaved_s",
+        "lost_work_gpu_s", "lost_work_s", "must_load", "never_done", "phase_s", "saved_left",
+        "unsaved_s",
     )  # fmt: skip
 
     def begin_life(self, adversity: Adversity, fate: str = "", share: float = 1.0) -> None:
@@ -41,7 +43,8 @@ class FallibleJob(ActiveJob):
         self.adversity, self.loads_from_s, self.holds, self.must_load = adversity, 0.0, 0, False
         self.cycle = _NEVER
         self.crashed, self.fate, self.never_done = False, fate, self.work * (1 - share)
-        self.phase_s = self.unsaved = self.unsaved_s = self.lost_work_s = self.lost_work_gpu_s = 0.0
+        self.phase_s = self.unsaved_s = self.lost_work_s = self.lost_work_gpu_s = 0.0
+        self.saved_left = self.work
         self.done_s = 0.0
         self.interruptions = 0
 
@@ -55,7 +58,6 @@ class FallibleJob(ActiveJob):
     def settle(self, now: float) -> None:
         """As of every job; the seconds of periodic saves are overhead."""
         ran_s = 0.0 if self.placement is None else max(0.0, now - max(self.ready_s, self.since_s))
-        before = self.work_left
         super().settle(now)
         if not ran_s:
             return
@@ -67,17 +69,16 @@ class FallibleJob(ActiveJob):
         saved_s = cycle.saved_s(end_s)
         if saved_s > 0:
             self.unsaved_s = cycle.worked_s(end_s) - saved_s
-            self.unsaved = self.unsaved_s / self.unit_s
+            self.saved_left = self.work_left + self.unsaved_s / self.unit_s
         else:
             self.unsaved_s += worked_s
-            self.unsaved += before - self.work_left
         self.phase_s = cycle.phase_s(end_s)
 
     def hold(self, placement: Placement, gpus: int, unit_s: float, now: float, overhead_s: float) -> float:
         self._lose_hold()
         super().hold(placement, gpus, unit_s, now, overhead_s)
         self.cycle = self.adversity.cycle(self.curve.parameters, placement)
-        self.phase_s = self.unsaved = self.unsaved_s = 0.0
+        self.phase_s, self.unsaved_s, self.saved_left = 0.0, 0.0, self.work_left
         self.crashed = False
         if self.must_load and self.adversity.loading is not None:
             self.adversity.loading.expect(self, overhead_s)
@@ -116,11 +117,11 @@ class FallibleJob(ActiveJob):
     def crash(self) -> float:
         """Lose the work that no save holds; returns the seconds in which it had been done."""
         lost_s = self.unsaved_s
-        self.work_left = min(self.work, self.work_left + self.unsaved)
+        self.work_left = self.saved_left
         self.lost_s += lost_s
         self.lost_work_s += lost_s
         self.lost_work_gpu_s += lost_s * self.gpus
-        self.unsaved = self.unsaved_s = 0.0
+        self.unsaved_s = 0.0
         self.crashed = True
         self.interruptions += 1
         return lost_s

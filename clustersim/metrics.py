@@ -31,7 +31,8 @@ STATES = ("finished", "rejected", "unfinished", "failed")
 METRICS = (
     "jobs", *STATES, "jct_mean_s", "jct_p50_s", "jct_p90_s", "jct_p99_s", "queue_mean_s", "queue_p99_s",
     "makespan_s", "gpu_allocated_ratio", "gpu_useful_ratio", "fragmentation_ratio", "deadline_jobs",
-    "deadline_met_ratio", "preemptions", "resizes", "restarts", "migrations", "lost_gpu_h", "slowdown_mean",
+    "deadline_met_ratio", "preemptions", "resizes", "restarts", "migrations", "interruptions",
+    "lost_gpu_h", "slowdown_mean",
     "finish_time_fairness_max", "jain_index", "cost_usd", "wall_s", "policy_wall_s", "events", "covers",
 )  # fmt: skip
 """The names of all metrics, in the order of a summary."""
@@ -83,7 +84,7 @@ class Usage:
 
     @classmethod
     def of(cls, snapshots: Sequence[Snapshot], end_s: float) -> Usage:
-        rows = np.array(snapshots, dtype=float).reshape(-1, 5)
+        rows = np.array(snapshots, dtype=float).reshape(-1, 6)
         last_s = max(end_s, float(rows[-1, 0])) if len(rows) else end_s
         return cls(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] + rows[:, 4], last_s)
 
@@ -131,7 +132,8 @@ def makespan_s(jobs: Sequence[JobRecord]) -> float | None:
 def utilisation(jobs: Sequence[JobRecord], usage: Usage, cluster: Cluster) -> dict[str, Value]:
     """Shares of the GPU-seconds that the cluster had until the last finish, G x (T1 - T0).
 
-    Allocated: the integral of the allocated GPUs over [T0, T1]. Useful: that minus the sum of overhead_gpu_s.
+    Allocated: the integral of the allocated GPUs over [T0, T1]. Useful: that minus the sums of overhead_gpu_s
+    and lost_work_gpu_s.
     Fragmentation: the integral of the free GPUs on nodes that also run something. When all jobs that ran have
     finished, the first integral is the sum of gpu_seconds. Otherwise the overheads of jobs that still ran at
     the end count even where paid after T1, so that the useful share is a lower bound then (and not below 0).
@@ -141,7 +143,7 @@ def utilisation(jobs: Sequence[JobRecord], usage: Usage, cluster: Cluster) -> di
         return dict.fromkeys(("gpu_allocated_ratio", "gpu_useful_ratio", "fragmentation_ratio"))
     available = cluster.gpus * (window[1] - window[0])
     allocated = usage.integral(usage.allocated, *window)
-    useful = max(0.0, allocated - fsum(job.overhead_gpu_s for job in jobs))
+    useful = max(0.0, allocated - _lost_gpu_s(jobs))
     return {
         "gpu_allocated_ratio": allocated / available,
         "gpu_useful_ratio": useful / available,
@@ -159,14 +161,21 @@ def deadlines(jobs: Sequence[JobRecord]) -> dict[str, Value]:
 
 
 def disruptions(jobs: Sequence[JobRecord]) -> dict[str, Value]:
-    """Sums over all jobs; lost_gpu_h = sum of overhead_gpu_s / 3600, the GPU-hours held without progress."""
+    """Sums over all jobs; lost_gpu_h = sum of overhead_gpu_s + lost_work_gpu_s / 3600, the GPU-hours held
+    without progress that lasted.
+    """
     return {
         "preemptions": sum(job.preemptions for job in jobs),
         "resizes": sum(job.resizes for job in jobs),
         "restarts": sum(job.restarts for job in jobs),
         "migrations": sum(job.migrations for job in jobs),
-        "lost_gpu_h": fsum(job.overhead_gpu_s for job in jobs) / 3600,
+        "interruptions": sum(job.interruptions for job in jobs),
+        "lost_gpu_h": _lost_gpu_s(jobs) / 3600,
     }
+
+
+def _lost_gpu_s(jobs: Sequence[JobRecord]) -> float:
+    return fsum(job.overhead_gpu_s for job in jobs) + fsum(job.lost_work_gpu_s for job in jobs)
 
 
 def slowdowns(jobs: Sequence[JobRecord]) -> dict[str, Value]:

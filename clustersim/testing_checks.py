@@ -11,7 +11,8 @@ from typing import Any, cast
 from itertime.planner import Planner
 from traces.job import Job
 
-from .checking import RULES, Evidence, Known, Violation
+from .checking import Evidence, Known, Violation
+from .checking_nodes import RULES
 from .cluster import Cluster
 from .failures import Failures
 from .overheads import Overheads
@@ -91,7 +92,9 @@ def _raise_first(outcome: Outcome, broken: Iterator[Violation]) -> None:
 def _evidence(outcome: Outcome) -> Evidence:
     case = outcome.case
     known = {job.job_id: _known(job, outcome.curve(job)) for job in case.jobs}
-    return Evidence(case.cluster, case.overheads, outcome.events, outcome.records, known)
+    return Evidence(
+        case.cluster, case.overheads, outcome.events, outcome.records, known, failures=case.failures
+    )
 
 
 def _known(job: Job, curve: Curve | None) -> Known:

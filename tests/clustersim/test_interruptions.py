@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clustersim.checking_nodes import RULES
 from clustersim.failures import Failures
 from clustersim.overheads import Overheads
 from clustersim.scheduler import Proposal, Scheduler, State
-from clustersim.testing import Outcome, simulate
+from clustersim.testing import Outcome, check_outcome, simulate
+from clustersim.testing_checks import _evidence
 from policies.elasticflow import ElasticFlow
 from policies.fifo import Fifo
 from policies.srtf import Srtf
@@ -277,3 +279,61 @@ def test_two_policies_meet_the_same_failures() -> None:
     shortest = min(map(len, seen))
     assert shortest > 5
     assert seen[0][:shortest] == seen[1][:shortest]
+
+
+# What proves it
+
+
+def test_every_rule_is_proved_of_runs_with_failures() -> None:
+    jobs = [rigid(str(i), 60.0 * i, 1 << i % 4, 900.0 - 70 * i) for i in range(10)]
+    jobs += [
+        Job(f"e{i}", 30.0 * i, model="m", gpus=2 << i % 3, global_batch=8, iterations=500.0 + 90 * i)
+        for i in range(6)
+    ]
+    calendar = [{"at_s": 300, "maintenance": "0-1", "for_s": 200}, {"at_s": 700, "remove": 3}]
+    interrupted = 0
+    for policy in (Fifo, Srtf, ElasticFlow):
+        for interval in (60.0, "daly", "none"):
+            outcome = simulate(
+                jobs, policy(), "n4g4", table=TABLE, calendar=calendar, seed=3,
+                failures=Failures(mtbf_gpu_h=2.0, kinds={"a": (1, 0.02)}, spare_nodes=1, spare_swap_s=20.0),
+                overheads=Overheads(launch_s=5.0, plain_restart_s=8.0, checkpoint_interval_s=interval),
+            )  # fmt: skip
+            check_outcome(outcome)
+            interrupted += sum(record.interruptions for record in outcome.records)
+    assert interrupted > 20
+
+
+@pytest.fixture
+def failed(fail_at: Any) -> Outcome:
+    jobs = [rigid("a", 0, 4, 300), rigid("b", 0, 2, 300), rigid("c", 0, 2, 20)]
+    return simulate(jobs, Fifo(), "n2g4", overheads=CHARGED, failures=fail_at({0: [(270, 30)]}))
+
+
+@pytest.mark.parametrize(
+    ("change", "rule", "text"),
+    [
+        ({"interrupt": {"overhead_s": 39.0}}, "overheads", "interrupt of job a paid 39 s, due 40 s"),
+        ({"restart": {"overhead_s": 10.0}}, "overheads", "restart of job a paid 10 s, due 20 s"),
+        ({"node_up": {"time_s": 310.0}}, "service", "restart of job a on node 0, which is out of service"),
+        ({"node_down": {"event": "node_up"}}, "service", "node_up of node 0, which is up"),
+        ({"node_down": {"placement": ((1, 4),)}}, "service", "jobs b keep GPUs of node 1, which is out"),
+        ({"node_down": {"placement": ((0, 3),)}}, "service", "node_down of 3 GPUs on node 0"),
+        ({"node_down": {"placement": ((0, 4), (1, 4))}}, "gang", "names not one node"),
+        ({"interrupt": {"event": "preempt"}}, "overheads", "preempt of job a paid 40 s, due 0 s"),
+        ({"interrupt": {"job_id": "b"}}, "service", "job b is interrupted, and no node of it has failed"),
+        ({"interrupt": {"event": "fail"}}, "causality", "restart of job a, which is gone"),
+    ],
+)
+def test_a_forged_log_is_caught(
+    failed: Outcome, change: dict[str, dict[str, Any]], rule: str, text: str
+) -> None:
+    def violations(outcome: Outcome) -> dict[str, list[str]]:
+        evidence = _evidence(outcome)
+        return {one.name: [violation.text for violation in one.check(evidence)] for one in RULES}
+
+    assert not any(violations(failed).values())
+    forged = [event._replace(**change.get(event.event, {})) for event in failed.events]
+    forged.sort(key=lambda event: event.time_s)
+    found = violations(replace(failed, events=tuple(forged)))
+    assert any(text in found_text for found_text in found[rule]), found

@@ -1,0 +1,185 @@
+"""Concurrent loads in the engine: who loads together shares the storage, and nothing is paid twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from clustersim import run
+from clustersim.checking_nodes import RULES
+from clustersim.overheads import Overheads
+from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from clustersim.speed import Curve
+from clustersim.testing import simulate
+from clustersim.testing_checks import _evidence
+from policies.elasticflow import ElasticFlow
+from traces.job import Job
+
+TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0, 8: 4.0}}
+GB = 1e9
+# 1 s to launch; a checkpoint of 60 GB: 6 s to save or load alone on one node, 12 s at half the storage
+SHARED = Overheads(
+    launch_s=1.0, checkpoint_bytes_per_parameter=1.0, storage_node_bytes_per_s=10 * GB,
+    storage_bytes_per_s=10 * GB, storage_shared=True,
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _with_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models of the table have 60 GB of checkpoints."""
+    from clustersim import testing_checks
+
+    plain = testing_checks.TableSpeed.curve
+
+    def curve(self: Any, job: Job) -> Curve:
+        return replace(plain(self, job), parameters=60 * GB)
+
+    monkeypatch.setattr(testing_checks.TableSpeed, "curve", curve)
+
+
+def job(job_id: str, submit_s: float = 0.0, gpus: int = 1, iterations: float = 100.0) -> Job:
+    return Job(job_id, submit_s, model="m", global_batch=8, gpus=gpus, iterations=iterations)
+
+
+def tick(at_s: float) -> Job:
+    """A tiny job, so that the policy is asked at `at_s`."""
+    return Job(f"tick{at_s:g}", at_s, gpus=8, duration_s=1.0)
+
+
+def test_two_loads_at_once_take_twice_as_long(script: Any) -> None:
+    """Both stopped at t=20, both restarted at t=30: 1 s launch + 6 s save, then 12 s of loading together."""
+    steps = {
+        0.0: lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["b"])),
+        20.0: lambda p, jobs: (p.stop(jobs["a"]), p.stop(jobs["b"])),
+        30.0: lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["b"])),
+    }
+    jobs = [job("a"), job("b"), tick(20), tick(30)]
+    outcome = simulate(jobs, script(steps), "n2g4", table=TABLE, overheads=SHARED)
+    for name in "ab":
+        log = [(e.time_s, e.event, e.overhead_s) for e in outcome.events if e.job_id == name]
+        assert log == [
+            (0, "submit", 0), (0, "start", 1), (20, "preempt", 0), (30, "restart", 7), (49, "loaded", 12),
+            (49 + 100 - 19, "finish", 0),
+        ]  # fmt: skip
+        record = outcome.of(name)
+        assert (record.lost_s, record.overhead_gpu_s, record.wait_s) == (1 + 19, 20, 10)
+
+
+def test_a_load_that_is_given_up_leaves_its_share(script: Any) -> None:
+    """`b` is stopped again 4 s into the loads: `a` has 60 - 20 GB left, now alone."""
+    steps = {
+        0.0: lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["b"])),
+        20.0: lambda p, jobs: (p.stop(jobs["a"]), p.stop(jobs["b"])),
+        30.0: lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["b"])),
+        41.0: lambda p, jobs: p.stop(jobs["b"]),
+        60.0: lambda p, jobs: p.start(jobs["b"]),
+    }
+    jobs = [job("a"), job("b"), tick(20), tick(30), tick(41), tick(60)]
+    outcome = simulate(jobs, script(steps), "n2g4", table=TABLE, overheads=SHARED)
+    loaded = {(e.job_id, e.time_s): e.overhead_s for e in outcome.events if e.event == "loaded"}
+    assert loaded == {("a", 45.0): 8.0, ("b", 60.0 + 7 + 6): 6.0}
+    assert (outcome.of("b").lost_s, outcome.of("b").finish_s) == (1 + 11 + 13, 73 + 100 - 19)
+
+
+def test_a_load_alone_takes_what_the_table_says(script: Any) -> None:
+    """With and without sharing a single restart costs the same."""
+    steps = {
+        0.0: lambda p, jobs: p.start(jobs["a"]),
+        20.0: lambda p, jobs: p.resize(jobs["a"], 4),
+    }
+    ends = []
+    for overheads in (SHARED, Overheads(**{**SHARED.stated(), "storage_shared": False})):
+        outcome = simulate([job("a"), tick(20)], script(steps), "n2g4", table=TABLE, overheads=overheads)
+        ends.append((outcome.of("a").finish_s, outcome.of("a").lost_s, outcome.of("a").overhead_gpu_s))
+    assert ends[0] == pytest.approx(ends[1])
+
+
+def test_a_resize_in_the_middle_of_a_load_begins_another(script: Any) -> None:
+    steps = {
+        0.0: lambda p, jobs: p.start(jobs["a"]),
+        20.0: lambda p, jobs: p.resize(jobs["a"], 2),
+        30.0: lambda p, jobs: p.resize(jobs["a"], 4),
+    }
+    outcome = simulate([job("a"), tick(20), tick(30)], script(steps), "n2g4", table=TABLE, overheads=SHARED)
+    assert [(e.time_s, e.event) for e in outcome.events if e.job_id == "a"] == [
+        (0, "submit"), (0, "start"), (20, "resize"), (30, "resize"), (43, "loaded"), (43 + 81 / 3, "finish"),
+    ]  # fmt: skip
+    assert outcome.of("a").lost_s == 1 + 10 + 13
+
+
+class Paying(Scheduler):
+    """Notes what it sees `a` still pay."""
+
+    def __init__(self) -> None:
+        self.seen: dict[float, float] = {}
+        self.a: JobView | None = None
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        for view in state.pending:
+            if view.id in "ab":
+                proposal.start(view)
+        for view in state.running:
+            if view.id == "a":
+                self.seen[state.now] = view.paying_s
+                if state.now in (20.0,):
+                    proposal.resize(view, 4)
+            if view.id == "b" and state.now == 24.0:
+                proposal.resize(view, 4)
+        proposal.wake_at = state.now + 1 if state.now < 45 else None
+        return proposal
+
+
+def test_a_policy_sees_what_is_left_to_pay_as_of_now() -> None:
+    """a loads alone from t=27 and is to be ready at t=33; b joins at t=31 and halves what is left."""
+    paying = Paying()
+    simulate([job("a"), job("b")], paying, "n2g4", table=TABLE, overheads=SHARED)
+    assert [paying.seen[t] for t in (21.0, 26.0, 27.0, 30.0)] == pytest.approx([12.0, 7.0, 6.0, 3.0])
+    assert [paying.seen[t] for t in (31.0, 32.0, 35.0, 36.0)] == pytest.approx([4.0, 3.0, 0.0, 0.0])
+
+
+def test_elastic_jobs_of_real_models_with_shared_storage() -> None:
+    """Every job finishes, and loads take no less than alone."""
+    jobs = [
+        Job(f"j{i}", 200.0 * i, model="megatron-18.4b", gpus=8, global_batch=1024, iterations=30.0)
+        for i in range(8)
+    ]
+    settings = {"storage_shared": True, "storage_bytes_per_s": 4e9}
+    result = run(jobs, ElasticFlow, cluster="n8g8", overheads=settings)
+    assert result.summary["finished"] == 8
+    loads = [event for event in result.events if event.event == "loaded"]
+    assert loads
+    assert all(event.overhead_s >= 18.4e9 * 14 / 16e9 * 0.99 for event in loads)
+
+
+def test_shared_loads_are_proved_and_forged_ones_caught(script: Any) -> None:
+    steps = {
+        0.0: lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["b"])),
+        20.0: lambda p, jobs: (p.stop(jobs["a"]), p.stop(jobs["b"])),
+        30.0: lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["b"])),
+        41.0: lambda p, jobs: p.stop(jobs["b"]),
+        60.0: lambda p, jobs: p.start(jobs["b"]),
+    }
+    jobs = [job("a"), job("b")]
+    outcome = simulate([*jobs, tick(20), tick(30), tick(41), tick(60)], script(steps), "n2g4", table=TABLE,
+                       overheads=SHARED)  # fmt: skip
+
+    def found(events: Any) -> list[str]:
+        evidence = _evidence(replace(outcome, events=tuple(events)))
+        return [v.text for rule in RULES if rule.name in ("loads", "overheads") for v in rule.check(evidence)]
+
+    assert not found(outcome.events)
+    late, early = (
+        [
+            e._replace(time_s=e.time_s + s) if (e.event, e.job_id) == ("loaded", "a") else e
+            for e in outcome.events
+        ]
+        for s in (3.0, -3.0)
+    )
+    assert "t=48: job a had loaded at t=45, of which the log says nothing" in found(late)
+    assert "t=42: job a has loaded 3 s too early for its share of the storage" in found(early)
+    twice = [e._replace(overhead_s=13.0) if e.event == "restart" else e for e in outcome.events]
+    assert any("restart of job a paid 13 s, due 7 s" in text for text in found(twice))
+    assert any("had loaded" in text for text in found([e for e in outcome.events if e.event != "loaded"]))
