@@ -38,8 +38,8 @@ class Sums:
     can make of the sums; `closed`: the end of the last allocation or wait is known. `gpus`, `unit_s` and
     `owed_s` are as of the last event, at `since_s`: what the job holds, how fast it is, and the overhead that
     it has yet to pay (infinite while it loads). It is `phase_s` seconds into `cycle`; a checkpoint holds
-    `saved` units of its work, and what it has done since then took `unsaved_s` seconds. `crashed`: it lost its
-    GPUs by a failure, and `crash_s` seconds of work with them.
+    `saved` units of its work, and what it has done since then took `unsaved_s` seconds. `crashed`: a failure
+    took its GPUs, and `crash_s` seconds of work with them.
     """
 
     gpu_seconds: float = 0.0

@@ -19,6 +19,9 @@ from .rundir import Run
 
 __all__ = ["Explanation", "Spell", "Wait", "explain"]
 
+_WAITS = ("submit", "preempt", "interrupt")
+"""After these a job waits."""
+
 
 @dataclass(frozen=True)
 class Wait:
@@ -26,7 +29,8 @@ class Wait:
 
     `short_s`: seconds of it during which fewer were free. `free`: the fewest and the most. `holders`: who
     held GPUs meanwhile, with the GPU-seconds of it, most first. `ahead`: jobs that waited when it began, and
-    were submitted earlier. `overtakers`: jobs submitted later that got GPUs meanwhile, by time.
+    were submitted earlier. `overtakers`: jobs submitted later that got GPUs meanwhile, by time. `after`: the
+    event that made it wait. `down`: the most GPUs that were out of service meanwhile.
     """
 
     from_s: float
@@ -37,11 +41,14 @@ class Wait:
     holders: tuple[tuple[str, float], ...]
     ahead: tuple[str, ...]
     overtakers: tuple[str, ...]
+    after: str
+    down: int
 
 
 @dataclass(frozen=True)
 class Spell:
-    """A time with GPUs: what gave them, and what ended it (None: the run). `paid_s`: overhead of it.
+    """A time with GPUs: what gave them, and what ended it (None: the run), and why. `paid_s`: overhead of
+    getting them, loads included. `lost_s`: seconds of work that a failure took at its end.
 
     `takers`: jobs that got GPUs on its nodes at the instant at which it was preempted.
     """
@@ -51,6 +58,8 @@ class Spell:
     ended: str | None
     paid_s: float
     takers: tuple[str, ...]
+    lost_s: float = 0.0
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,16 +76,19 @@ def explain(run: Run, job_id: str) -> Explanation:
     if record is None:
         raise UserError(f"--job {job_id}: {_instead(job_id, [job.job_id for job in run.jobs])}")
     end_s = _end_s(run)
-    log = [event for event in run.events if event.job_id == job_id and event.event != "rate"]
+    own = [event for event in run.events if event.job_id == job_id]
+    log = [event for event in own if event.event not in ("rate", "loaded")]
+    loads = {event.time_s: event.overhead_s for event in own if event.event == "loaded"}
     spells: list[Wait | Spell] = []
     for event, after in zip(log, [*log[1:], None], strict=True):
         to_s = end_s if after is None else after.time_s
         if event.event in GIVES:
-            spells.append(_spell(run, event, after, to_s))
-        elif event.event in ("submit", "preempt") and (after is None or after.event in GIVES):
+            loaded_s = sum(seconds for time_s, seconds in loads.items() if event.time_s < time_s <= to_s)
+            spells.append(_spell(run, event, after, to_s, loaded_s))
+        elif event.event in _WAITS and (after is None or after.event in GIVES):
             needed = after.gpus if after is not None else record.gpus or 0
             if to_s > event.time_s:
-                spells.append(_wait(run, record, event.time_s, to_s, needed))
+                spells.append(_wait(run, record, event, to_s, needed))
     return Explanation(record, tuple(spells))
 
 
@@ -93,7 +105,7 @@ def _end_s(run: Run) -> float:
     return max([*until, *(event.time_s for event in run.events)], default=0.0)
 
 
-def _spell(run: Run, given: EventRecord, after: EventRecord | None, to_s: float) -> Spell:
+def _spell(run: Run, given: EventRecord, after: EventRecord | None, to_s: float, loaded_s: float) -> Spell:
     takers: tuple[str, ...] = ()
     if after is not None and after.event == "preempt":
         nodes = {node for node, _ in given.placement}
@@ -102,11 +114,15 @@ def _spell(run: Run, given: EventRecord, after: EventRecord | None, to_s: float)
             for e in run.events
             if e.time_s == to_s and e.event in GIVES and any(node in nodes for node, _ in e.placement)
         )
-    paid_s = min(given.overhead_s, to_s - given.time_s)
-    return Spell(given, to_s, None if after is None else after.event, paid_s, takers)
+    paid_s = min(given.overhead_s + loaded_s, to_s - given.time_s)
+    if after is None:
+        return Spell(given, to_s, None, paid_s, takers)
+    lost_s = after.overhead_s if after.event == "interrupt" else 0.0
+    return Spell(given, to_s, after.event, paid_s, takers, lost_s, after.detail)
 
 
-def _wait(run: Run, record: JobRecord, from_s: float, to_s: float, needed: int) -> Wait:
+def _wait(run: Run, record: JobRecord, after: EventRecord, to_s: float, needed: int) -> Wait:
+    from_s = after.time_s
     free = list(_free(run, from_s, to_s))
     short_s = sum(seconds for gpus, seconds in free if gpus < needed)
     submitted = {job.job_id: (job.submit_s, i) for i, job in enumerate(run.jobs)}
@@ -124,7 +140,16 @@ def _wait(run: Run, record: JobRecord, from_s: float, to_s: float, needed: int) 
         from_s, to_s, needed, short_s, (min(g for g, _ in free), max(g for g, _ in free)),
         tuple(sorted(held.items(), key=lambda item: -item[1])),
         tuple(job_id for job_id in _waiting(run, from_s) if submitted[job_id] < me), tuple(overtakers),
+        after.event, _down(run, from_s, to_s),
     )  # fmt: skip
+
+
+def _down(run: Run, from_s: float, to_s: float) -> int:
+    """The most GPUs that were out of service at any time from `from_s` to `to_s`."""
+    rows = [snapshot for snapshot in run.snapshots if snapshot.time_s < to_s]
+    inside = [row.down for row in rows if row.time_s > from_s]
+    before = [row.down for row in rows if row.time_s <= from_s]
+    return max([*inside, *before[-1:]], default=0)
 
 
 def _free(run: Run, from_s: float, to_s: float) -> Iterator[tuple[int, float]]:
@@ -134,9 +159,9 @@ def _free(run: Run, from_s: float, to_s: float) -> Iterator[tuple[int, float]]:
     now = from_s
     while now < to_s:
         until_s = min(to_s, times[row + 1]) if row + 1 < len(times) else to_s
-        allocated = run.snapshots[row].allocated if row >= 0 else 0
+        taken = run.snapshots[row].allocated + run.snapshots[row].down if row >= 0 else 0
         if until_s > now:
-            yield run.cluster.gpus - allocated, until_s - now
+            yield run.cluster.gpus - taken, until_s - now
         now, row = until_s, row + 1
 
 
@@ -144,7 +169,7 @@ def _allocations(run: Run) -> Iterator[tuple[EventRecord, float]]:
     """What gave GPUs to a job, and until when it held them."""
     held: dict[str, EventRecord] = {}
     for event in run.events:
-        if event.event == "rate":
+        if event.event in ("rate", "loaded"):
             continue
         before = held.pop(event.job_id, None)
         if before is not None:
@@ -162,5 +187,5 @@ def _waiting(run: Run, now: float) -> list[str]:
     for event in run.events:
         if event.time_s > now:
             break
-        waiting[event.job_id] = event.event in ("submit", "preempt")
+        waiting[event.job_id] = event.event in _WAITS
     return [job.job_id for job in run.jobs if waiting.get(job.job_id, False)]

@@ -16,7 +16,10 @@ __all__ = ["explain"]
 
 _NAMED = 5
 _VERBS = {"start": "started", "restart": "restarted", "resize": "resized", "migrate": "migrated"}
-_ENDS = {"finish": "finished", "preempt": "preempted", "resize": "resized", "migrate": "migrated"}
+_ENDS = {
+    "finish": "finished", "preempt": "preempted", "resize": "resized", "migrate": "migrated",
+    "interrupt": "interrupted", "fail": "failed",
+}  # fmt: skip
 
 
 def explain(
@@ -52,8 +55,10 @@ def _lines(run: Run, story: Explanation) -> Iterator[str]:
     if job.jct_s is not None:
         ran_s = job.jct_s - job.wait_s
         yield (
-            f"  in all {_n(job.jct_s)} s: {_n(job.wait_s)} s of waiting, {_n(job.lost_s)} s of overheads, "
-            f"{_n(ran_s - job.lost_s)} s of progress"
+            f"  in all {_n(job.jct_s)} s: {_n(job.wait_s)} s of waiting, "
+            f"{_n(job.lost_s - job.lost_work_s)} s of overheads, "
+            + (f"{_n(job.lost_work_s)} s of work that was lost, " if job.interruptions else "")
+            + f"{_n(ran_s - job.lost_s)} s of progress"
         )
     if job.deadline_met is not None:
         yield f"  deadline {'met' if job.deadline_met else 'missed'}"
@@ -65,7 +70,8 @@ def _wait(run: Run, wait: Wait) -> Iterator[str]:
     yield f"  t={_n(wait.from_s)} s: waited {_n(length_s)} s for {wait.needed} GPUs"
     free = f"{low} free" if low == high else f"{low} to {high} free"
     if wait.short_s > 0:
-        yield f"      lacked GPUs for {_n(wait.short_s)} s of it: {free} of {run.cluster.gpus}"
+        out = f", up to {wait.down} out of service" if wait.down else ""
+        yield f"      lacked GPUs for {_n(wait.short_s)} s of it: {free} of {run.cluster.gpus}{out}"
     if wait.short_s < length_s:
         left_s = length_s - wait.short_s
         yield f"      for {_n(left_s)} s enough were free ({free}), but not given to it"
@@ -89,7 +95,13 @@ def _ran(spell: Spell) -> Iterator[str]:
         yield f"      paid {_n(spell.paid_s)} s of overhead, {_n(spell.paid_s * event.gpus)} GPU-seconds"
     takers = f"; its nodes went to {_named(spell.takers)}" if spell.takers else ""
     end = "still running when the run ended" if spell.ended is None else _ENDS[spell.ended]
-    yield f"      t={_n(spell.to_s)} s: {end} after {_n(spell.to_s - event.time_s)} s{takers}"
+    why = f" ({spell.why})" if spell.why else ""
+    yield f"      t={_n(spell.to_s)} s: {end} after {_n(spell.to_s - event.time_s)} s{why}{takers}"
+    if spell.ended == "interrupt":
+        yield (
+            f"      lost the work of {_n(spell.lost_s)} s, {_n(spell.lost_s * event.gpus)} GPU-seconds, "
+            "done since its last checkpoint"
+        )
 
 
 def _costs(story: Explanation) -> Iterator[str]:
@@ -102,12 +114,20 @@ def _costs(story: Explanation) -> Iterator[str]:
             gpu_s = sum(s.paid_s * s.given.gpus for s in spells)
             times = f"{len(spells)} {kind}{'s' * (len(spells) > 1)}"
             yield f"  cost of {times}: {_n(sum(s.paid_s for s in spells))} s, {_n(gpu_s)} GPU-seconds"
-    if story.record.preemptions:
-        begun_s = story.record.start_s or 0.0
-        waits = [w for w in story.spells if isinstance(w, Wait) and w.from_s >= begun_s]
+    record = story.record
+    paid_s = sum(s.paid_s for s in story.spells if isinstance(s, Spell))
+    saves_s = record.lost_s - record.lost_work_s - paid_s
+    if saves_s > 1e-3:
+        yield f"  cost of periodic checkpoints: {_n(saves_s)} s"
+    for kind, name, count in (
+        ("preempt", "preemption", record.preemptions),
+        ("interrupt", "failure", record.interruptions),
+    ):
+        waits = [w for w in story.spells if isinstance(w, Wait) and w.after == kind]
         waited_s = sum(w.to_s - w.from_s for w in waits)
-        count = story.record.preemptions
-        yield f"  cost of {count} preemption{'s' * (count > 1)}: {_n(waited_s)} s of waiting"
+        lost = f"{_n(record.lost_work_s)} s of work and " if kind == "interrupt" else ""
+        if count:
+            yield f"  cost of {count} {name}{'s' * (count > 1)}: {lost}{_n(waited_s)} s of waiting"
 
 
 def _named(names: Sequence[str]) -> str:
