@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TAKES", "Allocation", "Block", "allocations", "end_of_run_s", "gpu_blocks"]
 
-TAKES = ("preempt", "finish", "fail", "reject")
+TAKES = ("preempt", "interrupt", "finish", "fail", "reject")
 """The events that leave a job without GPUs. Any other kind that gives none leaves it as it was."""
 
 Block = tuple[int, int, int, int]

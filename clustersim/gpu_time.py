@@ -8,7 +8,8 @@ wait more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ CATEGORIES = {
     "running": "Running, not split",
     "unused": "Held, not used by the plan",
     "overhead": "Launches, restarts, checkpoints",
+    "lost": "Work lost in failures",
+    "down": "Out of service",
     "stranded": "Idle: rest of a node in use",
     "waiting": "Idle while jobs wait",
     "idle": "Idle, nothing waits",
@@ -84,9 +87,14 @@ def gpu_time(run: Run) -> GpuTime | None:
     }
     parts: dict[str, list[float]] = {name: [] for name in CATEGORIES}
     by_plan: dict[PlanKey, list[float]] = {}
-    for held in allocations(run):
+    found = allocations(run)
+    lasted = _lasted(found, jobs)
+    for held in found:
         paid, ran = _clipped(held, *interval)
-        parts["overhead"].append(paid * held.given.gpus)
+        share, lost = lasted.get(held.given.job_id, (1.0, 0.0))
+        parts["overhead"].append((paid + ran * (1 - share - lost)) * held.given.gpus)
+        parts["lost"].append(ran * lost * held.given.gpus)
+        ran *= share
         key = plan_key(jobs[held.given.job_id], held.given.gpus, held.given.plan)
         plan = plans.get(key)
         if plan is not None:
@@ -97,6 +105,24 @@ def gpu_time(run: Run) -> GpuTime | None:
     seconds = {name: fsum(values) for name, values in parts.items()} | _idle(run, *interval)
     seconds["idle"] = max(0.0, total - fsum(value for name, value in seconds.items() if name != "idle"))
     return GpuTime(total, seconds, {key: fsum(values) for key, values in by_plan.items()})
+
+
+def _lasted(found: Sequence[Allocation], jobs: Mapping[str, JobRecord]) -> dict[str, tuple[float, float]]:
+    """Of the time that a job ran, the shares that were progress and that were lost in failures; the rest went
+    into periodic checkpoints and shared loads. Jobs without any of that are left out.
+    """
+    ran, paid = Counter[str](), Counter[str]()
+    for held in found:
+        paid[held.given.job_id] += held.paid_s * held.given.gpus  # type: ignore[assignment]
+        ran[held.given.job_id] += (held.held_s - held.paid_s) * held.given.gpus  # type: ignore[assignment]
+    shares = {}
+    for job_id, gpu_s in ran.items():
+        job = jobs[job_id]
+        saving = job.overhead_gpu_s - paid[job_id]
+        if gpu_s > 0 and (job.lost_work_gpu_s or saving > 1e-6 * gpu_s):
+            lost = min(1.0, job.lost_work_gpu_s / gpu_s)
+            shares[job_id] = (max(0.0, 1 - lost - max(0.0, saving) / gpu_s), lost)
+    return shares
 
 
 def _clipped(held: Allocation, from_s: float, to_s: float) -> tuple[float, float]:
@@ -120,8 +146,10 @@ def _idle(run: Run, from_s: float, to_s: float) -> dict[str, float]:
     """GPU-seconds without a job while others run on the same node, and on empty nodes while jobs wait."""
     usage = Usage.of(run.snapshots, to_s)
     pending = np.array([snapshot.pending for snapshot in run.snapshots], dtype=float)
-    empty = run.cluster.gpus - usage.allocated - usage.stranded
+    down = np.array([snapshot.down for snapshot in run.snapshots], dtype=float)
+    empty = run.cluster.gpus - down - usage.allocated - usage.stranded
     return {
+        "down": usage.integral(down, from_s, to_s),
         "stranded": usage.integral(usage.stranded, from_s, to_s),
         "waiting": usage.integral(empty * (pending > 0), from_s, to_s),
     }
