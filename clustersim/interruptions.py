@@ -67,10 +67,10 @@ class Interruptions:
         state, node = simulation.state, change.node
         size = simulation.cluster.size_of(node)
         if change.up:
-            state._capacity.open(node)
+            simulation.capacity.open(node)
             state._down -= size
         else:
-            state._capacity.close(node)
+            simulation.capacity.close(node)
             state._down += size
         kind = "node_up" if change.up else "node_down"
         place = ((node, size),)
@@ -86,19 +86,18 @@ class Interruptions:
         if isinstance(active, FallibleJob) and active.done_s <= now:
             return  # its completion is due at this very instant
         active.settle(now)
-        state._capacity.release(active.placement or ())
         why = f"{change.kind} on node {change.node}"
         if change.planned:
+            simulation.capacity.release(active.placement or ())
             simulation._preempt(active, why)
             state.events.append(Event("stopped", active.view, change.node))
             return
         assert isinstance(active, FallibleJob)
         lost_s = active.crash()
-        active.let_go()
-        del state._running[active.view]
+        simulation._withdraw(active)
         simulation.recorder.event(now, "interrupt", active.job.job_id, overhead_s=lost_s, detail=why)
         if active.interruptions > self._retries:
-            simulation._leave_failed(active, f"given up after {active.interruptions} failures")
+            simulation._leave(active, f"given up after {active.interruptions} failures")
             return
         simulation._wait(active.view)
         state.events.append(Event("interrupted", active.view, change.node))

@@ -140,28 +140,28 @@ class Simulation:
         active, generation = cast("tuple[ActiveJob, int]", event.value)
         if active.generation != generation:
             return  # the job has been stopped or resized since; its completion is expected anew
-        assert active.placement is not None
         self._something_happened()
-        now = self.env.now
-        active.settle(now)
+        active.settle(self.env.now)
+        self._withdraw(active)
+        self._leave(active, active.fate)
+        self._decide_now()
+
+    def _withdraw(self, active: ActiveJob) -> None:
+        """Take its GPUs from a running job."""
+        assert active.placement is not None
         self.capacity.release(active.placement)
         active.let_go()
         del self.state._running[active.view]
-        if active.fate:
-            self._leave_failed(active, active.fate)
-        else:
-            active.work_left = 0.0
-            active.finish_s = now
-            self.state.events.append(Event("finished", active.view))
-            self.recorder.event(now, "finish", active.job.job_id)
-            self.recorder.job(JobRecord.of(active, "finished"), active.order)
-            self._left()
-        self._decide_now()
 
-    def _leave_failed(self, active: ActiveJob, reason: str) -> None:
+    def _leave(self, active: ActiveJob, fate: str = "") -> None:
+        """A job has finished; or it ends unfinished, by its `fate`."""
+        if not fate:
+            active.work_left = 0.0
+            active.finish_s = self.env.now
         self.state.events.append(Event("finished", active.view))
-        self.recorder.event(self.env.now, "fail", active.job.job_id, detail=reason)
-        self.recorder.job(JobRecord.of(active, "failed", reason), active.order)
+        self.recorder.event(self.env.now, "fail" if fate else "finish", active.job.job_id, detail=fate)
+        record = JobRecord.of(active, "failed" if fate else "finished", fate)
+        self.recorder.job(record, active.order)
         self._left()
 
     def _on_wake_up(self, event: Due) -> None:

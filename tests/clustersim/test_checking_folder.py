@@ -26,8 +26,8 @@ from clustersim.runner import Trace, run
 from traces.job import Job
 
 RULES = (
-    "files", "causality", "capacity", "gang", "progress", "conservation", "overheads", "records", "usage",
-    "summary",
+    "files", "causality", "capacity", "gang", "progress", "conservation", "overheads", "service", "loads",
+    "records", "usage", "summary",
 )  # fmt: skip
 RIGID = (
     Job("long", 0.0, gpus=16, duration_s=300.0, deadline_s=350.0),

@@ -1,0 +1,131 @@
+"""Failures from the command line: what is written, proved and told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clustersim.cli import main
+from clustersim.rundir import read_run
+
+TRACE = (
+    "job_id,submit_s,model,gpus,global_batch,iterations,duration_s,state\n"
+    + "".join(f"m{i},{600 * i},megatron-1.7b,{8 << i % 2},512,{2000 + 500 * i},,\n" for i in range(8))
+    + "".join(
+        f"d{i},{900 * i},,{1 << i % 4},,,{9000 + 700 * i},{'Failed' if i == 2 else ''}\n" for i in range(6)
+    )
+)
+ADVERSE = (
+    "--cluster", "n4g8", "--seed", "3", "--set", "failures.mtbf_gpu_h=60",
+    "--set", "failures.repair_scale=0.1", "--set", "failures.spare_nodes=1",
+    "--set", "failures.end_as_logged=true",
+    "--set", "overheads.storage_shared=true", "--set", "overheads.storage_bytes_per_s=2e9",
+    "--set", "calendar=[{at_s: 5000, maintenance: 0-1, for_s: 900}]",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("failures")
+    (home / "trace.csv").write_text(TRACE)
+    arguments = ["compare", str(home / "trace.csv"), "--policies", "fifo,srtf,elasticflow", *ADVERSE]
+    assert main([*arguments, "--workers", "1", "--out", str(home / "out")]) == 0
+    return home / "out"
+
+
+def test_adverse_runs_are_proved_from_their_folders(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["check", str(folder), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [run["ok"] for run in document["runs"]] == [True] * 3
+    for name in ("fifo", "srtf", "elasticflow"):
+        run = read_run(folder / name)
+        kinds = {event.event for event in run.events}
+        assert {"node_down", "node_up", "interrupt", "restart", "fail"} <= kinds, name
+        assert run.summary["failed"] == 1
+        assert run.summary["interruptions"] == sum(job.interruptions for job in run.jobs) > 3
+        lost = sum(job.overhead_gpu_s + job.lost_work_gpu_s for job in run.jobs)
+        assert run.summary["lost_gpu_h"] == pytest.approx(lost / 3600)
+        assert run.manifest["failures"]["mtbf_gpu_h"] == 60
+        assert run.manifest["calendar"] == [{"at_s": 5000, "maintenance": "0-1", "for_s": 900}]
+    assert any(event.event == "loaded" for event in read_run(folder / "fifo").events)
+
+
+def test_all_policies_met_the_same_failures(folder: Path) -> None:
+    seen = [
+        [(e.time_s, e.event, e.detail) for e in read_run(folder / name).events if e.event == "node_down"]
+        for name in ("fifo", "srtf", "elasticflow")
+    ]
+    shortest = min(map(len, seen))
+    assert shortest > 5
+    assert seen[0][:shortest] == seen[1][:shortest] == seen[2][:shortest]
+
+
+def test_explain_tells_what_each_failure_cost(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = read_run(folder / "fifo")
+    worst = max(run.jobs, key=lambda job: job.lost_work_s)
+    capsys.readouterr()
+    assert main(["explain", str(folder / "fifo"), "--job", worst.job_id]) == 0
+    told = capsys.readouterr().out
+    interrupts = [e for e in run.events if e.event == "interrupt" and e.job_id == worst.job_id]
+    for event in interrupts:
+        assert f"({event.detail})" in told
+        assert f"lost the work of {event.overhead_s:,.1f}".removesuffix(".0") in told
+    many = "s" * (worst.interruptions > 1)
+    assert f"cost of {worst.interruptions} failure{many}: " in told
+    assert f"{worst.lost_work_s:,.1f}".removesuffix(".0") + " s of work" in told
+    assert "s of work that was lost" in told
+
+
+def test_the_gpu_time_of_the_report_is_whole(folder: Path) -> None:
+    from clustersim.gpu_time import gpu_time
+
+    for name in ("fifo", "elasticflow"):
+        run = read_run(folder / name)
+        split = gpu_time(run)
+        assert split is not None
+        assert sum(split.seconds.values()) == pytest.approx(split.total)
+        lost = sum(job.lost_work_gpu_s for job in run.jobs)
+        assert split.seconds["lost"] == pytest.approx(lost, rel=1e-3)
+        assert split.seconds["down"] > 0
+        assert split.seconds["overhead"] == pytest.approx(
+            sum(job.overhead_gpu_s for job in run.jobs), rel=1e-3
+        )
+
+
+def test_two_runs_are_equal_byte_for_byte(folder: Path, tmp_path: Path) -> None:
+    trace = folder.parent / "trace.csv"
+    shuffled = tmp_path / "trace.csv"
+    head, *rows = trace.read_text().splitlines()
+    shuffled.write_text("\n".join([head, *reversed(rows)]) + "\n")
+    assert main(["run", str(shuffled), "--policy", "srtf", *ADVERSE, "--out", str(tmp_path / "out")]) == 0
+    for file in ("jobs.csv", "events.csv", "usage.csv", "summary.json"):
+        assert (tmp_path / "out" / file).read_bytes() == (folder / "srtf" / file).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ("failures.preset=lama", "unknown preset of failures 'lama'; did you mean llama3"),
+        ("failures.mtbf=7", "unknown parameter of failures 'mtbf'; did you mean mtbf_gpu_h"),
+        ("failures.mtbf_gpu_h=-1", "failures.mtbf_gpu_h=-1: must be from 0.001"),
+        ("failures=7", "setting failures=7"),
+        ("calendar=missing.yaml", "missing.yaml: "),
+        ("calendar=7", "setting calendar=7"),
+        ("calendar=[{at_s: 1, remove: 9}]", "calendar: entry 1: remove=9: the cluster has the nodes 0 to 3"),
+        ("overheads.checkpoint_interval_s=often", "overheads.checkpoint_interval_s='often': must be seconds"),
+    ],
+)
+def test_mistakes_are_one_line(
+    folder: Path, setting: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    trace = str(folder.parent / "trace.csv")
+    assert main(["run", trace, "--policy", "fifo", "--cluster", "n4g8", "--set", setting]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.startswith("error: ")
+    assert text in err
+    assert len(err.splitlines()) == 1
