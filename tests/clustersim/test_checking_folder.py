@@ -187,7 +187,7 @@ def usage(row: int, **fields: Any) -> Falsify:
         (lambda run: replace(run, jobs=run.jobs[:-1]), "records", "3 records of the 4 jobs that manifest"),
         (lambda run: replace(run, jobs=[*run.jobs[:2], *run.jobs[1:3]]), "records", "has two records"),
         (lambda run: replace(run, jobs=[*run.jobs[:2], *run.jobs[1:3]]), "records", "job wide has no record"),
-        (usage(0, allocated=8), "usage", "(8, 0, 1, 0) in usage.csv, (16, 0, 1, 0) by the event log"),
+        (usage(0, allocated=8), "usage", "(8, 0, 1, 0, 0) in usage.csv, (16, 0, 1, 0, 0) by the event log"),
         (usage(1, time_s=11.0), "usage", "t=11: usage.csv states a change here, the event log has none"),
         (lambda r: replace(r, summary={**r.summary, "jct_mean_s": 1.0}), "summary", "jct_mean_s is 1.0 in"),
         (lambda r: replace(r, summary={**r.summary, "jobs": True}), "summary", "jobs is True in"),
