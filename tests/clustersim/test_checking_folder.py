@@ -271,7 +271,7 @@ def test_files_changed_by_hand(sound: Run, tmp_path: Path, capsys: pytest.Captur
     path.write_text(path.read_text().replace('"finished": 3', '"finished": 4'))
     assert main(["check", str(tmp_path)]) == 4
     out = capsys.readouterr().out
-    assert "2 of 10 rules broken" in out
+    assert "2 of 12 rules broken" in out
     assert "summary.json: is not what manifest.json was written for" in out
     assert "finished is 4 in summary.json, 3 by the records" in out
 

@@ -55,7 +55,8 @@ BY_HAND = {
     "queue_mean_s": 45.0, "queue_p99_s": 89.1, "makespan_s": 160.0,
     "gpu_allocated_ratio": 880 / 1280, "gpu_useful_ratio": 760 / 1280, "fragmentation_ratio": 400 / 1280,
     "deadline_jobs": 3, "deadline_met_ratio": 1 / 3,
-    "preemptions": 1, "resizes": 3, "restarts": 1, "migrations": 2, "lost_gpu_h": 120 / 3600,
+    "preemptions": 1, "resizes": 3, "restarts": 1, "migrations": 2, "interruptions": 0,
+    "lost_gpu_h": 120 / 3600,
     "slowdown_mean": (100 / 90 + 150 / 50) / 2,
     # N_B = (90 s x 2 + 60 s x 1) / 150 s = 1.6; A asks for less than its share.
     "finish_time_fairness_max": 150 / (50 * 1.6),

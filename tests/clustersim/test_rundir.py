@@ -141,13 +141,14 @@ JOB_RECORDS = st.builds(
     gpu_seconds=st.floats(0, 1e12), overhead_gpu_s=SECONDS,
     isolated_s=MAYBE_SECONDS, deadline_s=MAYBE_SECONDS, deadline_met=st.none() | st.booleans(),
     preemptions=COUNTS, resizes=COUNTS, restarts=COUNTS, migrations=COUNTS, lost_s=SECONDS, reason=TEXT,
+    interruptions=COUNTS, lost_work_s=SECONDS, lost_work_gpu_s=SECONDS,
 )  # fmt: skip
 PLACEMENTS = st.dictionaries(st.integers(0, 3), st.integers(1, 8)).map(lambda d: tuple(sorted(d.items())))
 EVENT_RECORDS = st.builds(
     EventRecord, SECONDS, st.sampled_from(["start", "finish"]), TEXT, COUNTS, PLACEMENTS, TEXT, SECONDS, TEXT,
     st.floats(0, allow_infinity=False),
 )  # fmt: skip
-SNAPSHOTS = st.builds(Snapshot, SECONDS, *[st.integers(0, 32)] * 4)
+SNAPSHOTS = st.builds(Snapshot, SECONDS, *[st.integers(0, 32)] * 5)
 
 
 @settings(max_examples=60, deadline=None)
