@@ -30,22 +30,29 @@ class ElasticFlow(Scheduler):
     """Admission by minimum satisfactory share, spare GPUs by marginal return, data parallelism only.
 
     Jobs without a deadline are always admitted and live on spare GPUs. Each reservation holds `guard_s`
-    seconds more work than the job needs. Work is the stated iterations; for jobs that state none it comes
+    seconds more work than the job needs. With `admission` off, a job that cannot be promised its deadline is
+    not declined but lives on spare GPUs too. Work is the stated iterations; for jobs that state none it comes
     from the oracle.
     """
 
     planner = "data-parallel"
 
-    def __init__(self, guard_s: float = 1.0):
+    def __init__(self, guard_s: float = 1.0, admission: bool = True):
         if not 0 <= guard_s < inf:
             raise ValueError(f"guard_s={guard_s!r}: must be a finite number of seconds, at least 0")
-        self.guard_s = guard_s
+        if not isinstance(admission, bool):
+            raise ValueError(f"admission={admission!r}: must be true or false")
+        self.guard_s, self.admission = guard_s, admission
         self._promises: Promises | None = None
 
     def admit(self, job: JobView, state: State) -> bool:
         promises = self._of(state)
         promises.forget_finished(state)  # what ends at this instant is free for what arrives at it
-        return promises.admit(job, state.now)
+        if promises.admit(job, state.now):
+            return True
+        if not self.admission:
+            promises.take_without_promise(job)
+        return not self.admission
 
     def schedule(self, state: State) -> Proposal:
         promises = self._of(state)

@@ -81,6 +81,10 @@ class Promises:
         self._keep(demand)
         return True
 
+    def take_without_promise(self, job: JobView) -> None:
+        """Let a job in that has no reservation and lives on spare GPUs."""
+        self._keep(Demand.of(job, self.guard_s, self.cluster.gpus_per_node))
+
     def _keep(self, demand: Demand) -> None:
         self.demands[demand.job] = demand
         self._smallest[demand.sizes[0]] += 1

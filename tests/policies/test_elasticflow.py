@@ -83,6 +83,16 @@ def test_without_a_deadline_everyone_is_admitted(bench: Any) -> None:
     assert [record.finish_s for record in outcome.records] == [100, 200, 300, 400, 500]
 
 
+def test_without_admission_nobody_is_declined_and_promises_stand(bench: Any) -> None:
+    """`b` cannot be served in time; it waits for what `a`, which has its promise, leaves over."""
+    jobs = [llm("a", 0, 90, 100), llm("b", 1, 90, 110)]
+    declined = bench("n1g8", EIGHT).run(jobs, ElasticFlow())
+    assert states(declined) == {"a": "finished", "b": "rejected"}
+    outcome = bench("n1g8", EIGHT).run(jobs, ElasticFlow(admission=False))
+    assert states(outcome) == {"a": "finished", "b": "finished"}
+    assert late(outcome) == [("b", 70.0)]
+
+
 # The promise
 
 
