@@ -160,7 +160,11 @@ def _once(
     shared, experts = layers * shared + tables, layers * experts
     traffic = exchange(plans, layers, shared, experts, system, profile)
     exposed = np.zeros(len(plans))
+    overlaps = plans.grad_overlap.any()
     for comm, parts in ((traffic.gather_s, forward), (traffic.reduce_s, backward)):
+        if not overlaps:
+            exposed = exposed + comm
+            continue
         cover = _shared(parts)[first, column] / plans.interleave + parts["embedding"][first, column]
         cover = cover + np.where(plans.interleave == 1, parts["head"][first, column], 0.0)
         exposed = exposed + exposed_s(comm, cover, traffic.buckets, plans.grad_overlap)

@@ -27,6 +27,7 @@ Array = NDArray[np.float64]
 # reduce and one to gather (DeepSpeed's defaults), 3 GB; 1 GB lost between blocks of the allocator. Assumed.
 BUFFERS_BYTES = 6e9
 _STAGES = [FIRST, HEAVY, LAST]
+_SECOND, _LAST_ONE = np.array([[0], [1], [0]]), np.array([[0], [0], [1]])
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def _in_flight(plans: PlanBatch) -> Array:
     Interleaved, the first stage holds 1 + (p - 1) / (p v) times as many (Korthikanti et al. 2022, section
     4.2.3).
     """
-    position = np.array([np.zeros_like(plans.pp), np.ones_like(plans.pp), plans.pp - 1])
+    position = _SECOND + _LAST_ONE * (plans.pp - 1)
     many = np.where(plans.gpipe, plans.microbatches, np.minimum(plans.pp - position, plans.microbatches))
     return many * np.where(plans.interleave > 1, 1 + (plans.pp - 1) / (plans.pp * plans.interleave), 1.0)
 

@@ -35,6 +35,7 @@ Array = NDArray[np.float64]
 
 # Of the forward pass: 5 matrix products against 2 (Dao, FlashAttention-2, 2023, section 4.1).
 BACKWARD_FLOPS = 2.5
+FEW = 4  # numbers that plain Python handles faster
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -88,11 +89,22 @@ class GemmModel:
 
     def _fastest_tile(self, m: Array, n: Array, batch: Array) -> Array:
         """Compute seconds per unit of depth."""
-        axes = -1, *[1] * max(m.ndim, n.ndim, batch.ndim)
-        rows, columns, wave_s = (each.reshape(axes) for each in self._tile_columns)
+        rows, columns, wave_s = self._shaped(max(m.ndim, n.ndim, batch.ndim))
         waves = np.ceil(m / rows) * np.ceil(n / columns) * batch / self.multiprocessors
         waves = waves + self.wave_quantisation * (np.ceil(waves) - waves)
         return np.min(waves * wave_s, axis=0)
+
+    def _shaped(self, axes: int) -> tuple[Array, Array, Array]:
+        """`_tile_columns` ready to broadcast against arrays of so many axes."""
+        known = self._known_shapes
+        if axes not in known:
+            rows, columns, wave_s = (each.reshape(-1, *[1] * axes) for each in self._tile_columns)
+            known[axes] = rows, columns, wave_s
+        return known[axes]
+
+    @cached_property
+    def _known_shapes(self) -> dict[int, tuple[Array, Array, Array]]:
+        return {}
 
     @cached_property
     def _tile_columns(self) -> tuple[Array, Array, Array]:
@@ -254,8 +266,11 @@ class ElementwiseModel:
 
     def seconds(self, nbytes: ArrayLike, width: float | None = None) -> Array:
         """Seconds to read and write `nbytes` bytes in one kernel; 0 bytes is no kernel."""
-        nbytes = np.asarray(nbytes, dtype=float)
-        return np.where(nbytes > 0, nbytes / self.rate(width) + self.launch_s, 0.0)
+        nbytes, rate = np.asarray(nbytes, dtype=float), self.rate(width)
+        if nbytes.size <= FEW:  # arrays cost more than what they hold
+            times = [size / rate + self.launch_s if size > 0 else 0.0 for size in nbytes.ravel().tolist()]
+            return np.array(times).reshape(nbytes.shape)
+        return np.where(nbytes > 0, nbytes / rate + self.launch_s, 0.0)
 
     def scaled(self, ratio: float) -> ElementwiseModel:
         """The kernel on a GPU with `ratio` times the memory bandwidth."""
@@ -266,7 +281,15 @@ class ElementwiseModel:
         """Bytes/s for rows of `width` elements."""
         if width is None or not self.by_width:
             return self.bytes_per_s
-        return float(np.interp(math.log2(width), *self._rates))
+        known = self._known_rates
+        if width not in known:
+            known[width] = float(np.interp(math.log2(width), *self._rates))
+        return known[width]
+
+    @cached_property
+    def _known_rates(self) -> dict[float, float]:
+        """By width; a model has but one or two."""
+        return {}
 
     @cached_property
     def _rates(self) -> tuple[Array, Array]:

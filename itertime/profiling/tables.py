@@ -59,8 +59,8 @@ class SizeTable:
         nbytes = np.asarray(nbytes, dtype=float)
         ranks = np.asarray(ranks, dtype=int)
         if nbytes.size == ranks.size == 1:  # arrays cost ten times what they hold
-            shape = np.broadcast_shapes(nbytes.shape, ranks.shape)
-            return np.full(shape, self._one(nbytes.item(), ranks.item()))
+            shape = (1,) * max(nbytes.ndim, ranks.ndim)
+            return np.array(self._one(nbytes.item(), ranks.item())).reshape(shape)
         last, sizes = self.ranks[-1], self._dense.shape[1]
         _, exponent = np.frexp(nbytes)
         octave = exponent - 1 - int(math.log2(self.first_bytes))
