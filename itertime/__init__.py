@@ -25,6 +25,7 @@ _HOME = {
     "Site": "system",
     "Space": "planspace",
     "System": "system",
+    "WHOLE": "planspace",
     "evaluate": "prediction",
     "list_models": "model",
     "list_profiles": "profile",

@@ -108,8 +108,8 @@ class Planner:
         """The runs by the first count that each serves, from the cache if it has them."""
         if self.cache is None:
             return self._planned(model, global_batch, counts)
-        parts = self.name, self.space, model, global_batch, counts, self.system, self.profile.digest
-        name = self.cache.key(*parts)
+        what = self.name, self.space, model, global_batch, counts, self.system, self.profile.digest
+        name = self.cache.key(*what, np.__version__)  # whose functions may differ in the last digit
         kept = self.cache.load(name)
         if kept is not None:
             return {

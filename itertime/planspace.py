@@ -18,6 +18,7 @@ __all__ = ["LARGEST", "MICRO_BATCHES", "WHOLE", "Space", "candidates", "divisors
 
 Whole = NDArray[np.int64]
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+MOST_PLANS = 10_000_000  # about 4 GB of columns
 LARGEST = 10_000_000  # GPUs, sequences: far beyond anything built, and small enough to enumerate divisors
 
 
@@ -81,13 +82,16 @@ def candidates(
     model: ModelSpec, global_batch: int, system: System, space: Space, gpus: Sequence[int]
 ) -> PlanBatch:
     """Every plan of the space that keeps the rules and uses one of the numbers of GPUs in `gpus` (ascending),
-    memory not looked at.
+    memory not looked at. Raises UserError for more than `MOST_PLANS`.
     """
     tps = [tp for tp in space.tp if _splits(model, tp)] if space.tp else tensor_splits(model, system)
     pps = [pp for pp in space.pp or divisors(model.layers) if model.layers % pp == 0]
     shapes = _shapes(tps, pps, divisors(global_batch), space.cp, gpus)
     shapes = _schedules(shapes, model, global_batch, space)
     choices = _choices(model, space)
+    if shapes.shape[1] * choices.shape[1] > 2 * MOST_PLANS:
+        size = f"about {shapes.shape[1] * choices.shape[1] / 1e6:,.0f} million"
+        raise UserError(f"search: {size} plans are too many; restrict the space, or take fewer GPUs")
     shape, choice = np.nonzero(_keeps_rules(shapes, choices, model))
     return _batch(shapes[:, shape], choices[:, choice], global_batch, space.grad_overlap)
 

@@ -121,7 +121,8 @@ def search(
         f"{result.seconds * 1e3:.0f} ms"
     )
     if not result.plans:
-        print("no plan fits in memory; try more GPUs")
+        rules = "no plan keeps the rules (see docs/itertime.md); try another number of GPUs, or restrict less"
+        print("no plan fits in memory; try more GPUs" if result.evaluated else rules)
         return
     for place, found in enumerate(result.plans, 1):
         print(_line(place, found, price))

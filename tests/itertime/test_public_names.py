@@ -13,7 +13,7 @@ import itertime
 
 CLASSES = [
     *["Evaluation", "ModelSpec", "PLANNERS", "Plan", "PlanBatch", "PlannedRun", "Planner", "Prediction"],
-    *["Profile", "SearchResult", "Site", "Space", "System"],
+    *["Profile", "SearchResult", "Site", "Space", "System", "WHOLE"],
 ]
 FUNCTIONS = [
     *[

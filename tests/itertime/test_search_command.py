@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from itertime import evaluate, load_model, load_profile, load_system
+from itertime import evaluate, load_model, load_profile, load_system, planspace
 from itertime.cli import main
 from itertime.explain import GROUPS, difference, in_words, where_time_goes
 from itertime.plansearch import fitting_plans, search
@@ -109,6 +109,19 @@ def test_mistakes(capsys, more, words):
     captured = capsys.readouterr()
     assert words in captured.err
     assert captured.out == ""
+
+
+def test_without_any_plan_the_words_say_whether_rules_or_memory_are_to_blame(capsys):
+    assert main([*SEARCH, "--gpus", "7"]) == 0
+    assert "no plan keeps the rules" in capsys.readouterr().out
+    assert main([*SEARCH, "--gpus", "1"]) == 0
+    assert "no plan fits in memory" in capsys.readouterr().out
+
+
+def test_a_space_too_large_to_hold_is_refused(capsys, monkeypatch):
+    monkeypatch.setattr(planspace, "MOST_PLANS", 10_000)
+    assert main([*SEARCH, "--max-gpus", "1024"]) == 2
+    assert "too many" in capsys.readouterr().err
 
 
 def test_the_groups_cover_every_part_of_every_kind_of_plan_once():
