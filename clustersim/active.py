@@ -7,6 +7,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from itertime.errors import UnknownName
 from traces.job import Job
 
 from .cluster import Placement
@@ -15,7 +16,7 @@ from .errors import PolicyError
 if TYPE_CHECKING:
     from .overheads import Overheads
     from .scheduler import State
-    from .speed import Curve
+    from .speed import Curve, Offer
 
 __all__ = ["ActiveJob", "JobView"]
 
@@ -29,8 +30,8 @@ class ActiveJob:
 
     __slots__ = (
         "curve", "finish_s", "generation", "gpu_seconds", "gpus", "job", "lost_s", "migrations", "note",
-        "order", "overhead_gpu_s", "placement", "preemptions", "ready_s", "requested", "resizes", "restarts",
-        "since_s", "start_s", "states_work", "unit_s", "view", "wait_s", "work", "work_left",
+        "offers", "order", "overhead_gpu_s", "placement", "preemptions", "ready_s", "requested", "resizes",
+        "restarts", "since_s", "start_s", "states_work", "unit_s", "view", "wait_s", "work", "work_left",
     )  # fmt: skip
 
     # What only failures change (see `clustersim.fallible`).
@@ -41,6 +42,7 @@ class ActiveJob:
 
     def __init__(self, job: Job, order: int, curve: Curve, requested: int, note: str, state: State):
         self.job, self.order, self.curve, self.requested, self.note = job, order, curve, requested, note
+        self.offers: tuple[Offer, ...] = ()  # by GPU type, the best first, where there are several
         self.states_work = job.kind == "iterations"  # else the work is the logged duration, a secret
         work = job.iterations if self.states_work else job.duration_s
         assert work is not None
@@ -108,6 +110,19 @@ class ActiveJob:
         """Seconds of overhead still to pay on the GPUs that it holds."""
         return max(0.0, self.ready_s - now)
 
+    def offers_of(self, gpu_type: str | None) -> tuple[Offer, ...]:
+        """What GPUs of a type offer it; all types, the best first, if None."""
+        return tuple(offer for offer in self.offers if gpu_type in (None, offer.gpu_type))
+
+    def unit_s_on(self, gpus: int, gpu_type: str | None) -> float | None:
+        """Seconds per unit of work on `gpus` GPUs of a type, the fastest of all if None; None if it cannot
+        run there.
+        """
+        if not self.offers:
+            return self.curve.unit_s.get(gpus)
+        found = (offer.curve.unit_s.get(gpus) for offer in self.offers_of(gpu_type))
+        return min((unit_s for unit_s in found if unit_s is not None), default=None)
+
     def let_go(self) -> None:
         self.placement, self.gpus = None, 0
         self.generation += 1
@@ -165,8 +180,32 @@ class JobView:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The GPU counts worth giving it, ascending, each strictly faster than the one before."""
+        """The GPU counts worth giving it, ascending, each strictly faster than the one before. On a cluster
+        of several GPU types, those of the best type; see `sizes_on`.
+        """
         return self._job.curve.sizes
+
+    def sizes_on(self, gpu_type: str) -> tuple[int, ...]:
+        """The same on GPUs of one type; none if it cannot run there."""
+        self._check_type(gpu_type)
+        if not self._job.offers:
+            return self._job.curve.sizes
+        return next((offer.curve.sizes for offer in self._job.offers_of(gpu_type)), ())
+
+    @property
+    def gpu_types(self) -> tuple[str, ...]:
+        """The GPU types that can run it: those that need the fewest GPUs for its request first, then the
+        fastest.
+        """
+        if not self._job.offers:
+            return self._state.cluster.gpu_types
+        return tuple(offer.gpu_type for offer in self._job.offers)
+
+    @property
+    def gpu_type(self) -> str | None:
+        """The type of the GPUs it holds now; None while it waits."""
+        placement = self._job.placement
+        return None if placement is None else self._state.cluster.type_of(placement[0][0])
 
     @property
     def gpus(self) -> int:
@@ -198,20 +237,30 @@ class JobView:
         """Seconds since it had paid the overhead of its present allocation; 0 before, and while it waits."""
         return max(0.0, self._state.now - self._job.ready_s) if self.running else 0.0
 
-    def can_run_on(self, gpus: int) -> bool:
-        return gpus in self._job.curve.unit_s
+    def can_run_on(self, gpus: int, gpu_type: str | None = None) -> bool:
+        """Whether it can run on `gpus` GPUs of that type (of some type if None)."""
+        if gpu_type is not None:
+            self._check_type(gpu_type)
+        return self._job.unit_s_on(gpus, gpu_type) is not None
 
-    def rate(self, gpus: int) -> float:
-        """Units of work per second on `gpus` GPUs, 0 where it cannot run.
+    def rate(self, gpus: int, gpu_type: str | None = None) -> float:
+        """Units of work per second on `gpus` GPUs of that type (of the fastest if None), 0 where it cannot
+        run. As if packed and alone: what its placement and other jobs' traffic cost it is not known before.
 
-        Comparable between counts of one job, not between jobs.
+        Comparable between counts and types of one job, not between jobs.
         """
-        unit_s = self._job.curve.unit_s.get(gpus)
+        if gpu_type is not None:
+            self._check_type(gpu_type)
+        unit_s = self._job.unit_s_on(gpus, gpu_type)
         return 1.0 / unit_s if unit_s else 0.0
 
-    def remaining(self, gpus: int | None = None) -> float:
-        """Seconds of work left on `gpus` GPUs (its request if None), overheads apart; infinite where it
-        cannot run.
+    def _check_type(self, gpu_type: str) -> None:
+        if gpu_type not in self._state.cluster.gpu_types:
+            raise PolicyError(str(UnknownName("GPU type", gpu_type, self._state.cluster.gpu_types)))
+
+    def remaining(self, gpus: int | None = None, gpu_type: str | None = None) -> float:
+        """Seconds of work left on `gpus` GPUs (its request if None) of that type (of the fastest if None),
+        overheads apart; infinite where it cannot run.
 
         Known because the user stated the iterations. A job known only by its logged duration raises
         PolicyError: no real scheduler knows that.
@@ -220,9 +269,9 @@ class JobView:
             raise PolicyError(
                 f"job {self.id} does not state its work; a policy may ask job.oracle_remaining() instead"
             )
-        return self._remaining(gpus)
+        return self._remaining(gpus, gpu_type)
 
-    def oracle_remaining(self, gpus: int | None = None) -> float:
+    def oracle_remaining(self, gpus: int | None = None, gpu_type: str | None = None) -> float:
         """As `remaining`, but true for every job, from the log where the user stated nothing.
 
         Such use is noted in the records (`oracle_used`).
@@ -230,11 +279,12 @@ class JobView:
         job = self._job
         if not job.states_work:
             self._state._oracle_used = True
-        return self._remaining(gpus)
+        return self._remaining(gpus, gpu_type)
 
-    def _remaining(self, gpus: int | None) -> float:
+    def _remaining(self, gpus: int | None, gpu_type: str | None) -> float:
         job = self._job
-        unit_s = job.curve.unit_s.get(job.requested if gpus is None else gpus, inf)
+        count = job.requested if gpus is None else gpus
+        unit_s = (job.unit_s_on(count, gpu_type) if job.offers else job.curve.unit_s.get(count)) or inf
         if job.placement is None:
             return job.work_left * unit_s
         return job.work_left_at(self._state._now) * unit_s

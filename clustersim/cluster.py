@@ -85,7 +85,12 @@ class Cluster:
         groups = self.groups or (NodeGroup.of_system("nodes", self.nodes, self.gpus_per_node, self.system),)
         return pools_of(groups)
 
-    @property
+    @cached_property
+    def mixed(self) -> bool:
+        """Whether it has GPUs of several types."""
+        return len({group.gpu_type for group in self.groups}) > 1
+
+    @cached_property
     def gpu_types(self) -> tuple[str, ...]:
         return tuple(pool.gpu_type for pool in self.pools)
 
@@ -95,6 +100,13 @@ class Cluster:
             if pool.gpu_type == gpu_type:
                 return pool
         raise UnknownName("GPU type", gpu_type, self.gpu_types)
+
+    def type_of(self, node: int) -> str:
+        """GPU type of a node."""
+        for pool in self.pools:
+            if node < pool.first + pool.nodes:
+                return pool.gpu_type
+        raise ValueError(f"node {node}: the cluster has {self.nodes} nodes")
 
     def size_of(self, node: int) -> int:
         """GPUs of a node."""
@@ -178,7 +190,7 @@ class Capacity:
     def pool(self, gpu_type: str) -> Capacity | PoolCapacity:
         """The free GPUs of one type. UnknownName for one that the cluster does not have."""
         pool = self._cluster.pool(gpu_type)
-        return self if len(self._cluster.pools) == 1 else PoolCapacity(self, pool)
+        return PoolCapacity(self, pool) if self._cluster.mixed else self
 
     @property
     def span(self) -> tuple[int, int]:

@@ -6,8 +6,10 @@ import reprlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from itertime.errors import UnknownName
+
 from .active import JobView
-from .cluster import Capacity, Placement
+from .cluster import Capacity, Placement, Room
 from .compaction import compact
 from .errors import PolicyError
 from .ranking import Entry, Key
@@ -55,21 +57,49 @@ class Proposal:
         jobs = {**self._state._running, **self._changes}
         return sorted((job for job in jobs if self.placement(job)), key=lambda job: job.order)
 
-    def fits(self, gpus: int) -> bool:
-        """Whether the draft has room for a job of `gpus` GPUs."""
-        return self._state._placer.fits(self._capacity, gpus)
+    def free_of(self, gpu_type: str) -> int:
+        """GPUs of that type that nobody holds in this draft."""
+        return self._room(gpu_type).free
 
-    def start(self, job: JobView, gpus: int | None = None, on: Placement | None = None) -> Placement | None:
+    def gpu_type(self, job: JobView) -> str | None:
+        """The type of the GPUs that `job` holds in this draft, None if it holds none."""
+        placement = self.placement(job)
+        return None if not placement else self._state.cluster.type_of(placement[0][0])
+
+    def fits(self, gpus: int, gpu_type: str | None = None) -> bool:
+        """Whether the draft has room for a job of `gpus` GPUs of that type (of any one type if None)."""
+        placer, cluster = self._state._placer, self._state.cluster
+        if gpu_type is not None:
+            return placer.fits(self._room(gpu_type), gpus)
+        if cluster.mixed:
+            return any(placer.fits(self._room(name), gpus) for name in cluster.gpu_types)
+        return placer.fits(self._capacity, gpus)
+
+    def start(
+        self, job: JobView, gpus: int | None = None, on: Placement | None = None,
+        gpu_type: str | None = None,
+    ) -> Placement | None:  # fmt: skip
         """Give a job that has none `gpus` GPUs (its request if None); returns where, or None if there is no
         room.
 
+        `gpu_type` asks for GPUs of that type; if None the job gets the first of its `gpu_types` with room.
         `on` asks for these places and no others. A job that was stopped in this draft gets its own GPUs
         back if they are still free; then nothing happens to it in reality.
         """
         if self.placement(job) is not None:
             raise PolicyError(f"start(job {job.id}): it already runs in this proposal; use resize")
-        count = self._count(job, "start", gpus)
-        return self._place(job, count, on)
+        if on is not None and self._state.cluster.mixed:
+            gpu_type = self._type_of_places(job, on, gpu_type)
+        count = self._count(job, "start", gpus, gpu_type)
+        if on is not None or not job._job.offers:
+            return self._place(job, count, on, gpu_type=gpu_type)
+        for offer in job._job.offers_of(gpu_type):
+            count = offer.requested if gpus is None else gpus
+            if count in offer.curve.unit_s:
+                placement = self._place(job, count, None, gpu_type=offer.gpu_type)
+                if placement is not None:
+                    return placement
+        return None
 
     def stop(self, job: JobView) -> None:
         """Take its GPUs from a job; it keeps its progress and waits again."""
@@ -79,18 +109,20 @@ class Proposal:
         self._own().release(placement)
         self._note(job, None)
 
-    def resize(self, job: JobView, gpus: int) -> Placement | None:
-        """Give a job that runs in the draft another number of GPUs; returns where, or None (and no change)
-        if there is no room.
+    def resize(self, job: JobView, gpus: int, gpu_type: str | None = None) -> Placement | None:
+        """Give a job that runs in the draft another number of GPUs, or GPUs of another type (of the same if
+        None); returns where, or None (and no change) if there is no room.
         """
         before = self.placement(job)
         if before is None:
             raise PolicyError(f"resize(job {job.id}): it does not run in this proposal; use start")
-        count = self._count(job, "resize", gpus)
-        if count == self.gpus(job):
+        now_on = self.gpu_type(job) if self._state.cluster.mixed else gpu_type
+        wanted = gpu_type or now_on
+        count = self._count(job, "resize", gpus, wanted)
+        if count == self.gpus(job) and wanted == now_on:
             return before
         self._own().release(before)
-        after = self._place(job, count, None, prefer=before)
+        after = self._place(job, count, None, prefer=before, gpu_type=wanted)
         if after is None:
             self._capacity.take(before)
         return after
@@ -147,6 +179,8 @@ class Proposal:
         two; otherwise others may lose their GPUs. Among equal blocks jobs of `wanted` choose first, in its
         order, and a job stays where it is if it can; whole nodes come last, on those that became free.
         """
+        if self._state.cluster.mixed:
+            raise PolicyError("compact: works on clusters of one GPU type only")
         compact(self, {job: self._count(job, "compact", gpus) for job, gpus in wanted.items()})
 
     def copy(self) -> Proposal:
@@ -212,15 +246,53 @@ class Proposal:
         self._capacity.take(placement)
         self._note(job, placement)
 
-    def _count(self, job: JobView, call: str, gpus: int | None) -> int:
+    def _count(self, job: JobView, call: str, gpus: int | None, gpu_type: str | None = None) -> int:
         count = job.requested if gpus is None else gpus
         if job not in self._state._pending and job not in self._state._running:
             raise PolicyError(f"{call}(job {job.id}): it is no longer in the system")
-        if not job.can_run_on(count):
-            raise PolicyError(
-                f"{call}(job {job.id}, gpus={count!r}): it can run on {', '.join(map(str, job.sizes))} GPUs"
+        if gpus is None and gpu_type is not None:
+            count = next((offer.requested for offer in job._job.offers_of(gpu_type)), count)
+        if not job.can_run_on(count, gpu_type):
+            where = f", gpu_type={gpu_type}" if gpu_type else ""
+            sizes = job.sizes_on(gpu_type) if gpu_type else job.sizes
+            what = (
+                f"on {', '.join(map(str, sizes))} GPUs" if sizes else f"on {', '.join(job.gpu_types)} alone"
             )
+            raise PolicyError(f"{call}(job {job.id}, gpus={count!r}{where}): it can run {what}")
         return count
+
+    def _type_of_places(self, job: JobView, on: Placement, gpu_type: str | None) -> str:
+        """The type of the GPUs of the places `on`."""
+        cluster = self._state.cluster
+        try:
+            types = list(dict.fromkeys(cluster.type_of(node) for node, _ in on))
+        except ValueError as error:
+            raise PolicyError(f"start(job {job.id}, on={on}): {error}") from None
+        if len(types) != 1 or gpu_type not in (None, types[0]):
+            asked = f", gpu_type={gpu_type}" if gpu_type else ""
+            what = f"the places are on {' and '.join(types) or 'no'} nodes; a job runs on GPUs of one type"
+            raise PolicyError(f"start(job {job.id}, on={on}{asked}): {what}")
+        return types[0]
+
+    def _room(self, gpu_type: str | None) -> Room:
+        """What a placer may look at."""
+        if gpu_type is None:
+            return self._capacity
+        try:
+            return self._capacity.pool(gpu_type)
+        except UnknownName as error:
+            raise PolicyError(str(error)) from None
+
+    def _unit(self, job: JobView, gpus: int, gpu_type: str | None) -> int:
+        """GPUs of the job that must not be parted: a tensor-parallel group, as far as a node can hold it.
+        Where the network is ideal, nothing depends on that.
+        """
+        cluster, active = self._state.cluster, job._job
+        if cluster.network == "ideal":
+            return 1
+        curve = active.offers_of(gpu_type)[0].curve if active.offers else active.curve
+        plan = curve.training.get(gpus)
+        return 1 if plan is None else min(plan.tp, self._room(gpu_type).gpus_per_node)
 
     def _own(self) -> Capacity:
         if not self._owns_capacity:
@@ -228,20 +300,22 @@ class Proposal:
         return self._capacity
 
     def _place(
-        self, job: JobView, gpus: int, on: Placement | None, prefer: Placement = ()
-    ) -> Placement | None:
+        self, job: JobView, gpus: int, on: Placement | None, prefer: Placement = (),
+        gpu_type: str | None = None,
+    ) -> Placement | None:  # fmt: skip
         own = job._job.placement
         if on is None:
             if gpus > self._capacity.free:
                 return None
-            if own is not None and gpus == job.gpus and all(self._capacity.free_on(n) >= c for n, c in own):
+            if self._could_keep(job, gpus, gpu_type):
                 on = own
             else:
                 on = self._state._placer.place(
-                    self._capacity, gpus, [node for node, _ in prefer or own or ()]
-                )
-                if on is None:
-                    return None
+                    self._room(gpu_type), gpus, [node for node, _ in prefer or own or ()],
+                    self._unit(job, gpus, gpu_type),
+                )  # fmt: skip
+            if on is None:
+                return None
         else:
             on = tuple(
                 sorted((node, count) for node, count in on)
@@ -256,6 +330,13 @@ class Proposal:
             raise PolicyError(f"start(job {job.id}, gpus={gpus}, on={on}): {error}") from None
         self._note(job, on)
         return on
+
+    def _could_keep(self, job: JobView, gpus: int, gpu_type: str | None) -> bool:
+        """Whether what the job holds in reality is what it is to get, and still free in this draft."""
+        own = job._job.placement
+        if own is None or gpus != job.gpus or (gpu_type is not None and gpu_type != job.gpu_type):
+            return False
+        return all(self._capacity.free_on(n) >= c for n, c in own)
 
     def _note(self, job: JobView, placement: Placement | None) -> None:
         if placement == job._job.placement:
