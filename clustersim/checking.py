@@ -130,13 +130,14 @@ def instants(events: Sequence[EventRecord]) -> Iterator[list[tuple[int, EventRec
 
 class Occupancy:
     """Who holds what, as the log is replayed: the last gift to each job that holds GPUs, GPUs by node, how
-    many in all, and on how many nodes.
+    many in all, and how many there are on the nodes that run something.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
         self.held: dict[str, EventRecord] = {}
         self.used: dict[int, int] = {}
-        self.allocated = self.busy_nodes = 0
+        self.allocated = self.gpus_of_busy_nodes = 0
 
     def apply(self, event: EventRecord) -> None:
         if event.event not in GIVES and event.event not in _TAKES:
@@ -153,7 +154,9 @@ class Occupancy:
         before = self.used.get(node, 0)
         self.used[node] = before + count
         self.allocated += count
-        self.busy_nodes += (before + count > 0) - (before > 0)
+        changed = (before + count > 0) - (before > 0)
+        if changed and 0 <= node < self.cluster.nodes:
+            self.gpus_of_busy_nodes += changed * self.cluster.size_of(node)
 
 
 def _at(i: int, event: EventRecord, text: str) -> Violation:
@@ -176,7 +179,7 @@ def _check_order(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _check_capacity(evidence: Evidence) -> Iterator[Violation]:
-    cluster, now = evidence.cluster, Occupancy()
+    cluster, now = evidence.cluster, Occupancy(evidence.cluster)
     for batch in instants(evidence.events):
         touched: dict[int, tuple[int, EventRecord]] = {}
         for i, event in batch:
@@ -184,7 +187,7 @@ def _check_capacity(evidence: Evidence) -> Iterator[Violation]:
             touched.update((node, (i, event)) for node, _ in event.placement)
         for node, (i, event) in touched.items():
             count = now.used.get(node, 0)
-            if count > cluster.gpus_per_node or not 0 <= node < cluster.nodes:
+            if not 0 <= node < cluster.nodes or count > cluster.size_of(node):
                 jobs = [j for j, e in now.held.items() if any(n == node for n, _ in e.placement)]
                 what = f"jobs {', '.join(jobs)} hold {count} GPUs of node {node}"
                 yield _at(i, event, f"{what}, on a cluster {cluster.shape}")
@@ -192,13 +195,13 @@ def _check_capacity(evidence: Evidence) -> Iterator[Violation]:
 
 def _check_gang(evidence: Evidence) -> Iterator[Violation]:
     for i, event in enumerate(evidence.events):
-        wrong = _not_a_gang(event, evidence.known.get(event.job_id, Known()))
+        wrong = _not_a_gang(event, evidence.known.get(event.job_id, Known()), evidence.cluster)
         if wrong:
             what = f"{event.event} of job {event.job_id}, {event.gpus} GPUs at {event.placement}"
             yield _at(i, event, f"{what}: {wrong}")
 
 
-def _not_a_gang(event: EventRecord, known: Known) -> str:
+def _not_a_gang(event: EventRecord, known: Known, cluster: Cluster) -> str:
     if event.event in NODES:
         return "" if len(event.placement) == 1 and not event.gpus else "names not one node"
     if event.event not in GIVES:
@@ -210,6 +213,10 @@ def _not_a_gang(event: EventRecord, known: Known) -> str:
         return "a place without GPUs"
     if len({node for node, _ in event.placement}) != len(counts):
         return "names a node twice"
+    if cluster.mixed:
+        types = dict.fromkeys(cluster.type_of(n) for n, _ in event.placement if 0 <= n < cluster.nodes)
+        if len(types) > 1:
+            return f"the places are GPUs of different types, {' and '.join(types)}"
     if known.alone and event.gpus not in known.unit_s:
         return f"it can run on {sorted(known.unit_s)} GPUs"
     of_plan = prod(int(n) for n in _DEGREES.findall(event.plan))
@@ -331,7 +338,8 @@ JOB_RULES = (
     Rule("causality", "time never runs back; a job is submitted, starts, moves and ends, in this order",
          _check_order),
     Rule("capacity", "no node gives more GPUs than it has, so no GPU serves two jobs", _check_capacity),
-    Rule("gang", "a job gets all GPUs of its size at once, enough for its plan, each node once", _check_gang),
+    Rule("gang", "a job gets all GPUs of its size at once, of one type, enough for its plan, each node once",
+         _check_gang),
     Rule("progress", "who finished has done all its work: the integral of its speed", _check_progress,
          _work_unknown),
     Rule("conservation", "GPU-seconds, overheads, waits and times of the records are those of the event log",

@@ -191,7 +191,7 @@ def _check_usage(run: Run) -> Iterator[Violation]:
             text = f"t={snapshot.time_s:g}: usage.csv states a change here, the event log has none"
             yield Violation(text, time_s=snapshot.time_s)
         before_s = snapshot.time_s
-    now, inside, down, row = Occupancy(), 0, 0, -1
+    now, inside, down, row = Occupancy(run.cluster), 0, 0, -1
     for batch in batches:
         for _, event in batch:
             now.apply(event)
@@ -202,7 +202,7 @@ def _check_usage(run: Run) -> Iterator[Violation]:
         i, last = batch[-1]
         while row + 1 < len(run.snapshots) and run.snapshots[row + 1].time_s <= last.time_s:
             row += 1
-        stranded = now.busy_nodes * run.cluster.gpus_per_node - now.allocated
+        stranded = now.gpus_of_busy_nodes - now.allocated
         logged = (now.allocated, stranded, len(now.held), inside - len(now.held), down)
         stated = tuple(run.snapshots[row][1:]) if row >= 0 else (0, 0, 0, 0, 0)
         if stated != logged:

@@ -38,6 +38,7 @@ __all__ = ["GPU_TYPES", "cluster_of", "load_cluster"]
 GPU_TYPES: Mapping[str, str | None] = {"a100": "dgx-a100-80gb", "h100": "dgx-h100", "v100": None}
 """The GPU types that need no `system` in a cluster file, and theirs; None: known, but no profile exists."""
 
+DEFAULT_SYSTEM = "dgx-a100-80gb"
 _V100_NODE = 8
 _SUFFIXES = (".yaml", ".yml", ".json")
 Gbps = Annotated[Positive, Field(le=1e9)]
@@ -72,17 +73,18 @@ def load_cluster(text: str, system: str | None = None, network: str | None = Non
     """A cluster by its shape (`n128g8`, nodes of `system`) or from a file (a path, or a name that ends in
     .yaml, .yml or .json). `network` overrides what the file says.
 
-    UserError for anything that cannot be used; a file states the systems of its groups itself.
+    UserError for anything that cannot be used; a file states the systems of its groups itself, so `system`
+    must then be left at its default.
     """
     if network is not None and network not in NETWORKS:
         raise UnknownName("network", network, NETWORKS)
     if "/" in text or text.endswith(_SUFFIXES):
-        if system is not None:
+        if system not in (None, DEFAULT_SYSTEM):
             raise UserError(
                 f"system={system}: the cluster file {text} states the systems of its groups; leave system out"
             )
         return _from_file(Path(text), network)
-    cluster = Cluster.parse(text, system or "dgx-a100-80gb")
+    cluster = Cluster.parse(text, system or DEFAULT_SYSTEM)
     if network in (None, "ideal"):
         return cluster
     group = NodeGroup.of_system("nodes", cluster.nodes, cluster.gpus_per_node, cluster.system)

@@ -23,11 +23,12 @@ class RunConfig(BaseModel):
     """What to simulate, apart from the trace. Unknown settings are refused.
 
     `policy`: a registered name or `file.py:Class`; `params`: its keyword arguments. `cluster`: a shape such
-    as `n128g8`. `planner`: None = the policy's own. `overheads`: constants of `Overheads` to replace, or
-    None for no overheads at all; `preset` names the constants to begin with. `failures`: parameters of
-    `Failures` to replace, likewise; None: nothing fails. `calendar`: what is planned for the nodes (see
-    `clustersim.calendar`), or a file that says so. `quotas`: GPUs promised to tenants, by tenant. `table`: a
-    throughput table (file). `until_s`: end of the run on the trace's clock.
+    as `n128g8`, its nodes those of `system`, or a cluster file. `network`: ideal, tiers or contention; None =
+    what the cluster file says. `planner`: None = the policy's own. `overheads`: constants of `Overheads` to
+    replace, or None for no overheads at all; `preset` names the constants to begin with. `failures`:
+    parameters of `Failures` to replace, likewise; None: nothing fails. `calendar`: what is planned for the
+    nodes (see `clustersim.calendar`), or a file that says so. `quotas`: GPUs promised to tenants, by tenant.
+    `table`: a throughput table (file). `until_s`: end of the run on the trace's clock.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -35,6 +36,7 @@ class RunConfig(BaseModel):
     policy: str
     params: dict[str, Any] = Field(default_factory=dict)
     cluster: str = "n128g8"
+    network: str | None = None
     system: str = "dgx-a100-80gb"
     planner: str | None = None
     placement: str = "pack"

@@ -166,7 +166,7 @@ class Recorder:
         )
 
     def snapshot(self, time_s: float, capacity: Capacity, running: int, pending: int, down: int = 0) -> None:
-        stranded = capacity.free - capacity.empty_nodes() * capacity.gpus_per_node
+        stranded = capacity.stranded
         snapshot = Snapshot(
             time_s, self.cluster.gpus - down - capacity.free, stranded, running, pending, down
         )

@@ -25,7 +25,7 @@ from traces.files import shown
 from traces.job import Job, submission_order
 
 from .calendar import Calendar
-from .cluster import Cluster
+from .clusterfile import load_cluster
 from .config import RunConfig
 from .failures import Failures
 from .metrics import summarise
@@ -140,7 +140,7 @@ def _prepare(
     policy: str | type[Scheduler],
     on_progress: Callable[[int], None] | None = None,
 ) -> Simulation:
-    cluster = Cluster.parse(config.cluster, config.system)
+    cluster = load_cluster(config.cluster, config.system, config.network)
     scheduler = make_policy(policy, config.params)
     speed: Speed = speed_for(
         cluster, scheduler.planner if config.planner is None else config.planner, config.table

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["compare", "demo", "run"]
 
 TraceFile = Annotated[Path, typer.Argument(help="Trace in the native format (CSV or Parquet).")]
-ClusterShape = Annotated[str, typer.Option(help="Shape of the cluster: n128g8 is 128 nodes of 8 GPUs.")]
+ClusterShape = Annotated[
+    str, typer.Option(help="Shape of the cluster (n128g8: 128 nodes of 8 GPUs), or a YAML file.")
+]
 SystemName = Annotated[str, typer.Option(help="The itertime system of its nodes.")]
 PlannerName = Annotated[str | None, typer.Option(help="Planner for all jobs; by default the policy's own.")]
 PlacementName = Annotated[str, typer.Option(help="pack, spread, any, topology or buddy.")]
@@ -156,12 +158,12 @@ def demo(
     json: Json = False,
 ) -> None:
     """Compare four policies on a generated stream of LLM training jobs on 1,024 A100s."""
-    from clustersim.cluster import Cluster
+    from clustersim.clusterfile import load_cluster
     from clustersim.runner import Trace
     from traces.generate import Recipe, generate
 
     configs = [_config(name, cluster=cluster, seed=seed) for name in _policy_names(policies)]
-    recipe = Recipe(jobs, load, Cluster.parse(cluster).gpus, arrivals="bursty", seed=seed)
+    recipe = Recipe(jobs, load, load_cluster(cluster).gpus, arrivals="bursty", seed=seed)
     trace = Trace.of(generate(recipe)[0])
     _compare(trace, configs, None, None, out, False, json)
 

@@ -112,20 +112,22 @@ def generate(
 @app.command()
 def check(
     trace: Annotated[Path, typer.Argument(help="Trace: .csv, .csv.gz or .parquet.")],
-    cluster: Annotated[str, typer.Option(help="Cluster that the load refers to, NODESxGPUS.")] = "n128g8",
+    cluster: Annotated[
+        str, typer.Option(help="Cluster that the load refers to: a shape, or a YAML file.")
+    ] = "n128g8",
     table: Annotated[
         Path | None, typer.Option(help="Throughput table whose models the trace may name as well.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Validate a trace and summarise it. Every mistake is printed with its line; the exit code is then 3."""
-    from clustersim.cluster import Cluster
+    from clustersim.clusterfile import load_cluster
     from clustersim.speed import read_throughput_table
     from itertime.model import list_models
     from traces import read_trace
     from traces.check import summarise
 
-    gpus = Cluster.parse(cluster).gpus
+    gpus = load_cluster(cluster).gpus
     tabled = [model for model, _ in read_throughput_table(table)] if table else []
     summary = summarise(read_trace(trace, known_models=[*list_models(), *tabled]), gpus)
     if as_json:
