@@ -114,6 +114,12 @@ class ActiveJob:
         """What GPUs of a type offer it; all types, the best first, if None."""
         return tuple(offer for offer in self.offers if gpu_type in (None, offer.gpu_type))
 
+    def curve_at(self, placement: Placement) -> Curve:
+        """Its curve on GPUs of the type of `placement`."""
+        if not self.offers:
+            return self.curve
+        return self.offers_of(self.view._state.cluster.type_of(placement[0][0]))[0].curve
+
     def unit_s_on(self, gpus: int, gpu_type: str | None) -> float | None:
         """Seconds per unit of work on `gpus` GPUs of a type, the fastest of all if None; None if it cannot
         run there.

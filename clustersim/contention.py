@@ -12,6 +12,7 @@ As each NIC has an equal part in its job's demand, equal shares are equal bandwi
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heapreplace
 from math import isclose
 from typing import Generic, TypeVar
 
@@ -20,6 +21,7 @@ __all__ = ["Links", "max_min_shares"]
 Job = TypeVar("Job", bound=Hashable)
 Demand = Mapping[int, float]
 _FULL = 1.0 - 1e-12  # rounding of the sums aside
+_SAME = 1.0 + 1e-12
 
 
 def max_min_shares(demands: Sequence[Demand], capacity: Mapping[int, float]) -> list[float]:
@@ -31,29 +33,40 @@ def max_min_shares(demands: Sequence[Demand], capacity: Mapping[int, float]) -> 
     [0.5, 0.5, 1.0]
     """
     shares = [1.0] * len(demands)
-    growing = [[link for link in demand if link in capacity] for demand in demands]
+    fixed = [False] * len(demands)
     on_link: dict[int, list[int]] = {}
-    for job, links in enumerate(growing):
-        for link in links:
-            on_link.setdefault(link, []).append(job)
+    for job, demand in enumerate(demands):
+        for link in demand:
+            if link in capacity:
+                on_link.setdefault(link, []).append(job)
     left = {link: capacity[link] for link in on_link}
-    fixed = [not links for links in growing]
-    while on_link:
-        level, full = 1.0, None
-        for link, jobs in on_link.items():
-            asked = sum(demands[job][link] for job in jobs)
-            if left[link] < asked * level * _FULL:
-                level, full = max(left[link], 0.0) / asked, link
-        if full is None:
-            break  # whoever still grows gets all it asks for
-        for job in on_link.pop(full):
-            fixed[job], shares[job] = True, level
-            for link in growing[job]:
-                if link != full and link in on_link:
-                    left[link] -= level * demands[job][link]
-        on_link = {
-            link: rest for link, jobs in on_link.items() if (rest := [job for job in jobs if not fixed[job]])
-        }
+
+    def level_of(link: int) -> float:
+        """The share at which the link is full, if all on it that still grow grow to that."""
+        asked = sum([demands[job][link] for job in on_link[link] if not fixed[job]])
+        if left[link] >= asked * _FULL:
+            return 1.0
+        return max(left[link], 0.0) / asked
+
+    # Levels never fall while others are fixed at lower ones, so an old one is a bound, looked at again when
+    # it is the lowest.
+    queue = [(level, link) for link in on_link if (level := level_of(link)) < 1.0]
+    heapify(queue)
+    while queue:
+        before, link = queue[0]
+        level = level_of(link)
+        if level >= 1.0:
+            heappop(queue)
+        elif level > before * _SAME:
+            heapreplace(queue, (level, link))
+        else:
+            heappop(queue)
+            for job in on_link[link]:
+                if not fixed[job]:
+                    fixed[job], shares[job] = True, level
+                    for other in demands[job]:
+                        if other in left:
+                            left[other] -= level * demands[job][other]
     return shares
 
 

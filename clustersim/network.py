@@ -13,6 +13,7 @@ throughput table send nothing and are as fast anywhere: nothing is known of thei
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from .cluster import Cluster, Placement
@@ -20,7 +21,7 @@ from .contention import Links
 from .layout import Layout, LayoutTimes, demand_of, layout_of, uplinks, used_part
 
 if TYPE_CHECKING:
-    from .active import ActiveJob
+    from .active import ActiveJob, JobView
     from .speed import Curve, Speed
 
 __all__ = ["Network"]
@@ -38,9 +39,27 @@ class Network:
         self._here: dict[ActiveJob, tuple[Curve, int, Layout]] = {}
         self._new: dict[ActiveJob, None] = {}
 
-    def enter(self, job: ActiveJob, curve: Curve, gpus: int, gpu_type: str, placement: Placement) -> None:
-        """`job` runs on `placement`, nodes of `gpu_type`, from now on; it must not be here yet."""
-        plan, planner = curve.training.get(gpus), self._speed.planner_of(gpu_type)
+    def after(self, changes: Mapping[JobView, Placement | None]) -> dict[ActiveJob, float]:
+        """The new speeds, in seconds per unit of work, when jobs move to these places, or nowhere: of those
+        who get GPUs now, and of those to which their links now give another share.
+        """
+        for job in changes:
+            self.leave(job._job)
+        for job, placement in changes.items():
+            if placement is not None:
+                self._enter(job._job, placement)
+        return self._settle()
+
+    def leave(self, job: ActiveJob) -> None:
+        """`job` holds no GPUs any more; nothing happens if it is not here."""
+        if self._here.pop(job, None) is not None:
+            self._new.pop(job, None)
+            self._links.remove(job)
+
+    def _enter(self, job: ActiveJob, placement: Placement) -> None:
+        gpus, gpu_type = sum(count for _, count in placement), self._cluster.type_of(placement[0][0])
+        curve, planner = job.curve_at(placement), self._speed.planner_of(gpu_type)
+        plan = curve.training.get(gpus)
         if plan is None or planner is None:
             return
         part = placement if plan.gpus >= gpus else used_part(placement, plan.gpus)
@@ -52,16 +71,7 @@ class Network:
         if self._shared and demand:
             self._links.add(job, demand)
 
-    def leave(self, job: ActiveJob) -> None:
-        """`job` holds no GPUs any more; nothing happens if it is not here."""
-        if self._here.pop(job, None) is not None:
-            self._new.pop(job, None)
-            self._links.remove(job)
-
-    def settle(self) -> dict[ActiveJob, float]:
-        """Seconds per unit of work of every job that came since the last call, or to which its links now
-        give another share.
-        """
+    def _settle(self) -> dict[ActiveJob, float]:
         shares = dict.fromkeys(self._new, 1.0)
         shares.update(self._links.settle())
         self._new = {}

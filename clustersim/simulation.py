@@ -21,6 +21,7 @@ from .calendar import Calendar
 from .cluster import Capacity, Cluster, Placement
 from .errors import PolicyError, blame, place_of
 from .failures import Failures
+from .network import Network
 from .overheads import Overheads
 from .placement import Placer, placer
 from .proposal import not_ours
@@ -81,6 +82,7 @@ class Simulation:
         self.state._now = start_s
         self.policy_wall_s = 0.0
         self._admits_all = type(scheduler).admit is Scheduler.admit
+        self._network = None if cluster.network == "ideal" else Network(cluster, speed)
         self._submitted: deque[ActiveJob] = deque()
         self._deciding = False
         self._wake_at: float | None = None
@@ -134,6 +136,8 @@ class Simulation:
             active = ActiveJob(job, order, curve, requested, note, self.state)
         else:
             active = self._adversity.job(job, order, curve, requested, note)
+        if self.cluster.mixed:
+            active.offers = self.speed.offers(job)
         self._submitted.append(active)
 
     def _on_completion(self, event: Due) -> None:
@@ -151,6 +155,8 @@ class Simulation:
         assert active.placement is not None
         self.capacity.release(active.placement)
         active.let_go()
+        if self._network is not None:
+            self._network.leave(active)
         del self.state._running[active.view]
 
     def _leave(self, active: ActiveJob, fate: str = "") -> None:
@@ -227,20 +233,26 @@ class Simulation:
             if active.placement is not None:
                 active.settle(now)
                 self.capacity.release(active.placement)
+        speeds = {} if self._network is None else self._network.after(changes)
         for job, placement in changes.items():
             if placement is None:
                 self._preempt(job._job)
             else:
-                self._give(job._job, placement)
+                self._give(job._job, placement, speeds.pop(job._job, None))
+        for active, unit_s in speeds.items():
+            self._change_speed(active, unit_s)
 
     def _preempt(self, active: ActiveJob, why: str = "") -> None:
         active.let_go()
+        if self._network is not None:
+            self._network.leave(active)
         active.preemptions += 1
         del self.state._running[active.view]
         self._wait(active.view)
         self.recorder.event(self.env.now, "preempt", active.job.job_id, detail=why)
 
-    def _give(self, active: ActiveJob, placement: Placement) -> None:
+    def _give(self, active: ActiveJob, placement: Placement, unit_s: float | None) -> None:
+        """`unit_s`: what the network makes of it; None where it says nothing."""
         now, gpus = self.env.now, sum([count for _, count in placement])
         kind = self._classify(active, gpus)
         overhead_s = active.overhead_s(self.overheads, kind, gpus, len(placement))
@@ -251,9 +263,10 @@ class Simulation:
         if active.start_s is None:
             active.start_s = now
         self.capacity.take(placement)
-        unit_s = active.curve.unit_s[gpus]
+        curve = active.curve_at(placement)
+        unit_s = curve.unit_s[gpus] if unit_s is None else unit_s
         self._expect_completion(active, active.hold(placement, gpus, unit_s, now, overhead_s))
-        plan = active.curve.plans.get(gpus, "")
+        plan = curve.plans.get(gpus, "")
         self.recorder.event(now, kind, active.job.job_id, gpus, placement, plan, overhead_s, unit_s=unit_s)
 
     def _classify(self, active: ActiveJob, gpus: int) -> str:
