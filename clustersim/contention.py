@@ -44,7 +44,7 @@ def max_min_shares(demands: Sequence[Demand], capacity: Mapping[int, float]) -> 
     def level_of(link: int) -> float:
         """The share at which the link is full, if all on it that still grow grow to that."""
         asked = sum([demands[job][link] for job in on_link[link] if not fixed[job]])
-        if left[link] >= asked * _FULL:
+        if not asked or left[link] >= asked * _FULL:
             return 1.0
         return max(left[link], 0.0) / asked
 

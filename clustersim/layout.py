@@ -5,9 +5,11 @@ A placement becomes a `Layout`, the shape that `itertime` can be asked about:
 - *nodes*: every node counts as the one with the fewest of the job's GPUs, k of them, with k GPUs' part of the
   node's NICs (a GPU's NIC is its own; neighbours of other jobs use theirs). Collectives that no longer fit
   into a node cross NICs.
-- *leaves*: a job of several leaf switches sees the uplinks as oversubscribed: the NICs of its GPUs below a
-  switch over the bytes/s it gets upwards, at the worst of its switches. Groups of nodes count as crossing
-  when they are larger than its smallest part under one leaf.
+- *leaves*: of the nodes that a job has below a switch, as many send upwards at once as rings leave it (see
+  `itertime.fabric`): one for rings through neighbours, the nodes of a stage where pipeline stages send to the
+  next. What that comes to, over what the job gets of the uplinks, is how far they are oversubscribed, at
+  the worst of its switches. A group counts as crossing when it is larger than the job's smallest part
+  under one leaf.
 
 A plan that uses fewer GPUs than the job holds leaves those out that lie most scattered.
 """
@@ -22,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .cluster import Cluster, Placement
 
 if TYPE_CHECKING:
+    from itertime.plan import Plan
     from itertime.system import System
 
     from .speed import Curve, Speed
@@ -33,14 +36,15 @@ KNOTS_PER_OCTAVE = 4
 
 class Layout(NamedTuple):
     """The GPU type; GPUs per node (of the node with the fewest); nodes, of that many GPUs, under the leaf
-    with the fewest, 0 if all are under one; how far its uplinks are oversubscribed when nobody else uses
-    them, at least 1.
+    with the fewest, 0 if all are under one, and how many of these send up at once; what they send over what
+    the uplinks carry when nobody else uses them, at least 1.
     """
 
     gpu_type: str
     gpus_per_node: int
-    nodes_per_leaf: int
-    oversubscription: float
+    nodes_per_leaf: int = 0
+    nodes_sending: int = 0
+    oversubscription: float = 1.0
 
 
 def uplinks(cluster: Cluster) -> dict[int, float]:
@@ -54,15 +58,31 @@ def uplinks(cluster: Cluster) -> dict[int, float]:
     return links
 
 
-def demand_of(cluster: Cluster, placement: Placement, nic_bytes_per_s: float) -> dict[int, float]:
-    """Bytes/s that a job sends up from each leaf and spine block if its NICs are busy, by link; nothing from
-    the only leaf or block it is on. `nic_bytes_per_s`: of one GPU.
+def demand_of(cluster: Cluster, placement: Placement, plan: Plan, nic_bytes_per_s: float) -> dict[int, float]:
+    """Bytes/s that a job sends up from each leaf and spine block if nothing holds it back, by link; nothing
+    from the only leaf or block it is on. `nic_bytes_per_s`: of one GPU.
     """
     leaves, blocks = _gpus_by_switch(cluster, placement)
-    demand = {leaf: gpus * nic_bytes_per_s for leaf, gpus in leaves.items()} if len(leaves) > 1 else {}
+    if len(leaves) == 1:
+        return {}
+    fewest = min(count for _, count in placement)
+    most = nodes_apart(plan, fewest) * fewest
+    demand = {leaf: min(gpus, most) * nic_bytes_per_s for leaf, gpus in leaves.items()}
     if len(blocks) > 1:
-        demand |= {-1 - block: gpus * nic_bytes_per_s for block, gpus in blocks.items()}
+        demand |= {-1 - block: min(gpus, most) * nic_bytes_per_s for block, gpus in blocks.items()}
     return demand
+
+
+def nodes_apart(plan: Plan, gpus_per_node: int) -> int:
+    """How many nodes lie, at most, between a rank and the next of one of its rings: so many rings leave a
+    switch side by side, each with a node's traffic. Ranks count tp, cp, dp, pp.
+    """
+    stage = plan.tp * plan.cp * plan.dp
+    if plan.rank_order == "tp-cp-pp-dp":
+        apart = plan.tp * plan.cp * plan.pp if plan.dp > 1 else plan.tp * plan.cp
+    else:
+        apart = stage if plan.pp > 1 else plan.tp * plan.cp
+    return max(apart // gpus_per_node, 1)
 
 
 def _gpus_by_switch(cluster: Cluster, placement: Placement) -> tuple[dict[int, int], dict[int, int]]:
@@ -88,18 +108,19 @@ def used_part(placement: Placement, gpus: int) -> Placement:
 
 
 def layout_of(
-    cluster: Cluster, gpu_type: str, placement: Placement, demand: Mapping[int, float],
+    cluster: Cluster, gpu_type: str, placement: Placement, plan: Plan, demand: Mapping[int, float],
     capacity: Mapping[int, float],
 ) -> Layout:  # fmt: skip
     """The layout of `placement`, whose `demand` (see `demand_of`) meets links of `capacity` bytes/s."""
     if len(placement) == 1:
-        return Layout(gpu_type, cluster.pool(gpu_type).gpus_per_node, 0, 1.0)
+        return Layout(gpu_type, cluster.pool(gpu_type).gpus_per_node)
     fewest = min(count for _, count in placement)
-    worst = max((amount / capacity.get(link, inf) for link, amount in demand.items()), default=1.0)
-    if worst <= 1.0:
-        return Layout(gpu_type, fewest, 0, 1.0)
+    if not demand:
+        return Layout(gpu_type, fewest)
+    worst = max(amount / capacity.get(link, inf) for link, amount in demand.items())
     leaves, _ = _gpus_by_switch(cluster, placement)
-    return Layout(gpu_type, fewest, max(min(leaves.values()) // fewest, 1), worst)
+    per_leaf = max(min(leaves.values()) // fewest, 1)
+    return Layout(gpu_type, fewest, per_leaf, min(nodes_apart(plan, fewest), per_leaf), max(worst, 1.0))
 
 
 class LayoutTimes:
@@ -115,8 +136,8 @@ class LayoutTimes:
         self._known: dict[tuple[object, object, Layout], dict[int, float]] = {}
 
     def unit_s(self, curve: Curve, gpus: int, layout: Layout, oversubscription: float = 1.0) -> float:
-        """Seconds per iteration of a job of `curve` on `gpus` GPUs. `oversubscription` of its uplinks as it
-        is now; no less than that of the layout, when nobody else uses them.
+        """Seconds per iteration of a job of `curve` on `gpus` GPUs. `oversubscription`: what it sends up over
+        what it gets, as it is now; no less than that of the layout, when nobody else is there.
         """
         plan, planner = curve.training.get(gpus), self._speed.planner_of(layout.gpu_type)
         if plan is None or planner is None:
@@ -164,7 +185,9 @@ def system_at(system: System, layout: Layout, oversubscription: float) -> System
         nic_bytes_per_s=system.nic_bytes_per_s * share,
         nics_per_node=nics,
         nodes_per_leaf=layout.nodes_per_leaf if crosses else None,
-        leaf_oversubscription=oversubscription if crosses else 1.0,
+        leaf_oversubscription=oversubscription * layout.nodes_per_leaf / layout.nodes_sending
+        if crosses
+        else 1.0,
         nodes_per_spine=None,
         spine_oversubscription=1.0,
     )

@@ -6,8 +6,8 @@
 | `tiers` | that of the nodes and leaf switches it spans, alone in the network |
 | `contention` | as `tiers`, but jobs that leave a leaf share its uplinks max-min fairly, all the time |
 
-Every job is taken to send all the time as much as its NICs carry: how the bursts of several jobs fall
-together is not simulated, and what is charged is the worst of it. Jobs known by their duration or by a
+Every job is taken to send all the time as much as it can: how the bursts of several jobs fall together is not
+simulated, and what is charged is the worst of it. Jobs known by their duration or by a
 throughput table send nothing and are as fast anywhere: nothing is known of their traffic.
 """
 
@@ -64,8 +64,8 @@ class Network:
             return
         part = placement if plan.gpus >= gpus else used_part(placement, plan.gpus)
         system = planner.system
-        demand = demand_of(self._cluster, part, system.nic_bytes_per_s / system.gpus_per_node)
-        layout = layout_of(self._cluster, gpu_type, part, demand, self._capacity)
+        demand = demand_of(self._cluster, part, plan, system.nic_bytes_per_s / system.gpus_per_node)
+        layout = layout_of(self._cluster, gpu_type, part, plan, demand, self._capacity)
         self._here[job] = (curve, gpus, layout)
         self._new[job] = None
         if self._shared and demand:

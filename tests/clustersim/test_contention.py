@@ -77,6 +77,8 @@ def test_by_hand() -> None:
     assert max_min_shares([{0: 4.0}, {0: 4.0}], {0: 4.0}) == [0.5, 0.5], "two jobs on one link"
     assert max_min_shares([{0: 3.0}, {0: 1.0}], {0: 2.0}) == [0.5, 0.5], "three NICs and one: equal per NIC"
     assert max_min_shares([{0: 2.0}, {0: 2.0, 1: 2.0}, {1: 2.0}], {0: 1.0, 1: 3.0}) == [0.25, 0.25, 1.0]
+    thirds = [{0: 0.1, 1: 1.0}] * 3 + [{0: 0.2, 1: 0.3}] * 3
+    assert max(max_min_shares(thirds, {0: 0.3, 1: 1.3})) < 1, "a link that rounding leaves a hair too full"
     assert max_min_shares([{7: 5.0}], {0: 1.0}) == [1.0], "a link that nothing is known of"
 
 

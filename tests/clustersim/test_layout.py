@@ -9,9 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim.cluster import Cluster, NodeGroup
-from clustersim.layout import Layout, LayoutTimes, demand_of, layout_of, system_at, uplinks, used_part
+from clustersim.layout import (
+    Layout,
+    LayoutTimes,
+    demand_of,
+    layout_of,
+    nodes_apart,
+    system_at,
+    uplinks,
+    used_part,
+)
 from clustersim.speed import Curve, Speed, speed_for
 from itertime import load_system
+from itertime.plan import Plan
 from itertime.planbatch import PlanBatch
 from itertime.prediction import evaluate
 from traces.job import Job
@@ -39,35 +49,53 @@ def curve_of(model: str, batch: int, planner: str) -> Curve:
     return speed_of(planner).curve(Job("j", 0.0, model=model, global_batch=batch, iterations=10))
 
 
-def layout(cluster: Cluster, placement: tuple[tuple[int, int], ...]) -> Layout:
-    demand = demand_of(cluster, placement, GPU_NIC)
-    return layout_of(cluster, "a100", placement, demand, uplinks(cluster))
+WIDE = Plan(tp=8, pp=2, dp=100, micro_batch=1, global_batch=800)  # stages of more nodes than any leaf has
+NARROW = Plan(tp=1, pp=1, dp=64, micro_batch=1, global_batch=64)  # one ring through neighbours
+
+
+def layout(cluster: Cluster, placement: tuple[tuple[int, int], ...], plan: Plan = WIDE) -> Layout:
+    demand = demand_of(cluster, placement, plan, GPU_NIC)
+    return layout_of(cluster, "a100", placement, plan, demand, uplinks(cluster))
 
 
 def test_layouts_by_hand() -> None:
     cluster = fabric(4, 2.0, nodes=16, spine=8)  # uplinks of 400 GB/s a leaf, 400 GB/s a block
-    assert layout(cluster, ((3, 2),)) == Layout("a100", 8, 0, 1.0), "within a node NICs do not matter"
-    assert layout(cluster, ((0, 8), (3, 8))) == Layout("a100", 8, 0, 1.0), "nor do uplinks within a leaf"
-    assert layout(cluster, ((0, 2), (1, 4), (2, 2))) == Layout("a100", 2, 0, 1.0)
-    assert layout(cluster, ((0, 8), (1, 8), (4, 8))) == Layout("a100", 8, 0, 1.0), "two of four nodes: enough"
+    assert layout(cluster, ((3, 2),)) == Layout("a100", 8), "within a node NICs do not matter"
+    assert layout(cluster, ((0, 8), (3, 8))) == Layout("a100", 8), "nor do uplinks within a leaf"
+    assert layout(cluster, ((0, 2), (1, 4), (2, 2))) == Layout("a100", 2)
+    assert layout(cluster, ((0, 8), (1, 8), (4, 8))) == Layout("a100", 8, 1, 1, 1.0), (
+        "two of four nodes: enough"
+    )
     three = layout(cluster, ((0, 8), (1, 8), (2, 8), (4, 8)))
-    assert three == Layout("a100", 8, 1, 1.5), "600 of 400 GB/s, and one node alone under its leaf"
+    assert three == Layout("a100", 8, 1, 1, 1.5), "600 of 400 GB/s, and one node alone under its leaf"
     whole = layout(cluster, tuple((node, 8) for node in range(8)))
-    assert whole == Layout("a100", 8, 4, 2.0)
-    assert layout(cluster, tuple((node, 8) for node in range(16))) == Layout("a100", 8, 4, 4.0), (
+    assert whole == Layout("a100", 8, 4, 4, 2.0)
+    assert layout(cluster, tuple((node, 8) for node in range(16))) == Layout("a100", 8, 4, 4, 4.0), (
         "a block sends 1,600 GB/s up 400 GB/s"
     )
-    assert layout(cluster, ((0, 1), (4, 1))) == Layout("a100", 1, 0, 1.0)
+    assert layout(cluster, ((0, 1), (4, 1))) == Layout("a100", 1, 1, 1, 1.0)
 
 
 def test_demand_by_hand() -> None:
     cluster = fabric(4, 2.0, nodes=16, spine=8)
-    assert demand_of(cluster, ((0, 8), (3, 8)), GPU_NIC) == {}
-    assert demand_of(cluster, ((0, 8), (5, 4)), GPU_NIC) == {0: NIC, 1: NIC / 2}
-    assert demand_of(cluster, ((0, 8), (5, 4), (9, 8)), GPU_NIC) == {
+    assert demand_of(cluster, ((0, 8), (3, 8)), WIDE, GPU_NIC) == {}
+    assert demand_of(cluster, ((0, 8), (5, 4)), WIDE, GPU_NIC) == {0: NIC, 1: NIC / 2}
+    assert demand_of(cluster, ((0, 8), (5, 4), (9, 8)), WIDE, GPU_NIC) == {
         0: NIC, 1: NIC / 2, 2: NIC, -1: 1.5 * NIC, -2: NIC,
     }  # fmt: skip
+    whole = tuple((node, 8) for node in range(16))
+    assert demand_of(cluster, whole, NARROW, GPU_NIC) == dict.fromkeys((0, 1, 2, 3, -1, -2), NIC)
+    assert layout(cluster, whole, NARROW) == Layout("a100", 8, 4, 1, 1.0), "a ring crosses a leaf once"
     assert uplinks(cluster) == {0: 4e11, 1: 4e11, 2: 4e11, 3: 4e11, -1: 4e11, -2: 4e11}
+
+
+def test_how_far_neighbours_in_a_ring_are_apart() -> None:
+    assert nodes_apart(NARROW, 8) == 1
+    assert nodes_apart(WIDE, 8) == 100
+    assert nodes_apart(Plan(tp=4, pp=4, dp=4, micro_batch=1, global_batch=16), 8) == 2
+    assert nodes_apart(Plan(tp=8, pp=1, dp=4, micro_batch=1, global_batch=4), 2) == 4
+    outer = Plan(tp=4, pp=6, dp=4, micro_batch=1, global_batch=4, rank_order="tp-cp-pp-dp")
+    assert nodes_apart(outer, 8) == 3
 
 
 def test_gpus_beyond_the_plan_are_the_scattered_ones() -> None:
@@ -80,7 +108,7 @@ def test_gpus_beyond_the_plan_are_the_scattered_ones() -> None:
 def test_packed_under_one_leaf_is_ideal_to_the_last_bit(model: str, batch: int, planner: str) -> None:
     curve, times = curve_of(model, batch, planner), LayoutTimes(fabric(16, 4), speed_of(planner))
     for gpus, seconds in curve.unit_s.items():
-        assert times.unit_s(curve, gpus, Layout("a100", 8, 0, 1.0)) == seconds
+        assert times.unit_s(curve, gpus, Layout("a100", 8)) == seconds
 
 
 @given(st.sampled_from(KINDS), st.sampled_from((16, 64, 256)), st.sampled_from((1, 2, 4, 8)),
@@ -92,9 +120,11 @@ def test_scattered_is_never_faster_and_less_bandwidth_never_helps(
     curve, times = curve_of(*kind), LayoutTimes(fabric(16, 4), speed_of(kind[2]))
     if gpus // per_node <= per_leaf:
         return
-    near = times.unit_s(curve, gpus, Layout("a100", per_node, 0, 1.0))
-    far = times.unit_s(curve, gpus, Layout("a100", per_node, per_leaf, ratio))
-    farther = times.unit_s(curve, gpus, Layout("a100", per_node, per_leaf, ratio), ratio * more)
+    plan = curve.training[gpus]
+    sending = min(nodes_apart(plan, per_node), per_leaf)
+    near = times.unit_s(curve, gpus, Layout("a100", per_node))
+    far = times.unit_s(curve, gpus, Layout("a100", per_node, per_leaf, sending, ratio))
+    farther = times.unit_s(curve, gpus, Layout("a100", per_node, per_leaf, sending, ratio), ratio * more)
     rounding = 1 - 1e-12
     assert near >= curve.unit_s[gpus] * rounding
     assert far >= near * rounding
@@ -107,7 +137,7 @@ def test_interpolated_times_are_those_of_itertime_within_half_a_percent(
     kind: tuple[str, int, str], gpus: int, more: float
 ) -> None:
     curve, times = curve_of(*kind), LayoutTimes(fabric(16, 4), speed_of(kind[2]))
-    shape = Layout("a100", 8, 2, 2.0)
+    shape = Layout("a100", 8, 2, min(nodes_apart(curve.training[gpus], 8), 2), 2.0)
     planner = speed_of(kind[2]).planner
     assert planner is not None
     assert curve.model is not None
@@ -119,14 +149,14 @@ def test_interpolated_times_are_those_of_itertime_within_half_a_percent(
 
 def test_what_a_job_sees_of_its_system() -> None:
     system = load_system("a100-80gb-800g")
-    seen = system_at(system, Layout("a100", 2, 3, 4.0), 6.0)
+    seen = system_at(system, Layout("a100", 2, 3, 2, 4.0), 6.0)
     assert (seen.gpus_per_node, seen.nics_per_node, seen.nic_bytes_per_s) == (2, 1, 25e9)
-    assert (seen.nodes_per_leaf, seen.leaf_oversubscription) == (3, 6.0)
-    assert system_at(system, Layout("a100", 8, 0, 1.0), 1.0) == system
+    assert (seen.nodes_per_leaf, seen.leaf_oversubscription) == (3, 9.0)
+    assert system_at(system, Layout("a100", 8), 1.0) == system
 
 
 def test_nothing_is_known_of_the_traffic_of_tables() -> None:
     cluster = fabric(4, 8.0)
     speed = Speed(cluster, None, {("m", 8): {16: 0.5}}, "a100")
     curve = speed.curve(Job("j", 0.0, model="m", global_batch=8, iterations=10))
-    assert LayoutTimes(cluster, speed).unit_s(curve, 16, Layout("a100", 1, 1, 9.0), 50.0) == 2.0
+    assert LayoutTimes(cluster, speed).unit_s(curve, 16, Layout("a100", 1, 1, 1, 9.0), 50.0) == 2.0

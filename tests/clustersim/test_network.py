@@ -1,0 +1,226 @@
+"""Runs in which the network counts: what placement and other jobs' traffic make of a job's speed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+import clustersim
+from clustersim.checking_folder import check_run_folder
+from clustersim.cluster import Cluster, NodeGroup, Placement
+from clustersim.layout import LayoutTimes, demand_of, layout_of, uplinks
+from clustersim.overheads import Overheads
+from clustersim.records import Recorder
+from clustersim.rundir import Run, write_run
+from clustersim.scheduler import Proposal, Scheduler, State
+from clustersim.simulation import Simulation
+from clustersim.speed import Speed, speed_for
+from policies.fifo import Fifo
+from policies.fifo_skip import FifoSkip
+from policies.srtf import Srtf
+from traces.job import Job
+
+MODEL, BATCH = "gpt3-6.7b", 512
+FILE = """
+network: contention
+groups:
+  - {name: a, gpu_type: a100, nodes: 12, nodes_per_leaf: 3, leaf_oversubscription: 12}
+"""
+
+
+def fabric(network: str, oversubscription: float = 4.0, nodes: int = 12, leaf: int = 3) -> Cluster:
+    group = NodeGroup(
+        "a", nodes, 8, "a100", "dgx-a100-80gb", nodes_per_leaf=leaf,
+        leaf_uplink_bytes_per_s=leaf * 200e9 / oversubscription,
+    )  # fmt: skip
+    return Cluster.of([group], network)
+
+
+@cache
+def speed_of(cluster: Cluster) -> Speed:
+    return speed_for(cluster, "3d")
+
+
+def llm(name: str, submit_s: float, gpus: int, iterations: int = 1000) -> Job:
+    return Job(name, submit_s, model=MODEL, global_batch=BATCH, iterations=iterations, gpus=gpus)
+
+
+def simulated(
+    jobs: Sequence[Job], cluster: Cluster, scheduler: Scheduler | None = None, placement: str = "pack"
+) -> Recorder:
+    return Simulation(
+        sorted(jobs, key=lambda job: job.submit_s), cluster, scheduler or FifoSkip(),
+        speed_of(cluster), overheads=Overheads.none(), placement=placement,
+    ).run()  # fmt: skip
+
+
+class Where(Scheduler):
+    """Starts each job at once on the nodes that its table says."""
+
+    def __init__(self, places: dict[str, Placement]):
+        self.places = places
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        for job in list(state.pending):
+            places = self.places[job.id]
+            proposal.start(job, sum(count for _, count in places), on=places)
+        return proposal
+
+
+def spans(first: int, nodes: int) -> Placement:
+    return tuple((node, 8) for node in range(first, first + nodes))
+
+
+rows_of_jobs = st.lists(
+    st.tuples(st.integers(0, 500), st.sampled_from((1, 4, 8, 16, 32)), st.integers(1, 400)),
+    min_size=1, max_size=12,
+)  # fmt: skip
+
+
+@given(rows_of_jobs, st.sampled_from(("pack", "any", "spread", "topology", "buddy")))
+@settings(max_examples=40, deadline=None, phases=[Phase.generate])
+def test_ideal_is_what_a_shape_is_and_tiers_never_faster(
+    rows: list[tuple[int, int, int]], placement: str
+) -> None:
+    jobs = [llm(str(i), float(s), gpus, n) for i, (s, gpus, n) in enumerate(rows)]
+    shape = simulated(jobs, Cluster.parse("n12g8"), placement=placement)
+    if placement != "topology":  # it knows of leaves that a shape does not have
+        ideal = simulated(jobs, fabric("ideal"), placement=placement)
+        assert (ideal.events, ideal.jobs, ideal.snapshots) == (shape.events, shape.jobs, shape.snapshots)
+    alone = {(event.job_id, event.gpus): event.unit_s for event in shape.events if event.event == "start"}
+    for network in ("tiers", "contention"):
+        recorder = simulated(jobs, fabric(network), placement=placement)
+        assert {record.state for record in recorder.jobs} == {"finished"}
+        for event in recorder.events:
+            if event.event == "start" and (event.job_id, event.gpus) in alone:
+                assert event.unit_s >= alone[event.job_id, event.gpus] * (1 - 1e-12)
+
+
+@given(st.integers(2, 12), st.integers(0, 5), st.sampled_from((1.0, 2.0, 6.0, 40.0)))
+@settings(max_examples=30, deadline=None)
+def test_contention_with_one_job_is_tiers(nodes: int, first: int, oversubscription: float) -> None:
+    first = min(first, 12 - nodes)
+    job, places = llm("a", 0.0, 8 * nodes), {"a": spans(first, nodes)}
+    tiers, contention = (
+        simulated([job], fabric(name, oversubscription), Where(places)) for name in ("tiers", "contention")
+    )
+    assert tiers.events == contention.events
+
+
+def test_two_jobs_share_an_uplink_while_both_run() -> None:
+    """Each has four nodes under a leaf whose uplinks carry one node's traffic, and four under another. A ring
+    through them leaves each leaf once: alone each gets all it asks for, together half.
+    """
+    cluster = fabric("contention", 8.0, nodes=24, leaf=8)
+    places = {"a": spans(4, 8), "b": (*spans(0, 4), *spans(16, 4))}
+    jobs = [llm("a", 0.0, 64, 2000), llm("b", 600.0, 64, 500)]
+    recorder = simulated(jobs, cluster, Where(places))
+    speed = speed_of(cluster)
+    curve, times = speed.curve(jobs[0]), LayoutTimes(cluster, speed)
+    plan = curve.training[64]
+    assert (plan.pp, plan.gpus) == (1, 64)
+    demand = demand_of(cluster, places["a"], plan, 25e9)
+    layout = layout_of(cluster, "a100", places["a"], plan, demand, uplinks(cluster))
+    alone, together = times.unit_s(curve, 64, layout), times.unit_s(curve, 64, layout, 2.0)
+    assert together > alone * 1.001
+    log = [(event.time_s, event.event, event.job_id, event.unit_s) for event in recorder.events]
+    b_done = 600.0 + 500 * together
+    a_done = b_done + (2000 - 600.0 / alone - 500) * alone
+    expected = [
+        (0.0, "submit", "a"), (0.0, "start", "a", alone), (600.0, "submit", "b"),
+        (600.0, "start", "b", together), (600.0, "rate", "a", together), (b_done, "finish", "b"),
+        (b_done, "rate", "a", alone), (a_done, "finish", "a"),
+    ]  # fmt: skip
+    assert len(log) == len(expected)
+    for found, wanted in zip(log, expected, strict=True):
+        assert found[1:3] == wanted[1:3]
+        assert found[0] == pytest.approx(wanted[0], rel=1e-9)
+        if len(wanted) == 4:
+            assert found[3] == pytest.approx(wanted[3], rel=1e-9)
+
+
+def test_jobs_without_a_known_traffic_are_as_fast_anywhere() -> None:
+    jobs = [Job(str(i), 0.0, gpus=48, duration_s=100.0) for i in range(2)]
+    recorder = simulated(jobs, fabric("contention", 100.0))
+    assert {record.finish_s for record in recorder.jobs} == {100.0}
+    assert not [event for event in recorder.events if event.event == "rate"]
+
+
+def test_a_tensor_parallel_group_is_not_parted() -> None:
+    """Under an ideal network `any` takes GPUs wherever they are; where it counts, it keeps tp together."""
+    jobs = [
+        *(Job(f"d{i}", 0.0, gpus=1, duration_s=1e6) for i in range(12)),
+        Job("x", 1.0, model="megatron-18.4b", global_batch=1024, iterations=5, gpus=32),
+    ]
+    cluster = fabric("tiers")
+    speed = speed_of(cluster)
+    tp = speed.curve(jobs[-1]).training[32].tp
+    assert tp > 1
+    recorder = Simulation(
+        jobs, cluster, Where({**{f"d{i}": ((i, 1),) for i in range(12)}, "x": ()}), speed, placement="any"
+    )
+    recorder.scheduler = _OneEach()
+    events = {e.job_id: e for e in recorder.run().events if e.event == "start"}
+    assert all(count % tp == 0 for _, count in events["x"].placement)
+
+
+class _OneEach(Fifo):
+    """As fifo, but the single GPUs go to one node each."""
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        for i, job in enumerate(list(state.pending)):
+            proposal.start(job, on=((i, 1),) if job.requested == 1 else None)
+        return proposal
+
+
+def run_of(folder: Path, policy: str, text: str = FILE, **settings: object) -> Run:
+    path = folder / "cluster.yaml"
+    path.write_text(text)
+    jobs = [llm(str(i), 40.0 * i, (16, 32, 48, 8, 64)[i % 5], 300 + 50 * (i % 7)) for i in range(40)]
+    jobs += [Job(f"d{i}", 90.0 * i, gpus=(1, 4, 16)[i % 3], duration_s=700.0 + i) for i in range(20)]
+    return clustersim.run(jobs, policy, cluster=str(path), **settings)
+
+
+@pytest.mark.parametrize("policy", ["fifo-skip", "srtf", "vtrain-aware"])
+def test_check_proves_runs_under_contention(tmp_path: Path, policy: str) -> None:
+    if policy == "srtf":
+        run = clustersim.run(
+            [llm(str(i), 40.0 * i, (16, 32, 48)[i % 3], 300 + 50 * (i % 7)) for i in range(40)],
+            policy, cluster=_written(tmp_path),
+        )  # fmt: skip
+    else:
+        run = run_of(tmp_path, policy)
+    rates = sum(event.event == "rate" for event in run.events)
+    assert rates > 10
+    write_run(tmp_path / "run", run)
+    for finding in check_run_folder(tmp_path / "run"):
+        assert not finding.violations, finding
+        assert finding.rule != "progress" or not finding.unproved
+
+
+def _written(folder: Path) -> str:
+    path = folder / "cluster.yaml"
+    path.write_text(FILE)
+    return str(path)
+
+
+def test_a_setting_overrides_the_network_of_the_file(tmp_path: Path) -> None:
+    assert not [e for e in run_of(tmp_path, "fifo-skip", network="tiers").events if e.event == "rate"]
+    with pytest.raises(clustersim.UserError, match="did you mean tiers"):
+        run_of(tmp_path, "fifo-skip", network="tier")
+
+
+def test_srtf_and_a_planless_speed(tmp_path: Path) -> None:
+    cluster = fabric("contention")
+    recorder = Simulation(
+        [Job("a", 0.0, gpus=24, duration_s=50.0)], cluster, Srtf(), Speed(cluster, None),
+        overheads=Overheads.none(),
+    ).run()  # fmt: skip
+    assert recorder.jobs[0].finish_s == 50.0
