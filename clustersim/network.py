@@ -37,6 +37,7 @@ class Network:
         self._shared = cluster.network == "contention"
         self._links: Links[ActiveJob] = Links(self._capacity)
         self._here: dict[ActiveJob, tuple[Curve, int, Layout]] = {}
+        self._speeds: dict[ActiveJob, float] = {}
         self._new: dict[ActiveJob, None] = {}
 
     def after(self, changes: Mapping[JobView, Placement | None]) -> dict[ActiveJob, float]:
@@ -54,6 +55,7 @@ class Network:
         """`job` holds no GPUs any more; nothing happens if it is not here."""
         if self._here.pop(job, None) is not None:
             self._new.pop(job, None)
+            self._speeds.pop(job, None)
             self._links.remove(job)
 
     def _enter(self, job: ActiveJob, placement: Placement) -> None:
@@ -75,8 +77,9 @@ class Network:
         shares = dict.fromkeys(self._new, 1.0)
         shares.update(self._links.settle())
         self._new = {}
-        speeds = {}
+        changed = {}
         for job, share in shares.items():
-            curve, gpus, layout = self._here[job]
-            speeds[job] = self._times.unit_s(curve, gpus, layout, 1.0 / share)
-        return speeds
+            unit_s = self._times.unit_s(*self._here[job], 1.0 / share)
+            if self._speeds.get(job) != unit_s:
+                self._speeds[job] = changed[job] = unit_s
+        return changed

@@ -29,7 +29,7 @@ MODEL, BATCH = "gpt3-6.7b", 512
 FILE = """
 network: contention
 groups:
-  - {name: a, gpu_type: a100, nodes: 12, nodes_per_leaf: 3, leaf_oversubscription: 12}
+  - {name: a, gpu_type: a100, nodes: 12, nodes_per_leaf: 2, leaf_oversubscription: 40}
 """
 
 
@@ -198,7 +198,7 @@ def test_check_proves_runs_under_contention(tmp_path: Path, policy: str) -> None
     else:
         run = run_of(tmp_path, policy)
     rates = sum(event.event == "rate" for event in run.events)
-    assert rates > 10
+    assert rates > 5
     write_run(tmp_path / "run", run)
     for finding in check_run_folder(tmp_path / "run"):
         assert not finding.violations, finding
