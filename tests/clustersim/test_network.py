@@ -29,7 +29,7 @@ MODEL, BATCH = "gpt3-6.7b", 512
 FILE = """
 network: contention
 groups:
-  - {name: a, gpu_type: a100, nodes: 12, nodes_per_leaf: 2, leaf_oversubscription: 40}
+  - {name: a, gpu_type: a100, nodes: 24, nodes_per_leaf: 3, leaf_oversubscription: 24}
 """
 
 
@@ -183,7 +183,7 @@ class _OneEach(Fifo):
 def run_of(folder: Path, policy: str, text: str = FILE, **settings: object) -> Run:
     path = folder / "cluster.yaml"
     path.write_text(text)
-    jobs = [llm(str(i), 40.0 * i, (16, 32, 48, 8, 64)[i % 5], 300 + 50 * (i % 7)) for i in range(40)]
+    jobs = [llm(str(i), 40.0 * i, (16, 32, 48, 8, 64)[i % 5], 30 + 5 * (i % 7)) for i in range(40)]
     jobs += [Job(f"d{i}", 90.0 * i, gpus=(1, 4, 16)[i % 3], duration_s=700.0 + i) for i in range(20)]
     return clustersim.run(jobs, policy, cluster=str(path), **settings)
 
@@ -192,7 +192,7 @@ def run_of(folder: Path, policy: str, text: str = FILE, **settings: object) -> R
 def test_check_proves_runs_under_contention(tmp_path: Path, policy: str) -> None:
     if policy == "srtf":
         run = clustersim.run(
-            [llm(str(i), 40.0 * i, (16, 32, 48)[i % 3], 300 + 50 * (i % 7)) for i in range(40)],
+            [llm(str(i), 40.0 * i, (16, 32, 48)[i % 3], 30 + 5 * (i % 7)) for i in range(40)],
             policy, cluster=_written(tmp_path),
         )  # fmt: skip
     else:
