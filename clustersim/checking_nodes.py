@@ -19,7 +19,7 @@ def _check_service(evidence: Evidence) -> Iterator[Violation]:
     interrupted was on a node that went out at this instant.
     """
     down: dict[int, EventRecord] = {}
-    now = Occupancy()
+    now = Occupancy(evidence.cluster)
     for batch in instants(evidence.events):
         before = dict(now.held) if any(event.event == "interrupt" for _, event in batch) else {}
         for i, event in batch:
