@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from clustersim.scheduler import JobView, Proposal, State
 
-__all__ = ["Wanted", "available", "run_elastic", "run_ranked"]
+__all__ = ["Wanted", "available", "run_elastic", "run_ranked", "settles"]
 
 _INSTANT_S = 1e-3  # a wake-up may come this much early: times are sums of times
 
@@ -33,7 +33,7 @@ def run_ranked(state: State, ranked: Sequence[Wanted]) -> Proposal:
     asks to be thought over when the first of them has settled.
     """
     wanted = ranked
-    settling = {job: _settled_s(job, state.now) for job in state.running if _settles(job)}
+    settling = {job: _settled_s(job, state.now) for job in state.running if settles(job)}
     others = [entry for entry in ranked if entry[0] not in settling]
     ranked = [*((job, job.gpus) for job in settling), *others]
     chosen = _within(available(state), ranked)
@@ -65,9 +65,9 @@ def run_elastic(state: State, wanted: Sequence[Wanted]) -> Proposal:
     return proposal
 
 
-def _settles(job: JobView) -> bool:
-    """Whether a running job has not yet worked for as long as a restart would take it."""
-    return job.productive_s < job.restart_s(job.gpus) - _INSTANT_S
+def settles(job: JobView) -> bool:
+    """Whether a job runs, but has not yet worked for as long as a restart would take it."""
+    return job.running and job.productive_s < job.restart_s(job.gpus) - _INSTANT_S
 
 
 def _settled_s(job: JobView, now: float) -> float:
