@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from .plan import Plan
 from .store import Store, write_json
 from .work import commands
 
-__all__ = ["Campaign", "Counts"]
+__all__ = ["TIMINGS", "Campaign", "Cost", "Counts"]
+
+TIMINGS = "timings.csv"
 
 
 @dataclass
@@ -26,6 +29,23 @@ class Counts:
     damaged: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What the last attempt at a cell took: wall-clock and processor time, and the most resident memory."""
+
+    cell: str
+    status: str
+    attempts: int
+    wall_s: float
+    cpu_s: float
+    peak_gb: float
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> Cost:
+        took = (round(outcome.verdict[name], 4) for name in ("wall_s", "cpu_s", "peak_gb"))
+        return cls(outcome.order["key"], outcome.verdict["status"], outcome.attempts, *took)
+
+
 class Campaign:
     """One call of the grid command on a results folder. UserError if the folder cannot be used."""
 
@@ -36,6 +56,7 @@ class Campaign:
         for planned in plan.cells:
             self.labels.setdefault(planned.key, planned.cell.label)
         self.missing: list[dict[str, Any]] = []
+        self.costs: list[Cost] = []
 
     def open(self) -> None:
         """Write `grid.json` and see what is there: every byte of every cell is checked."""
@@ -69,6 +90,8 @@ class Campaign:
 
         def decided(outcome: Outcome) -> None:
             key = outcome.order["key"]
+            if "wall_s" in outcome.verdict:
+                self.costs.append(Cost.of(outcome))
             if outcome.verdict["status"] != "failed":
                 self.counts.made += 1
                 self.store.forget_failure(key)
@@ -78,11 +101,27 @@ class Campaign:
             self.store.record_failure(key, self._failure(outcome, reason))
             on_failure(self.labels[key], reason)
 
-        run_orders(
-            self.missing, batch, workers=workers, scheduler=scheduler, retries=limits.retries,
-            on_outcome=decided, on_progress=lambda progress: on_progress(self.counts, progress),
-        )  # fmt: skip
+        try:
+            run_orders(
+                self.missing, batch, workers=workers, scheduler=scheduler, retries=limits.retries,
+                on_outcome=decided, on_progress=lambda progress: on_progress(self.counts, progress),
+            )  # fmt: skip
+        finally:
+            self._write_costs()
         return self.counts
+
+    def _write_costs(self) -> None:
+        """Add what the cells of this call cost to `timings.csv`, for whoever sets limits."""
+        if not self.costs:
+            return
+        path = self.store.folder / TIMINGS
+        header = ",".join(field.name for field in fields(Cost))
+        with suppress(OSError):  # a full disk has been told of
+            new = not path.exists()
+            with path.open("a", encoding="utf-8") as file:
+                lines = [",".join(str(value) for value in astuple(cost)) for cost in self.costs]
+                file.write("\n".join([*([header] if new else []), *lines]) + "\n")
+        self.costs = []
 
     def _failure(self, outcome: Outcome, reason: str) -> Mapping[str, Any]:
         key = outcome.order["key"]

@@ -36,11 +36,10 @@ Verdict = dict[str, Any]
 def main() -> None:
     """Serve orders until stdin closes."""
     from clustersim.grid.work import make_cell
-    from traces.generate import Recipe, generate
 
     verdicts = os.dup(1)
     os.dup2(2, 1)  # nothing that prints can be taken for a verdict
-    generate(Recipe(1))  # fills the caches of profile and rules
+    _warm_up()
     gc.collect()
     gc.freeze()  # pages that children share are not touched by their collections
     waiting = b""
@@ -54,6 +53,21 @@ def main() -> None:
             continue
         verdict = Child(json.loads(line), make_cell, verdicts).watch()
         os.write(verdicts, json.dumps(verdict).encode() + b"\n")
+
+
+def _warm_up() -> None:
+    """Import and cache what every cell needs: a small run of a generated trace, under a policy of no use."""
+    from clustersim.runner import run
+    from clustersim.scheduler import Proposal, Scheduler, State
+    from traces.generate import Recipe, generate
+
+    class InOrder(Scheduler):
+        def schedule(self, state: State) -> Proposal:
+            proposal = state.proposal()
+            proposal.run_by(lambda job: job.order)
+            return proposal
+
+    run(generate(Recipe(3))[0], InOrder)
 
 
 class Child:

@@ -1,0 +1,95 @@
+"""Parallel efficiency of `clustersim grid`: 200 cells of 1 to 2 seconds on 2 workers.
+
+python benchmarks/grid.py --cells 200 --workers 2
+
+Two measurements, because a shared machine stretches wall-clock time:
+
+- slots: cells that sleep, so that other load on the machine hardly matters. Efficiency = seconds that the
+  cells asked for / (workers x seconds from the first cell's start to the last one's end).
+- processor: cells that compute. Efficiency = processor time asked for by the cells / processor time of
+  everything (client, scheduler, processes that start cells, cells), start-up included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+
+import pandas as pd
+
+POLICY = '''
+import time
+from clustersim import Scheduler
+
+class Works(Scheduler):
+    """Sleeps or computes for a while at its first decision."""
+
+    def __init__(self, work_s=1.0, sleeps=True):
+        self.work_s, self.sleeps = work_s, sleeps
+
+    def schedule(self, state):
+        if self.sleeps:
+            time.sleep(self.work_s)
+        else:
+            until = time.process_time() + self.work_s
+            while time.process_time() < until:
+                pass
+        self.work_s = 0.0
+        proposal = state.proposal()
+        proposal.run_by(lambda job: job.order)
+        return proposal
+'''
+TRACE = "job_id,submit_s,gpus,duration_s\na,0,8,60\nb,0,8,30\n"
+
+
+def measure(cells: int, workers: int, sleeps: bool) -> tuple[float, float, float]:
+    """Seconds of work that the cells asked for, of wall-clock time, and of processor time for everything."""
+    work_s = [round(1.0 + 0.1 * k, 1) for k in range(10)]
+    seeds = max(1, cells // len(work_s))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "works.py").write_text(POLICY)
+        (folder / "t.csv").write_text(TRACE)
+        (folder / "g.yaml").write_text(
+            f"set: {{trace: t.csv, cluster: n1g8, policy: 'works.py:Works', policy.sleeps: {sleeps}}}\n"
+            f"matrix: {{policy.work_s: {work_s}}}\nseeds: {seeds}\n"
+        )
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        began = perf_counter()
+        command = [sys.executable, "-m", "clustersim", "grid", "g.yaml", "--workers", str(workers)]
+        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        wall_s = perf_counter() - began
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times = sorted(p.stat().st_mtime for p in (folder / "g" / "cells").glob("*/cell.json"))
+        assert len(times) == len(work_s) * seeds
+        span_s = times[-1] - times[0]
+        cells_cpu_s = float(pd.read_csv(folder / "g" / "timings.csv")["cpu_s"].sum())
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(f"  wall clock {wall_s:.1f} s, of it start-up and tables {wall_s - span_s - work_s[0]:.1f} s")
+    print(f"  processor time: {cells_cpu_s:.1f} s in cells, {cpu_s - cells_cpu_s:.1f} s around them")
+    return sum(work_s) * seeds, span_s + work_s[0], cpu_s
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--cells", type=int, default=200)
+    parser.add_argument("--workers", type=int, default=2)
+    arguments = parser.parse_args()
+    paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    for sleeps in (True, False):
+        print("cells that sleep:" if sleeps else "cells that compute:")
+        work_s, span_s, cpu_s = measure(arguments.cells, arguments.workers, sleeps)
+        print(f"  {work_s:.0f} s of work in {span_s:.1f} s on {arguments.workers} workers")
+        efficiency = work_s / (arguments.workers * span_s) if sleeps else work_s / cpu_s
+        print(f"  efficiency of {'slots' if sleeps else 'processor time'}: {efficiency:.1%}")
+
+
+if __name__ == "__main__":
+    main()
