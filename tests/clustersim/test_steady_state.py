@@ -1,0 +1,74 @@
+"""Measurement windows: which jobs count, and when the cluster is looked at."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import clustersim
+from clustersim.grid.spec import NUMERIC_METRICS
+from clustersim.rundir import Run
+from clustersim.steady_state import UNDEFINED, window_metrics
+from traces import Job
+
+
+def run_of(*jobs: Job, nodes: int = 1) -> Run:
+    return clustersim.run(jobs, "fifo", cluster=f"n{nodes}g8", overheads=None)
+
+
+def window(run: Run, warmup_s: float, measure_s: float | None) -> dict[str, object]:
+    return window_metrics(run.jobs, run.snapshots, run.cluster, warmup_s=warmup_s, measure_s=measure_s)
+
+
+def test_jobs_submitted_in_the_window_count_however_late_they_finish() -> None:
+    run = run_of(*(Job(str(k), 10.0 * k, gpus=8, duration_s=20.0) for k in range(5)))
+    values = window(run, 10.0, 20.0)  # jobs 1 and 2, submitted at 10 and 20, done at 40 and 60
+    assert values["jobs"] == values["finished"] == 2
+    assert values["jct_mean_s"] == pytest.approx((30.0 + 40.0) / 2)
+    assert values["queue_mean_s"] == pytest.approx((10.0 + 20.0) / 2)
+    assert [values[name] for name in UNDEFINED] == [None] * len(UNDEFINED)
+
+
+def test_the_cluster_is_looked_at_within_the_window() -> None:
+    run = run_of(Job("a", 0.0, gpus=8, duration_s=10.0), Job("b", 15.0, gpus=4, duration_s=10.0),
+                 Job("c", 30.0, gpus=8, duration_s=5.0))  # fmt: skip
+    values = window(run, 5.0, 15.0)  # 5 to 10 full, 10 to 15 empty, 15 to 20 half
+    assert values["gpu_allocated_ratio"] == pytest.approx((5 * 8 + 5 * 4) / (8 * 15))
+    assert values["fragmentation_ratio"] == pytest.approx(5 * 4 / (8 * 15))
+    open_ended = window(run, 5.0, None)  # up to the last submission, 30
+    assert open_ended["gpu_allocated_ratio"] == pytest.approx((5 * 8 + 10 * 4) / (8 * 25))
+
+
+def test_a_window_over_everything_gives_the_summary() -> None:
+    run = run_of(*(Job(str(k), 7.0 * k, gpus=4, duration_s=20.0, deadline_s=7.0 * k + 30) for k in range(9)))
+    values = window(run, 0.0, None)
+    same = set(NUMERIC_METRICS) - {*UNDEFINED, "gpu_allocated_ratio", "fragmentation_ratio"}
+    assert {name: values[name] for name in same} == {name: run.summary[name] for name in same}
+
+
+def test_an_empty_window_has_no_values() -> None:
+    run = run_of(Job("a", 0.0, gpus=8, duration_s=10.0))
+    values = window(run, 5.0, 1.0)
+    assert values["jobs"] == 0
+    assert values["jct_mean_s"] is None
+    assert values["gpu_allocated_ratio"] is None
+
+
+def test_warm_up_removes_the_bias_of_an_empty_start() -> None:
+    """M/M/1 at load 0.8: the mean wait is rho / (mu - lambda) = 4 s (Kleinrock 1975, section 3.2). Jobs at the
+    start find the queue empty and wait less; a window after the warm-up must hold it.
+    """
+    early, late = [], []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        submits = np.cumsum(rng.exponential(1.25, 2000))
+        jobs = [
+            Job(str(i), float(s), gpus=8, duration_s=float(d))
+            for i, (s, d) in enumerate(zip(submits, rng.exponential(1.0, 2000), strict=True))
+        ]
+        run = run_of(*jobs)
+        early.append(window(run, 0.0, 20.0)["queue_mean_s"])
+        late.append(window(run, 300.0, 3000.0)["queue_mean_s"])
+    error = float(np.std(late, ddof=1) / np.sqrt(len(late)))  # type: ignore[arg-type]
+    assert np.mean(late) == pytest.approx(4.0, abs=3.5 * error)  # type: ignore[arg-type]
+    assert np.mean(early) < 2.5  # type: ignore[arg-type]
