@@ -55,8 +55,8 @@ def test_an_empty_window_has_no_values() -> None:
 
 
 def test_warm_up_removes_the_bias_of_an_empty_start() -> None:
-    """M/M/1 at load 0.8: the mean wait is rho / (mu - lambda) = 4 s (Kleinrock 1975, section 3.2). Jobs at the
-    start find the queue empty and wait less; a window after the warm-up must hold it.
+    """M/M/1 at load 0.8: the mean wait is rho / (mu - lambda) = 4 s (Kleinrock 1975, section 3.2). Jobs at
+    the start find the queue empty and wait less; a window after the warm-up must hold it.
     """
     early, late = [], []
     for seed in range(8):
