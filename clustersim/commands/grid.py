@@ -100,9 +100,10 @@ def _progress(plan: Plan, campaign: Campaign) -> Iterator[Callable[[Counts, Prog
     def advance(counts: Counts, progress: Progress) -> None:
         nonlocal shown_at, shown
         left = total - counts.cached - counts.made - counts.failed
+        running = f"{progress.running} running" if progress.slots else "waiting for workers"
         text = (
             f"{counts.cached + counts.made} of {total} cells done ({counts.cached} cached), "
-            f"{counts.failed} failed, {progress.running} running"
+            f"{counts.failed} failed, {running}"
         )
         if left and progress.remaining_s is not None:
             text += f", {_duration(progress.remaining_s)} left"

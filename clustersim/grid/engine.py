@@ -7,6 +7,7 @@ With an address, the same batches go to the workers there.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import queue
@@ -54,12 +55,16 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a grid is. `remaining_s` is None until a cell has been made."""
+    """How far a grid is. `slots`: cells that can be made at a time, 0 while a scheduler has no workers.
+
+    `remaining_s` is None until a cell has been made.
+    """
 
     total: int
     made: int
     failed: int
     running: int
+    slots: int
     remaining_s: float | None
 
 
@@ -103,7 +108,10 @@ class _Campaign:
     def run(self) -> None:
         try:
             while self.waiting or self.busy or self.under_way:
-                self._submit()
+                try:
+                    self._submit()
+                except (OSError, TimeoutError, RuntimeError, asyncio.CancelledError) as error:
+                    self._lost(f"the dask scheduler cannot be reached ({type(error).__name__})")
                 self.on_progress(self.progress())
                 self._take(LOOK_EVERY_S)
             self.on_progress(self.progress())
@@ -114,15 +122,16 @@ class _Campaign:
     def progress(self) -> Progress:
         left = self.total - self.made - self.failed
         running = min(sum(map(len, self.under_way.values())), self.slots)
-        remaining_s = left * self.spent_s / self.timed / self.slots if self.timed else None
-        return Progress(self.total, self.made, self.failed, running, remaining_s)
+        known = self.timed and self.slots
+        remaining_s = left * self.spent_s / self.timed / self.slots if known else None
+        return Progress(self.total, self.made, self.failed, running, self.slots, remaining_s)
 
     def _submit(self) -> None:
         now = time.monotonic()
         if now - self.slots_known_at > LOOK_EVERY_S:
             if self.client.status not in ("running", "connecting"):
                 self._lost("the connection to the dask scheduler is lost")
-            self.slots, self.slots_known_at = max(1, sum(self.client.nthreads().values())), now
+            self.slots, self.slots_known_at = sum(self.client.nthreads().values()), now
         while self.busy and self.busy[0][0] <= now:
             self.waiting.append(self.busy.popleft()[1])
         while self.waiting and len(self.under_way) < max(QUEUED_AT_LEAST, QUEUED_PER_SLOT * self.slots):
@@ -138,7 +147,7 @@ class _Campaign:
         if not self.timed:
             return 1
         by_time = int(BATCH_S * self.timed / max(self.spent_s, 1e-9))
-        fair = len(self.waiting) // (QUEUED_PER_SLOT * self.slots)
+        fair = len(self.waiting) // (QUEUED_PER_SLOT * max(1, self.slots))
         return max(1, min(by_time, fair, LARGEST_BATCH))
 
     def _take(self, wait_s: float) -> None:
