@@ -60,6 +60,8 @@ class Conservative(Scheduler):
                 self._valid &= self._ends.pop(event.job, inf) <= state.now + _INSTANT_S
             elif event.kind == "submitted" and event.job is not None and self._valid:
                 self._reserve(event.job)
+            elif event.kind in ("node_down", "node_up"):
+                self._valid = False
         overdue = any(end_s < state.now - _INSTANT_S for end_s in self._ends.values())
         if not self._valid or overdue or len(self.reserved) != len(state.pending):
             self._plan(state)
@@ -71,7 +73,7 @@ class Conservative(Scheduler):
         """
         before, self.reserved = self.reserved, {}
         self._ends = {job: self._estimates.end_s(job, state.now) for job in state.running}
-        self._free, self._tried = FreeGpus(state.now, state.cluster.gpus), _Tried()
+        self._free, self._tried = FreeGpus(state.now, state.in_service), _Tried()
         for job, end_s in self._ends.items():
             self._free.reserve([(state.now, end_s, job.gpus)], {job.gpus: job.gpus})
         for job in sorted(state.pending, key=lambda job: (before.get(job, inf), job.order)):

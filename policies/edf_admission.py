@@ -24,7 +24,7 @@ class EdfAdmission(Scheduler):
     def admit(self, job: JobView, state: State) -> bool:
         if job.deadline_s is None:
             return True
-        free = FreeGpus(state.now, state.cluster.gpus)
+        free = FreeGpus(state.now, state.in_service)
         rivals = [other for other in (*state.running, *state.pending) if other.deadline_s is not None]
         for other in sorted((*rivals, job), key=_urgency):
             pieces = _pieces(free, other, state.now)
@@ -35,7 +35,7 @@ class EdfAdmission(Scheduler):
 
     def schedule(self, state: State) -> Proposal:
         proposal = state.proposal()
-        proposal.run_by(_urgency)
+        proposal.run_by(_urgency, falling=True)
         return proposal
 
 

@@ -66,10 +66,12 @@ class Tiresias(Scheduler):
         return now + max(left_gpu_s / job.requested, _INSTANT_S)
 
     def _note_preempted(self, proposal: Proposal, state: State) -> None:
+        """Work out when who loses his GPUs now, or just lost them to a failure, will have waited too long."""
         if self.promote_knob is None:
             return
-        for job in state.running:
-            if not proposal.gpus(job) and self._queue(job):
+        lost = [event.job for event in state.events if event.kind in ("interrupted", "stopped")]
+        for job in (*state.running, *lost):
+            if job is not None and not proposal.gpus(job) and self._queue(job):
                 patience_s = self.promote_knob * self._service(job) / job.requested
                 self._promised[job] = state.now + max(patience_s, _INSTANT_S)
                 heappush(self._promotions, (self._promised[job], job.order, job))

@@ -101,6 +101,17 @@ def test_places_count_not_only_gpus() -> None:
         assert starts(outcome) == {"a": 0, "b": 0, "head": 50, "beside": 2}
 
 
+@pytest.mark.parametrize("policy", [Easy, Conservative])
+def test_plans_are_made_anew_when_nodes_come_and_go(policy: Any) -> None:
+    """One of two nodes is gone from 5 s to 50 s. Nobody knows when `wide`, which needs both, can start, so
+    that nobody waits for it; when the node is back it starts at once.
+    """
+    calendar = ({"at_s": 5, "remove": 1}, {"at_s": 50, "add": 1})
+    jobs = [job("first", 0, 2, 20), job("wide", 10, 8, 30), job("next", 11, 4, 10)]
+    outcome = simulate(jobs, policy(), "n2g4", calendar=calendar)
+    assert starts(outcome) == {"first": 0, "wide": 50, "next": 20}
+
+
 # Guarantees
 
 

@@ -111,6 +111,14 @@ def test_the_oracle_is_noted() -> None:
     assert run.manifest["oracle_used"]
 
 
+def test_nodes_out_of_service_are_not_counted_on() -> None:
+    """One of two nodes is gone from 5 s to 50 s: who comes at 10 s cannot have both, at 60 s he can."""
+    calendar = ({"at_s": 5, "remove": 1}, {"at_s": 50, "add": 1})
+    jobs = [job("early", 10, 8, 10, 100), job("half", 10, 4, 10, 100), job("late", 60, 8, 10, 100)]
+    outcome = simulate(jobs, EdfAdmission(), "n2g4", calendar=calendar)
+    assert [record.state for record in outcome.records] == ["rejected", "finished", "finished"]
+
+
 @pytest.mark.parametrize("deadline_s", [0.0, 10.0])
 def test_a_deadline_that_has_passed(deadline_s: float) -> None:
     outcome = simulate([job("a", 10, 1, 1, deadline_s)], EdfAdmission(), "n1g1")
