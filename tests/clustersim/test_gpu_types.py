@@ -1,0 +1,283 @@
+"""Clusters of several GPU types: where jobs run, how fast, and what a policy may ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import clustersim
+from clustersim.checking_folder import check_run_folder
+from clustersim.cluster import Cluster, NodeGroup
+from clustersim.errors import PolicyError
+from clustersim.overheads import Overheads
+from clustersim.records import Recorder
+from clustersim.rundir import read_run, write_run
+from clustersim.scheduler import Proposal, Scheduler, State
+from clustersim.simulation import Simulation
+from clustersim.speed import CannotRun, TypedSpeed, speed_for
+from clustersim.throughput import read_throughput_table, throughputs_by_type
+from itertime.errors import TableError
+from policies.fifo_skip import FifoSkip
+from policies.srtf import Srtf
+from traces.job import Job
+
+FILE = """
+groups:
+  - {name: old, gpu_type: a100, nodes: 4}
+  - {name: new, gpu_type: h100, nodes: 2}
+  - {name: oldest, gpu_type: v100, nodes: 1}
+"""
+GROUPS = (
+    NodeGroup("old", 4, 8, "a100", "dgx-a100-80gb"),
+    NodeGroup("new", 2, 8, "h100", "dgx-h100"),
+    NodeGroup("oldest", 1, 8, "v100"),
+)
+CLUSTER = Cluster.of(GROUPS)
+TABLE = "model,global_batch,gpu_type,gpus,iterations_per_s\n"
+
+
+def llm(name: str, gpus: int, submit_s: float = 0.0, iterations: int = 100) -> Job:
+    return Job(name, submit_s, model="gpt3-6.7b", global_batch=512, iterations=iterations, gpus=gpus)
+
+
+def speed(table: Path | None = None) -> TypedSpeed:
+    made = speed_for(CLUSTER, "3d", table)
+    assert isinstance(made, TypedSpeed)
+    return made
+
+
+def simulated(jobs: list[Job], scheduler: Scheduler) -> Recorder:
+    return Simulation(jobs, CLUSTER, scheduler, speed(), overheads=Overheads.none()).run()
+
+
+def types_of(recorder: Recorder) -> dict[str, str]:
+    return {
+        event.job_id: CLUSTER.type_of(event.placement[0][0])
+        for event in recorder.events
+        if event.event in ("start", "restart", "resize", "migrate")
+    }
+
+
+def test_each_type_has_its_own_curve_and_the_fastest_comes_first() -> None:
+    offers = speed().offers(llm("a", 16))
+    assert [offer.gpu_type for offer in offers] == ["h100", "a100"], "v100 has no profile"
+    fast, slow = (offer.curve for offer in offers)
+    assert fast.unit_s[16] < slow.unit_s[16]
+    assert max(fast.unit_s) == 16
+    assert max(slow.unit_s) == 32
+    alone = speed_for(Cluster.parse("n4g8"), "3d").curve(llm("a", 16))
+    assert slow.unit_s == alone.unit_s, "a type's curve is that of a cluster of it alone"
+
+
+def test_a_job_that_no_type_can_run_is_told_why_of_each() -> None:
+    with pytest.raises(CannotRun) as caught:
+        speed().offers(llm("a", 64))
+    assert "a100: asks for 64 GPUs, the cluster has 32" in str(caught.value)
+    assert "h100: asks for 64 GPUs, the cluster has 16" in str(caught.value)
+    assert "v100: GPU type v100 has no profile" in str(caught.value)
+
+
+def test_policies_that_know_no_types_use_them_all() -> None:
+    """The second job of 16 finds no H100 left and takes A100s, and is slower there; one of 8 known by its
+    duration may even run on V100s.
+    """
+    jobs = [llm("a", 16), llm("b", 16), llm("c", 16), llm("d", 16),
+            *(Job(f"e{i}", 0.0, gpus=8, duration_s=60.0) for i in range(2))]  # fmt: skip
+    recorder = simulated(jobs, FifoSkip())
+    assert types_of(recorder) == {
+        "a": "h100",
+        "b": "a100",
+        "c": "a100",
+        "d": "h100",
+        "e0": "v100",
+        "e1": "v100",
+    }
+    finish = {record.job_id: record.finish_s for record in recorder.jobs}
+    assert finish["a"] is not None
+    assert finish["b"] is not None
+    fast, slow = (offer.curve.unit_s[16] for offer in speed().offers(llm("a", 16)))
+    assert finish["a"] == pytest.approx(100 * fast)
+    assert finish["b"] == pytest.approx(100 * slow)
+    assert finish["d"] == pytest.approx(200 * fast)
+
+
+class LargeOnH100(Scheduler):
+    """Jobs of more than a node wait for H100s, small ones for A100s; a large job that waits longer than an
+    hour takes A100s. Uses what the API says of types.
+    """
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        for job in list(state.pending):
+            wanted = "h100" if job.requested > 8 else "a100"
+            if wanted in job.gpu_types and proposal.free_of(wanted) >= job.requested:
+                proposal.start(job, gpu_type=wanted)
+            elif job.requested > 8 and state.now - job.submit_s > 3600:
+                proposal.start(job, gpu_type="a100")
+        waiting = [job for job in state.pending if proposal.placement(job) is None and job.requested > 8]
+        if waiting:
+            proposal.wake_at = max(state.now, min(job.submit_s for job in waiting) + 3600.0) + 1.0
+        return proposal
+
+
+def test_a_policy_of_types() -> None:
+    jobs = [llm("a", 16, iterations=2000), llm("b", 8), llm("c", 16, 10.0)]
+    recorder = simulated(jobs, LargeOnH100())
+    assert types_of(recorder) == {"a": "h100", "b": "a100", "c": "a100"}
+    starts = {record.job_id: record.start_s for record in recorder.jobs}
+    assert starts["c"] == 3611.0
+
+
+class Asks(Scheduler):
+    """Asks questions once, for a test to look at the answers."""
+
+    def __init__(self, ask):  # type: ignore[no-untyped-def]
+        self.ask, self.answers = ask, None
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        if self.answers is None:
+            self.answers = self.ask(next(iter(state.pending)), proposal, state)
+        for job in list(state.pending):
+            if proposal.placement(job) is None:
+                proposal.start(job)
+        return proposal
+
+
+def test_what_a_view_says_of_types() -> None:
+    def ask(job, proposal, state):  # type: ignore[no-untyped-def]
+        return (
+            job.gpu_types, job.gpu_type, job.rate(16), job.rate(16, "h100"), job.rate(16, "a100"),
+            job.rate(32), job.rate(32, "h100"), job.can_run_on(32), job.can_run_on(32, "h100"),
+            job.sizes_on("v100"),
+            job.remaining(16, "a100") / job.remaining(16), state.cluster.gpu_types, job.requested,
+        )  # fmt: skip
+
+    scheduler = Asks(ask)
+    simulated([llm("a", 16)], scheduler)
+    types, now, best, h100, a100, more, none, can, cannot, sizes, ratio, all_types, requested = (
+        scheduler.answers
+    )
+    assert (types, now, all_types, requested) == (("h100", "a100"), None, ("a100", "h100", "v100"), 16)
+    assert best == h100 > a100 > 0
+    assert more > a100
+    assert (none, can, cannot, sizes) == (0.0, True, False, ())
+    assert ratio == pytest.approx(h100 / a100)
+
+
+def test_moving_between_types() -> None:
+    def ask(job, proposal, state):  # type: ignore[no-untyped-def]
+        first = proposal.start(job, gpu_type="a100")
+        second = proposal.resize(job, 16, gpu_type="h100")
+        types = proposal.gpu_type(job)
+        third = proposal.resize(job, 8)
+        tight = proposal.resize(job, 32, gpu_type="a100"), proposal.fits(16, "v100"), proposal.fits(32)
+        proposal.stop(job)
+        return first, second, types, third, tight, proposal.start(job, on=((4, 8), (5, 8)))
+
+    scheduler = Asks(ask)
+    simulated([llm("a", 16)], scheduler)
+    a100, h100 = ((0, 8), (1, 8)), ((4, 8), (5, 8))
+    assert scheduler.answers[:4] == (a100, h100, "h100", ((4, 8),))
+    assert scheduler.answers[4] == (tuple((n, 8) for n in range(4)), False, False)
+    assert scheduler.answers[5] == h100
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda job, p, s: p.start(job, gpu_type="h10"), "did you mean h100"),
+        (lambda job, p, s: p.start(job, gpu_type="v100"), "it can run on h100, a100 alone"),
+        (lambda job, p, s: p.start(job, 32, gpu_type="h100"), "gpu_type=h100.*can run on 2, 4, 8, 16 GPUs"),
+        (lambda job, p, s: p.start(job, on=((3, 8), (4, 8))), "a100 and h100 nodes; a job runs on"),
+        (lambda job, p, s: p.start(job, on=((4, 8), (5, 8)), gpu_type="a100"), "gpu_type=a100.*h100 nodes"),
+        (lambda job, p, s: p.start(job, on=((7, 8), (8, 8))), "node 7"),
+        (lambda job, p, s: p.compact({job: 16}), "one GPU type"),
+        (lambda job, p, s: job.rate(8, "b200"), "unknown GPU type"),
+        (lambda job, p, s: p.free_of("b200"), "unknown GPU type"),
+    ],
+)  # fmt: skip
+def test_what_a_policy_may_not_ask(ask, words: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(PolicyError, match=words):
+        simulated([llm("a", 16)], Asks(ask))
+
+
+def test_one_type_may_be_named_too() -> None:
+    recorder = Simulation(
+        [llm("a", 16)], Cluster.parse("n2g8"), Asks(lambda job, p, s: p.start(job, gpu_type="a100")),
+        speed_for(Cluster.parse("n2g8"), "3d"),
+    ).run()  # fmt: skip
+    assert recorder.jobs[0].state == "finished"
+
+
+@pytest.mark.parametrize("policy", ["fifo", "srtf", "smallest"])
+@pytest.mark.parametrize("network", ["ideal", "contention"])
+def test_check_proves_runs_on_several_types(tmp_path: Path, policy: str, network: str) -> None:
+    (tmp_path / "cluster.yaml").write_text(FILE)
+    jobs = [llm(str(i), (8, 16, 32, 4, 1)[i % 5], 30.0 * i, 100 + 37 * (i % 7)) for i in range(40)]
+    if policy != "srtf":
+        jobs += [Job(f"d{i}", 50.0 * i, gpus=(1, 4, 8)[i % 3], duration_s=700.0 + i) for i in range(15)]
+    run = clustersim.run(jobs, policy, cluster=str(tmp_path / "cluster.yaml"), network=network)
+    assert {job.state for job in run.jobs} == {"finished"}
+    write_run(tmp_path / "run", run)
+    assert read_run(tmp_path / "run").cluster == run.cluster
+    for finding in check_run_folder(tmp_path / "run"):
+        assert not finding.violations, finding
+    used = {run.cluster.type_of(e.placement[0][0]) for e in run.events if e.event == "start"}
+    assert {"a100", "h100"} <= used
+
+
+def test_preemption_across_types_keeps_who_need_not_move() -> None:
+    """A short job of 16 evicts from the end of the line; whoever loses nothing by it stays where it was."""
+    jobs = [llm("long", 16, 0.0, 5000), llm("longer", 16, 1.0, 6000), llm("longest", 16, 2.0, 9000),
+            llm("short", 16, 100.0, 10)]  # fmt: skip
+    recorder = simulated(jobs, Srtf())
+    preempted = [event.job_id for event in recorder.events if event.event == "preempt"]
+    assert preempted == ["longest"]
+
+
+def test_tables_by_type(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(TABLE + "m,8,a100,8,1.0\nm,8,v100,8,0.25\nm,8,b200,8,9\n")
+    assert throughputs_by_type(path, ("a100", "h100", "v100")) == {
+        "a100": {("m", 8): {8: 1.0}}, "h100": {}, "v100": {("m", 8): {8: 0.25}},
+    }  # fmt: skip
+    assert read_throughput_table(path) == {("m", 8): {8: 1.0}}
+    job = Job("a", 0.0, model="m", global_batch=8, iterations=10, gpus=8)
+    known = speed(path).by_type["v100"].offers(job)
+    assert known[0].curve.unit_s == {8: 4.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("model,global_batch,gpus,iterations_per_s\nm,8,8,1\n", "t.csv:1: missing column gpu_type"),
+        (TABLE + "m,8,,8,1\n", "t.csv:2: gpu_type="),
+        (TABLE + "m,8,a100,8,1\nm,8,a100,8,2\n", "t.csv:3: gpus=8: stated twice"),
+        ("model,global_batch,gpus,iterations_per_s,gpu_type,gpu_type\n", "gpu_type appears twice"),
+    ],
+)  # fmt: skip
+def test_bad_tables_by_type(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(TableError) as caught:
+        throughputs_by_type(tmp_path / "t.csv", ("a100", "h100"))
+    assert words in str(caught.value)
+
+
+def test_one_type_needs_no_column_and_reads_its_rows_of_a_table_with_one(tmp_path: Path) -> None:
+    plain, typed = tmp_path / "plain.csv", tmp_path / "typed.csv"
+    plain.write_text("model,global_batch,gpus,iterations_per_s\nm,8,8,1\n")
+    typed.write_text(TABLE + "m,8,a100,8,1\nm,8,h100,8,3\n")
+    assert throughputs_by_type(plain, ("h100",)) == {"h100": {("m", 8): {8: 1.0}}}
+    assert throughputs_by_type(typed, ("h100",)) == {"h100": {("m", 8): {8: 3.0}}}
+
+
+def test_a_cluster_without_any_profile(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text("groups: [{name: a, gpu_type: v100, nodes: 2}]")
+    jobs = [llm("llm", 8), Job("logged", 0.0, gpus=8, duration_s=50.0)]
+    run = clustersim.run(jobs, "fifo", cluster=str(tmp_path / "cluster.yaml"), overheads=None)
+    by_id = {job.job_id: job for job in run.jobs}
+    assert by_id["logged"].state == "finished"
+    assert by_id["llm"].state == "rejected"
+    assert "GPU type v100 has no profile, and no throughput table states gpt3-6.7b" in by_id["llm"].reason
