@@ -46,6 +46,8 @@ class Scheduler:
     """
 
     planner: str = "3d"
+    one_gpu_type: bool = False
+    """Whether it plans with GPUs that are all alike; then a cluster of several types is refused at once."""
 
     def admit(self, job: JobView, state: State) -> bool:
         """Whether to accept a job that was just submitted.

@@ -13,6 +13,7 @@ from typing import cast
 
 import simpy
 
+from itertime.errors import UserError
 from traces.job import Job
 
 from .active import ActiveJob, JobView
@@ -67,6 +68,10 @@ class Simulation:
         tenancy: Tenancy | None = None, failures: Failures | None = None, calendar: Calendar | None = None,
         seed: int = 0,
     ):  # fmt: skip
+        if cluster.mixed and scheduler.one_gpu_type:
+            types = ", ".join(cluster.gpu_types)
+            name = type(scheduler).__name__
+            raise UserError(f"policy {name} plans with one GPU type, the cluster has {types}; choose another")
         self.cluster, self.scheduler, self.speed = cluster, scheduler, speed
         self.overheads = overheads if overheads is not None else Overheads()
         self.until_s, self.on_progress = until_s, on_progress

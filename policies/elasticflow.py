@@ -36,6 +36,7 @@ class ElasticFlow(Scheduler):
     """
 
     planner = "data-parallel"
+    one_gpu_type = True
 
     def __init__(self, guard_s: float = 1.0, admission: bool = True):
         if not 0 <= guard_s < inf:

@@ -228,6 +228,13 @@ def test_check_proves_runs_on_several_types(tmp_path: Path, policy: str, network
     assert {"a100", "h100"} <= used
 
 
+@pytest.mark.parametrize("policy", ["elasticflow", "vtrain-aware", "gavel-max-min"])
+def test_policies_that_plan_with_one_type_say_so(tmp_path: Path, policy: str) -> None:
+    (tmp_path / "cluster.yaml").write_text(FILE)
+    with pytest.raises(clustersim.UserError, match="one GPU type, the cluster has a100, h100, v100"):
+        clustersim.run([llm("a", 8)], policy, cluster=str(tmp_path / "cluster.yaml"))
+
+
 def test_preemption_across_types_keeps_who_need_not_move() -> None:
     """A short job of 16 evicts from the end of the line; whoever loses nothing by it stays where it was."""
     jobs = [llm("long", 16, 0.0, 5000), llm("longer", 16, 1.0, 6000), llm("longest", 16, 2.0, 9000),
