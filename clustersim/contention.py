@@ -80,8 +80,9 @@ class Links(Generic[Job]):
     def __init__(self, capacity: Mapping[int, float]):
         self._capacity = dict(capacity)
         self._demands: dict[Job, Demand] = {}
+        self._most: dict[Job, Demand] = {}  # what it sends if nobody else is there
         self._on_link: dict[int, dict[Job, None]] = {}
-        self._hot: dict[int, None] = {}  # asked for more than they carry
+        self._hot: dict[int, None] = {}  # asked for all that they carry, or more
         self._shares: dict[Job, float] = {}
         self._touched: dict[int, None] = {}
         self._fresh: dict[Job, None] = {}
@@ -94,7 +95,9 @@ class Links(Generic[Job]):
         """Let `job`, which must not be here yet, send `demand` bytes/s by link."""
         assert job not in self._demands
         known = {link: amount for link, amount in demand.items() if link in self._capacity and amount > 0}
+        alone = min((self._capacity[link] / amount for link, amount in known.items()), default=1.0)
         self._demands[job] = known
+        self._most[job] = {link: min(alone, 1.0) * amount for link, amount in known.items()}
         self._fresh[job] = None
         for link in known:
             self._on_link.setdefault(link, {})[job] = None
@@ -105,6 +108,7 @@ class Links(Generic[Job]):
         for link in self._demands.pop(job, ()):
             del self._on_link[link][job]
             self._touched[link] = None
+        self._most.pop(job, None)
         self._shares.pop(job, None)
         self._fresh.pop(job, None)
 
@@ -128,8 +132,8 @@ class Links(Generic[Job]):
         return changed
 
     def _measure(self, link: int) -> None:
-        asked = sum(self._demands[job][link] for job in self._on_link[link])
-        if asked * _FULL > self._capacity[link]:
+        asked = sum([self._most[job][link] for job in self._on_link[link]])
+        if asked > self._capacity[link] * _FULL:
             self._hot[link] = None
         else:
             self._hot.pop(link, None)
