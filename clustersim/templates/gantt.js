@@ -2,7 +2,7 @@
 // that ten thousand jobs on a thousand GPUs look as full as they are and cost a few milliseconds.
 (function () {
   "use strict";
-  var LEFT = 62, BOTTOM = 26, MOST_LABELS = 400;
+  var BOTTOM = 26, MOST_LABELS = 400;
   var SIZES = ["#440154", "#472c7a", "#3b518b", "#2c718e", "#21908d", "#27ad81", "#5cc863", "#aadc32", "#fde725", "#ffd34d", "#ffb86b", "#ff9d8a"];
   var CLASSES = ["--c0", "--c1", "--c2", "--c3", "--c4", "--c5", "--t-bubble", "--c6"];
   var STEPS_S = [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000, 7776000, 31536000];
@@ -10,7 +10,7 @@
   page.parts.push(function () {
     var canvas = page.by("gantt-canvas"), ink = canvas.getContext("2d"), tip = page.by("gantt-tip");
     var layer = document.createElement("canvas"), step_s = page.data.step_s;
-    var run, held, classes, order, view, width, height, chosen = -1, waiting = false;
+    var run, held, classes, order, view, width, height, left = 62, chosen = -1, waiting = false;
 
     // What is shown, from time view.a to view.b (in steps) and from GPU view.top to view.bottom.
     function all() {
@@ -53,14 +53,16 @@
     function paint() {
       var ratio = window.devicePixelRatio || 1, box = canvas.getBoundingClientRect();
       if (!box.width) { return; }
-      width = box.width - LEFT; height = box.height - BOTTOM;
+      ink.font = "11px " + getComputedStyle(document.body).fontFamily;
+      left = Math.ceil(ink.measureText("node " + run.nodes).width) + 12;
+      width = box.width - left; height = box.height - BOTTOM;
       canvas.width = Math.round(box.width * ratio); canvas.height = Math.round(box.height * ratio);
       ink.setTransform(ratio, 0, 0, ratio, 0, 0);
       ink.fillStyle = page.css("--band");
-      ink.fillRect(LEFT, 0, width, height);
+      ink.fillRect(left, 0, width, height);
       ink.save();
-      ink.beginPath(); ink.rect(LEFT, 0, width, height); ink.clip();
-      ink.translate(LEFT, 0);
+      ink.beginPath(); ink.rect(left, 0, width, height); ink.clip();
+      ink.translate(left, 0);
       rectangles();
       overheads();
       outOfService();
@@ -152,21 +154,21 @@
     function axes() {
       var by = scale(), g = run.gpus_per_node, font = getComputedStyle(document.body).fontFamily;
       ink.font = "11px " + font; ink.fillStyle = page.css("--muted"); ink.strokeStyle = page.css("--rule"); ink.lineWidth = 1;
-      var span_s = (view.b - view.a) * step_s, gap_s = STEPS_S.find(function (s) { return span_s / s <= width / 80; }) || span_s;
+      var span_s = (view.b - view.a) * step_s, gap_s = STEPS_S.find(function (s) { return span_s / s <= width / 80; }) || span_s / 4;
       ink.textAlign = "center"; ink.textBaseline = "top";
       for (var t = Math.ceil(view.a * step_s / gap_s) * gap_s; t <= view.b * step_s; t += gap_s) {
-        var x = LEFT + (t / step_s - view.a) * by.x;
+        var x = left + (t / step_s - view.a) * by.x;
         ink.beginPath(); ink.moveTo(x + 0.5, height); ink.lineTo(x + 0.5, height + 4); ink.stroke();
-        if (x > LEFT + 14 && x < LEFT + width - 14) { ink.fillText(tick(t, gap_s), x, height + 7); }
+        if (x > left + 14 && x < left + width - 14) { ink.fillText(tick(t, gap_s), x, height + 7); }
       }
       ink.textAlign = "right"; ink.textBaseline = "middle";
       var nodes = (view.bottom - view.top) / g, gap = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192].find(function (n) { return nodes / n <= height / 22; }) || nodes;
       for (var node = Math.ceil(view.top / g / gap) * gap; node * g < view.bottom; node += gap) {
         var y = ((node + 0.5) * g - view.top) * by.y;
-        if (y > 5 && y < height - 5) { ink.fillText("node " + node, LEFT - 5, y); }
+        if (y > 5 && y < height - 5) { ink.fillText("node " + node, left - 5, y); }
         if (g * by.y > 14) {
           y = (node * g - view.top) * by.y;
-          ink.beginPath(); ink.moveTo(LEFT, y); ink.lineTo(LEFT + width, y); ink.stroke();
+          ink.beginPath(); ink.moveTo(left, y); ink.lineTo(left + width, y); ink.stroke();
         }
       }
       ink.textAlign = "left";
@@ -187,7 +189,7 @@
 
     function at(event) {
       var box = canvas.getBoundingClientRect(), by = scale();
-      var x = event.clientX - box.left - LEFT, y = event.clientY - box.top;
+      var x = event.clientX - box.left - left, y = event.clientY - box.top;
       return { x: x, y: y, time: view.a + x / by.x, gpu: view.top + y / by.y };
     }
 
@@ -215,7 +217,7 @@
       lines.forEach(function (text) { tip.append(page.make("span", text), document.createElement("br")); });
       tip.hidden = false;
       var room = canvas.clientWidth - tip.offsetWidth - 4;
-      tip.style.left = Math.max(0, Math.min(room, LEFT + x + 14)) + "px";
+      tip.style.left = Math.max(0, Math.min(room, left + x + 14)) + "px";
       tip.style.top = (y + 18 + tip.offsetHeight > canvas.clientHeight ? Math.max(0, y - tip.offsetHeight - 12) : y + 18) + "px";
       canvas.dataset.job = jobs.id[job];
     }
@@ -328,6 +330,8 @@
       if (act && !event.ctrlKey && !event.metaKey && !event.altKey) { event.preventDefault(); hide(); act(); }
     });
 
+    // Begin with what tells jobs apart: their model, or else their size.
+    if (page.data.jobs.models.length < 2) { page.by("gantt-colour").value = "size"; }
     page.by("gantt-in").addEventListener("click", keys["+"]);
     page.by("gantt-out").addEventListener("click", keys["-"]);
     page.by("gantt-taller").addEventListener("click", keys["]"]);

@@ -2,7 +2,7 @@
 (function () {
   "use strict";
   var GAINS = { start: "started", restart: "restarted", resize: "resized to", migrate: "migrated, still" };
-  var ENDS = { preempt: "preempted", finish: "finished", fail: "interrupted by a failure", reject: "rejected" };
+  var ENDS = { preempt: "preempted", finish: "finished", interrupt: "interrupted by a failure", fail: "failed", reject: "rejected" };
 
   function gpus(count) { return page.number(count) + (count === 1 ? " GPU" : " GPUs"); }
 
