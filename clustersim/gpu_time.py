@@ -11,20 +11,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import fsum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .allocations import Allocation, allocations
+from .checking_sums import GIVES
 from .metrics import Usage, makespan_s
-from .plan_records import PlanRecord
+from .plan_records import PlanKey, PlanRecord, plan_key
 
 if TYPE_CHECKING:
     from .records import JobRecord
     from .rundir import Run
 
-__all__ = ["CATEGORIES", "GpuTime", "PlanKey", "gpu_time", "plan_key"]
+__all__ = ["CATEGORIES", "GpuTime", "gpu_time"]
 
 CATEGORIES = {
     "compute": "Compute",
@@ -33,6 +35,7 @@ CATEGORIES = {
     "tp_comm": "Tensor-parallel communication",
     "pp_comm": "Pipeline communication",
     "dp_comm": "Data-parallel communication",
+    "network": "Slowed by the network",
     "running": "Running, not split",
     "unused": "Held, not used by the plan",
     "overhead": "Launches, restarts, checkpoints",
@@ -53,8 +56,6 @@ _PARTS = {
     "dp_comm": ("dp_comm_s",),
 }
 
-PlanKey = tuple[str, int | None, int | None, int, str]
-
 
 @dataclass(frozen=True)
 class GpuTime:
@@ -69,11 +70,6 @@ class GpuTime:
     by_plan: Mapping[PlanKey, float]
 
 
-def plan_key(job: JobRecord, gpus: int, plan: str) -> PlanKey:
-    """What tells the plans of a run apart."""
-    return job.model, job.global_batch, job.seq_len, gpus, plan
-
-
 def gpu_time(run: Run) -> GpuTime | None:
     """The split of one run; None if no job finished."""
     span_s = makespan_s(run.jobs)
@@ -82,25 +78,24 @@ def gpu_time(run: Run) -> GpuTime | None:
     from_s = min(job.submit_s for job in run.jobs)
     interval = (from_s, from_s + span_s)
     jobs = {job.job_id: job for job in run.jobs}
-    plans: dict[PlanKey, PlanRecord] = {
-        (p.model, p.global_batch, p.seq_len, p.gpus, p.plan): p for p in run.plans
-    }
+    plans = {plan.key: plan for plan in run.plans}
     parts: dict[str, list[float]] = {name: [] for name in CATEGORIES}
     by_plan: dict[PlanKey, list[float]] = {}
     found = allocations(run)
-    lasted = _lasted(found, jobs)
+    lasted, speeds = _lasted(found, jobs), _Speeds(run)
     for held in found:
         paid, ran = _clipped(held, *interval)
         share, lost = lasted.get(held.given.job_id, (1.0, 0.0))
         parts["overhead"].append((paid + ran * (1 - share - lost)) * held.given.gpus)
         parts["lost"].append(ran * lost * held.given.gpus)
         ran *= share
-        key = plan_key(jobs[held.given.job_id], held.given.gpus, held.given.plan)
+        job = jobs[held.given.job_id]
+        key = plan_key(job.model, job.global_batch, job.seq_len, held.given, run.cluster)
         plan = plans.get(key)
         if plan is not None:
             by_plan.setdefault(key, []).append(ran * held.given.gpus)
-        for name, share in _shares(plan).items():
-            parts[name].append(ran * held.given.gpus * share)
+        for name, part in _shares(plan, speeds.slowed(held, plan)).items():
+            parts[name].append(ran * held.given.gpus * part)
     total = run.cluster.gpus * span_s
     seconds = {name: fsum(values) for name, values in parts.items()} | _idle(run, *interval)
     seconds["idle"] = max(0.0, total - fsum(value for name, value in seconds.items() if name != "idle"))
@@ -132,14 +127,44 @@ def _clipped(held: Allocation, from_s: float, to_s: float) -> tuple[float, float
     return paid, max(0.0, min(held.to_s, to_s) - max(ready_s, from_s))
 
 
-def _shares(plan: PlanRecord | None) -> dict[str, float]:
+class _Speeds:
+    """How much slower than its plan predicts an allocation was, for where it lay and what shared its links.
+
+    The log states the speed with every allocation and whenever it changes; on an "ideal" network it is that
+    of the plan.
+    """
+
+    def __init__(self, run: Run):
+        self.changes: dict[str, list[tuple[float, float]]] = {}
+        for event in run.events if run.cluster.network != "ideal" else ():
+            if event.event == "rate" or event.event in GIVES:
+                self.changes.setdefault(event.job_id, []).append((event.time_s, event.unit_s))
+
+    def slowed(self, held: Allocation, plan: PlanRecord | None) -> float:
+        """The share of its running time that the plan alone would not have taken, at least 0."""
+        changes = self.changes.get(held.given.job_id, [])
+        if plan is None or not changes:
+            return 0.0
+        ready_s = held.from_s + held.paid_s
+        ran_s, needed_s = 0.0, 0.0
+        for (since_s, unit_s), (until_s, _) in pairwise([*changes, (held.to_s, 0.0)]):
+            seconds = min(until_s, held.to_s) - max(since_s, ready_s)
+            if seconds > 0 and unit_s > 0:
+                ran_s += seconds
+                needed_s += seconds * plan.iteration_s / unit_s
+        return max(0.0, 1 - needed_s / ran_s) if ran_s else 0.0
+
+
+def _shares(plan: PlanRecord | None, slowed: float) -> dict[str, float]:
     """Shares of the GPU-seconds of progress, by category; they sum to 1."""
     if plan is None or plan.iteration_s <= 0:
         return {"running": 1.0}
     used = plan.plan_gpus / plan.gpus
+    needed = used * (1 - slowed)
     sums = {name: sum(getattr(plan, field) for field in fields) for name, fields in _PARTS.items()}
     whole = sum(sums.values()) or 1.0
-    return {name: used * value / whole for name, value in sums.items()} | {"unused": 1.0 - used}
+    rest = {"unused": 1.0 - used, "network": used - needed}
+    return {name: needed * value / whole for name, value in sums.items()} | rest
 
 
 def _idle(run: Run, from_s: float, to_s: float) -> dict[str, float]:

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from itertime.plan import Plan
     from itertime.prediction import Prediction
 
+    from .cluster import Cluster
     from .speed import Speed
 
-__all__ = ["PARTS", "PlanRecord", "plan_of_label", "plans_used"]
+__all__ = ["PARTS", "PlanKey", "PlanRecord", "plan_key", "plan_of_label", "plans_used"]
 
 PARTS = {
     "compute_s": ("gemm", "attention", "elementwise", "embedding", "head"),
@@ -44,16 +45,29 @@ _WORD = re.compile(r"([a-z]+)(\d+)")
 _SAME = 1e-9
 
 
+class PlanKey(NamedTuple):
+    """What tells the plans of a run apart."""
+
+    model: str
+    global_batch: int | None
+    seq_len: int | None
+    gpu_type: str
+    gpus: int
+    plan: str
+
+
 class PlanRecord(NamedTuple):
     """One plan on the GPUs of one kind of job. Seconds are per iteration; the `PARTS` sum to `iteration_s`.
 
-    `gpus`: GPUs held, of which the plan uses `plan_gpus`. `low_s`, `high_s`: nine in ten measured iterations
-    lie between them (`itertime.uncertainty`), None where too little is known. `seq_len`: None is the model's.
+    `gpu_type`: empty on a cluster without groups. `gpus`: GPUs held, of which the plan uses `plan_gpus`.
+    `low_s`, `high_s`: nine in ten measured iterations lie between them (`itertime.uncertainty`), None where
+    too little is known. `seq_len`: None is the model's.
     """
 
     model: str
     global_batch: int
     seq_len: int | None
+    gpu_type: str
     gpus: int
     plan: str
     plan_gpus: int
@@ -71,58 +85,74 @@ class PlanRecord(NamedTuple):
     optimizer_s: float
     overhead_s: float
 
+    @property
+    def key(self) -> PlanKey:
+        return PlanKey(self.model, self.global_batch, self.seq_len, self.gpu_type, self.gpus, self.plan)
 
-def plans_used(jobs: Iterable[Job], events: Iterable[EventRecord], speed: Speed) -> list[PlanRecord]:
-    """One record per distinct (model, global batch, sequence length, GPUs, plan) of the log, sorted.
+
+def plans_used(
+    jobs: Iterable[Job], events: Iterable[EventRecord], speed: Speed, cluster: Cluster
+) -> list[PlanRecord]:
+    """One record per distinct `PlanKey` of the log, sorted.
 
     A plan whose prediction is not what the engine ran at is left out: its split would not be that of the run.
     """
     by_id = {job.job_id: job for job in jobs}
-    used: dict[tuple[str, int, int, int, str], Job] = {}
+    used: dict[PlanKey, tuple[Job, EventRecord]] = {}
     for event in events:
         if event.plan:
             job = by_id[event.job_id]
-            if job.model is not None and job.global_batch is not None:
-                key = (job.model, job.global_batch, job.seq_len or 0, event.gpus, event.plan)
-                used.setdefault(key, job)
-    found = (
-        _record(job, gpus, label, speed) for (_, _, _, gpus, label), job in sorted(used.items(), key=_first)
-    )
+            used.setdefault(
+                plan_key(job.model or "", job.global_batch, job.seq_len, event, cluster), (job, event)
+            )
+    found = (_record(*used[key], key.gpu_type, speed) for key in sorted(used, key=_order))
     return [record for record in found if record is not None]
 
 
-def _first(item: tuple[tuple[str, int, int, int, str], Job]) -> tuple[str, int, int, int, str]:
-    return item[0]
+def plan_key(
+    model: str, global_batch: int | None, seq_len: int | None, given: EventRecord, cluster: Cluster
+) -> PlanKey:
+    """The key of what an event gives a job."""
+    gpu_type = cluster.type_of(given.placement[0][0]) if cluster.groups and given.placement else ""
+    return PlanKey(model, global_batch, seq_len, gpu_type, given.gpus, given.plan)
 
 
-def _record(job: Job, gpus: int, label: str, speed: Speed) -> PlanRecord | None:
+def _order(key: PlanKey) -> tuple[str, int, int, str, int, str]:
+    return key.model, key.global_batch or 0, key.seq_len or 0, key.gpu_type, key.gpus, key.plan
+
+
+def _record(job: Job, given: EventRecord, gpu_type: str, speed: Speed) -> PlanRecord | None:
     from itertime import load_model
     from itertime.planbatch import PlanBatch
     from itertime.prediction import evaluate
     from itertime.uncertainty import interval_s
 
-    assert job.model is not None
-    assert job.global_batch is not None
-    plan = plan_of_label(label, job.global_batch)
-    if plan is None:
+    planner = speed.planner_of(gpu_type)
+    plan = plan_of_label(given.plan, job.global_batch or 0)
+    if job.model is None or job.global_batch is None or plan is None or planner is None:
         return None
-    model = load_model(job.model).with_seq_len(job.seq_len)
+    model, system = load_model(job.model).with_seq_len(job.seq_len), planner.system
     if plan.broken_rules(model):
         return None
-    assert speed.planner is not None, "a job has a plan"
-    system, profile = speed.planner.system, speed.planner.profile
-    found = evaluate(model, PlanBatch.of([plan]), system, profile).prediction(0)
-    try:
-        ran_s = speed.curve(job).unit_s.get(gpus, 0.0)
-    except CannotRun:
-        return None
+    found = evaluate(model, PlanBatch.of([plan]), system, planner.profile).prediction(0)
+    ran_s = _ideal_s(job, given.gpus, gpu_type, speed)
     if abs(found.iteration_s - ran_s) > _SAME * ran_s:
         return None
     low_s, high_s = interval_s(model, plan, system, found.iteration_s) or (None, None)
     return PlanRecord(
-        job.model, job.global_batch, job.seq_len, gpus, label, plan.gpus, found.iteration_s, low_s, high_s,
-        found.memory_bytes / 1e9, found.mfu, **_parts(found),
+        job.model, job.global_batch, job.seq_len, gpu_type, given.gpus, given.plan, plan.gpus,
+        found.iteration_s, low_s, high_s, found.memory_bytes / 1e9, found.mfu, **_parts(found),
     )  # fmt: skip
+
+
+def _ideal_s(job: Job, gpus: int, gpu_type: str, speed: Speed) -> float:
+    """Seconds per iteration that the engine knows for these GPUs, close together; 0 if it knows none."""
+    try:
+        offers = speed.offers(job)
+    except CannotRun:
+        return 0.0
+    curves = [offer.curve for offer in offers if not gpu_type or offer.gpu_type == gpu_type]
+    return curves[0].unit_s.get(gpus, 0.0) if curves else 0.0
 
 
 def _parts(found: Prediction) -> dict[str, float]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .report_headline import comparison_table, headline_rows
-from .report_runs import group_runs, named
+from .report_runs import cluster_words, group_runs, named
 from .report_verdict import caution, verdict
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _title(runs: Sequence[Run]) -> str:
 def _subtitle(runs: Sequence[Run]) -> str:
     clusters = dict.fromkeys(run.cluster for run in runs)
     jobs = dict.fromkeys(len(run.jobs) for run in runs)
-    where = "; ".join(f"{c.gpus:,} GPUs ({c.nodes:,} × {c.gpus_per_node}, {c.system})" for c in clusters)
+    where = "; ".join(f"{cluster.gpus:,} GPUs ({cluster_words(cluster)})" for cluster in clusters)
     return f"{', '.join(f'{count:,}' for count in jobs)} jobs on {where}"
 
 

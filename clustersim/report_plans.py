@@ -12,7 +12,7 @@ from .report_headline import duration
 from .report_runs import Named
 
 if TYPE_CHECKING:
-    from .plan_records import PlanRecord
+    from .plan_records import PlanKey, PlanRecord
 
 __all__ = ["PlanRow", "accuracy", "plan_rows"]
 
@@ -32,21 +32,20 @@ class PlanRow:
 
 def plan_rows(times: Sequence[tuple[Named, GpuTime | None]]) -> list[PlanRow]:
     """Every plan of any run, by model, batch and GPUs."""
-    records: dict[tuple[str, int, int, int, str], PlanRecord] = {}
-    used: dict[tuple[str, int, int, int, str], list[tuple[Named, float]]] = {}
+    records: dict[PlanKey, PlanRecord] = {}
+    used: dict[PlanKey, list[tuple[Named, float]]] = {}
     for one, time in times:
         for record in one.run.plans:
-            key = (record.model, record.global_batch, record.seq_len or 0, record.gpus, record.plan)
-            records.setdefault(key, record)
-            held = 0.0 if time is None else time.by_plan.get((*key[:2], record.seq_len, *key[3:]), 0.0)
-            used.setdefault(key, []).append((one, held / 3600))
+            records.setdefault(record.key, record)
+            held = 0.0 if time is None else time.by_plan.get(record.key, 0.0)
+            used.setdefault(record.key, []).append((one, held / 3600))
     return [
         PlanRow(
             tuple((one, f"{gpu_h:,.0f}") for one, gpu_h in used[key]),
             fsum(gpu_h for _, gpu_h in used[key]),
             _cells(records[key]),
         )
-        for key in sorted(records)
+        for key in sorted(records, key=lambda key: (key.model, key.global_batch, key.seq_len or 0, *key[3:]))
     ]
 
 
@@ -56,11 +55,10 @@ def _cells(record: PlanRecord) -> tuple[str, ...]:
     rest = [word for word in words if not any(_is(word, name) for name in ("tp", "pp", "dp", "mb"))]
     batch = f"{record.global_batch:,}" + (f" × {record.seq_len:,} tokens" if record.seq_len else "")
     comm = record.tp_comm_s + record.pp_comm_s + record.dp_comm_s
-    unused = (
-        f"{record.plan_gpus:,} of {record.gpus:,}" if record.plan_gpus < record.gpus else f"{record.gpus:,}"
-    )
+    gpus = f"{record.plan_gpus:,} of " * (record.plan_gpus < record.gpus) + f"{record.gpus:,}"
+    gpus += f" {record.gpu_type}" * bool(record.gpu_type)
     return (
-        record.model, batch, unused, *numbers, " ".join(rest), duration(record.iteration_s), _range(record),
+        record.model, batch, gpus, *numbers, " ".join(rest), duration(record.iteration_s), _range(record),
         f"{100 * record.mfu:.1f} %", f"{record.memory_gb:.0f} GB", _share(record.bubble_s, record),
         _share(comm, record),
     )  # fmt: skip
@@ -86,10 +84,10 @@ def _share(part_s: float, record: PlanRecord) -> str:
 
 def accuracy(time: GpuTime | None, plans: Sequence[PlanRecord]) -> str:
     """How far measured iterations lie from the predicted ones, for the plans of a run by GPU time."""
-    weights: Mapping = time.by_plan if time is not None else {}
+    weights: Mapping[PlanKey, float] = time.by_plan if time is not None else {}
     found = []
     for plan in plans:
-        weight = weights.get((plan.model, plan.global_batch, plan.seq_len, plan.gpus, plan.plan), 0.0)
+        weight = weights.get(plan.key, 0.0)
         if plan.low_s is not None and plan.high_s is not None and weight > 0:
             found.append((weight, plan.low_s / plan.iteration_s, plan.high_s / plan.iteration_s))
     whole = fsum(weight for weight, _, _ in found)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from itertime.errors import UnknownName
 
 if TYPE_CHECKING:
+    from .cluster import Cluster
     from .rundir import Run
 
 __all__ = [
-    "Group", "Named", "baseline_run", "common_jobs", "group_runs", "mean_jct_s", "measured", "named",
-    "run_labels", "same_jobs_finished", "same_trace",
+    "Group", "Named", "baseline_run", "cluster_words", "common_jobs", "group_runs", "mean_jct_s", "measured",
+    "named", "run_labels", "same_jobs_finished", "same_trace",
 ]  # fmt: skip
 
 
@@ -103,3 +104,14 @@ def named(runs: Sequence[Run]) -> list[Named]:
         for series, group in enumerate(group_runs(runs))
         for label, run in zip(run_labels(group), group.runs, strict=True)
     ]
+
+
+def cluster_words(cluster: Cluster) -> str:
+    """Its nodes and what they are built from, by group if there are several.
+
+    >>> from clustersim.cluster import Cluster
+    >>> cluster_words(Cluster.parse("n128g8"))
+    '128 nodes × 8, dgx-a100-80gb'
+    """
+    groups = cluster.groups or (cluster,)
+    return " + ".join(f"{g.nodes:,} nodes × {g.gpus_per_node}, {g.system or g.gpu_type}" for g in groups)  # type: ignore[union-attr]

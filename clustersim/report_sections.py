@@ -15,7 +15,7 @@ from .gpu_time import CATEGORIES, GpuTime
 from .metrics import METRICS
 from .report_headline import duration
 from .report_plans import accuracy
-from .report_runs import Named, named
+from .report_runs import Named, cluster_words, named
 
 if TYPE_CHECKING:
     from .rundir import Run
@@ -142,8 +142,8 @@ def assumptions(runs: Sequence[Run], times: Sequence[tuple[Named, GpuTime | None
 
 
 def _cluster(run: Run) -> str:
-    cluster = run.cluster
-    return f"{cluster.nodes:,} nodes × {cluster.gpus_per_node} GPUs = {cluster.gpus:,} GPUs, {cluster.system}"
+    network = "" if run.cluster.network == "ideal" else f"; network: {run.cluster.network}"
+    return f"{cluster_words(run.cluster)}, {run.cluster.gpus:,} GPUs{network}"
 
 
 def _source(run: Run, key: str, name: str, absent: str) -> str:

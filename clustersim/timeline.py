@@ -103,8 +103,8 @@ def _meta(what: str, process: int, thread: int, **args: Any) -> dict[str, Any]:
 def _counters(run: Run, from_s: float) -> Iterator[dict[str, Any]]:
     for snapshot in run.snapshots:
         at = {"ph": "C", "pid": _CLUSTER, "ts": _us(snapshot.time_s - from_s)}
-        idle = run.cluster.gpus - snapshot.allocated - snapshot.stranded
-        gpus = {"allocated": snapshot.allocated, "stranded": snapshot.stranded, "idle": idle}
+        gpus = {"allocated": snapshot.allocated, "stranded": snapshot.stranded, "down": snapshot.down}
+        gpus["idle"] = run.cluster.gpus - sum(gpus.values())
         yield {**at, "name": "GPUs", "args": gpus}
         yield {**at, "name": "waiting jobs", "args": {"jobs": snapshot.pending}}
         yield {**at, "name": "running jobs", "args": {"jobs": snapshot.running}}

@@ -89,11 +89,10 @@ def test_the_timeline_zooms_moves_and_points(opened: Any) -> None:
     assert view(page)[0] < zoomed[0]
     page.keyboard.press("]")
     assert view(page)[3] - view(page)[2] == 32
-    page.mouse.wheel(0, 0)
     page.keyboard.press("0")
     assert view(page) == whole
     canvas.hover(position={"x": 80, "y": 20})
-    assert page.locator("#gantt-tip").is_visible()
+    page.locator("#gantt-tip").wait_for()
     pointed = canvas.get_attribute("data-job")
     canvas.click(position={"x": 80, "y": 20})
     assert page.get_by_role("heading", name=f"Job {pointed}").is_visible()
@@ -165,7 +164,7 @@ def test_the_keyboard_reaches_everything(opened: Any) -> None:
     page.keyboard.press("0")
     page.keyboard.press("n")
     page.keyboard.press("n")
-    assert page.locator("#gantt-tip").is_visible()
+    page.locator("#gantt-tip").wait_for()
     page.keyboard.press("Enter")
     assert page.get_by_role("dialog").is_visible()
     page.keyboard.press("Enter")  # on "Close", where the focus is

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ import clustersim
 from clustersim import Run
 from clustersim.allocations import Allocation, allocations, gpu_blocks
 from clustersim.gpu_time import CATEGORIES, gpu_time
-from clustersim.records import EventRecord
+from clustersim.records import EventRecord, Exact
 from traces import Job
 
 GPUS = 4
@@ -148,6 +149,25 @@ def test_one_plan_s_split_is_that_of_its_iteration() -> None:
     assert time.seconds["tp_comm"] == pytest.approx(held * plan.tp_comm_s / plan.iteration_s)
     assert time.seconds["idle"] == pytest.approx(time.total / 2)
     assert time.seconds["overhead"] == time.seconds["waiting"] == 0
+
+
+def test_what_the_network_adds_is_apart() -> None:
+    job = Job("a", 0.0, model="megatron-39.1b", global_batch=512, iterations=100, gpus=64)
+    run = clustersim.run([job], "fifo", cluster="n16g8", overheads=None)
+    (plan,), finish_s = run.plans, run.jobs[0].finish_s
+    assert finish_s is not None
+    half_s = finish_s / 2
+    start = next(e for e in run.events if e.event == "start")
+    slower = EventRecord(half_s, "rate", "a", 0, (), "", 0.0, "", unit_s=Exact(2 * plan.iteration_s))
+    events = [run.events[0], start, slower, run.events[-1]]
+    time = gpu_time(replace(run, cluster=replace(run.cluster, network="contention"), events=events))
+    assert time is not None
+    assert time.seconds["network"] == pytest.approx(64 * half_s / 2)
+    assert time.seconds["bubble"] == pytest.approx(64 * 1.5 * half_s * plan.bubble_s / plan.iteration_s)
+    assert sum(time.seconds.values()) == pytest.approx(time.total)
+    ideal = gpu_time(run)
+    assert ideal is not None
+    assert ideal.seconds["network"] == 0
 
 
 def test_no_finish_no_split() -> None:

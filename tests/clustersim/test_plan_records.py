@@ -8,6 +8,7 @@ import pytest
 
 import clustersim
 from clustersim import read_run, write_run
+from clustersim.gpu_time import gpu_time
 from clustersim.plan_records import PARTS, plan_of_label
 from itertime import Plan, load_model, load_system, predict
 from traces import Job
@@ -48,11 +49,24 @@ def test_the_parts_sum_to_what_itertime_predicts(run: clustersim.Run) -> None:
 def test_a_folder_keeps_them(run: clustersim.Run, tmp_path: Path) -> None:
     written = write_run(tmp_path / "run", run)
     read = read_run(tmp_path / "run")
-    assert [p[:6] for p in read.plans] == [p[:6] for p in run.plans]
+    assert [p[:7] for p in read.plans] == [p[:7] for p in run.plans]
     for ours, theirs in zip(read.plans, run.plans, strict=True):
-        assert ours[6:] == pytest.approx(theirs[6:], abs=1e-6)
+        assert ours[7:] == pytest.approx(theirs[7:], abs=1e-6)
     assert (read.jobs[1].global_batch, read.jobs[1].seq_len) == (512, 1024)
     assert "plans.csv" in written.manifest["files"]
+
+
+def test_plans_are_told_apart_by_gpu_type(tmp_path: Path) -> None:
+    groups = "groups:\n  - {name: old, gpu_type: v100, nodes: 2}\n  - {name: new, gpu_type: a100, nodes: 4}\n"
+    (tmp_path / "c.yaml").write_text(groups)
+    run = clustersim.run(JOBS[1:], "fifo", cluster=str(tmp_path / "c.yaml"))
+    assert {plan.gpu_type for plan in run.plans} == {"a100"}
+    assert len(run.plans) == 2
+    write_run(tmp_path / "run", run)
+    time = gpu_time(read_run(tmp_path / "run"))
+    assert time is not None
+    assert time.seconds["compute"] > 0
+    assert set(time.by_plan) == {plan.key for plan in run.plans}
 
 
 @pytest.mark.parametrize(
