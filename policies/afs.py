@@ -28,7 +28,7 @@ class Afs(Scheduler):
 
     def schedule(self, state: State) -> Proposal:
         jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
-        return run_elastic(state, list(apathetic_shares(jobs, available(state)).items()))
+        return run_elastic(state, apathetic_shares(jobs, available(state)))
 
 
 def apathetic_shares(jobs: Sequence[JobView], gpus: int) -> dict[JobView, int]:

@@ -37,21 +37,32 @@ class Gavel(Scheduler):
     def __init__(self, round_s: float = 360.0):
         self.round_s = number("round_s", round_s, 1.0, 1e7)
         self._rounds = Rounds(self.round_s)
-        self._ledger = Ledger(types=1)
+        self._ledger: Ledger | None = None
         self._jobs: list[JobView] = []  # of the last round
 
-    def time_shares(self, jobs: Sequence[JobView], rates: Array, state: State) -> Array:
-        """X (jobs, types) for `jobs` in order of submission; `rates` (jobs, types) as `JobView.rate`."""
+    def time_shares(
+        self, jobs: Sequence[JobView], rates: Array, capacity: Sequence[int], now: float
+    ) -> Array:
+        """X (jobs, types) for `jobs` in order of submission; `rates` (jobs, types) as `JobView.rate` on the
+        requested GPUs, `capacity` the GPUs of each type.
+        """
         raise NotImplementedError
 
     def schedule(self, state: State) -> Proposal:
         if not self._rounds.begins(state):
             return self._rounds.until_end(state.proposal(), state)
+        types = state.cluster.gpu_types
+        if self._ledger is None:
+            self._ledger = Ledger(len(types))
         jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
         self._ledger.book(jobs, state.now)
         if jobs and jobs != self._jobs:
-            rates = np.array([[job.rate(job.requested)] for job in jobs])
-            self._ledger.set_shares(self.time_shares(jobs, rates, state))
+            rates = np.array([[job.rate(job.requested, name) for name in types] for job in jobs])
+            capacity = [pool.gpus for pool in state.cluster.pools]
+            self._ledger.set_shares(self.time_shares(jobs, rates, capacity, state.now))
         self._jobs = jobs
-        ranked = [(job, job.requested) for job, _ in self._ledger.ranked(self.round_s)]
-        return self._rounds.until_end(run_ranked(state, ranked), state)
+        pairs = ((job, job.requested, types[i]) for job, i in self._ledger.ranked(self.round_s))
+        proposal = run_ranked(state, [pair for pair in pairs if pair[0].can_run_on(pair[1], pair[2])])
+        for job in proposal.running():
+            self._ledger.ran_on(job, types.index(proposal.gpu_type(job)))
+        return self._rounds.until_end(proposal, state)

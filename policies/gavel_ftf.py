@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from clustersim.scheduler import JobView, State
+from clustersim.scheduler import JobView
 
 from .finish_time import isolated_shares, least_ratio
 from .gavel import Gavel
@@ -33,11 +33,13 @@ class GavelFtf(Gavel):
         super().__init__(round_s)
         self._alone: dict[JobView, _Alone] = {}
 
-    def time_shares(self, jobs: Sequence[JobView], rates: Array, state: State) -> Array:
-        problem = each(rates, [job.requested for job in jobs], [state.cluster.gpus])
+    def time_shares(
+        self, jobs: Sequence[JobView], rates: Array, capacity: Sequence[int], now: float
+    ) -> Array:
+        problem = each(rates, [job.requested for job in jobs], capacity)
         remaining = np.array([max(job.oracle_remaining(), 1e-3) for job in jobs])
         alone = (isolated_shares(problem, len(jobs)) * problem.rates).sum(axis=1)
-        elapsed = np.array([state.now - job.submit_s for job in jobs])
+        elapsed = np.array([now - job.submit_s for job in jobs])
         _, need = least_ratio(problem, elapsed, remaining, self._isolated_s(jobs, remaining, alone))
         return most_throughput(problem, problem.gpus, need * (1 - 1e-6))
 

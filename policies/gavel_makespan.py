@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from clustersim.scheduler import JobView, State
+from clustersim.scheduler import JobView
 
 from .gavel import Gavel
 from .timeshares import each, largest_level, most_throughput
@@ -25,8 +25,10 @@ class GavelMakespan(Gavel):
     relative progress, weighted by GPUs, is largest. Run times that users do not state come from the oracle.
     """
 
-    def time_shares(self, jobs: Sequence[JobView], rates: Array, state: State) -> Array:
-        problem = each(rates, [job.requested for job in jobs], [state.cluster.gpus])
+    def time_shares(
+        self, jobs: Sequence[JobView], rates: Array, capacity: Sequence[int], now: float
+    ) -> Array:
+        problem = each(rates, [job.requested for job in jobs], capacity)
         required = np.array([max(job.oracle_remaining(), 1e-3) for job in jobs])
         best = largest_level(problem, required)
         return most_throughput(problem, problem.gpus, best.level * required * (1 - 1e-6))

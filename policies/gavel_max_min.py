@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from clustersim.scheduler import JobView, State
+from clustersim.scheduler import JobView
 
 from .gavel import Gavel
 from .timeshares import grouped, water_filling
@@ -26,8 +26,10 @@ class GavelMaxMin(Gavel):
     type of GPU. Shares then rise by water filling, so that nothing is left that somebody could use.
     """
 
-    def time_shares(self, jobs: Sequence[JobView], rates: Array, state: State) -> Array:
-        problem, row_of = grouped(rates, [job.requested for job in jobs], [state.cluster.gpus])
+    def time_shares(
+        self, jobs: Sequence[JobView], rates: Array, capacity: Sequence[int], now: float
+    ) -> Array:
+        problem, row_of = grouped(rates, [job.requested for job in jobs], capacity)
         required = problem.rates @ equal_time(problem.capacity) / problem.gpus
         return water_filling(problem, required)[row_of]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from clustersim.scheduler import JobView, State
+from clustersim.scheduler import JobView
 
 from .gavel import Gavel
 from .timeshares import grouped, in_turn, most_throughput
@@ -27,6 +27,8 @@ class GavelThroughput(Gavel):
     large ones may starve while there are enough small ones. Jobs alike are served in order of submission.
     """
 
-    def time_shares(self, jobs: Sequence[JobView], rates: Array, state: State) -> Array:
-        problem, row_of = grouped(rates, [job.requested for job in jobs], [state.cluster.gpus])
+    def time_shares(
+        self, jobs: Sequence[JobView], rates: Array, capacity: Sequence[int], now: float
+    ) -> Array:
+        problem, row_of = grouped(rates, [job.requested for job in jobs], capacity)
         return in_turn(most_throughput(problem, np.ones(len(problem.gpus))), row_of)

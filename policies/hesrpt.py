@@ -56,15 +56,15 @@ class HeSrpt(Scheduler):
         return shares
 
 
-def _raised(jobs: Sequence[JobView], shares: dict[JobView, int], left: int) -> list[tuple[JobView, int]]:
+def _raised(jobs: Sequence[JobView], shares: dict[JobView, int], left: int) -> dict[JobView, int]:
     """The shares, and what is left over, to the shortest jobs first."""
-    wanted = []
+    wanted = {}
     for job in jobs:
         held = shares.get(job, 0)
         size = max((size for size in job.sizes if size <= held + left), default=0)
         left -= size - held
         if size:
-            wanted.append((job, size))
+            wanted[job] = size
     return wanted
 
 

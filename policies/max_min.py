@@ -20,7 +20,7 @@ class MaxMin(Scheduler):
 
     def schedule(self, state: State) -> Proposal:
         jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
-        return run_elastic(state, list(by_steps(jobs, available(state), _size).items()))
+        return run_elastic(state, by_steps(jobs, available(state), _size))
 
 
 def _size(job: JobView, held: int, size: int) -> float:

@@ -31,7 +31,7 @@ class Optimus(Scheduler):
             return self._rounds.until_end(state.proposal(), state)
         jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
         shares = by_steps(jobs, available(state), _loss_per_gpu)
-        return self._rounds.until_end(run_elastic(state, list(shares.items())), state)
+        return self._rounds.until_end(run_elastic(state, shares), state)
 
 
 def _loss_per_gpu(job: JobView, held: int, size: int) -> float:

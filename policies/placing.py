@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from clustersim.scheduler import JobView, Proposal, State
 
@@ -10,8 +10,8 @@ __all__ = ["Wanted", "available", "run_elastic", "run_ranked", "settles"]
 
 _INSTANT_S = 1e-3  # a wake-up may come this much early: times are sums of times
 
-Wanted = tuple[JobView, int]
-"""A job and the GPUs it is to have."""
+Wanted = tuple[JobView, int, str | None]
+"""A job, the GPUs it is to have, and their type, None for any."""
 
 
 def available(state: State) -> int:
@@ -21,43 +21,44 @@ def available(state: State) -> int:
 
 def run_ranked(state: State, ranked: Sequence[Wanted]) -> Proposal:
     """A draft in which the jobs of `ranked` run on that many GPUs, as many as there is room for, first come
-    first; everybody else stops.
+    first; everybody else stops. A job that is listed more than once runs as it first can.
 
     Who runs is decided by counting GPUs; a job that keeps its count keeps its place. Where the free GPUs are
-    scattered, small jobs move together; what still finds no room is skipped, except the first of the list,
-    which always runs. Room that is left goes to those passed over before.
+    scattered, small jobs move together (on clusters of one GPU type); what still finds no room is skipped,
+    except the first of the list, which always runs. Room that is left goes to those passed over before.
 
     Jobs that are settling are left as they are, ahead of everybody: with restarts longer than the time
     between two decisions jobs would otherwise change places and sizes for ever and get nothing done. If the
     first of the others has to wait for them, nobody new starts meanwhile. A draft that is not what was wanted
     asks to be thought over when the first of them has settled.
     """
-    wanted = ranked
     settling = {job: _settled_s(job, state.now) for job in state.running if settles(job)}
     others = [entry for entry in ranked if entry[0] not in settling]
-    ranked = [*((job, job.gpus) for job in settling), *others]
-    chosen = _within(available(state), ranked)
+    line: list[Wanted] = [*((job, job.gpus, job.gpu_type) for job in settling), *others]
+    chosen = _within(state, line)
     proposal = state.proposal()
     for job in state.running:
-        if chosen.get(job) != job.gpus:
+        if not _holds(proposal, chosen.get(job)):
             proposal.stop(job)
-    if not _start(proposal, chosen):
-        proposal.compact({job: gpus for job, gpus in chosen.items() if proposal.gpus(job) != gpus})
-    if others and proposal.placement(others[0][0]) is None:
-        proposal = _anew(state, ranked)
-    blocked = bool(others) and proposal.placement(others[0][0]) is None
-    for job, gpus in ranked:
-        if proposal.placement(job) is None and proposal.fits(gpus) and (job.gpus == gpus or not blocked):
-            proposal.start(job, gpus)
-    if any(proposal.gpus(job) != gpus for job, gpus in wanted):
+    if not _start(proposal, chosen.values()) and not state.cluster.mixed:
+        missing = (entry for entry in chosen.values() if not _holds(proposal, entry))
+        proposal.compact({job: gpus for job, gpus, _ in missing})
+    first = others[0][0] if others else None
+    if first and proposal.placement(first) is None:
+        proposal = _anew(state, line)
+    blocked = first is not None and proposal.placement(first) is None
+    for job, gpus, gpu_type in line:
+        if proposal.placement(job) is None and proposal.fits(gpus, gpu_type) and (job.running or not blocked):
+            proposal.start(job, gpus, gpu_type=gpu_type)
+    if any(proposal.gpus(job) != gpus for job, gpus, _ in ranked):
         proposal.wake_at = min(settling.values(), default=None)
     return proposal
 
 
-def run_elastic(state: State, wanted: Sequence[Wanted]) -> Proposal:
+def run_elastic(state: State, shares: Mapping[JobView, int]) -> Proposal:
     """As `run_ranked`, for jobs that may also run on less: who finds no room gets the most that there is."""
-    proposal = run_ranked(state, wanted)
-    for job, gpus in wanted:
+    proposal = run_ranked(state, [(job, gpus, None) for job, gpus in shares.items()])
+    for job, gpus in shares.items():
         if proposal.placement(job) is None:
             sizes = [size for size in job.sizes if size <= gpus and proposal.fits(size)]
             if sizes:
@@ -75,29 +76,47 @@ def _settled_s(job: JobView, now: float) -> float:
     return now + job.paying_s + job.restart_s(job.gpus) - job.productive_s
 
 
-def _within(gpus: int, ranked: Sequence[Wanted]) -> dict[JobView, int]:
-    """Those of `ranked` who get GPUs when each in turn takes what is left of `gpus`."""
-    chosen = {}
-    for job, count in ranked:
-        if count <= gpus:
-            chosen[job] = count
-            gpus -= count
+def _holds(proposal: Proposal, wanted: Wanted | None) -> bool:
+    """Whether a job runs in the draft as it is to."""
+    if wanted is None:
+        return False
+    job, gpus, gpu_type = wanted
+    return proposal.gpus(job) == gpus and gpu_type in (None, proposal.gpu_type(job))
+
+
+def _within(state: State, line: Sequence[Wanted]) -> dict[JobView, Wanted]:
+    """Those of `line` who get GPUs when each in turn takes what is left of its type."""
+    left: dict[str | None, int] = {None: available(state)}
+    proposal = state.proposal()
+    for name in state.cluster.gpu_types:
+        left[name] = proposal.free_of(name)
+    for job in state.running:
+        left[job.gpu_type] += job.gpus
+    chosen: dict[JobView, Wanted] = {}
+    for job, gpus, gpu_type in line:
+        if job not in chosen and gpus <= min(left[gpu_type], left[None]):
+            chosen[job] = (job, gpus, gpu_type)
+            left[None] -= gpus
+            if gpu_type is not None:
+                left[gpu_type] -= gpus
     return chosen
 
 
-def _start(proposal: Proposal, chosen: dict[JobView, int]) -> bool:
+def _start(proposal: Proposal, chosen: Iterable[Wanted]) -> bool:
     """Start those of `chosen` who do not run in the draft, largest first; whether all of them found room."""
-    waiting = sorted((job for job in chosen if proposal.placement(job) is None), key=lambda job: -chosen[job])
-    placed = [proposal.start(job, chosen[job]) for job in waiting]
+    waiting = sorted(
+        (entry for entry in chosen if proposal.placement(entry[0]) is None), key=lambda entry: -entry[1]
+    )
+    placed = [proposal.start(job, gpus, gpu_type=gpu_type) for job, gpus, gpu_type in waiting]
     return None not in placed
 
 
-def _anew(state: State, ranked: Sequence[Wanted]) -> Proposal:
+def _anew(state: State, line: Sequence[Wanted]) -> Proposal:
     """A draft that places everybody from an empty cluster, strictly in the order of the list."""
     proposal = state.proposal()
     for job in state.running:
         proposal.stop(job)
-    for job, gpus in ranked:
-        if proposal.fits(gpus):
-            proposal.start(job, gpus)
+    for job, gpus, gpu_type in line:
+        if proposal.placement(job) is None and proposal.fits(gpus, gpu_type):
+            proposal.start(job, gpus, gpu_type=gpu_type)
     return proposal

@@ -47,7 +47,7 @@ class Sia(Scheduler):
         counts = assign(choices, free, gap=self.gap, search_nodes=self.search_nodes)
         if counts is None:
             return self._rounds.until_end(state.proposal(), state)
-        proposal = run_elastic(state, [(job, n) for job, n in zip(movable, counts, strict=True) if n])
+        proposal = run_elastic(state, {job: n for job, n in zip(movable, counts, strict=True) if n})
         self._done = jobs if len(movable) == len(jobs) else None
         self._changes = {
             job: self._changes.get(job, 0) + (0 < job.gpus != proposal.gpus(job) > 0) for job in jobs

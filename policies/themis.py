@@ -51,7 +51,8 @@ class Themis(Scheduler):
             return self._rounds.until_end(state.proposal(), state)
         bidders = [job for job in jobs if not leased or not job.running]
         bidders.sort(key=lambda job: (-self.ratio(job, 0, state.now), job.order))
-        ranked = [(job, job.gpus) for job in leased] + self._hand_out(bidders, offered, state.now)
+        ranked: list[Wanted] = [(job, job.gpus, job.gpu_type) for job in leased]
+        ranked += self._hand_out(bidders, offered, state.now)
         return self._rounds.until_end(run_ranked(state, ranked), state)
 
     def ratio(self, job: JobView, gpus: int, now: float) -> float:
@@ -88,7 +89,7 @@ class Themis(Scheduler):
             if more:
                 left -= more - held.get(job, 0)
                 held[job] = more
-        return [(job, held[job]) for job in bidders if job in held]
+        return [(job, held[job], None) for job in bidders if job in held]
 
     def _auction(self, bidding: Sequence[JobView], gpus: int, now: float) -> dict[JobView, int]:
         """What each bidder keeps: of what it wins the part that the payment leaves, as the largest count it

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from clustersim.cluster import Cluster, NodeGroup
+from clustersim.overheads import Overheads
+from clustersim.records import Recorder
 from clustersim.scheduler import Scheduler
+from clustersim.simulation import Simulation
+from clustersim.speed import Speed, TypedSpeed
 from clustersim.testing import Outcome, simulate
 from itertime.errors import UserError
 from policies.gavel_ftf import GavelFtf
@@ -182,3 +187,70 @@ def test_users_read_which_policy_refused() -> None:
 
     with pytest.raises(UserError, match="policy gavel-ftf: round_s=0"):
         make_policy("gavel-ftf", {"round_s": 0})
+
+
+# Several GPU types
+
+
+def run_mixed(
+    groups: dict[str, int], rates: dict[str, dict[str, float]], iterations: dict[str, float],
+    policy: Scheduler, until_s: float | None = None,
+) -> Recorder:  # fmt: skip
+    """One job per model of `rates` (iterations/s by GPU type, on one GPU), on nodes of one GPU."""
+    cluster = Cluster.of(NodeGroup(name, nodes, 1, name) for name, nodes in groups.items())
+    speeds = {}
+    for name, nodes in groups.items():
+        table = {(model, 1): {1: by_type[name]} for model, by_type in rates.items() if by_type.get(name)}
+        speeds[name] = Speed(Cluster(nodes, 1, "none"), None, table, name)
+    jobs = [Job(m, 0, model=m, global_batch=1, gpus=1, iterations=iterations[m]) for m in rates]
+    speed, free = TypedSpeed(cluster, speeds), Overheads.none()
+    return Simulation(jobs, cluster, policy, speed, overheads=free, until_s=until_s).run()
+
+
+GAVELS_RATES = {
+    "job0": {"v100": 40.0, "k80": 10.0},
+    "job1": {"v100": 12.0, "k80": 4.0},
+    "job2": {"v100": 100.0, "k80": 50.0},
+}
+
+
+def test_gavels_example_in_rounds() -> None:
+    """Its three jobs on a V100 and a K80 (section 4.1): after 110 rounds each has done 12/11 of what a third
+    of both would have done, to within a few rounds.
+    """
+    many = dict.fromkeys(GAVELS_RATES, 1e9)
+    policy = GavelMaxMin(round_s=10.0)
+    recorder = run_mixed({"v100": 1, "k80": 1}, GAVELS_RATES, many, policy, until_s=1100.0)
+    types = ("v100", "k80")
+    done = dict.fromkeys(GAVELS_RATES, 0.0)
+    since: dict[str, tuple[float, float]] = {}
+    for event in recorder.events:
+        start_s, rate = since.pop(event.job_id, (0.0, 0.0))
+        done[event.job_id] += rate * (event.time_s - start_s)
+        if event.placement:
+            since[event.job_id] = (event.time_s, GAVELS_RATES[event.job_id][types[event.placement[0][0]]])
+    for name, (start_s, rate) in since.items():
+        done[name] += rate * (1100.0 - start_s)
+    thirds = {name: sum(rates.values()) / 3 * 1100 for name, rates in GAVELS_RATES.items()}
+    assert {name: done[name] / thirds[name] for name in done} == pytest.approx(
+        dict.fromkeys(done, 12 / 11), rel=0.05
+    )
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_every_policy_drains_a_mixed_cluster(policy: type[Scheduler]) -> None:
+    """Among others a job that runs on one of the types alone."""
+    rates = {**GAVELS_RATES, "picky": {"k80": 3.0}}
+    work = dict.fromkeys(rates, 3000.0)
+    recorder = run_mixed({"v100": 1, "k80": 2}, rates, work, policy(round_s=5.0))  # type: ignore[call-arg]
+    assert [record.state for record in recorder.jobs] == ["finished"] * 4
+
+
+def test_makespan_knows_who_gains_most_from_a_fast_gpu() -> None:
+    """100 s if the long job has the fast GPU, on which it is ten times as fast, and the other one the slow
+    GPU; the other way round 1000 s.
+    """
+    rates = {"slight": {"fast": 2.0, "slow": 1.0}, "great": {"fast": 10.0, "slow": 1.0}}
+    work = {"slight": 100.0, "great": 1000.0}
+    recorder = run_mixed({"fast": 1, "slow": 1}, rates, work, GavelMakespan(round_s=1.0))
+    assert max(record.finish_s or 0.0 for record in recorder.jobs) <= 110.0
