@@ -35,11 +35,12 @@ class Sia(Scheduler):
         self.search_nodes = int(number("search_nodes", search_nodes, 1, 1e9))
         self._rounds = Rounds(self.round_s)
         self._changes: dict[JobView, int] = {}  # of counts, by job
-        self._done: list[JobView] | None = None  # the jobs of the last solution, if it held for all of them
+        self._done: tuple[int, dict[JobView, int]] | None = None  # GPUs and counts that the last one left
 
     def schedule(self, state: State) -> Proposal:
         jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
-        if not self._rounds.begins(state) or jobs == self._done:
+        now = (available(state), {job: job.gpus for job in jobs})
+        if not self._rounds.begins(state) or now == self._done:
             return self._rounds.until_end(state.proposal(), state)
         movable = [job for job in jobs if not settles(job)]
         free = available(state) - sum(job.gpus for job in jobs if settles(job))
@@ -48,7 +49,8 @@ class Sia(Scheduler):
         if counts is None:
             return self._rounds.until_end(state.proposal(), state)
         proposal = run_elastic(state, {job: n for job, n in zip(movable, counts, strict=True) if n})
-        self._done = jobs if len(movable) == len(jobs) else None
+        all_moved = len(movable) == len(jobs)
+        self._done = (available(state), {job: proposal.gpus(job) for job in jobs}) if all_moved else None
         self._changes = {
             job: self._changes.get(job, 0) + (0 < job.gpus != proposal.gpus(job) > 0) for job in jobs
         }

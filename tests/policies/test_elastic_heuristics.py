@@ -10,14 +10,20 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from clustersim.failures import Failures
 from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Scheduler
 from clustersim.testing import simulate
 from policies.afs import Afs, apathetic_shares
+from policies.gavel_ftf import GavelFtf
+from policies.gavel_makespan import GavelMakespan
+from policies.gavel_max_min import GavelMaxMin
 from policies.hesrpt import HeSrpt, fractions
 from policies.max_min import MaxMin
 from policies.optimus import Optimus, _loss_per_gpu
+from policies.sia import Sia
 from policies.steps import by_steps
+from policies.themis import Themis
 from traces.job import Job
 
 ELASTIC = [Afs, HeSrpt, MaxMin, Optimus]
@@ -220,3 +226,16 @@ def test_slow_restarts_do_not_stop_progress(policy: type[Scheduler], bench: Any)
 def test_a_lone_job_gets_all_it_can_use(policy: type[Scheduler]) -> None:
     table = {("m", 8): {1: 1.0, 2: 1.6, 4: 2.5, 8: 4.0}}
     assert simulate([llm("a", 5, 400)], policy(), "n2g8", table=table).of("a").finish_s == 105
+
+
+@pytest.mark.parametrize("policy", [*ELASTIC, GavelMaxMin, GavelFtf, GavelMakespan, Sia, Themis])
+def test_jobs_that_failures_stop_run_again(policy: type[Scheduler]) -> None:
+    """The only node fails now and then, and nothing else happens: whoever decides only when jobs come and go
+    forgets those who were thrown out.
+    """
+    table = {("m", 8): {1: 1.0, 2: 1.6, 4: 2.5, 8: 4.0}}
+    often = Failures(mtbf_gpu_h=2.0, repair_scale=0.02)
+    jobs = [llm(str(i), 0, 3000, gpus=gpus) for i, gpus in enumerate((1, 2, 8))]
+    outcome = simulate(jobs, policy(), "n1g8", table=table, failures=often, seed=3)
+    assert [record.state for record in outcome.records] == ["finished"] * 3
+    assert any(event.event == "interrupt" for event in outcome.events)
