@@ -68,6 +68,7 @@ def opened(browser: Browser, report_file: Path) -> Iterator[Any]:
         scheme = "dark" if dark else "light"
         size: Any = {"width": width, "height": height}
         context = browser.new_context(viewport=size, color_scheme=scheme, has_touch=touch, offline=True)
+        context.set_default_timeout(90_000)  # a busy machine is not a broken page
         contexts.append(context)
         page = context.new_page()
         page.on(

@@ -91,10 +91,10 @@ def test_the_timeline_zooms_moves_and_points(opened: Any) -> None:
     assert view(page)[3] - view(page)[2] == 32
     page.keyboard.press("0")
     assert view(page) == whole
-    canvas.hover(position={"x": 80, "y": 20})
+    canvas.hover(position={"x": 60, "y": 20})
     page.locator("#gantt-tip").wait_for()
     pointed = canvas.get_attribute("data-job")
-    canvas.click(position={"x": 80, "y": 20})
+    canvas.click(position={"x": 60, "y": 20})
     assert page.get_by_role("heading", name=f"Job {pointed}").is_visible()
 
 
