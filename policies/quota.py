@@ -30,15 +30,17 @@ class Quota(Scheduler):
         proposal, used = state.proposal(), Counter[str]()
         for job in state.running:
             used[job.tenant] += job.gpus
-        for tenant, queue in list(self._queues.waiting()):
-            self._guarantee(state, proposal, used, tenant, queue)
+        started = True
+        while started:  # again, as those who gave GPUs back may now have less than their quota
+            waiting = list(self._queues.waiting())
+            started = any(self._guarantee(state, proposal, used, *tenant) for tenant in waiting)
         self._lend(state, proposal, used)
         return proposal
 
     def _guarantee(
         self, state: State, proposal: Proposal, used: Counter[str], tenant: str, queue: Ranking
-    ) -> None:
-        """Start a tenant's jobs that its quota still holds, in order of submission."""
+    ) -> bool:
+        """Start a tenant's jobs that its quota still holds, in order of submission; whether there are any."""
         started: list[JobView] = []
         for job in queue.walk(lambda gpus: used[tenant] + gpus <= state.quota(tenant)):
             if proposal.start(job) is not None or self._reclaim(job, state, proposal, used):
@@ -46,6 +48,7 @@ class Quota(Scheduler):
                 started.append(job)
         for job in started:
             self._queues.take(job)
+        return bool(started)
 
     def _reclaim(self, job: JobView, state: State, proposal: Proposal, used: Counter[str]) -> bool:
         """Start `job` on GPUs of borrowers, the last to start first; stop nobody if that is not enough."""

@@ -140,6 +140,13 @@ def test_tiresias_promotes_who_waits_too_long() -> None:
                        (65, "finish")]  # fmt: skip
 
 
+def test_who_runs_again_in_time_is_not_promoted() -> None:
+    """`long` waits from 10 to 19 s; at 60 s, when it would have waited too long, it runs. `new` passes it."""
+    jobs = [job("long", 0, 1, 100), job("short", 10, 1, 9), job("new", 65, 1, 10)]
+    outcome = simulate(jobs, Tiresias(thresholds_gpu_s=[10], promote_knob=5), "n1g1")
+    assert times(outcome) == {"long": (0, 119), "short": (10, 19), "new": (65, 75)}
+
+
 # The Gittins index
 
 

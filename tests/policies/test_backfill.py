@@ -101,6 +101,16 @@ def test_places_count_not_only_gpus() -> None:
         assert starts(outcome) == {"a": 0, "b": 0, "head": 50, "beside": 2}
 
 
+def test_a_reservation_that_fragments_cannot_serve_is_not_lost() -> None:
+    """At 20 s two GPUs are free on each of two nodes, where `wide` has 4 reserved. It gets a node when `a`
+    ends; `z-late`, due at 30 s, would keep it from that and waits.
+    """
+    lengths = {"a": 100, "b": 20, "c": 300, "d": 20}
+    jobs = [*(job(name, 0, 2, run_s) for name, run_s in lengths.items()), job("wide", 1, 4, 10)]
+    outcome = simulate([*jobs, job("z-late", 2, 2, 200)], Conservative(), "n2g4")
+    assert (outcome.of("wide").start_s, outcome.of("z-late").start_s) == (100, 100)
+
+
 @pytest.mark.parametrize("policy", [Easy, Conservative])
 def test_plans_are_made_anew_when_nodes_come_and_go(policy: Any) -> None:
     """One of two nodes is gone from 5 s to 50 s. Nobody knows when `wide`, which needs both, can start, so

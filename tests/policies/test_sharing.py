@@ -150,6 +150,26 @@ def test_idle_gpus_go_to_who_uses_least_of_its_quota() -> None:
     assert starts == {"a0": 0, "b0": 0, "x": 0, "c0": 10 + 90, "a1": 10, "b1": 10}
 
 
+def test_who_gave_back_counts_as_having_less() -> None:
+    """`a` takes its 4 GPUs from `b`, who then uses least of its quota: the GPU left over is lent to `b1`."""
+    jobs = [
+        job("b0", 0, 5, 100, "b"), job("c0", 1, 3, 100, "c"), job("b1", 2, 1, 100, "b"),
+        job("c1", 2, 1, 100, "c"), job("a", 10, 4, 50, "a"),
+    ]  # fmt: skip
+    starts = {j.job_id: (j.start_s, j.preemptions) for j in run_quota(jobs, {"a": 4, "b": 1, "c": 1}).jobs}
+    assert (starts["a"], starts["b1"]) == ((10, 0), (10, 0))
+    assert (starts["b0"], starts["c0"]) == ((0, 1), (1, 0))
+    assert (starts["c1"][0] or 0) > 10
+
+
+def test_who_gave_back_has_its_quota_at_once() -> None:
+    """`a` takes GPUs back from `b`, whose next job now fits into the quota of `b`, and takes its from `c`."""
+    borrowed = [job("c0", 0, 4, 100, "c"), job("b0", 1, 4, 100, "b")]
+    jobs = [*borrowed, job("b1", 2, 2, 50, "b"), job("a", 10, 4, 50, "a")]
+    starts = {j.job_id: (j.start_s, j.preemptions) for j in run_quota(jobs, {"a": 4, "b": 2}).jobs}
+    assert starts == {"c0": (0, 1), "b0": (1, 1), "b1": (10, 0), "a": (10, 0)}
+
+
 class WatchedQuota(Quota):
     """Checks the promise at every decision."""
 
