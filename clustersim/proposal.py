@@ -138,7 +138,7 @@ class Proposal:
         `falling` promises that the key of a job never grows while the job runs (remaining time, a deadline,
         a size): the keys of running jobs are then not all looked up at every decision.
         """
-        held = self._state.cluster.gpus - self._state.free  # by jobs whose turn has not come
+        held = self._state.in_service - self._state.free  # by jobs whose turn has not come
         room: Capacity | None = None  # free in the draft, or held by them
 
         def may_fit(gpus: int) -> bool:

@@ -1,9 +1,9 @@
-"""What overheads and failures cost each policy: each switched off in turn, everything else as it is.
+"""What overheads, failures and contention cost each policy: each switched off in turn, all else as it is.
 
     python experiments/overheads_study.py [--seeds 10] [--workers 2]
 
-simulates every policy under every setting and seed, writes all runs to `experiments/overheads/runs.csv` and the
-page `experiments/OVERHEADS.md` from them. With `--page-only` the page is made again from the runs at hand.
+simulates every policy under every setting and seed, writes all runs to `experiments/overheads/runs.csv` and
+from them the page `experiments/OVERHEADS.md`. With `--page-only` the page is made from the runs at hand.
 
 A seed gives a trace and a history of failures; all settings and policies of a seed share both, so what is
 compared is paired. Intervals are Student's at 95 % over the seeds.
@@ -31,21 +31,28 @@ from itertime.atomic import write_text
 from traces.generate import Recipe, generate
 
 POLICIES = ("fifo", "srtf", "elasticflow", "vtrain-aware")
-JOBS, LOAD, NODES = 200, 4.0, 64
+JOBS, LOAD, GPUS = 120, 4.0, 512
 HERE = Path(__file__).parent
+FOLDER = HERE / "overheads"
 CONFIDENCE = 0.95
 
-ON: Mapping[str, Mapping[str, Any]] = {
-    "overheads": {"overheads": {"storage_shared": True}},
-    "failures": {"failures": {"mtbf_gpu_h": 25_000.0}},
+ON: Mapping[str, Any] = {
+    "cluster": str(FOLDER / "cluster.yaml"),
+    "network": "contention",
+    "overheads": {"storage_shared": True},
+    "failures": {"mtbf_gpu_h": 25_000.0},
 }
-"""The settings that each switch turns on."""
-OFF: Mapping[str, Mapping[str, Any]] = {"overheads": {"overheads": None}, "failures": {"failures": None}}
+OFF: Mapping[str, Mapping[str, Any]] = {
+    "overheads": {"overheads": None},
+    "failures": {"failures": None},
+    "contention": {"network": "ideal"},
+}
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "all": {},
     **{f"no {name}": OFF[name] for name in OFF},
     "nothing": {key: value for name in OFF for key, value in OFF[name].items()},
     "failures x 10": {"failures": {"mtbf_gpu_h": 2_500.0}},
+    "failures x 10, 4 spares": {"failures": {"mtbf_gpu_h": 2_500.0, "spare_nodes": 4}},
 }
 """What differs from everything switched on."""
 
@@ -71,15 +78,12 @@ class Result:
 @cache
 def trace(seed: int) -> Trace:
     """Bursty LLM jobs that ask for more than the cluster has while they arrive, so that policies matter."""
-    return Trace.of(generate(Recipe(JOBS, LOAD, 8 * NODES, arrivals="bursty", seed=seed))[0])
+    return Trace.of(generate(Recipe(JOBS, LOAD, GPUS, arrivals="bursty", seed=seed))[0])
 
 
 def simulate(setting: str, policy: str, seed: int) -> Result:
     """One run of the study."""
-    values: dict[str, Any] = {}
-    for part in (*ON.values(), SETTINGS[setting]):
-        values.update(part)
-    config = RunConfig.make(policy=policy, cluster=f"n{NODES}g8", seed=seed, **values)
+    config = RunConfig.make(policy=policy, seed=seed, **{**ON, **SETTINGS[setting]})
     summary = run(trace(seed), config=config).summary
     named = (f.name for f in fields(Result))
     return Result(setting, policy, seed, **{name: summary[name] for name in named if name in summary})
@@ -160,8 +164,10 @@ def _shown(mean: float, half_width: float, unit: str) -> str:
 COSTS = (
     ("overheads", "all", "no overheads"),
     ("failures", "all", "no failures"),
+    ("contention", "all", "no contention"),
     ("all of it", "all", "nothing"),
     ("failures ten times as often", "failures x 10", "no failures"),
+    ("the same with 4 spare nodes", "failures x 10, 4 spares", "no failures"),
 )
 """What it is called, with and without it."""
 METRICS: Sequence[tuple[str, str, Callable[..., str]]] = (
@@ -180,67 +186,36 @@ def cost_table(results: Sequence[Result], metric: str, cost: Callable[..., str])
     return "\n".join(lines)
 
 
+LEVELS = (
+    ("finished", "finished", 1.0, 1),
+    ("rejected", "rejected", 1.0, 1),
+    ("mean JCT, h", "jct_mean_s", 3600.0, 2),
+    ("makespan, h", "makespan_s", 3600.0, 1),
+    ("deadlines met, %", "deadline_met_ratio", 0.01, 1),
+    ("useful, %", "gpu_useful_ratio", 0.01, 1),
+    ("lost, GPU-h", "lost_gpu_h", 1.0, 0),
+    ("restarts", "restarts", 1.0, 1),
+    ("interruptions", "interruptions", 1.0, 1),
+)
+"""Column, field, unit, digits."""
+
+
 def level_table(results: Sequence[Result]) -> str:
     """What happens with everything switched on: means over the seeds."""
-    columns = (
-        ("finished", "finished", 1.0, 1), ("rejected", "rejected", 1.0, 1), ("mean JCT, h", "jct_mean_s", 3600.0, 2),
-        ("makespan, h", "makespan_s", 3600.0, 1), ("deadlines met, %", "deadline_met_ratio", 0.01, 1),
-        ("useful, %", "gpu_useful_ratio", 0.01, 1), ("lost, GPU-h", "lost_gpu_h", 1.0, 0),
-        ("restarts", "restarts", 1.0, 1), ("interruptions", "interruptions", 1.0, 1),
-    )  # fmt: skip
-    lines = [
-        "| policy | " + " | ".join(name for name, *_ in columns) + " |",
-        "|---" * (len(columns) + 1) + "|",
-    ]
+    lines = ["| policy | " + " | ".join(name for name, *_ in LEVELS) + " |", "|---" * (len(LEVELS) + 1) + "|"]
     for policy in POLICIES:
         rows = [r for r in results if r.policy == policy and r.setting == "all"]
-        cells = [
-            f"{np.mean([getattr(r, key) for r in rows]) / unit:,.{digits}f}"
-            for _, key, unit, digits in columns
-        ]
-        lines.append(f"| {policy} | {' | '.join(cells)} |")
+        means = ((np.mean([getattr(r, key) for r in rows]) / unit, digits) for _, key, unit, digits in LEVELS)
+        lines.append(f"| {policy} | {' | '.join(f'{mean:,.{digits}f}' for mean, digits in means)} |")
     return "\n".join(lines)
 
 
 def page(results: Sequence[Result]) -> str:
-    seeds = len({r.seed for r in results})
     tables = "\n\n".join(f"## {title}\n\n{cost_table(results, key, cost)}" for title, key, cost in METRICS)
-    return PAGE.format(
-        jobs=JOBS,
-        load=LOAD,
-        gpus=8 * NODES,
-        nodes=NODES,
-        seeds=seeds,
-        level=level_table(results),
-        tables=tables,
-    )
-
-
-PAGE = """# What overheads and failures cost each policy
-
-{jobs} generated LLM jobs (bursty arrivals, load {load:g}) on {nodes} nodes of 8 A100s, {seeds} seeds. Each seed is another trace and
-another history of failures, the same for all policies and settings. This page and [overheads/runs.csv](overheads/runs.csv) come from
-
-    python experiments/overheads_study.py
-
-Switched on: the default overheads with storage shared by concurrent loads, failures of nodes once per 25,000 GPU-hours with
-checkpoints by Daly's formula ([docs/failures.md](../docs/failures.md)). A cost is the metric with a thing over the same without it,
-everything else switched on, paired by seed; ± is the 95 % confidence interval over the seeds, bold where it excludes zero.
-Contention for the network is not part of this study.
-
-With everything switched on, means over the seeds:
-
-{level}
-
-{tables}
-
-## What to read from it, and what not
-
-- Without overheads saving a checkpoint is free, so jobs save at all times and a failure loses no work: switching the overheads off takes part of the failures' cost along. The costs do not add up.
-- elasticflow and vtrain-aware decline jobs whose deadline they cannot promise. With overheads they decline others than without, so that their mean JCT is over different jobs: the deadlines met are over all jobs.
-- On {gpus} GPUs one failure per 25,000 GPU-hours is one in two days. The last column is a cluster ten times as bad.
-- The traces are synthetic and the overheads' constants assumed; the order of magnitude carries over, the digits do not.
-"""
+    template = (FOLDER / "page.template.md").read_text(encoding="utf-8")
+    seeds = len({r.seed for r in results})
+    level = level_table(results)
+    return template.format(jobs=JOBS, load=LOAD, gpus=GPUS, seeds=seeds, level=level, tables=tables)
 
 
 def main() -> None:
@@ -249,12 +224,11 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--page-only", action="store_true", help="make the page from the runs at hand")
     arguments = parser.parse_args()
-    runs = HERE / "overheads" / "runs.csv"
+    runs = FOLDER / "runs.csv"
     if arguments.seeds < 2:
         parser.error(f"--seeds {arguments.seeds}: an interval needs at least 2")
     if not arguments.page_only:
         results = simulate_all(arguments.seeds, arguments.workers)
-        runs.parent.mkdir(exist_ok=True)
         write_text(runs, as_csv(results))
     write_text(HERE / "OVERHEADS.md", page(read_csv(runs)))
 

@@ -186,7 +186,7 @@ class Promises:
         Such a job cannot afford to grow on spare GPUs that may be gone at the next event; reserved they
         stay. Changes `target` and `agenda.due` along.
         """
-        spare = self.cluster.gpus - sum(target.values())
+        spare = state.in_service - sum(target.values())
         for job in sorted(agenda.due, key=urgency):
             if target[job] != job.gpus or spare <= 0:
                 continue

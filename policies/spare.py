@@ -26,7 +26,7 @@ def share_out(state: State, promises: Promises, agenda: Agenda) -> dict[JobView,
     """
     target = dict(agenda.due)
     held_back = _begin_early(state, target, agenda) + agenda.growing
-    spare = state.cluster.gpus - sum(target.values())
+    spare = max(0, state.in_service - sum(target.values()))
     # (growth of GPU time per GPU, whether it is a change, deadline, order, size, job)
     steps: list[tuple[float, bool, float, int, int, Demand]] = []
 
@@ -74,7 +74,7 @@ def _begin_early(state: State, target: dict[JobView, int], agenda: Agenda) -> in
 
     Returns the GPUs that the others of them still lack.
     """
-    free = state.cluster.gpus - sum(target.values())  # beyond what is due
+    free = max(0, state.in_service - sum(target.values()))  # beyond what is due
     idle = free - sum(max(0, job.gpus - target.get(job, 0)) for job in state.running)
     lacking = 0
     for _, _, job, gpus in agenda.soon:
