@@ -306,4 +306,4 @@ class JobView:
         """Seconds the engine would charge a job that waits for getting `gpus` GPUs, packed: a launch if it
         never ran, else a restart.
         """
-        return self.restart_s(gpus) if self.started else self._state._launch_s()
+        return self.restart_s(gpus) if self.started else self._state._launch_s(gpus)

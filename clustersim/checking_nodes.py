@@ -18,6 +18,7 @@ def _check_service(evidence: Evidence) -> Iterator[Violation]:
     """Nodes go and come in turns; after every instant no job holds GPUs of a node that is out; who is
     interrupted was on a node that went out at this instant.
     """
+    yield from _check_ends(evidence)
     down: dict[int, EventRecord] = {}
     now = Occupancy(evidence.cluster)
     for batch in instants(evidence.events):
@@ -34,6 +35,25 @@ def _check_service(evidence: Evidence) -> Iterator[Violation]:
         if down:
             for i, event in batch:
                 yield from _on_service(evidence, down, now, i, event)
+
+
+def _check_ends(evidence: Evidence) -> Iterator[Violation]:
+    """A job fails by a fate that the settings allow, or at once after one failure too many."""
+    failures = evidence.failures
+    fates = failures is not None and (
+        failures.end_as_logged or failures.job_failed_share > 0 or failures.job_cancelled_share > 0
+    )
+    counts: dict[str, int] = {}
+    for i, event in enumerate(evidence.events):
+        job_id, before = event.job_id, counts.get(event.job_id, 0)
+        if failures is None and event.event in ("interrupt", "fail"):
+            yield _at(i, event, f"{event.event} of job {job_id} in a run in which nothing fails")
+        elif failures is not None and event.event == "fail" and not fates and before <= failures.retries:
+            yield _at(i, event, f"job {job_id} is given up after {before} failures of {failures.retries}")
+        elif failures is not None and event.event in GIVES and before > failures.retries:
+            yield _at(i, event, f"{event.event} of job {job_id}, which {before} failures have stopped")
+        if event.event == "interrupt":
+            counts[job_id] = before + 1
 
 
 def _turn(

@@ -112,9 +112,12 @@ class Overheads:
 
     def start_s(self, gpus: int = 1) -> float:
         """Seconds from getting `gpus` GPUs for the first time to the first iteration."""
-        launch_s = self.launch_s + self.launch_log2_s * (log2(max(gpus, 1)) + 1)
-        steps_s = [seconds for count, seconds in self.launch_steps if count <= gpus]
-        return self.scale * (self.scheduling_s + launch_s + (steps_s[-1] if steps_s else 0.0))
+        begin_s = self.scheduling_s + self.launch_s
+        if self.launch_log2_s:
+            begin_s += self.launch_log2_s * (log2(max(gpus, 1)) + 1)
+        if self.launch_steps:
+            begin_s += next((seconds for count, seconds in self.launch_steps[::-1] if count <= gpus), 0.0)
+        return self.scale * begin_s
 
     def restart_s(self, parameters: float, nodes: int, gpus: int = 1, kind: str = "restart") -> float:
         """Seconds from getting other GPUs to the next iteration, for a model of `parameters` parameters on

@@ -188,8 +188,8 @@ class State:
         nodes = -(-gpus // self.cluster.gpus_per_node)
         return self._overheads.change_s(job.curve.parameters, nodes, gpus)
 
-    def _launch_s(self) -> float:
-        return self._overheads.start_s()
+    def _launch_s(self, gpus: int) -> float:
+        return self._overheads.start_s(gpus)
 
     def _add_pending(self, job: JobView) -> None:
         last = next(reversed(self._pending), None)

@@ -313,6 +313,7 @@ def failed(fail_at: Any) -> Outcome:
 @pytest.mark.parametrize(
     ("change", "rule", "text"),
     [
+        ({"finish": {"event": "fail"}}, "service", "job c is given up after 0 failures of 1000"),
         ({"interrupt": {"overhead_s": 39.0}}, "overheads", "interrupt of job a paid 39 s, due 40 s"),
         ({"restart": {"overhead_s": 10.0}}, "overheads", "restart of job a paid 10 s, due 20 s"),
         ({"node_up": {"time_s": 310.0}}, "service", "restart of job a on node 0, which is out of service"),
@@ -337,3 +338,15 @@ def test_a_forged_log_is_caught(
     forged.sort(key=lambda event: event.time_s)
     found = violations(replace(failed, events=tuple(forged)))
     assert any(text in found_text for found_text in found[rule]), found
+
+
+def test_nothing_may_fail_where_nothing_does_and_nobody_runs_who_was_given_up(failed: Outcome) -> None:
+    (rule,) = (rule for rule in RULES if rule.name == "service")
+
+    def found(failures: Failures | None) -> list[str]:
+        evidence = _evidence(replace(failed, case=replace(failed.case, failures=failures)))
+        return [violation.text for violation in rule.check(evidence)]
+
+    assert found(None) == ["t=270: interrupt of job a in a run in which nothing fails"]
+    assert found(Failures(retries=0)) == ["t=300: restart of job a, which 1 failures have stopped"]
+    assert not found(Failures(retries=1))

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 from clustersim.checkpoints import Cycle
 from clustersim.overheads import PRESETS, Overheads
+from clustersim.scheduler import Proposal, Scheduler, State
+from clustersim.testing import simulate
 from itertime.errors import UnknownName, UserError
+from traces.job import Job
 
 
 def test_first_start_and_plain_restart() -> None:
@@ -150,3 +153,21 @@ def test_storage_is_shared_or_not() -> None:
     assert Overheads(storage_shared=True).shares_load(7e9)
     assert not Overheads(storage_shared=True).shares_load(0.0)
     assert not Overheads().shares_load(7e9)
+
+
+def test_a_view_says_what_its_start_costs_on_so_many_gpus() -> None:
+    seen: dict[int, float] = {}
+
+    class Looking(Scheduler):
+        def schedule(self, state: State) -> Proposal:
+            seen.update((gpus, job.start_cost_s(gpus)) for job in state.pending for gpus in job.sizes)
+            proposal = state.proposal()
+            for job in state.pending:
+                proposal.start(job)
+            return proposal
+
+    table = {("m", 8): {1: 1.0, 2: 1.5, 16: 3.0}}
+    job = Job("a", 0.0, model="m", global_batch=8, gpus=2, iterations=5.0)
+    outcome = simulate([job], Looking(), "n2g8", table=table, overheads=PRESETS["helios"])
+    assert seen == {1: 7.0, 2: 30.0, 16: 60.0}
+    assert outcome.of("a").lost_s == 30.0
