@@ -12,7 +12,7 @@
 | `decide(policy, pending=..., ...)` | one decision in a scene that you set, a `Decision` |
 | `simulate(jobs, scheduler, ...)` | one run, an `Outcome`; speeds come from a throughput table |
 | `check_outcome(outcome)` | the checks of one run, from its event log |
-| `CASES` | rigid jobs, elastic jobs, deadlines, one GPU, jobs that can never run; a `Case` each |
+| `CASES` | a `Case` each: rigid and elastic jobs, deadlines, jobs that can never run, nodes that fail |
 
 A failed check is an AssertionError that names the case, the simulated time and the jobs.
 """
@@ -200,4 +200,11 @@ CASES: tuple[Case, ...] = (
         overheads=Overheads(launch_s=10.0),
     ),
     Case("jobs that can never run", _rigid(5, 12, (1, 2, 8), 60) + _NEVER, _SMALL, _TABLE),
+    Case(
+        "nodes that fail", _rigid(7, 20, (1, 2, 4, 8, 16), 80) + _elastic(8, deadlines=True), _SMALL, _TABLE,
+        overheads=Overheads(launch_s=4.0, plain_restart_s=6.0, checkpoint_interval_s=60.0), seed=2,
+        failures=Failures(mtbf_gpu_h=3.0, kinds={"short": (1, 0.02), "long": (1, 0.2)}, spare_nodes=1),
+        calendar=({"at_s": 400, "maintenance": 0, "for_s": 300}, {"at_s": 800, "remove": 1},
+                  {"at_s": 1500, "add": 1}),
+    ),
 )  # fmt: skip

@@ -121,6 +121,7 @@ digest = hashlib.sha256()
 for case in CASES:
     for policy in (ElasticFlow(), Srtf()):
         settings = dict(table=case.table, overheads=case.overheads, placement=case.placement)
+        settings |= dict(failures=case.failures, calendar=case.calendar, seed=case.seed)
         outcome = simulate(case.jobs, policy, case.cluster, **settings)
         digest.update(repr((outcome.events, outcome.records)).encode())
 print(digest.hexdigest())
