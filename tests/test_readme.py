@@ -44,7 +44,7 @@ def test_commands_of_the_readme_exist() -> None:
     for program, words in uses:
         command = refresh.clustersim if program == "clustersim" else refresh.itertime
         parts = words.split()
-        depth = 2 if parts[0] == "trace" else 1
+        depth = 2 if parts[0] == "trace" or parts[:2] in (["policies", "new"], ["policies", "check"]) else 1
         text = refresh.output_of(command, *parts[:depth], "--help")
         for option in re.findall(r"(?<!\S)--?[a-z][a-z-]*", words):
             assert re.search(rf"(?<![\w-]){option}(?![\w-])", text), (program, words, option)
