@@ -21,6 +21,8 @@ class EdfAdmission(Scheduler):
     and run last. Run times that users do not state come from the oracle.
     """
 
+    one_gpu_type = True
+
     def admit(self, job: JobView, state: State) -> bool:
         if job.deadline_s is None:
             return True

@@ -20,7 +20,7 @@ class Gandiva(RoundRobin):
 
     def schedule(self, state: State) -> Proposal:
         proposal = super().schedule(state)
-        if not state.pending or not proposal.free:
+        if not state.pending or not proposal.free or state.cluster.mixed:
             return proposal
         for job in state.pending_by(self._line).walk(lambda gpus: gpus <= proposal.free):
             if proposal.placement(job) is None:
