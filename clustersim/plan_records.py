@@ -8,7 +8,7 @@ bubble is what that stage waits for the others.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from traces.job import Job
@@ -91,20 +91,16 @@ class PlanRecord(NamedTuple):
 
 
 def plans_used(
-    jobs: Iterable[Job], events: Iterable[EventRecord], speed: Speed, cluster: Cluster
+    given: Iterable[tuple[Job, EventRecord]], speed: Speed, cluster: Cluster
 ) -> list[PlanRecord]:
-    """One record per distinct `PlanKey` of the log, sorted.
+    """One record per distinct `PlanKey` of jobs and the events that gave them GPUs, sorted.
 
     A plan whose prediction is not what the engine ran at is left out: its split would not be that of the run.
     """
-    by_id = {job.job_id: job for job in jobs}
     used: dict[PlanKey, tuple[Job, EventRecord]] = {}
-    for event in events:
-        if event.plan:
-            job = by_id[event.job_id]
-            used.setdefault(
-                plan_key(job.model or "", job.global_batch, job.seq_len, event, cluster), (job, event)
-            )
+    for job, event in given:
+        key = plan_key(job.model or "", job.global_batch, job.seq_len, event, cluster)
+        used.setdefault(key, (job, event))
     found = (_record(*used[key], key.gpu_type, speed) for key in sorted(used, key=_order))
     return [record for record in found if record is not None]
 

@@ -4,6 +4,7 @@ and reports read these alone.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, NamedTuple, NewType
 
@@ -141,7 +142,10 @@ class Snapshot(NamedTuple):
 
 
 class Recorder:
-    """Collects the records of one run, in the order in which things happened."""
+    """Collects the records of one run, in the order in which things happened.
+
+    `keep_job`, `keep_event` and `keep_snapshot` say what becomes of them: here they stay in memory.
+    """
 
     def __init__(self, cluster: Cluster):
         self.cluster = cluster
@@ -149,29 +153,47 @@ class Recorder:
         self._orders: list[int] = []
         self.events: list[EventRecord] = []
         self.snapshots: list[Snapshot] = []
+        self.plans: dict[Hashable, tuple[Job, EventRecord]] = {}  # one of each kind
+        self.event_count = 0
+        self._last: Snapshot | None = None
         self.end_s = 0.0
         self.oracle_used = False
 
-    def job(self, record: JobRecord, order: int) -> None:
+    def keep_job(self, record: JobRecord, order: int) -> None:
         """`order`: the position of the job in the order of submission."""
         self.jobs.append(record)
         self._orders.append(order)
 
+    def keep_event(self, record: EventRecord) -> None:
+        self.events.append(record)
+
+    def keep_snapshot(self, record: Snapshot) -> None:
+        self.snapshots.append(record)
+
+    def plan(self, job: Job, given: EventRecord) -> None:
+        """A job got GPUs and runs a training plan on them."""
+        kind = self.cluster.type_of(given.placement[0][0]) if self.cluster.groups else ""
+        key = (job.model, job.global_batch, job.seq_len, kind, given.gpus, given.plan)
+        if key not in self.plans:
+            self.plans[key] = (job, given)
+
     def event(
         self, time_s: float, event: str, job_id: str, gpus: int = 0, placement: Placement = (),
         plan: str = "", overhead_s: float = 0.0, detail: str = "", unit_s: float = 0.0,
-    ) -> None:  # fmt: skip
-        self.events.append(
-            EventRecord(time_s, event, job_id, gpus, placement, plan, overhead_s, detail, Exact(unit_s))
-        )
+    ) -> EventRecord:  # fmt: skip
+        self.event_count += 1
+        record = EventRecord(time_s, event, job_id, gpus, placement, plan, overhead_s, detail, Exact(unit_s))
+        self.keep_event(record)
+        return record
 
     def snapshot(self, time_s: float, capacity: Capacity, running: int, pending: int, down: int = 0) -> None:
         stranded = capacity.stranded
         snapshot = Snapshot(
             time_s, self.cluster.gpus - down - capacity.free, stranded, running, pending, down
         )
-        if not self.snapshots or self.snapshots[-1][1:] != snapshot[1:]:
-            self.snapshots.append(snapshot)
+        if self._last is None or self._last[1:] != snapshot[1:]:
+            self._last = snapshot
+            self.keep_snapshot(snapshot)
 
     def jobs_by_submission(self) -> list[JobRecord]:
         """The job records in the order of submission."""

@@ -23,12 +23,11 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from itertime.atomic import replacing
 from itertime.errors import UserError
 from traces.files import open_table, shown
 from traces.formulas import without_guard
@@ -42,10 +41,12 @@ from .rundir_tables import EVENTS, JOBS, PLANS, USAGE, csv_text, parse_rows, pla
 __all__ = ["Run", "changes", "read_run", "read_unverified", "write_run"]
 
 FORMAT = "clustersim-run-1"
-_JOBS_CSV, _JOBS_PARQUET, _EVENTS, _USAGE = "jobs.csv", "jobs.parquet", "events.csv", "usage.csv"
-_PLANS, _SUMMARY, _MANIFEST = "plans.csv", "summary.json", "manifest.json"
-_OURS = (_JOBS_CSV, _JOBS_PARQUET, _EVENTS, _USAGE, _PLANS, _SUMMARY, _MANIFEST)
-_LEFT_OVER = re.compile(rf"\.({'|'.join(map(re.escape, _OURS))})\.\d+\.tmp")
+JOBS_CSV, JOBS_PARQUET, EVENTS_FILE, USAGE_FILE = "jobs.csv", "jobs.parquet", "events.csv", "usage.csv"
+PLANS_FILE, SUMMARY, MANIFEST = "plans.csv", "summary.json", "manifest.json"
+_OURS = (JOBS_CSV, JOBS_PARQUET, EVENTS_FILE, USAGE_FILE, PLANS_FILE, SUMMARY, MANIFEST)
+SPOOL = "jobs.spool"
+"""Rows of jobs on their way into their file."""
+_LEFT_OVER = re.compile(rf"\.({'|'.join(map(re.escape, (*_OURS, SPOOL)))})\.(\d+)\.tmp")
 
 
 @dataclass(frozen=True)
@@ -76,24 +77,16 @@ def write_run(directory: str | Path, run: Run, *, parquet: bool = False) -> Run:
     then the old manifest is removed, the files are moved, the manifest last. UserError, in one line that
     names the path, if something cannot be written.
     """
-    folder = Path(directory)
-    jobs = csv_text(JOBS, run.jobs).encode()
-    name, stale = (_JOBS_PARQUET, _JOBS_CSV) if parquet else (_JOBS_CSV, _JOBS_PARQUET)
-    contents = {
-        _SUMMARY: _json(run.summary),
-        _PLANS: csv_text(PLANS, run.plans).encode(),
-        _USAGE: csv_text(USAGE, run.snapshots).encode(),
-        _EVENTS: csv_text(EVENTS, run.events).encode(),
-        name: _parquet(run.jobs) if parquet else jobs,
-    }
-    hashes = {file: hashlib.sha256(content).hexdigest() for file, content in contents.items()}
-    run = replace(run, manifest=_completed(run, hashlib.sha256(jobs).hexdigest(), hashes))
-    with _usable(folder), ExitStack() as files:  # files are moved into place from the last to the first
-        _stage(files, folder / _MANIFEST, _json(run.manifest))
-        for file, content in contents.items():
-            _stage(files, folder / file, content)
-        _remove(folder, _MANIFEST, stale)
-    return run
+    from .rundir_writer import RunWriter
+
+    with RunWriter(directory, run.cluster, parquet=parquet) as writer:
+        for order, record in enumerate(run.jobs):
+            writer.keep_job(record, order)
+        for event in run.events:
+            writer.keep_event(event)
+        for snapshot in run.snapshots:
+            writer.keep_snapshot(snapshot)
+        return replace(run, manifest=writer.finish(run.summary, manifest_of(run), run.plans))
 
 
 def read_run(directory: str | Path) -> Run:
@@ -112,18 +105,18 @@ def read_unverified(directory: str | Path) -> Run:
     UserError, TableError for what cannot be read at all.
     """
     folder = Path(directory)
-    manifest = _read_json(folder / _MANIFEST)
-    cluster = _cluster(folder / _MANIFEST, manifest)
+    manifest = _read_json(folder / MANIFEST)
+    cluster = _cluster(folder / MANIFEST, manifest)
     return Run(
-        policy=_text_of(folder / _MANIFEST, manifest, "policy"),
-        planner=_text_of(folder / _MANIFEST, manifest, "planner"),
+        policy=_text_of(folder / MANIFEST, manifest, "policy"),
+        planner=_text_of(folder / MANIFEST, manifest, "planner"),
         cluster=cluster,
         jobs=_read_rows(_jobs_file(folder), JOBS, JobRecord, cluster),
-        events=_read_rows(folder / _EVENTS, EVENTS, EventRecord, cluster),
-        snapshots=_read_rows(folder / _USAGE, USAGE, Snapshot, cluster),
-        summary=_read_json(folder / _SUMMARY),
+        events=_read_rows(folder / EVENTS_FILE, EVENTS, EventRecord, cluster),
+        snapshots=_read_rows(folder / USAGE_FILE, USAGE, Snapshot, cluster),
+        summary=_read_json(folder / SUMMARY),
         manifest=manifest,
-        plans=_read_rows(folder / _PLANS, PLANS, PlanRecord, cluster),
+        plans=_read_rows(folder / PLANS_FILE, PLANS, PlanRecord, cluster),
     )
 
 
@@ -133,26 +126,25 @@ def changes(directory: str | Path, run: Run) -> list[str]:
     jobs = _jobs_file(folder)
     found = hashlib.sha256(csv_text(JOBS, run.jobs).encode()).hexdigest()
     if found != run.manifest.get("result_hash"):
-        return [f"{jobs}: does not match the result_hash in {_MANIFEST}: it was changed"]
-    return _changed(folder, run.manifest, (jobs.name, _EVENTS, _USAGE, _PLANS, _SUMMARY))
+        return [f"{jobs}: does not match the result_hash in {MANIFEST}: it was changed"]
+    return _changed(folder, run.manifest, (jobs.name, EVENTS_FILE, USAGE_FILE, PLANS_FILE, SUMMARY))
 
 
 def _jobs_file(folder: Path) -> Path:
-    return folder / (_JOBS_PARQUET if (folder / _JOBS_PARQUET).exists() else _JOBS_CSV)
+    return folder / (JOBS_PARQUET if (folder / JOBS_PARQUET).exists() else JOBS_CSV)
 
 
 # Writing
 
 
-def _completed(run: Run, result_hash: str, hashes: Mapping[str, str]) -> dict[str, Any]:
-    cluster = run.cluster.document()
-    ours = {"policy": run.policy, "planner": run.planner, "cluster": cluster, "result_hash": result_hash}
-    ours["files"] = dict(hashes)
+def manifest_of(run: Run) -> dict[str, Any]:
+    """The manifest of `run`, all but the hashes of its files."""
+    ours = {"policy": run.policy, "planner": run.planner, "cluster": run.cluster.document()}
     return {"format": FORMAT, "complete": True, **run.manifest, **ours}
 
 
 @contextmanager
-def _usable(folder: Path) -> Iterator[None]:
+def usable(folder: Path) -> Iterator[None]:
     """The folder exists and is ours to write; if it was made here and nothing came of it, it goes again."""
     made = not folder.exists()
     try:
@@ -161,9 +153,9 @@ def _usable(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise UserError(f"{folder}: cannot be used as a folder: {error.strerror or error}") from None
     foreign = [n for n in names if n not in (*_OURS, "report.html") and not _LEFT_OVER.fullmatch(n)]
-    if _MANIFEST in names and not _is_manifest(folder / _MANIFEST):
-        foreign.append(_MANIFEST)
-    elif _MANIFEST in names:
+    if MANIFEST in names and not _is_manifest(folder / MANIFEST):
+        foreign.append(MANIFEST)
+    elif MANIFEST in names:
         foreign = []  # an earlier run, to which something was added
     if foreign:
         raise UserError(f"{folder}: holds {shown(foreign[0])}, which no run wrote; choose an empty folder")
@@ -191,49 +183,34 @@ def _changed(folder: Path, manifest: Mapping[str, Any], names: Sequence[str]) ->
         except OSError as error:
             raise UserError(f"{folder / name}: cannot be read: {error.strerror or error}") from None
         if not isinstance(hashes, dict) or found != hashes.get(name):
-            texts.append(f"{folder / name}: is not what {_MANIFEST} was written for")
+            texts.append(f"{folder / name}: is not what {MANIFEST} was written for")
     return texts
 
 
-def _stage(files: ExitStack, path: Path, content: bytes) -> None:
-    """Write `content` beside `path`, to be moved there when `files` closes."""
-    temporary = files.enter_context(replacing(path))
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
-
-
-def _remove(folder: Path, *names: str) -> None:
-    """Remove files of an earlier run, and what a killed writer left over."""
-    this = f".{os.getpid()}.tmp"
-    stale = [n for n in os.listdir(folder) if _LEFT_OVER.fullmatch(n) and not n.endswith(this)]
-    for name in (*names, *stale):
+def remove(folder: Path, *names: str) -> None:
+    """Remove files of an earlier run, and what killed writers left over; not what others are writing now."""
+    left_over = [
+        name for name in os.listdir(folder) if (m := _LEFT_OVER.fullmatch(name)) and not _alive(m[2])
+    ]
+    for name in (*names, *left_over):
         try:
             (folder / name).unlink(missing_ok=True)
         except OSError as error:
             raise UserError(f"{folder / name}: cannot be removed: {error.strerror or error}") from None
 
 
-def _json(document: Mapping[str, Any]) -> bytes:
+def _alive(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True  # somebody else's
+    return True
+
+
+def json_bytes(document: Mapping[str, Any]) -> bytes:
     return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode()
-
-
-def _parquet(jobs: list[JobRecord]) -> bytes:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    types = {str: pa.string(), int: pa.int64(), int | None: pa.int64(), bool | None: pa.bool_()}
-    arrays = {}
-    for column in JOBS:
-        values = [getattr(job, column.name) for job in jobs]
-        arrays[column.name] = pa.array(values, types.get(column.kind, pa.float64()))
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(arrays), sink)
-    return sink.getvalue().to_pybytes()
 
 
 # Reading
@@ -246,8 +223,8 @@ def _read_rows(path: Path, columns: Any, record: Any, cluster: Cluster) -> list[
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    if path.name == _MANIFEST and not path.exists():
-        raise UserError(f"{path.parent}: is not a complete run: it has no {_MANIFEST}; give a run's folder")
+    if path.name == MANIFEST and not path.exists():
+        raise UserError(f"{path.parent}: is not a complete run: it has no {MANIFEST}; give a run's folder")
     try:
         document = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, get_type_hints
 
 from itertime.errors import TableError
@@ -23,9 +24,11 @@ __all__ = [
     "Column",
     "csv_text",
     "guarded_text",
+    "header_of",
     "parse_rows",
     "placement_text",
     "plain_text",
+    "row_writer",
 ]
 
 _NEEDS_QUOTES = re.compile(r'[,"\r\n]')
@@ -44,11 +47,22 @@ class Column:
 
 def csv_text(columns: Sequence[Column], records: Iterable[Any]) -> str:
     """A header and one line per record, each ended by a line feed."""
-    writers = [(column.name, column.to_text) for column in columns]
-    lines = [",".join(column.name for column in columns)]
-    for record in records:
-        lines.append(",".join([write(getattr(record, name)) for name, write in writers]))
-    return "\n".join(lines) + "\n"
+    return "\n".join([header_of(columns), *map(row_writer(columns), records)]) + "\n"
+
+
+def header_of(columns: Sequence[Column]) -> str:
+    return ",".join(column.name for column in columns)
+
+
+def row_writer(columns: Sequence[Column]) -> Callable[[Any], str]:
+    """What makes a line of a record, without its end."""
+    values_of = attrgetter(*[column.name for column in columns])
+    writers = [column.to_text for column in columns]
+
+    def row(record: Any) -> str:
+        return ",".join([write(value) for write, value in zip(writers, values_of(record), strict=True)])
+
+    return row
 
 
 def parse_rows(

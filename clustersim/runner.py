@@ -188,7 +188,7 @@ def _finish(trace: Trace, config: RunConfig, simulation: Simulation, wall_s: flo
         "complete": complete,
         "timings": {"wall_s": wall_s, "policy_wall_s": simulation.policy_wall_s},
     }  # fmt: skip
-    plans = plans_used(trace.jobs, recorder.events, simulation.speed, cluster)
+    plans = plans_used(recorder.plans.values(), simulation.speed, cluster)
     return Run(
         config.policy, planner, cluster, jobs, recorder.events, recorder.snapshots, summary, manifest, plans
     )  # fmt: skip

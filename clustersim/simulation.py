@@ -172,7 +172,7 @@ class Simulation:
         self.state.events.append(Event("finished", active.view))
         self.recorder.event(self.env.now, "fail" if fate else "finish", active.job.job_id, detail=fate)
         record = JobRecord.of(active, "failed" if fate else "finished", fate)
-        self.recorder.job(record, active.order)
+        self.recorder.keep_job(record, active.order)
         self._left()
 
     def _on_wake_up(self, event: Due) -> None:
@@ -272,7 +272,11 @@ class Simulation:
         unit_s = curve.unit_s[gpus] if unit_s is None else unit_s
         self._expect_completion(active, active.hold(placement, gpus, unit_s, now, overhead_s))
         plan = curve.plans.get(gpus, "")
-        self.recorder.event(now, kind, active.job.job_id, gpus, placement, plan, overhead_s, unit_s=unit_s)
+        given = self.recorder.event(
+            now, kind, active.job.job_id, gpus, placement, plan, overhead_s, unit_s=unit_s
+        )
+        if plan:
+            self.recorder.plan(active.job, given)
 
     def _classify(self, active: ActiveJob, gpus: int) -> str:
         if active.placement is None and active.start_s is None:
@@ -365,7 +369,7 @@ class Simulation:
 
     def _reject(self, record: JobRecord, order: int) -> None:
         self.recorder.event(self.env.now, "reject", record.job_id, detail=record.reason)
-        self.recorder.job(record, order)
+        self.recorder.keep_job(record, order)
         self._left()
 
     def _left(self) -> None:
@@ -380,11 +384,11 @@ class Simulation:
         for view in self._still_inside():
             view._job.settle(now)
             record = JobRecord.of(view._job, "unfinished", reason=self._why_unfinished(view))
-            self.recorder.job(record, view.order)
+            self.recorder.keep_job(record, view.order)
         for active in self._submitted:
-            self.recorder.job(JobRecord.of(active, "unfinished", reason="the run ended"), active.order)
+            self.recorder.keep_job(JobRecord.of(active, "unfinished", reason="the run ended"), active.order)
         while self._next is not None:
-            self.recorder.job(JobRecord.not_submitted(self._next), self._next_order)
+            self.recorder.keep_job(JobRecord.not_submitted(self._next), self._next_order)
             self._next = next(self._to_come, None)
             self._next_order += 1
         self.recorder.end_s = now

@@ -1,0 +1,253 @@
+"""Writing the folder of a run while the run goes on, so that memory holds the jobs in the system, not those
+that have left it.
+
+Events and usage go straight into their files, beside their places. Jobs leave the system in another order
+than they were submitted in: their rows go into a spool file as they leave, and are copied in order of
+submission when the run ends. Nothing is in its place before everything is written.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import mmap
+import os
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+from itertime.atomic import replacing
+from itertime.errors import UserError
+from traces.files import Table
+from traces.formulas import without_guard
+
+from .cluster import Cluster
+from .plan_records import PlanRecord
+from .records import EventRecord, JobRecord, Recorder, Snapshot
+from .rundir import (
+    EVENTS_FILE,
+    JOBS_CSV,
+    JOBS_PARQUET,
+    MANIFEST,
+    PLANS_FILE,
+    SPOOL,
+    SUMMARY,
+    USAGE_FILE,
+    json_bytes,
+    remove,
+    usable,
+)  # fmt: skip
+from .rundir_tables import (
+    EVENTS,
+    JOBS,
+    PLANS,
+    USAGE,
+    Column,
+    csv_text,
+    header_of,
+    parse_rows,
+    row_writer,
+)  # fmt: skip
+
+__all__ = ["RunWriter"]
+
+_LINES, _ROWS = 2000, 100_000
+
+
+class _Growing:
+    """A file that grows at its end, beside its place; UserError, in one line, where it cannot."""
+
+    def __init__(self, path: Path, temporary: Path):
+        self.path, self.size, self._hash = path, 0, hashlib.sha256()
+        self._file: BinaryIO = self._try(lambda: temporary.open("wb"))
+
+    def write(self, content: bytes) -> None:
+        self._try(lambda: self._file.write(content))
+        self._hash.update(content)
+        self.size += len(content)
+
+    def finish(self) -> str:
+        """Everything is on disk; returns the hash of it."""
+
+        def settle() -> None:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+        self._try(settle)
+        return self._hash.hexdigest()
+
+    def _try(self, step: Callable[[], Any]) -> Any:
+        try:
+            return step()
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot be written: {error.strerror or error}") from None
+
+
+class _Table:
+    """A CSV file that grows by records."""
+
+    def __init__(self, file: _Growing, columns: Sequence[Column]):
+        self.file, self._row, self._lines = file, row_writer(columns), [header_of(columns)]
+
+    def add(self, record: Any) -> None:
+        self._lines.append(self._row(record))
+        if len(self._lines) >= _LINES:
+            self._flush()
+
+    def _flush(self) -> None:
+        self.file.write("".join(f"{line}\n" for line in self._lines).encode())
+        self._lines.clear()
+
+    def finish(self) -> str:
+        self._flush()
+        return self.file.finish()
+
+
+class _Spool:
+    """Rows of jobs in the order in which they come, to be read in the order of submission."""
+
+    def __init__(self, path: Path, temporary: Path):
+        self._file, self._temporary, self._row = _Growing(path, temporary), temporary, row_writer(JOBS)
+        self._starts, self._orders = array("Q"), array("Q")
+        self._waiting: list[bytes] = []
+        self._end = 0
+
+    def add(self, record: JobRecord, order: int) -> None:
+        row = f"{self._row(record)}\n".encode()
+        self._starts.append(self._end)
+        self._orders.append(order)
+        self._end += len(row)
+        self._waiting.append(row)
+        if len(self._waiting) >= _LINES:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._file.write(b"".join(self._waiting))
+        self._waiting.clear()
+
+    def rows(self) -> Iterator[bytes]:
+        """Every row, in order of submission; nothing can be added any more."""
+        self._flush()
+        self._file.finish()
+        self._starts.append(self._end)
+        if not self._end:
+            return
+        places = array("Q", sorted(range(len(self._orders)), key=self._orders.__getitem__))
+        with self._temporary.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as rows:
+            for i in places:
+                yield rows[self._starts[i] : self._starts[i + 1]]
+
+
+class RunWriter(Recorder):
+    """Records that go into the files of a run's folder as they come.
+
+    The folder is made if need be; it may hold an earlier run, which is replaced when this one ends, but
+    no files of another kind. A context manager: leaving it without `finish` leaves the folder as it was.
+    UserError, in one line that names the path, if something cannot be written.
+    """
+
+    def __init__(self, folder: str | Path, cluster: Cluster, *, parquet: bool = False):
+        super().__init__(cluster)
+        self.folder, self._parquet = Path(folder), parquet
+        self._files = ExitStack()
+        self._finished = False
+        with self._files:  # undone if this fails
+            self._files.enter_context(usable(self.folder))
+            beside = {}  # files are moved into place from the last to the first
+            self._jobs_file = JOBS_PARQUET if parquet else JOBS_CSV
+            for name in (MANIFEST, SUMMARY, PLANS_FILE, USAGE_FILE, EVENTS_FILE, self._jobs_file):
+                beside[name] = self._files.enter_context(replacing(self.folder / name))
+            self._beside = beside
+            self._events = _Table(self._growing(EVENTS_FILE), EVENTS)
+            self._usage = _Table(self._growing(USAGE_FILE), USAGE)
+            spool = self.folder / f".{SPOOL}.{os.getpid()}.tmp"
+            self._files.callback(lambda: spool.unlink(missing_ok=True))
+            self._spool = _Spool(self.folder / self._jobs_file, spool)
+            self._files = self._files.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._finished:
+            self._files.__exit__(kind or _Abandoned, error or _Abandoned(), trace)
+
+    # Records
+
+    def keep_job(self, record: JobRecord, order: int) -> None:
+        self._spool.add(record, order)
+
+    def keep_event(self, record: EventRecord) -> None:
+        self._events.add(record)
+
+    def keep_snapshot(self, record: Snapshot) -> None:
+        self._usage.add(record)
+
+    # The end
+
+    def finish(
+        self, summary: Mapping[str, Any], manifest: Mapping[str, Any], plans: Iterable[PlanRecord]
+    ) -> dict[str, Any]:
+        """Put everything into its place, `manifest` (completed by hashes) last; returns that manifest."""
+        hashes: dict[str, str] = {}
+        with self._files:
+            self._files = ExitStack()
+            result_hash, hashes[self._jobs_file] = self._write_jobs()
+            hashes[EVENTS_FILE], hashes[USAGE_FILE] = self._events.finish(), self._usage.finish()
+            hashes[PLANS_FILE] = self._whole(PLANS_FILE, csv_text(PLANS, plans).encode())
+            hashes[SUMMARY] = self._whole(SUMMARY, json_bytes(summary))
+            order = (SUMMARY, PLANS_FILE, USAGE_FILE, EVENTS_FILE, self._jobs_file)
+            completed = {
+                **manifest, "result_hash": result_hash, "files": {name: hashes[name] for name in order},
+            }  # fmt: skip
+            self._whole(MANIFEST, json_bytes(completed))
+            remove(self.folder, MANIFEST, JOBS_CSV if self._parquet else JOBS_PARQUET)
+            self._finished = True
+        return completed
+
+    def _growing(self, name: str) -> _Growing:
+        return _Growing(self.folder / name, self._beside[name])
+
+    def _whole(self, name: str, content: bytes) -> str:
+        file = self._growing(name)
+        file.write(content)
+        return file.finish()
+
+    def _write_jobs(self) -> tuple[str, str]:
+        """The hash of the jobs as CSV, and of the file that holds them."""
+        if self._parquet:
+            return self._write_parquet()
+        file = self._growing(self._jobs_file)
+        file.write(f"{header_of(JOBS)}\n".encode())
+        rows = self._spool.rows()
+        while block := b"".join(islice(rows, _ROWS)):
+            file.write(block)
+        found = file.finish()
+        return found, found
+
+    def _write_parquet(self) -> tuple[str, str]:
+        from .rundir_parquet import ParquetRows
+
+        text, path = hashlib.sha256(f"{header_of(JOBS)}\n".encode()), self._beside[self._jobs_file]
+        rows = self._spool.rows()
+        with ParquetRows(self.folder / self._jobs_file, path) as file:
+            while block := b"".join(islice(rows, _ROWS)):
+                text.update(block)
+                cells = enumerate(csv.reader(io.StringIO(block.decode(), newline="")))
+                table = Table(path, [column.name for column in JOBS], cells)
+                file.add(list(parse_rows(table, JOBS, JobRecord, self.cluster, without_guard)))
+        with path.open("rb") as written:
+            os.fsync(written.fileno())
+            return text.hexdigest(), hashlib.file_digest(written, "sha256").hexdigest()
+
+
+class _Abandoned(Exception):
+    """The run was left without being finished."""
