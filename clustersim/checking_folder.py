@@ -111,13 +111,10 @@ def _failures(run: Run) -> Failures | None:
 
 
 def _end_s(run: Run) -> float | None:
-    """When the run ended; None where the folder does not say: a policy broke a rule, or left jobs."""
-    last_s = max((event.time_s for event in run.events), default=0.0)
-    if run.manifest.get("complete") is not True:
+    """When the run ended; None if the folder does not say."""
+    if run.manifest.get("end_s") is None:
         return None
-    if run.manifest.get("until_s") is None:
-        return None if any(job.state == "unfinished" for job in run.jobs) else last_s
-    return max(last_s, _number(run, "until_s"))
+    return max((_number(run, "end_s"), *(event.time_s for event in run.events)))
 
 
 def _number(run: Run, name: str) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from itertime.errors import UnknownName, UserError
 
-__all__ = ["PolicyError", "UnknownParameter", "blame", "place_of"]
+__all__ = ["Interrupted", "PolicyError", "UnknownParameter", "blame", "place_of"]
 
 _ENGINE = Path(__file__).parent
 
@@ -20,6 +20,16 @@ class PolicyError(UserError):
     """
 
     exit_code = 4
+
+
+class Interrupted(UserError):
+    """A user ended a command; `out` is the folder that it was writing, if any."""
+
+    exit_code = 130
+
+    def __init__(self, out: Path | None):
+        kept = f"; what had happened by then is in {out}, marked as interrupted" if out is not None else ""
+        super().__init__(f"interrupted{kept}")
 
 
 class UnknownParameter(UnknownName):

@@ -100,9 +100,9 @@ def _instead(job_id: str, known: Sequence[str]) -> str:
 
 def _end_s(run: Run) -> float:
     """When the run ended, as far as its folder says."""
-    until_s = run.manifest.get("until_s")
-    until = [float(until_s)] if isinstance(until_s, int | float) else []
-    return max([*until, *(event.time_s for event in run.events)], default=0.0)
+    stated = run.manifest.get("end_s")
+    end = [float(stated)] if isinstance(stated, int | float) else []
+    return max([*end, *(event.time_s for event in run.events)], default=0.0)
 
 
 def _spell(run: Run, given: EventRecord, after: EventRecord | None, to_s: float, loaded_s: float) -> Spell:

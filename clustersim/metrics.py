@@ -8,24 +8,28 @@ metric that is undefined (no finished job, no deadline) is None, never NaN. Sums
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .columns import Columns
+from .records import JobRecord, Snapshot
+
 if TYPE_CHECKING:
     from .cluster import Cluster
-    from .records import JobRecord, Snapshot
 
 __all__ = [
     "METRICS", "Usage", "completion_times", "cost_usd", "deadlines", "disruptions", "finish_time_fairness",
-    "job_counts", "makespan_s", "queueing", "slowdowns", "summarise", "utilisation",
+    "job_columns", "job_counts", "makespan_s", "queueing", "slowdowns", "summarise", "utilisation",
 ]  # fmt: skip
 
 Value = float | int | str | None
 Array = np.ndarray
+Jobs = Sequence[JobRecord] | Columns
+Snapshots = Sequence[Snapshot] | Columns
 STATES = ("finished", "rejected", "unfinished", "failed")
 
 METRICS = (
@@ -39,17 +43,17 @@ METRICS = (
 
 
 def summarise(
-    jobs: Sequence[JobRecord], snapshots: Sequence[Snapshot], cluster: Cluster, *,
+    jobs: Jobs, snapshots: Snapshots, cluster: Cluster, *,
     end_s: float, events: int, price_usd_per_gpu_h: float = 5.0,
 ) -> dict[str, Value]:  # fmt: skip
     """All metrics of one run, by name, in the order of `METRICS`.
 
-    `jobs` holds a record of every submitted job, `snapshots` the use of the cluster, `end_s` when the run
-    ended on the trace's clock, `events` the length of its event log. `wall_s` and `policy_wall_s` are None
-    here: they depend on the machine and are in the manifest under `timings`, so that equal inputs give equal
-    summaries, byte for byte.
+    `jobs` holds a record of every submitted job, `snapshots` the use of the cluster (both as records or as
+    columns of them), `end_s` when the run ended on the trace's clock, `events` the length of its event log.
+    `wall_s` and `policy_wall_s` are None here: they depend on the machine and are in the manifest under
+    `timings`, so that equal inputs give equal summaries, byte for byte.
     """
-    usage = Usage.of(snapshots, end_s)
+    usage, jobs = Usage.of(snapshots, end_s), job_columns(jobs)
     values: dict[str, Value] = {
         **job_counts(jobs),
         **completion_times(jobs),
@@ -69,6 +73,11 @@ def summarise(
     return {name: values[name] for name in METRICS}
 
 
+def job_columns(jobs: Jobs) -> Columns:
+    """What metrics need of job records, by columns."""
+    return jobs if isinstance(jobs, Columns) else Columns.of(jobs, JobRecord, coded=("state",))
+
+
 @dataclass(frozen=True)
 class Usage:
     """Snapshots as arrays: from time_s[i] to time_s[i + 1] (the last to `end_s`) the cluster is as in row i.
@@ -83,15 +92,16 @@ class Usage:
     end_s: float
 
     @classmethod
-    def of(cls, snapshots: Sequence[Snapshot], end_s: float) -> Usage:
-        rows = np.array(snapshots, dtype=float).reshape(-1, 6)
-        last_s = max(end_s, float(rows[-1, 0])) if len(rows) else end_s
-        return cls(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] + rows[:, 4], last_s)
+    def of(cls, snapshots: Snapshots, end_s: float) -> Usage:
+        rows = snapshots if isinstance(snapshots, Columns) else Columns.of(snapshots, Snapshot)
+        time_s = rows["time_s"]
+        last_s = max(end_s, float(time_s[-1])) if len(rows) else end_s
+        return cls(time_s, rows["allocated"], rows["stranded"], rows["running"] + rows["pending"], last_s)
 
     def integral(self, values: Array, from_s: float, to_s: float) -> float:
         """The integral of `values` (one per row) over [from_s, to_s], in their unit x seconds."""
         edges = np.clip(np.append(self.time_s, self.end_s), from_s, to_s)
-        return fsum(np.diff(edges) * values)
+        return fsum((np.diff(edges) * values).tolist())
 
     def averages(self, values: Array, from_s: Array, to_s: Array) -> Array:
         """The time averages of `values` (one per row) over many intervals, each of positive length."""
@@ -101,35 +111,35 @@ class Usage:
         return (until_to - until_from) / (to_s - from_s)
 
 
-def job_counts(jobs: Sequence[JobRecord]) -> dict[str, Value]:
+def job_counts(jobs: Jobs) -> dict[str, Value]:
     """jobs = finished + rejected + unfinished + failed: every submitted job is in exactly one of them."""
-    states = [job.state for job in jobs]
-    return {"jobs": len(jobs), **{state: states.count(state) for state in STATES}}
+    columns = job_columns(jobs)
+    return {"jobs": len(columns), **{state: int(columns.equal("state", state).sum()) for state in STATES}}
 
 
-def completion_times(jobs: Sequence[JobRecord]) -> dict[str, Value]:
+def completion_times(jobs: Jobs) -> dict[str, Value]:
     """Job completion time, JCT_j = finish_j - submit_j over F: mean and percentiles.
 
     Percentiles interpolate linearly between order statistics (type 7 of Hyndman and Fan, 1996).
     """
-    jct = [job.jct_s for job in _finished(jobs) if job.jct_s is not None]
+    jct = _of_finished(jobs, "jct_s")
     p50, p90, p99 = _percentiles(jct, 50, 90, 99)
     return {"jct_mean_s": _mean(jct), "jct_p50_s": p50, "jct_p90_s": p90, "jct_p99_s": p99}
 
 
-def queueing(jobs: Sequence[JobRecord]) -> dict[str, Value]:
+def queueing(jobs: Jobs) -> dict[str, Value]:
     """Queueing delay, start_j - submit_j over F: the wait until the first start, none after it."""
-    queue = [job.queue_s for job in _finished(jobs) if job.queue_s is not None]
+    queue = _of_finished(jobs, "queue_s")
     return {"queue_mean_s": _mean(queue), "queue_p99_s": _percentiles(queue, 99)[0]}
 
 
-def makespan_s(jobs: Sequence[JobRecord]) -> float | None:
+def makespan_s(jobs: Jobs) -> float | None:
     """T1 - T0: the last finish minus the first submission; None if no job finished."""
     window = _window(jobs)
     return window[1] - window[0] if window else None
 
 
-def utilisation(jobs: Sequence[JobRecord], usage: Usage, cluster: Cluster) -> dict[str, Value]:
+def utilisation(jobs: Jobs, usage: Usage, cluster: Cluster) -> dict[str, Value]:
     """Shares of the GPU-seconds that the cluster had until the last finish, G x (T1 - T0).
 
     Allocated: the integral of the allocated GPUs over [T0, T1]. Useful: that minus the sums of overhead_gpu_s
@@ -143,7 +153,7 @@ def utilisation(jobs: Sequence[JobRecord], usage: Usage, cluster: Cluster) -> di
         return dict.fromkeys(("gpu_allocated_ratio", "gpu_useful_ratio", "fragmentation_ratio"))
     available = cluster.gpus * (window[1] - window[0])
     allocated = usage.integral(usage.allocated, *window)
-    useful = max(0.0, allocated - _lost_gpu_s(jobs))
+    useful = max(0.0, allocated - _lost_gpu_s(job_columns(jobs)))
     return {
         "gpu_allocated_ratio": allocated / available,
         "gpu_useful_ratio": useful / available,
@@ -151,34 +161,31 @@ def utilisation(jobs: Sequence[JobRecord], usage: Usage, cluster: Cluster) -> di
     }
 
 
-def deadlines(jobs: Sequence[JobRecord]) -> dict[str, Value]:
+def deadlines(jobs: Jobs) -> dict[str, Value]:
     """deadline_jobs: submitted jobs with a deadline; deadline_met_ratio: those with finish_j <= deadline_j.
 
     Rejected, failed and unfinished jobs count as missed.
     """
-    met = [bool(job.deadline_met) for job in jobs if job.deadline_s is not None]
-    return {"deadline_jobs": len(met), "deadline_met_ratio": sum(met) / len(met) if met else None}
+    columns = job_columns(jobs)
+    met = columns["deadline_met"][~np.isnan(columns["deadline_s"])] == 1.0
+    return {"deadline_jobs": len(met), "deadline_met_ratio": int(met.sum()) / len(met) if len(met) else None}
 
 
-def disruptions(jobs: Sequence[JobRecord]) -> dict[str, Value]:
+def disruptions(jobs: Jobs) -> dict[str, Value]:
     """Sums over all jobs; lost_gpu_h = sum of overhead_gpu_s + lost_work_gpu_s / 3600, the GPU-hours held
     without progress that lasted.
     """
-    return {
-        "preemptions": sum(job.preemptions for job in jobs),
-        "resizes": sum(job.resizes for job in jobs),
-        "restarts": sum(job.restarts for job in jobs),
-        "migrations": sum(job.migrations for job in jobs),
-        "interruptions": sum(job.interruptions for job in jobs),
-        "lost_gpu_h": _lost_gpu_s(jobs) / 3600,
-    }
+    columns = job_columns(jobs)
+    counts = ("preemptions", "resizes", "restarts", "migrations", "interruptions")
+    sums: dict[str, Value] = {name: int(columns[name].sum()) for name in counts}
+    return {**sums, "lost_gpu_h": _lost_gpu_s(columns) / 3600}
 
 
-def _lost_gpu_s(jobs: Sequence[JobRecord]) -> float:
-    return fsum(job.overhead_gpu_s for job in jobs) + fsum(job.lost_work_gpu_s for job in jobs)
+def _lost_gpu_s(jobs: Columns) -> float:
+    return fsum(jobs["overhead_gpu_s"].tolist()) + fsum(jobs["lost_work_gpu_s"].tolist())
 
 
-def slowdowns(jobs: Sequence[JobRecord]) -> dict[str, Value]:
+def slowdowns(jobs: Jobs) -> dict[str, Value]:
     """slowdown_j = JCT_j / isolated_j over F, and Jain's index of its inverse x_j = isolated_j / JCT_j.
 
     jain_index = (sum x)^2 / (|F| sum x^2) (Jain, Chiu and Hawe, DEC-TR-301, 1984): 1 if all jobs are slowed
@@ -186,11 +193,11 @@ def slowdowns(jobs: Sequence[JobRecord]) -> dict[str, Value]:
     """
     alone = _comparable(jobs)
     x = alone.isolated_s / alone.jct_s
-    jain = fsum(x) ** 2 / (len(x) * fsum(x * x)) if len(x) else None
+    jain = fsum(x.tolist()) ** 2 / (len(x) * fsum((x * x).tolist())) if len(x) else None
     return {"slowdown_mean": _mean(alone.jct_s / alone.isolated_s), "jain_index": jain}
 
 
-def finish_time_fairness(jobs: Sequence[JobRecord], usage: Usage, cluster: Cluster) -> float | None:
+def finish_time_fairness(jobs: Jobs, usage: Usage, cluster: Cluster) -> float | None:
     """The largest rho_j over F: time in the shared cluster over time on a private 1/N of it.
 
     rho_j = JCT_j / (isolated_j x max(1, gpus_j x N_j / G)), where N_j is the time average of the jobs in the
@@ -206,9 +213,9 @@ def finish_time_fairness(jobs: Sequence[JobRecord], usage: Usage, cluster: Clust
     return float(np.max(alone.jct_s / private_s))
 
 
-def cost_usd(jobs: Sequence[JobRecord], price_usd_per_gpu_h: float) -> float:
+def cost_usd(jobs: Jobs, price_usd_per_gpu_h: float) -> float:
     """Sum of gpu_seconds of all jobs / 3600 x price: what is held is paid, with or without progress."""
-    return fsum(job.gpu_seconds for job in jobs) / 3600 * price_usd_per_gpu_h
+    return fsum(job_columns(jobs)["gpu_seconds"].tolist()) / 3600 * price_usd_per_gpu_h
 
 
 @dataclass(frozen=True)
@@ -222,22 +229,19 @@ class _Comparable:
     gpus: Array
 
 
-def _comparable(jobs: Iterable[JobRecord]) -> _Comparable:
-    rows = [
-        (job.submit_s, job.finish_s, job.jct_s, job.isolated_s, job.gpus)
-        for job in _finished(jobs)
-        if job.isolated_s and job.gpus and _took_time(job)
-    ]
-    return _Comparable(*np.array(rows, dtype=float).reshape(-1, 5).T)
+def _comparable(jobs: Jobs) -> _Comparable:
+    columns = job_columns(jobs)
+    rows = [columns[name] for name in ("submit_s", "finish_s", "jct_s", "isolated_s", "gpus")]
+    submit_s, finish_s, *ratios = rows
+    chosen = columns.equal("state", "finished") & (finish_s > submit_s)  # neither if it is NaN
+    for values in ratios:
+        chosen &= (values != 0) & ~np.isnan(values)
+    return _Comparable(*(values[chosen] for values in rows))
 
 
-def _took_time(job: JobRecord) -> bool:
-    return bool(job.jct_s) and job.finish_s is not None and job.finish_s > job.submit_s
-
-
-def _covers(jobs: Sequence[JobRecord]) -> str:
+def _covers(jobs: Columns) -> str:
     """Which jobs the averages cover, in words."""
-    finished, comparable = len(_finished(jobs)), len(_comparable(jobs).jct_s)
+    finished, comparable = int(jobs.equal("state", "finished").sum()), len(_comparable(jobs).jct_s)
     rest = "the same" if comparable == finished else f"the {comparable:,} of them that took time"
     return (
         f"jct_*, queue_*: the {finished:,} finished of {len(jobs):,} submitted jobs; "
@@ -246,21 +250,25 @@ def _covers(jobs: Sequence[JobRecord]) -> str:
     )
 
 
-def _finished(jobs: Iterable[JobRecord]) -> list[JobRecord]:
-    return [job for job in jobs if job.state == "finished"]
+def _of_finished(jobs: Jobs, name: str) -> Array:
+    """A column of the finished jobs, where it is stated."""
+    columns = job_columns(jobs)
+    values = columns[name][columns.equal("state", "finished")]
+    return values[~np.isnan(values)]
 
 
-def _window(jobs: Sequence[JobRecord]) -> tuple[float, float] | None:
+def _window(jobs: Jobs) -> tuple[float, float] | None:
     """(T0, T1)."""
-    finishes = [job.finish_s for job in _finished(jobs) if job.finish_s is not None]
-    return (min(job.submit_s for job in jobs), max(finishes)) if finishes else None
+    columns = job_columns(jobs)
+    finishes = _of_finished(columns, "finish_s")
+    return (float(columns["submit_s"].min()), float(finishes.max())) if len(finishes) else None
 
 
-def _mean(values: Sequence[float] | Array) -> float | None:
-    return fsum(values) / len(values) if len(values) else None
+def _mean(values: Array) -> float | None:
+    return fsum(values.tolist()) / len(values) if len(values) else None
 
 
-def _percentiles(values: Sequence[float], *percents: float) -> list[float | None]:
-    if not values:
+def _percentiles(values: Array, *percents: float) -> list[float | None]:
+    if not len(values):
         return [None] * len(percents)
     return [float(value) for value in np.percentile(values, percents)]

@@ -8,7 +8,6 @@ bubble is what that stage waits for the others.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from traces.job import Job
@@ -90,9 +89,7 @@ class PlanRecord(NamedTuple):
         return PlanKey(self.model, self.global_batch, self.seq_len, self.gpu_type, self.gpus, self.plan)
 
 
-def plans_used(
-    given: Iterable[tuple[Job, EventRecord]], speed: Speed, cluster: Cluster
-) -> list[PlanRecord]:
+def plans_used(given: Iterable[tuple[Job, EventRecord]], speed: Speed, cluster: Cluster) -> list[PlanRecord]:
     """One record per distinct `PlanKey` of jobs and the events that gave them GPUs, sorted.
 
     A plan whose prediction is not what the engine ran at is left out: its split would not be that of the run.

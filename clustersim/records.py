@@ -165,6 +165,7 @@ class Recorder:
         self._orders.append(order)
 
     def keep_event(self, record: EventRecord) -> None:
+        self.event_count += 1
         self.events.append(record)
 
     def keep_snapshot(self, record: Snapshot) -> None:
@@ -181,7 +182,6 @@ class Recorder:
         self, time_s: float, event: str, job_id: str, gpus: int = 0, placement: Placement = (),
         plan: str = "", overhead_s: float = 0.0, detail: str = "", unit_s: float = 0.0,
     ) -> EventRecord:  # fmt: skip
-        self.event_count += 1
         record = EventRecord(time_s, event, job_id, gpus, placement, plan, overhead_s, detail, Exact(unit_s))
         self.keep_event(record)
         return record

@@ -174,6 +174,8 @@ def _end(run: Run) -> str:
     text = "when nothing was left to happen"
     if until_s is not None:
         text = f"at {_plain(until_s)} s on the trace's clock"
+    if run.manifest.get("status") == "interrupted":
+        return text + "; interrupted before that"
     return text if run.manifest.get("complete", True) is True else text + "; stopped by an error before that"
 
 

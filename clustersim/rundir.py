@@ -41,6 +41,8 @@ from .rundir_tables import EVENTS, JOBS, PLANS, USAGE, csv_text, parse_rows, pla
 __all__ = ["Run", "changes", "read_run", "read_unverified", "write_run"]
 
 FORMAT = "clustersim-run-1"
+COMPLETE, STOPPED, INTERRUPTED = "complete", "stopped", "interrupted"
+"""How a run ended: by itself, by an error of its policy, by a user."""
 JOBS_CSV, JOBS_PARQUET, EVENTS_FILE, USAGE_FILE = "jobs.csv", "jobs.parquet", "events.csv", "usage.csv"
 PLANS_FILE, SUMMARY, MANIFEST = "plans.csv", "summary.json", "manifest.json"
 _OURS = (JOBS_CSV, JOBS_PARQUET, EVENTS_FILE, USAGE_FILE, PLANS_FILE, SUMMARY, MANIFEST)
@@ -61,9 +63,9 @@ class Run:
     policy: str
     planner: str
     cluster: Cluster
-    jobs: list[JobRecord]
-    events: list[EventRecord]
-    snapshots: list[Snapshot]
+    jobs: Sequence[JobRecord]
+    events: Sequence[EventRecord]
+    snapshots: Sequence[Snapshot]
     summary: dict[str, Any]
     manifest: dict[str, Any]
     plans: list[PlanRecord] = field(default_factory=list)
@@ -86,7 +88,8 @@ def write_run(directory: str | Path, run: Run, *, parquet: bool = False) -> Run:
             writer.keep_event(event)
         for snapshot in run.snapshots:
             writer.keep_snapshot(snapshot)
-        return replace(run, manifest=writer.finish(run.summary, manifest_of(run), run.plans))
+        written = writer.finish(run.policy, run.planner, run.summary, run.manifest, run.plans)
+    return replace(run, manifest=written.manifest)
 
 
 def read_run(directory: str | Path) -> Run:
@@ -135,12 +138,6 @@ def _jobs_file(folder: Path) -> Path:
 
 
 # Writing
-
-
-def manifest_of(run: Run) -> dict[str, Any]:
-    """The manifest of `run`, all but the hashes of its files."""
-    ours = {"policy": run.policy, "planner": run.planner, "cluster": run.cluster.document()}
-    return {"format": FORMAT, "complete": True, **run.manifest, **ours}
 
 
 @contextmanager
@@ -214,6 +211,40 @@ def json_bytes(document: Mapping[str, Any]) -> bytes:
 
 
 # Reading
+
+
+class _Stored(Sequence[Any]):
+    """The rows of a table in a folder, read when somebody first looks at one."""
+
+    def __init__(self, path: Path, table: str, cluster: Cluster, length: int):
+        self._path, self._table, self._cluster, self._length = path, table, cluster, length
+        self._rows: list[Any] | None = None
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, i: Any) -> Any:
+        return self._read()[i]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._read())
+
+    def _read(self) -> list[Any]:
+        if self._rows is None:
+            self._rows = _read_rows(self._path, *_TABLES[self._table], self._cluster)
+        return self._rows
+
+
+_TABLES = {"jobs": (JOBS, JobRecord), "events": (EVENTS, EventRecord), "usage": (USAGE, Snapshot)}
+
+
+def stored_tables(folder: Path, cluster: Cluster, lengths: tuple[int, int, int]) -> list[Sequence[Any]]:
+    """Jobs, events and usage of a run that was just written."""
+    paths = (_jobs_file(folder), folder / EVENTS_FILE, folder / USAGE_FILE)
+    return [
+        _Stored(path, table, cluster, length)
+        for path, table, length in zip(paths, _TABLES, lengths, strict=True)
+    ]
 
 
 def _read_rows(path: Path, columns: Any, record: Any, cluster: Cluster) -> list[Any]:

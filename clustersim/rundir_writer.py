@@ -14,7 +14,7 @@ import io
 import mmap
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -27,10 +27,12 @@ from traces.files import Table
 from traces.formulas import without_guard
 
 from .cluster import Cluster
+from .columns import Columns
 from .plan_records import PlanRecord
 from .records import EventRecord, JobRecord, Recorder, Snapshot
 from .rundir import (
     EVENTS_FILE,
+    FORMAT,
     JOBS_CSV,
     JOBS_PARQUET,
     MANIFEST,
@@ -38,8 +40,10 @@ from .rundir import (
     SPOOL,
     SUMMARY,
     USAGE_FILE,
+    Run,
     json_bytes,
     remove,
+    stored_tables,
     usable,
 )  # fmt: skip
 from .rundir_tables import (
@@ -157,6 +161,8 @@ class RunWriter(Recorder):
         self.folder, self._parquet = Path(folder), parquet
         self._files = ExitStack()
         self._finished = False
+        self.job_columns = Columns(JobRecord, coded=("state",))
+        self.usage_columns = Columns(Snapshot)
         with self._files:  # undone if this fails
             self._files.enter_context(usable(self.folder))
             beside = {}  # files are moved into place from the last to the first
@@ -183,20 +189,35 @@ class RunWriter(Recorder):
     # Records
 
     def keep_job(self, record: JobRecord, order: int) -> None:
+        self.job_columns.add(record)
         self._spool.add(record, order)
 
     def keep_event(self, record: EventRecord) -> None:
+        self.event_count += 1
         self._events.add(record)
 
     def keep_snapshot(self, record: Snapshot) -> None:
+        self.usage_columns.add(record)
         self._usage.add(record)
 
     # The end
 
     def finish(
-        self, summary: Mapping[str, Any], manifest: Mapping[str, Any], plans: Iterable[PlanRecord]
+        self, policy: str, planner: str, summary: dict[str, Any], manifest: Mapping[str, Any],
+        plans: list[PlanRecord],
+    ) -> Run:  # fmt: skip
+        """Put everything into its place, `manifest` (completed) last; returns the run, whose records are read
+        from the folder when somebody looks at them.
+        """
+        ours = {"policy": policy, "planner": planner, "cluster": self.cluster.document()}
+        completed = self._move({"format": FORMAT, "complete": True, **manifest, **ours}, summary, plans)
+        counts = (len(self.job_columns), self.event_count, len(self.usage_columns))
+        jobs, events, usage = stored_tables(self.folder, self.cluster, counts)
+        return Run(policy, planner, self.cluster, jobs, events, usage, summary, completed, plans)
+
+    def _move(
+        self, manifest: dict[str, Any], summary: dict[str, Any], plans: list[PlanRecord]
     ) -> dict[str, Any]:
-        """Put everything into its place, `manifest` (completed by hashes) last; returns that manifest."""
         hashes: dict[str, str] = {}
         with self._files:
             self._files = ExitStack()

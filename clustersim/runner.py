@@ -7,17 +7,15 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import platform
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 from itertime.errors import TableError, UserError
 from traces.columns import COLUMNS, contradictions
@@ -27,12 +25,16 @@ from traces.job import Job, submission_order
 from .calendar import Calendar
 from .clusterfile import load_cluster
 from .config import RunConfig
+from .errors import PolicyError
 from .failures import Failures
-from .metrics import summarise
+from .interrupts import end_with_parent, interrupting, without_interrupts
+from .metrics import Jobs, Snapshots, summarise
 from .overheads import Overheads
 from .plan_records import plans_used
+from .records import Recorder
 from .registry import make_policy
-from .rundir import Run
+from .rundir import COMPLETE, INTERRUPTED, STOPPED, Run
+from .rundir_writer import RunWriter
 from .scheduler import Scheduler
 from .simulation import Simulation
 from .speed import Speed, read_throughput_table, speed_for
@@ -97,15 +99,20 @@ def run(
     policy: str | type[Scheduler] | None = None,
     *,
     config: RunConfig | None = None,
+    out: str | Path | None = None,
+    parquet: bool = False,
     on_progress: Callable[[int], None] | None = None,
     **settings: Any,
 ) -> Run:
     """Simulate `trace` (a file, or jobs) under one policy, by name or class.
 
-    Settings are those of `RunConfig`, or all are in `config`.
+    Settings are those of `RunConfig`, or all are in `config`. `out`: a folder to write the run into while it
+    goes on (see `clustersim.rundir`; `parquet` as there); the records of the run are then read from it when
+    they are looked at, and memory holds no more than the jobs in the system and a few numbers of each job.
 
-    Raises UserError for settings, TableError for the trace, PolicyError (with the records so far as
-    `partial`) for a policy that breaks a rule.
+    Raises UserError for settings or a folder that cannot be written, TableError for the trace, PolicyError
+    for a policy that breaks a rule, KeyboardInterrupt when interrupted; the last two have what was recorded
+    up to then as `partial`, and it is in the folder.
 
     >>> import clustersim
     >>> from traces import Job
@@ -121,17 +128,32 @@ def run(
         config = RunConfig.make(policy=named or "fifo", **settings)
     if not isinstance(trace, Trace):
         trace = Trace.read(trace, config.table) if isinstance(trace, str | Path) else Trace.of(trace)
-    began = perf_counter()
     chosen = policy if isinstance(policy, type) else config.policy
     with redirect_stdout(sys.stderr):  # a policy may print, but stdout is for results
         simulation = _prepare(trace, config, chosen, on_progress)
-        try:
+        if out is None:
+            return _simulate(trace, config, simulation, _in_memory)
+        with RunWriter(out, simulation.cluster, parquet=parquet) as writer:
+            simulation.recorder = writer
+            return _simulate(trace, config, simulation, _in_folder)
+
+
+def _simulate(trace: Trace, config: RunConfig, simulation: Simulation, finish: Finish) -> Run:
+    """Run to the end, or to where a policy or a user ends it: what there is by then goes with the error."""
+    began = perf_counter()
+
+    def finished(status: str) -> Run:
+        manifest = _manifest(trace, config, simulation, status, perf_counter() - began)
+        return finish(config, simulation, manifest)
+
+    try:
+        with interrupting(simulation.interrupt):
             simulation.run()
-        except UserError as error:
-            partial = _finish(trace, config, simulation, perf_counter() - began, complete=False)
-            error.partial = partial  # type: ignore[attr-defined]
-            raise
-    return _finish(trace, config, simulation, perf_counter() - began, complete=True)
+    except (PolicyError, KeyboardInterrupt) as error:
+        status = STOPPED if isinstance(error, PolicyError) else INTERRUPTED
+        error.partial = finished(status)  # type: ignore[union-attr]
+        raise
+    return finished(COMPLETE)
 
 
 def _prepare(
@@ -155,15 +177,12 @@ def _prepare(
     )  # fmt: skip
 
 
-def _finish(trace: Trace, config: RunConfig, simulation: Simulation, wall_s: float, *, complete: bool) -> Run:
-    recorder, cluster = simulation.recorder, simulation.cluster
-    jobs = recorder.jobs_by_submission()
-    summary = summarise(
-        jobs, recorder.snapshots, cluster,
-        end_s=recorder.end_s, events=len(recorder.events), price_usd_per_gpu_h=config.price_usd_per_gpu_h,
-    )  # fmt: skip
+def _manifest(
+    trace: Trace, config: RunConfig, simulation: Simulation, status: str, wall_s: float
+) -> dict[str, Any]:
+    cluster = simulation.cluster
     planner = simulation.scheduler.planner if config.planner is None else config.planner
-    manifest = {
+    return {
         "versions": {
             "clustersim": version("clustersim"), "python": platform.python_version(),
             "numpy": version("numpy"), "simpy": version("simpy"),
@@ -184,13 +203,38 @@ def _finish(trace: Trace, config: RunConfig, simulation: Simulation, wall_s: flo
         "trace": {"path": trace.path, "sha256": trace.sha256, "jobs": len(trace.jobs)},
         "table": config.table,
         "profile": _profile_of(simulation.speed),
-        "oracle_used": recorder.oracle_used,
-        "complete": complete,
+        "oracle_used": simulation.recorder.oracle_used,
+        "complete": status == COMPLETE,
+        "status": status,
+        "end_s": simulation.recorder.end_s,
         "timings": {"wall_s": wall_s, "policy_wall_s": simulation.policy_wall_s},
     }  # fmt: skip
-    plans = plans_used(recorder.plans.values(), simulation.speed, cluster)
+
+
+Finish = Callable[[RunConfig, Simulation, dict[str, Any]], Run]
+
+
+def _in_memory(config: RunConfig, simulation: Simulation, manifest: dict[str, Any]) -> Run:
+    recorder = simulation.recorder
+    jobs = recorder.jobs_by_submission()
     return Run(
-        config.policy, planner, cluster, jobs, recorder.events, recorder.snapshots, summary, manifest, plans
+        config.policy, manifest["planner"], simulation.cluster, jobs, recorder.events, recorder.snapshots,
+        _summary(config, recorder, jobs, recorder.snapshots), manifest,
+        plans_used(recorder.plans.values(), simulation.speed, simulation.cluster),
+    )  # fmt: skip
+
+
+def _in_folder(config: RunConfig, simulation: Simulation, manifest: dict[str, Any]) -> Run:
+    writer = cast(RunWriter, simulation.recorder)
+    summary = _summary(config, writer, writer.job_columns, writer.usage_columns)
+    plans = plans_used(writer.plans.values(), simulation.speed, simulation.cluster)
+    return writer.finish(config.policy, manifest["planner"], summary, manifest, plans)
+
+
+def _summary(config: RunConfig, recorder: Recorder, jobs: Jobs, snapshots: Snapshots) -> dict[str, Any]:
+    return summarise(
+        jobs, snapshots, recorder.cluster,
+        end_s=recorder.end_s, events=recorder.event_count, price_usd_per_gpu_h=config.price_usd_per_gpu_h,
     )  # fmt: skip
 
 
@@ -211,12 +255,14 @@ def check_config(config: RunConfig) -> None:
 
 
 def compare(trace: str | Path | Trace, configs: Sequence[RunConfig], *, workers: int | None = None,
+            out: Sequence[str | Path] | None = None, parquet: bool = False,
             on_done: Callable[[int, Run], None] | None = None) -> list[Run]:  # fmt: skip
     """Run every configuration over the same trace, in parallel processes; the result does not depend on
     their number.
 
-    `workers`: at most this many processes (default: one per processor, at most one per run). `on_done(i,
-    run)` is called in this process as runs finish.
+    `workers`: at most this many processes (default: one per processor, at most one per run). `out`: a folder
+    for each run, as for `run`. `on_done(i, run)` is called in this process as runs finish. When interrupted,
+    runs that go on are ended, and what they have is in their folders.
     """
     if not isinstance(trace, Trace):
         trace = Trace.read(trace, configs[0].table if configs else None)
@@ -224,16 +270,20 @@ def compare(trace: str | Path | Trace, configs: Sequence[RunConfig], *, workers:
         check_config(config)  # report mistakes before anything runs
     count = min(len(configs), workers or os.cpu_count() or 1)
     runs: dict[int, Run] = {}
+    folders = [None] * len(configs) if out is None else out
     if count <= 1:
         for i, config in enumerate(configs):
-            runs[i] = run(trace, config=config)
+            runs[i] = run(trace, config=config, out=folders[i], parquet=parquet)
             if on_done is not None:
                 on_done(i, runs[i])
     else:
-        pool = ProcessPoolExecutor(count, initializer=_end_with_parent)
+        pool = ProcessPoolExecutor(count, initializer=end_with_parent)
         try:
-            with _without_interrupts():  # workers are started here, and inherit that
-                futures = {pool.submit(run, trace, config=config): i for i, config in enumerate(configs)}
+            with without_interrupts():  # workers are started here, and inherit that
+                futures = {
+                    pool.submit(run, trace, config=config, out=folders[i], parquet=parquet): i
+                    for i, config in enumerate(configs)
+                }
             for future in as_completed(futures):
                 i = futures[future]
                 runs[i] = future.result()
@@ -246,30 +296,3 @@ def compare(trace: str | Path | Trace, configs: Sequence[RunConfig], *, workers:
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
     return [runs[i] for i in range(len(configs))]
-
-
-@contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C back until the end of the block, where the system can do that."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _end_with_parent() -> None:
-    """In a worker process: end when the parent does, however it ends, instead of waiting for it for ever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends its workers
-
-    def watch() -> None:
-        multiprocessing.connection.wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

@@ -96,13 +96,15 @@ class Simulation:
         self._checked_s = start_s
         self._checked_left: float | None = None
         self._left_system = 0
+        self._interrupted = self._may_break_off = False
         self._adversity = adversity_of(self, failures, calendar, seed)
         self._on_submissions_due, self._on_completion_due = [self._on_submissions], [self._on_completion]
 
     def run(self) -> Recorder:
         """Simulate until nothing is left to happen.
 
-        PolicyError if the policy breaks a rule; what was recorded up to then stays in the recorder.
+        PolicyError if the policy breaks a rule, KeyboardInterrupt after `interrupt`; what was recorded up to
+        then stays in the recorder.
         """
         self._expect_submission()
         if self._adversity is not None:
@@ -112,9 +114,22 @@ class Simulation:
                 self.env.run()
             elif self.until_s > self.env.now:
                 self.env.run(until=self.until_s)
+        except KeyboardInterrupt:
+            self._interrupted = True
+            raise
         finally:
             self._close()
+        if self._interrupted:
+            raise KeyboardInterrupt
         return self.recorder
+
+    def interrupt(self) -> None:
+        """End the run after this instant; or at once if the policy is thinking, which changes nothing. To be
+        called by a signal handler.
+        """
+        self._interrupted = True
+        if self._may_break_off:
+            raise KeyboardInterrupt
 
     # Events: each applies its change and asks for a decision at this instant.
 
@@ -203,7 +218,9 @@ class Simulation:
         state._now = self.env.now
         state._decision += 1
         self._admit()
+        self._may_break_off = True
         proposal = self._ask("schedule", self.scheduler.schedule, state)
+        self._may_break_off = False
         if fault := not_ours(proposal, state):
             raise self._policy_error(f"{fault} ({place_of(self.scheduler.schedule)})")
         assert isinstance(proposal, Proposal)
@@ -213,6 +230,8 @@ class Simulation:
         self.recorder.snapshot(
             self.env.now, self.capacity, len(state._running), len(state._pending), state._down
         )
+        if self._interrupted:
+            raise simpy.core.StopSimulation
 
     def _admit(self) -> None:
         while self._submitted:
@@ -380,7 +399,7 @@ class Simulation:
     def _close(self) -> None:
         """Record what is still in the system, and what never got there, as unfinished."""
         # A run without an end ends at its last decision: completions that became stale may lie later.
-        now = self.state.now if self.until_s is None else self.env.now
+        now = self.env.now if self.until_s is not None and not self._interrupted else self.state.now
         for view in self._still_inside():
             view._job.settle(now)
             record = JobRecord.of(view._job, "unfinished", reason=self._why_unfinished(view))
@@ -398,6 +417,8 @@ class Simulation:
         return [*self.state.running, *self.state.pending]
 
     def _why_unfinished(self, job: JobView) -> str:
+        if self._interrupted:
+            return f"still {'running' if job.running else 'waiting'} when the run was interrupted"
         if job.running:
             return "still running when the run ended"
         return (

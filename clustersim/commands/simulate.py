@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clustersim.errors import Interrupted
 from itertime.errors import UserError
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Parquet = Annotated[bool, typer.Option("--parquet", help="Write jobs.parquet instead of jobs.csv.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes; by default one per processor.")]
 
+_MOST_REPORTED = 200_000  # jobs, of all runs together
 DEMO_POLICIES = "fifo,srtf,elasticflow,vtrain-aware"
 
 
@@ -79,18 +82,17 @@ def run(
         check_folder(out)
     try:
         with progress_of(f"simulating {policy}", len(jobs.jobs)) as advance:
-            result = simulate(jobs, config=config, on_progress=advance)
+            result = simulate(jobs, config=config, out=out, parquet=parquet, on_progress=advance)
     except UserError as error:
         partial = getattr(error, "partial", None)
         if out is not None and partial is not None:
-            _report(_write([partial], out, parquet, single=True), out)
+            _report([partial], out)
         raise
-    results = [result]
-    if out is not None:
-        results = _write(results, out, parquet, single=True)
+    except KeyboardInterrupt:
+        raise Interrupted(out) from None
     print_run(result, out, json)
     if out is not None:
-        _report(results, out)
+        _report([result], out)
 
 
 def compare(
@@ -222,41 +224,39 @@ def _compare(
     if baseline is not None and baseline not in names:
         raise UserError(f"--baseline {baseline}: is not among the compared policies {', '.join(names)}")
     many = len({config.seed for config in configs}) > 1
+    folders = None
     if out is not None:
-        folders = [_folder_name(config.policy, config.seed, many) for config in configs]
-        if len(set(folders)) < len(folders):
+        inside = [_folder_name(config.policy, config.seed, many) for config in configs]
+        if len(set(inside)) < len(inside):
             raise UserError(f"--out {out}: two policies would share a folder; rename one of their files")
-        check_folder(out, folders)
+        check_folder(out, inside)
+        folders = [out / name for name in inside]
     done = 0
 
-    with progress_of("simulating", len(configs)) as advance:
+    def on_done(_: int, __: Run) -> None:
+        nonlocal done
+        done += 1
+        advance(done)
 
-        def on_done(_: int, __: Run) -> None:
-            nonlocal done
-            done += 1
-            advance(done)
-
-        runs = simulate(trace, configs, workers=workers, on_done=on_done)
-    if out is not None:
-        runs = _write(runs, out, parquet, single=False)
+    try:
+        with progress_of("simulating", len(configs)) as advance:
+            runs = simulate(trace, configs, workers=workers, out=folders, parquet=parquet, on_done=on_done)
+    except KeyboardInterrupt:
+        raise Interrupted(out) from None
     print_comparison(runs, baseline or names[0], out, json)
     if out is not None:
         _report(runs, out, baseline)
-
-
-def _write(runs: list[Run], out: Path, parquet: bool, *, single: bool) -> list[Run]:
-    """Write one run into `out`, several into a folder each; returns them with the hash of their results."""
-    from clustersim.rundir import write_run
-
-    many = len({run.manifest["seed"] for run in runs}) > 1
-    folders = [out if single else out / _folder_name(run.policy, run.manifest["seed"], many) for run in runs]
-    return [write_run(folder, run, parquet=parquet) for folder, run in zip(folders, runs, strict=True)]
 
 
 def _report(runs: list[Run], out: Path, baseline: str | None = None) -> None:
     from clustersim.report import render_report
     from itertime.atomic import write_text
 
+    jobs = sum(len(run.jobs) for run in runs)
+    if jobs > _MOST_REPORTED:
+        what = f"not written: a page of {jobs:,} jobs opens in no browser"
+        print(f"{out / 'report.html'}: {what}; `clustersim report {out}` tries", file=sys.stderr)
+        return
     write_text(out / "report.html", render_report(runs, baseline=baseline))
 
 

@@ -1,0 +1,122 @@
+"""Ctrl-C and SIGTERM: what has happened is kept, whole, and marked."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from clustersim.cli import main
+from clustersim.interrupts import interrupting
+
+ROOT = Path(__file__).parents[2]
+LAZY = """
+import os, signal, sys, time
+from policies.fifo import Fifo
+
+class Lazy(Fifo):
+    "Asks for an end from within its decision at t = 25."
+    def schedule(self, state):
+        if state.now >= 25:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return super().schedule(state)
+
+class Stuck(Fifo):
+    "Never comes back from its decision at t = 25."
+    def schedule(self, state):
+        if state.now >= 25:
+            print("begun", file=sys.stderr, flush=True)
+            time.sleep(60)
+        return super().schedule(state)
+"""
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no signals to send")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "lazy.py").write_text(LAZY)
+    rows = [f"{i},{10 * i},8,{15 if i < 2 else 30}" for i in range(9)]
+    (tmp_path / "trace.csv").write_text("\n".join(["job_id,submit_s,gpus,duration_s", *rows]))
+    return tmp_path
+
+
+def start(here: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "clustersim", arguments[0], f"{here}/trace.csv", *arguments[1:]]
+    return subprocess.Popen(
+        [*command, "--cluster", "n2g8", "--no-overheads", "--out", f"{here}/out"], cwd=ROOT,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("policy", "number"), [("Lazy", None), ("Stuck", signal.SIGINT), ("Stuck", signal.SIGTERM)]
+)
+def test_a_run_keeps_what_had_happened(here: Path, policy: str, number: int | None) -> None:
+    out = here / "out"
+    child = start(here, "run", "--policy", f"{here}/lazy.py:{policy}")
+    if number is not None:
+        assert child.stderr is not None
+        assert child.stderr.readline() == "begun\n"
+        child.send_signal(number)
+    stdout, stderr = child.communicate(timeout=30)
+    text = f"error: interrupted; what had happened by then is in {out}, marked as interrupted\n"
+    assert (child.returncode, stdout, stderr) == (130, "", text)
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert (manifest["status"], manifest["complete"], manifest["end_s"]) == ("interrupted", False, 25.0)
+    with (out / "jobs.csv").open(newline="") as file:
+        records = list(csv.DictReader(file))
+    assert [record["job_id"] for record in records] == [str(i) for i in range(9)]
+    assert [record["state"] for record in records] == ["finished"] * 2 + ["unfinished"] * 7
+    assert records[2]["reason"] == "still running when the run was interrupted"
+    assert sorted(path.suffix for path in out.iterdir() if path.name.startswith(".")) == []
+    assert main(["check", str(out)]) == 0
+    assert main(["report", str(out)]) == 0
+    assert "interrupted before that" in (out / "report.html").read_text()
+
+
+def test_a_comparison_keeps_every_run(here: Path) -> None:
+    """One has finished, one is stuck in a decision."""
+    child = start(here, "compare", "--policies", f"fifo,{here}/lazy.py:Stuck", "--workers", "2")
+    assert child.stderr is not None
+    assert child.stderr.readline() == "begun\n"
+    done = here / "out" / "fifo" / "manifest.json"
+    while not done.exists():
+        assert child.poll() is None
+    child.send_signal(signal.SIGINT)
+    stdout, stderr = child.communicate(timeout=30)
+    assert (child.returncode, stdout) == (130, "")
+    assert stderr.startswith("error: interrupted; ")
+    assert stderr.count("\n") == 1
+    found = {path.parent.name: json.loads(path.read_text()) for path in here.glob("out/*/manifest.json")}
+    assert sorted(manifest["status"] for manifest in found.values()) == ["complete", "interrupted"]
+    assert main(["check", str(here / "out")]) == 0
+
+
+def test_the_second_signal_ends_at_once() -> None:
+    asked: list[int] = []
+    with interrupting(lambda: asked.append(1)):
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+    assert asked == [1]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_outside_the_main_thread_nothing_changes() -> None:
+    seen: list[object] = []
+
+    def look() -> None:
+        with interrupting(lambda: None):
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert seen == [signal.default_int_handler]
