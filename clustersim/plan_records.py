@@ -8,6 +8,7 @@ bubble is what that stage waits for the others.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from traces.job import Job
