@@ -153,7 +153,7 @@ def _metrics(folder: Path, window: Window | None) -> Mapping[str, Number]:
             run.jobs, run.snapshots, run.cluster, warmup_s=window.warmup_s, measure_s=window.measure_s,
             price_usd_per_gpu_h=run.manifest["price_usd_per_gpu_h"],
         )  # fmt: skip
-    return {name: summary[name] for name in NUMERIC_METRICS}
+    return {name: summary.get(name) for name in NUMERIC_METRICS}  # an older version had fewer
 
 
 def _counts(results: Sequence[Result]) -> dict[str, int]:
