@@ -32,8 +32,8 @@ class Difference:
 
     `difference` = mean of variant - baseline, in the metric's unit, within [`low`, `high`]; `relative` =
     difference / baseline mean, within [`relative_low`, `relative_high`]. `p`: two-sided sign-flip test of no
-    difference. None where undefined: intervals and p for fewer than `LEAST_PAIRS` pairs, relative values for
-    a baseline mean of 0. `left_out` pairs had no value on one side.
+    difference. None where undefined: intervals and p for fewer than `LEAST_PAIRS` pairs, intervals also where
+    too few pairs differ, relative values for a baseline mean of 0. `left_out` pairs had no value on one side.
     """
 
     pairs: int
@@ -96,14 +96,15 @@ def _standard_error(values: Array) -> Array:
 
 def bootstrap_t_interval(
     rows: Array, statistic: Callable[[Array], tuple[Array, Array]], seed: int = 0, *, level: float = LEVEL
-) -> tuple[float, float]:
+) -> tuple[float, float] | tuple[None, None]:
     """The bootstrap-t interval of `statistic` over resampled `rows`.
 
     Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 12.5: the errors of resamples, each
     in units of its own standard error, tell how far off the estimate may be in units of its own. With 5 to 40
     pairs it keeps its level far better than percentiles do (tests/clustersim/test_statistics.py measures
     it). `statistic` maps samples (resamples, n, ...) to estimates and standard errors (resamples,). Rows
-    that are all alike give an interval of no width.
+    that are all alike give an interval of no width; rows that nearly all are (a metric that seldom differs)
+    give none, because most resamples then have no spread to measure their error by.
     """
     n = len(rows)
     (estimate,), (error,) = statistic(rows[None])
@@ -115,6 +116,8 @@ def bootstrap_t_interval(
     scaled = (estimates - estimate) / np.where(some, errors, 1.0)
     scaled[~some] = np.where(estimates[~some] > estimate, np.inf, -np.inf)
     high, low = np.quantile(scaled, [(1 - level) / 2, (1 + level) / 2], method="nearest")
+    if not np.isfinite(low) or not np.isfinite(high):
+        return None, None
     return float(estimate - low * error), float(estimate - high * error)
 
 

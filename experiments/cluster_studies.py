@@ -83,12 +83,13 @@ def makespan_table(results: Results) -> str:
             name = {"jct_mean_s": "mean JCT", "makespan_s": "makespan"}[metric]
             steps = [percent(group[step].difference.relative) for step in STEPS]
             interval = f"{steps[2]} ({percent_interval(last)})"
-            rows.append([last.axes["trace.jobs"], last.axes["mix"], name, f"{hours:.0f}", interval, *steps[:2]])
+            jobs, mix = last.axes["trace.jobs"], last.axes["mix"]
+            rows.append([jobs, mix, name, f"{hours:.0f}", interval, *steps[:2]])
     return markdown(header, rows)
 
 
 def sweep_table(results: Results) -> str:
-    header = ["load", "policy", "mean JCT against srtf", "p (Holm)", "deadlines met", "against srtf", "p (Holm)"]
+    header = ["load", "policy", "mean JCT", "against srtf", "p", "deadlines met", "against srtf", "p"]
     rows = []
     comparisons = {
         (c.axes["trace.load"], c.axes["policy"], c.metric): c
@@ -96,11 +97,10 @@ def sweep_table(results: Results) -> str:
     }
     for load, policy in dict.fromkeys((key[0], key[1]) for key in sorted(comparisons, key=lambda k: k[0])):
         jct, met = (comparisons[load, policy, metric] for metric in ("jct_mean_s", "deadline_met_ratio"))
-        d = met.difference
-        points = f"{100 * (d.difference or 0):+.1f} pp ({100 * (d.low or 0):+.1f} to {100 * (d.high or 0):+.1f})"
+        hours = f"{(jct.difference.variant or 0) / 3600:.2f} h"
         jct_text = f"{percent(jct.difference.relative)} ({percent_interval(jct)})"
-        met_text = f"{100 * (d.variant or 0):.1f} %"
-        rows.append([load, policy, jct_text, p_text(jct), met_text, points, p_text(met)])
+        met_text = f"{100 * (met.difference.variant or 0):.1f} %"
+        rows.append([load, policy, hours, jct_text, p_text(jct), met_text, points(met), p_text(met)])
     return markdown(header, rows)
 
 
@@ -125,7 +125,20 @@ def ratio(comparison: Comparison) -> str:
 
 def ratio_interval(comparison: Comparison) -> str:
     d = comparison.difference
-    return "–" if d.relative_low is None or d.relative_high is None else f"{1 + d.relative_low:.3f} to {1 + d.relative_high:.3f}"
+    if d.relative_low is None or d.relative_high is None:
+        return "no interval"
+    return f"{1 + d.relative_low:.3f} to {1 + d.relative_high:.3f}"
+
+
+def points(comparison: Comparison) -> str:
+    """A difference of ratios in percentage points, with its interval."""
+    d = comparison.difference
+    if d.difference is None:
+        return "–"
+    text = f"{100 * d.difference:+.1f} pp"
+    if d.low is not None and d.high is not None:
+        text += f" ({100 * d.low:+.1f} to {100 * d.high:+.1f})"
+    return text.replace("-", "−")
 
 
 def percent(value: float | None) -> str:
@@ -155,15 +168,30 @@ def draw_deadlines(results: Results, path: Path) -> None:
             chosen = [c for c in comparisons if c.axes["scheduler"] == step and c.axes["trace.jobs"] == jobs]
             loads = [float(c.axes["trace.load"] or 0) for c in chosen]
             values = [1 + (c.difference.relative or 0) for c in chosen]
-            low = [v - 1 - (c.difference.relative_low or v - 1) for v, c in zip(values, chosen, strict=True)]
-            high = [(c.difference.relative_high or v - 1) - (v - 1) for v, c in zip(values, chosen, strict=True)]
-            plot.errorbar(loads, values, yerr=[low, high], marker="o", capsize=3, label=step)
+            arms = list(zip(*(arm_lengths(c) for c in chosen), strict=True))
+            plot.errorbar(loads, values, yerr=arms, marker="o", capsize=3, label=step)
         plot.axhline(published, color="black", linestyle=":", label=f"published: ×{published}")
         plot.set_title(f"{jobs} jobs")
         plot.set_xlabel("load")
         plot.legend(fontsize=8)
     plots[0].set_ylabel("deadlines met, relative to elasticflow")
     save(figure, path)
+
+
+def arm_lengths(comparison: Comparison) -> tuple[float, float]:
+    """Of the error bar of a relative difference; none where there is no interval."""
+    d = comparison.difference
+    if d.relative is None or d.relative_low is None or d.relative_high is None:
+        return 0.0, 0.0
+    return max(0.0, d.relative - d.relative_low), max(0.0, d.relative_high - d.relative)
+
+
+def arm_lengths(comparison: Comparison) -> tuple[float, float]:
+    """Of the error bar of a relative difference; none where there is no interval."""
+    d = comparison.difference
+    if d.relative is None or d.relative_low is None or d.relative_high is None:
+        return 0.0, 0.0
+    return max(0.0, d.relative - d.relative_low), max(0.0, d.relative_high - d.relative)
 
 
 def draw_sweep(results: Results, path: Path) -> None:

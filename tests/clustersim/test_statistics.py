@@ -26,16 +26,18 @@ def pairs(differences: np.ndarray) -> np.ndarray:
     return np.stack([np.zeros_like(differences), differences], axis=1)
 
 
-@pytest.mark.parametrize(("draw", "mean", "least"), [("normal", 1.0, 0.91), ("lognormal", 1.6487, 0.84)])
+@pytest.mark.parametrize(("draw", "mean", "least"), [("normal", 1.0, 0.88), ("lognormal", 1.6487, 0.84)])
 def test_intervals_cover_the_truth_about_as_often_as_they_say(draw: str, mean: float, least: float) -> None:
     """Of intervals from ten pairs each. The bounds are three standard errors below what
-    benchmarks/intervals.py measures over many more, 96 % and 90 %.
+    benchmarks/intervals.py measures over more cases, 94 % and 91 %.
     """
     rng = np.random.default_rng(7)
     hits = 0
     for seed in range(160):
         differences = rng.normal(1.0, 1.0, 10) if draw == "normal" else rng.lognormal(0.0, 1.0, 10)
         low, high = bootstrap_t_interval(pairs(differences), _mean_difference, seed)
+        assert low is not None
+        assert high is not None
         hits += low <= mean <= high
     assert least <= hits / 160 <= 0.995
 
@@ -73,6 +75,14 @@ def test_what_is_undefined_is_none() -> None:
     assert (nothing.pairs, nothing.left_out, nothing.difference, nothing.p) == (0, 1, None, None)
     alike = paired_difference([1.0] * 6, [1.5] * 6)
     assert (alike.low, alike.high) == (0.5, 0.5)
+
+
+def test_a_difference_in_one_pair_of_many_gives_no_interval() -> None:
+    """36 % of resamples do not hold the one pair that differs: there is nothing to scale their error by."""
+    one = paired_difference([1.0] * 20, [1.0] * 19 + [2.0])
+    assert (one.low, one.high, one.relative_low, one.relative_high) == (None, None, None, None)
+    assert one.difference == pytest.approx(0.05)
+    assert one.p == 1.0
 
 
 @given(st.lists(st.tuples(finite, finite), min_size=1, max_size=8))
