@@ -33,7 +33,8 @@ class Difference:
     `difference` = mean of variant - baseline, in the metric's unit, within [`low`, `high`]; `relative` =
     difference / baseline mean, within [`relative_low`, `relative_high`]. `p`: two-sided sign-flip test of no
     difference. None where undefined: intervals and p for fewer than `LEAST_PAIRS` pairs, intervals also where
-    too few pairs differ, relative values for a baseline mean of 0. `left_out` pairs had no value on one side.
+    too few pairs differ, relative values for a baseline mean of 0. Pairs that are all alike count as one:
+    their seeds changed nothing. `left_out` pairs had no value on one side.
     """
 
     pairs: int
@@ -59,10 +60,10 @@ def paired_difference(
         return Difference(0, left_out, *[None] * 9)
     pairs = np.array(both, dtype=float)
     means = pairs.mean(axis=0)
-    enough = len(both) >= LEAST_PAIRS
+    enough = len(both) >= LEAST_PAIRS and bool(np.any(pairs != pairs[0]))  # copies hold one pair's knowledge
     low, high = bootstrap_t_interval(pairs, _mean_difference, seed) if enough else (None, None)
     relative = relative_low = relative_high = None
-    if means[0] != 0:
+    if abs(means[0]) > 1e-12 * abs(means[1]):
         relative = float(means[1] / means[0] - 1)
         if enough and (np.all(pairs[:, 0] > 0) or np.all(pairs[:, 0] < 0)):
             relative_low, relative_high = bootstrap_t_interval(pairs, _relative_difference, seed)
@@ -108,7 +109,9 @@ def bootstrap_t_interval(
     """
     n = len(rows)
     (estimate,), (error,) = statistic(rows[None])
-    if error <= 1e-12 * abs(estimate) or error == 0:
+    if not np.isfinite(error):
+        return None, None
+    if error <= 1e-12 * abs(estimate):
         return float(estimate), float(estimate)
     picks = np.random.default_rng(seed).integers(0, n, (RESAMPLES, n))
     estimates, errors = statistic(rows[picks])

@@ -186,14 +186,6 @@ def arm_lengths(comparison: Comparison) -> tuple[float, float]:
     return max(0.0, d.relative - d.relative_low), max(0.0, d.relative_high - d.relative)
 
 
-def arm_lengths(comparison: Comparison) -> tuple[float, float]:
-    """Of the error bar of a relative difference; none where there is no interval."""
-    d = comparison.difference
-    if d.relative is None or d.relative_low is None or d.relative_high is None:
-        return 0.0, 0.0
-    return max(0.0, d.relative - d.relative_low), max(0.0, d.relative_high - d.relative)
-
-
 def draw_sweep(results: Results, path: Path) -> None:
     """Mean JCT and deadlines met over load, a line a policy."""
     import matplotlib.pyplot as plt

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from clustersim.grid.plan import Plan
     from clustersim.grid.results import Results
 
-__all__ = ["print_cells", "print_results"]
+__all__ = ["as_rows", "print_cells", "print_differences", "print_results"]
 
 PIPE_WIDTH = 160
 """A pipe has no width; tables are not folded for it."""
@@ -47,37 +47,44 @@ def print_results(results: Results, comparisons: Sequence[Comparison], json: boo
     statuses = [result.status for result in results]
     counts = {status: statuses.count(status) for status in ("done", "failed", "missing")}
     if json:
-        rows = [
-            {"axes": dict(c.axes), "metric": c.metric, **asdict(c.difference), "p_holm": c.p_holm}
-            for c in comparisons
-        ]
+        rows = as_rows(comparisons)
         print_json({"cells": len(results), **counts, "baseline": results.baseline, "comparisons": rows})
         return
-    if comparisons:
-        _print_table(results, comparisons)
+    print_differences(comparisons, results.baseline or {})
     print(f"Results of {len(results)} cells: {results.folder / 'results.csv'} (and .parquet)")
 
 
-def _print_table(results: Results, comparisons: Sequence[Comparison]) -> None:
+def as_rows(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
+    """Comparisons as plain data."""
+    return [
+        {"axes": dict(c.axes), "metric": c.metric, **asdict(c.difference), "p_holm": c.p_holm}
+        for c in comparisons
+    ]
+
+
+def print_differences(comparisons: Sequence[Comparison], baseline: Mapping[str, Any]) -> None:
+    """The table of paired differences, and what its numbers are; nothing for no comparison."""
+    if not comparisons:
+        return
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    assert results.baseline is not None
+    axes = list(comparisons[0].axes)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in (*results.axes, "metric"):
+    for name in (*axes, "metric"):
         table.add_column(name, no_wrap=True)
     for name in ("baseline", "mean", "difference", "95 % interval", "relative", "95 % interval", "p (Holm)"):
         table.add_column(name, justify="right", no_wrap=True)
     before: tuple[str, ...] = ()
     for comparison in comparisons:
-        values = tuple(plain(str(comparison.axes[name])) for name in results.axes)
+        values = tuple(plain(str(comparison.axes[name])) for name in axes)
         first = values if values != before else ("",) * len(values)
         before = values
         table.add_row(*first, *_cells(comparison))
     width = None if sys.stdout.isatty() else PIPE_WIDTH
     Console(width=width, markup=False, highlight=False).print(table)
-    for line in _notes(results.baseline, comparisons):
+    for line in _notes(baseline, comparisons):
         print(line)
 
 
@@ -127,7 +134,8 @@ def _notes(baseline: Mapping[str, Any], comparisons: Sequence[Comparison]) -> li
     from clustersim.statistics import LEAST_PAIRS
 
     wanted = ", ".join(f"{name}={plain(str(value))}" for name, value in baseline.items())
-    pairs = sorted({comparison.difference.pairs for comparison in comparisons})
+    defined = [c.difference for c in comparisons if c.difference.pairs]
+    pairs = sorted({difference.pairs for difference in defined}) or [0]
     many = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
     lines = [
         f"Against {wanted}: means over {many} pairs of runs with one seed each, bootstrap-t intervals,",
@@ -135,7 +143,9 @@ def _notes(baseline: Mapping[str, Any], comparisons: Sequence[Comparison]) -> li
     ]
     if pairs[0] < LEAST_PAIRS:
         lines.append(f"Fewer than {LEAST_PAIRS} pairs give no interval; state more seeds.")
-    left_out = sum(comparison.difference.left_out for comparison in comparisons)
+    elif all(difference.p is None for difference in defined):
+        lines.append("Seeds changed nothing, as with a trace from a file: no interval.")
+    left_out = sum(difference.left_out for difference in defined)
     if left_out:
         lines.append(f"{left_out} pairs are left out, where a cell failed or a metric is undefined.")
     return lines

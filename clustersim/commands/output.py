@@ -88,6 +88,11 @@ def print_run(run: Run, out: Path | None, json: bool) -> None:
 
 
 def print_comparison(runs: Sequence[Run], baseline: str, out: Path | None, json: bool) -> None:
+    from clustersim.commands.grid_output import as_rows, print_differences
+    from clustersim.grid.results import compare_runs
+
+    seeds = {run.manifest["seed"] for run in runs}
+    differences = compare_runs(runs, baseline) if len(seeds) > 1 else []
     if json:
         print_json(
             {
@@ -96,10 +101,12 @@ def print_comparison(runs: Sequence[Run], baseline: str, out: Path | None, json:
                     {"policy": r.policy, "planner": r.planner, "seed": r.manifest["seed"], **r.summary}
                     for r in runs
                 ],
+                **({"comparisons": as_rows(differences)} if differences else {}),
             }
         )
         return
     _print_table(runs, baseline)
+    print_differences(differences, {"policy": baseline})
     _print_notes(runs, out)
 
 

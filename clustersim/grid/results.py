@@ -21,7 +21,7 @@ from .store import FORMAT, Store, read_json
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Result", "Results", "read_results"]
+__all__ = ["Result", "Results", "compare_runs", "read_results"]
 
 Number = int | float | None
 
@@ -124,6 +124,18 @@ def read_results(folder: str | Path) -> Results:
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         what = f"does not hold what a grid writes ({type(error).__name__}: {error})"
         raise UserError(f"{path}: {what}; run the grid again") from None
+
+
+def compare_runs(runs: Sequence[Run], baseline: str) -> list[Comparison]:
+    """The paired differences of policies that ran with the same seeds, against policy `baseline`."""
+    results = [
+        Result(
+            {"policy": run.policy}, run.manifest["seed"], "", "done", Path(),
+            {name: run.summary.get(name) for name in NUMERIC_METRICS},
+        )
+        for run in runs
+    ]  # fmt: skip
+    return compare_cells(results, ("policy",), {"policy": baseline}, SHOWN_METRICS)
 
 
 def _result(store: Store, entry: Mapping[str, Any], window: Window | None, known: dict[str, Any]) -> Result:

@@ -308,7 +308,7 @@ def slow_grid(here: Path, seeds: int = 8, wait_s: float = 0.3) -> Path:
     return here / "g.yaml"
 
 
-def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 90.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
@@ -334,7 +334,7 @@ def test_ctrl_c_ends_with_130_and_keeps_what_is_made(here: Path) -> None:
     client = spawn(here, "g.yaml", "--workers", 2)
     until(lambda: made(here) >= 2)
     client.send_signal(signal.SIGINT)
-    _, err = client.communicate(timeout=20)
+    _, err = client.communicate(timeout=60)
     assert client.returncode == 130
     assert "error: interrupted" in err
     assert "Traceback" not in err
@@ -402,3 +402,13 @@ def test_a_lost_scheduler_loses_no_finished_cell(
     assert "Traceback" not in err
     assert made(here) >= 2
     assert Store(here / "g").is_grid()
+
+
+def test_compare_with_seeds_states_paired_differences(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    arguments = ["compare", "t.csv", "--policies", "fifo,srtf", "--cluster", "n1g8", "--seeds", "6"]
+    assert main(arguments) == 0
+    assert "Seeds changed nothing" in capfd.readouterr().out
+    assert main([*arguments, "--json"]) == 0
+    rows = json.loads(capfd.readouterr().out)["comparisons"]
+    assert rows[0]["axes"] == {"policy": "srtf"}
+    assert (rows[0]["pairs"], rows[0]["p"]) == (6, None)

@@ -74,7 +74,7 @@ def test_what_is_undefined_is_none() -> None:
     nothing = paired_difference([None], [1.0])
     assert (nothing.pairs, nothing.left_out, nothing.difference, nothing.p) == (0, 1, None, None)
     alike = paired_difference([1.0] * 6, [1.5] * 6)
-    assert (alike.low, alike.high) == (0.5, 0.5)
+    assert (alike.low, alike.p, alike.difference) == (None, None, 0.5), "seeds changed nothing"
 
 
 def test_a_difference_in_one_pair_of_many_gives_no_interval() -> None:
