@@ -6,7 +6,7 @@ from math import prod
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim.grid.cells import Grid, expand
@@ -94,6 +94,7 @@ def test_scalars_are_those_of_yaml_1_2(tmp_path: Path) -> None:
     assert data == {"a": ["yes", "1:30", 1000.0, 10, "2026-01-01", "7", "0x10", None, True, 0.5, "1_000"]}
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.integers(1, 3), st.data())
 def test_cells_are_the_product_less_what_is_excluded(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], seeds: int, data: st.DataObject

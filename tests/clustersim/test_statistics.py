@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -85,6 +85,7 @@ def test_a_difference_in_one_pair_of_many_gives_no_interval() -> None:
     assert one.p == 1.0
 
 
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(finite, finite), min_size=1, max_size=8))
 def test_exchanging_the_two_sides_changes_signs_alone(values: list[tuple[float, float]]) -> None:
     a, b = zip(*values, strict=True)
@@ -134,6 +135,7 @@ def test_holm_by_hand() -> None:
     assert holm([]) == []
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
 def test_holm_lies_between_no_correction_and_bonferroni(p_values: list[float]) -> None:
     adjusted = holm(p_values)
