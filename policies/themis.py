@@ -81,7 +81,7 @@ class Themis(Scheduler):
         """Who of `bidders`, the worst off first, gets how many of the `gpus` on offer: those in the auction,
         then the others, then those again whose payment left them less than they ask for.
         """
-        bidding = bidders[: ceil((1 - self.fairness) * len(bidders))]
+        bidding = bidders[: ceil(round((1 - self.fairness) * len(bidders), 9))]
         held = self._auction(bidding, gpus, now)
         left = gpus - sum(held.values())
         for job in [*bidders[len(bidding) :], *bidding]:

@@ -120,7 +120,7 @@ def water_filling(problem: Problem, required: Array) -> Array:
         stuck = free & (best.prices * required > _SLACK * float((best.prices * required).max()))
         floors[stuck] = best.level * required[stuck] * (1 - _SLACK)
         free &= ~stuck
-        if not free.any():
+        if not stuck.any() or not free.any():
             return best.shares
 
 
