@@ -48,9 +48,9 @@ class Allocation:
 
 def end_of_run_s(run: Run) -> float:
     """When the run ended, as far as its folder says."""
-    until_s = run.manifest.get("until_s")
-    until = [float(until_s)] if isinstance(until_s, int | float) and not isinstance(until_s, bool) else []
-    return max([*until, *(event.time_s for event in run.events[-1:])], default=0.0)
+    stated = run.manifest.get("end_s")
+    end = [float(stated)] if isinstance(stated, int | float) and not isinstance(stated, bool) else []
+    return max([*end, *(event.time_s for event in run.events[-1:])], default=0.0)
 
 
 def allocations(run: Run) -> list[Allocation]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from itertime.errors import UserError
 
+from .allocations import allocations, end_of_run_s
 from .checking_sums import GIVES
 from .records import EventRecord, JobRecord
 from .rundir import Run
@@ -75,7 +76,7 @@ def explain(run: Run, job_id: str) -> Explanation:
     record = next((job for job in run.jobs if job.job_id == job_id), None)
     if record is None:
         raise UserError(f"--job {job_id}: {_instead(job_id, [job.job_id for job in run.jobs])}")
-    end_s = _end_s(run)
+    end_s = end_of_run_s(run)
     own = [event for event in run.events if event.job_id == job_id]
     log = [event for event in own if event.event not in ("rate", "loaded")]
     loads = {event.time_s: event.overhead_s for event in own if event.event == "loaded"}
@@ -96,13 +97,6 @@ def _instead(job_id: str, known: Sequence[str]) -> str:
     close = difflib.get_close_matches(job_id, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}?" if close else f"its jobs are {', '.join(known[:3])}, ..."
     return f"the run has no such job; {hint}" if known else "the run has no jobs"
-
-
-def _end_s(run: Run) -> float:
-    """When the run ended, as far as its folder says."""
-    stated = run.manifest.get("end_s")
-    end = [float(stated)] if isinstance(stated, int | float) else []
-    return max([*end, *(event.time_s for event in run.events)], default=0.0)
 
 
 def _spell(run: Run, given: EventRecord, after: EventRecord | None, to_s: float, loaded_s: float) -> Spell:
@@ -129,7 +123,8 @@ def _wait(run: Run, record: JobRecord, after: EventRecord, to_s: float, needed: 
     me = submitted[record.job_id]
     held: dict[str, float] = {}
     overtakers: dict[str, None] = {}
-    for given, until_s in _allocations(run):
+    for then in allocations(run):
+        given, until_s = then.given, then.to_s
         seconds = min(to_s, until_s) - max(from_s, given.time_s)
         if seconds > 0:
             held[given.job_id] = held.get(given.job_id, 0.0) + seconds * given.gpus
@@ -163,22 +158,6 @@ def _free(run: Run, from_s: float, to_s: float) -> Iterator[tuple[int, float]]:
         if until_s > now:
             yield run.cluster.gpus - taken, until_s - now
         now, row = until_s, row + 1
-
-
-def _allocations(run: Run) -> Iterator[tuple[EventRecord, float]]:
-    """What gave GPUs to a job, and until when it held them."""
-    held: dict[str, EventRecord] = {}
-    for event in run.events:
-        if event.event in ("rate", "loaded"):
-            continue
-        before = held.pop(event.job_id, None)
-        if before is not None:
-            yield before, event.time_s
-        if event.event in GIVES:
-            held[event.job_id] = event
-    end_s = _end_s(run)
-    for event in held.values():
-        yield event, end_s
 
 
 def _waiting(run: Run, now: float) -> list[str]:

@@ -39,7 +39,7 @@ DATA_ENDINGS = (".csv", ".csv.gz", ".parquet", ".yaml", ".yml", ".json")
 LIBRARIES = ("numpy", "scipy", "simpy")
 SHOW_ALONE = (
     "commands", "grid", "templates", "report", "plot", "timeline", "statistics", "steady_state", "checking",
-    "explanation", "testing",
+    "explanation", "testing", "allocations", "gpu_time",
 )  # fmt: skip
 """First words of the parts of `clustersim` that look at results and take no part in making them."""
 
