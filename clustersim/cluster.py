@@ -1,14 +1,13 @@
-"""The machines: what a cluster is made of, and which of its GPUs are free.
+"""The machines: what a cluster is made of.
 
-A `Cluster` is a frozen description. `Capacity` is the one mutable model of free GPUs: the engine owns the
-real one, a `Proposal` works on a copy. Both are counted per node; which GPU of a node a job holds makes no
-difference to any rule. Nodes are numbered from 0 through all groups, in their order.
+Nodes are numbered from 0 through all groups, in their order. GPUs are counted per node; which GPU of a node a
+job holds makes no difference to any rule. Which of them are free is `clustersim.capacity`'s.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -17,7 +16,7 @@ from itertime.errors import UnknownName, UserError
 
 from .topology import NETWORKS, Leaf, NodeGroup, Pool, leaves_of, pools_of
 
-__all__ = ["Capacity", "Cluster", "NodeGroup", "Placement", "Pool", "PoolCapacity", "Room"]
+__all__ = ["Cluster", "NodeGroup", "Placement", "Pool"]
 
 Placement = tuple[tuple[int, int], ...]
 """Where a job runs: (node, GPUs there) pairs, by node."""
@@ -110,10 +109,11 @@ class Cluster:
 
     def size_of(self, node: int) -> int:
         """GPUs of a node."""
-        return self._sizes[node] if self.groups else self.gpus_per_node
+        return self.sizes[node] if self.groups else self.gpus_per_node
 
     @cached_property
-    def _sizes(self) -> bytes:
+    def sizes(self) -> bytes:
+        """GPUs of each node."""
         groups = self.groups or (self,)
         return b"".join(bytes([group.gpus_per_node]) * group.nodes for group in groups)
 
@@ -141,202 +141,3 @@ class Cluster:
             )
         nodes, gpus = (int(x) for x in match.groups() if x is not None)
         return cls(nodes, gpus, system)
-
-
-class Capacity:
-    """Free GPUs by node.
-
-    For each count f the nodes with exactly f free GPUs are the bits of one integer, so that "the fullest
-    node with room for 3" and "how many nodes are empty" cost a few machine operations, and a copy costs
-    some ten references. A node out of service (`close`) is in none of these sets.
-    """
-
-    __slots__ = (
-        "_closed",
-        "_cluster",
-        "_empty_by_leaf",
-        "_free",
-        "_leaf_of",
-        "_sizes",
-        "_with",
-        "free",
-        "gpus_per_node",
-        "nodes",
-    )  # fmt: skip
-
-    def __init__(self, cluster: Cluster):
-        self._cluster, self._sizes = cluster, cluster._sizes
-        self.nodes, self.gpus_per_node = cluster.nodes, cluster.gpus_per_node
-        self.free = cluster.gpus
-        self._free = bytearray(self._sizes)
-        self._closed = 0
-        self._with = [0] * (self.gpus_per_node + 1)
-        first = 0
-        for group in cluster.groups or (cluster,):
-            self._with[group.gpus_per_node] |= ((1 << group.nodes) - 1) << first
-            first += group.nodes
-        leaves = cluster.leaves
-        self._leaf_of = cluster.leaf_of if len(leaves) > 1 else ()
-        self._empty_by_leaf = [leaf.nodes for leaf in leaves]
-
-    def copy(self) -> Capacity:
-        twin = object.__new__(Capacity)
-        twin._cluster, twin._sizes, twin._leaf_of = self._cluster, self._sizes, self._leaf_of
-        twin.nodes, twin.gpus_per_node, twin.free = self.nodes, self.gpus_per_node, self.free
-        twin._free, twin._with, twin._closed = self._free[:], self._with[:], self._closed
-        twin._empty_by_leaf = self._empty_by_leaf[:]
-        return twin
-
-    def pool(self, gpu_type: str) -> Capacity | PoolCapacity:
-        """The free GPUs of one type. UnknownName for one that the cluster does not have."""
-        pool = self._cluster.pool(gpu_type)
-        return PoolCapacity(self, pool) if self._cluster.mixed else self
-
-    @property
-    def span(self) -> tuple[int, int]:
-        """First node and number of nodes."""
-        return 0, self.nodes
-
-    @property
-    def leaves(self) -> Sequence[Leaf]:
-        return self._cluster.leaves
-
-    def empty_by_leaf(self) -> list[int]:
-        """How many nodes of each leaf run nothing and are in service."""
-        return self._empty_by_leaf[:] if self._leaf_of else [self.empty_nodes()]
-
-    def free_on(self, node: int) -> int:
-        return 0 if self._closed and self._closed >> node & 1 else self._free[node]
-
-    def nodes_with(self, free: int) -> int:
-        """The nodes with exactly `free` free GPUs, as a set of bits."""
-        return self._with[free]
-
-    def empty_nodes(self) -> int:
-        """How many nodes of the full size, `gpus_per_node`, run nothing."""
-        return self._with[self.gpus_per_node].bit_count()
-
-    @property
-    def stranded(self) -> int:
-        """Free GPUs on nodes that also run something."""
-        groups = self._cluster.groups
-        if len({group.gpus_per_node for group in groups}) <= 1:
-            return self.free - self.empty_nodes() * self.gpus_per_node
-        pools = (PoolCapacity(self, pool) for pool in self._cluster.pools)
-        return sum(pool.free - pool.empty_nodes() * pool.gpus_per_node for pool in pools)
-
-    def most_free_on_one(self) -> int:
-        """The largest number of free GPUs on a single node."""
-        for free in range(self.gpus_per_node, 0, -1):
-            if self._with[free]:
-                return free
-        return 0
-
-    def take(self, placement: Placement) -> None:
-        """Occupy the GPUs of `placement`; ValueError (and no change) if one of them is not free."""
-        for node, count in placement:
-            if not 0 <= node < self.nodes or not 0 < count <= self.free_on(node):
-                raise ValueError(f"node {node}: {count} GPUs are not free there")
-        if len(placement) > 1 and len({node for node, _ in placement}) != len(placement):
-            raise ValueError(f"placement names a node twice: {placement}")
-        for node, count in placement:
-            self._move(node, -count)
-
-    def release(self, placement: Placement) -> None:
-        """Give the GPUs of `placement` back; ValueError if a node would have more free than it has."""
-        for node, count in placement:
-            if self._free[node] + count > self._sizes[node]:
-                raise ValueError(f"node {node}: {count} GPUs were not taken there")
-            self._move(node, count)
-
-    def close(self, node: int) -> None:
-        """Take a node out of service: what is free there, and what jobs on it give back from now on, is
-        nobody's until `open`. ValueError if it is out of service already.
-        """
-        if self._closed >> node & 1:
-            raise ValueError(f"node {node}: is out of service already")
-        self._count(node, self._free[node], -1)
-        self._closed |= 1 << node
-
-    def open(self, node: int) -> None:
-        """Put a closed node back into service. ValueError if it is in service."""
-        if not self._closed >> node & 1:
-            raise ValueError(f"node {node}: is in service")
-        self._closed ^= 1 << node
-        self._count(node, self._free[node], 1)
-
-    @property
-    def closed(self) -> int:
-        """The nodes out of service, as a set of bits."""
-        return self._closed
-
-    def _count(self, node: int, free: int, sign: int) -> None:
-        self._with[free] ^= 1 << node
-        self.free += sign * free
-        if self._leaf_of and free == self._sizes[node]:
-            self._empty_by_leaf[self._leaf_of[node]] += sign
-
-    def _move(self, node: int, count: int) -> None:
-        before, bit = self._free[node], 1 << node
-        after = self._free[node] = before + count
-        if self._closed & bit:
-            return
-        self._with[before] ^= bit
-        self._with[after] ^= bit
-        self.free += count
-        if self._leaf_of:
-            size = self._sizes[node]
-            self._empty_by_leaf[self._leaf_of[node]] += (after == size) - (before == size)
-
-
-class PoolCapacity:
-    """The free GPUs of one type: what a placer may look at, with the same names as in `Capacity`."""
-
-    __slots__ = ("_all", "_mask", "_pool", "gpus_per_node", "leaves", "nodes")
-
-    def __init__(self, capacity: Capacity, pool: Pool):
-        self._all, self._pool = capacity, pool
-        self._mask = ((1 << pool.nodes) - 1) << pool.first
-        self.nodes, self.gpus_per_node = pool.nodes, pool.gpus_per_node
-        self.leaves: Sequence[Leaf] = capacity.leaves[pool.first_leaf : pool.first_leaf + pool.leaves]
-
-    @property
-    def free(self) -> int:
-        return sum(n * self.nodes_with(n).bit_count() for n in range(1, self.gpus_per_node + 1))
-
-    @property
-    def span(self) -> tuple[int, int]:
-        return self._pool.first, self._pool.nodes
-
-    def empty_by_leaf(self) -> list[int]:
-        first = self._pool.first_leaf
-        return self._all.empty_by_leaf()[first : first + self._pool.leaves]
-
-    def free_on(self, node: int) -> int:
-        first = self._pool.first
-        return self._all.free_on(node) if first <= node < first + self.nodes else 0
-
-    def nodes_with(self, free: int) -> int:
-        return self._all.nodes_with(free) & self._mask
-
-    def empty_nodes(self) -> int:
-        return self.nodes_with(self.gpus_per_node).bit_count()
-
-
-Room = Capacity | PoolCapacity
-"""What a placer looks at: the free GPUs of a cluster, or of its nodes of one GPU type."""
-
-
-def bits(mask: int) -> Iterator[int]:
-    """The positions of the set bits, lowest first."""
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
-
-
-def mask_of(nodes: Iterable[int]) -> int:
-    mask = 0
-    for node in nodes:
-        mask |= 1 << node
-    return mask

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from .cluster import Placement, bits
+from .capacity import bits
+from .cluster import Placement
 
 if TYPE_CHECKING:
     from .active import JobView

@@ -15,7 +15,8 @@ from typing import Protocol
 
 from itertime.errors import UnknownName
 
-from .cluster import Placement, Room
+from .capacity import Room
+from .cluster import Placement
 from .placement_blocks import buddy, buddy_fits, topology
 from .placement_nodes import any_fits, any_free, pack, pack_fits, spread
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from .cluster import Placement, Room, bits, mask_of
+from .capacity import Room, bits, mask_of
+from .cluster import Placement
 from .placement_nodes import fullest, pack, pack_fits
 
 __all__ = ["buddy", "buddy_fits", "topology"]

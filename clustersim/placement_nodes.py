@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .cluster import Placement, Room, bits, mask_of
+from .capacity import Room, bits, mask_of
+from .cluster import Placement
 
 __all__ = ["any_fits", "any_free", "fullest", "pack", "pack_fits", "spread"]
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from itertime.errors import UnknownName
 
 from .active import JobView
-from .cluster import Capacity, Placement, Room
+from .capacity import Capacity, Room
+from .cluster import Placement
 from .compaction import compact
 from .errors import PolicyError
 from .ranking import Entry, Key

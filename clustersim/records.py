@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple, NewType
 
 from traces.job import Job
 
-from .cluster import Capacity, Cluster, Placement
+from .capacity import Capacity
+from .cluster import Cluster, Placement
 
 if TYPE_CHECKING:
     from .active import ActiveJob

@@ -20,7 +20,8 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .active import ActiveJob, JobView
-from .cluster import Capacity, Cluster
+from .capacity import Capacity
+from .cluster import Cluster
 from .compaction import block
 from .errors import PolicyError
 from .proposal import Proposal

@@ -19,7 +19,8 @@ from traces.job import Job
 from .active import ActiveJob, JobView
 from .adversity import adversity_of
 from .calendar import Calendar
-from .cluster import Capacity, Cluster, Placement
+from .capacity import Capacity
+from .cluster import Cluster, Placement
 from .errors import PolicyError, blame, place_of
 from .failures import Failures
 from .network import Network

@@ -7,7 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from clustersim.cluster import Capacity, Cluster, bits, mask_of
+from clustersim.capacity import Capacity, bits, mask_of
+from clustersim.cluster import Cluster
 from itertime.errors import UserError
 
 

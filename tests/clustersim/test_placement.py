@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.cluster import Capacity, Cluster
+from clustersim.capacity import Capacity
+from clustersim.cluster import Cluster
 from clustersim.placement import PLACERS, Placer, placer
 from itertime.errors import UnknownName
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.cluster import Capacity, Cluster, NodeGroup, Placement, Room
+from clustersim.capacity import Capacity, Room
+from clustersim.cluster import Cluster, NodeGroup, Placement
 from clustersim.placement import PLACERS
 from clustersim.placement_nodes import pack_fits
 
