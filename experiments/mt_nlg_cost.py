@@ -238,7 +238,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             tokens=options.tokens,
             price_usd=options.price,
         )
-        options.out.mkdir(parents=True, exist_ok=True)
+        try:
+            options.out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"--out={options.out}: {error.strerror}") from None
         write_text(options.out / "plans.csv", plans_csv(done))
         write_text(options.out / "summary.md", summary(done))
         with replacing(options.out / "heatmap.png") as temporary:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from itertime.errors import UserError
@@ -17,9 +17,11 @@ def replacing(path: str | Path) -> Iterator[Path]:
     """Give a temporary path beside `path`, and put that file in its place if the block ends well.
 
     A reader never sees half a file, and a failure leaves the old one. Raises UserError where the file cannot
-    be written.
+    be written, and for anything but a regular file: to replace a device would destroy it.
     """
     path = Path(path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise UserError(f"{path}: cannot be written: not a regular file; give the name of a file")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
@@ -27,7 +29,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -93,8 +93,8 @@ class Budget:
             raise UserError(f"budget: gpus={self.gpus}: must be at least 1")
         for name in ("days", "tokens_per_parameter"):
             value = getattr(self, name)
-            if not 0 < value < math.inf:
-                raise UserError(f"budget: {name}={value}: must be a number above 0")
+            if not 1e-12 <= value <= 1e12:
+                raise UserError(f"budget: {name}={value}: must be a number from 1e-12 to 1e12")
 
     def rule_parameters(self) -> float:
         """Parameters N that the rule gives at 100 % utilisation, if a model of any size could be had.

@@ -60,7 +60,7 @@ class InterleavedPasses:
     last_backward: Array
 
     def last_chunk_decides(self) -> NDArray[np.bool_]:
-        """Where `seconds` is exact, for any number of micro-batches.
+        """Where `seconds` is exact, for any number of micro-batches and two or more chunks a device.
 
         Write a, c for what the first chunk takes more, e for what the last one does in both passes together,
         c+ = max(c, 0). The conditions are e >= a + c+ and min(forward, backward) >= a + c+.
@@ -69,15 +69,16 @@ class InterleavedPasses:
         passes is on one device in each slot. In the first p v - 1 slots no device has a backward, in the last
         p v - 1 none a forward; in the slots between the last device has both, and a path collects two passes
         unless it moves to another device, which forgoes one of them. The last chunk runs in windows of p
-        slots, every p v slots. The first chunk's forwards run one slot later than a window, its backwards one
-        slot earlier; p forwards come before the first window, p backwards after the last. Nowhere else does
-        anything take longer. Within a window and the slots beside it, a path that stays on the first device
-        collects at most p (a + c+) <= p e more, one that stays on the last device p e; one that does neither
-        has moved: it collects at most e in each slot of the window and a + c+ beside it, and has forgone a
-        pass of at least that. The last chunk cannot be entered or left with half its passes: its forward
-        leads to its own backward only. So no path exceeds `seconds`. It is reached: p forwards of the first
-        chunk, to the last device while there are no backwards, all its work, and back when there are no
-        forwards, to p backwards of the first chunk (to the very last of them where c < 0).
+        slots, every p v slots, so that for v >= 2 windows have slots between them. The first chunk's forwards
+        run one slot later than a window, its backwards one slot earlier; p forwards come before the first
+        window, p backwards after the last. Nowhere else does anything take longer. Within a window and the
+        slots beside it, a path that stays on the first device collects at most p (a + c+) <= p e more, one
+        that stays on the last device p e; one that does neither has moved: it collects at most e in each slot
+        of the window and a + c+ beside it, and has forgone a pass of at least that. The last chunk cannot be
+        entered or left with half its passes: its forward leads to its own backward only. So no path exceeds
+        `seconds`. It is reached: p forwards of the first chunk, to the last device while there are no
+        backwards, all its work, and back when there are no forwards, to p backwards of the first chunk (to
+        the very last of them where c < 0).
         """
         first = self.first_forward + np.maximum(self.first_backward, 0.0)
         shortest = np.minimum(self.forward, self.backward)
@@ -85,7 +86,7 @@ class InterleavedPasses:
 
     def seconds(self, devices: Whole, chunks: Whole, microbatches: Whole) -> Array:
         """m (v S + e) + (p - 1) S + p a + max(p c, c), where S = forward + backward of a chunk; exact where
-        `last_chunk_decides`.
+        `last_chunk_decides`, if v >= 2.
         """
         both = self.forward + self.backward
         last = microbatches * (chunks * both + self.last_forward + self.last_backward)

@@ -134,7 +134,7 @@ def code_version() -> str:
     seen = hashlib.sha256()
     folder = os.path.dirname(__file__)
     for name in CODE:
-        with open(f"{folder}/{name}.py", "rb") as file:
+        with open(f"{folder}/{name}.py", "rb", buffering=0) as file:
             source = file.read()
         seen.update(f"{name} {len(source)}\n".encode())
         seen.update(source)

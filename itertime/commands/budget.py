@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from itertime.commandline import print_json
-from itertime.commands.options import GlobalBatch, Json, SystemName, plan_document
+from itertime.commands.options import GlobalBatch, Json, SystemName, plan_document, words_of
 
 if TYPE_CHECKING:
     from itertime.budget import Answer, Training
@@ -31,7 +31,7 @@ def budget(
     from itertime.planspace import Space
     from itertime.system import load_system
 
-    space = Space(recompute=tuple(word.strip() for word in recompute.split(",")))
+    space = Space(recompute=words_of(recompute))
     given = Budget(gpus, days, global_batch, load_system(system), space, tokens_per_parameter)
     answers = {"published": given.largest(published()), "generated": given.largest(generated())}
     if json:
@@ -74,7 +74,7 @@ def _training(training: Training | None) -> dict[str, Any] | None:
 
 def _print_training(name: str, training: Training | None) -> None:
     if training is None:
-        print(f"  {name:9}  none: the smallest shape takes longer")
+        print(f"  {name:9}  none: no shape is trained in time")
         return
     model, found = training.model, training.found
     size = f"{model.parameters / 1e9:6.1f}B parameters, {training.tokens / 1e9:6,.0f}B tokens"

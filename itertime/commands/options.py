@@ -40,6 +40,7 @@ __all__ = [
     "model_of",
     "numbers_of",
     "plan_document",
+    "words_of",
 ]
 
 ModelName = Annotated[str, typer.Option("--model", help="A name (see `itertime models`) or a YAML file.")]
@@ -99,12 +100,17 @@ def model_of(name: str, seq_len: int | None, attention: str | None) -> ModelSpec
     return model if attention is None else replace(model, attention=attention)
 
 
+def words_of(text: str) -> tuple[str, ...]:
+    """Words with commas between them, each once."""
+    return tuple(dict.fromkeys(word.strip() for word in text.split(",")))
+
+
 def numbers_of(option: str, text: str) -> tuple[int, ...]:
     """Whole numbers with commas between them, each once; UserError naming the option otherwise."""
     from itertime.errors import UserError
 
     try:
-        numbers = tuple(dict.fromkeys(int(word) for word in text.split(",")))
+        numbers = tuple(dict.fromkeys(map(int, words_of(text))))
     except ValueError:
         raise UserError(
             f"{option}={text}: must be whole numbers with commas between them, such as 1,2"

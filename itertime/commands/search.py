@@ -18,6 +18,7 @@ from itertime.commands.options import (
     model_of,
     numbers_of,
     plan_document,
+    words_of,
 )
 
 if TYPE_CHECKING:
@@ -38,11 +39,14 @@ def search(
         int | None, typer.Option("--max-gpus", min=1, help="Use at most this many GPUs.")
     ] = None,
     objective: Annotated[
-        str, typer.Option("--objective", help="time, or cost (dollars per iteration).")
+        str, typer.Option("--objective", help="time, cost (dollars per iteration), or pareto.")
     ] = "time",
     price: Annotated[float, typer.Option("--price", help="Dollars per GPU-hour.")] = 5.0,
     pareto: Annotated[
-        bool, typer.Option("--pareto", help="The front of time against GPUs, up to --max-gpus.")
+        bool,
+        typer.Option(
+            "--pareto", help="The front of time against GPUs, up to --max-gpus; --objective pareto."
+        ),
     ] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show where the time and the memory of the best plan go.")
@@ -77,8 +81,11 @@ def search(
     from itertime.planspace import MICRO_BATCHES, Space
     from itertime.system import load_system
 
-    if pareto and (max_gpus is None or objective != "time"):
-        raise UserError("--pareto: needs --max-gpus, and is about time; leave out --gpus and --objective")
+    if pareto and objective not in ("time", "pareto"):
+        raise UserError("--pareto: is the front of time against GPUs; leave out --objective")
+    pareto = pareto or objective == "pareto"
+    if pareto and (max_gpus is None or gpus is not None):
+        raise UserError("--pareto: needs --max-gpus; leave out --gpus")
     if not 0 < price < 1e9:
         raise UserError(f"--price={price:g}: must be dollars per GPU-hour, above 0")
     spec = model_of(model, seq_len, attention)
@@ -87,7 +94,7 @@ def search(
         pp=_chosen("--pp", pp),
         micro_batch=_chosen("--micro-batch", micro_batch) or MICRO_BATCHES,
         interleave=_chosen("--interleave", interleave),
-        recompute=tuple(dict.fromkeys(word.strip() for word in recompute.split(","))),
+        recompute=words_of(recompute),
         zero_stage=numbers_of("--zero", zero),
         sequence_parallel=(False, True) if sequence_parallel is None else (sequence_parallel,),
         grad_overlap=grad_overlap,

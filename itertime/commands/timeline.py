@@ -37,6 +37,8 @@ from itertime.commands.options import (
 
 __all__ = ["timeline"]
 
+PAGES = (".html", ".htm")
+
 
 def timeline(
     model: ModelName,
@@ -74,17 +76,21 @@ def timeline(
     bucket_mb: BucketMb = None,
 ) -> None:
     """One iteration, task by task: a page to look at, or a trace for chrome://tracing or ui.perfetto.dev."""
+    from itertime.errors import UserError
     from itertime.plan import Plan
     from itertime.system import load_system
     from itertime.timeline import iteration_graph, write_chrome_trace
 
+    ending = output.suffix.lower()
+    if ending not in (*PAGES, ".json"):
+        raise UserError(f"-o={output}: must end in .html or .json")
     plan = Plan(
         tp, pp, dp, micro_batch, global_batch, interleave, recompute, zero, zero_group,
         sequence_parallel, grad_overlap, schedule, split, fp32_gradients,
         cp, cp_exchange, ep, rank_order, prefetch, bucket_mb and bucket_mb * 1_000_000,
     )  # fmt: skip
     spec, machine = model_of(model, seq_len, attention), load_system(system)
-    if output.suffix.lower() in (".html", ".htm"):
+    if ending in PAGES:
         from itertime.timeline_page import write_timeline_page
 
         write_timeline_page(spec, plan, machine, output)

@@ -162,7 +162,18 @@ def test_lists(capsys, command):
         ([*SEARCH, "--gpus", "8", "--objective", "luck"], 2, "objective"),
         (["validate", "nowhere.csv"], 3, "cannot be read"),
         (["invent"], 2, "invent"),
+        ([*SEARCH, "--gpus", "8", "--objective", "pareto"], 2, "needs --max-gpus"),
         (["timeline", *PREDICT[1:], "-o", "no/such/folder/t.json"], 2, "cannot be written"),
+        (
+            ["timeline", *PREDICT[1:], "-o", f"{__file__}/t.json"],
+            2,
+            "t.json: cannot be written: Not a directory",
+        ),
+        (
+            ["timeline", *PREDICT[1:], "-o", "iteration.svg"],
+            2,
+            "-o=iteration.svg: must end in .html or .json",
+        ),
     ],
 )
 def test_a_mistake_is_one_error_on_stderr_and_its_exit_code(capsys, arguments, code, words):

@@ -1,0 +1,31 @@
+"""Files that appear whole or not at all, in the place of files only."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from itertime.atomic import write_text
+from itertime.errors import UserError
+
+
+def test_only_a_file_is_replaced(tmp_path):
+    """A device, a pipe, or a link to one, would be gone for good."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "link").symlink_to(pipe)
+    for path in (pipe, tmp_path / "link", tmp_path, ""):
+        with pytest.raises(UserError, match="cannot be written: not a regular file"):
+            write_text(path, "new")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert sorted(os.listdir(tmp_path)) == ["link", "pipe"]
+
+
+def test_an_error_names_the_file_asked_for_and_not_the_temporary_one(tmp_path):
+    (tmp_path / "file").write_text("old")
+    path = tmp_path / "file" / "below.json"
+    with pytest.raises(UserError) as caught:
+        write_text(path, "new")
+    assert str(caught.value) == f"{path}: cannot be written: Not a directory"
