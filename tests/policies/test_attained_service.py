@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim.overheads import Overheads
-from clustersim.scheduler import Scheduler
+from clustersim.scheduler import Scheduler, State
 from clustersim.testing import Outcome, simulate
 from policies.fifo import Fifo
 from policies.gittins import Gittins, gittins_index
@@ -210,6 +210,25 @@ def test_gittins_beats_those_who_know_less() -> None:
     assert informed < 0.9 * las
     assert las < fifo
     assert informed <= learned < 1.05 * informed
+
+
+class WatchedGittins(Gittins):
+    """Checks the order of the waiting jobs whenever the distribution has been learned anew."""
+
+    most_waiting = 0
+
+    def _learn(self, state: State) -> None:
+        super()._learn(state)
+        waiting = list(state.pending_by(self._standing))
+        assert waiting == sorted(waiting, key=lambda view: (self._claim(view), view.order))
+        assert all(self._standing(view) == self._claim(view) for view in waiting)
+        self.most_waiting = max(self.most_waiting, len(waiting))
+
+
+def test_waiting_jobs_are_sorted_by_what_was_learned() -> None:
+    policy = WatchedGittins(quantum_s=10)
+    simulate(two_sizes(2, 400), policy, "n1g1")
+    assert policy.most_waiting > 2, "or nothing was shown"
 
 
 # Parameters
