@@ -30,6 +30,10 @@ from .inputs import digest
 __all__ = ["FORMAT", "Store", "read_json"]
 
 FORMAT = "clustersim-grid-1"
+_OURS = (
+    "cells", "failures", "locks",
+    "grid.json", "timings.csv", "results.csv", "results.parquet", "comparison.csv",
+)  # fmt: skip
 _CELL, _MANIFEST = "cell.json", "manifest.json"
 
 
@@ -53,11 +57,11 @@ class Store:
             raise UserError(f"{self.folder}: cannot be used as a folder: {error.strerror or error}") from None
 
     def is_grid(self) -> bool:
-        """Whether a grid wrote this folder; one that was killed at its very start counts."""
+        """Whether a grid wrote this folder, even if it was killed at its start or `grid.json` is damaged."""
         with suppress(UserError):
             if read_json(self.folder / "grid.json").get("format") == FORMAT:
                 return True
-        return set(os.listdir(self.folder)) <= {"cells", "failures", "locks"}
+        return all(name in _OURS or name.startswith(".") for name in os.listdir(self.folder))
 
     def cell(self, key: str) -> Path:
         return self.cells / key
@@ -98,6 +102,10 @@ class Store:
                 os.close(file)
                 yield False
                 return
+            except OSError as error:
+                os.close(file)
+                what = f"{error.strerror}; use a file system with flock"
+                raise OSError(error.errno, what, str(path)) from None
             if _same_file(file, path):
                 break
             os.close(file)  # its last holder has just removed it

@@ -263,6 +263,14 @@ def test_left_overs_of_a_killed_process_do_no_harm(here: Path, call: Callable[..
     assert contents(here / "g") == before
 
 
+def test_a_damaged_grid_json_is_written_again(here: Path, call: Callable[..., Done]) -> None:
+    assert call("g.yaml").code == 0
+    before = contents(here / "g")
+    (here / "g" / "grid.json").write_bytes(b"{")
+    assert call("g.yaml").code == 0
+    assert contents(here / "g") == before
+
+
 def test_folders_of_others_are_refused(here: Path, call: Callable[..., Done]) -> None:
     (here / "g").mkdir()
     (here / "g" / "thesis.tex").touch()
