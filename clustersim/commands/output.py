@@ -130,6 +130,10 @@ def _print_table(runs: Sequence[Run], baseline: str | None) -> None:
 def _print_notes(runs: Sequence[Run], out: Path | None) -> None:
     finished = ", ".join(f"{run.policy} {run.summary['finished']}" for run in runs)
     print(f"JCT and queueing cover finished jobs: {finished} of {len(runs[0].jobs)} submitted.")
+    if any(run.summary["interruptions"] or run.summary["failed"] for run in runs):
+        stopped = ", ".join(f"{run.policy} {run.summary['interruptions']} times" for run in runs)
+        failed = ", ".join(f"{run.policy} {run.summary['failed']}" for run in runs)
+        print(f"Failures of nodes stopped jobs: {stopped}; jobs that ended as failed: {failed}.")
     if any(run.manifest["oracle_used"] for run in runs):
         print("True durations from the log were used (oracle): no real scheduler knows them.")
     if out is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -31,7 +33,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("failures")
     (home / "trace.csv").write_text(TRACE)
     arguments = ["compare", str(home / "trace.csv"), "--policies", "fifo,srtf,elasticflow", *ADVERSE]
-    assert main([*arguments, "--workers", "1", "--out", str(home / "out")]) == 0
+    with redirect_stdout(io.StringIO()) as shown:
+        assert main([*arguments, "--workers", "1", "--out", str(home / "out")]) == 0
+    assert "jobs that ended as failed: fifo 1, srtf 1, elasticflow 1." in shown.getvalue()
     return home / "out"
 
 
