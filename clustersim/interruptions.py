@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from .active import ActiveJob
+from .cluster import Placement
 from .fallible import FallibleJob
 from .outages import NodeChange, Outages
 from .scheduler import Event
@@ -66,6 +68,7 @@ class Interruptions:
         simulation = self._simulation
         state, node = simulation.state, change.node
         size = simulation.cluster.size_of(node)
+        in_use = simulation.capacity.free_on(node) < size
         if change.up:
             simulation.capacity.open(node)
             state._down -= size
@@ -76,8 +79,8 @@ class Interruptions:
         place = ((node, size),)
         simulation.recorder.event(simulation.env.now, kind, "", placement=place, detail=change.kind)
         state.events.append(Event(kind, None, node))
-        if not change.up:
-            for view in [v for v in state._running if any(n == node for n, _ in v._job.placement or ())]:
+        if not change.up and in_use:
+            for view in [view for view in state._running if _is_on(view._job.placement or (), node)]:
                 self._stop(view._job, change)
 
     def _stop(self, active: ActiveJob, change: NodeChange) -> None:
@@ -101,3 +104,9 @@ class Interruptions:
             return
         simulation._wait(active.view)
         state.events.append(Event("interrupted", active.view, change.node))
+
+
+def _is_on(placement: Placement, node: int) -> bool:
+    """Placements are sorted by node."""
+    i = bisect_left(placement, (node,))
+    return i < len(placement) and placement[i][0] == node
