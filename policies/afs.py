@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import nsmallest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +38,22 @@ def apathetic_shares(jobs: Sequence[JobView], gpus: int) -> dict[JobView, int]:
     Jobs grow by whole steps of `sizes`; between two sizes speed is taken to grow evenly, so that a step is
     worth as much as its first GPU.
     """
+    jobs = _reachable(jobs, gpus)
     scan = _Scan(jobs)
     while gpus and (i := scan.first(gpus)) is not None:
         gpus -= scan.take(i)
     return {job: job.sizes[level - 1] for job, level in zip(jobs, scan.level, strict=True) if level}
+
+
+def _reachable(jobs: Sequence[JobView], gpus: int) -> list[JobView]:
+    """Those who may get GPUs: of jobs with equal smallest sizes the shortest are served first, and no more of
+    them than fit.
+    """
+    lengths: dict[int, list[tuple[float, int]]] = {}
+    for i, job in enumerate(jobs):
+        lengths.setdefault(job.sizes[0], []).append((job.oracle_remaining(job.sizes[0]), i))
+    kept = (i for size, ranked in lengths.items() for _, i in nsmallest(gpus // size, ranked))
+    return [jobs[i] for i in sorted(kept)]
 
 
 class _Scan:
