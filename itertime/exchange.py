@@ -86,17 +86,17 @@ def _sums(
     """
     nbytes = np.where(plans.fp32_gradients, 4.0, 2.0) * parameters
     where = _neighbours(plans, system, ranks, apart)
-    everyone = _collective(all_reduce_s, nbytes, ranks, where, system, profile)
-    reduced, gathered = everyone, np.zeros_like(everyone)
+    whole, scattered = (plans.zero_stage == 1) & (group == ranks), plans.zero_stage >= 2
+    reduced = _collective(all_reduce_s, ~whole & ~scattered, nbytes, ranks, where, system, profile)
+    gathered = np.zeros_like(reduced)
     if (plans.zero_stage > 0).any():
-        scattered = _collective(reduce_scatter_s, nbytes, ranks, where, system, profile)
-        reduced = np.where((plans.zero_stage == 1) & (group == ranks), scattered, everyone)
+        reduced += _collective(reduce_scatter_s, whole, nbytes, ranks, where, system, profile)
         between = _neighbours(plans, system, ranks // group, apart * group)
-        across = _collective(all_reduce_s, nbytes / group, ranks // group, between, system, profile)
-        reduced = np.where(plans.zero_stage >= 2, across, reduced)
+        across = nbytes / group, ranks // group, between
+        reduced += _collective(all_reduce_s, scattered, *across, system, profile)
         inside = _neighbours(plans, system, group, apart)
-        weights = _collective(all_gather_s, 2.0 * parameters, group, inside, system, profile)
-        gathered = np.where((plans.zero_stage == 1) | (plans.zero_stage == 2), weights, 0.0)
+        gathers = (plans.zero_stage == 1) | (plans.zero_stage == 2)
+        gathered = _collective(all_gather_s, gathers, 2.0 * parameters, group, inside, system, profile)
     return reduced, gathered
 
 
@@ -145,10 +145,10 @@ def _gather_and_scatter(
     plans: PlanBatch, parameters: Array, group: Whole, apart: Whole | int, system: System, profile: Profile
 ) -> tuple[Array, Array]:
     where = _neighbours(plans, system, group, apart)
-    gather = _collective(all_gather_s, 2.0 * parameters, group, where, system, profile)
+    gathers, scatters = plans.zero_stage == 3, plans.zero_stage >= 2
+    gather = _collective(all_gather_s, gathers, 2.0 * parameters, group, where, system, profile)
     gradients = np.where(plans.fp32_gradients, 4.0, 2.0) * parameters
-    scatter = _collective(reduce_scatter_s, gradients, group, where, system, profile)
-    return np.where(plans.zero_stage == 3, gather, 0.0), np.where(plans.zero_stage >= 2, scatter, 0.0)
+    return gather, _collective(reduce_scatter_s, scatters, gradients, group, where, system, profile)
 
 
 def optimizer_s(plans: PlanBatch, shared: Array, experts: Array, system: System, profile: Profile) -> Array:
@@ -160,14 +160,17 @@ def optimizer_s(plans: PlanBatch, shared: Array, experts: Array, system: System,
 
 def _collective(
     operation: Callable[..., Array],
+    used: NDArray[np.bool_],
     nbytes: Array,
     ranks: Whole,
     where: tuple[Whole, Whole, Whole],
     system: System,
     profile: Profile,
 ) -> Array:
+    """Seconds, 0 where the operation is not `used`; the profile is not asked for what is not sent."""
     local, sharers, stride = where
-    return operation(nbytes, ranks, local, system, profile, sharers, stride)
+    seconds = operation(np.where(used, nbytes, 0.0), ranks, local, system, profile, sharers, stride)
+    return np.where(used, seconds, 0.0)
 
 
 def _neighbours(

@@ -107,8 +107,9 @@ def _shapes(
 
 
 def _product(*choices: Sequence[int]) -> Whole:
-    """Every combination as a column, the last choice running fastest: (choices, combinations)."""
-    grids = np.meshgrid(*(np.array(values, dtype=np.int64) for values in choices), indexing="ij")
+    """Every combination once, as a column, the last choice running fastest: (choices, combinations)."""
+    once = (np.array(list(dict.fromkeys(values)), dtype=np.int64) for values in choices)
+    grids = np.meshgrid(*once, indexing="ij")
     return np.stack([grid.ravel() for grid in grids])
 
 

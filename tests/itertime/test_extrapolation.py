@@ -44,6 +44,15 @@ def test_within_the_ranges_nothing_is_said(caplog: pytest.LogCaptureFixture) -> 
     assert not caplog.records
 
 
+def test_an_exchange_that_a_plan_does_not_have_is_not_asked_for() -> None:
+    """All gradients of one all-reduce would be 39 GB; ZeRO-3 has no such exchange."""
+    plan = Plan(tp=2, pp=1, dp=64, micro_batch=1, global_batch=64)
+    assert "all_reduce" in predict(MODEL, plan, SYSTEM).extrapolated
+    sharded = predict(MODEL, dataclasses.replace(plan, zero_stage=3), SYSTEM)
+    assert "reduce_scatter" in sharded.extrapolated  # a layer's: more than was measured
+    assert "all_reduce" not in sharded.extrapolated
+
+
 def test_beyond_them_the_part_is_named_and_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     long = dataclasses.replace(MODEL, attention="flash", seq_len=65536)
     with caplog.at_level(logging.WARNING):

@@ -47,6 +47,14 @@ def test_every_candidate_keeps_the_rules():
     assert len({plans.plan(row) for row in range(len(plans))}) == len(plans)
 
 
+def test_a_choice_named_twice_is_one_choice():
+    once, twice = (
+        search(MODEL, 64, SYSTEM, gpus=16, space=Space(tp=tp, recompute=recompute))
+        for tp, recompute in (((8,), ("full",)), ((8, 8), ("full", "full")))
+    )
+    assert once == twice
+
+
 def test_candidates_of_a_mixture_keep_its_rules_and_spread_its_experts():
     mixture = load_model("mixtral-8x7b")
     space = Space(cp=(1, 2, 3), zero_stage=(0, 1))
