@@ -148,7 +148,7 @@ def test_a_damaged_or_foreign_file_is_computed_again(cache, how):
     good = path.read_bytes()
     damaged()[how](path)
     assert planner(cache).scaling_curve(MODEL, 512, 64) == expected
-    if how != "a folder":  # which nothing of ours removes
+    if how not in ("a folder", "a pipe"):  # which nothing of ours removes
         assert path.read_bytes() == good
 
 
