@@ -143,7 +143,9 @@ def _nodes(where: str, value: object, count: int) -> list[int]:
         if match is None:
             raise UserError(f"{where}={value!r:.80}: must name nodes, such as 3, 0-15 or 0-3,9")
         first, last = int(match[1]), int(match[2] or match[1])
-        if not first <= last < count:
+        if last < first:
+            raise UserError(f"{where}={value!r:.80}: {match[0]} runs backwards; the lower number comes first")
+        if last >= count:
             raise UserError(f"{where}={value!r:.80}: the cluster has the nodes 0 to {count - 1}")
         chosen.update(dict.fromkeys(range(first, last + 1)))
     return list(chosen)

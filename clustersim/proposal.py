@@ -285,7 +285,7 @@ class Proposal:
             raise PolicyError(str(error)) from None
 
     def _unit(self, job: JobView, gpus: int, gpu_type: str | None) -> int:
-        """GPUs of the job that must not be parted: a tensor-parallel group, as far as a node can hold it.
+        """GPUs of the job that must not be parted: a tensor-parallel group, as far as nodes can hold them.
         Where the network is ideal, nothing depends on that.
         """
         cluster, active = self._state.cluster, job._job
@@ -293,7 +293,10 @@ class Proposal:
             return 1
         curve = active.offers_of(gpu_type)[0].curve if active.offers else active.curve
         plan = curve.training.get(gpus)
-        return 1 if plan is None else min(plan.tp, self._room(gpu_type).gpus_per_node)
+        room = self._room(gpu_type)
+        unit = 1 if plan is None else min(plan.tp, room.gpus_per_node)
+        fits = gpus // unit <= room.nodes * (room.gpus_per_node // unit)
+        return unit if fits else 1  # groups of 2 on nodes of 3: some have to be parted, or it would never run
 
     def _own(self) -> Capacity:
         if not self._owns_capacity:

@@ -100,7 +100,7 @@ def _from_file(name: str) -> type[Scheduler]:
     file, _, class_name = name.rpartition(":") if ".py:" in name else (name, "", "")
     path = Path(file)
     if not class_name:
-        raise UserError(f"policy {name!r}: name the class too, as in {name}:MyScheduler")
+        raise UserError(f"policy {name!r}: name the class too, as in {file}:MyScheduler")
     if not path.is_file():
         raise UserError(f"policy {name!r}: there is no file {file}")
     module_name = f"clustersim_policy_{path.stem}"

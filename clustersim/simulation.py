@@ -195,9 +195,8 @@ class Simulation:
         if event.value != self._wake_generation:
             return  # a later request has replaced this one
         self._wake_at = None
-        if self._drained():
+        if self._drained() or self._in_vain():
             return
-        self._check_livelock()
         self.state.events.append(Event("woken", None))
         self._decide_now()
 
@@ -348,11 +347,25 @@ class Simulation:
         """Whether no job is left, here or to come: waking the policy up can change nothing any more."""
         return self._next is None and not (self._submitted or self.state._running or self.state._pending)
 
-    def _check_livelock(self) -> None:
-        """A policy that wakes up very often, with nothing else happening, must get something done."""
+    def _in_vain(self) -> bool:
+        """Count a wake-up; PolicyError for a policy that wakes up very often, with nothing else happening, and
+        gets nothing done. True if it cannot, since no waiting job has room until something else happens.
+        """
         self._wake_ups += 1
-        if self._wake_ups % _MOST_IDLE_WAKE_UPS:
-            return
+        if self._wake_ups < _MOST_IDLE_WAKE_UPS:
+            return False
+        if not self.state._running and not self._anyone_fits():
+            return True
+        if not self._wake_ups % _MOST_IDLE_WAKE_UPS:
+            self._check_livelock()
+        return False
+
+    def _anyone_fits(self) -> bool:
+        """Whether a waiting job could have what it asks for: nodes may be out of service, or gone."""
+        draft = self.state.proposal()
+        return any(draft.start(job) for job in self.state._pending)
+
+    def _check_livelock(self) -> None:
         now, before_s = self.env.now, self._checked_s
         left = fsum(job._job.work_left_at(now) for job in (*self.state.running, *self.state._pending))
         if left == self._checked_left or now - before_s < _LEAST_ADVANCE_S:
@@ -401,6 +414,10 @@ class Simulation:
         """Record what is still in the system, and what never got there, as unfinished."""
         # A run without an end ends at its last decision: completions that became stale may lie later.
         now = self.env.now if self.until_s is not None and not self._interrupted else self.state.now
+        if (
+            self.state._down and not self.state._decision
+        ):  # out of service from the start, and nobody was asked
+            self.recorder.snapshot(self.state.now, self.capacity, 0, 0, self.state._down)
         for view in self._still_inside():
             view._job.settle(now)
             record = JobRecord.of(view._job, "unfinished", reason=self._why_unfinished(view))

@@ -17,6 +17,7 @@ __all__ = ["COLUMNS", "contradictions", "number", "whole"]
 MAX_SECONDS = 1e11  # about 3,000 years; epoch milliseconds are above it, epoch seconds are not
 _MAX_GPUS = 10_000_000
 _MAX_COUNT = 10**12
+_MAX_BATCH = 10_000_000  # what itertime plans for
 
 
 def number(text: str) -> float:
@@ -98,7 +99,7 @@ COLUMNS: dict[str, Callable[[str], Any]] = {
     "gpus": _count(_MAX_GPUS),
     "min_gpus": _count(_MAX_GPUS),
     "max_gpus": _count(_MAX_GPUS),
-    "global_batch": _count(_MAX_COUNT),
+    "global_batch": _count(_MAX_BATCH),
     "seq_len": _count(_MAX_COUNT),
     "iterations": _iterations,
     "duration_s": _duration,

@@ -11,7 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import clustersim
+from clustersim.checking_folder import check_run_folder
 from clustersim.checking_nodes import RULES
+from clustersim.config import RunConfig
 from clustersim.failures import Failures
 from clustersim.overheads import Overheads
 from clustersim.scheduler import Proposal, Scheduler, State
@@ -158,6 +161,46 @@ def test_capacity_comes_and_goes_by_the_calendar() -> None:
     assert [outcome.of(job).finish_s for job in "ab"] == [120, 130]
     assert (outcome.of("c").state, outcome.of("c").start_s) == ("unfinished", None)
     assert outcome.of("c").reason == "the policy never ran it again, and nothing more was to happen"
+
+
+class Rounds(Scheduler):
+    """Serves who waits at the beginning of rounds of a minute."""
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        if state.now % 60 == 0:
+            for job in state.pending:
+                proposal.start(job)
+        proposal.wake_at = (state.now // 60 + 1) * 60
+        return proposal
+
+
+def test_a_policy_of_rounds_outlasts_capacity_that_is_away() -> None:
+    """More rounds than the engine lets an idle policy have; job b waits for the node to come, c for ever."""
+    away_s = 60 * 30_000
+    calendar = [{"at_s": 61, "maintenance": 0, "for_s": away_s}, {"at_s": 90, "remove": 1}]
+    jobs = [rigid("a", 0, 4, 50), rigid("b", 120, 4, 30), rigid("c", 120, 8, 30)]
+    outcome = simulate(jobs, Rounds(), "n2g4", calendar=calendar)
+    assert (outcome.of("a").state, outcome.of("a").finish_s) == ("finished", 50)
+    assert (outcome.of("b").start_s, outcome.of("b").finish_s) == (away_s + 120, away_s + 150)
+    c = outcome.of("c")
+    assert (c.state, c.reason) == (
+        "unfinished",
+        "the policy never ran it again, and nothing more was to happen",
+    )
+
+
+@pytest.mark.parametrize("until_s", [None, 0.0, 50.0])
+@pytest.mark.parametrize("jobs", [[], [rigid("late", 700.0, 1, 5)]])
+def test_nodes_that_were_never_there_while_nobody_was_asked(
+    jobs: list[Job], until_s: float | None, tmp_path: Any
+) -> None:
+    config = RunConfig.make(
+        policy="fifo", cluster="n2g4", calendar=[{"at_s": 900.0, "add": 1}], until_s=until_s
+    )
+    run = clustersim.run(jobs, config=config, out=tmp_path)
+    assert run.snapshots[0].down == 4
+    assert [finding.violations for finding in check_run_folder(tmp_path) if finding.violations] == []
 
 
 def test_periodic_saves_cost_time_even_if_nothing_fails() -> None:

@@ -110,7 +110,7 @@ def test_policies_in_files(mine: Path) -> None:
     ("suffix", "error", "text"),
     [
         ("", UserError, r"name the class too, as in .*mine\.py:MyScheduler"),
-        (":", UserError, "name the class too"),
+        (":", UserError, r"name the class too, as in .*mine\.py:MyScheduler"),
         (":Min", UnknownName, r"unknown class in .*mine\.py 'Min'; did you mean Mine"),
         (":Helper", PolicyError, "is not a subclass of clustersim.Scheduler"),
         (":NotOne", PolicyError, "is not a subclass"),

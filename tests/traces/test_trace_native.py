@@ -109,6 +109,7 @@ BAD_CELLS = [
     ("gpus", "-8", "must be at least 1"),
     ("gpus", "1.5", "must be a whole number; round it"),
     ("gpus", "1e30", "is above 10,000,000; correct it"),
+    ("global_batch", "10000001", "is above 10,000,000; correct it"),
     ("gpus", "eight", "is not a number; write a plain number such as 3600 or 0.5"),
     ("gpus", "NaN", "must be finite; leave an optional cell empty instead"),
     ("duration_s", "0", "must be greater than 0; leave out jobs that never ran"),
