@@ -348,8 +348,8 @@ class Simulation:
         return self._next is None and not (self._submitted or self.state._running or self.state._pending)
 
     def _in_vain(self) -> bool:
-        """Count a wake-up; PolicyError for a policy that wakes up very often, with nothing else happening, and
-        gets nothing done. True if it cannot, since no waiting job has room until something else happens.
+        """Count a wake-up; PolicyError for a policy that wakes up very often, with nothing else happening,
+        and gets nothing done. True if it cannot, since no waiting job has room until something else happens.
         """
         self._wake_ups += 1
         if self._wake_ups < _MOST_IDLE_WAKE_UPS:
