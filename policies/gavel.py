@@ -32,8 +32,6 @@ class Gavel(Scheduler):
     next one.
     """
 
-    one_gpu_type = True  # the linear programs know of several, what places the jobs does not
-
     def __init__(self, round_s: float = 360.0):
         self.round_s = number("round_s", round_s, 1.0, 1e7)
         self._rounds = Rounds(self.round_s)

@@ -43,7 +43,7 @@ def test_work_is_done_when_it_says(interval_s: float, save_s: float, work_s: flo
     done_s = cycle.elapsed_s(work_s)
     assert cycle.worked_s(done_s) == pytest.approx(work_s, abs=1e-6)
     if work_s > 1e-3:
-        assert cycle.worked_s(done_s - 1e-3) < work_s - 5e-4
+        assert cycle.worked_s(done_s - 1e-3) < work_s
 
 
 def test_no_save_follows_the_last_interval() -> None:
