@@ -65,10 +65,13 @@ class Spell:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The fate of a job: its record, and what it went through, in order of time."""
+    """The fate of a job: its record, and what it went through, in order of time. A job that was not
+    `submitted`, because the run ended before, went through nothing.
+    """
 
     record: JobRecord
     spells: tuple[Wait | Spell, ...]
+    submitted: bool = True
 
 
 def explain(run: Run, job_id: str) -> Explanation:
@@ -81,7 +84,7 @@ def explain(run: Run, job_id: str) -> Explanation:
     log = [event for event in own if event.event not in ("rate", "loaded")]
     loads = {event.time_s: event.overhead_s for event in own if event.event == "loaded"}
     spells: list[Wait | Spell] = []
-    for event, after in zip(log, [*log[1:], None], strict=True):
+    for event, after in zip(log, [*log[1:], None], strict=False):  # no log: it was never submitted
         to_s = end_s if after is None else after.time_s
         if event.event in GIVES:
             loaded_s = sum(seconds for time_s, seconds in loads.items() if event.time_s < time_s <= to_s)
@@ -90,7 +93,7 @@ def explain(run: Run, job_id: str) -> Explanation:
             needed = after.gpus if after is not None else record.gpus or 0
             if to_s > event.time_s:
                 spells.append(_wait(run, record, event, to_s, needed))
-    return Explanation(record, tuple(spells))
+    return Explanation(record, tuple(spells), bool(log))
 
 
 def _instead(job_id: str, known: Sequence[str]) -> str:

@@ -76,15 +76,19 @@ class Outages:
     def _plan(self, calendar: Calendar, start_s: float) -> None:
         """Queue what is planned; what is so from before the start on, at the start."""
         at_start = dict.fromkeys(sorted(calendar.absent), 1)
+        kinds = dict.fromkeys(at_start, "capacity")
         for time_s, node, delta, kind in calendar.changes:
             if time_s <= start_s:
                 at_start[node] = at_start.get(node, 0) + delta
+                if at_start[node]:
+                    kinds.setdefault(node, kind)
+                else:
+                    kinds.pop(node, None)
             else:
                 rank = _PLANNED_DOWN if delta > 0 else _PLANNED_UP
                 self._due.append((time_s, rank, node, -1, kind))
         for node, reasons in at_start.items():
-            kind = "capacity" if node in calendar.absent else "maintenance"
-            self._due += [(start_s, _PLANNED_DOWN, node, -1, kind)] * reasons
+            self._due += [(start_s, _PLANNED_DOWN, node, -1, kinds.get(node, ""))] * reasons
 
     def _install_all(self, failures: Failures, gpus: Sequence[int], start_s: float, seed: int) -> None:
         nodes, count = len(gpus), len(gpus) + failures.spare_nodes

@@ -414,9 +414,7 @@ class Simulation:
         """Record what is still in the system, and what never got there, as unfinished."""
         # A run without an end ends at its last decision: completions that became stale may lie later.
         now = self.env.now if self.until_s is not None and not self._interrupted else self.state.now
-        if (
-            self.state._down and not self.state._decision
-        ):  # out of service from the start, and nobody was asked
+        if self.state._down and not self.state._decision:  # since the start, and nobody was ever asked
             self.recorder.snapshot(self.state.now, self.capacity, 0, 0, self.state._down)
         for view in self._still_inside():
             view._job.settle(now)

@@ -47,7 +47,7 @@ def _lines(run: Run, story: Explanation) -> Iterator[str]:
     yield f"job {job.job_id} ({what}) under {run.policy}: {job.state}" + (
         f", {job.reason}" if job.reason else ""
     )
-    yield f"  t={_n(job.submit_s)} s: submitted" + (
+    yield f"  t={_n(job.submit_s)} s: {'submitted' if story.submitted else 'would have been submitted'}" + (
         f", to be done by t={_n(job.deadline_s)} s" if job.deadline_s is not None else ""
     )
     for spell in story.spells:

@@ -98,6 +98,16 @@ def test_a_rejected_job_has_no_spells(srtf: Run) -> None:
     assert explain(srtf, "wide").spells == ()
 
 
+def test_a_job_that_the_run_did_not_live_to_see(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path, simulated(JOBS, "fifo", until_s=12.0))
+    assert main(["explain", str(tmp_path), "--job", "last"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "job last (8 GPUs, default) under fifo: unfinished, the run ended before its submission",
+        "  t=15 s: would have been submitted, to be done by t=1,000 s",
+        "  deadline missed",
+    ]
+
+
 def test_an_unknown_job_is_met_with_likely_ones(srtf: Run) -> None:
     with pytest.raises(UserError, match=r"--job shrot: the run has no such job; did you mean short\?"):
         explain(srtf, "shrot")

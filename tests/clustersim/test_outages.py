@@ -213,6 +213,14 @@ def test_what_was_planned_before_the_start_holds_at_the_start() -> None:
     assert [(c.time_s, c.node, c.up) for c in found] == [
         (60.0, 0, False), (60.0, 1, False), (60.0, 2, False), (120.0, 1, True), (120.0, 2, True)
     ]  # fmt: skip
+    assert [c.kind for c in found] == ["capacity", *["maintenance"] * 4]
+
+
+def test_a_node_that_came_before_the_start_may_be_maintained_at_it() -> None:
+    calendar = Calendar.of([{"at_s": 10, "add": 0}, {"at_s": 50, "maintenance": "0", "for_s": 100}], 1)
+    assert changes(Outages([8], 60.0, calendar=calendar), 1e9) == [
+        NodeChange(60.0, 0, False, "maintenance", True), NodeChange(150, 0, True, "maintenance", True)
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
