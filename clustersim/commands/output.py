@@ -69,6 +69,8 @@ def run_folders(folder: Path) -> list[Path]:
     if (folder / "manifest.json").exists():
         return [folder]
     homes = sorted(path.parent for path in folder.glob("*/manifest.json"))
+    if not homes and (folder / "cells").is_dir():
+        raise UserError(f"{folder}: holds a grid; its runs are in {folder / 'cells'}")
     if not homes:
         raise UserError(f"{folder}: holds no run (no manifest.json, neither here nor one folder down)")
     return homes
@@ -130,6 +132,9 @@ def _print_table(runs: Sequence[Run], baseline: str | None) -> None:
 def _print_notes(runs: Sequence[Run], out: Path | None) -> None:
     finished = ", ".join(f"{run.policy} {run.summary['finished']}" for run in runs)
     print(f"JCT and queueing cover finished jobs: {finished} of {len(runs[0].jobs)} submitted.")
+    if any(run.summary["unfinished"] for run in runs):
+        left = ", ".join(f"{run.policy} {run.summary['unfinished']}" for run in runs)
+        print(f"Unfinished when the run ended: {left}; `reason` in jobs.csv says why.")
     if any(run.summary["interruptions"] or run.summary["failed"] for run in runs):
         stopped = ", ".join(f"{run.policy} {run.summary['interruptions']} times" for run in runs)
         failed = ", ".join(f"{run.policy} {run.summary['failed']}" for run in runs)

@@ -175,6 +175,12 @@ def test_compare_prints_a_table(call: Callable[..., Done], trace: Path) -> None:
     assert "oracle" in done.out
 
 
+def test_unfinished_jobs_are_named(call: Callable[..., Done], trace: Path) -> None:
+    ended = call("compare", trace, "--policies", "fifo,srtf", "--cluster", "n1g8", "--until", 50)
+    assert "Unfinished when the run ended: fifo 3, srtf 2; `reason` in jobs.csv says why." in ended.out
+    assert "Unfinished" not in call("run", trace, "--policy", "fifo", "--cluster", "n1g8").out
+
+
 def test_demo(call: Callable[..., Done]) -> None:
     done = call("demo", "--jobs", 8, "--policies", "fifo,elasticflow", "--cluster", "n8g8", "--json")
     document = json.loads(done.out)
@@ -317,6 +323,8 @@ def test_places_that_cannot_be_written(call: Callable[..., Done], trace: Path, t
 def test_nothing_to_report(call: Callable[..., Done], tmp_path: Path) -> None:
     failed(call("report", tmp_path / "none"), 2, "is not a folder")
     failed(call("report", tmp_path), 2, "holds no run")
+    (tmp_path / "cells").mkdir()
+    failed(call("report", tmp_path), 2, "holds a grid; its runs are in", "cells")
 
 
 # 3: traces and tables
