@@ -144,3 +144,17 @@ def test_who_is_in_nobodys_way_pays_nothing() -> None:
 
 def test_nobody_bids() -> None:
     assert auction([], 8) == []
+
+
+def test_a_winner_that_has_no_place_keeps_nobody_out() -> None:
+    """Of 7 nodes of 3 GPUs one goes: no aligned block of 4 nodes is left for 12 GPUs, which win."""
+    jobs = [
+        Job("none", 100.0, gpus=12, duration_s=50.0),
+        Job("next", 100.0, gpus=9, duration_s=70.0),
+    ]
+    calendar = [{"at_s": 50.0, "remove": 1}]
+    outcome = simulate(jobs, Themis(), "n7g3", placement="buddy", calendar=calendar)
+    assert {record.job_id: record.state for record in outcome.records} == {
+        "none": "unfinished",
+        "next": "finished",
+    }
