@@ -54,7 +54,7 @@ class Themis(Scheduler):
         ranked: list[Wanted] = [(job, job.gpus, job.gpu_type) for job in leased]
         ranked += self._hand_out(bidders, offered, state.now)
         proposal = run_ranked(state, ranked)
-        if not any(proposal.gpus(job) for job, _, _ in ranked):
+        if not proposal.running():
             for job in bidders:  # winners whom the nodes that are left have no place for keep nobody out
                 proposal.start(job)
         return self._rounds.until_end(proposal, state)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clustersim.overheads import Overheads
 from clustersim.scheduler import Proposal, State
 from clustersim.testing import Outcome, simulate
 from policies.auction import auction
@@ -158,3 +159,13 @@ def test_a_winner_that_has_no_place_keeps_nobody_out() -> None:
         "none": "unfinished",
         "next": "finished",
     }
+
+
+def test_a_winner_waits_for_a_job_that_has_yet_to_pay_off_its_restart() -> None:
+    """b wins all GPUs at t=100 and t=200; a, which restarts in 210 s and works since t=10, is left alone until
+    the auction at t=300.
+    """
+    jobs = [job("a", 0, 8, 600), job("b", 1, 8, 50)]
+    charged = Overheads(launch_s=10.0, plain_restart_s=200.0)
+    outcome = simulate(jobs, Themis(fairness=0.0, lease_s=100.0), "n1g8", overheads=charged)
+    assert (outcome.of("a").preemptions, outcome.of("b").finish_s) == (1, 360.0)
