@@ -162,7 +162,7 @@ def test_a_winner_that_has_no_place_keeps_nobody_out() -> None:
 
 
 def test_a_winner_waits_for_a_job_that_has_yet_to_pay_off_its_restart() -> None:
-    """b wins at t=100 and t=200; a, which restarts in 210 s and works since t=10, is left alone until t=300."""
+    """b wins at t=100; a, which restarts in 210 s and works since t=10, is left alone until t=300."""
     jobs = [job("a", 0, 8, 600), job("b", 1, 8, 50)]
     charged = Overheads(launch_s=10.0, plain_restart_s=200.0)
     outcome = simulate(jobs, Themis(fairness=0.0, lease_s=100.0), "n1g8", overheads=charged)
