@@ -179,10 +179,22 @@ def test_odd_counts_keep_the_promise_where_moving_is_free(bench: Any, seed: int)
 
 @pytest.mark.parametrize("scale", [1, 10])
 def test_odd_counts_under_overheads(bench: Any, scale: float) -> None:
-    """Fixed seeds: of 12,000 such traces, at overheads x1, x3 and x10, two had a job that was late."""
+    """Fixed seeds, as small jobs that must move often can be late: see the campaign below."""
     for seed in range(100):
         on, jobs = odd_bench(seed, scale, bench)
         assert late(on.run(jobs, ElasticFlow())) == [], seed
+
+
+@pytest.mark.long
+def test_a_campaign_of_odd_counts_under_overheads(bench: Any) -> None:
+    """Of 12,000 traces made to provoke it, one has a late job; docs/policies.md and the README state that."""
+    broken = []
+    for seed in range(4000):
+        for scale in (1, 3, 10):
+            on, jobs = odd_bench(seed, scale, bench)
+            if late(on.run(jobs, ElasticFlow())):
+                broken.append((seed, scale))
+    assert len(broken) == 1, broken
 
 
 # Spare GPUs
