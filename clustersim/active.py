@@ -61,6 +61,12 @@ class ActiveJob:
         self.preemptions = self.resizes = self.restarts = self.migrations = 0
         self.view = JobView(self, state)
 
+    def forget_view(self) -> None:
+        """The job has left the system: it and its view must not keep each other alive until the garbage
+        collector finds them.
+        """
+        del self.view
+
     def work_left_at(self, now: float) -> float:
         """Units still to do at `now`."""
         if self.placement is None or now <= self.ready_s:

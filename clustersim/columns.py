@@ -23,29 +23,29 @@ class Columns:
     """
 
     def __init__(self, kind: type, coded: Sequence[str] = ()):
-        names = _numeric(kind)
-        self._arrays = {name: array("d") for name in names}
-        self._values_of = attrgetter(*names)
-        self._appends = [self._arrays[name].append for name in names]
+        self._arrays = {name: array("d") for name in _numeric(kind)}
         self._codes: dict[str, tuple[array[int], dict[str, int]]] = {name: (array("H"), {}) for name in coded}
         self._length = 0
 
     @classmethod
     def of(cls, records: Iterable[Any], kind: type, coded: Sequence[str] = ()) -> Self:
         columns = cls(kind, coded)
-        for record in records:
-            columns.add(record)
+        columns.extend(list(records))
         return columns
 
     def __len__(self) -> int:
         return self._length
 
-    def add(self, record: Any) -> None:
-        self._length += 1
-        for append, value in zip(self._appends, self._values_of(record), strict=True):
-            append(nan if value is None else value)
+    def extend(self, records: Sequence[Any]) -> None:
+        self._length += len(records)
+        for name, numbers in self._arrays.items():
+            values = list(map(attrgetter(name), records))
+            try:
+                numbers.fromlist(values)  # all or nothing
+            except TypeError:
+                numbers.fromlist([nan if value is None else value for value in values])
         for name, (codes, known) in self._codes.items():
-            codes.append(known.setdefault(getattr(record, name), len(known)))
+            codes.extend([known.setdefault(getattr(record, name), len(known)) for record in records])
 
     def __getitem__(self, name: str) -> np.ndarray:
         """A column of numbers, in the order in which records were added."""

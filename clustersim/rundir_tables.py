@@ -1,10 +1,15 @@
-"""Records as rows of text and back: the tables of a run folder (format: see `clustersim.rundir`)."""
+"""Records as rows of text and back: the tables of a run folder (format: see `clustersim.rundir`).
+
+Text is made of blocks of records, a column at a time: what is the same in many rows is then looked at once.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
 from operator import attrgetter
 from typing import Any, get_type_hints
 
@@ -25,12 +30,14 @@ __all__ = [
     "csv_text",
     "guarded_text",
     "header_of",
+    "lines_of",
     "parse_rows",
     "placement_text",
     "plain_text",
-    "row_writer",
+    "table_of",
 ]
 
+_BLOCK = 2000  # records that are made into text at once
 _NEEDS_QUOTES = re.compile(r'[,"\r\n]')
 _INTEGER = re.compile(r"-?\d{1,18}")
 _NODES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?x(\d{1,9})")
@@ -38,31 +45,38 @@ _NODES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?x(\d{1,9})")
 
 @dataclass(frozen=True)
 class Column:
-    """One field of a record: its name, its type, and how its values look in CSV."""
+    """One field of a record: its name, its type, and how a block of its values looks in CSV."""
 
     name: str
     kind: Any
-    to_text: Callable[[Any], str]
+    to_cells: Callable[[Sequence[Any]], Sequence[str]]
 
 
 def csv_text(columns: Sequence[Column], records: Iterable[Any]) -> str:
     """A header and one line per record, each ended by a line feed."""
-    return "\n".join([header_of(columns), *map(row_writer(columns), records)]) + "\n"
+    lines, rest = [header_of(columns)], iter(records)
+    while block := list(islice(rest, _BLOCK)):
+        lines += lines_of(columns, block)
+    return "\n".join(lines) + "\n"
 
 
 def header_of(columns: Sequence[Column]) -> str:
     return ",".join(column.name for column in columns)
 
 
-def row_writer(columns: Sequence[Column]) -> Callable[[Any], str]:
-    """What makes a line of a record, without its end."""
-    values_of = attrgetter(*[column.name for column in columns])
-    writers = [column.to_text for column in columns]
+def lines_of(columns: Sequence[Column], records: Sequence[Any]) -> list[str]:
+    """A line of each record, without its end."""
+    if not records:
+        return []
+    values = zip(*map(attrgetter(*[column.name for column in columns]), records), strict=True)
+    cells = [_cells(column, block) for column, block in zip(columns, values, strict=True)]
+    return list(map(",".join, zip(*cells, strict=True)))
 
-    def row(record: Any) -> str:
-        return ",".join([write(value) for write, value in zip(writers, values_of(record), strict=True)])
 
-    return row
+def _cells(column: Column, values: Sequence[Any]) -> Sequence[str]:
+    if values.count(values[0]) == len(values):
+        return [*column.to_cells(values[:1])] * len(values)
+    return column.to_cells(values)
 
 
 def parse_rows(
@@ -110,15 +124,34 @@ def guarded_text(value: str) -> str:
     return guarded
 
 
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
-    text = f"{value:.6f}".rstrip("0").rstrip(".")
-    return "0" if text == "-0" else text
+_MARKS = (",", '"', "\r", "\n", *(f"\0{first}" for first in "=+-@\t'"))
+"""Without these no text, of several with \\0 before each, needs quotes or a guard."""
+
+
+def _texts(values: Sequence[str]) -> list[str]:
+    together = "\0".join(("", *values))
+    if any(mark in together for mark in _MARKS):
+        return [guarded_text(value) for value in values]
+    return list(values)
+
+
+def _numbers(values: Sequence[float | None]) -> list[str]:
+    cells = ["" if value is None else f"{value:.6f}".rstrip("0").rstrip(".") for value in values]
+    return ["0" if cell == "-0" else cell for cell in cells] if "-0" in cells else cells
+
+
+def _each(write: Callable[[Any], str]) -> Callable[[Sequence[Any]], list[str]]:
+    """Cells of values of which many are equal: each is written once."""
+
+    def cells(values: Sequence[Any]) -> list[str]:
+        known = {value: write(value) for value in dict.fromkeys(values)}
+        return [known[value] for value in values]
+
+    return cells
 
 
 def _exact(value: float) -> str:
-    return repr(value).removesuffix(".0")
+    return repr(value + 0.0).removesuffix(".0")  # 0.0 and -0.0 are equal, and so is their text
 
 
 def _integer(value: int | None) -> str:
@@ -129,6 +162,7 @@ def _truth(value: bool | None) -> str:
     return "" if value is None else "true" if value else "false"
 
 
+@lru_cache(maxsize=4096)
 def placement_text(placement: Placement) -> str:
     """`0-3x8;7x4`: 8 GPUs on each of the nodes 0 to 3, 4 on node 7."""
     runs: list[list[int]] = []
@@ -140,15 +174,15 @@ def placement_text(placement: Placement) -> str:
     return ";".join(f"{a}x{count}" if a == b else f"{a}-{b}x{count}" for a, b, count in runs)
 
 
-_WRITERS: dict[Any, Callable[[Any], str]] = {
-    str: guarded_text,
-    int: _integer,
-    int | None: _integer,
-    float: _number,
-    float | None: _number,
-    Exact: _exact,
-    bool | None: _truth,
-    Placement: placement_text,
+_WRITERS: dict[Any, Callable[[Sequence[Any]], list[str]]] = {
+    str: _texts,
+    int: _each(_integer),
+    int | None: _each(_integer),
+    float: _numbers,
+    float | None: _numbers,
+    Exact: _each(_exact),
+    bool | None: _each(_truth),
+    Placement: _each(placement_text),
 }
 
 
@@ -202,19 +236,20 @@ def _read_placement(cell: str, cluster: Cluster) -> Placement:
     return tuple(placement)
 
 
-def _columns(record: type, first: Sequence[str] = ()) -> tuple[Column, ...]:
+def table_of(record: type, first: Sequence[str] = ()) -> tuple[Column, ...]:
+    """The columns of records of a class: its fields, some of them `first`."""
     kinds = get_type_hints(record)
     order = [*first, *(name for name in kinds if name not in first)]
     return tuple(Column(name, kinds[name], _WRITERS[kinds[name]]) for name in order)
 
 
-JOBS = _columns(
+JOBS = table_of(
     JobRecord,
     first=(
         "job_id", "tenant", "model", "state", "submit_s", "start_s", "finish_s", "jct_s", "queue_s",
         "gpu_seconds", "deadline_s", "deadline_met", "preemptions", "resizes", "restarts", "lost_s",
     ),
 )  # fmt: skip
-EVENTS = _columns(EventRecord)
-USAGE = _columns(Snapshot)
-PLANS = _columns(PlanRecord)
+EVENTS = table_of(EventRecord)
+USAGE = table_of(Snapshot)
+PLANS = table_of(PlanRecord)

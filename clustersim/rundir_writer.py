@@ -16,7 +16,7 @@ import os
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -54,13 +54,13 @@ from .rundir_tables import (
     Column,
     csv_text,
     header_of,
+    lines_of,
     parse_rows,
-    row_writer,
 )  # fmt: skip
 
 __all__ = ["RunWriter"]
 
-_LINES, _ROWS = 2000, 100_000
+_RECORDS, _ROWS = 2000, 100_000  # that wait to be made into text, and rows copied at once
 
 
 class _Growing:
@@ -94,50 +94,56 @@ class _Growing:
 
 
 class _Table:
-    """A CSV file that grows by records."""
+    """A CSV file that grows by records; their numbers go into `numbers` too."""
 
-    def __init__(self, file: _Growing, columns: Sequence[Column]):
-        self.file, self._row, self._lines = file, row_writer(columns), [header_of(columns)]
+    def __init__(self, file: _Growing, columns: Sequence[Column], numbers: Columns | None = None):
+        self.file, self._columns, self._numbers = file, columns, numbers
+        self._waiting: list[Any] = []
+        file.write(f"{header_of(columns)}\n".encode())
 
     def add(self, record: Any) -> None:
-        self._lines.append(self._row(record))
-        if len(self._lines) >= _LINES:
-            self._flush()
+        self._waiting.append(record)
+        if len(self._waiting) >= _RECORDS:
+            self.flush()
 
-    def _flush(self) -> None:
-        self.file.write("".join(f"{line}\n" for line in self._lines).encode())
-        self._lines.clear()
+    def flush(self) -> None:
+        if self._numbers is not None:
+            self._numbers.extend(self._waiting)
+        lines = lines_of(self._columns, self._waiting)
+        self.file.write("".join([f"{line}\n" for line in lines]).encode())
+        self._waiting.clear()
 
     def finish(self) -> str:
-        self._flush()
+        self.flush()
         return self.file.finish()
 
 
 class _Spool:
     """Rows of jobs in the order in which they come, to be read in the order of submission."""
 
-    def __init__(self, path: Path, temporary: Path):
-        self._file, self._temporary, self._row = _Growing(path, temporary), temporary, row_writer(JOBS)
+    def __init__(self, path: Path, temporary: Path, numbers: Columns):
+        self._file, self._temporary, self._numbers = _Growing(path, temporary), temporary, numbers
         self._starts, self._orders = array("Q"), array("Q")
-        self._waiting: list[bytes] = []
+        self._waiting: list[JobRecord] = []
         self._end = 0
 
     def add(self, record: JobRecord, order: int) -> None:
-        row = f"{self._row(record)}\n".encode()
-        self._starts.append(self._end)
         self._orders.append(order)
-        self._end += len(row)
-        self._waiting.append(row)
-        if len(self._waiting) >= _LINES:
-            self._flush()
+        self._waiting.append(record)
+        if len(self._waiting) >= _RECORDS:
+            self.flush()
 
-    def _flush(self) -> None:
-        self._file.write(b"".join(self._waiting))
+    def flush(self) -> None:
+        self._numbers.extend(self._waiting)
+        rows = [f"{line}\n".encode() for line in lines_of(JOBS, self._waiting)]
+        *starts, self._end = accumulate(map(len, rows), initial=self._end)
+        self._starts.extend(starts)
+        self._file.write(b"".join(rows))
         self._waiting.clear()
 
     def rows(self) -> Iterator[bytes]:
         """Every row, in order of submission; nothing can be added any more."""
-        self._flush()
+        self.flush()
         self._file.finish()
         self._starts.append(self._end)
         if not self._end:
@@ -161,8 +167,8 @@ class RunWriter(Recorder):
         self.folder, self._parquet = Path(folder), parquet
         self._files = ExitStack()
         self._finished = False
-        self.job_columns = Columns(JobRecord, coded=("state",))
-        self.usage_columns = Columns(Snapshot)
+        self._job_columns = Columns(JobRecord, coded=("state",))
+        self._usage_columns = Columns(Snapshot)
         with self._files:  # undone if this fails
             self._files.enter_context(usable(self.folder))
             beside = {}  # files are moved into place from the last to the first
@@ -171,10 +177,10 @@ class RunWriter(Recorder):
                 beside[name] = self._files.enter_context(replacing(self.folder / name))
             self._beside = beside
             self._events = _Table(self._growing(EVENTS_FILE), EVENTS)
-            self._usage = _Table(self._growing(USAGE_FILE), USAGE)
+            self._usage = _Table(self._growing(USAGE_FILE), USAGE, self._usage_columns)
             spool = self.folder / f".{SPOOL}.{os.getpid()}.tmp"
             self._files.callback(lambda: spool.unlink(missing_ok=True))
-            self._spool = _Spool(self.folder / self._jobs_file, spool)
+            self._spool = _Spool(self.folder / self._jobs_file, spool, self._job_columns)
             self._files = self._files.pop_all()
 
     def __enter__(self) -> Self:
@@ -189,7 +195,6 @@ class RunWriter(Recorder):
     # Records
 
     def keep_job(self, record: JobRecord, order: int) -> None:
-        self.job_columns.add(record)
         self._spool.add(record, order)
 
     def keep_event(self, record: EventRecord) -> None:
@@ -197,8 +202,19 @@ class RunWriter(Recorder):
         self._events.add(record)
 
     def keep_snapshot(self, record: Snapshot) -> None:
-        self.usage_columns.add(record)
         self._usage.add(record)
+
+    @property
+    def job_columns(self) -> Columns:
+        """The numbers of all job records so far."""
+        self._spool.flush()
+        return self._job_columns
+
+    @property
+    def usage_columns(self) -> Columns:
+        """The snapshots so far."""
+        self._usage.flush()
+        return self._usage_columns
 
     # The end
 
@@ -211,7 +227,7 @@ class RunWriter(Recorder):
         """
         ours = {"policy": policy, "planner": planner, "cluster": self.cluster.document()}
         completed = self._move({"format": FORMAT, "complete": True, **manifest, **ours}, summary, plans)
-        counts = (len(self.job_columns), self.event_count, len(self.usage_columns))
+        counts = (len(self._job_columns), self.event_count, len(self._usage_columns))
         jobs, events, usage = stored_tables(self.folder, self.cluster, counts)
         return Run(policy, planner, self.cluster, jobs, events, usage, summary, completed, plans)
 

@@ -23,6 +23,7 @@ from .capacity import Capacity
 from .cluster import Cluster, Placement
 from .errors import PolicyError, blame, place_of
 from .failures import Failures
+from .garbage import rare_collection
 from .network import Network
 from .overheads import Overheads
 from .placement import Placer, placer
@@ -111,10 +112,11 @@ class Simulation:
         if self._adversity is not None:
             self._adversity.begin()
         try:
-            if self.until_s is None:
-                self.env.run()
-            elif self.until_s > self.env.now:
-                self.env.run(until=self.until_s)
+            with rare_collection():
+                if self.until_s is None:
+                    self.env.run()
+                elif self.until_s > self.env.now:
+                    self.env.run(until=self.until_s)
         except KeyboardInterrupt:
             self._interrupted = True
             raise
@@ -189,6 +191,7 @@ class Simulation:
         self.recorder.event(self.env.now, "fail" if fate else "finish", active.job.job_id, detail=fate)
         record = JobRecord.of(active, "failed" if fate else "finished", fate)
         self.recorder.keep_job(record, active.order)
+        active.forget_view()
         self._left()
 
     def _on_wake_up(self, event: Due) -> None:
@@ -246,6 +249,7 @@ class Simulation:
                 self.state.events.append(Event("submitted", job))
             else:
                 self._reject(JobRecord.of(active, "rejected", reason="declined by the policy"), active.order)
+                active.forget_view()
 
     def _enact(self, proposal: Proposal) -> None:
         """Turn the difference between the proposal and reality into starts, preemptions, resizes and

@@ -1,0 +1,70 @@
+"""What a run leaves to the garbage collector, and what it leaves of the collector's settings."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from clustersim.cluster import Cluster
+from clustersim.garbage import rare_collection
+from clustersim.overheads import Overheads
+from clustersim.registry import make_policy
+from clustersim.scheduler import JobView, Scheduler, State
+from clustersim.simulation import Simulation
+from clustersim.speed import Speed
+from policies.fifo import Fifo
+from traces.job import Job
+
+
+@pytest.fixture
+def collector() -> Iterator[None]:
+    """Off, and as it was afterwards."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+    gc.set_threshold(*before)
+
+
+class Picky(Fifo):
+    """Declines every job."""
+
+    def admit(self, job: JobView, state: State) -> bool:
+        return False
+
+
+def simulation(policy: Scheduler, jobs: int = 400) -> Simulation:
+    cluster = Cluster(nodes=2, gpus_per_node=8)
+    trace = [Job(str(i), 7.0 * i, gpus=1 + i % 16, duration_s=1.0 + 13 * i % 40) for i in range(jobs)]
+    return Simulation(trace, cluster, policy, Speed(cluster, None), overheads=Overheads.none())
+
+
+@pytest.mark.parametrize("policy", [Fifo(), make_policy("srtf", {}), make_policy("las", {}), Picky()])
+def test_no_job_that_left_is_garbage(collector: None, policy: Scheduler) -> None:
+    ran = simulation(policy)
+    ran.run()
+    assert gc.collect() < 40, "400 jobs, each of which would be two objects or more"
+
+
+def test_the_collector_is_left_as_it_was(collector: None) -> None:
+    gc.set_threshold(123, 4, 5)
+    seen: list[tuple[int, int, int]] = []
+    ran = simulation(Fifo(), jobs=3)
+    ran.on_progress = lambda _: seen.append(gc.get_threshold())
+    ran.run()
+    assert gc.get_threshold() == (123, 4, 5)
+    assert seen[0][0] > 10_000
+    assert seen[0][1:] == (4, 5)
+    with pytest.raises(ZeroDivisionError), rare_collection():
+        raise ZeroDivisionError
+    assert gc.get_threshold() == (123, 4, 5)
+
+
+@pytest.mark.parametrize("threshold", [0, 10**6])
+def test_who_collects_less_is_left_alone(collector: None, threshold: int) -> None:
+    gc.set_threshold(threshold)
+    with rare_collection():
+        assert gc.get_threshold()[0] == threshold
