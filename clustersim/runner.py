@@ -21,6 +21,7 @@ from itertime.errors import TableError, UserError
 from traces.columns import COLUMNS, contradictions
 from traces.files import shown
 from traces.job import Job, submission_order
+from traces.stored import StoredJobs
 
 from .calendar import Calendar
 from .clusterfile import load_cluster
@@ -45,29 +46,28 @@ __all__ = ["Trace", "check_config", "compare", "run"]
 
 @dataclass(frozen=True)
 class Trace:
-    """Jobs in order of submission, and where they come from."""
+    """Jobs in order of submission, and where they come from; those of a file are on disk, not in memory."""
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[Job, ...] | StoredJobs
     path: str = ""
     sha256: str = ""
 
     @classmethod
     def read(cls, path: str | Path, table: str | None = None) -> Trace:
-        """Read a native trace.
+        """Read a native trace, which may be a pipe, once.
 
         `table`: a throughput table whose model names are known beside those of `itertime`. TableError names
-        every bad row.
+        every bad row, before anything is simulated.
         """
-        from traces.native import read_trace
+        from traces.native import store_trace
 
         known = None
         if table:
             from itertime import list_models
 
             known = sorted({*list_models(), *(model for model, _ in read_throughput_table(table))})
-        jobs = read_trace(path, known_models=known)
-        digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-        return cls(tuple(submission_order(jobs)), str(path), digest)
+        jobs = store_trace(path, known_models=known)
+        return cls(jobs, str(path), jobs.sha256)
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> Trace:
@@ -277,11 +277,12 @@ def compare(trace: str | Path | Trace, configs: Sequence[RunConfig], *, workers:
             if on_done is not None:
                 on_done(i, runs[i])
     else:
-        pool = ProcessPoolExecutor(count, initializer=end_with_parent)
+        # With the workers, not with each run: forked processes then share what is stored of the trace.
+        pool = ProcessPoolExecutor(count, initializer=_begin_worker, initargs=(trace,))
         try:
             with without_interrupts():  # workers are started here, and inherit that
                 futures = {
-                    pool.submit(run, trace, config=config, out=folders[i], parquet=parquet): i
+                    pool.submit(_run_of_worker, config=config, out=folders[i], parquet=parquet): i
                     for i, config in enumerate(configs)
                 }
             for future in as_completed(futures):
@@ -296,3 +297,16 @@ def compare(trace: str | Path | Trace, configs: Sequence[RunConfig], *, workers:
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
     return [runs[i] for i in range(len(configs))]
+
+
+_trace_of_worker: Trace
+
+
+def _begin_worker(trace: Trace) -> None:
+    global _trace_of_worker
+    end_with_parent()
+    _trace_of_worker = trace
+
+
+def _run_of_worker(**options: Any) -> Run:
+    return run(_trace_of_worker, **options)

@@ -6,12 +6,14 @@ import csv
 import gzip
 import hashlib
 import io
+import shutil
+import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO, cast
 
 from itertime.errors import TableError, UserError
 
@@ -19,6 +21,7 @@ __all__ = ["Table", "open_table", "sha256", "shown"]
 
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_BATCH = 10_000  # rows of a Parquet file that are in memory at a time
 
 
 @dataclass(frozen=True)
@@ -26,43 +29,78 @@ class Table:
     """An opened table: its column names, and its rows as (where, cells); every cell is text, "" if missing.
 
     `where` is the line of a text file on which the row starts, or the number of a Parquet row, from 1.
-    `is_csv`: whether text in it may carry the guard of `traces.formulas`.
+    `is_csv`: whether text in it may carry the guard of `traces.formulas`. `file`: its bytes, if it was opened
+    from some.
     """
 
     path: Path
     columns: list[str]
     rows: Iterator[tuple[int, list[str]]]
     is_csv: bool = True
+    file: BinaryIO | None = None
+
+    def sha256(self) -> str:
+        """Hex digest of the whole file, at any time of its reading, which goes on where it is."""
+        assert self.file is not None
+        place = self.file.seek(0, io.SEEK_CUR)
+        self.file.seek(0)
+        digest = hashlib.file_digest(cast(io.BufferedReader, self.file), "sha256").hexdigest()
+        self.file.seek(place)
+        return digest
 
 
 @contextmanager
-def open_table(path: str | Path) -> Iterator[Table]:
+def open_table(path: str | Path, *, pipes: bool = False) -> Iterator[Table]:
     """Open a CSV file (plain or gzip, by content) or a Parquet file (by content) row by row.
 
+    `pipes`: what comes through a pipe is copied to a temporary file first; only for those who open it once.
     Raises UserError for a file that cannot be opened, TableError with file and line for one that is not
     such a table; rows of the wrong length are the caller's to judge.
     """
     path = Path(path)
     try:
-        with path.open("rb") as raw:
+        with path.open("rb") as given, _seekable(path, given, pipes) as raw:
             start = raw.read(4)
             raw.seek(0)
-            if start == _PARQUET or path.suffix == ".parquet":
-                yield _parquet(path)
-            else:
+            try:
+                if start == _PARQUET or path.suffix == ".parquet":
+                    yield _parquet(path, raw)
+                    return
                 if start == _ZIP or start.startswith(_UTF16):
                     what = "a ZIP archive or workbook" if start == _ZIP else "UTF-16 text"
                     raise TableError(f"{path}:1: is {what}; save it as CSV in UTF-8")
                 binary: Any = gzip.GzipFile(fileobj=raw) if start.startswith(_GZIP) else raw
-                rows = _csv_rows(path, io.TextIOWrapper(binary, encoding="utf-8-sig", newline=""))
+                text = io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")  # closes `raw` when it goes
+                rows = _csv_rows(path, text)
                 columns = [name.strip() for name in next(rows, (0, []))[1]]
-                yield Table(path, columns, rows)
+                yield Table(path, columns, rows, file=raw)
+            except UnicodeDecodeError:
+                raise TableError(_where_not_utf8(path, raw)) from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise TableError(f"{path}: damaged gzip file ({error}); copy or compress it again") from None
-    except UnicodeDecodeError:
-        raise TableError(_where_not_utf8(path)) from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+@contextmanager
+def _seekable(path: Path, given: BinaryIO, pipes: bool) -> Iterator[BinaryIO]:
+    """The file itself, or a copy of what a pipe gives, which goes when it is closed."""
+    if given.seekable():
+        yield given
+        return
+    if not pipes:
+        raise UserError(f"{path}: is a pipe, and is needed more than once; save it to a file first")
+    copy = tempfile.TemporaryFile()  # noqa: SIM115 (closing it fails as well where the disk is full)
+    try:
+        shutil.copyfileobj(given, copy)
+        copy.seek(0)
+    except OSError as error:
+        with suppress(OSError):
+            copy.close()
+        what = f"cannot be copied to {tempfile.gettempdir()}: {error.strerror or error}"
+        raise UserError(f"{path}: {what}; set TMPDIR to another folder") from None
+    with copy:
+        yield copy
 
 
 def _csv_rows(path: Path, text: IO[str]) -> Iterator[tuple[int, list[str]]]:
@@ -77,36 +115,57 @@ def _csv_rows(path: Path, text: IO[str]) -> Iterator[tuple[int, list[str]]]:
         raise TableError(f"{path}:{line}: is not CSV: {error}; look for a quote that is not closed") from None
 
 
-def _where_not_utf8(path: Path) -> str:
+def _where_not_utf8(path: Path, raw: BinaryIO) -> str:
     """Name the line that is not UTF-8: decoding works in blocks and cannot say."""
-    with path.open("rb") as raw:
-        packed = raw.read(2) == _GZIP
-        raw.seek(0)
-        lines: Any = gzip.GzipFile(fileobj=raw) if packed else raw
-        for number, line in enumerate(lines, start=1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                byte = line[error.start]
-                return f"{path}:{number}: byte 0x{byte:02x} is not UTF-8 text; save the file as CSV in UTF-8"
+    raw.seek(0)
+    packed = raw.read(2) == _GZIP
+    raw.seek(0)
+    lines: Any = gzip.GzipFile(fileobj=raw) if packed else raw
+    for number, line in enumerate(lines, start=1):
+        try:
+            line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            byte = line[error.start]
+            return f"{path}:{number}: byte 0x{byte:02x} is not UTF-8 text; save the file as CSV in UTF-8"
     raise AssertionError("every line of the file decodes")
 
 
-def _parquet(path: Path) -> Table:
+def _parquet(path: Path, raw: BinaryIO) -> Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path)
+        file = pq.ParquetFile(raw)
+        names = file.schema_arrow.names
     except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        why = str(error).splitlines()[0]
-        raise TableError(f"{path}: is not a Parquet file that can be read: {why}; write it again") from None
-    columns = zip(table.column_names, table.columns, strict=True)
-    cells = [_as_text(path, name, column) for name, column in columns]
-    rows = ((number, list(row)) for number, row in enumerate(zip(*cells, strict=True), start=1))
-    return Table(path, list(table.column_names), rows, is_csv=False)
+        raise _not_parquet(path, error) from None
+    return Table(path, names, _parquet_rows(path, file), is_csv=False, file=raw)
+
+
+def _parquet_rows(path: Path, file: Any) -> Iterator[tuple[int, list[str]]]:
+    """A batch of rows at a time: as text, a whole column is many times as large as its file."""
+    import pyarrow as pa
+
+    batches, read = file.iter_batches(_BATCH), 0
+    while True:
+        try:
+            batch = next(batches, None)
+        except (pa.ArrowException, OSError) as error:
+            raise _not_parquet(path, error) from None
+        if batch is None:
+            return
+        columns = zip(batch.schema.names, batch.columns, strict=True)
+        cells = [_as_text(path, name, column) for name, column in columns]
+        for number, row in enumerate(zip(*cells, strict=True), start=read + 1):
+            yield number, list(row)
+        read += len(batch)
+
+
+def _not_parquet(path: Path, error: Exception) -> Exception:
+    if isinstance(error, OSError) and error.errno is not None:
+        return error
+    why = str(error).splitlines()[0]
+    return TableError(f"{path}: is not a Parquet file that can be read: {why}; write it again")
 
 
 def _as_text(path: Path, name: str, column: Any) -> list[str]:

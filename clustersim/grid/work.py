@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Mapping
 from contextlib import chdir
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from clustersim.config import RunConfig
@@ -65,6 +66,9 @@ def _make(order: Mapping[str, Any]) -> Verdict:
 def load_trace(inputs: Inputs) -> Trace:
     """The jobs of a cell: its file, or generated. TableError, UserError for what cannot be."""
     if isinstance(inputs.trace, str):
+        path = Path(inputs.trace)
+        if path.exists() and not path.is_file():
+            raise UserError(f"trace={path}: is no file, and every cell of a grid reads it; save it to one")
         return Trace.read(inputs.trace, inputs.config.table)
     return Trace.of(generate(inputs.trace)[0])
 

@@ -156,6 +156,7 @@ def test_cells_are_the_product_less_what_is_excluded(
         ("matrix: {policy: [fifo]}\n", 1, "trace: is not given"),
         ("set: {trace: t.csv}\nmatrix: {planner: [3d]}\n", 2, "policy: is not given"),
         ("set: {trace: none.csv}\nmatrix: {policy: [fifo]}\n", 1, "none.csv: cannot be read"),
+        ("set: {trace: /dev/null}\nmatrix: {policy: [fifo]}\n", 1, "is no file, and every cell of a grid"),
         ("set:\n  trace: t.csv\nmatrix:\n  policy: [fifo, fiffo]\n", 4, "did you mean fifo"),
         ("set:\n  trace: t.csv\nmatrix:\n  policy: [fifo]\n  planner: [4d]\n", 5, "planner '4d'"),
         ("set:\n  trace: t.csv\n  trace.load: 3\nmatrix:\n  policy: [fifo]\n", 3, "contradicts trace"),

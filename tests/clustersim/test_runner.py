@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from random import Random
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from clustersim.rundir import Run, read_run, write_run
 from clustersim.runner import Trace, compare, run
 from itertime.errors import TableError, UnknownName, UserError
 from traces import Job, write_trace
+from traces.files import sha256
 
 JOBS = [
     Job("a", 0.0, gpus=8, duration_s=60.0),
@@ -84,6 +87,28 @@ def test_two_runs_and_shuffled_rows_are_the_same(tmp_path: Path) -> None:
     Random(3).shuffle(rows)
     write_trace(rows, tmp_path / "shuffled.csv")
     assert facts(run(tmp_path / "shuffled.csv", "vtrain-aware", cluster="n1g8")) == facts(first)
+
+
+def test_a_trace_on_disk_a_pipe_and_jobs_in_memory_give_one_result(tmp_path: Path) -> None:
+    """Byte for byte, in processes of their own too, whatever the order of the rows."""
+    jobs = [Job(str(i), 7.0 * (i // 3), gpus=1 + i % 8, duration_s=5.0 + i) for i in range(60)]
+    run(jobs, "srtf", out=tmp_path / "list", **FREE)
+    Random(2).shuffle(jobs)
+    write_trace(jobs, tmp_path / "t.csv")
+    run(tmp_path / "t.csv", "srtf", out=tmp_path / "file", **FREE)
+    os.mkfifo(tmp_path / "pipe")
+    content = (tmp_path / "t.csv").read_bytes()
+    writer = Thread(target=(tmp_path / "pipe").write_bytes, args=(content,), daemon=True)
+    writer.start()
+    configs = [RunConfig(policy=policy, **FREE) for policy in ("fifo", "srtf")]
+    compare(tmp_path / "pipe", configs, workers=2, out=[tmp_path / "fifo", tmp_path / "compared"])
+    writer.join(timeout=10)
+    for name in ("jobs.csv", "events.csv", "usage.csv", "summary.json"):
+        one = (tmp_path / "list" / name).read_bytes()
+        assert (tmp_path / "file" / name).read_bytes() == one
+        assert (tmp_path / "compared" / name).read_bytes() == one
+    stated = json.loads((tmp_path / "compared" / "manifest.json").read_text())["trace"]
+    assert stated == {"path": str(tmp_path / "pipe"), "sha256": sha256(tmp_path / "t.csv"), "jobs": 60}
 
 
 def test_what_is_written_is_what_was_run(tmp_path: Path) -> None:
