@@ -4,7 +4,10 @@
 
 LLM training jobs of 8 to 2,048 GPUs arrive as a Poisson stream at load 0.9 on nodes of 8 GPUs, 32 to a leaf
 switch whose uplinks carry a quarter of what the nodes can send. Every start and completion that touches a
-full uplink changes the speed of the jobs on it. Network "ideal" is run on request for comparison.
+full uplink changes the speed of the jobs on it. Network "ideal" is for comparison.
+
+`rates` counts the changes of running jobs' speeds; `levels` is how many links were solved for per start or
+completion, which does not depend on the machine.
 """
 
 from __future__ import annotations
@@ -69,6 +72,12 @@ def jobs_of(count: int, cluster: Cluster, seed: int) -> list[Job]:
     return jobs
 
 
+def levels_per_change(simulation: Simulation, events: Counter[str]) -> float:
+    network = simulation._network
+    computed = network._links.levels_computed if network is not None else 0
+    return computed / (events["start"] + events["finish"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--nodes", type=int, default=12_500)
@@ -79,9 +88,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     logging.getLogger("itertime").setLevel(logging.ERROR)  # sizes beyond the profile's range
-    print(
-        f"{'network':<12}{'placement':<11}{'CPU s':>8}{'jobs/s':>8}{'rates':>10}{'mean JCT h':>12}{'GiB':>6}"
-    )
+    print(f"{'network':<12}{'placement':<11}{'CPU s':>8}{'jobs/s':>8}{'rates':>10}{'levels':>8}"
+          f"{'mean JCT h':>12}{'GiB':>6}")  # fmt: skip
     for network in options.network:
         cluster = cluster_of(options.nodes, network)
         jobs = jobs_of(options.jobs, cluster, options.seed)
@@ -97,7 +105,8 @@ def main() -> None:
             jct_h = sum(record.jct_s or 0.0 for record in recorder.jobs) / len(jobs) / 3600
             gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             print(f"{network:<12}{placement:<11}{seconds:>8.1f}{len(jobs) / seconds:>8,.0f}"
-                  f"{events['rate']:>10,}{jct_h:>12.3f}{gib:>6.2f}")  # fmt: skip
+                  f"{events['rate']:>10,}{levels_per_change(simulation, events):>8.1f}"
+                  f"{jct_h:>12.3f}{gib:>6.2f}")  # fmt: skip
 
 
 if __name__ == "__main__":
