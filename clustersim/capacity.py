@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from .cluster import Cluster, Placement
 from .topology import Leaf, Pool
 
-__all__ = ["Capacity", "PoolCapacity", "Room", "bits", "mask_of"]
+__all__ = ["Capacity", "PoolCapacity", "Room", "bits", "lowest", "mask_of"]
 
 
 class Capacity:
@@ -89,9 +89,8 @@ class Capacity:
     @property
     def stranded(self) -> int:
         """Free GPUs on nodes that also run something."""
-        groups = self._cluster.groups
-        if len({group.gpus_per_node for group in groups}) <= 1:
-            return self.free - self.empty_nodes() * self.gpus_per_node
+        if self._cluster.node_sizes == 1:
+            return self.free - self._with[-1].bit_count() * self.gpus_per_node
         pools = (PoolCapacity(self, pool) for pool in self._cluster.pools)
         return sum(pool.free - pool.empty_nodes() * pool.gpus_per_node for pool in pools)
 
@@ -104,20 +103,20 @@ class Capacity:
 
     def take(self, placement: Placement) -> None:
         """Occupy the GPUs of `placement`; ValueError (and no change) if one of them is not free."""
+        free, closed = self._free, self._closed
         for node, count in placement:
-            if not 0 <= node < self.nodes or not 0 < count <= self.free_on(node):
+            if not 0 <= node < self.nodes or not 0 < count <= free[node] or (closed and closed >> node & 1):
                 raise ValueError(f"node {node}: {count} GPUs are not free there")
-        if len(placement) > 1 and len({node for node, _ in placement}) != len(placement):
+        if len(placement) > 1 and len(dict(placement)) != len(placement):
             raise ValueError(f"placement names a node twice: {placement}")
-        for node, count in placement:
-            self._move(node, -count)
+        self._move(placement, -1)
 
     def release(self, placement: Placement) -> None:
         """Give the GPUs of `placement` back; ValueError if a node would have more free than it has."""
         for node, count in placement:
             if self._free[node] + count > self._sizes[node]:
                 raise ValueError(f"node {node}: {count} GPUs were not taken there")
-            self._move(node, count)
+        self._move(placement, 1)
 
     def close(self, node: int) -> None:
         """Take a node out of service: what is free there, and what jobs on it give back from now on, is
@@ -146,17 +145,20 @@ class Capacity:
         if self._leaf_of and free == self._sizes[node]:
             self._empty_by_leaf[self._leaf_of[node]] += sign
 
-    def _move(self, node: int, count: int) -> None:
-        before, bit = self._free[node], 1 << node
-        after = self._free[node] = before + count
-        if self._closed & bit:
-            return
-        self._with[before] ^= bit
-        self._with[after] ^= bit
-        self.free += count
-        if self._leaf_of:
-            size = self._sizes[node]
-            self._empty_by_leaf[self._leaf_of[node]] += (after == size) - (before == size)
+    def _move(self, placement: Placement, sign: int) -> None:
+        """`sign`: 1 for GPUs that become free, -1 for those that are taken."""
+        free, nodes_with, closed = self._free, self._with, self._closed
+        for node, count in placement:
+            before, bit = free[node], 1 << node
+            after = free[node] = before + sign * count
+            if closed & bit:
+                continue
+            nodes_with[before] ^= bit
+            nodes_with[after] ^= bit
+            self.free += sign * count
+            if self._leaf_of:
+                size = self._sizes[node]
+                self._empty_by_leaf[self._leaf_of[node]] += (after == size) - (before == size)
 
 
 class PoolCapacity:
@@ -195,6 +197,11 @@ class PoolCapacity:
 
 Room = Capacity | PoolCapacity
 """What a placer looks at: the free GPUs of a cluster, or of its nodes of one GPU type."""
+
+
+def lowest(mask: int) -> int:
+    """The position of the lowest set bit."""
+    return (mask & -mask).bit_length() - 1
 
 
 def bits(mask: int) -> Iterator[int]:

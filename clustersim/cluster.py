@@ -118,6 +118,11 @@ class Cluster:
         return b"".join(bytes([group.gpus_per_node]) * group.nodes for group in groups)
 
     @cached_property
+    def node_sizes(self) -> int:
+        """How many different sizes its nodes have."""
+        return len({group.gpus_per_node for group in self.groups}) if self.groups else 1
+
+    @cached_property
     def leaves(self) -> tuple[Leaf, ...]:
         """The leaf switches, by their nodes; a single one where nothing else is stated."""
         return leaves_of(self.groups) if self.groups else (Leaf(0, self.nodes),)

@@ -48,13 +48,13 @@ class Interruptions:
         simulation = self._simulation
         if simulation._drained() or self._gives_up():
             return
-        if not self._idle:
-            simulation._something_happened()
         now = simulation.env.now
+        if not self._idle:
+            simulation._something_happened(now)
         while self._next is not None and self._next.time_s <= now:
             self._apply(self._next)
             self._next = self._outages.next()
-        simulation._decide_now()
+        simulation._decide_now(now)
         self._expect()
 
     def _gives_up(self) -> bool:
@@ -100,7 +100,7 @@ class Interruptions:
         simulation._withdraw(active)
         simulation.recorder.event(now, "interrupt", active.job.job_id, overhead_s=lost_s, detail=why)
         if active.interruptions > self._retries:
-            simulation._leave(active, f"given up after {active.interruptions} failures")
+            simulation._leave(active, now, f"given up after {active.interruptions} failures")
             return
         simulation._wait(active.view)
         state.events.append(Event("interrupted", active.view, change.node))

@@ -63,7 +63,7 @@ class Loading:
         now = simulation.env.now
         loaded_s = now - self._began_s[active]
         self._end(active)
-        simulation._expect_completion(active, active.become_ready(now))
+        simulation._expect_completion(active, active.become_ready(now), now)
         simulation.recorder.event(now, "loaded", active.job.job_id, overhead_s=loaded_s)
 
     def _end(self, active: FallibleJob) -> None:

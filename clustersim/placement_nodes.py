@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .capacity import Room, bits, mask_of
+from .capacity import Room, bits, lowest, mask_of
 from .cluster import Placement
 
 __all__ = ["any_fits", "any_free", "fullest", "pack", "pack_fits", "spread"]
@@ -17,41 +17,40 @@ def fullest(capacity: Room, gpus: int, prefer: int, among: int = -1) -> int | No
     best = None
     for free in range(gpus, capacity.gpus_per_node + 1):
         nodes = capacity.nodes_with(free) & among
+        if nodes and not prefer:
+            return lowest(nodes)
         if nodes & prefer:
-            return next(bits(nodes & prefer))
+            return lowest(nodes & prefer)
         if best is None and nodes:
-            best = next(bits(nodes))
-            if not prefer:
-                break
+            best = lowest(nodes)
     return best
 
 
 def pack_fits(capacity: Room, gpus: int) -> bool:
-    whole, rest = divmod(gpus, capacity.gpus_per_node)
-    if gpus > capacity.free or whole > capacity.empty_nodes():
+    if gpus > capacity.free:
         return False
-    if not rest:
-        return True
-    if whole < capacity.empty_nodes():
-        return True
+    whole, rest = divmod(gpus, capacity.gpus_per_node)
+    empty = capacity.empty_nodes()
+    if whole != empty or not rest:
+        return whole <= empty
     return any(capacity.nodes_with(free) for free in range(rest, capacity.gpus_per_node))
 
 
 def pack(capacity: Room, gpus: int, prefer: Iterable[int] = (), unit: int = 1) -> Placement | None:
     if not pack_fits(capacity, gpus):
         return None
-    liked = mask_of(prefer)
-    whole, rest = divmod(gpus, capacity.gpus_per_node)
+    liked, size = mask_of(prefer), capacity.gpus_per_node
+    whole, rest = divmod(gpus, size)
     spots: list[tuple[int, int]] = []
     if whole:
-        empty = capacity.nodes_with(capacity.gpus_per_node)
-        for mask in (empty & liked, empty & ~liked):
+        empty = capacity.nodes_with(size)
+        for mask in (empty & liked, empty & ~liked) if liked else (empty,):
             for node in bits(mask):
                 if len(spots) == whole:
                     break
-                spots.append((node, capacity.gpus_per_node))
+                spots.append((node, size))
     if rest:
-        last = fullest(capacity, rest, liked, among=~mask_of(node for node, _ in spots))
+        last = fullest(capacity, rest, liked, among=~mask_of(node for node, _ in spots) if spots else -1)
         assert last is not None, "pack_fits said that there is room"
         spots.append((last, rest))
     return tuple(sorted(spots))

@@ -87,7 +87,7 @@ class Proposal:
         `on` asks for these places and no others. A job that was stopped in this draft gets its own GPUs
         back if they are still free; then nothing happens to it in reality.
         """
-        if self.placement(job) is not None:
+        if self._changes.get(job, job._job.placement) is not None:
             raise PolicyError(f"start(job {job.id}): it already runs in this proposal; use resize")
         if on is not None and self._state.cluster.mixed:
             gpu_type = self._type_of_places(job, on, gpu_type)
@@ -248,10 +248,12 @@ class Proposal:
         self._note(job, placement)
 
     def _count(self, job: JobView, call: str, gpus: int | None, gpu_type: str | None = None) -> int:
-        count = job.requested if gpus is None else gpus
+        count = job._job.requested if gpus is None else gpus
         if job not in self._state._pending and job not in self._state._running:
             raise PolicyError(f"{call}(job {job.id}): it is no longer in the system")
-        if gpus is None and gpu_type is not None:
+        if gpus is None and gpu_type is None:
+            return count
+        if gpus is None:
             count = next((offer.requested for offer in job._job.offers_of(gpu_type)), count)
         if not job.can_run_on(count, gpu_type):
             where = f", gpu_type={gpu_type}" if gpu_type else ""
@@ -288,9 +290,9 @@ class Proposal:
         """GPUs of the job that must not be parted: a tensor-parallel group, as far as nodes can hold them.
         Where the network is ideal, nothing depends on that.
         """
-        cluster, active = self._state.cluster, job._job
-        if cluster.network == "ideal":
+        if self._state.cluster.network == "ideal":
             return 1
+        active = job._job
         curve = active.offers_of(gpu_type)[0].curve if active.offers else active.curve
         plan = curve.training.get(gpus)
         room = self._room(gpu_type)
@@ -311,12 +313,13 @@ class Proposal:
         if on is None:
             if gpus > self._capacity.free:
                 return None
-            if self._could_keep(job, gpus, gpu_type):
+            if own is not None and self._could_keep(job, own, gpus, gpu_type):
                 on = own
             else:
+                near = prefer or own
                 on = self._state._placer.place(
-                    self._room(gpu_type), gpus, [node for node, _ in prefer or own or ()],
-                    self._unit(job, gpus, gpu_type),
+                    self._capacity if gpu_type is None else self._room(gpu_type), gpus,
+                    [node for node, _ in near] if near else (), self._unit(job, gpus, gpu_type),
                 )  # fmt: skip
             if on is None:
                 return None
@@ -335,10 +338,9 @@ class Proposal:
         self._note(job, on)
         return on
 
-    def _could_keep(self, job: JobView, gpus: int, gpu_type: str | None) -> bool:
-        """Whether what the job holds in reality is what it is to get, and still free in this draft."""
-        own = job._job.placement
-        if own is None or gpus != job.gpus or (gpu_type is not None and gpu_type != job.gpu_type):
+    def _could_keep(self, job: JobView, own: Placement, gpus: int, gpu_type: str | None) -> bool:
+        """Whether `own`, which it holds in reality, is what it is to get, and still free in this draft."""
+        if gpus != job.gpus or (gpu_type is not None and gpu_type != job.gpu_type):
             return False
         return all(self._capacity.free_on(n) >= c for n, c in own)
 

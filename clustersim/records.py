@@ -4,7 +4,7 @@ and reports read these alone.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, NamedTuple, NewType
 
@@ -65,15 +65,16 @@ class JobRecord:
     def of(cls, active: ActiveJob, state: str, reason: str = "") -> JobRecord:
         """The record of a job that leaves the system, or is in it when the run ends."""
         job, start, finish = active.job, active.start_s, active.finish_s
+        submit, note = job.submit_s, active.note
         return cls(
-            job.job_id, job.tenant, job.model or "", state, job.submit_s, start, finish,
-            None if finish is None else finish - job.submit_s,
-            None if start is None else start - job.submit_s,
+            job.job_id, job.tenant, job.model or "", state, submit, start, finish,
+            None if finish is None else finish - submit,
+            None if start is None else start - submit,
             active.wait_s, active.requested, active.gpu_seconds, active.overhead_gpu_s,
             active.work * active.curve.unit_s[active.requested],
             job.deadline_s, _met(job, finish),
             active.preemptions, active.resizes, active.restarts, active.migrations, active.lost_s,
-            "; ".join(text for text in (reason, active.note) if text), job.global_batch, job.seq_len,
+            f"{reason}; {note}" if reason and note else reason or note, job.global_batch, job.seq_len,
             active.interruptions, active.lost_work_s, active.lost_work_gpu_s,
         )  # fmt: skip
 
@@ -145,7 +146,7 @@ class Snapshot(NamedTuple):
 class Recorder:
     """Collects the records of one run, in the order in which things happened.
 
-    `keep_job`, `keep_event` and `keep_snapshot` say what becomes of them: here they stay in memory.
+    `keep_job`, `keep_event` and `keep_snapshot` say what becomes of them: here they stay in memory, in lists.
     """
 
     def __init__(self, cluster: Cluster):
@@ -155,8 +156,9 @@ class Recorder:
         self.events: list[EventRecord] = []
         self.snapshots: list[Snapshot] = []
         self.plans: dict[Hashable, tuple[Job, EventRecord]] = {}  # one of each kind
-        self.event_count = 0
-        self._last: Snapshot | None = None
+        self.keep_event: Callable[[EventRecord], None] = self.events.append
+        self.keep_snapshot: Callable[[Snapshot], None] = self.snapshots.append
+        self._last: tuple[int, ...] = ()
         self.end_s = 0.0
         self.oracle_used = False
 
@@ -165,12 +167,10 @@ class Recorder:
         self.jobs.append(record)
         self._orders.append(order)
 
-    def keep_event(self, record: EventRecord) -> None:
-        self.event_count += 1
-        self.events.append(record)
-
-    def keep_snapshot(self, record: Snapshot) -> None:
-        self.snapshots.append(record)
+    @property
+    def event_count(self) -> int:
+        """Lines of the event log so far."""
+        return len(self.events)
 
     def plan(self, job: Job, given: EventRecord) -> None:
         """A job got GPUs and runs a training plan on them."""
@@ -183,18 +183,18 @@ class Recorder:
         self, time_s: float, event: str, job_id: str, gpus: int = 0, placement: Placement = (),
         plan: str = "", overhead_s: float = 0.0, detail: str = "", unit_s: float = 0.0,
     ) -> EventRecord:  # fmt: skip
-        record = EventRecord(time_s, event, job_id, gpus, placement, plan, overhead_s, detail, Exact(unit_s))
+        record = EventRecord(
+            time_s, event, job_id, gpus, placement, plan, overhead_s, detail,
+            unit_s,  # type: ignore[arg-type]  # calling Exact takes as long as all the rest
+        )  # fmt: skip
         self.keep_event(record)
         return record
 
     def snapshot(self, time_s: float, capacity: Capacity, running: int, pending: int, down: int = 0) -> None:
-        stranded = capacity.stranded
-        snapshot = Snapshot(
-            time_s, self.cluster.gpus - down - capacity.free, stranded, running, pending, down
-        )
-        if self._last is None or self._last[1:] != snapshot[1:]:
-            self._last = snapshot
-            self.keep_snapshot(snapshot)
+        now = (self.cluster.gpus - down - capacity.free, capacity.stranded, running, pending, down)
+        if now != self._last:
+            self._last = now
+            self.keep_snapshot(Snapshot(time_s, *now))
 
     def jobs_by_submission(self) -> list[JobRecord]:
         """The job records in the order of submission."""

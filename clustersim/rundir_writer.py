@@ -29,7 +29,7 @@ from traces.formulas import without_guard
 from .cluster import Cluster
 from .columns import Columns
 from .plan_records import PlanRecord
-from .records import EventRecord, JobRecord, Recorder, Snapshot
+from .records import JobRecord, Recorder, Snapshot
 from .rundir import (
     EVENTS_FILE,
     FORMAT,
@@ -99,7 +99,11 @@ class _Table:
     def __init__(self, file: _Growing, columns: Sequence[Column], numbers: Columns | None = None):
         self.file, self._columns, self._numbers = file, columns, numbers
         self._waiting: list[Any] = []
+        self._written = 0
         file.write(f"{header_of(columns)}\n".encode())
+
+    def __len__(self) -> int:
+        return self._written + len(self._waiting)
 
     def add(self, record: Any) -> None:
         self._waiting.append(record)
@@ -111,6 +115,7 @@ class _Table:
             self._numbers.extend(self._waiting)
         lines = lines_of(self._columns, self._waiting)
         self.file.write("".join([f"{line}\n" for line in lines]).encode())
+        self._written += len(lines)
         self._waiting.clear()
 
     def finish(self) -> str:
@@ -182,6 +187,7 @@ class RunWriter(Recorder):
             self._files.callback(lambda: spool.unlink(missing_ok=True))
             self._spool = _Spool(self.folder / self._jobs_file, spool, self._job_columns)
             self._files = self._files.pop_all()
+        self.keep_event, self.keep_snapshot = self._events.add, self._usage.add
 
     def __enter__(self) -> Self:
         return self
@@ -197,12 +203,9 @@ class RunWriter(Recorder):
     def keep_job(self, record: JobRecord, order: int) -> None:
         self._spool.add(record, order)
 
-    def keep_event(self, record: EventRecord) -> None:
-        self.event_count += 1
-        self._events.add(record)
-
-    def keep_snapshot(self, record: Snapshot) -> None:
-        self._usage.add(record)
+    @property
+    def event_count(self) -> int:
+        return len(self._events)
 
     @property
     def job_columns(self) -> Columns:

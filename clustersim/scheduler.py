@@ -192,15 +192,21 @@ class State:
     def _launch_s(self, gpus: int) -> float:
         return self._overheads.start_s(gpus)
 
+    def _adopt(self, proposal: Proposal) -> None:
+        """What the draft leaves free is free from now on; what is done to the draft later changes nothing."""
+        self._capacity, proposal._owns_capacity = proposal._capacity, False
+
     def _add_pending(self, job: JobView) -> None:
         last = next(reversed(self._pending), None)
-        if last is not None and last.order > job.order:
+        if last is not None and last._job.order > job._job.order:
             self._pending_in_order = False
         self._pending[job] = None
-        for ranking in self._rankings.values():
-            ranking.add(job)
+        if self._rankings:
+            for ranking in self._rankings.values():
+                ranking.add(job)
 
     def _drop_pending(self, job: JobView) -> None:
         del self._pending[job]
-        for ranking in self._rankings.values():
-            ranking.remove(job)
+        if self._rankings:
+            for ranking in self._rankings.values():
+                ranking.remove(job)

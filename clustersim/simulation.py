@@ -80,7 +80,6 @@ class Simulation:
         self.recorder = recorder if recorder is not None else Recorder(cluster)
         chosen = placer(placement) if isinstance(placement, str) else placement
         self.state = State(cluster, chosen, self.overheads, tenancy)
-        self.capacity: Capacity = self.state._capacity
         self._to_come = iter(jobs)
         self._next = next(self._to_come, None)
         self._next_order = 0
@@ -108,7 +107,7 @@ class Simulation:
         PolicyError if the policy breaks a rule, KeyboardInterrupt after `interrupt`; what was recorded up to
         then stays in the recorder.
         """
-        self._expect_submission()
+        self._expect_submission(self.env.now)
         if self._adversity is not None:
             self._adversity.begin()
         try:
@@ -126,6 +125,11 @@ class Simulation:
             raise KeyboardInterrupt
         return self.recorder
 
+    @property
+    def capacity(self) -> Capacity:
+        """The GPUs that are free in reality."""
+        return self.state._capacity
+
     def interrupt(self) -> None:
         """End the run after this instant; or at once if the policy is thinking, which changes nothing. To be
         called by a signal handler.
@@ -137,41 +141,44 @@ class Simulation:
     # Events: each applies its change and asks for a decision at this instant.
 
     def _on_submissions(self, _: Due) -> None:
-        self._something_happened()
         now = self.env.now
-        while self._next is not None and self._next.submit_s <= now:
-            self._submit(self._next, self._next_order)
-            self._next = next(self._to_come, None)
+        self._something_happened(now)
+        job = self._next
+        while job is not None and job.submit_s <= now:
+            self._submit(job, self._next_order)
+            job = self._next = next(self._to_come, None)
             self._next_order += 1
-        self._expect_submission()
-        self._decide_now()
+        self._expect_submission(now)
+        self._decide_now(now)
 
     def _submit(self, job: Job, order: int) -> None:
         try:
-            curve = self.speed.curve(job)
-            requested, note = self.speed.requested(job, curve)
+            offers = self.speed.offers(job)
         except CannotRun as reason:
             self.recorder.event(job.submit_s, "submit", job.job_id)
             self._reject(JobRecord.rejected(job, str(reason)), order)
             return
+        best = offers[0]
+        curve, requested, note = best.curve, best.requested, best.note
         self.recorder.event(job.submit_s, "submit", job.job_id, unit_s=curve.unit_s[requested])
         if self._adversity is None:
             active = ActiveJob(job, order, curve, requested, note, self.state)
         else:
             active = self._adversity.job(job, order, curve, requested, note)
         if self.cluster.mixed:
-            active.offers = self.speed.offers(job)
+            active.offers = offers
         self._submitted.append(active)
 
     def _on_completion(self, event: Due) -> None:
         active, generation = cast("tuple[ActiveJob, int]", event.value)
         if active.generation != generation:
             return  # the job has been stopped or resized since; its completion is expected anew
-        self._something_happened()
-        active.settle(self.env.now)
+        now = self.env.now
+        self._something_happened(now)
+        active.settle(now)
         self._withdraw(active)
-        self._leave(active, active.fate)
-        self._decide_now()
+        self._leave(active, now, active.fate)
+        self._decide_now(now)
 
     def _withdraw(self, active: ActiveJob) -> None:
         """Take its GPUs from a running job."""
@@ -182,13 +189,13 @@ class Simulation:
             self._network.leave(active)
         del self.state._running[active.view]
 
-    def _leave(self, active: ActiveJob, fate: str = "") -> None:
+    def _leave(self, active: ActiveJob, now: float, fate: str = "") -> None:
         """A job has finished; or it ends unfinished, by its `fate`."""
         if not fate:
             active.work_left = 0.0
-            active.finish_s = self.env.now
+            active.finish_s = now
         self.state.events.append(Event("finished", active.view))
-        self.recorder.event(self.env.now, "fail" if fate else "finish", active.job.job_id, detail=fate)
+        self.recorder.event(now, "fail" if fate else "finish", active.job.job_id, detail=fate)
         record = JobRecord.of(active, "failed" if fate else "finished", fate)
         self.recorder.keep_job(record, active.order)
         active.forget_view()
@@ -201,15 +208,15 @@ class Simulation:
         if self._drained() or self._in_vain():
             return
         self.state.events.append(Event("woken", None))
-        self._decide_now()
+        self._decide_now(self.env.now)
 
     # The decision: all events of the instant have been applied.
 
-    def _decide_now(self) -> None:
+    def _decide_now(self, now: float) -> None:
         """Decide at this instant, once, behind everything else that is due at it."""
         if self._deciding:
             return
-        if self.env.peek() > self.env.now:
+        if self.env.peek() > now:
             self._decide()
         else:
             self._deciding = True
@@ -218,9 +225,10 @@ class Simulation:
     def _decide(self, _: Due | None = None) -> None:
         self._deciding = False
         state = self.state
-        state._now = self.env.now
+        state._now = now = self.env.now
         state._decision += 1
-        self._admit()
+        if self._submitted:
+            self._admit()
         self._may_break_off = True
         proposal = self._ask("schedule", self.scheduler.schedule, state)
         self._may_break_off = False
@@ -230,9 +238,7 @@ class Simulation:
         state.events.clear()
         self._enact(proposal)
         self._request_wake_up(proposal.wake_at)
-        self.recorder.snapshot(
-            self.env.now, self.capacity, len(state._running), len(state._pending), state._down
-        )
+        self.recorder.snapshot(now, state._capacity, len(state._running), len(state._pending), state._down)
         if self._interrupted:
             raise simpy.core.StopSimulation
 
@@ -256,17 +262,16 @@ class Simulation:
         migrations.
         """
         now, changes = self.env.now, proposal._changes
-        for job in changes:  # all GPUs are given back before any is taken
-            active = job._job
-            if active.placement is not None:
-                active.settle(now)
-                self.capacity.release(active.placement)
+        if changes:
+            self.state._adopt(proposal)
         speeds = {} if self._network is None else self._network.after(changes)
         for job, placement in changes.items():
+            active = job._job
+            active.settle(now)
             if placement is None:
-                self._preempt(job._job)
+                self._preempt(active)
             else:
-                self._give(job._job, placement, speeds.pop(job._job, None))
+                self._give(active, placement, now, speeds.pop(active, None))
         for active, unit_s in speeds.items():
             self._change_speed(active, unit_s)
 
@@ -279,21 +284,19 @@ class Simulation:
         self._wait(active.view)
         self.recorder.event(self.env.now, "preempt", active.job.job_id, detail=why)
 
-    def _give(self, active: ActiveJob, placement: Placement, unit_s: float | None) -> None:
+    def _give(self, active: ActiveJob, placement: Placement, now: float, unit_s: float | None) -> None:
         """`unit_s`: what the network makes of it; None where it says nothing."""
-        now, gpus = self.env.now, sum([count for _, count in placement])
+        gpus = sum([count for _, count in placement])
         kind = self._classify(active, gpus)
         overhead_s = active.overhead_s(self.overheads, kind, gpus, len(placement))
         if active.placement is None:
-            active.settle(now)
             self.state._drop_pending(active.view)
             self.state._running[active.view] = None
         if active.start_s is None:
             active.start_s = now
-        self.capacity.take(placement)
         curve = active.curve_at(placement)
         unit_s = curve.unit_s[gpus] if unit_s is None else unit_s
-        self._expect_completion(active, active.hold(placement, gpus, unit_s, now, overhead_s))
+        self._expect_completion(active, active.hold(placement, gpus, unit_s, now, overhead_s), now)
         plan = curve.plans.get(gpus, "")
         given = self.recorder.event(
             now, kind, active.job.job_id, gpus, placement, plan, overhead_s, unit_s=unit_s
@@ -302,7 +305,7 @@ class Simulation:
             self.recorder.plan(active.job, given)
 
     def _classify(self, active: ActiveJob, gpus: int) -> str:
-        if active.placement is None and active.start_s is None:
+        if active.start_s is None:
             return "start"
         if active.placement is None:
             active.restarts += 1
@@ -315,22 +318,22 @@ class Simulation:
 
     def _change_speed(self, active: ActiveJob, unit_s: float) -> None:
         """A running job goes on at another speed, on the GPUs that it holds."""
-        self._expect_completion(active, active.change_speed(unit_s, self.env.now))
-        self.recorder.event(self.env.now, "rate", active.job.job_id, unit_s=unit_s)
+        now = self.env.now
+        self._expect_completion(active, active.change_speed(unit_s, now), now)
+        self.recorder.event(now, "rate", active.job.job_id, unit_s=unit_s)
 
     # What is expected to happen
 
-    def _expect_submission(self) -> None:
+    def _expect_submission(self, now: float) -> None:
         if self._next is not None:
-            delay_s = max(0.0, self._next.submit_s - self.env.now)
+            delay_s = max(0.0, self._next.submit_s - now)
             self.env.schedule(Due(self._on_submissions_due, None), delay=delay_s)  # type: ignore[arg-type]
 
-    def _expect_completion(self, active: ActiveJob, done_s: float) -> None:
+    def _expect_completion(self, active: ActiveJob, done_s: float, now: float) -> None:
         if done_s == inf:
             return  # it still loads, for a time that is not known yet
-        delay_s = max(0.0, done_s - self.env.now)
         due = Due(self._on_completion_due, (active, active.generation))  # type: ignore[arg-type]
-        self.env.schedule(due, delay=delay_s)  # type: ignore[arg-type]
+        self.env.schedule(due, delay=max(0.0, done_s - now))  # type: ignore[arg-type]
 
     def _request_wake_up(self, wake_at: float | None) -> None:
         if wake_at is None or wake_at == self._wake_at:
@@ -380,8 +383,8 @@ class Simulation:
             )
         self._checked_s, self._checked_left = now, left
 
-    def _something_happened(self) -> None:
-        self._wake_ups, self._checked_s, self._checked_left = 0, self.env.now, None
+    def _something_happened(self, now: float) -> None:
+        self._wake_ups, self._checked_s, self._checked_left = 0, now, None
 
     # Bookkeeping
 
