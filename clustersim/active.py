@@ -80,10 +80,11 @@ class ActiveJob:
             self.wait_s += spent
         else:
             self.work_left = self.work_left_at(now)
-            overhead = min(max(self.ready_s - self.since_s, 0.0), spent)
             self.gpu_seconds += spent * self.gpus
-            self.overhead_gpu_s += overhead * self.gpus
-            self.lost_s += overhead
+            if self.ready_s > self.since_s:
+                overhead = min(self.ready_s - self.since_s, spent)
+                self.overhead_gpu_s += overhead * self.gpus
+                self.lost_s += overhead
         self.since_s = now
 
     def hold(self, placement: Placement, gpus: int, unit_s: float, now: float, overhead_s: float) -> float:

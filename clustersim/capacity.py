@@ -103,9 +103,9 @@ class Capacity:
 
     def take(self, placement: Placement) -> None:
         """Occupy the GPUs of `placement`; ValueError (and no change) if one of them is not free."""
-        free, closed = self._free, self._closed
+        free, nodes, closed = self._free, self.nodes, self._closed
         for node, count in placement:
-            if not 0 <= node < self.nodes or not 0 < count <= free[node] or (closed and closed >> node & 1):
+            if not 0 <= node < nodes or not 0 < count <= free[node] or (closed and closed >> node & 1):
                 raise ValueError(f"node {node}: {count} GPUs are not free there")
         if len(placement) > 1 and len(dict(placement)) != len(placement):
             raise ValueError(f"placement names a node twice: {placement}")
@@ -113,8 +113,9 @@ class Capacity:
 
     def release(self, placement: Placement) -> None:
         """Give the GPUs of `placement` back; ValueError if a node would have more free than it has."""
+        free, sizes = self._free, self._sizes
         for node, count in placement:
-            if self._free[node] + count > self._sizes[node]:
+            if free[node] + count > sizes[node]:
                 raise ValueError(f"node {node}: {count} GPUs were not taken there")
         self._move(placement, 1)
 
@@ -147,18 +148,20 @@ class Capacity:
 
     def _move(self, placement: Placement, sign: int) -> None:
         """`sign`: 1 for GPUs that become free, -1 for those that are taken."""
-        free, nodes_with, closed = self._free, self._with, self._closed
+        free, nodes_with, closed, leaf_of, moved = self._free, self._with, self._closed, self._leaf_of, 0
         for node, count in placement:
-            before, bit = free[node], 1 << node
+            before = free[node]
             after = free[node] = before + sign * count
-            if closed & bit:
+            if closed and closed >> node & 1:
                 continue
+            bit = 1 << node
             nodes_with[before] ^= bit
             nodes_with[after] ^= bit
-            self.free += sign * count
-            if self._leaf_of:
+            moved += count
+            if leaf_of:
                 size = self._sizes[node]
-                self._empty_by_leaf[self._leaf_of[node]] += (after == size) - (before == size)
+                self._empty_by_leaf[leaf_of[node]] += (after == size) - (before == size)
+        self.free += sign * moved
 
 
 class PoolCapacity:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain, islice
 
 from .capacity import Room, bits, lowest, mask_of
 from .cluster import Placement
@@ -37,23 +38,21 @@ def pack_fits(capacity: Room, gpus: int) -> bool:
 
 
 def pack(capacity: Room, gpus: int, prefer: Iterable[int] = (), unit: int = 1) -> Placement | None:
+    liked, size = mask_of(prefer) if prefer else 0, capacity.gpus_per_node
+    if gpus < size:
+        node = fullest(capacity, gpus, liked)
+        return None if node is None else ((node, gpus),)
     if not pack_fits(capacity, gpus):
         return None
-    liked, size = mask_of(prefer), capacity.gpus_per_node
     whole, rest = divmod(gpus, size)
-    spots: list[tuple[int, int]] = []
-    if whole:
-        empty = capacity.nodes_with(size)
-        for mask in (empty & liked, empty & ~liked) if liked else (empty,):
-            for node in bits(mask):
-                if len(spots) == whole:
-                    break
-                spots.append((node, size))
+    empty = capacity.nodes_with(size)
+    nodes = chain(bits(empty & liked), bits(empty & ~liked)) if liked else bits(empty)
+    spots = [(node, size) for node in islice(nodes, whole)]
     if rest:
-        last = fullest(capacity, rest, liked, among=~mask_of(node for node, _ in spots) if spots else -1)
+        last = fullest(capacity, rest, liked, among=~mask_of(node for node, _ in spots))
         assert last is not None, "pack_fits said that there is room"
         spots.append((last, rest))
-    return tuple(sorted(spots))
+    return tuple(sorted(spots)) if liked or rest else tuple(spots)
 
 
 def any_fits(capacity: Room, gpus: int) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from operator import attrgetter
 from typing import Any, get_type_hints
 
 from itertime.errors import TableError
@@ -18,6 +17,7 @@ from traces.files import Table, shown
 from traces.formulas import with_guard
 
 from .cluster import Cluster, Placement
+from .columns import Fields, all_equal, by_field
 from .plan_records import PlanRecord
 from .records import EventRecord, Exact, JobRecord, Snapshot
 
@@ -55,8 +55,9 @@ class Column:
 def csv_text(columns: Sequence[Column], records: Iterable[Any]) -> str:
     """A header and one line per record, each ended by a line feed."""
     lines, rest = [header_of(columns)], iter(records)
+    names = [column.name for column in columns]
     while block := list(islice(rest, _BLOCK)):
-        lines += lines_of(columns, block)
+        lines += lines_of(columns, by_field(block, names))
     return "\n".join(lines) + "\n"
 
 
@@ -64,17 +65,13 @@ def header_of(columns: Sequence[Column]) -> str:
     return ",".join(column.name for column in columns)
 
 
-def lines_of(columns: Sequence[Column], records: Sequence[Any]) -> list[str]:
+def lines_of(columns: Sequence[Column], fields: Fields) -> list[str]:
     """A line of each record, without its end."""
-    if not records:
-        return []
-    values = zip(*map(attrgetter(*[column.name for column in columns]), records), strict=True)
-    cells = [_cells(column, block) for column, block in zip(columns, values, strict=True)]
-    return list(map(",".join, zip(*cells, strict=True)))
+    return list(map(",".join, zip(*[_cells(column, fields[column.name]) for column in columns], strict=True)))
 
 
 def _cells(column: Column, values: Sequence[Any]) -> Sequence[str]:
-    if values.count(values[0]) == len(values):
+    if all_equal(values):
         return [*column.to_cells(values[:1])] * len(values)
     return column.to_cells(values)
 
@@ -136,8 +133,7 @@ def _texts(values: Sequence[str]) -> list[str]:
 
 
 def _numbers(values: Sequence[float | None]) -> list[str]:
-    cells = ["" if value is None else f"{value:.6f}".rstrip("0").rstrip(".") for value in values]
-    return ["0" if cell == "-0" else cell for cell in cells] if "-0" in cells else cells
+    return ["" if value is None else f"{value:z.6f}".rstrip("0").rstrip(".") for value in values]
 
 
 def _each(write: Callable[[Any], str]) -> Callable[[Sequence[Any]], list[str]]:

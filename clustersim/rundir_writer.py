@@ -27,7 +27,7 @@ from traces.files import Table
 from traces.formulas import without_guard
 
 from .cluster import Cluster
-from .columns import Columns
+from .columns import Columns, by_field
 from .plan_records import PlanRecord
 from .records import JobRecord, Recorder, Snapshot
 from .rundir import (
@@ -60,7 +60,7 @@ from .rundir_tables import (
 
 __all__ = ["RunWriter"]
 
-_RECORDS, _ROWS = 2000, 100_000  # that wait to be made into text, and rows copied at once
+_RECORDS, _ROWS = 1000, 100_000  # that wait to be made into text, and rows copied at once
 
 
 class _Growing:
@@ -111,9 +111,10 @@ class _Table:
             self.flush()
 
     def flush(self) -> None:
+        fields = by_field(self._waiting, [column.name for column in self._columns])
         if self._numbers is not None:
-            self._numbers.extend(self._waiting)
-        lines = lines_of(self._columns, self._waiting)
+            self._numbers.extend(fields)
+        lines = lines_of(self._columns, fields)
         self.file.write("".join([f"{line}\n" for line in lines]).encode())
         self._written += len(lines)
         self._waiting.clear()
@@ -139,8 +140,9 @@ class _Spool:
             self.flush()
 
     def flush(self) -> None:
-        self._numbers.extend(self._waiting)
-        rows = [f"{line}\n".encode() for line in lines_of(JOBS, self._waiting)]
+        fields = by_field(self._waiting, [column.name for column in JOBS])
+        self._numbers.extend(fields)
+        rows = [f"{line}\n".encode() for line in lines_of(JOBS, fields)]
         *starts, self._end = accumulate(map(len, rows), initial=self._end)
         self._starts.extend(starts)
         self._file.write(b"".join(rows))

@@ -193,8 +193,16 @@ class State:
         return self._overheads.start_s(gpus)
 
     def _adopt(self, proposal: Proposal) -> None:
-        """What the draft leaves free is free from now on; what is done to the draft later changes nothing."""
-        self._capacity, proposal._owns_capacity = proposal._capacity, False
+        """What the draft leaves free is free from now on; what is done to the draft later changes nothing.
+
+        ValueError if its changes are not what it took and gave back GPUs for: somebody reached behind it.
+        """
+        drafted, changes = proposal._capacity, proposal._changes
+        taken = sum([count for place in changes.values() for _, count in place or ()])
+        given_back = sum([job._job.gpus for job in changes])
+        if drafted.free != self._capacity.free + given_back - taken and not drafted.closed:
+            raise ValueError(f"of {taken} GPUs in the changes of a proposal some are not free there")
+        self._capacity, proposal._owns_capacity = drafted, False
 
     def _add_pending(self, job: JobView) -> None:
         last = next(reversed(self._pending), None)

@@ -28,7 +28,7 @@ from .network import Network
 from .overheads import Overheads
 from .placement import Placer, placer
 from .proposal import not_ours
-from .records import JobRecord, Recorder
+from .records import JobRecord, Recorder, as_row
 from .scheduler import Event, Proposal, Scheduler, State
 from .speed import CannotRun, Speed
 from .tenancy import Tenancy
@@ -194,7 +194,7 @@ class Simulation:
         if not fate:
             active.work_left = 0.0
             active.finish_s = now
-        self.state.events.append(Event("finished", active.view))
+        self.state.events.append(as_row(Event, ("finished", active.view, None)))
         self.recorder.event(now, "fail" if fate else "finish", active.job.job_id, detail=fate)
         record = JobRecord.of(active, "failed" if fate else "finished", fate)
         self.recorder.keep_job(record, active.order)
@@ -207,7 +207,7 @@ class Simulation:
         self._wake_at = None
         if self._drained() or self._in_vain():
             return
-        self.state.events.append(Event("woken", None))
+        self.state.events.append(as_row(Event, ("woken", None, None)))
         self._decide_now(self.env.now)
 
     # The decision: all events of the instant have been applied.
@@ -236,8 +236,10 @@ class Simulation:
             raise self._policy_error(f"{fault} ({place_of(self.scheduler.schedule)})")
         assert isinstance(proposal, Proposal)
         state.events.clear()
-        self._enact(proposal)
-        self._request_wake_up(proposal.wake_at)
+        if proposal._changes or self._network is not None:
+            self._enact(proposal, now)
+        if proposal.wake_at is not None:
+            self._request_wake_up(proposal.wake_at)
         self.recorder.snapshot(now, state._capacity, len(state._running), len(state._pending), state._down)
         if self._interrupted:
             raise simpy.core.StopSimulation
@@ -252,18 +254,17 @@ class Simulation:
                 raise self._policy_error(f"admit(job {job.id}) returned {admitted!r}; return True or False")
             if admitted:
                 self._wait(job)
-                self.state.events.append(Event("submitted", job))
+                self.state.events.append(as_row(Event, ("submitted", job, None)))
             else:
                 self._reject(JobRecord.of(active, "rejected", reason="declined by the policy"), active.order)
                 active.forget_view()
 
-    def _enact(self, proposal: Proposal) -> None:
+    def _enact(self, proposal: Proposal, now: float) -> None:
         """Turn the difference between the proposal and reality into starts, preemptions, resizes and
         migrations.
         """
-        now, changes = self.env.now, proposal._changes
-        if changes:
-            self.state._adopt(proposal)
+        changes = proposal._changes
+        self.state._adopt(proposal)
         speeds = {} if self._network is None else self._network.after(changes)
         for job, placement in changes.items():
             active = job._job
@@ -292,8 +293,8 @@ class Simulation:
         if active.placement is None:
             self.state._drop_pending(active.view)
             self.state._running[active.view] = None
-        if active.start_s is None:
-            active.start_s = now
+            if active.start_s is None:
+                active.start_s = now
         curve = active.curve_at(placement)
         unit_s = curve.unit_s[gpus] if unit_s is None else unit_s
         self._expect_completion(active, active.hold(placement, gpus, unit_s, now, overhead_s), now)
@@ -335,8 +336,8 @@ class Simulation:
         due = Due(self._on_completion_due, (active, active.generation))  # type: ignore[arg-type]
         self.env.schedule(due, delay=max(0.0, done_s - now))  # type: ignore[arg-type]
 
-    def _request_wake_up(self, wake_at: float | None) -> None:
-        if wake_at is None or wake_at == self._wake_at:
+    def _request_wake_up(self, wake_at: float) -> None:
+        if wake_at == self._wake_at:
             return
         now = self.env.now
         if not isinstance(wake_at, Real) or not now < wake_at < float("inf"):

@@ -11,6 +11,7 @@ from clustersim.errors import PolicyError
 from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.testing import simulate
+from policies.fifo import Fifo
 from traces.job import Job
 
 A = Job("a", 0.0, gpus=2, duration_s=100.0)
@@ -209,6 +210,31 @@ class Answers(Scheduler):
 
     def schedule(self, state: State) -> Proposal:
         return self.answer(state)
+
+
+class Tampering(Fifo):
+    """Keeps its last proposal and changes it after it was enacted."""
+
+    def __init__(self) -> None:
+        self.last: Proposal | None = None
+        self.changed = 0
+
+    def schedule(self, state: State) -> Proposal:
+        if self.last is not None:
+            for job in state.running:
+                self.last.stop(job)
+                self.changed += 1
+            for job in state.pending:
+                self.changed += self.last.start(job) is not None
+        self.last = super().schedule(state)
+        return self.last
+
+
+def test_an_enacted_draft_is_not_reality() -> None:
+    jobs = [Job(str(i), 7.0 * i, gpus=1 + i % 4, duration_s=20.0 + i) for i in range(30)]
+    policy = Tampering()
+    assert simulate(jobs, policy, "n2g4").log() == simulate(jobs, Fifo(), "n2g4").log()
+    assert policy.changed > 30
 
 
 @pytest.mark.parametrize("answer", [lambda s: None, lambda s: [], lambda s: Proposal, lambda s: True])

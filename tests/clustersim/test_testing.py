@@ -136,7 +136,7 @@ class Declines(Fifo):
         (Shuttling, r"policy Shuttling at t=.*: livelock"),
         (Forgetful, r"rigid jobs: a second run differs"),
         (Unfair, r"a second run differs: .* at t=\d+ s first EventRecord.*, then EventRecord"),
-        (Oversubscribed, r"GPUs are not free there"),
+        (Oversubscribed, r"of \d+ GPUs in the changes of a proposal some are not free there"),
         (Raises, r"rigid jobs: policy Raises at t=35 s: schedule raised LookupError at .*where am I"),
         (Nameless, r"Nameless: parameter quantum_s is not stored as self\.quantum_s"),
     ],
