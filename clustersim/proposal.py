@@ -43,6 +43,10 @@ class Proposal:
         """GPUs that nobody holds in this draft."""
         return self._capacity.free
 
+    def free_on(self, node: int) -> int:
+        """GPUs of a node that nobody holds in this draft; 0 on a node that is out of service."""
+        return self._capacity.free_on(node)
+
     def placement(self, job: JobView) -> Placement | None:
         """Where `job` runs in this draft, None if it does not."""
         return self._changes.get(job, job._job.placement)

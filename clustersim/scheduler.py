@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .active import ActiveJob, JobView
 from .capacity import Capacity
 from .cluster import Cluster
-from .compaction import block
 from .errors import PolicyError
 from .proposal import Proposal
 from .ranking import Entry, FallingKeys, Key, Ranking
@@ -32,9 +31,7 @@ if TYPE_CHECKING:
     from .overheads import Overheads
     from .placement import Placer
 
-__all__ = [
-    "Cluster", "Event", "JobView", "PolicyError", "Proposal", "Ranking", "Scheduler", "State", "block",
-]  # fmt: skip
+__all__ = ["Cluster", "Event", "JobView", "PolicyError", "Proposal", "Ranking", "Scheduler", "State"]
 
 _MAX_RANKINGS = 16
 

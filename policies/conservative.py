@@ -8,7 +8,7 @@ from math import inf
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 
 from .estimates import Estimates
-from .reservations import FreeGpus
+from .free_gpus import FreeGpus
 from .shadow import Shadow
 
 __all__ = ["Conservative"]
@@ -75,7 +75,7 @@ class Conservative(Scheduler):
         self._ends = {job: self._estimates.end_s(job, state.now) for job in state.running}
         self._free, self._tried = FreeGpus(state.now, state.in_service), _Tried()
         for job, end_s in self._ends.items():
-            self._free.reserve([(state.now, end_s, job.gpus)], {job.gpus: job.gpus})
+            self._free.take(state.now, end_s, job.gpus)
         for job in sorted(state.pending, key=lambda job: (before.get(job, inf), job.order)):
             self._reserve(job)
         self._valid = True
@@ -86,7 +86,7 @@ class Conservative(Scheduler):
         self._tried.note(gpus, run_s, start_s)
         self.reserved[job] = start_s
         if start_s < inf:
-            self._free.reserve([(start_s, start_s + run_s, gpus)], {gpus: gpus})
+            self._free.take(start_s, start_s + run_s, gpus)
 
 
 class _Tried:

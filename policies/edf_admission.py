@@ -6,9 +6,12 @@ from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 
-from .reservations import FreeGpus, Piece
+from .free_gpus import FreeGpus
 
 __all__ = ["EdfAdmission"]
+
+Stretch = tuple[float, float]
+"""(from, to): a time during which a job holds its GPUs."""
 
 
 class EdfAdmission(Scheduler):
@@ -32,7 +35,8 @@ class EdfAdmission(Scheduler):
             pieces = _pieces(free, other, state.now)
             if _urgency(other) >= _urgency(job) and not _in_time(pieces, other):
                 return False
-            free.reserve(pieces, {other.requested: other.requested})
+            for start, end in pieces:
+                free.take(start, end, other.requested)
         return True
 
     def schedule(self, state: State) -> Proposal:
@@ -45,24 +49,24 @@ def _urgency(job: JobView) -> tuple[float, int]:
     return inf if job.deadline_s is None else job.deadline_s, job.order
 
 
-def _in_time(pieces: list[Piece], job: JobView) -> bool:
+def _in_time(pieces: list[Stretch], job: JobView) -> bool:
     assert job.deadline_s is not None
     return bool(pieces) and pieces[-1][1] <= job.deadline_s
 
 
-def _pieces(free: FreeGpus, job: JobView, now: float) -> list[Piece]:
+def _pieces(free: FreeGpus, job: JobView, now: float) -> list[Stretch]:
     """When a job will hold its GPUs if it takes them whenever they are free, until its work is done; empty if
     it never is. Every piece begins with a restart, but that in which a running job goes on.
     """
     gpus, need = job.requested, job.oracle_remaining()
     cost_s = job.paying_s if job.running else job.start_cost_s(gpus)
-    pieces: list[Piece] = []
+    pieces: list[Stretch] = []
     for start, end in free.gaps(gpus, now):
         if job.running and not pieces and start > now:
             cost_s = job.restart_s(gpus)
         if end - start >= cost_s + need:
-            return [*pieces, (start, start + cost_s + need, gpus)]
-        pieces.append((start, end, gpus))
+            return [*pieces, (start, start + cost_s + need)]
+        pieces.append((start, end))
         need -= max(0.0, end - start - cost_s)
         cost_s = job.restart_s(gpus)
     return []

@@ -16,12 +16,14 @@ it earlier.
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 
 from .promises import Agenda, Promises
-from .spare import share_out
+from .seating import Seating
+from .spare import may_stay, share_out
 
 __all__ = ["ElasticFlow"]
 
@@ -49,7 +51,7 @@ class ElasticFlow(Scheduler):
     def admit(self, job: JobView, state: State) -> bool:
         promises = self._of(state)
         promises.forget_finished(state)  # what ends at this instant is free for what arrives at it
-        if promises.admit(job, state.now):
+        if promises.admit(job, state):
             return True
         if not self.admission:
             promises.take_without_promise(job)
@@ -72,29 +74,42 @@ class ElasticFlow(Scheduler):
         return self._promises
 
     def _propose(self, state: State, agenda: Agenda, target: dict[JobView, int]) -> Proposal:
-        """Shrink first, then place what grows, largest first.
-
-        For what is reserved, small jobs move together if that is what it takes.
-        """
-        proposal, due = state.proposal(), agenda.due
+        """Shrink first, then seat those whose reservation says so, then place what grows, largest first."""
+        proposal, due, promises = state.proposal(), agenda.due, self._of(state)
         for job in state.running:
             gpus = target.get(job, 0)
             if not gpus:
                 proposal.stop(job)
             elif gpus < job.gpus:
                 proposal.resize(job, gpus)
-        growing = sorted(
-            (job for job in target if target[job] > proposal.gpus(job)),
-            key=lambda job: (-target[job], job.order),
-        )
-        unplaced = [job for job in growing if not _put(proposal, job, target[job])]
-        if any(due.get(job, 0) > proposal.gpus(job) for job in unplaced):
-            promises = self._of(state)
-            wanted = sorted(due, key=lambda job: (promises.slack_s(job, state.now), job.order))
-            proposal.compact({job: max(due[job], proposal.gpus(job)) for job in wanted})
+        seating = Seating(proposal, state.cluster, due)
+        unseated = [job for job in due if not (promises.demands[job].in_place and seating.keep(job))]
+        unseated.sort(key=lambda job: (promises.slack_s(job, state.now), job.order))
+        unseated = [
+            job for job in unseated if not (proposal.gpus(job) == due[job].gpus and seating.keep(job))
+        ]
+        may_stay = partial(self._may_stay, proposal, state)
+        tied = [job for job in unseated if target[job] == due[job].gpus]
+        seating.seat(job for job in tied if not (job.gpus == target[job] and may_stay(job)))
+        early = {job: promises.pieces(job)[0] for *_, job, gpus in agenda.soon if target.get(job) == gpus}
+        growing = [job for job in target if target[job] > proposal.gpus(job)]
+        for job in sorted(growing, key=lambda job: (-target[job], job.order)):
+            if job in early and not proposal.gpus(job) and seating.begin_early(job, early[job]):
+                continue
+            if job not in due or job not in seating.evicted or job in seating.unplaced:
+                seating.give_spare(job, target[job])
+        failed = (job for job in unseated if proposal.gpus(job) != target[job] and not may_stay(job))
+        seating.seat(job for job in failed if job not in seating.seated)
+        for job in seating.evicted:
+            if job not in due and not proposal.gpus(job):
+                seating.give_spare(job, target[job])
+        promises.note_seats(due, seating.seated)
         return proposal
 
-
-def _put(proposal: Proposal, job: JobView, gpus: int) -> bool:
-    grow = proposal.resize if proposal.gpus(job) else proposal.start
-    return grow(job, gpus) is not None
+    def _may_stay(self, proposal: Proposal, state: State, job: JobView) -> bool:
+        """Whether a job that is due may stay where it is, on spare GPUs."""
+        promises = self._of(state)
+        pieces = promises.pieces(job)
+        if proposal.gpus(job) != job.gpus or job.gpus < pieces[0].gpus:
+            return False
+        return may_stay(promises.demands[job], pieces[0].gpus, pieces, state.now)

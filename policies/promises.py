@@ -9,12 +9,15 @@ admit: shorten every reservation to the latest part that still does the job's wo
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
 from clustersim.scheduler import Cluster, JobView, State
 
-from .reservations import Demand, FreeGpus, Piece, fill, shorten, yield_of
+from .claims import Claims
+from .reservations import Demand, fill, shorten, yield_of
+from .room import WHOLE, Piece, Room
 
 __all__ = ["Agenda", "Promises", "urgency"]
 
@@ -26,12 +29,12 @@ _LEAD_RESTARTS = 3  # a reservation begins soon when it does so within this many
 class Agenda:
     """What reservations say about an instant.
 
-    `due`: GPUs reserved for now, by job. `soon`: reservations that begin soon, as (start, order of
+    `due`: what is reserved for now, by job. `soon`: reservations that begin soon, as (start, order of
     submission, job, GPUs). `growing`: GPUs by which jobs on reserved GPUs grow soon. `wake_at`: when this
     changes, if nothing happens before.
     """
 
-    due: dict[JobView, int]
+    due: dict[JobView, Piece]
     soon: list[tuple[float, int, JobView, int]]
     growing: int
     wake_at: float
@@ -46,7 +49,7 @@ class Promises:
         self._smallest: Counter[int] = Counter()  # how many demands have this smallest size
         self._pieces: dict[JobView, list[Piece]] = {}  # in order of admission
         self._widened: dict[JobView, None] = {}  # whose reservation has taken in spare GPUs
-        self._free = FreeGpus(now, cluster.gpus)
+        self._room = Room(now, cluster.nodes, cluster.gpus_per_node)
 
     def pieces(self, job: JobView) -> list[Piece]:
         """The rest of a job's reservation; empty for a job without a deadline."""
@@ -64,19 +67,19 @@ class Promises:
 
     # Admission
 
-    def admit(self, job: JobView, now: float) -> bool:
+    def admit(self, job: JobView, state: State) -> bool:
         """Reserve for `job` if it can finish in time and nobody else is made late by that; say whether."""
-        demand = Demand.of(job, self.guard_s, self.cluster.gpus_per_node)
+        demand, now = Demand.of(job, self.guard_s, self.cluster.gpus_per_node), state.now
         if demand.deadline_s == inf:
             self._keep(demand)
             return True
         if max(demand.rates.values()) * (demand.deadline_s - now) < demand.work:
             return False
         self._shorten_all(now)
-        pieces = fill(self._free, demand, now)
+        pieces = fill(self._room, demand, now)
         if pieces is None:
-            return self._admit_jointly(demand, now)
-        self._free.reserve(pieces, demand.blocks)
+            return self._admit_jointly(demand, state)
+        self._room.reserve(pieces)
         self._pieces[job] = pieces
         self._keep(demand)
         return True
@@ -89,7 +92,7 @@ class Promises:
         self.demands[demand.job] = demand
         self._smallest[demand.sizes[0]] += 1
 
-    def _admit_jointly(self, new: Demand, now: float) -> bool:
+    def _admit_jointly(self, new: Demand, state: State) -> bool:
         """Fill `new`, all jobs with later deadlines and those that were widened anew, by deadline.
 
         The result is adopted only if every one of them still finishes in time.
@@ -99,24 +102,48 @@ class Promises:
             for job in self._pieces
             if (demand := self.demands[job]).deadline_s >= new.deadline_s or job in self._widened
         ]
-        if not again or not self._may_fit(new, now):
+        if not again or not self._may_fit(new, state.now):
             return False
-        free = self._free.copy()
+        room = self._room.copy()
         for demand in again:
-            free.give_back(self._pieces[demand.job], demand.blocks)
-        free.advance(now)
+            room.give_back(self._pieces[demand.job])
+        room.advance(state.now)
+        draft, claims, former = state.proposal(), *self._claims(again, state)
         filled: dict[JobView, list[Piece]] = {}
+        in_place: dict[JobView, None] = {}
         for demand in sorted((new, *again), key=lambda d: (d.deadline_s, d.job.order)):
-            pieces = fill(free, demand, now)
+            place = draft.placement(demand.job)
+            pieces = fill(room, demand, state.now, claims.home(place, former) if place else None)
             if pieces is None:
                 return False
-            free.reserve(pieces, demand.blocks)
+            room.reserve(pieces)
             filled[demand.job] = pieces
-        self._free = free
+            start, _, gpus, node = pieces[0]
+            if place and start <= state.now and claims.fits(place, gpus, node):
+                claims.add(place, node)
+                in_place[demand.job] = None
+        for demand in again:
+            demand.in_place = demand.job in in_place
+        self._room = room
         self._pieces.update(filled)
         self._widened.clear()
         self._keep(new)
         return True
+
+    def _claims(self, again: list[Demand], state: State) -> tuple[Claims, dict[int, int]]:
+        """What jobs in place claim, except those that are filled `again`; and the virtual nodes that nodes of
+        the cluster serve if nobody is.
+        """
+        claims, former, draft = Claims(self.cluster), {}, state.proposal()
+        refilled = {demand.job for demand in again}
+        for job, pieces in self._pieces.items():
+            place = draft.placement(job) if self.demands[job].in_place else None
+            if place:
+                if job not in refilled:
+                    claims.add(place, pieces[0].node)
+                if pieces[0].node != WHOLE:
+                    former[place[0][0]] = pieces[0].node
+        return claims, former
 
     def _may_fit(self, new: Demand, now: float) -> bool:
         """A quick necessary condition: up to every deadline there is the least GPU time of what is due."""
@@ -135,10 +162,12 @@ class Promises:
             demand.refresh()
             kept = shorten(pieces, demand, now)
             if kept != pieces:
-                self._free.give_back(pieces, demand.blocks)
-                self._free.reserve(kept, demand.blocks)
+                if not kept or kept[0].start > now or kept[0].end != pieces[0].end:
+                    demand.in_place = False
+                self._room.give_back(pieces)
+                self._room.reserve(kept)
                 self._pieces[job] = kept
-        self._free.advance(now)
+        self._room.advance(now)
 
     # As time goes on
 
@@ -152,29 +181,32 @@ class Promises:
                 self._widened.pop(event.job, None)
                 if demand is not None:
                     self._smallest[demand.sizes[0]] -= 1
-                    self._free.give_back(self._pieces.pop(event.job, []), demand.blocks)
-        self._free.advance(state.now)
+                    self._room.give_back(self._pieces.pop(event.job, []))
 
     def agenda(self, now: float) -> Agenda:
         """What is reserved for now and for soon; reservations that are over are dropped."""
-        due: dict[JobView, int] = {}
+        due: dict[JobView, Piece] = {}
         soon: list[tuple[float, int, JobView, int]] = []
         growing, wake_at = 0, inf
         for job, pieces in self._pieces.items():
-            while pieces and pieces[0][1] <= now + _INSTANT_S:
+            demand = self.demands[job]
+            while pieces and pieces[0].end <= now + _INSTANT_S:
                 del pieces[0]
+                demand.in_place = False
             if not pieces:
                 continue
-            start, end, gpus = pieces[0]
+            start, end, gpus, _ = pieces[0]
             if start > now + _INSTANT_S:
                 wake_at = min(wake_at, start)
                 if start - now <= self._lead_s(job, gpus):
                     soon.append((start, job.order, job, gpus))
                 continue
-            due[job] = gpus
+            due[job] = pieces[0]
             wake_at = min(wake_at, end)
-            if len(pieces) > 1 and pieces[1][0] - now <= self._lead_s(job, pieces[1][2]):
-                growing += max(0, pieces[1][2] - max(gpus, job.gpus))
+            if job.gpus != gpus:
+                demand.in_place = False  # it has lost them to a failure
+            if len(pieces) > 1 and pieces[1].start - now <= self._lead_s(job, pieces[1].gpus):
+                growing += max(0, pieces[1].gpus - max(gpus, job.gpus))
         return Agenda(due, sorted(soon), growing, wake_at)
 
     def _lead_s(self, job: JobView, gpus: int) -> float:
@@ -190,27 +222,33 @@ class Promises:
         for job in sorted(agenda.due, key=urgency):
             if target[job] != job.gpus or spare <= 0:
                 continue
-            size = self._widest(job, job.gpus + spare, state.now)
-            if size:
-                spare -= size - job.gpus
-                agenda.due[job] = target[job] = size
+            piece = self._widest(job, job.gpus + spare, state.now)
+            if piece:
+                spare -= piece.gpus - job.gpus
+                agenda.due[job], target[job] = piece, piece.gpus
 
-    def _widest(self, job: JobView, limit: int, now: float) -> int:
-        """Reserve the largest size up to `limit` that finishes the job earlier than now; 0 if none."""
+    def _widest(self, job: JobView, limit: int, now: float) -> Piece | None:
+        """Reserve the largest size up to `limit` that finishes the job earlier than now, if any does."""
         demand, own = self.demands[job], self._pieces[job]
         finish_s = now + demand.paying_s + demand.work / demand.rates[job.gpus]
         for size in reversed(demand.sizes):
             end = now + demand.restarts[size] + demand.work / demand.rates[size]
             if not job.gpus < size <= limit or end > min(demand.deadline_s, finish_s):
                 continue
-            self._free.give_back(own, demand.blocks)
-            if self._free.least(now, end) >= demand.blocks[size]:
-                self._pieces[job] = [(now, end, size)]
-                self._free.reserve(self._pieces[job], demand.blocks)
-                self._widened[job] = None
-                return size
-            self._free.reserve(own, demand.blocks)
-        return 0
+            self._room.give_back(own)
+            node, since = self._room.stay(size, end, now, own[0].node)
+            if since <= now:
+                piece = Piece(now, end, size, node)
+                self._room.reserve([piece])
+                self._pieces[job], self._widened[job], demand.in_place = [piece], None, False
+                return piece
+            self._room.reserve(own)
+        return None
+
+    def note_seats(self, due: Mapping[JobView, Piece], seated: Mapping[JobView, None]) -> None:
+        """Who of those who are due holds its GPUs where they are reserved from now on."""
+        for job in due:
+            self.demands[job].in_place = job in seated
 
 
 def urgency(job: JobView) -> float:

@@ -1,150 +1,60 @@
-"""A calendar of GPUs: how many are free at each future time, and how to fill a job's work into it before a
-deadline.
+"""How a job's work is reserved before its deadline.
 
 Used by the deadline policies. Times are seconds on the trace's clock. Work is counted in units (iterations)
-and done at a rate that depends on the number of GPUs; every change of that number costs the job a restart,
-during which it holds its GPUs and makes no progress.
+and done at a rate that depends on the number of GPUs; every change of that number or of the address costs the
+job a restart, during which it holds its GPUs and makes no progress.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from clustersim.scheduler import JobView, block
+from clustersim.scheduler import JobView
 
-__all__ = ["Demand", "FreeGpus", "Piece", "fill", "yield_of"]
+from .room import WHOLE, Piece, Room
 
-Piece = tuple[float, float, int]
-"""(from, to, GPUs): a stretch of a job's reservation."""
-
-_MOVES_WITHIN_A_NODE = (
-    3  # restarts charged to a job smaller than a node, which may have to move to make room for whole nodes
-)
-
-
-class FreeGpus:
-    """Free GPUs over time: `free[i]` from `times[i]` to `times[i + 1]`, the last one for ever."""
-
-    __slots__ = ("free", "times")
-
-    def __init__(self, now: float, gpus: int):
-        self.times = [now]
-        self.free = [gpus]
-
-    def copy(self) -> FreeGpus:
-        twin = object.__new__(FreeGpus)
-        twin.times, twin.free = self.times[:], self.free[:]
-        return twin
-
-    def advance(self, now: float) -> None:
-        """Forget what lies before `now`, and join neighbours that are equal."""
-        first = bisect_right(self.times, now) - 1
-        times, free = [now], [self.free[first]]
-        for time, count in zip(self.times[first + 1 :], self.free[first + 1 :], strict=True):
-            if count != free[-1]:
-                times.append(time)
-                free.append(count)
-        self.times, self.free = times, free
-
-    def least(self, start: float, end: float) -> int:
-        """The fewest GPUs that are free at any time from `start` to `end`."""
-        first, last = bisect_right(self.times, start) - 1, bisect_left(self.times, end)
-        return min(self.free[max(first, 0) : last])
-
-    def earliest(self, gpus: int, span_s: float, after: float = 0.0) -> float:
-        """The first time not before `after` from which `gpus` are free for `span_s` seconds; inf if never."""
-        times, free, start = self.times, self.free, inf
-        last = len(times) - 1
-        for i in range(max(bisect_right(times, after) - 1, 0), last + 1):
-            if free[i] < gpus:
-                start = inf
-                continue
-            if start == inf:
-                start = max(times[i], after)
-            if i == last or times[i + 1] - start >= span_s:
-                return start
-        return inf
-
-    def gaps(self, gpus: int, after: float) -> Iterator[tuple[float, float]]:
-        """The stretches, as long as they last, during which `gpus` GPUs are free, from `after` on."""
-        start = inf
-        for time, free in zip(self.times, self.free, strict=True):
-            if free >= gpus:
-                start = min(start, max(time, after))
-            elif start < inf:
-                if time > start:
-                    yield start, time
-                start = inf
-        if start < inf:
-            yield start, inf
-
-    def reserve(self, pieces: list[Piece], blocks: Mapping[int, int]) -> None:
-        """Take the block of every piece's size; `blocks` are those of its demand."""
-        for start, end, gpus in pieces:
-            self._add(start, end, -blocks[gpus])
-
-    def give_back(self, pieces: list[Piece], blocks: Mapping[int, int]) -> None:
-        for start, end, gpus in pieces:
-            self._add(start, end, blocks[gpus])
-
-    def _add(self, start: float, end: float, gpus: int) -> None:
-        start = max(start, self.times[0])
-        if end <= start:
-            return
-        first, last = self._cut(start), self._cut(end)
-        for i in range(first, last):
-            self.free[i] += gpus
-
-    def _cut(self, time: float) -> int:
-        """Make `time` a boundary; returns its index."""
-        i = bisect_left(self.times, time)
-        if i == len(self.times) or self.times[i] != time:
-            self.times.insert(i, time)
-            self.free.insert(i, self.free[i - 1])
-        return i
+__all__ = ["Demand", "fill", "shorten", "yield_of"]
 
 
 @dataclass(slots=True)
 class Demand:
-    """What one job needs: `sizes` it can use, ascending, with its `rates` (units/s) and `restarts` (s) there.
-
-    `blocks`: the GPUs to reserve for each size, so that whatever is reserved can be placed (see `block`).
+    """What one job needs: `sizes` it can use, ascending, with its `rates` (units/s) and `restarts` (s) there,
+    and the whole `nodes` that each takes.
 
     `work`, `gpus` and `paying_s` (overhead left to pay on the GPUs it holds) are as of the last `refresh`.
     `work` is `guard_s` seconds more than the job needs, so that it is done before its reservation ends,
-    whatever the rounding.
+    whatever the rounding. `in_place`: it holds what it has reserved for now, where it has reserved it, so
+    that the restart of that piece is paid, or being paid.
     """
 
     job: JobView
     deadline_s: float
     sizes: tuple[int, ...]
-    blocks: dict[int, int]
+    nodes: tuple[int, ...]
     rates: dict[int, float]
     restarts: dict[int, float]
     guard_s: float
     work: float = 0.0
     gpus: int = 0
     paying_s: float = 0.0
+    in_place: bool = False
 
     @classmethod
     def of(cls, job: JobView, guard_s: float, node: int) -> Demand:
         """The demand of `job` on nodes of `node` GPUs.
 
-        A job that asks for a node or more is planned in whole nodes, which are all alike: what is free can
-        then always be had.
+        A job that asks for a node or more is planned in whole nodes, if it can run on such counts.
         """
         whole = tuple(n for n in job.sizes if n % node == 0) if job.requested >= node else ()
         sizes = whole or job.sizes
-        blocks = {n: block(n, node) for n in sizes}
+        nodes = tuple(-(-n // node) for n in sizes)
         rates = {n: job.rate(n) for n in sizes}
-        moves = {n: 1 if n >= node else _MOVES_WITHIN_A_NODE for n in sizes}
-        restarts = {n: moves[n] * job.restart_s(n) for n in sizes}
-        demand = cls(
-            job, inf if job.deadline_s is None else job.deadline_s, sizes, blocks, rates, restarts, guard_s
-        )
+        restarts = {n: job.restart_s(n) for n in sizes}
+        deadline_s = inf if job.deadline_s is None else job.deadline_s
+        demand = cls(job, deadline_s, sizes, nodes, rates, restarts, guard_s)
         demand.refresh()
         return demand
 
@@ -161,38 +71,47 @@ class Demand:
         return self.work * min(n / self.rates[n] for n in self.sizes)
 
 
-def fill(free: FreeGpus, demand: Demand, now: float) -> list[Piece] | None:
-    """Reserve nothing yet: find pieces in `free` that finish `demand` by its deadline at the smallest
+def fill(room: Room, demand: Demand, now: float, home: int | None = None) -> list[Piece] | None:
+    """Reserve nothing yet: find pieces in `room` that finish `demand` by its deadline at the smallest
     level, or None.
 
     A level is one of the job's sizes. At level n the job takes n GPUs, or the largest of its sizes that is
     free where fewer are, from its deadline backwards until its work is done: as late as possible, which
     leaves the near future to others (ElasticFlow, ASPLOS 2023, section 4.1: the smallest such level is the
-    job's minimum satisfactory share). A restart is charged at the start of every piece.
+    job's minimum satisfactory share). A restart is charged at the start of every piece, except of one in
+    which the job goes on as it runs: at the address `home`, where what it holds may become its own.
     """
     span = demand.deadline_s - now
+    fill_at = _fill_whole if demand.sizes[0] >= room.gpus_per_node else _fill_shared
     for level in demand.sizes:
         if demand.rates[level] * span < demand.work:
             continue
-        pieces = _fill_at(free, demand, level, now)
+        pieces = fill_at(room, demand, level, now, home)
         if pieces is not None:
             return pieces
     return None
 
 
-def _fill_at(free: FreeGpus, demand: Demand, level: int, now: float) -> list[Piece] | None:
-    times, counts = free.times, free.free
+def _fill_whole(room: Room, demand: Demand, level: int, now: float, home: int | None) -> list[Piece] | None:
+    """For a job that needs a node or more on any of its sizes: nodes are counted."""
+    times, counts = room.whole.times, room.whole.free
+    nodes, sizes = demand.nodes, demand.sizes
+    enough = nodes[sizes.index(level)]
     need = demand.work
     pieces: list[Piece] = []
     end = upper = demand.deadline_s  # of the piece that is open, of the stretch that is looked at
     gpus = 0
     for i in range(bisect_left(times, upper) - 1, -1, -1):
-        here = level if counts[i] >= demand.blocks[level] else _largest(demand, counts[i])
+        if counts[i] >= enough:
+            here = level
+        else:
+            fitting = bisect_right(nodes, counts[i])
+            here = sizes[fitting - 1] if fitting else 0
         if here != gpus:
             if gpus:
                 done = (end - upper - demand.restarts[gpus]) * demand.rates[gpus]
                 if done > 0:
-                    pieces.append((upper, end, gpus))
+                    pieces.append(Piece(upper, end, gpus))
                     need -= done
             gpus, end = here, upper
         lower = times[i]
@@ -202,10 +121,10 @@ def _fill_at(free: FreeGpus, demand: Demand, level: int, now: float) -> list[Pie
             whole = need / demand.rates[gpus]
             start = end - demand.restarts[gpus] - whole
             if start >= lower:
-                pieces.append((start, end, gpus))
+                pieces.append(Piece(start, end, gpus))
                 return pieces[::-1]
-            if lower == now and gpus == demand.gpus and end - now - demand.paying_s >= whole:
-                pieces.append((now, end, gpus))  # goes on as it runs, without a restart
+            if lower == now and home == WHOLE and _goes_on(demand, gpus, end - now, whole):
+                pieces.append(Piece(now, end, gpus))
                 return pieces[::-1]
         if lower == now:
             return None
@@ -213,34 +132,64 @@ def _fill_at(free: FreeGpus, demand: Demand, level: int, now: float) -> list[Pie
     return None
 
 
-def _largest(demand: Demand, limit: int) -> int:
-    """The largest size whose block is at most `limit`, 0 if there is none."""
-    i = bisect_right(demand.sizes, limit)
-    while i and demand.blocks[demand.sizes[i - 1]] > limit:
-        i -= 1
-    return demand.sizes[i - 1] if i else 0
+def _fill_shared(room: Room, demand: Demand, level: int, now: float, home: int | None) -> list[Piece] | None:
+    """For a job that also runs on less than a node: every piece of that kind has a virtual node."""
+    need, end = demand.work, demand.deadline_s
+    pieces: list[Piece] = []
+    while end > now:
+        gpus = room.largest(demand.sizes, level, end)
+        larger = _above(demand.sizes, gpus)
+        change = now if gpus == level else max(now, room.last(larger, end))
+        if not gpus:
+            end = change
+            continue
+        whole = need / demand.rates[gpus]
+        start = end - demand.restarts[gpus] - whole
+        node, since = room.stay(gpus, end, max(start, change), home)
+        lower = max(since, change)
+        if start >= lower:
+            pieces.append(Piece(start, end, gpus, node))
+            return pieces[::-1]
+        if lower == now and node == home and _goes_on(demand, gpus, end - now, whole):
+            pieces.append(Piece(now, end, gpus, node))
+            return pieces[::-1]
+        done = (end - lower - demand.restarts[gpus]) * demand.rates[gpus]
+        if done > 0:
+            pieces.append(Piece(lower, end, gpus, node))
+            need -= done
+        end = lower
+    return None
 
 
-def yield_of(pieces: list[Piece], demand: Demand, now: float) -> float:
+def _above(sizes: Sequence[int], gpus: int) -> int:
+    """The next size above `gpus`; the largest if there is none."""
+    return next((size for size in sizes if size > gpus), sizes[-1])
+
+
+def _goes_on(demand: Demand, gpus: int, span_s: float, work_s: float) -> bool:
+    """Whether the job is done within `span_s` seconds on the `gpus` GPUs that it holds, without a restart."""
+    return gpus == demand.gpus and span_s - demand.paying_s >= work_s
+
+
+def yield_of(pieces: Sequence[Piece], demand: Demand, now: float) -> float:
     """The work that the rest of a reservation does from `now` on, if the job follows it."""
     total = 0.0
-    for start, end, gpus in pieces:
+    for start, end, gpus, _ in pieces:
         begin = max(start, now)
         if end <= begin:
             continue
-        goes_on = start <= now and gpus == demand.gpus
-        pays = demand.paying_s if goes_on else demand.restarts[gpus]
+        pays = demand.paying_s if demand.in_place and start <= now else demand.restarts[gpus]
         total += max(0.0, end - begin - pays) * demand.rates[gpus]
     return total
 
 
-def shorten(pieces: list[Piece], demand: Demand, now: float) -> list[Piece]:
+def shorten(pieces: Sequence[Piece], demand: Demand, now: float) -> list[Piece]:
     """The latest part of a reservation that still does the job's remaining work: what it no longer needs
     comes off the front.
     """
     need = demand.work
     kept: list[Piece] = []
-    for start, end, gpus in reversed(pieces):
+    for start, end, gpus, node in reversed(pieces):
         if need <= 0:
             break
         begin = max(start, now)
@@ -249,9 +198,9 @@ def shorten(pieces: list[Piece], demand: Demand, now: float) -> list[Piece]:
         rate, restart = demand.rates[gpus], demand.restarts[gpus]
         latest = end - restart - need / rate
         if latest > begin:
-            kept.append((latest, end, gpus))
+            kept.append(Piece(latest, end, gpus, node))
             need = 0.0
         else:
-            kept.append((begin, end, gpus))
+            kept.append(Piece(begin, end, gpus, node))
             need -= max(0.0, end - begin - restart) * rate
     return kept[::-1]

@@ -12,9 +12,10 @@ from math import inf
 from clustersim.scheduler import JobView, State
 
 from .promises import Agenda, Promises, urgency
-from .reservations import Demand, Piece, yield_of
+from .reservations import Demand, yield_of
+from .room import Piece
 
-__all__ = ["share_out"]
+__all__ = ["may_stay", "share_out"]
 
 
 def share_out(state: State, promises: Promises, agenda: Agenda) -> dict[JobView, int]:
@@ -24,7 +25,7 @@ def share_out(state: State, promises: Promises, agenda: Agenda) -> dict[JobView,
     as for jobs that are to grow soon: a job that starts on GPUs that are taken away before its restart has
     paid off only does harm.
     """
-    target = dict(agenda.due)
+    target = {job: piece.gpus for job, piece in agenda.due.items()}
     held_back = _begin_early(state, target, agenda) + agenda.growing
     spare = max(0, state.in_service - sum(target.values()))
     # (growth of GPU time per GPU, whether it is a change, deadline, order, size, job)
@@ -32,7 +33,8 @@ def share_out(state: State, promises: Promises, agenda: Agenda) -> dict[JobView,
 
     def push(demand: Demand, held: int) -> None:
         room = (spare, spare - held_back)
-        pieces, reserved = promises.pieces(demand.job), agenda.due.get(demand.job, 0)
+        pieces = promises.pieces(demand.job)
+        reserved = pieces[0].gpus if demand.job in agenda.due else 0
         size, growth = _next_step(demand, held, room, reserved, pieces, state.now)
         if size:
             change = size != demand.gpus
@@ -107,7 +109,7 @@ def _next_step(
             continue
         if size - held > (room[0] if size <= mine else room[1]):
             break
-        if size == mine != reserved and not _may_stay(demand, reserved, pieces, now):
+        if size == mine != reserved and not may_stay(demand, reserved, pieces, now):
             continue
         if size not in (mine, reserved) and not _may_move(demand, size, reserved, pieces, now):
             continue
@@ -118,8 +120,8 @@ def _next_step(
     return (best_size, best_growth) if best_size else (0, 0.0)
 
 
-def _may_stay(demand: Demand, reserved: int, pieces: list[Piece], now: float) -> bool:
-    """Whether a job may stay on more GPUs than it has reserved for now.
+def may_stay(demand: Demand, reserved: int, pieces: list[Piece], now: float) -> bool:
+    """Whether a job may stay on more GPUs than it has reserved for now, or on as many elsewhere.
 
     While it works there it gains on its reservation; while it still pays for them it falls behind, and must
     be able to afford what the reservation would do meanwhile, should they be gone at the next event.
@@ -139,14 +141,14 @@ def _may_move(demand: Demand, size: int, reserved: int, pieces: list[Piece], now
     work, rates, restarts, mine = demand.work, demand.rates, demand.restarts, demand.gpus
     if size > mine > 0 and restarts[size] + work / rates[size] >= demand.paying_s + work / rates[mine]:
         return False
-    if not pieces or (not reserved and size <= pieces[0][2]):
+    if not pieces or (not reserved and size <= pieces[0].gpus):
         return True
     ready = now + restarts[size]
     missed = sum(
-        rates[gpus] * (min(end, ready) - max(start, now)) for start, end, gpus in pieces if start < ready
+        rates[gpus] * (min(end, ready) - max(start, now)) for start, end, gpus, _ in pieces if start < ready
     )
     if not missed:
         return True
-    if reserved and reserved == mine:
+    if demand.in_place:
         missed += rates[reserved] * restarts[reserved]
     return yield_of(pieces, demand, now) - work >= missed

@@ -24,7 +24,7 @@ PUBLIC = {
         "Simulation", "State", "UserError", "compare", "read_results", "read_run", "run", "write_run",
     ],
     "clustersim.scheduler": [
-        "Cluster", "Event", "JobView", "PolicyError", "Proposal", "Ranking", "Scheduler", "State", "block",
+        "Cluster", "Event", "JobView", "PolicyError", "Proposal", "Ranking", "Scheduler", "State",
     ],
     "clustersim.testing": [
         "CASES", "Case", "Decision", "Outcome", "check_case", "check_outcome", "check_parameters",

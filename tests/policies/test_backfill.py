@@ -17,7 +17,7 @@ from clustersim.testing import Outcome, simulate
 from policies.conservative import Conservative
 from policies.easy import Easy
 from policies.fifo import Fifo
-from policies.reservations import FreeGpus
+from policies.free_gpus import FreeGpus
 from policies.shadow import Shadow
 from traces.job import Job
 
@@ -205,7 +205,7 @@ def test_earliest_is_the_first_gap(bookings: list[tuple[int, int, int]], data: s
     free, used = FreeGpus(0.0, 8), [0] * 200
     for start, span, gpus in bookings:
         if all(used[t] + gpus <= 8 for t in range(start, start + span)):
-            free.reserve([(float(start), float(start + span), gpus)], {gpus: gpus})
+            free.take(float(start), float(start + span), gpus)
             used[start : start + span] = [n + gpus for n in used[start : start + span]]
     gpus, span, after = (data.draw(st.integers(*span)) for span in ((1, 8), (1, 20), (0, 60)))
     expected = next(t for t in range(after, 150) if all(used[i] + gpus <= 8 for i in range(t, t + span)))

@@ -1,4 +1,4 @@
-"""The calendar of free GPUs and what is filled into it, against plain models."""
+"""What is filled into the room that reservations have, against plain models."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from clustersim.scheduler import block
-from policies.reservations import Demand, FreeGpus, Piece, fill, shorten, yield_of
+from policies.reservations import Demand, fill, shorten, yield_of
+from policies.room import WHOLE, Piece, Room
 
 GPUS = 32
 SIZES = (1, 2, 4, 8, 16, 32)
-ALIKE = {n: n for n in SIZES}  # powers of two are their own blocks
 times = st.integers(0, 200).map(float)
 
 
@@ -27,22 +26,19 @@ def bookings(draw: st.DrawFn) -> list[Piece]:
         end = start + draw(st.integers(1, 80))
         gpus = draw(st.sampled_from(SIZES))
         if all(taken(pieces, t) + gpus <= GPUS for t in range(int(start), int(end))):
-            pieces.append((start, end, gpus))
+            pieces.append(Piece(start, end, gpus))
     return pieces
 
 
 def taken(pieces: list[Piece], time: float) -> int:
-    return sum(gpus for start, end, gpus in pieces if start <= time < end)
+    return sum(gpus for start, end, gpus, _ in pieces if start <= time < end)
 
 
-def calendar(pieces: list[Piece]) -> FreeGpus:
-    free = FreeGpus(0.0, GPUS)
-    free.reserve(pieces, ALIKE)
-    return free
-
-
-def free_at(free: FreeGpus, time: float) -> int:
-    return free.least(time, time + 0.5)
+def room_beside(pieces: list[Piece]) -> Room:
+    """Nodes of a GPU each: every piece is of whole nodes."""
+    room = Room(0.0, GPUS, 1)
+    room.reserve(pieces)
+    return room
 
 
 @st.composite
@@ -53,50 +49,12 @@ def demands(draw: st.DrawFn) -> Demand:
         job=cast(Any, None),
         deadline_s=float(draw(st.integers(60, 260))),
         sizes=sizes,
-        blocks=ALIKE,
+        nodes=sizes,
         rates={n: n**power for n in sizes},
         restarts=dict.fromkeys(sizes, restart_s),
         guard_s=0.0,
         work=draw(st.floats(1.0, 1500.0)),
     )
-
-
-# The calendar
-
-
-@given(bookings(), st.integers(0, 150), st.data())
-@settings(deadline=None)
-def test_the_calendar_counts(pieces: list[Piece], now: int, data: st.DataObject) -> None:
-    free = calendar(pieces)
-    kept = [piece for piece in pieces if not data.draw(st.booleans())]
-    free.give_back([piece for piece in pieces if piece not in kept], ALIKE)
-    assume(len(set(pieces)) == len(pieces))
-    twin = free.copy()
-    free.advance(float(now))
-    for time in range(now, 300):
-        assert free_at(free, time) == free_at(twin, time) == GPUS - taken(kept, time)
-    assert free.times == sorted(set(free.times))
-    assert free.times[0] == now
-    assert all(a != b for a, b in pairwise(free.free)), "equal neighbours are joined"
-
-
-@given(bookings(), times, st.integers(1, 100))
-@settings(deadline=None)
-def test_least(pieces: list[Piece], start: float, length: int) -> None:
-    expected = min(GPUS - taken(pieces, t) for t in range(int(start), int(start) + length))
-    assert calendar(pieces).least(start, start + length) == expected
-
-
-def test_a_copy_is_independent() -> None:
-    free = calendar([(10.0, 20.0, 8)])
-    free.copy().reserve([(0.0, 30.0, 8)], ALIKE)
-    assert (free.times, free.free) == ([0.0, 10.0, 20.0], [32, 24, 32])
-
-
-def test_what_is_past_is_not_booked() -> None:
-    free = FreeGpus(50.0, 8)
-    free.reserve([(0.0, 40.0, 8), (45.0, 60.0, 4)], ALIKE)
-    assert (free.times, free.free) == ([50.0, 60.0], [4, 8])
 
 
 # Filling
@@ -119,18 +77,17 @@ def best_yield(pieces: list[Piece], demand: Demand, level: int) -> float:
 @given(bookings(), demands())
 @settings(max_examples=300, deadline=None)
 def test_fill(pieces: list[Piece], demand: Demand) -> None:
-    free = calendar(pieces)
-    found = fill(free, demand, 0.0)
-    assert (free.times, free.free) == (calendar(pieces).times, calendar(pieces).free), "only looks"
+    free = room_beside(pieces).whole
+    found = fill(room_beside(pieces), demand, 0.0)
     possible = {level: best_yield(pieces, demand, level) for level in demand.sizes}
     if found is None:
         assert all(done < demand.work + 1e-6 for done in possible.values())
         return
-    assert all(0.0 <= start < end <= demand.deadline_s for start, end, _ in found)
+    assert all(0.0 <= start < end <= demand.deadline_s for start, end, _, _ in found)
     assert all(a[1] <= b[0] for a, b in pairwise(found))
-    assert all(gpus in demand.sizes and free.least(start, end) >= gpus for start, end, gpus in found)
+    assert all(gpus in demand.sizes and free.least(start, end) >= gpus for start, end, gpus, _ in found)
     assert yield_of(found, demand, 0.0) >= demand.work * (1 - 1e-9), "done by the deadline"
-    used = max(gpus for _, _, gpus in found)
+    used = max(piece.gpus for piece in found)
     for level in demand.sizes:
         assert level >= used or possible[level] < demand.work + 1e-6, "the smallest level that will do"
 
@@ -139,13 +96,13 @@ def test_fill(pieces: list[Piece], demand: Demand) -> None:
 @settings(deadline=None)
 def test_fill_is_late(pieces: list[Piece], demand: Demand) -> None:
     """As late as possible: after its first piece the job holds its level wherever that is free."""
-    found = fill(calendar(pieces), demand, 0.0)
+    found = fill(room_beside(pieces), demand, 0.0)
     assume(found is not None)
     assert found is not None
-    level = max(gpus for _, _, gpus in found)
+    level = max(piece.gpus for piece in found)
     for second in range(int(found[0][0]) + 1, int(demand.deadline_s)):
         able = [n for n in demand.sizes if n <= min(level, GPUS - taken(pieces, second))]
-        held = [gpus for start, end, gpus in found if start <= second < end]
+        held = [gpus for start, end, gpus, _ in found if start <= second < end]
         if not held and able:
             # only a stretch too short to restart in is left out
             assert _stretch(pieces, demand, level, second) <= demand.restarts[able[-1]]
@@ -171,42 +128,184 @@ def _stretch(pieces: list[Piece], demand: Demand, level: int, second: int) -> in
 def demand_of(work: float, deadline_s: float, **more: Any) -> Demand:
     rates = {4: 1.0, 8: 1.6}
     return Demand(
-        cast(Any, None), deadline_s, (4, 8), ALIKE, rates, {4: 10.0, 8: 10.0}, 0.0, work=work, **more
+        cast(Any, None), deadline_s, (4, 8), (4, 8), rates, {4: 10.0, 8: 10.0}, 0.0, work=work, **more
     )
 
 
+def booked(pieces: list[Piece] | None) -> list[tuple[float, float, int]] | None:
+    return None if pieces is None else [piece[:3] for piece in pieces]
+
+
 def test_fill_by_hand() -> None:
-    free = FreeGpus(0.0, 8)
-    assert fill(free, demand_of(50.0, 100.0), 0.0) == [(40.0, 100.0, 4)]
-    assert fill(free, demand_of(90.0, 100.0), 0.0) == [(0.0, 100.0, 4)]
-    assert fill(free, demand_of(91.0, 100.0), 0.0) == [(100 - 10 - 91 / 1.6, 100.0, 8)]
+    free = Room(0.0, 8, 1)
+    assert booked(fill(free, demand_of(50.0, 100.0), 0.0)) == [(40.0, 100.0, 4)]
+    assert booked(fill(free, demand_of(90.0, 100.0), 0.0)) == [(0.0, 100.0, 4)]
+    assert booked(fill(free, demand_of(91.0, 100.0), 0.0)) == [(100 - 10 - 91 / 1.6, 100.0, 8)]
     assert fill(free, demand_of(145.0, 100.0), 0.0) is None
-    free.reserve([(60.0, 80.0, 4)], ALIKE)
+    free.reserve([Piece(60.0, 80.0, 4)])
     # at level 4 the booking leaves 4; at level 8 three pieces, each with a restart
-    assert fill(free, demand_of(90.0, 100.0), 0.0) == [(0.0, 100.0, 4)]
-    assert fill(free, demand_of(100.0, 100.0), 0.0) == [
+    assert booked(fill(free, demand_of(90.0, 100.0), 0.0)) == [(0.0, 100.0, 4)]
+    assert booked(fill(free, demand_of(100.0, 100.0), 0.0)) == [
         (60 - 10 - 74 / 1.6, 60.0, 8),
         (60.0, 80.0, 4),
         (80.0, 100.0, 8),
     ]
 
 
-def test_a_running_job_goes_on_without_a_restart() -> None:
-    free = FreeGpus(0.0, 8)
-    assert fill(free, demand_of(99.0, 100.0, gpus=4, paying_s=1.0), 0.0) == [(0.0, 100.0, 4)]
-    assert fill(free, demand_of(99.5, 100.0, gpus=4, paying_s=1.0), 0.0) != [(0.0, 100.0, 4)]
+@pytest.mark.parametrize("node", [1, 16])
+def test_a_running_job_goes_on_without_a_restart_where_it_may(node: int) -> None:
+    free, home = Room(0.0, 8 // node or 1, node), WHOLE if node == 1 else 0
+    runs = {"gpus": 4, "paying_s": 1.0}
+    assert booked(fill(free, demand_of(99.0, 100.0, **runs), 0.0, home)) == [(0.0, 100.0, 4)]
+    assert booked(fill(free, demand_of(99.5, 100.0, **runs), 0.0, home)) != [(0.0, 100.0, 4)]
+    assert booked(fill(free, demand_of(99.0, 100.0, **runs), 0.0)) != [(0.0, 100.0, 4)]
+
+
+# Nodes that jobs share
+
+
+@st.composite
+def tenancies(draw: st.DrawFn) -> list[Piece]:
+    """Pieces at addresses on 4 nodes of 8 GPUs that never take more than there is."""
+    room, pieces = Room(0.0, 4, 8), []
+    for _ in range(draw(st.integers(0, 14))):
+        start = draw(times)
+        gpus = draw(st.sampled_from((1, 2, 3, 5, 7, 8, 16)))
+        node = WHOLE if gpus >= 8 else draw(st.integers(0, 3))
+        piece = Piece(start, start + draw(st.integers(1, 80)), gpus, node)
+        if all(_has_room([*pieces, piece], t) for t in range(int(piece.start), int(piece.end))):
+            pieces.append(piece)
+    room.reserve(pieces)
+    return pieces
+
+
+def _used(pieces: list[Piece], time: float, node: int) -> int:
+    return sum(p.gpus for p in pieces if p.node == node and p.start <= time < p.end)
+
+
+def _whole(pieces: list[Piece], time: float) -> int:
+    """Nodes of the four that are neither reserved whole nor shared."""
+    return 4 - _used(pieces, time, WHOLE) // 8 - sum(_used(pieces, time, v) > 0 for v in range(4))
+
+
+def _has_room(pieces: list[Piece], time: float) -> bool:
+    return _whole(pieces, time) >= 0 and all(_used(pieces, time, v) <= 8 for v in range(4))
+
+
+@st.composite
+def small_demands(draw: st.DrawFn) -> Demand:
+    first = draw(st.sampled_from((1, 2, 3, 5)))
+    sizes = tuple(n for n in (1, 2, 3, 5, 7, 8, 16, 32) if n >= first)[: draw(st.integers(1, 6))]
+    restarts = dict.fromkeys(sizes, draw(st.sampled_from((0.0, 1.0, 7.5))))
+    rates = {n: n**0.7 for n in sizes}
+    demand = Demand(
+        cast(Any, None), float(draw(st.integers(60, 260))), sizes, tuple(-(-n // 8) for n in sizes),
+        rates, restarts, 0.0, work=draw(st.floats(1.0, 800.0)),
+    )  # fmt: skip
+    demand.gpus = draw(st.sampled_from((0, *sizes)))
+    demand.paying_s = draw(st.floats(0.0, restarts[first]))
+    return demand
+
+
+@given(tenancies(), st.data(), st.integers(0, 40))
+@settings(deadline=None)
+def test_the_room_counts(pieces: list[Piece], data: st.DataObject, now: int) -> None:
+    assume(len(set(pieces)) == len(pieces))
+    room = Room(0.0, 4, 8)
+    room.reserve(pieces)
+    kept = [piece for piece in pieces if data.draw(st.booleans())]
+    twin = room.copy()
+    twin.give_back(piece for piece in pieces if piece not in kept)
+    twin.advance(float(now))
+    for state, there in ((room, pieces), (twin, kept)):
+        for time in range(now, 300):
+            assert state.whole.least(time, time + 0.5) == _whole(there, time)
+            for v, calendar in enumerate(state.shared):
+                assert calendar.least(time, time + 0.5) == 8 - _used(there, time, v)
+
+
+@given(tenancies(), small_demands(), st.sampled_from([None, WHOLE, 0, 1, 2, 3]))
+@settings(max_examples=400, deadline=None)
+def test_fill_at_addresses(pieces: list[Piece], demand: Demand, home: int | None) -> None:
+    """What is found can be reserved, and does the work with a restart a piece, but for the going on."""
+    room = Room(0.0, 4, 8)
+    room.reserve(pieces)
+    found = fill(room, demand, 0.0, home)
+    if found is None:
+        alone = fill(Room(0.0, 4, 8), demand, 0.0, home)
+        assert pieces or alone is None
+        return
+    assert all(0.0 <= p.start < p.end <= demand.deadline_s and p.gpus in demand.sizes for p in found)
+    assert all(a.end <= b.start for a, b in pairwise(found))
+    assert all((p.node == WHOLE) == (p.gpus >= 8) for p in found)
+    bounds = {t for p in (*pieces, *found) for t in (p.start, p.end)}
+    assert all(_has_room([*pieces, *found], t) for t in sorted(bounds))
+    goes_on = found[0].start == 0.0 and (found[0].gpus, found[0].node) == (demand.gpus, home)
+    demand.in_place = goes_on
+    assert yield_of(found, demand, 0.0) >= demand.work * (1 - 1e-9)
+
+
+@given(tenancies(), st.integers(1, 280), st.sampled_from((1, 2, 3, 5, 7, 8, 16)), st.integers(0, 200))
+@settings(max_examples=200, deadline=None)
+def test_room_backwards(pieces: list[Piece], end: int, gpus: int, goal: int) -> None:
+    room = Room(0.0, 4, 8)
+    room.reserve(pieces)
+
+    def fits(time: int, v: int) -> bool:
+        if gpus >= 8:
+            return _whole(pieces, time) >= gpus // 8
+        used = _used(pieces, time, v)
+        return used + gpus <= 8 and (used > 0 or _whole(pieces, time) > 0)
+
+    def since(v: int) -> int:
+        return next((t + 1 for t in range(end - 1, -1, -1) if not fits(t, v)), 0)
+
+    some = [t + 1 for t in range(end) if any(fits(t, v) for v in range(4))]
+    assert room.last(gpus, float(end)) == (some[-1] if some else -float("inf"))
+    assert (room.largest((gpus,), gpus, float(end)) == gpus) == (some[-1:] == [end])
+    node, start = room.stay(gpus, float(end), float(goal), None)
+    if some[-1:] != [end]:
+        assert (node, start) == (WHOLE, float("inf"))
+    elif gpus >= 8:
+        assert (node, start) == (WHOLE, since(0))
+    else:
+        assert max(start, goal) == max(min(since(v) for v in range(4)), goal)
+        assert start >= since(node)
+
+
+def test_a_job_stays_at_home_or_goes_to_the_fullest_node_that_will_do() -> None:
+    room = Room(0.0, 4, 8)
+    room.reserve([Piece(0.0, 100.0, 3, 0), Piece(0.0, 100.0, 5, 1), Piece(50.0, 100.0, 7, 2)])
+    assert room.stay(2, 100.0, 20.0, None)[0] == 1
+    assert room.stay(2, 100.0, 20.0, 0)[0] == 0
+    assert room.stay(4, 100.0, 20.0, None)[0] == 0
+    assert room.stay(6, 100.0, 20.0, None)[0] == 3
+    assert room.stay(1, 40.0, 20.0, None)[0] == 1
+
+
+def test_three_and_five_share_a_node_of_eight() -> None:
+    """5 + 3 fill one node, 5 another; 4 GPUs are then only free where no address has them together."""
+    room = Room(0.0, 2, 8)
+    for gpus in (5, 5, 3):
+        demand = Demand(cast(Any, None), 100.0, (gpus,), (1,), {gpus: 1.0}, {gpus: 10.0}, 0.0, work=90.0)
+        found = fill(room, demand, 0.0)
+        assert found is not None
+        room.reserve(found)
+    assert sorted(calendar.before(50.0) for calendar in room.shared) == [0, 3]
+    four = Demand(cast(Any, None), 100.0, (4,), (1,), {4: 1.0}, {4: 10.0}, 0.0, work=1.0)
+    assert fill(room, four, 0.0) is None
 
 
 # Following
 
 
 def test_yield_by_hand() -> None:
-    pieces = [(0.0, 30.0, 4), (30.0, 60.0, 8)]
+    pieces = [Piece(0.0, 30.0, 4), Piece(30.0, 60.0, 8)]
     assert yield_of(pieces, demand_of(0.0, 60.0), 0.0) == pytest.approx(20 * 1.0 + 20 * 1.6)
-    assert yield_of(pieces, demand_of(0.0, 60.0, gpus=4, paying_s=3.0), 0.0) == pytest.approx(
+    assert yield_of(pieces, demand_of(0.0, 60.0, gpus=4, paying_s=3.0, in_place=True), 0.0) == pytest.approx(
         27 * 1.0 + 20 * 1.6
     )
-    assert yield_of(pieces, demand_of(0.0, 60.0, gpus=8), 0.0) == pytest.approx(20 * 1.0 + 20 * 1.6)
+    assert yield_of(pieces, demand_of(0.0, 60.0, gpus=4), 0.0) == pytest.approx(20 * 1.0 + 20 * 1.6)
     assert yield_of(pieces, demand_of(0.0, 60.0), 25.0) == pytest.approx(20 * 1.6)
     assert yield_of(pieces, demand_of(0.0, 60.0), 60.0) == 0.0
 
@@ -217,24 +316,19 @@ def test_shorten_keeps_enough(
     pieces: list[Piece], demand: Demand, now: int, share: float, data: st.DataObject
 ) -> None:
     """Of what was reserved at 0 and followed until `now`, what is kept still does the rest of the work."""
-    found = fill(calendar(pieces), demand, 0.0)
+    found = fill(room_beside(pieces), demand, 0.0)
     assume(found is not None)
     assert found is not None
-    running = [gpus for start, end, gpus in found if start <= now < end]
-    if running and data.draw(st.booleans()):
-        demand.gpus, demand.paying_s = running[0], data.draw(st.floats(0.0, demand.restarts[running[0]]))
+    running = [piece for piece in found if piece.start <= now < piece.end]
+    demand.in_place = bool(running) and data.draw(st.booleans())
+    if demand.in_place:
+        gpus = demand.gpus = running[0].gpus
+        demand.paying_s = data.draw(st.floats(0.0, demand.restarts[gpus]))
     demand.work = share * yield_of(found, demand, now)
     kept = shorten(found, demand, now)
+    demand.in_place = demand.in_place and kept[:1] == [running[0]._replace(start=float(now))]
     assert yield_of(kept, demand, now) >= demand.work * (1 - 1e-9) - 1e-9
-    for start, end, gpus in kept:
-        assert any(s <= start and end == e and gpus == g for s, e, g in found)
+    for start, end, gpus, _ in kept:
+        assert any(s <= start and end == e and gpus == g for s, e, g, _ in found)
         assert start >= now
     assert kept or demand.work <= 1e-9
-
-
-@given(st.integers(1, 64), st.integers(1, 16))
-def test_blocks_hold_their_size_and_divide_one_another(gpus: int, node: int) -> None:
-    assert gpus <= block(gpus, node) < gpus + node
-    blocks = sorted({block(n, node) for n in range(1, node + 1)})
-    assert blocks[-1] == node
-    assert all(larger % smaller == 0 for smaller, larger in pairwise(blocks))

@@ -1,0 +1,127 @@
+"""A calendar: how many GPUs, or whole nodes, are free at each future time.
+
+Times are seconds on the trace's clock.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from math import inf
+
+__all__ = ["FreeGpus"]
+
+
+class FreeGpus:
+    """Free GPUs (or nodes) over time: `free[i]` from `times[i]` to `times[i + 1]`, the last one for ever."""
+
+    __slots__ = ("free", "times")
+
+    def __init__(self, now: float, gpus: int):
+        self.times = [now]
+        self.free = [gpus]
+
+    def copy(self) -> FreeGpus:
+        twin = object.__new__(FreeGpus)
+        twin.times, twin.free = self.times[:], self.free[:]
+        return twin
+
+    def advance(self, now: float) -> None:
+        """Forget what lies before `now`, and join neighbours that are equal."""
+        first = bisect_right(self.times, now) - 1
+        times, free = [now], [self.free[first]]
+        for time, count in zip(self.times[first + 1 :], self.free[first + 1 :], strict=True):
+            if count != free[-1]:
+                times.append(time)
+                free.append(count)
+        self.times, self.free = times, free
+
+    def take(self, start: float, end: float, gpus: int) -> None:
+        """Count `gpus` fewer from `start` to `end`; what lies before the calendar is past."""
+        self._add(start, end, -gpus)
+
+    def give_back(self, start: float, end: float, gpus: int) -> None:
+        self._add(start, end, gpus)
+
+    # Forwards
+
+    def least(self, start: float, end: float) -> int:
+        """The fewest GPUs that are free at any time from `start` to `end`."""
+        first, last = bisect_right(self.times, start) - 1, bisect_left(self.times, end)
+        return min(self.free[max(first, 0) : last])
+
+    def earliest(self, gpus: int, span_s: float, after: float = 0.0) -> float:
+        """The first time not before `after` from which `gpus` are free for `span_s` seconds; inf if never."""
+        times, free, start = self.times, self.free, inf
+        last = len(times) - 1
+        for i in range(max(bisect_right(times, after) - 1, 0), last + 1):
+            if free[i] < gpus:
+                start = inf
+                continue
+            if start == inf:
+                start = max(times[i], after)
+            if i == last or times[i + 1] - start >= span_s:
+                return start
+        return inf
+
+    def gaps(self, gpus: int, after: float) -> Iterator[tuple[float, float]]:
+        """The stretches, as long as they last, during which `gpus` GPUs are free, from `after` on."""
+        start = inf
+        for time, free in zip(self.times, self.free, strict=True):
+            if free >= gpus:
+                start = min(start, max(time, after))
+            elif start < inf:
+                if time > start:
+                    yield start, time
+                start = inf
+        if start < inf:
+            yield start, inf
+
+    def stretches(self, gpus: int, start: float, end: float) -> list[tuple[float, float]]:
+        """The parts of the time from `start` to `end` at which exactly `gpus` are free."""
+        first, found = max(bisect_right(self.times, start) - 1, 0), []
+        for i in range(first, bisect_left(self.times, end)):
+            if self.free[i] == gpus:
+                until = self.times[i + 1] if i + 1 < len(self.times) else end
+                found.append((max(start, self.times[i]), min(end, until)))
+        return found
+
+    # Backwards
+
+    def before(self, end: float) -> int:
+        """The GPUs that are free right before `end`, which lies within the calendar."""
+        return self.free[bisect_left(self.times, end) - 1]
+
+    def since(self, gpus: int, end: float) -> float:
+        """From when on `gpus` are free all the time until `end`; `end` if they are not right before it."""
+        i = bisect_left(self.times, end)
+        while i and self.free[i - 1] >= gpus:
+            i -= 1
+            end = self.times[i]
+        return end
+
+    def last(self, gpus: int, end: float) -> float:
+        """The last time not after `end` right before which `gpus` are free; -inf if there is none."""
+        i = bisect_left(self.times, end)
+        while i:
+            if self.free[i - 1] >= gpus:
+                return end
+            i -= 1
+            end = self.times[i]
+        return -inf
+
+    def _add(self, start: float, end: float, gpus: int) -> None:
+        start = max(start, self.times[0])
+        if end <= start:
+            return
+        first, last = self._cut(start), self._cut(end)
+        for i in range(first, last):
+            self.free[i] += gpus
+
+    def _cut(self, time: float) -> int:
+        """Make `time` a boundary; returns its index."""
+        i = bisect_left(self.times, time)
+        if i == len(self.times) or self.times[i] != time:
+            self.times.insert(i, time)
+            self.free.insert(i, self.free[i - 1])
+        return i
