@@ -13,7 +13,7 @@ from clustersim.overheads import Overheads
 from clustersim.testing import Outcome, simulate
 from policies.edf import Edf
 from policies.edf_admission import EdfAdmission
-from policies.reservations import FreeGpus
+from policies.free_gpus import FreeGpus
 from traces.job import Job
 
 
@@ -98,7 +98,7 @@ def test_gaps_are_where_there_is_room(bookings: list[tuple[int, int, int]], gpus
     free, used = FreeGpus(0.0, 8), [0] * 100
     for start, span, count in bookings:
         if all(used[t] + count <= 8 for t in range(start, start + span)):
-            free.reserve([(float(start), float(start + span), count)], {count: count})
+            free.take(float(start), float(start + span), count)
             used[start : start + span] = [n + count for n in used[start : start + span]]
     gaps = list(free.gaps(gpus, 5.0))
     inside = [t for t in range(100) if any(start <= t < end for start, end in gaps)]
