@@ -46,10 +46,22 @@ class Conservative(Scheduler):
                 if not started:  # enough GPUs, but not in the right places
                     blocked = Shadow(job, proposal, self._estimates, state.now)
             if started:
-                del self.reserved[job]
-                self._ends[job] = self._estimates.end_s(job, state.now)
-                self._valid &= start_s > state.now - _INSTANT_S
+                self._note_start(job, start_s, state.now)
+        if not state.running and not proposal.running():
+            self._start_anybody(proposal, state.now)
         return proposal
+
+    def _note_start(self, job: JobView, reserved_s: float, now: float) -> None:
+        del self.reserved[job]
+        self._ends[job] = self._estimates.end_s(job, now)
+        self._valid &= reserved_s > now - _INSTANT_S
+
+    def _start_anybody(self, proposal: Proposal, now: float) -> None:
+        """Nobody waits for jobs that have no place even where nobody runs, as when nodes went for good."""
+        for job, start_s in sorted(self.reserved.items(), key=lambda entry: (entry[1], entry[0].order)):
+            if proposal.start(job) is not None:
+                self._note_start(job, start_s, now)
+                self._valid = False
 
     def _keep_up(self, state: State) -> None:
         """Give new jobs a reservation; plan anew if something did not end when it was expected to."""

@@ -31,6 +31,9 @@ def run_ranked(state: State, ranked: Sequence[Wanted]) -> Proposal:
     between two decisions jobs would otherwise change places and sizes for ever and get nothing done. If the
     first of the others has to wait for them, nobody new starts meanwhile. A draft that is not what was wanted
     asks to be thought over when the first of them has settled.
+
+    Nodes that failed or went for good may leave no place for whom GPUs were counted: that keeps nobody else
+    out. If none of `ranked` has a place, everything stays as it is, and whoever waits and has one runs too.
     """
     settling = {job: _settled_s(job, state.now) for job in state.running if settles(job)}
     others = [entry for entry in ranked if entry[0] not in settling]
@@ -46,10 +49,12 @@ def run_ranked(state: State, ranked: Sequence[Wanted]) -> Proposal:
     first = others[0][0] if others else None
     if first and proposal.placement(first) is None:
         proposal = _anew(state, line)
-    blocked = first is not None and proposal.placement(first) is None
+    blocked = bool(settling) and first is not None and proposal.placement(first) is None
     for job, gpus, gpu_type in line:
         if proposal.placement(job) is None and proposal.fits(gpus, gpu_type) and (job.running or not blocked):
             proposal.start(job, gpus, gpu_type=gpu_type)
+    if not settling and not any(proposal.placement(job) for job, _, _ in line):
+        return _anybody(state)
     if any(proposal.gpus(job) != gpus for job, gpus, _ in ranked):
         proposal.wake_at = min(settling.values(), default=None)
     return proposal
@@ -109,6 +114,19 @@ def _start(proposal: Proposal, chosen: Iterable[Wanted]) -> bool:
     )
     placed = [proposal.start(job, gpus, gpu_type=gpu_type) for job, gpus, gpu_type in waiting]
     return None not in placed
+
+
+def _anybody(state: State) -> Proposal:
+    """A draft in which everything stays as it is, and who waits runs on the GPUs that it asks for, or on the
+    most that it can have.
+    """
+    proposal = state.proposal()
+    for job in state.pending:
+        if proposal.start(job) is None:
+            sizes = [size for size in job.sizes if proposal.fits(size)]
+            if sizes:
+                proposal.start(job, sizes[-1])
+    return proposal
 
 
 def _anew(state: State, line: Sequence[Wanted]) -> Proposal:

@@ -53,11 +53,7 @@ class Themis(Scheduler):
         bidders.sort(key=lambda job: (-self.ratio(job, 0, state.now), job.order))
         ranked: list[Wanted] = [(job, job.gpus, job.gpu_type) for job in leased]
         ranked += self._hand_out(bidders, offered, state.now)
-        proposal = run_ranked(state, ranked)
-        if not proposal.running():
-            for job in bidders:  # winners whom the nodes that are left have no place for keep nobody out
-                proposal.start(job)
-        return self._rounds.until_end(proposal, state)
+        return self._rounds.until_end(run_ranked(state, ranked), state)
 
     def ratio(self, job: JobView, gpus: int, now: float) -> float:
         """rho = T_shared / T_independent if it has `gpus` GPUs from now on (section 3).

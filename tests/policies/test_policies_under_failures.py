@@ -8,6 +8,7 @@ from clustersim.failures import Failures
 from clustersim.overheads import Overheads
 from clustersim.registry import list_policies, make_policy
 from clustersim.testing import CASES, check_outcome, simulate
+from traces.job import Job
 
 FAILURES = Failures(mtbf_gpu_h=3.0, kinds={"a": (1, 0.02), "b": (1, 0.2)}, spare_nodes=1, spare_swap_s=30.0)
 CALENDAR = (
@@ -31,3 +32,28 @@ def test_a_policy_keeps_every_rule_where_nodes_fail(policy: str) -> None:
         check_outcome(outcome)
         interrupted += sum(record.interruptions for record in outcome.records)
     assert interrupted > 5
+
+
+HEAD_BLOCKS = ("fifo", "sjf", "drf")  # by definition: one that can never run again keeps all others waiting
+COUNTS_ALONE = ("elasticflow", "vtrain-aware")  # they do not see that free GPUs are in no common block
+
+
+@pytest.mark.parametrize("policy", [info.name for info in list_policies()])
+@pytest.mark.parametrize("removed", [(1,), (1, 2)])
+def test_jobs_without_a_place_on_the_nodes_that_are_left_keep_nobody_out(
+    policy: str, removed: tuple[int, ...]
+) -> None:
+    """Of nodes 0 to 3 of 4 GPUs some go for good, and with them aligned blocks: jobs for them can never run."""
+    calendar = [{"at_s": 100.0 + 400 * i, "remove": node} for i, node in enumerate(removed)]
+    overheads = Overheads(launch_s=4.0, plain_restart_s=6.0)
+    jobs = [
+        Job(str(i), 30.0 * i, f"tenant{i % 3}", gpus=(12, 1, 8, 4, 16, 2, 3)[i % 7], duration_s=100.0 + i)
+        for i in range(30)
+    ]
+    outcome = simulate(
+        jobs, make_policy(policy, {}), "n4g4", placement="buddy", calendar=calendar, overheads=overheads
+    )
+    left = [record.job_id for record in outcome.records if record.state == "unfinished"]
+    assert left, "some jobs have no place any more"
+    if policy not in (*HEAD_BLOCKS, *COUNTS_ALONE):
+        assert not [job for job in left if jobs[int(job)].gpus <= 4]
