@@ -1,6 +1,6 @@
 """Jobs in the order of a key, kept sorted between decisions, so that a policy never sorts or rescans them.
 
-Pending jobs are kept apart by the GPUs they request (`Ranking`): a walk that can only place jobs of up to n
+Pending jobs are kept apart by the GPUs they need (`Ranking`): a walk that can only place jobs of up to n
 GPUs looks at the heads of those queues alone, however many larger jobs wait. Running jobs whose keys fall as
 they work are kept by the keys that were last looked up (`FallingKeys`).
 """
@@ -8,7 +8,7 @@ they work are kept by the keys that were last looked up (`FallingKeys`).
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from heapq import heapify, heappop, heapreplace
 from typing import Any
 
@@ -23,14 +23,20 @@ Entry = tuple[Any, int, JobView]
 
 
 class Ranking:
-    """The pending jobs by (key, order of submission)."""
+    """The pending jobs by (key, order of submission).
 
-    __slots__ = ("_entries", "_key", "_queues")
+    What a job needs at least, to be asked for by `walk`, is its request, or if `elastic` its smallest size.
+    """
 
-    def __init__(self, key: Key):
+    __slots__ = ("_came", "_entries", "_key", "_left", "_needs", "_queues")
+
+    def __init__(self, key: Key, elastic: bool = False):
         self._key = key
+        self._needs = _smallest if elastic else _requested
         self._queues: dict[int, list[Entry]] = {}
         self._entries: dict[JobView, Entry] = {}
+        self._came: dict[JobView, Entry] | None = None  # nobody asks for changes
+        self._left: dict[JobView, Entry] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -41,32 +47,51 @@ class Ranking:
     def add(self, job: JobView) -> None:
         entry = (self._key(job), job.order, job)
         self._entries[job] = entry
-        insort(self._queues.setdefault(job.requested, []), entry)
+        insort(self._queues.setdefault(self._needs(job), []), entry)
+        if self._came is not None:
+            self._came[job] = entry
 
     def remove(self, job: JobView) -> None:
         entry = self._entries.pop(job)
-        queue = self._queues[job.requested]
+        queue = self._queues[self._needs(job)]
         del queue[bisect_left(queue, entry)]
+        if self._came is not None and self._came.pop(job, None) is None:
+            self._left[job] = entry
+
+    def changes(self) -> tuple[Collection[Entry], Collection[Entry]]:
+        """The entries that left and those that came since the last call; at the first call all have come.
+
+        For a policy that keeps its own tables of those who wait. A job that left and came back is in both.
+        """
+        came = self._entries.copy() if self._came is None else self._came
+        left, self._left, self._came = self._left, {}, {}
+        return left.values(), came.values()
 
     def walk(self, fits: Callable[[int], bool]) -> Iterator[JobView]:
-        """The jobs in order whose request `fits`.
+        """The jobs in order who need a number of GPUs that `fits`.
 
         Room is asked for again before each job and must not grow during the walk.
         """
-        heads = [
-            (*queue[0], 0, queue) for queue in self._queues.values() if queue and fits(queue[0][2].requested)
-        ]
+        heads = [(*queue[0], 0, gpus, queue) for gpus, queue in self._queues.items() if queue and fits(gpus)]
         heapify(heads)
         while heads:
-            _, _, job, index, queue = heads[0]
-            if not fits(job.requested):
+            _, _, job, index, gpus, queue = heads[0]
+            if not fits(gpus):
                 heappop(heads)
                 continue
             if index + 1 < len(queue):
-                heapreplace(heads, (*queue[index + 1], index + 1, queue))
+                heapreplace(heads, (*queue[index + 1], index + 1, gpus, queue))
             else:
                 heappop(heads)
             yield job
+
+
+def _requested(job: JobView) -> int:
+    return job.requested
+
+
+def _smallest(job: JobView) -> int:
+    return job.sizes[0]
 
 
 class FallingKeys:

@@ -105,8 +105,9 @@ class State:
         self._pending: OrderedDict[JobView, None] = OrderedDict()
         self._pending_in_order = True
         self._running: dict[JobView, None] = {}
-        self._rankings: dict[Key, Ranking] = {}
+        self._rankings: dict[tuple[Key, bool], Ranking] = {}
         self._falling: dict[Key, FallingKeys] = {}
+        self._restart_times: dict[tuple[float, int], float] = {}  # by parameters of the model, and GPUs
 
     @property
     def now(self) -> float:
@@ -151,19 +152,20 @@ class State:
         """GPUs that the running jobs of `tenant` hold now, whatever a proposal says."""
         return self._tenancy.used(tenant, self._running, self._decision)
 
-    def pending_by(self, key: Key) -> Ranking:
+    def pending_by(self, key: Key, elastic: bool = False) -> Ranking:
         """The pending jobs sorted by `key`, ties in order of submission, kept up to date between calls.
 
         `key` must be the same function object each time, and its value must not change while a job waits.
-        Jobs that wait do not make progress, so remaining time is such a key.
+        Jobs that wait do not make progress, so remaining time is such a key. `elastic`: a walk asks for room
+        for a job's smallest size, not for its request.
         """
-        ranking = self._rankings.get(key)
+        ranking = self._rankings.get((key, elastic))
         if ranking is None:
             if len(self._rankings) >= _MAX_RANKINGS:
                 raise PolicyError(
                     f"pending_by: more than {_MAX_RANKINGS} different keys; pass the same function each time"
                 )
-            ranking = self._rankings[key] = Ranking(key)
+            ranking = self._rankings[key, elastic] = Ranking(key, elastic)
             for job in self.pending:
                 ranking.add(job)
         return ranking
@@ -183,8 +185,13 @@ class State:
         return Proposal(self)
 
     def _restart_s(self, job: ActiveJob, gpus: int) -> float:
-        nodes = -(-gpus // self.cluster.gpus_per_node)
-        return self._overheads.change_s(job.curve.parameters, nodes, gpus)
+        kind = job.curve.parameters, gpus
+        restart_s = self._restart_times.get(kind)
+        if restart_s is None:
+            nodes = -(-gpus // self.cluster.gpus_per_node)
+            restart_s = self._overheads.change_s(job.curve.parameters, nodes, gpus)
+            self._restart_times[kind] = restart_s
+        return restart_s
 
     def _launch_s(self, gpus: int) -> float:
         return self._overheads.start_s(gpus)

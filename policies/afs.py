@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from heapq import nsmallest
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Mapping
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 
-from .placing import available, run_elastic
+from .everybody import Walk, everybody
+from .placing import run_elastic
+from .scan import Gain, Scan, gains
 
 __all__ = ["Afs", "apathetic_shares"]
-
-Array = NDArray[np.float64]
 
 
 class Afs(Scheduler):
@@ -27,95 +23,55 @@ class Afs(Scheduler):
     of two without GPUs, to the shorter one. Run times that users do not state come from the oracle.
     """
 
+    def __init__(self) -> None:
+        self._gains: dict[JobView, tuple[Gain, ...]] = {}
+
     def schedule(self, state: State) -> Proposal:
-        jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
-        return run_elastic(state, apathetic_shares(jobs, available(state)))
+        for event in state.events:
+            if event.kind == "finished" and event.job is not None:
+                self._gains.pop(event.job, None)
+        walk = everybody(state, _run_time)
+        return run_elastic(state, apathetic_shares(walk, state.in_service, self._gains))
 
 
-def apathetic_shares(jobs: Sequence[JobView], gpus: int) -> dict[JobView, int]:
-    """GPUs by job, in the order of `jobs`; those that get none are left out.
+def _run_time(job: JobView) -> float:
+    """On the fewest GPUs that it can use."""
+    return job.oracle_remaining(job.sizes[0])
 
-    Jobs grow by whole steps of `sizes`; between two sizes speed is taken to grow evenly, so that a step is
-    worth as much as its first GPU.
+
+def apathetic_shares(walk: Walk, gpus: int, known: dict[JobView, tuple[Gain, ...]]) -> dict[JobView, int]:
+    """GPUs by job, in order of submission; those that get none are left out.
+
+    `walk` in the order of the run times on the smallest sizes. The shortest of the jobs without GPUs stands
+    for all of them: where nobody's next step doubles its speed per GPU, it comes first. `known`: the `gains`
+    of jobs, which are entered here.
     """
-    jobs = _reachable(jobs, gpus)
-    scan = _Scan(jobs)
-    while gpus and (i := scan.first(gpus)) is not None:
-        gpus -= scan.take(i)
-    return {job: job.sizes[level - 1] for job, level in zip(jobs, scan.level, strict=True) if level}
+    left = gpus
+
+    def fits(size: int) -> bool:
+        return size <= left
+
+    taken: dict[JobView, int] = {}  # how many of its sizes a job has
+    steep: dict[JobView, None] = {}  # whose next step may come before a job without GPUs
+    for idle in walk(fits):
+        if idle not in known:
+            known[idle] = gains(idle)
+        while idle not in taken and idle.sizes[0] <= left:
+            scan = _scan({**(taken if steep else {}), idle: 0}, known)
+            job = scan.first(left)
+            assert job is not None
+            gpus_taken, taken[job] = scan.take()
+            left -= gpus_taken
+            steep.pop(job, None)
+            if any(as_first >= 1 for _, as_first, _ in known[job][taken[job] :][:1]):
+                steep[job] = None
+    scan = _scan(taken, known)
+    while left and (job := scan.first(left)) is not None:
+        gpus_taken, taken[job] = scan.take()
+        left -= gpus_taken
+    return {job: job.sizes[taken[job] - 1] for job in sorted(taken, key=lambda job: job.order)}
 
 
-def _reachable(jobs: Sequence[JobView], gpus: int) -> list[JobView]:
-    """Those who may get GPUs: of jobs with equal smallest sizes the shortest are served first, and no more of
-    them than fit.
-    """
-    lengths: dict[int, list[tuple[float, int]]] = {}
-    for i, job in enumerate(jobs):
-        lengths.setdefault(job.sizes[0], []).append((job.oracle_remaining(job.sizes[0]), i))
-    kept = (i for size, ranked in lengths.items() for _, i in nsmallest(gpus // size, ranked))
-    return [jobs[i] for i in sorted(kept)]
-
-
-class _Scan:
-    """All jobs side by side: their next steps, and the scan of the paper's algorithm for the one to serve."""
-
-    def __init__(self, jobs: Sequence[JobView]):
-        self.jobs = jobs
-        self.level = [0] * len(jobs)  # sizes held: sizes[level - 1]
-        self.step = np.zeros(len(jobs))  # GPUs of the next step; infinite if there is none
-        self.end_s = np.zeros(len(jobs))  # on what it holds; for those that hold nothing, see `idle`
-        self.idle = np.ones(len(jobs), dtype=bool)
-        self.as_first = np.zeros(len(jobs))  # (p' - p) / p
-        self.as_second = np.zeros(len(jobs))  # (p' - p) / p'
-        for i in range(len(jobs)):
-            self._look(i)
-
-    def take(self, i: int) -> int:
-        """Give job `i` its next step; returns its GPUs."""
-        taken = int(self.step[i])
-        self.level[i] += 1
-        self._look(i)
-        return taken
-
-    def first(self, gpus: int) -> int | None:
-        """The job to serve among those whose step fits into `gpus`; None if no step does.
-
-        The jobs are gone through once, each compared with the best so far; what comes between two changes of
-        the best is skipped over in one go.
-        """
-        fitting = np.flatnonzero(self.step <= gpus)
-        if not len(fitting):
-            return None
-        best, rest = fitting[0], fitting[1:]
-        while len(rest):
-            wins = np.flatnonzero(self._beats(rest, best))
-            if not len(wins):
-                break
-            best, rest = rest[wins[0]], rest[wins[0] + 1 :]
-        return int(best)
-
-    def _beats(self, others: NDArray[np.intp], best: int) -> NDArray[np.bool_]:
-        """Which of `others`, all later in the order of submission, deserve the GPU more than `best`."""
-        both_idle = self.idle[others] & self.idle[best]
-        other_first = (self.idle[best] & ~self.idle[others]) | (
-            (self.idle[best] == self.idle[others]) & (self.end_s[others] < self.end_s[best])
-        )
-        as_first = self.as_second[best] <= self.as_first[others]
-        as_second = self.as_second[others] > self.as_first[best]
-        return np.where(both_idle, other_first, np.where(other_first, as_first, as_second))
-
-    def _look(self, i: int) -> None:
-        """Work out what a job's next step is and what it is worth."""
-        job, level = self.jobs[i], self.level[i]
-        held = job.sizes[level - 1] if level else 0
-        self.idle[i] = not level
-        self.end_s[i] = job.oracle_remaining(held or job.sizes[0])
-        if level == len(job.sizes):
-            self.step[i] = np.inf
-            return
-        size = job.sizes[level]
-        self.step[i] = size - held
-        speed = job.rate(held) if held else 0.0
-        growth = (job.rate(size) - speed) / (size - held)  # with one GPU more
-        self.as_first[i] = growth / speed if speed else np.inf
-        self.as_second[i] = growth / (speed + growth)
+def _scan(taken: Mapping[JobView, int], known: Mapping[JobView, tuple[Gain, ...]]) -> Scan:
+    jobs = sorted(taken, key=lambda job: job.order)
+    return Scan((job, taken[job], known[job]) for job in jobs)

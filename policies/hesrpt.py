@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 
 from .parameters import number
-from .placing import available, run_elastic
+from .placing import run_elastic
 
 __all__ = ["HeSrpt", "fractions"]
+
+_ROUNDING = 1e-9  # GPUs: fractions are added up
 
 
 def fractions(jobs: int, exponent: float) -> list[float]:
@@ -36,38 +39,47 @@ class HeSrpt(Scheduler):
 
     def __init__(self, exponent: float = 0.6):
         self.exponent = number("exponent", exponent, 0.0, 0.99)
+        self._waiting: list[tuple[float, int, JobView]] = []  # by work left; kept between decisions
 
     def schedule(self, state: State) -> Proposal:
-        jobs = sorted([*state.running, *state.pending], key=lambda job: (_gpu_seconds_left(job), job.order))
-        gpus = available(state)
-        shares = self._rounded(jobs, gpus)
-        left = gpus - sum(shares.values())
-        return run_elastic(state, _raised(jobs, shares, left))
+        left, came = state.pending_by(_gpu_seconds_left).changes()
+        for entry in left:
+            del self._waiting[bisect_left(self._waiting, entry)]
+        for entry in came:
+            insort(self._waiting, entry)
+        running = [(_gpu_seconds_left(job), job.order, job) for job in state.running]
+        jobs = [job for _, _, job in sorted([*running, *self._waiting])]
+        return run_elastic(state, _raised(jobs, self._rounded(jobs, state.in_service), state.in_service))
 
     def _rounded(self, jobs: Sequence[JobView], gpus: int) -> dict[JobView, int]:
         """The fractions as counts that jobs can use: what the shortest cannot use falls to the next."""
         shares, budget = {}, 0.0
         for job, fraction in zip(jobs, reversed(fractions(len(jobs), self.exponent)), strict=True):
             budget += fraction * gpus
-            size = max((size for size in job.sizes if size <= budget + 1e-9), default=0)
-            if size:
-                shares[job] = size
+            sizes = job.sizes
+            if sizes[0] <= budget + _ROUNDING:
+                shares[job] = size = sizes[bisect_right(sizes, budget + _ROUNDING) - 1]
                 budget -= size
         return shares
 
 
-def _raised(jobs: Sequence[JobView], shares: dict[JobView, int], left: int) -> dict[JobView, int]:
-    """The shares, and what is left over, to the shortest jobs first."""
-    wanted = {}
+def _raised(jobs: Sequence[JobView], shares: dict[JobView, int], gpus: int) -> dict[JobView, int]:
+    """The shares, and what is left over of the GPUs, to the shortest jobs first."""
+    wanted, left = {}, gpus - sum(shares.values())
     for job in jobs:
         held = shares.get(job, 0)
-        size = max((size for size in job.sizes if size <= held + left), default=0)
-        left -= size - held
-        if size:
-            wanted[job] = size
+        if left:
+            sizes = job.sizes
+            at = bisect_right(sizes, held + left)
+            size = sizes[at - 1] if at else 0
+            left -= size - held
+            held = size
+        if held:
+            wanted[job] = held
     return wanted
 
 
 def _gpu_seconds_left(job: JobView) -> float:
     """Work left, as GPU-seconds on the fewest GPUs that the job can use."""
-    return job.sizes[0] * job.oracle_remaining(job.sizes[0])
+    least = job.sizes[0]
+    return least * job.oracle_remaining(least)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 
-from .placing import available, run_elastic
+from .everybody import everybody
+from .placing import run_elastic
 from .steps import by_steps
 
 __all__ = ["MaxMin"]
@@ -19,8 +20,11 @@ class MaxMin(Scheduler):
     """
 
     def schedule(self, state: State) -> Proposal:
-        jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
-        return run_elastic(state, by_steps(jobs, available(state), _size))
+        return run_elastic(state, by_steps(everybody(state, _smallest), state.in_service, _size))
+
+
+def _smallest(job: JobView) -> int:
+    return job.sizes[0]
 
 
 def _size(job: JobView, held: int, size: int) -> float:

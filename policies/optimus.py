@@ -6,8 +6,9 @@ from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 
+from .everybody import everybody
 from .parameters import number
-from .placing import available, run_elastic
+from .placing import run_elastic
 from .rounds import Rounds
 from .steps import by_steps
 
@@ -29,9 +30,12 @@ class Optimus(Scheduler):
     def schedule(self, state: State) -> Proposal:
         if not self._rounds.begins(state):
             return self._rounds.until_end(state.proposal(), state)
-        jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
-        shares = by_steps(jobs, available(state), _loss_per_gpu)
+        shares = by_steps(everybody(state, _submission), state.in_service, _loss_per_gpu)
         return self._rounds.until_end(run_elastic(state, shares), state)
+
+
+def _submission(job: JobView) -> int:
+    return job.order
 
 
 def _loss_per_gpu(job: JobView, held: int, size: int) -> float:

@@ -6,17 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from clustersim.scheduler import JobView, Proposal, State
 
-__all__ = ["Wanted", "available", "run_elastic", "run_ranked", "settles"]
+__all__ = ["Wanted", "run_elastic", "run_ranked", "settles"]
 
+_NOTHING = (None, 0, None)
 _INSTANT_S = 1e-3  # a wake-up may come this much early: times are sums of times
 
 Wanted = tuple[JobView, int, str | None]
 """A job, the GPUs it is to have, and their type, None for any."""
-
-
-def available(state: State) -> int:
-    """GPUs that jobs hold or could have."""
-    return state.free + sum(job.gpus for job in state.running)
 
 
 def run_ranked(state: State, ranked: Sequence[Wanted]) -> Proposal:
@@ -35,15 +31,19 @@ def run_ranked(state: State, ranked: Sequence[Wanted]) -> Proposal:
     Nodes that failed or went for good may leave no place for whom GPUs were counted: that keeps nobody else
     out. If none of `ranked` has a place, everything stays as it is, and whoever waits and has one runs too.
     """
-    settling = {job: _settled_s(job, state.now) for job in state.running if settles(job)}
+    settling = _settling(state)
     others = [entry for entry in ranked if entry[0] not in settling]
     line: list[Wanted] = [*((job, job.gpus, job.gpu_type) for job in settling), *others]
     chosen = _within(state, line)
     proposal = state.proposal()
+    waiting = dict(chosen)
     for job in state.running:
-        if not _holds(proposal, chosen.get(job)):
+        _, gpus, gpu_type = chosen.get(job, _NOTHING)
+        if gpus == job.gpus and (gpu_type is None or gpu_type == job.gpu_type):
+            del waiting[job]
+        else:
             proposal.stop(job)
-    if not _start(proposal, chosen.values()) and not state.cluster.mixed:
+    if not _start(proposal, waiting.values()) and not state.cluster.mixed:
         missing = (entry for entry in chosen.values() if not _holds(proposal, entry))
         proposal.compact({job: gpus for job, gpus, _ in missing})
     first = others[0][0] if others else None
@@ -76,43 +76,46 @@ def settles(job: JobView) -> bool:
     return job.running and job.productive_s < job.restart_s(job.gpus) - _INSTANT_S
 
 
-def _settled_s(job: JobView, now: float) -> float:
-    """When a job that settles will have."""
-    return now + job.paying_s + job.restart_s(job.gpus) - job.productive_s
+def _settling(state: State) -> dict[JobView, float]:
+    """The jobs that settle, and when each will have."""
+    now, found = state.now, {}
+    for job in state.running:
+        productive_s, restart_s = job.productive_s, job.restart_s(job.gpus)
+        if productive_s < restart_s - _INSTANT_S:
+            found[job] = now + job.paying_s + restart_s - productive_s
+    return found
 
 
-def _holds(proposal: Proposal, wanted: Wanted | None) -> bool:
+def _holds(proposal: Proposal, wanted: Wanted) -> bool:
     """Whether a job runs in the draft as it is to."""
-    if wanted is None:
-        return False
     job, gpus, gpu_type = wanted
     return proposal.gpus(job) == gpus and gpu_type in (None, proposal.gpu_type(job))
 
 
 def _within(state: State, line: Sequence[Wanted]) -> dict[JobView, Wanted]:
     """Those of `line` who get GPUs when each in turn takes what is left of its type."""
-    left: dict[str | None, int] = {None: available(state)}
-    proposal = state.proposal()
-    for name in state.cluster.gpu_types:
-        left[name] = proposal.free_of(name)
-    for job in state.running:
-        left[job.gpu_type] += job.gpus
+    left: dict[str | None, int] = {None: state.in_service}
+    if state.cluster.mixed:
+        proposal = state.proposal()
+        for name in state.cluster.gpu_types:
+            left[name] = proposal.free_of(name)
+        for job in state.running:
+            left[job.gpu_type] += job.gpus
     chosen: dict[JobView, Wanted] = {}
-    for job, gpus, gpu_type in line:
-        if job not in chosen and gpus <= min(left[gpu_type], left[None]):
-            chosen[job] = (job, gpus, gpu_type)
+    for entry in line:
+        job, gpus, gpu_type = entry
+        if gpus <= left[None] and gpus <= left.get(gpu_type, gpus) and job not in chosen:
+            chosen[job] = entry
             left[None] -= gpus
-            if gpu_type is not None:
+            if gpu_type in left and gpu_type is not None:
                 left[gpu_type] -= gpus
     return chosen
 
 
-def _start(proposal: Proposal, chosen: Iterable[Wanted]) -> bool:
-    """Start those of `chosen` who do not run in the draft, largest first; whether all of them found room."""
-    waiting = sorted(
-        (entry for entry in chosen if proposal.placement(entry[0]) is None), key=lambda entry: -entry[1]
-    )
-    placed = [proposal.start(job, gpus, gpu_type=gpu_type) for job, gpus, gpu_type in waiting]
+def _start(proposal: Proposal, waiting: Iterable[Wanted]) -> bool:
+    """Start those who wait, largest first; whether all of them found room."""
+    line = sorted(waiting, key=lambda entry: -entry[1])
+    placed = [proposal.start(job, gpus, gpu_type=gpu_type) for job, gpus, gpu_type in line]
     return None not in placed
 
 

@@ -6,7 +6,7 @@ from clustersim.scheduler import JobView, Proposal, Scheduler, State
 
 from .assignment import Choice, assign
 from .parameters import number
-from .placing import available, run_elastic, settles
+from .placing import run_elastic, settles
 from .rounds import Rounds
 
 __all__ = ["Sia"]
@@ -39,18 +39,18 @@ class Sia(Scheduler):
 
     def schedule(self, state: State) -> Proposal:
         jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
-        now = (available(state), {job: job.gpus for job in jobs})
+        now = (state.in_service, {job: job.gpus for job in jobs})
         if not self._rounds.begins(state) or now == self._done:
             return self._rounds.until_end(state.proposal(), state)
         movable = [job for job in jobs if not settles(job)]
-        free = available(state) - sum(job.gpus for job in jobs if settles(job))
+        free = state.in_service - sum(job.gpus for job in jobs if settles(job))
         choices = [self._choice(job, state.now) for job in movable]
         counts = assign(choices, free, gap=self.gap, search_nodes=self.search_nodes)
         if counts is None:
             return self._rounds.until_end(state.proposal(), state)
         proposal = run_elastic(state, {job: n for job, n in zip(movable, counts, strict=True) if n})
         all_moved = len(movable) == len(jobs)
-        self._done = (available(state), {job: proposal.gpus(job) for job in jobs}) if all_moved else None
+        self._done = (state.in_service, {job: proposal.gpus(job) for job in jobs}) if all_moved else None
         self._changes = {
             job: self._changes.get(job, 0) + (0 < job.gpus != proposal.gpus(job) > 0) for job in jobs
         }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from heapq import heapify, heappop, heappush
+from collections.abc import Callable
+from heapq import heappop, heappush
 
 from clustersim.scheduler import JobView
+
+from .everybody import Walk
 
 __all__ = ["Price", "by_steps"]
 
@@ -13,22 +15,36 @@ Price = Callable[[JobView, int, int], float]
 """price(job, held, size): the lowest is served first. `held` and `size` are neighbours in (0, *job.sizes)."""
 
 
-def by_steps(jobs: Sequence[JobView], gpus: int, price: Price) -> dict[JobView, int]:
-    """GPUs by job, in the order of `jobs`, which is also that of ties; jobs that get none are left out.
+def by_steps(walk: Walk, gpus: int, price: Price) -> dict[JobView, int]:
+    """GPUs by job, in order of submission, which is also that of ties; jobs that get none are left out.
 
-    A step for which there are too few GPUs is passed over, and the job with it.
+    `walk` in the order of what the first steps cost. A step for which there are too few GPUs is passed over,
+    and the job with it.
     """
-    held: dict[JobView, int] = dict.fromkeys(jobs, 0)
-    steps = [(price(job, 0, job.sizes[0]), i, 0) for i, job in enumerate(jobs)]
-    heapify(steps)
-    while steps and gpus:
-        _, i, level = heappop(steps)
-        job = jobs[i]
+    left = gpus
+    held: dict[JobView, int] = {}
+    steps: list[tuple[float, int, int, JobView, int]] = []
+    line = walk(lambda size: size <= left)
+
+    def push(job: JobView, level: int) -> None:
+        cost = price(job, job.sizes[level - 1] if level else 0, job.sizes[level])
+        heappush(steps, (cost, job.order, len(held), job, level))
+
+    def push_next() -> None:
+        job = next(line, None)
+        if job is not None:
+            push(job, 0)
+
+    push_next()
+    while steps and left:
+        *_, job, level = heappop(steps)
         size = job.sizes[level]
-        if size - held[job] > gpus:
-            continue
-        gpus -= size - held[job]
-        held[job] = size
-        if level + 1 < len(job.sizes):
-            heappush(steps, (price(job, size, job.sizes[level + 1]), i, level + 1))
-    return {job: size for job, size in held.items() if size}
+        more = size - held.get(job, 0)
+        if more <= left:
+            left -= more
+            held[job] = size
+            if level + 1 < len(job.sizes):
+                push(job, level + 1)
+        if not level:
+            push_next()  # first steps come in order, so one of them is enough in the heap
+    return {job: held[job] for job in sorted(held, key=lambda job: job.order)}

@@ -10,7 +10,7 @@ from clustersim.scheduler import JobView, Proposal, Scheduler, State
 
 from .auction import auction
 from .parameters import number
-from .placing import Wanted, available, run_ranked
+from .placing import Wanted, run_ranked
 from .rounds import Rounds
 
 __all__ = ["Themis"]
@@ -46,7 +46,7 @@ class Themis(Scheduler):
         jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
         self._remember(jobs, state.now)
         leased = [] if self._rounds.begins(state) else list(state.running)
-        offered = available(state) - sum(job.gpus for job in leased)
+        offered = state.in_service - sum(job.gpus for job in leased)
         if not offered:
             return self._rounds.until_end(state.proposal(), state)
         bidders = [job for job in jobs if not leased or not job.running]

@@ -21,6 +21,10 @@ class Waiting:
     value: int
     calls: list[int] = field(default_factory=list)
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (max(1, self.requested // 2), self.requested)
+
 
 def value(job: Any) -> int:
     job.calls.append(1)
@@ -73,6 +77,50 @@ def test_walk_passes_over_what_does_not_fit(queue: tuple[list[Waiting], list[Wai
         taken.append(view)
         rooms.append(rooms[-1] - view.requested)
     assert taken == expected
+
+
+@given(queues(), st.integers(0, 40))
+@settings(deadline=None)
+def test_an_elastic_walk_asks_for_the_smallest_size(
+    queue: tuple[list[Waiting], list[Waiting]], room: int
+) -> None:
+    ranking = Ranking(value, elastic=True)
+    for job in queue[0]:
+        ranking.add(cast(Any, job))
+    for job in queue[1]:
+        ranking.remove(cast(Any, job))
+    left = [job for job in queue[0] if job not in queue[1] and job.sizes[0] <= room]
+    walked = list(ranking.walk(lambda gpus: gpus <= room))
+    assert walked == sorted(left, key=lambda job: (job.value, job.order))
+
+
+@given(queues(), st.lists(st.integers(0, 24), max_size=60))
+def test_changes_keep_a_copy_up_to_date(
+    queue: tuple[list[Waiting], list[Waiting]], toggled: list[int]
+) -> None:
+    """Jobs come and go and come back with other keys; now and then somebody asks what changed."""
+    jobs, copy = queue[0], set()
+    ranking, inside = ranking_of(jobs), dict.fromkeys(jobs)
+    for i in toggled:
+        if i % 3 == 0:
+            copy = _changed(copy, ranking)
+            assert copy == {(job.value, job.order, job) for job in inside}
+        if i < len(jobs):
+            job = jobs[i]
+            if job in inside:
+                del inside[job]
+                ranking.remove(cast(Any, job))
+            else:
+                job.value += 1
+                inside[job] = None
+                ranking.add(cast(Any, job))
+    assert _changed(copy, ranking) == {(job.value, job.order, job) for job in inside}
+
+
+def _changed(copy: set[Any], ranking: Ranking) -> set[Any]:
+    left, came = ranking.changes()
+    assert copy >= set(left)
+    return copy - set(left) | set(came)
 
 
 def test_a_job_may_come_back_with_another_key() -> None:

@@ -15,6 +15,7 @@ from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Scheduler
 from clustersim.testing import simulate
 from policies.afs import Afs, apathetic_shares
+from policies.everybody import Walk
 from policies.gavel_ftf import GavelFtf
 from policies.gavel_makespan import GavelMakespan
 from policies.gavel_max_min import GavelMaxMin
@@ -35,6 +36,7 @@ class Stub:
 
     work: float
     rates: dict[int, float]
+    order: int = 0
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -49,6 +51,20 @@ class Stub:
 
 def power(work: float, exponent: float, most: int) -> Any:
     return Stub(work, {n: n**exponent for n in range(1, most + 1)})
+
+
+def line(jobs: list[Any]) -> Walk:
+    """The jobs in the order of their run times on the smallest sizes, submitted as they are listed."""
+    for i, job in enumerate(jobs):
+        job.order = i
+    by_length = sorted(jobs, key=lambda job: (job.oracle_remaining(job.sizes[0]), job.order))
+    return lambda fits: iter(by_length)
+
+
+def submitted(jobs: list[Any]) -> Walk:
+    """The jobs as they are listed, which is also the order of their smallest sizes."""
+    line(jobs)
+    return lambda fits: iter(jobs)
 
 
 curves = st.builds(power, st.floats(1, 1000), st.floats(0.1, 0.95), st.integers(2, 6))
@@ -67,7 +83,7 @@ def test_optimus_has_the_smallest_remaining_time_in_all(jobs: list[Any], gpus: i
     """With concave speeds and steps of one GPU the greedy rule is optimal: no division that gives everybody
     a GPU has a smaller sum of remaining times.
     """
-    shares = by_steps(jobs, gpus, _loss_per_gpu)
+    shares = by_steps(submitted(jobs), gpus, _loss_per_gpu)
     assert len(shares) == len(jobs)
     mine = sum(job.oracle_remaining(n) for job, n in shares.items())
     for counts in product(*(job.sizes for job in jobs)):
@@ -109,21 +125,21 @@ def test_afs_minimises_the_mean_of_two(work_a: float, gain_a: float, work_b: flo
     assume(abs(to_a - to_b) > 1e-9 * to_a)
     a, b = two(work_a, gain_a, work_b, gain_b)
     for jobs in ([a, b], [b, a]):
-        shares = apathetic_shares(jobs, 3)
+        shares = apathetic_shares(line(jobs), 3, {})
         assert shares == ({a: 2, b: 1} if to_a < to_b else {a: 1, b: 2})
 
 
 def test_afs_gives_a_gpu_to_the_shortest_first() -> None:
     jobs: list[Any] = [power(w, 0.5, 4) for w in (30, 10, 20)]
-    assert apathetic_shares(jobs, 1) == {jobs[1]: 1}
-    assert apathetic_shares(jobs, 2) == {jobs[1]: 1, jobs[2]: 1}
+    assert apathetic_shares(line(jobs), 1, {}) == {jobs[1]: 1}
+    assert apathetic_shares(line(jobs), 2, {}) == {jobs[1]: 1, jobs[2]: 1}
 
 
 @given(st.lists(curves, min_size=1, max_size=6), st.integers(1, 20))
 @settings(deadline=None, max_examples=50)
 def test_afs_scans_as_the_paper_does(jobs: list[Any], gpus: int) -> None:
     """The same pairs compared one by one, in plain words."""
-    assert apathetic_shares(jobs, gpus) == _pairwise(jobs, gpus)
+    assert apathetic_shares(line(jobs), gpus, {}) == _pairwise(jobs, gpus)
 
 
 def _pairwise(jobs: list[Any], gpus: int) -> dict[JobView, int]:
@@ -201,7 +217,7 @@ def test_hesrpt_refuses_other_exponents(value: Any) -> None:
 def test_max_min_is_the_fairest_of_all_divisions(mosts: list[int], gpus: int) -> None:
     """No other division has, sorted, a lexicographically larger list of counts."""
     jobs: list[Any] = [power(1.0, 0.9, most) for most in mosts]
-    shares = by_steps(jobs, gpus, lambda job, held, size: size)
+    shares = by_steps(submitted(jobs), gpus, lambda job, held, size: size)
     mine = sorted(shares.get(job, 0) for job in jobs)
     for counts in product(*(range(most + 1) for most in mosts)):
         if sum(counts) <= gpus:

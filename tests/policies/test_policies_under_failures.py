@@ -43,7 +43,7 @@ COUNTS_ALONE = ("elasticflow", "vtrain-aware")  # they do not see that free GPUs
 def test_jobs_without_a_place_on_the_nodes_that_are_left_keep_nobody_out(
     policy: str, removed: tuple[int, ...]
 ) -> None:
-    """Of nodes 0 to 3 of 4 GPUs some go for good, and with them aligned blocks: jobs for them can never run."""
+    """Of nodes 0 to 3 of 4 GPUs some go for good, and with them blocks: what needs those never runs."""
     calendar = [{"at_s": 100.0 + 400 * i, "remove": node} for i, node in enumerate(removed)]
     overheads = Overheads(launch_s=4.0, plain_restart_s=6.0)
     jobs = [
