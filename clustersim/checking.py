@@ -1,45 +1,43 @@
 """What must hold in every run, proved from its event log: who got which GPUs when.
 
 The event log is all that is trusted; the records are compared with what it adds up to. `clustersim.testing`
-applies these rules to a policy under test, `clustersim.checking_folder` to the folder of a run.
+applies the rules to a policy under test, `clustersim.checking_folder` to the folder of a run.
 
-A log counts GPUs by node, and the GPUs of a node are alike: that no node gives more than it has is the same
-as that no GPU serves two jobs.
+The log is gone through once, by instants, and the records beside it: they are in order of submission, as the
+log's submissions are. Memory holds the jobs in the system and a few numbers of each other; of a log and
+records that contradict each other, also what has not found its counterpart.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from math import inf, isclose, prod
-from typing import NamedTuple
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from math import inf
+from operator import itemgetter
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple
 
-from .checking_sums import GIVES, NODES, Sums, Terms
-from .checkpoints import Cycle
-from .cluster import Cluster
+from .checking_sums import GIVES, NODES, PLAIN, Sums, Terms
+from .cluster import Cluster, Placement
 from .failures import Failures
 from .overheads import Overheads
 from .records import EventRecord, JobRecord
 
-__all__ = ["JOB_RULES", "Evidence", "Known", "Occupancy", "Rule", "Violation", "instants"]
+__all__ = ["Evidence", "Finding", "Known", "Life", "Log", "Rule", "Violation", "prove", "repeated"]
 
-_DEGREES = re.compile(r"\b(?:tp|pp|dp|cp)(\d{1,9})\b")  # of a plan's label: their product is its GPUs
-_BEFORE = {
-    "submit": "unknown", "reject": "new", "start": "new", "restart": "stopped",
-    "resize": "running", "migrate": "running", "rate": "running", "preempt": "running", "finish": "running",
-    "loaded": "running", "interrupt": "running", "fail": "running",
-}  # fmt: skip
-_AFTER = {
-    "submit": "new", "reject": "gone", "preempt": "stopped", "finish": "gone", "interrupt": "stopped",
-    "fail": "gone",
-}  # fmt: skip
+MOST_KEPT = 1000
+"""Violations of a rule of which the words are kept; more are counted."""
+
+_SLACK_S = 1e-6  # between a job's submission in the log and in its record, both rounded to that
 _TAKES = ("preempt", "interrupt", "finish", "fail")
+_AFTER = {"submit": "new", "reject": "gone", "preempt": "stopped", "finish": "gone", "interrupt": "stopped",
+          "fail": "gone"}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """What is known of a job: its work in units, to within `work_error`; the seconds per unit by GPUs; its
     parameters (for the size of its checkpoints). None is unknown. `alone`: it can run on no other number of
     GPUs.
@@ -47,52 +45,34 @@ class Known:
 
     work: float | None = None
     work_error: float = 0.0
-    unit_s: Mapping[int, float] = field(default_factory=dict)
+    unit_s: Mapping[int, float] = MappingProxyType({})
     alone: bool = False
     parameters: float | None = None
 
 
+Knows = Callable[[JobRecord | None, EventRecord | None, bool], Known]
+"""What is known of a job by its record and the first event of its log (None: there is none), and whether it
+runs training plans."""
+
+
 @dataclass(frozen=True)
 class Evidence:
-    """What a run left behind. `events` in order of time; `known` by job.
+    """What a run left behind. `events` in order of time, `records` in order of submission; both may be gone
+    through several times.
 
-    `end_s`: when it ended, None if unknown; then nothing is said of what a job held or waited at the end.
-    `resolution_s`: the largest error of a difference of two recorded times, 0 if they were never rounded.
+    `end_s`: when it ended at the earliest, None if unknown; then nothing is said of what a job held or waited
+    at the end. `resolution_s`: the largest error of a difference of two recorded times, 0 if they were never
+    rounded.
     """
 
     cluster: Cluster
     overheads: Overheads
-    events: Sequence[EventRecord]
-    records: Sequence[JobRecord]
-    known: Mapping[str, Known]
+    events: Iterable[EventRecord]
+    records: Iterable[JobRecord]
+    knows: Knows
     end_s: float | None = None
     resolution_s: float = 0.0
     failures: Failures | None = None
-
-    def terms(self, event: EventRecord, before: Sums) -> Terms:
-        """On which terms `event` gives GPUs to a job whose log added up to `before`."""
-        if event.event not in GIVES:
-            return Terms(Cycle(), False)
-        nodes, parameters = event.placement, self.known.get(event.job_id, Known()).parameters
-        if parameters is None:
-            return Terms(Cycle(), False)
-        gpus = sum(self.cluster.size_of(node) for node, _ in nodes if 0 <= node < self.cluster.nodes)
-        mtbf_s = inf if self.failures is None or not gpus else self.failures.node_mtbf_s(gpus)
-        loads = not before.crashed or before.kept
-        loads = loads and event.event != "start" and self.overheads.shares_load(parameters)
-        return Terms(self.overheads.cycle(parameters, max(1, len(nodes)), mtbf_s), loads)
-
-    @cached_property
-    def summed(self) -> list[tuple[JobRecord, Known, Sums]]:
-        """Each record, what is known of its job, and what the job's log adds up to."""
-        logs: dict[str, list[EventRecord]] = {}
-        for event in self.events:
-            logs.setdefault(event.job_id, []).append(event)
-        rows = []
-        for record in self.records:
-            known, log = self.known.get(record.job_id, Known()), logs.get(record.job_id, [])
-            rows.append((record, known, Sums.of(log, self.end_s, self.resolution_s, self.terms)))
-        return rows
 
 
 class Violation(NamedTuple):
@@ -104,247 +84,298 @@ class Violation(NamedTuple):
     job_id: str | None = None
 
 
-class Rule(NamedTuple):
-    """`check` yields what breaks the rule; `unproved` says for what, if anything, the evidence is lacking."""
+@dataclass(frozen=True)
+class Finding:
+    """One rule, what breaks it (nothing: it is proved), and for what there is no proof either way.
 
-    name: str
+    `violations`: the first 1,000, and how many `more` there are.
+    """
+
+    rule: str
     text: str
-    check: Callable[[Evidence], Iterator[Violation]]
-    unproved: Callable[[Evidence], str] = lambda evidence: ""
+    violations: tuple[Violation, ...]
+    unproved: str = ""
+    more: int = 0
 
 
-def instants(events: Sequence[EventRecord]) -> Iterator[list[tuple[int, EventRecord]]]:
-    """The numbered events of one time after another.
+class Life:
+    """A job in the system as the log tells of it, up to the present event.
 
-    By instants: a decision may exchange the GPUs of two jobs, and the log writes one after the other.
-    """
-    batch: list[tuple[int, EventRecord]] = []
-    for i, event in enumerate(events):
-        if batch and event.time_s != batch[-1][1].time_s:
-            yield batch
-            batch = []
-        batch.append((i, event))
-    if batch:
-        yield batch
-
-
-class Occupancy:
-    """Who holds what, as the log is replayed: the last gift to each job that holds GPUs, GPUs by node, how
-    many in all, and how many there are on the nodes that run something.
+    `first` is its first event, at `entered` in the log; `given` the one that gave it the GPUs that it holds.
+    `phase`: new, running, stopped, gone, or unknown before its first event. `terms`: on which the present
+    event gives it GPUs. `counts`: of events by kind, but of those that come once. `planned`: it runs training
+    plans.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.held: dict[str, EventRecord] = {}
+    __slots__ = (
+        "counts", "entered", "first", "given", "job_id", "known", "last", "phase", "planned", "record",
+        "sums", "terms",
+    )  # fmt: skip
+
+    def __init__(self, job_id: str, first: EventRecord | None, entered: int):
+        self.job_id, self.first, self.entered = job_id, first, entered
+        self.record: JobRecord | None = None
+        self.known = _NOTHING
+        self.phase, self.last, self.planned = "unknown", "", False
+        self.given: EventRecord | None = None
+        self.sums, self.terms = Sums(), PLAIN
+        self.counts: dict[str, int] = {}
+
+
+_NOTHING = Known()
+
+
+class Log:
+    """The state of cluster and jobs as the log is replayed: GPUs in use by node, how many in all, and how
+    many there are on the nodes that run something; how many jobs hold GPUs, how many were submitted and have
+    not left, GPUs of nodes out of service; `count` events and the time of the last.
+    """
+
+    def __init__(self, evidence: Evidence):
+        self.evidence, self.cluster = evidence, evidence.cluster
+        self.lives: dict[str, Life] = {}
         self.used: dict[int, int] = {}
-        self.allocated = self.gpus_of_busy_nodes = 0
+        self.allocated = self.gpus_of_busy_nodes = self.holding = self.inside = self.down = self.count = 0
+        self.last_s = 0.0
+        self.submitted = array("q")  # a hash of each submitted job's id
+        self._cycle = lru_cache(10_000)(evidence.overheads.cycle)
 
-    def apply(self, event: EventRecord) -> None:
-        if event.event not in GIVES and event.event not in _TAKES:
+    def life(self, i: int, event: EventRecord, record: Callable[[str, float], JobRecord | None]) -> Life:
+        """The job of an event, with the terms on which that gives it GPUs."""
+        job_id = event.job_id
+        life = self.lives.get(job_id)
+        if life is None:
+            life = self.lives[job_id] = Life(job_id, event, i)
+            life.record, life.planned = record(job_id, event.time_s), bool(event.plan)
+            life.known = self.evidence.knows(life.record, event, life.planned)
+        elif event.plan and not life.planned:
+            life.planned, life.known = True, self.evidence.knows(life.record, life.first, True)
+        life.terms = self._terms(event, life) if event.event in GIVES else PLAIN
+        return life
+
+    def holders(self, node: int) -> list[str]:
+        """The jobs with GPUs on a node, in the order in which they got them."""
+        gifts = [life.given for life in self.lives.values() if life.given is not None]
+        here = [given for given in gifts if any(place == node for place, _ in given.placement)]
+        return [given.job_id for given in sorted(here, key=itemgetter(0))]
+
+    def known_before(self, job_id: str) -> bool:
+        """Whether a job of this id was submitted before, by its hash: for words, not for proofs."""
+        return hash(job_id) in self.submitted
+
+    def apply(self, event: EventRecord, life: Life) -> None:
+        """An event happens to a job."""
+        kind = event.event
+        life.sums.add(event, self.evidence.resolution_s, life.terms)
+        life.phase, life.last = _AFTER.get(kind, "running"), kind
+        if kind == "submit":
+            self.inside += 1
+            self.submitted.append(hash(event.job_id))
             return
-        before = self.held.pop(event.job_id, None)
-        for node, count in before.placement if before else ():
-            self._add(node, -count)
+        if kind in GIVES or kind in _TAKES:
+            self._exchange(life, event)
+        if life.phase == "gone":
+            self.inside -= 1
+            del self.lives[life.job_id]
+        elif kind != "start":
+            life.counts[kind] = life.counts.get(kind, 0) + 1
+
+    def turn(self, event: EventRecord) -> None:
+        """A node goes out of service, or comes back."""
+        size = sum([count for _, count in event.placement])
+        self.down += size if event.event == "node_down" else -size
+
+    def _exchange(self, life: Life, event: EventRecord) -> None:
+        """Take back what a job holds, and give it what the event gives."""
+        if life.given is not None:
+            self.holding -= 1
+            self._add(life.given.placement, -1)
+            life.given = None
         if event.event in GIVES:
-            self.held[event.job_id] = event
-            for node, count in event.placement:
-                self._add(node, count)
+            self.holding += 1
+            self._add(event.placement, 1)
+            life.given = event
 
-    def _add(self, node: int, count: int) -> None:
-        before = self.used.get(node, 0)
-        self.used[node] = before + count
-        self.allocated += count
-        changed = (before + count > 0) - (before > 0)
-        if changed and 0 <= node < self.cluster.nodes:
-            self.gpus_of_busy_nodes += changed * self.cluster.size_of(node)
+    def _add(self, placement: Placement, sign: int) -> None:
+        used = self.used
+        for node, count in placement:
+            before = used.get(node, 0)
+            after = used[node] = before + sign * count
+            self.allocated += sign * count
+            if (before > 0) != (after > 0) and 0 <= node < self.cluster.nodes:
+                size = self.cluster.size_of(node)
+                self.gpus_of_busy_nodes += size if after > 0 else -size
 
-
-def _at(i: int, event: EventRecord, text: str) -> Violation:
-    return Violation(f"t={event.time_s:g}: {text}", i, event.time_s, event.job_id)
-
-
-def _check_order(evidence: Evidence) -> Iterator[Violation]:
-    now, phase = float("-inf"), dict[str, str]()
-    for i, event in enumerate(evidence.events):
-        if event.time_s < now:
-            text = f"the log goes back in time, from {now:g} s to {event}"
-            yield Violation(text, i, event.time_s, event.job_id)
-        now, before = event.time_s, phase.get(event.job_id, "unknown")
-        if event.event in NODES:
-            continue
-        given_up = event.event == "fail" and before == "stopped"
-        if before != _BEFORE.get(event.event) and not given_up:
-            yield _at(i, event, f"{event.event} of job {event.job_id}, which is {before}")
-        phase[event.job_id] = _AFTER.get(event.event, "running")
+    def _terms(self, event: EventRecord, life: Life) -> Terms:
+        evidence, parameters = self.evidence, life.known.parameters
+        if parameters is None:
+            return PLAIN
+        mtbf_s = inf
+        if evidence.failures is not None:
+            nodes = (node for node, _ in event.placement if 0 <= node < self.cluster.nodes)
+            gpus = sum(self.cluster.size_of(node) for node in nodes)
+            mtbf_s = evidence.failures.node_mtbf_s(gpus) if gpus else inf
+        loads = event.event != "start" and (not life.sums.crashed or life.sums.kept)
+        loads = loads and evidence.overheads.shares_load(parameters)
+        return Terms(self._cycle(parameters, max(1, len(event.placement)), mtbf_s), loads)
 
 
-def _check_capacity(evidence: Evidence) -> Iterator[Violation]:
-    cluster, now = evidence.cluster, Occupancy(evidence.cluster)
-    for batch in instants(evidence.events):
-        touched: dict[int, tuple[int, EventRecord]] = {}
-        for i, event in batch:
-            now.apply(event)
-            touched.update((node, (i, event)) for node, _ in event.placement)
-        for node, (i, event) in touched.items():
-            count = now.used.get(node, 0)
-            if not 0 <= node < cluster.nodes or count > cluster.size_of(node):
-                jobs = [j for j, e in now.held.items() if any(n == node for n, _ in e.placement)]
-                what = f"jobs {', '.join(jobs)} hold {count} GPUs of node {node}"
-                yield _at(i, event, f"{what}, on a cluster {cluster.shape}")
+class Rule:
+    """A rule and what breaks it. The log calls what a rule has of `event` (before it is applied, with the job
+    that it is about; None for an event of a node), `interrupted` (a failure has taken a job's GPUs),
+    `instant` (all events of a time have been applied; the first one's number), `left` (a job has left the
+    system, or the run has ended) and, at last, `end`.
+    """
+
+    name: ClassVar[str] = ""
+    text: ClassVar[str] = ""
+
+    def __init__(self, log: Log):
+        self.log, self.evidence = log, log.evidence
+        self.violations: list[Violation] = []
+        self.more = 0
+
+    def event(self, i: int, event: EventRecord, life: Life | None) -> None: ...
+
+    def interrupted(self, i: int, event: EventRecord, life: Life) -> None: ...
+
+    def instant(self, first: int, batch: Sequence[EventRecord]) -> None: ...
+
+    def left(self, life: Life) -> None: ...
+
+    def end(self, unrecorded: Sequence[Life]) -> None:
+        """`unrecorded`: lives without a record of their own."""
+
+    def unproved(self) -> str:
+        """For what, if anything, the evidence is lacking."""
+        return ""
+
+    def say(self, text: str, i: int | None = None, time_s: float | None = None, job_id: str = "") -> None:
+        if len(self.violations) < MOST_KEPT:
+            self.violations.append(Violation(text, i, time_s, job_id or None))
+        else:
+            self.more += 1
+
+    def at(self, i: int, event: EventRecord, text: str) -> None:
+        self.say(f"t={event.time_s:g}: {text}", i, event.time_s, event.job_id)
+
+    def finding(self) -> Finding:
+        return Finding(self.name, self.text, tuple(self.violations), self.unproved(), self.more)
 
 
-def _check_gang(evidence: Evidence) -> Iterator[Violation]:
-    for i, event in enumerate(evidence.events):
-        wrong = _not_a_gang(event, evidence.known.get(event.job_id, Known()), evidence.cluster)
-        if wrong:
-            what = f"{event.event} of job {event.job_id}, {event.gpus} GPUs at {event.placement}"
-            yield _at(i, event, f"{what}: {wrong}")
+def prove(evidence: Evidence, rules: Sequence[Callable[[Log], Rule]]) -> list[Finding]:
+    """Replay the log under `rules`: a finding each, in their order."""
+    log = Log(evidence)
+    active = [rule(log) for rule in rules]
+    _replay(log, active)
+    return [rule.finding() for rule in active]
 
 
-def _not_a_gang(event: EventRecord, known: Known, cluster: Cluster) -> str:
-    if event.event in NODES:
-        return "" if len(event.placement) == 1 and not event.gpus else "names not one node"
-    if event.event not in GIVES:
-        return "gives no GPUs" if event.gpus or event.placement else ""
-    counts = [count for _, count in event.placement]
-    if sum(counts) != event.gpus:
-        return "the places do not add up"
-    if min(counts, default=0) < 1:
-        return "a place without GPUs"
-    if len({node for node, _ in event.placement}) != len(counts):
-        return "names a node twice"
-    if cluster.mixed:
-        types = dict.fromkeys(cluster.type_of(n) for n, _ in event.placement if 0 <= n < cluster.nodes)
-        if len(types) > 1:
-            return f"the places are GPUs of different types, {' and '.join(types)}"
-    if known.alone and event.gpus not in known.unit_s:
-        return f"it can run on {sorted(known.unit_s)} GPUs"
-    of_plan = prod(int(n) for n in _DEGREES.findall(event.plan))
-    if event.plan and of_plan > event.gpus:  # fewer it may use: not every count has a plan of its own
-        return f"its plan {event.plan} is one for {of_plan} GPUs"
-    return ""
+def _replay(log: Log, rules: Sequence[Rule]) -> None:
+    records, bereft = _Records(log.evidence.records), list[Life]()
+    names = ("event", "interrupted", "instant", "left")
+    see, interrupted, instant, left = (_having(rules, name) for name in names)
+
+    def leave(life: Life) -> None:
+        if life.record is None:
+            bereft.append(life)
+        else:
+            for call in left:
+                call(life)
+
+    for time_s, group in groupby(log.evidence.events, key=itemgetter(0)):
+        batch, first = list(group), log.count
+        for i, event in enumerate(batch, first):
+            life = None if event.event in NODES else log.life(i, event, records.take)
+            for call in see:
+                call(i, event, life)
+            if life is None:
+                log.turn(event)
+            else:
+                log.apply(event, life)
+                if life.phase == "gone":
+                    leave(life)
+                elif event.event == "interrupt":
+                    for call in interrupted:
+                        call(i, event, life)
+        log.count += len(batch)
+        log.last_s = max(log.last_s, time_s)
+        for call in instant:
+            call(first, batch)
+    _end(log, records, leave, bereft)
+    for rule in rules:
+        rule.end(bereft)
 
 
-def _check_progress(evidence: Evidence) -> Iterator[Violation]:
-    for i, event in enumerate(evidence.events):
-        wrong = _not_a_speed(event, evidence.known.get(event.job_id, Known()))
-        if wrong:
-            yield _at(
-                i, event, f"{event.event} of job {event.job_id} at {event.unit_s!r} s per unit: {wrong}"
-            )
-    for record, known, sums in evidence.summed:
-        if record.state != "finished" or known.work is None or sums.work is None:
-            continue
-        if not _close(sums.work, known.work, sums.work_error + known.work_error):
-            text = f"job {record.job_id} finished after {sums.work:g} of {known.work:g} units of work"
-            yield Violation(text, time_s=record.finish_s, job_id=record.job_id)
+def _having(rules: Sequence[Rule], name: str) -> list[Callable[..., None]]:
+    """The methods of the rules that have one of that name of their own."""
+    return [getattr(rule, name) for rule in rules if getattr(type(rule), name) is not getattr(Rule, name)]
 
 
-def _not_a_speed(event: EventRecord, known: Known) -> str:
-    if event.event in GIVES or event.event == "rate":
-        due = known.unit_s.get(event.gpus)
-        if due is not None and event.unit_s != due:
-            return f"it takes {due!r} s there"
-        return "" if event.unit_s > 0 else "must be positive"
-    if event.event == "submit":
-        fits = event.unit_s > 0 and (not known.unit_s or event.unit_s in known.unit_s.values())
-        return "" if fits or event.unit_s == 0 else "that is not its speed on any number of GPUs"
-    return "nothing runs" if event.unit_s else ""
+def _end(log: Log, records: _Records, leave: Callable[[Life], None], bereft: list[Life]) -> None:
+    """Whoever is still in the system leaves it; records that no event was for find their job, or none."""
+    evidence = log.evidence
+    end_s = None if evidence.end_s is None else max(evidence.end_s, log.last_s)
+    for life in log.lives.values():
+        life.sums.end(end_s, evidence.resolution_s)
+        leave(life)
+    waiting: dict[str, list[Life]] = {}
+    for life in bereft:
+        waiting.setdefault(life.job_id, []).append(life)
+    bereft.clear()
+    for record in records.rest():
+        lives = waiting.get(record.job_id)
+        life = lives.pop(0) if lives else Life(record.job_id, None, -1)
+        life.record = record
+        if life.first is None:
+            life.known = evidence.knows(record, None, False)
+        leave(life)
+    bereft += [life for lives in waiting.values() for life in lives]
 
 
-def _work_unknown(evidence: Evidence) -> str:
-    ended = [known.work is None for record, known, _ in evidence.summed if record.state == "finished"]
-    return f"the work of {sum(ended):,} of {len(ended):,} finished jobs is not known" if any(ended) else ""
+class _Records:
+    """Job records beside the log: in both, jobs come in order of submission. What is not where it should be
+    is kept until it is asked for.
+    """
 
+    def __init__(self, records: Iterable[JobRecord]):
+        self._to_come = iter(records)
+        self._next = next(self._to_come, None)
+        self._passed: dict[str, list[JobRecord]] = {}
 
-def _check_sums(evidence: Evidence) -> Iterator[Violation]:
-    for record, _, sums in evidence.summed:
-        if not sums.closed:
-            continue
-        errors = dict.fromkeys(("gpu_seconds", "overhead_gpu_s", "lost_work_gpu_s"), sums.gpu_error)
-        for name in (*errors, "start_s", "finish_s", "lost_s", "lost_work_s", "wait_s"):
-            logged, recorded = getattr(sums, name), getattr(record, name)
-            if not _close(logged, recorded, errors.get(name, sums.seconds_error)):
-                text = f"job {record.job_id}: {name} is {recorded} in its record, {logged} by the event log"
-                yield Violation(text, job_id=record.job_id)
-
-
-def _end_unknown(evidence: Evidence) -> str:
-    open_ = sum(not sums.closed for _, _, sums in evidence.summed)
-    return f"{open_:,} jobs were in the system at the end, at a time unknown" if open_ else ""
-
-
-def _check_overheads(evidence: Evidence) -> Iterator[Violation]:
-    for i, event, due in _dues(evidence):
-        error = 3 * evidence.resolution_s
-        if due is not None and not _close(event.overhead_s, due, error):
-            what = f"{event.event} of job {event.job_id}"
-            yield _at(i, event, f"{what} paid {event.overhead_s:g} s, due {due:g} s")
-
-
-def _dues(evidence: Evidence) -> Iterator[tuple[int, EventRecord, float | None]]:
-    """Every event with what it costs its job; None if that is not known, or is proved elsewhere."""
-    jobs: dict[str, Sums] = {}
-    for i, event in enumerate(evidence.events):
-        if event.event in NODES:
-            yield i, event, 0.0
-            continue
-        sums = jobs.setdefault(event.job_id, Sums())
-        due = _due_s(event, evidence, sums)
-        sums.add(event, evidence.resolution_s, evidence.terms(event, sums))
-        if event.event == "interrupt":
-            due = sums.crash_s if evidence.known.get(event.job_id, Known()).parameters is not None else None
-        if sums.closed:
-            del jobs[event.job_id]
-        yield i, event, due
-
-
-def _due_s(event: EventRecord, evidence: Evidence, before: Sums) -> float | None:
-    """What an event costs its job, by `Overheads`; None if the size of its checkpoints is unknown."""
-    overheads, nodes = evidence.overheads, max(1, len(event.placement))
-    if event.event == "loaded":
+    def take(self, job_id: str, now: float) -> JobRecord | None:
+        """The record of a job that is submitted now; None if it is not among those submitted up to now."""
+        if self._passed and (passed := self._passed.get(job_id)):
+            record = passed.pop(0)
+            if not passed:
+                del self._passed[job_id]
+            return record
+        while (coming := self._next) is not None and coming.submit_s <= now + _SLACK_S:
+            self._next = next(self._to_come, None)
+            if coming.job_id == job_id:
+                return coming
+            self._passed.setdefault(coming.job_id, []).append(coming)
         return None
-    if event.event not in GIVES:
-        return 0.0
-    parameters = evidence.known.get(event.job_id, Known()).parameters
-    if event.event == "start":
-        return overheads.start_s(event.gpus)
-    if parameters is None:
-        return None
-    if before.crashed:
-        due = overheads.recover_s(parameters, nodes, event.gpus, before.kept)
-    else:
-        due = overheads.restart_s(parameters, nodes, event.gpus, event.event)
-    loads = evidence.terms(event, before).loads  # for a time that depends on the others
-    return due - overheads.load_s(parameters, nodes) if loads else due
+
+    def rest(self) -> Iterator[JobRecord]:
+        """Those that nobody asked for."""
+        for passed in self._passed.values():
+            yield from passed
+        if self._next is not None:
+            yield self._next
+        yield from self._to_come
 
 
-def _size_unknown(evidence: Evidence) -> str:
-    unknown = sum(
-        evidence.known.get(event.job_id, Known()).parameters is None
-        for event in evidence.events
-        if event.event in GIVES and event.event != "start"
-    )
-    return f"{unknown:,} events belong to models whose size is not known here" if unknown else ""
+def repeated(hashes: array[int], ids: Callable[[], Iterable[str]]) -> set[str]:
+    """The ids that are there more than once. `hashes` of all `ids`, which are asked for only if two are
+    equal.
+    """
+    import numpy as np
 
-
-def _close(a: float | None, b: float | None, error: float) -> bool:
-    if a is None or b is None:
-        return a is b
-    return isclose(a, b, rel_tol=1e-9, abs_tol=1e-6 + error)
-
-
-JOB_RULES = (
-    Rule("causality", "time never runs back; a job is submitted, starts, moves and ends, in this order",
-         _check_order),
-    Rule("capacity", "no node gives more GPUs than it has, so no GPU serves two jobs", _check_capacity),
-    Rule("gang", "a job gets all GPUs of its size at once, of one type, enough for its plan, each node once",
-         _check_gang),
-    Rule("progress", "who finished has done all its work: the integral of its speed", _check_progress,
-         _work_unknown),
-    Rule("conservation", "GPU-seconds, overheads, waits and times of the records are those of the event log",
-         _check_sums, _end_unknown),
-    Rule("overheads", "every start, restart, resize and migration pays what the overheads say, once; every "
-         "failure costs the work since the last checkpoint", _check_overheads, _size_unknown),
-)  # fmt: skip
-"""What an event log can prove of jobs, in order: a broken rule makes those below it hard to read."""
+    ordered = np.sort(np.frombuffer(hashes, dtype=np.int64))
+    suspects = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
+    seen, twice = set[str](), set[str]()
+    for job_id in ids() if suspects else ():
+        if hash(job_id) in suspects:
+            (twice if job_id in seen else seen).add(job_id)
+    return twice

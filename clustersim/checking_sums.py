@@ -10,7 +10,7 @@ from typing import NamedTuple
 from .checkpoints import Cycle
 from .records import EventRecord
 
-__all__ = ["GIVES", "NODES", "Sums", "Terms"]
+__all__ = ["GIVES", "NODES", "PLAIN", "Sums", "Terms"]
 
 GIVES = ("start", "restart", "resize", "migrate")
 """The events that give GPUs to a job."""
@@ -27,7 +27,7 @@ class Terms(NamedTuple):
 
 
 _NEVER = Cycle()
-_PLAIN = Terms(_NEVER, False)
+PLAIN = Terms(_NEVER, False)
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class Sums:
         """
         sums = cls()
         for event in log:
-            sums.add(event, error, terms(event, sums) if terms is not None else _PLAIN)
+            sums.add(event, error, terms(event, sums) if terms is not None else PLAIN)
         sums.end(end_s, error)
         return sums
 
@@ -92,7 +92,7 @@ class Sums:
             self._advance(event.time_s, error)
         self.since_s, self.closed = event.time_s, kind in ("finish", "reject", "fail")
         if kind in GIVES:
-            cycle, loads = terms or _PLAIN
+            cycle, loads = terms or PLAIN
             self.gpus, self.unit_s = event.gpus, event.unit_s
             self.owed_s = inf if loads else event.overhead_s
             self.cycle, self.phase_s, self.saved, self.unsaved_s = cycle, 0.0, self.work or 0.0, 0.0
@@ -125,11 +125,9 @@ class Sums:
         paid = min(spent, self.owed_s)
         self.owed_s -= paid
         self.gpu_seconds += spent * self.gpus
-        cycle, end_s = self.cycle, self.phase_s + spent - paid
-        saved_s = cycle.saved_s(end_s)
-        worked_s = cycle.worked_s(end_s) - cycle.worked_s(self.phase_s)
-        paid += end_s - self.phase_s - worked_s  # what the saves take
-        self.phase_s = cycle.phase_s(end_s)
+        ran_s = spent - paid
+        worked_s, unsaved_s = self._cycles(ran_s)
+        paid += ran_s - worked_s  # what the saves take
         self.overhead_gpu_s += paid * self.gpus
         self.lost_s += paid
         self.gpu_error += error * abs(self.gpus)
@@ -138,11 +136,26 @@ class Sums:
             return
         self.work += worked_s / self.unit_s
         self.work_error += 2 * error / self.unit_s
-        if saved_s > 0:
-            self.unsaved_s = cycle.worked_s(end_s) - saved_s
-            self.saved = max(0.0, self.work - self.unsaved_s / self.unit_s)
-        else:
+        if unsaved_s is None:
             self.unsaved_s += worked_s
+        else:
+            self.unsaved_s = unsaved_s
+            self.saved = max(0.0, self.work - unsaved_s / self.unit_s)
+
+    def _cycles(self, ran_s: float) -> tuple[float, float | None]:
+        """Seconds of work in the next `ran_s`, and those since the last save that was completed meanwhile
+        (None: none was).
+        """
+        cycle = self.cycle
+        if cycle.interval_s == inf:
+            return ran_s, None
+        if not cycle.interval_s:
+            return ran_s, 0.0 if ran_s > 0 else None
+        end_s = self.phase_s + ran_s
+        saved_s, total_s = cycle.saved_s(end_s), cycle.worked_s(end_s)
+        worked_s = total_s - cycle.worked_s(self.phase_s)
+        self.phase_s = cycle.phase_s(end_s)
+        return worked_s, total_s - saved_s if saved_s > 0 else None
 
     def _crash(self) -> None:
         """Lose what no checkpoint holds."""

@@ -22,23 +22,24 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from itertime.errors import UserError
-from traces.files import open_table, shown
-from traces.formulas import without_guard
+from traces.files import sha256, shown
 
 from .cluster import Cluster
 from .clusterfile import cluster_of
 from .plan_records import PlanRecord
 from .records import EventRecord, JobRecord, Snapshot
-from .rundir_tables import EVENTS, JOBS, PLANS, USAGE, csv_text, parse_rows, plain_text
+from .rundir_rows import StoredRows
+from .rundir_tables import EVENTS, JOBS, PLANS, USAGE, header_of, lines_of
 
-__all__ = ["Run", "changes", "read_run", "read_unverified", "write_run"]
+__all__ = ["Run", "StreamedRun", "changes", "read_run", "read_streamed", "read_unverified", "write_run"]
 
 FORMAT = "clustersim-run-1"
 COMPLETE, STOPPED, INTERRUPTED = "complete", "stopped", "interrupted"
@@ -48,6 +49,7 @@ PLANS_FILE, SUMMARY, MANIFEST = "plans.csv", "summary.json", "manifest.json"
 _OURS = (JOBS_CSV, JOBS_PARQUET, EVENTS_FILE, USAGE_FILE, PLANS_FILE, SUMMARY, MANIFEST)
 SPOOL = "jobs.spool"
 """Rows of jobs on their way into their file."""
+_BLOCK = 10_000
 _LEFT_OVER = re.compile(rf"\.({'|'.join(map(re.escape, (*_OURS, SPOOL)))})\.(\d+)\.tmp")
 
 
@@ -123,11 +125,41 @@ def read_unverified(directory: str | Path) -> Run:
     )
 
 
-def changes(directory: str | Path, run: Run) -> list[str]:
+@dataclass(frozen=True)
+class StreamedRun:
+    """The files of a run, whose tables are read as they are gone through, each time anew."""
+
+    cluster: Cluster
+    jobs: StoredRows
+    events: StoredRows
+    snapshots: StoredRows
+    summary: dict[str, Any]
+    manifest: dict[str, Any]
+
+
+def read_streamed(directory: str | Path) -> StreamedRun:
+    """As `read_unverified`, for runs of any length. UserError, TableError for what cannot be read, of tables
+    when they are.
+    """
+    folder = Path(directory)
+    manifest = _read_json(folder / MANIFEST)
+    cluster = _cluster(folder / MANIFEST, manifest)
+    return StreamedRun(
+        cluster,
+        StoredRows(_jobs_file(folder), JOBS, JobRecord, cluster),
+        StoredRows(folder / EVENTS_FILE, EVENTS, EventRecord, cluster),
+        StoredRows(folder / USAGE_FILE, USAGE, Snapshot, cluster),
+        _read_json(folder / SUMMARY),
+        manifest,
+    )
+
+
+def changes(directory: str | Path, run: Run | StreamedRun) -> list[str]:
     """What in the folder of `run` is not what its manifest was written for, one text a file."""
     folder = Path(directory)
     jobs = _jobs_file(folder)
-    found = hashlib.sha256(csv_text(JOBS, run.jobs).encode()).hexdigest()
+    # As CSV, whichever way they are stored.
+    found = _hash_of(jobs) if jobs.name == JOBS_CSV else _csv_hash(run.jobs)
     if found != run.manifest.get("result_hash"):
         return [f"{jobs}: does not match the result_hash in {MANIFEST}: it was changed"]
     return _changed(folder, run.manifest, (jobs.name, EVENTS_FILE, USAGE_FILE, PLANS_FILE, SUMMARY))
@@ -175,13 +207,23 @@ def _is_manifest(path: Path) -> bool:
 def _changed(folder: Path, manifest: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     hashes, texts = manifest.get("files"), []
     for name in names:
-        try:
-            found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        except OSError as error:
-            raise UserError(f"{folder / name}: cannot be read: {error.strerror or error}") from None
-        if not isinstance(hashes, dict) or found != hashes.get(name):
+        if not isinstance(hashes, dict) or _hash_of(folder / name) != hashes.get(name):
             texts.append(f"{folder / name}: is not what {MANIFEST} was written for")
     return texts
+
+
+def _hash_of(path: Path) -> str:
+    try:
+        return sha256(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _csv_hash(jobs: Iterable[JobRecord]) -> str:
+    found, rest = hashlib.sha256(f"{header_of(JOBS)}\n".encode()), iter(jobs)
+    while block := list(islice(rest, _BLOCK)):
+        found.update("".join(f"{line}\n" for line in lines_of(JOBS, block)).encode())
+    return found.hexdigest()
 
 
 def remove(folder: Path, *names: str) -> None:
@@ -248,9 +290,7 @@ def stored_tables(folder: Path, cluster: Cluster, lengths: tuple[int, int, int])
 
 
 def _read_rows(path: Path, columns: Any, record: Any, cluster: Cluster) -> list[Any]:
-    text = plain_text if path.suffix == ".parquet" else without_guard
-    with open_table(path) as table:
-        return list(parse_rows(table, columns, record, cluster, text))
+    return list(StoredRows(path, columns, record, cluster))
 
 
 def _read_json(path: Path) -> dict[str, Any]:

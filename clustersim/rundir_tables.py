@@ -1,4 +1,4 @@
-"""Records as rows of text and back: the tables of a run folder (format: see `clustersim.rundir`).
+"""Records as rows of text: the tables of a run folder (format: see `clustersim.rundir`).
 
 Text is made of blocks of records, a column at a time: what is the same in many rows is then looked at once.
 """
@@ -6,17 +6,15 @@ Text is made of blocks of records, a column at a time: what is the same in many 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import Any, get_type_hints
 
-from itertime.errors import TableError
-from traces.files import Table, shown
 from traces.formulas import with_guard
 
-from .cluster import Cluster, Placement
+from .cluster import Placement
 from .columns import Fields, all_equal, by_field
 from .plan_records import PlanRecord
 from .records import EventRecord, Exact, JobRecord, Snapshot
@@ -31,16 +29,12 @@ __all__ = [
     "guarded_text",
     "header_of",
     "lines_of",
-    "parse_rows",
     "placement_text",
-    "plain_text",
     "table_of",
 ]
 
 _BLOCK = 2000  # records that are made into text at once
 _NEEDS_QUOTES = re.compile(r'[,"\r\n]')
-_INTEGER = re.compile(r"-?\d{1,18}")
-_NODES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?x(\d{1,9})")
 
 
 @dataclass(frozen=True)
@@ -74,39 +68,6 @@ def _cells(column: Column, values: Sequence[Any]) -> Sequence[str]:
     if all_equal(values):
         return [*column.to_cells(values[:1])] * len(values)
     return column.to_cells(values)
-
-
-def parse_rows(
-    table: Table, columns: Sequence[Column], record: Callable[..., Any], cluster: Cluster,
-    text: Callable[[str], str],
-) -> Iterator[Any]:  # fmt: skip
-    """The records of an opened table; TableError names file, line and column of a cell that cannot be used.
-
-    `text` turns a cell into a text field. Placements must name nodes and GPUs that `cluster` has.
-    """
-    missing = [column.name for column in columns if column.name not in table.columns]
-    if missing:
-        raise TableError(f"{table.path}:1: missing column {', '.join(missing)}; run the simulation again")
-    positions = [table.columns.index(column.name) for column in columns]
-    names = [column.name for column in columns]
-    readers = [_reader(column.kind, cluster, text) for column in columns]
-    for line, cells in table.rows:
-        if len(cells) != len(table.columns):
-            what = f"has {len(cells)} cells where the header has {len(table.columns)}"
-            raise TableError(f"{table.path}:{line}: {what}; run the simulation again")
-        values = {}
-        for name, position, read in zip(names, positions, readers, strict=True):
-            try:
-                values[name] = read(cells[position])
-            except ValueError as error:
-                at = f"{table.path}:{line}: {name}={shown(cells[position])}"
-                raise TableError(f"{at}: {error}; run the simulation again") from None
-        yield record(**values)
-
-
-def plain_text(cell: str) -> str:
-    """Text as it stands, as in Parquet."""
-    return cell
 
 
 def guarded_text(value: str) -> str:
@@ -180,56 +141,6 @@ _WRITERS: dict[Any, Callable[[Sequence[Any]], list[str]]] = {
     bool | None: _each(_truth),
     Placement: _each(placement_text),
 }
-
-
-def _reader(kind: Any, cluster: Cluster, text: Callable[[str], str]) -> Callable[[str], Any]:
-    readers: dict[Any, Callable[[str], Any]] = {
-        str: text,
-        int: _read_integer,
-        int | None: lambda cell: _read_integer(cell) if cell else None,
-        float: _read_number,
-        float | None: lambda cell: _read_number(cell) if cell else None,
-        Exact: _read_number,
-        bool | None: _read_truth,
-        Placement: lambda cell: _read_placement(cell, cluster),
-    }
-    return readers[kind]
-
-
-def _read_integer(cell: str) -> int:
-    if not cell.isascii() or not _INTEGER.fullmatch(cell):
-        raise ValueError("must be a whole number")
-    return int(cell)
-
-
-def _read_number(cell: str) -> float:
-    try:
-        value = float(cell)
-    except ValueError:
-        value = float("nan")
-    if not abs(value) < float("inf"):
-        raise ValueError("must be a finite number")
-    return value
-
-
-def _read_truth(cell: str) -> bool | None:
-    values = {"": None, "true": True, "false": False}
-    if cell not in values:
-        raise ValueError("must be true, false or empty")
-    return values[cell]
-
-
-def _read_placement(cell: str, cluster: Cluster) -> Placement:
-    placement: list[tuple[int, int]] = []
-    for part in cell.split(";") if cell else ():
-        match = _NODES.fullmatch(part) if part.isascii() else None
-        if match is None:
-            raise ValueError("must list nodes as 0-3x8;7x4")
-        first, last, count = int(match[1]), int(match[2] or match[1]), int(match[3])
-        if not first <= last < cluster.nodes or not 1 <= count <= cluster.gpus_per_node:
-            raise ValueError(f"is not on a cluster of {cluster.nodes} nodes x {cluster.gpus_per_node} GPUs")
-        placement += [(node, count) for node in range(first, last + 1)]
-    return tuple(placement)
 
 
 def table_of(record: type, first: Sequence[str] = ()) -> tuple[Column, ...]:

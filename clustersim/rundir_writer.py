@@ -46,6 +46,7 @@ from .rundir import (
     stored_tables,
     usable,
 )  # fmt: skip
+from .rundir_rows import parse_rows
 from .rundir_tables import (
     EVENTS,
     JOBS,
@@ -55,7 +56,6 @@ from .rundir_tables import (
     csv_text,
     header_of,
     lines_of,
-    parse_rows,
 )  # fmt: skip
 
 __all__ = ["RunWriter"]

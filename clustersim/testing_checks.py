@@ -4,14 +4,14 @@ speeds are known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from itertime.planner import Planner
 from traces.job import Job
 
-from .checking import Evidence, Known, Violation
+from .checking import Evidence, Known, Violation, prove
 from .checking_nodes import RULES
 from .cluster import Cluster
 from .failures import Failures
@@ -77,14 +77,13 @@ class Outcome:
 
 def check_outcome(outcome: Outcome) -> None:
     """Every check of one run. AssertionError names the case, the simulated time and the jobs."""
-    evidence = _evidence(outcome)
-    for rule in RULES:
-        if rule.name == "progress":  # it speaks of those that finished; here everybody must
+    for finding in prove(_evidence(outcome), RULES):
+        if finding.rule == "progress":  # it speaks of those that finished; here everybody must
             _raise_first(outcome, _check_drained(outcome))
-        _raise_first(outcome, rule.check(evidence))
+        _raise_first(outcome, finding.violations)
 
 
-def _raise_first(outcome: Outcome, broken: Iterator[Violation]) -> None:
+def _raise_first(outcome: Outcome, broken: Iterable[Violation]) -> None:
     for violation in broken:
         raise AssertionError(f"{outcome.case.name}: {violation.text}")
 
@@ -92,9 +91,13 @@ def _raise_first(outcome: Outcome, broken: Iterator[Violation]) -> None:
 def _evidence(outcome: Outcome) -> Evidence:
     case = outcome.case
     known = {job.job_id: _known(job, outcome.curve(job)) for job in case.jobs}
-    return Evidence(
-        case.cluster, case.overheads, outcome.events, outcome.records, known, failures=case.failures
-    )
+
+    def knows(record: JobRecord | None, first: EventRecord | None, planned: bool) -> Known:
+        about = record if first is None else first
+        return Known() if about is None else known.get(about.job_id, Known())
+
+    records = sorted(outcome.records, key=lambda record: record.submit_s)
+    return Evidence(case.cluster, case.overheads, outcome.events, records, knows, failures=case.failures)
 
 
 def _known(job: Job, curve: Curve | None) -> Known:

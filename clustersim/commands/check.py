@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from clustersim.checking import Violation
-    from clustersim.checking_folder import Finding
+    from clustersim.checking import Finding, Violation
 
 __all__ = ["check"]
 
@@ -53,8 +52,8 @@ def _print(home: Path, findings: Sequence[Finding]) -> None:
         print(f"  {verdict:<6}  {finding.rule:<{width}}  {finding.text}{unproved}")
         for violation in finding.violations[:_SHOWN]:
             print(f"          {_place(violation, lines)}{plain(violation.text)}")
-        if len(finding.violations) > _SHOWN:
-            print(f"          and {len(finding.violations) - _SHOWN:,} more")
+        if (more := len(finding.violations) - _SHOWN + finding.more) > 0:
+            print(f"          and {more:,} more")
 
 
 def _place(violation: Violation, lines: Mapping[int, int]) -> str:
@@ -79,6 +78,7 @@ def _document(home: Path, findings: Sequence[Finding]) -> dict[str, Any]:
             "rule": finding.rule,
             "ok": not finding.violations,
             "not_proved": finding.unproved,
+            "more": finding.more,
             "violations": [
                 {"line": None if v.event is None else lines[v.event], "time_s": v.time_s, "job_id": v.job_id,
                  "text": v.text}

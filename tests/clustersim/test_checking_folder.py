@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.checking_folder import Finding, check_run, check_run_folder
+from clustersim.checking import Finding
+from clustersim.checking_folder import check_run, check_run_folder
 from clustersim.checking_sums import Sums
 from clustersim.cli import main
 from clustersim.config import RunConfig

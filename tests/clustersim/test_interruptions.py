@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clustersim
+from clustersim.checking import prove
 from clustersim.checking_folder import check_run_folder
 from clustersim.checking_nodes import RULES
 from clustersim.config import RunConfig
@@ -373,8 +374,7 @@ def test_a_forged_log_is_caught(
     failed: Outcome, change: dict[str, dict[str, Any]], rule: str, text: str
 ) -> None:
     def violations(outcome: Outcome) -> dict[str, list[str]]:
-        evidence = _evidence(outcome)
-        return {one.name: [violation.text for violation in one.check(evidence)] for one in RULES}
+        return {one.rule: [v.text for v in one.violations] for one in prove(_evidence(outcome), RULES)}
 
     assert not any(violations(failed).values())
     forged = [event._replace(**change.get(event.event, {})) for event in failed.events]
@@ -388,7 +388,7 @@ def test_nothing_may_fail_where_nothing_does_and_nobody_runs_who_was_given_up(fa
 
     def found(failures: Failures | None) -> list[str]:
         evidence = _evidence(replace(failed, case=replace(failed.case, failures=failures)))
-        return [violation.text for violation in rule.check(evidence)]
+        return [violation.text for violation in prove(evidence, [rule])[0].violations]
 
     assert found(None) == ["t=270: interrupt of job a in a run in which nothing fails"]
     assert found(Failures(retries=0)) == ["t=300: restart of job a, which 1 failures have stopped"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from clustersim import run
+from clustersim.checking import prove
 from clustersim.checking_nodes import RULES
 from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
@@ -168,7 +169,8 @@ def test_shared_loads_are_proved_and_forged_ones_caught(script: Any) -> None:
 
     def found(events: Any) -> list[str]:
         evidence = _evidence(replace(outcome, events=tuple(events)))
-        return [v.text for rule in RULES if rule.name in ("loads", "overheads") for v in rule.check(evidence)]
+        rules = [rule for rule in RULES if rule.name in ("loads", "overheads")]
+        return [violation.text for one in prove(evidence, rules) for violation in one.violations]
 
     assert not found(outcome.events)
     late, early = (
