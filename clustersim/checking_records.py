@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from .checking import Life, Log, Rule, repeated
-from .columns import Columns
+from .columns import Columns, by_field
 from .records import EventRecord, JobRecord, Snapshot
 
 __all__ = ["RESOLUTION_S", "Records", "Tally", "Usage", "counted"]
@@ -34,7 +34,7 @@ def counted(records: Iterable[Any], columns: Columns) -> Iterator[Any]:
 def _counted(records: Iterable[Any], columns: Columns) -> Iterator[list[Any]]:
     rest = iter(records)
     while block := list(islice(rest, _BLOCK)):
-        columns.extend(block)
+        columns.extend(by_field(block, columns.names))
         yield block
 
 

@@ -51,8 +51,13 @@ class Columns:
     @classmethod
     def of(cls, records: Iterable[Any], kind: type, coded: Sequence[str] = ()) -> Self:
         columns = cls(kind, coded)
-        columns.extend(by_field(list(records), [*columns._arrays, *coded]))
+        columns.extend(by_field(list(records), columns.names))
         return columns
+
+    @property
+    def names(self) -> list[str]:
+        """The fields that are kept."""
+        return [*self._arrays, *self._codes]
 
     def __len__(self) -> int:
         return self._length

@@ -34,8 +34,9 @@ from traces.files import sha256, shown
 
 from .cluster import Cluster
 from .clusterfile import cluster_of
+from .columns import by_field
 from .plan_records import PlanRecord
-from .records import EventRecord, JobRecord, Snapshot
+from .records import JOB_COLUMNS, EventRecord, JobRecord, Snapshot
 from .rundir_rows import StoredRows
 from .rundir_tables import EVENTS, JOBS, PLANS, USAGE, header_of, lines_of
 
@@ -222,7 +223,7 @@ def _hash_of(path: Path) -> str:
 def _csv_hash(jobs: Iterable[JobRecord]) -> str:
     found, rest = hashlib.sha256(f"{header_of(JOBS)}\n".encode()), iter(jobs)
     while block := list(islice(rest, _BLOCK)):
-        found.update("".join(f"{line}\n" for line in lines_of(JOBS, block)).encode())
+        found.update("".join(f"{line}\n" for line in lines_of(JOBS, by_field(block, JOB_COLUMNS))).encode())
     return found.hexdigest()
 
 
