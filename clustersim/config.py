@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from itertime.datafile import parse_yaml
 from itertime.errors import UnknownName, UserError
 
 from .calendar import read_calendar
@@ -113,12 +112,9 @@ def _assign(values: dict[str, Any], text: str) -> None:
     if parts[0] == "policy" and len(parts) > 1:
         parts[0] = "params"
     try:
-        value = yaml.safe_load(raw)
-    except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: dates and numbers that cannot be
+        value = parse_yaml(raw)
+    except ValueError:
         raise UserError(f"--set {text!r}: the value is not valid YAML") from None
-    if isinstance(value, str):
-        with suppress(ValueError):
-            value = float(value)  # YAML 1.1 takes 1e3 for text
     if parts == ["policy"]:
         raise UserError(f"--set {text!r}: name the policy with --policy")
     if len(parts) == 1:

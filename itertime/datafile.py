@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -28,6 +29,7 @@ __all__ = [
     "Share",
     "Whole",
     "construct",
+    "parse_yaml",
     "read_mapping",
 ]
 
@@ -60,12 +62,18 @@ Whole = Annotated[int, BeforeValidator(_not_bool), Field(ge=0)]
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML that refuses a key given twice, where PyYAML silently keeps the last one."""
+    """YAML that refuses a key given twice, where PyYAML silently keeps the last one, and reads 1e9 and 1.5e3
+    as the numbers that they are in YAML 1.2, where 1.1 takes them for text.
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         _refuse_duplicates(keys)
         return super().construct_mapping(node, deep=deep)
+
+
+_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
+_StrictLoader.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, [*"-+.0123456789"])
 
 
 def _refuse_duplicates(keys: list[Any]) -> None:
@@ -110,10 +118,19 @@ def _parse_json(text: str, path: Path) -> Any:
         raise UserError(f"{path}: not valid JSON: {error}") from error
 
 
-def _parse_yaml(text: str, path: Path) -> Any:
+def parse_yaml(text: str) -> Any:
+    """The data that YAML text stands for. Raises ValueError if it stands for none."""
     try:
         return yaml.load(text, Loader=_StrictLoader)
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+    except (yaml.YAMLError, TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+
+
+def _parse_yaml(text: str, path: Path) -> Any:
+    try:
+        return parse_yaml(text)
+    except ValueError as found:
+        error = found.__cause__ or found
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark is not None else ""
         reason = getattr(error, "problem", None) or str(error).partition("\n")[0]

@@ -3,7 +3,7 @@
 | part of the key | what |
 |---|---|
 | trace | hash of the trace file; or the recipe of a generated trace, with hashes of its rules and sizes |
-| config | the settings of the run, with hashes of the files that they name, of the system and the policy |
+| config | the settings of the run, with hashes of the files that they name, of the systems and the policy |
 | code | hash of the files of `itertime`, `traces` and the part of `clustersim` that simulates |
 | versions | Python, numpy, scipy, simpy |
 
@@ -26,6 +26,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from clustersim.clusterfile import load_cluster
 from clustersim.config import RunConfig
 from clustersim.registry import find_policy
 from itertime.errors import UnknownName, UserError
@@ -118,6 +119,12 @@ class Hashes:
         self.file = cache(sha256)
         self.policy = cache(_policy_hash)
         self.system = cache(_system_hash)
+        self.groups = cache(self._groups)
+
+    def _groups(self, cluster: str, system: str, network: str | None) -> list[str | None]:
+        """Of the system of each group of nodes, which a cluster file names and which may be files too."""
+        groups = load_cluster(cluster, system, network).groups
+        return [None if group.system is None else self.system(group.system) for group in groups]
 
 
 def key_of(inputs: Inputs, hashes: Hashes) -> tuple[str, dict[str, Any]]:
@@ -129,6 +136,7 @@ def key_of(inputs: Inputs, hashes: Hashes) -> tuple[str, dict[str, Any]]:
         "policy": hashes.policy(config.policy),
         "system": hashes.system(config.system),
         "files": {name: hashes.file(file) for name, file in _files_of(config)},
+        "groups": hashes.groups(config.cluster, config.system, config.network),
         "code": code_hash(),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,6 +128,12 @@ def test_the_policy_is_not_a_setting() -> None:
         RunConfig.make(["policy=srtf"], policy="fifo")
 
 
-def test_numbers_as_people_write_them() -> None:
+def test_numbers_as_people_write_them(tmp_path: Path) -> None:
     """YAML 1.1 takes 1e3 for text."""
     assert RunConfig.make(["policy.guard_s=1e3"], policy="elasticflow").params == {"guard_s": 1000.0}
+    within = RunConfig.make(["policy.x=[100, 1e9, -1.5E-3, {a: .5e1}, 1e, e9, '1e9']"], policy="mine").params
+    assert within == {"x": [100, 1e9, -1.5e-3, {"a": 5.0}, "1e", "e9", "1e9"]}
+    (tmp_path / "plan.yaml").write_text("calendar: [{at_s: 1e3, remove: 1}]\n")
+    assert RunConfig.make([f"calendar={tmp_path}/plan.yaml"], policy="fifo").calendar[0]["at_s"] == 1000.0
+    with pytest.raises(UserError, match="finite"):
+        RunConfig.make(["policy.x=[1e999]"], policy="mine")

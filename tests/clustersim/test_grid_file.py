@@ -14,6 +14,7 @@ from clustersim.grid.document import read_document
 from clustersim.grid.plan import read_plan
 from clustersim.grid.spec import read_grid_file
 from itertime.errors import UserError
+from itertime.system import FOLDER
 
 TRACE = "job_id,submit_s,gpus,duration_s\na,0,8,60\nb,0,8,30\nc,10,4,5\n"
 
@@ -236,6 +237,22 @@ def test_the_key_is_the_hash_of_what_the_result_depends_on(tmp_path: Path) -> No
     assert plan_keys(tmp_path, text + "seeds: [1]\n") != key
     assert plan_keys(tmp_path, text.replace("t.csv", "t.csv, placement: spread")) != key
     (tmp_path / "t.csv").write_text(TRACE.replace("60", "61"))
+    assert plan_keys(tmp_path, text) != key
+
+
+def test_the_key_follows_the_systems_that_a_cluster_file_names(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(TRACE)
+    (tmp_path / "made").mkdir()
+    site = tmp_path / "made" / "site.yaml"
+    site.write_text((FOLDER / "dgx-a100-80gb.yaml").read_text())
+    (tmp_path / "made" / "cluster.yaml").write_text(
+        "groups:\n  - {name: ours, system: site.yaml, nodes: 2}\n  - {name: old, gpu_type: v100, nodes: 2}\n"
+    )
+    text = "set: {trace: t.csv, cluster: made/cluster.yaml}\nmatrix: {policy: [fifo]}\n"
+    key = plan_keys(tmp_path, text)
+    site.write_text(site.read_text() + "# a comment changes nothing\n")
+    assert plan_keys(tmp_path, text) == key
+    site.write_text(site.read_text().replace("gpus_per_node: 8", "gpus_per_node: 4"))
     assert plan_keys(tmp_path, text) != key
 
 
