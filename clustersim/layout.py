@@ -25,11 +25,12 @@ from .cluster import Cluster, Placement
 
 if TYPE_CHECKING:
     from itertime.plan import Plan
+    from itertime.planner import Planner
     from itertime.system import System
 
     from .speed import Curve, Speed
 
-__all__ = ["Layout", "LayoutTimes", "demand_of", "layout_of", "uplinks"]
+__all__ = ["IterationTimes", "Layout", "LayoutTimes", "demand_of", "layout_of", "uplinks"]
 
 KNOTS_PER_OCTAVE = 4
 
@@ -124,49 +125,64 @@ def layout_of(
 
 
 class LayoutTimes:
-    """Seconds per iteration by layout, each worked out once.
+    """Seconds per iteration by layout, each worked out once."""
+
+    def __init__(self, speed: Speed):
+        self._speed = speed
+        self._known: dict[tuple[object, object, Layout], IterationTimes] = {}
+
+    def of(self, curve: Curve, gpus: int, layout: Layout) -> IterationTimes | None:
+        """Those of a job of `curve` on `gpus` GPUs; None if nothing is known of what it sends."""
+        plan, planner = curve.training.get(gpus), self._speed.planner_of(layout.gpu_type)
+        if plan is None or planner is None:
+            return None
+        key = curve.model, plan, layout
+        if key not in self._known:
+            self._known[key] = IterationTimes(curve, gpus, layout, planner)
+        return self._known[key]
+
+
+class IterationTimes:
+    """Seconds per iteration of one kind of job in one layout.
 
     At a smaller share of the uplinks than a job gets alone, the time is interpolated on a straight line
     between exact times at 2^(1/4) times the oversubscription, and so on: what is sent grows linearly with it,
     and changes of slope, where communication outgrows what hides it, are few.
     """
 
-    def __init__(self, cluster: Cluster, speed: Speed):
-        self._cluster, self._speed = cluster, speed
-        self._known: dict[tuple[object, object, Layout], dict[int, float]] = {}
+    def __init__(self, curve: Curve, gpus: int, layout: Layout, planner: Planner):
+        self._curve, self._gpus, self._layout, self._planner = curve, gpus, layout, planner
+        self._exact: dict[int, float] = {}
+        self._lines: dict[int, tuple[float, float, float, float]] = {}
 
-    def unit_s(self, curve: Curve, gpus: int, layout: Layout, oversubscription: float = 1.0) -> float:
-        """Seconds per iteration of a job of `curve` on `gpus` GPUs. `oversubscription`: what it sends up over
-        what it gets, as it is now; no less than that of the layout, when nobody else is there.
+    def unit_s(self, oversubscription: float = 1.0) -> float:
+        """`oversubscription`: what it sends up over what it gets, as it is now; no less than that of the
+        layout, when nobody else is there.
         """
-        plan, planner = curve.training.get(gpus), self._speed.planner_of(layout.gpu_type)
-        if plan is None or planner is None:
-            return curve.unit_s[gpus]  # nothing is known of what it sends
-        times = self._known.setdefault((curve.model, plan, layout), {})
-        alone = layout.oversubscription
+        alone = self._layout.oversubscription
         if oversubscription <= alone or isclose(oversubscription, alone, rel_tol=1e-9):
-            return self._exact(times, 0, curve, gpus, layout)
-        position = KNOTS_PER_OCTAVE * log2(oversubscription / alone)
-        low = floor(position)
-        below, above = (alone * 2 ** ((low + i) / KNOTS_PER_OCTAVE) for i in (0, 1))
-        early, late = (self._exact(times, low + i, curve, gpus, layout) for i in (0, 1))
+            return self._at(0)
+        low = floor(KNOTS_PER_OCTAVE * log2(oversubscription / alone))
+        if low not in self._lines:
+            below, above = (alone * 2 ** ((low + i) / KNOTS_PER_OCTAVE) for i in (0, 1))
+            self._lines[low] = below, above, self._at(low), self._at(low + 1)
+        below, above, early, late = self._lines[low]
         return early + (late - early) * (oversubscription - below) / (above - below)
 
-    def _exact(self, times: dict[int, float], knot: int, curve: Curve, gpus: int, layout: Layout) -> float:
-        seconds = times.get(knot)
+    def _at(self, knot: int) -> float:
+        seconds = self._exact.get(knot)
         if seconds is None:
-            ratio = layout.oversubscription * 2 ** (knot / KNOTS_PER_OCTAVE)
-            seconds = times[knot] = self._iteration_s(curve, gpus, layout, ratio)
+            ratio = self._layout.oversubscription * 2 ** (knot / KNOTS_PER_OCTAVE)
+            seconds = self._exact[knot] = self._iteration_s(ratio)
         return seconds
 
-    def _iteration_s(self, curve: Curve, gpus: int, layout: Layout, oversubscription: float) -> float:
+    def _iteration_s(self, oversubscription: float) -> float:
         from itertime.planbatch import PlanBatch
         from itertime.prediction import evaluate
 
-        planner = self._speed.planner_of(layout.gpu_type)
-        assert planner is not None
+        curve, gpus, planner = self._curve, self._gpus, self._planner
         assert curve.model is not None
-        system = system_at(planner.system, layout, oversubscription)
+        system = system_at(planner.system, self._layout, oversubscription)
         if system == planner.system:
             return curve.unit_s[gpus]
         found = evaluate(curve.model, PlanBatch.of([curve.training[gpus]]), system, planner.profile)

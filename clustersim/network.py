@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from .cluster import Cluster, Placement
 from .contention import Links
-from .layout import Layout, LayoutTimes, demand_of, layout_of, uplinks, used_part
+from .layout import IterationTimes, LayoutTimes, demand_of, layout_of, uplinks, used_part
 
 if TYPE_CHECKING:
     from .active import ActiveJob, JobView
-    from .speed import Curve, Speed
+    from .speed import Speed
 
 __all__ = ["Network"]
 
@@ -33,10 +33,10 @@ class Network:
     def __init__(self, cluster: Cluster, speed: Speed):
         self._cluster, self._speed = cluster, speed
         self._capacity = uplinks(cluster)
-        self._times = LayoutTimes(cluster, speed)
+        self._times = LayoutTimes(speed)
         self._shared = cluster.network == "contention"
         self._links: Links[ActiveJob] = Links(self._capacity)
-        self._here: dict[ActiveJob, tuple[Curve, int, Layout]] = {}
+        self._here: dict[ActiveJob, IterationTimes] = {}
         self._speeds: dict[ActiveJob, float] = {}
         self._new: dict[ActiveJob, None] = {}
 
@@ -68,7 +68,9 @@ class Network:
         system = planner.system
         demand = demand_of(self._cluster, part, plan, system.nic_bytes_per_s / system.gpus_per_node)
         layout = layout_of(self._cluster, gpu_type, part, plan, demand, self._capacity)
-        self._here[job] = (curve, gpus, layout)
+        times = self._times.of(curve, gpus, layout)
+        assert times is not None
+        self._here[job] = times
         self._new[job] = None
         if self._shared and demand:
             self._links.add(job, demand)
@@ -79,7 +81,7 @@ class Network:
         self._new = {}
         changed = {}
         for job, share in shares.items():
-            unit_s = self._times.unit_s(*self._here[job], 1.0 / share)
+            unit_s = self._here[job].unit_s(1.0 / share)
             if self._speeds.get(job) != unit_s:
                 self._speeds[job] = changed[job] = unit_s
         return changed

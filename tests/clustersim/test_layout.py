@@ -106,9 +106,9 @@ def test_gpus_beyond_the_plan_are_the_scattered_ones() -> None:
 
 @pytest.mark.parametrize(("model", "batch", "planner"), KINDS)
 def test_packed_under_one_leaf_is_ideal_to_the_last_bit(model: str, batch: int, planner: str) -> None:
-    curve, times = curve_of(model, batch, planner), LayoutTimes(fabric(16, 4), speed_of(planner))
+    curve, times = curve_of(model, batch, planner), LayoutTimes(speed_of(planner))
     for gpus, seconds in curve.unit_s.items():
-        assert times.unit_s(curve, gpus, Layout("a100", 8)) == seconds
+        assert times.of(curve, gpus, Layout("a100", 8)).unit_s() == seconds
 
 
 @given(st.sampled_from(KINDS), st.sampled_from((16, 64, 256)), st.sampled_from((1, 2, 4, 8)),
@@ -117,14 +117,14 @@ def test_packed_under_one_leaf_is_ideal_to_the_last_bit(model: str, batch: int, 
 def test_scattered_is_never_faster_and_less_bandwidth_never_helps(
     kind: tuple[str, int, str], gpus: int, per_node: int, per_leaf: int, ratio: float, more: float
 ) -> None:
-    curve, times = curve_of(*kind), LayoutTimes(fabric(16, 4), speed_of(kind[2]))
+    curve, times = curve_of(*kind), LayoutTimes(speed_of(kind[2]))
     if gpus // per_node <= per_leaf:
         return
     plan = curve.training[gpus]
     sending = min(nodes_apart(plan, per_node), per_leaf)
-    near = times.unit_s(curve, gpus, Layout("a100", per_node))
-    far = times.unit_s(curve, gpus, Layout("a100", per_node, per_leaf, sending, ratio))
-    farther = times.unit_s(curve, gpus, Layout("a100", per_node, per_leaf, sending, ratio), ratio * more)
+    near = times.of(curve, gpus, Layout("a100", per_node)).unit_s()
+    across = times.of(curve, gpus, Layout("a100", per_node, per_leaf, sending, ratio))
+    far, farther = across.unit_s(), across.unit_s(ratio * more)
     rounding = 1 - 1e-12
     assert near >= curve.unit_s[gpus] * rounding
     assert far >= near * rounding
@@ -136,14 +136,14 @@ def test_scattered_is_never_faster_and_less_bandwidth_never_helps(
 def test_interpolated_times_are_those_of_itertime_within_half_a_percent(
     kind: tuple[str, int, str], gpus: int, more: float
 ) -> None:
-    curve, times = curve_of(*kind), LayoutTimes(fabric(16, 4), speed_of(kind[2]))
+    curve, times = curve_of(*kind), LayoutTimes(speed_of(kind[2]))
     shape = Layout("a100", 8, 2, min(nodes_apart(curve.training[gpus], 8), 2), 2.0)
     planner = speed_of(kind[2]).planner
     assert planner is not None
     assert curve.model is not None
     system = system_at(planner.system, shape, 2.0 * more)
     exact = evaluate(curve.model, PlanBatch.of([curve.training[gpus]]), system, planner.profile)
-    found = times.unit_s(curve, gpus, shape, 2.0 * more)
+    found = times.of(curve, gpus, shape).unit_s(2.0 * more)
     assert found == pytest.approx(float(exact.iteration_s[0]), rel=5e-3)
 
 
@@ -159,4 +159,4 @@ def test_nothing_is_known_of_the_traffic_of_tables() -> None:
     cluster = fabric(4, 8.0)
     speed = Speed(cluster, None, {("m", 8): {16: 0.5}}, "a100")
     curve = speed.curve(Job("j", 0.0, model="m", global_batch=8, iterations=10))
-    assert LayoutTimes(cluster, speed).unit_s(curve, 16, Layout("a100", 1, 1, 1, 9.0), 50.0) == 2.0
+    assert LayoutTimes(speed).of(curve, 16, Layout("a100", 1, 1, 1, 9.0)) is None

@@ -122,12 +122,14 @@ def test_two_jobs_share_an_uplink_while_both_run() -> None:
     jobs = [llm("a", 0.0, 64, 2000), llm("b", 600.0, 64, 500)]
     recorder = simulated(jobs, cluster, Where(places))
     speed = speed_of(cluster)
-    curve, times = speed.curve(jobs[0]), LayoutTimes(cluster, speed)
+    curve = speed.curve(jobs[0])
     plan = curve.training[64]
     assert (plan.pp, plan.gpus) == (1, 64)
     demand = demand_of(cluster, places["a"], plan, 25e9)
     layout = layout_of(cluster, "a100", places["a"], plan, demand, uplinks(cluster))
-    alone, together = times.unit_s(curve, 64, layout), times.unit_s(curve, 64, layout, 2.0)
+    times = LayoutTimes(speed).of(curve, 64, layout)
+    assert times is not None
+    alone, together = times.unit_s(), times.unit_s(2.0)
     assert together > alone * 1.001
     log = [(event.time_s, event.event, event.job_id, event.unit_s) for event in recorder.events]
     b_done = 600.0 + 500 * together
