@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .checking_sums import GIVES
 from .records import EventRecord
@@ -13,7 +13,7 @@ from .records import EventRecord
 if TYPE_CHECKING:
     from .rundir import Run
 
-__all__ = ["TAKES", "Allocation", "Block", "allocations", "end_of_run_s", "gpu_blocks"]
+__all__ = ["TAKES", "Allocation", "Block", "allocations", "end_of_run_s", "gpu_blocks", "stated_end_s"]
 
 TAKES = ("preempt", "interrupt", "finish", "fail", "reject")
 """The events that leave a job without GPUs. Any other kind that gives none leaves it as it was."""
@@ -48,9 +48,13 @@ class Allocation:
 
 def end_of_run_s(run: Run) -> float:
     """When the run ended, as far as its folder says."""
-    stated = run.manifest.get("end_s")
-    end = [float(stated)] if isinstance(stated, int | float) and not isinstance(stated, bool) else []
-    return max([*end, *(event.time_s for event in run.events[-1:])], default=0.0)
+    return max([stated_end_s(run.manifest), *(event.time_s for event in run.events[-1:])])
+
+
+def stated_end_s(manifest: Mapping[str, Any]) -> float:
+    """The end of the run that a manifest states, 0 if it states none."""
+    stated = manifest.get("end_s")
+    return float(stated) if isinstance(stated, int | float) and not isinstance(stated, bool) else 0.0
 
 
 def allocations(run: Run) -> list[Allocation]:

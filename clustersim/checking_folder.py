@@ -9,50 +9,34 @@ The tables are read beside each other, row by row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache, partial
 from math import inf, isclose
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from itertime.errors import UserError
 
-from .checking import Evidence, Finding, Known, Life, Log, Rule, Violation, prove
+from .checking import Evidence, Finding, Known, Life, Log, Rule, Violation
 from .checking_nodes import RULES
 from .checking_records import RESOLUTION_S, Records, Tally, Usage, counted
-from .cluster import Cluster
+from .checking_replay import prove
 from .columns import Columns
 from .failures import Failures
 from .garbage import rare_collection
 from .metrics import summarise
 from .overheads import Overheads
 from .records import EventRecord, JobRecord, Snapshot
-from .rundir import changes, read_streamed
+from .rundir import Recorded, changes
+from .rundir_stream import read_streamed
 
-__all__ = ["Recorded", "check_run", "check_run_folder"]
+__all__ = ["check_run", "check_run_folder"]
 
 _MOST = 1e15  # beyond all sense, and still far from overflowing
 _RATIOS = ("slowdown_mean", "finish_time_fairness_max", "jain_index")
-
-
-class Recorded(Protocol):
-    """What is checked of a run: a `Run`, or what is read of it as it is needed."""
-
-    @property
-    def cluster(self) -> Cluster: ...
-    @property
-    def jobs(self) -> Iterable[JobRecord]: ...
-    @property
-    def events(self) -> Iterable[EventRecord]: ...
-    @property
-    def snapshots(self) -> Iterable[Snapshot]: ...
-    @property
-    def summary(self) -> Mapping[str, Any]: ...
-    @property
-    def manifest(self) -> Mapping[str, Any]: ...
 
 
 def check_run_folder(directory: str | Path) -> list[Finding]:

@@ -12,7 +12,8 @@ from functools import lru_cache
 from math import isclose, prod
 from operator import attrgetter
 
-from .checking import Life, Log, Rule, repeated
+from .checking import Life, Log, Rule
+from .checking_replay import repeated
 from .checking_sums import GIVES, NODES
 from .cluster import Placement
 from .records import EventRecord

@@ -9,7 +9,8 @@ from math import inf, isclose
 from operator import attrgetter
 from typing import Any
 
-from .checking import Life, Log, Rule, repeated
+from .checking import Life, Log, Rule
+from .checking_replay import repeated
 from .columns import Columns, by_field
 from .records import EventRecord, JobRecord, Snapshot
 

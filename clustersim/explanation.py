@@ -7,21 +7,21 @@ free, by who held the others, and by who was ahead of it.
 from __future__ import annotations
 
 import difflib
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from itertime.errors import UserError
 
-from .allocations import allocations, end_of_run_s
+from .allocations import stated_end_s
 from .checking_sums import GIVES
+from .explanation_others import WAITS, Surroundings, free_gpus
 from .records import EventRecord, JobRecord
-from .rundir import Run
+from .rundir import Recorded
 
 __all__ = ["Explanation", "Spell", "Wait", "explain"]
 
-_WAITS = ("submit", "preempt", "interrupt")
-"""After these a job waits."""
+_MOST_COMPARED = 10_000  # ids that are compared with one that is not there
 
 
 @dataclass(frozen=True)
@@ -74,26 +74,55 @@ class Explanation:
     submitted: bool = True
 
 
-def explain(run: Run, job_id: str) -> Explanation:
-    """What became of `job_id`. UserError, with the ids most like it, if there is no such job."""
+def explain(run: Recorded, job_id: str) -> Explanation:
+    """What became of `job_id`. UserError, with the ids most like it, if there is no such job.
+
+    The tables of the run are gone through once or twice, up to where the job's story ends.
+    """
     record = next((job for job in run.jobs if job.job_id == job_id), None)
     if record is None:
-        raise UserError(f"--job {job_id}: {_instead(job_id, [job.job_id for job in run.jobs])}")
-    end_s = end_of_run_s(run)
-    own = [event for event in run.events if event.job_id == job_id]
+        known = [job.job_id for job in islice(run.jobs, _MOST_COMPARED)]
+        raise UserError(f"--job {job_id}: {_instead(job_id, known)}")
+    own, last_s = _own(run, job_id)
     log = [event for event in own if event.event not in ("rate", "loaded")]
     loads = {event.time_s: event.overhead_s for event in own if event.event == "loaded"}
+    end_s = max(last_s, stated_end_s(run.manifest))
+    pairs = [
+        (event, after, end_s if after is None else after.time_s)
+        for event, after in zip(log, [*log[1:], None], strict=False)  # no log: it was never submitted
+    ]
+    around = Surroundings(
+        job_id,
+        [(e.time_s, to_s) for e, after, to_s in pairs if _waits(e, after) and to_s > e.time_s],
+        {to_s: e for e, after, to_s in pairs if after is not None and after.event == "preempt"},
+    )
+    around.read(run)
     spells: list[Wait | Spell] = []
-    for event, after in zip(log, [*log[1:], None], strict=False):  # no log: it was never submitted
-        to_s = end_s if after is None else after.time_s
+    for event, after, to_s in pairs:
         if event.event in GIVES:
             loaded_s = sum(seconds for time_s, seconds in loads.items() if event.time_s < time_s <= to_s)
-            spells.append(_spell(run, event, after, to_s, loaded_s))
-        elif event.event in _WAITS and (after is None or after.event in GIVES):
+            spells.append(_spell(event, after, to_s, loaded_s, around))
+        elif _waits(event, after) and to_s > event.time_s:
             needed = after.gpus if after is not None else record.gpus or 0
-            if to_s > event.time_s:
-                spells.append(_wait(run, record, event, to_s, needed))
+            spells.append(_wait(run, event, to_s, needed, around))
     return Explanation(record, tuple(spells), bool(log))
+
+
+def _waits(event: EventRecord, after: EventRecord | None) -> bool:
+    return event.event in WAITS and (after is None or after.event in GIVES)
+
+
+def _own(run: Recorded, job_id: str) -> tuple[list[EventRecord], float]:
+    """The events of a job, and the time of the last event up to the one with which it leaves."""
+    own: list[EventRecord] = []
+    last_s = 0.0
+    for event in run.events:
+        last_s = event.time_s
+        if event.job_id == job_id:
+            own.append(event)
+            if event.event in ("finish", "reject", "fail"):
+                break
+    return own, last_s
 
 
 def _instead(job_id: str, known: Sequence[str]) -> str:
@@ -102,72 +131,23 @@ def _instead(job_id: str, known: Sequence[str]) -> str:
     return f"the run has no such job; {hint}" if known else "the run has no jobs"
 
 
-def _spell(run: Run, given: EventRecord, after: EventRecord | None, to_s: float, loaded_s: float) -> Spell:
-    takers: tuple[str, ...] = ()
-    if after is not None and after.event == "preempt":
-        nodes = {node for node, _ in given.placement}
-        takers = tuple(
-            e.job_id
-            for e in run.events
-            if e.time_s == to_s and e.event in GIVES and any(node in nodes for node, _ in e.placement)
-        )
+def _spell(
+    given: EventRecord, after: EventRecord | None, to_s: float, loaded_s: float, around: Surroundings
+) -> Spell:
     paid_s = min(given.overhead_s + loaded_s, to_s - given.time_s)
     if after is None:
-        return Spell(given, to_s, None, paid_s, takers)
+        return Spell(given, to_s, None, paid_s, ())
+    takers = tuple(around.takers[to_s]) if after.event == "preempt" else ()
     lost_s = after.overhead_s if after.event == "interrupt" else 0.0
     return Spell(given, to_s, after.event, paid_s, takers, lost_s, after.detail)
 
 
-def _wait(run: Run, record: JobRecord, after: EventRecord, to_s: float, needed: int) -> Wait:
+def _wait(run: Recorded, after: EventRecord, to_s: float, needed: int, around: Surroundings) -> Wait:
     from_s = after.time_s
-    free = list(_free(run, from_s, to_s))
-    short_s = sum(seconds for gpus, seconds in free if gpus < needed)
-    submitted = {job.job_id: (job.submit_s, i) for i, job in enumerate(run.jobs)}
-    me = submitted[record.job_id]
-    held: dict[str, float] = {}
-    overtakers: dict[str, None] = {}
-    for then in allocations(run):
-        given, until_s = then.given, then.to_s
-        seconds = min(to_s, until_s) - max(from_s, given.time_s)
-        if seconds > 0:
-            held[given.job_id] = held.get(given.job_id, 0.0) + seconds * given.gpus
-        begins = given.event in ("start", "restart") and from_s <= given.time_s < to_s
-        if begins and submitted.get(given.job_id, me) > me:
-            overtakers[given.job_id] = None
+    others = around.waits[from_s, to_s]
+    least, most, short_s, down = free_gpus(run, from_s, to_s, needed)
+    held = sorted(others.held.items(), key=lambda item: (-item[1], others.first[item[0]]))
     return Wait(
-        from_s, to_s, needed, short_s, (min(g for g, _ in free), max(g for g, _ in free)),
-        tuple(sorted(held.items(), key=lambda item: -item[1])),
-        tuple(job_id for job_id in _waiting(run, from_s) if submitted[job_id] < me), tuple(overtakers),
-        after.event, _down(run, from_s, to_s),
+        from_s, to_s, needed, short_s, (least, most), tuple(held), tuple(others.ahead),
+        tuple(others.overtakers), after.event, down,
     )  # fmt: skip
-
-
-def _down(run: Run, from_s: float, to_s: float) -> int:
-    """The most GPUs that were out of service at any time from `from_s` to `to_s`."""
-    rows = [snapshot for snapshot in run.snapshots if snapshot.time_s < to_s]
-    inside = [row.down for row in rows if row.time_s > from_s]
-    before = [row.down for row in rows if row.time_s <= from_s]
-    return max([*inside, *before[-1:]], default=0)
-
-
-def _free(run: Run, from_s: float, to_s: float) -> Iterator[tuple[int, float]]:
-    """(free GPUs, seconds) over an interval of positive length."""
-    times = [snapshot.time_s for snapshot in run.snapshots]
-    row = bisect_right(times, from_s) - 1
-    now = from_s
-    while now < to_s:
-        until_s = min(to_s, times[row + 1]) if row + 1 < len(times) else to_s
-        taken = run.snapshots[row].allocated + run.snapshots[row].down if row >= 0 else 0
-        if until_s > now:
-            yield run.cluster.gpus - taken, until_s - now
-        now, row = until_s, row + 1
-
-
-def _waiting(run: Run, now: float) -> list[str]:
-    """The jobs that waited after all that happened at `now`, in order of submission."""
-    waiting: dict[str, bool] = {}
-    for event in run.events:
-        if event.time_s > now:
-            break
-        waiting[event.job_id] = event.event in _WAITS
-    return [job.job_id for job in run.jobs if waiting.get(job.job_id, False)]

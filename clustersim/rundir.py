@@ -27,7 +27,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from itertime.errors import UserError
 from traces.files import sha256, shown
@@ -40,7 +40,7 @@ from .records import JOB_COLUMNS, EventRecord, JobRecord, Snapshot
 from .rundir_rows import StoredRows
 from .rundir_tables import EVENTS, JOBS, PLANS, USAGE, header_of, lines_of
 
-__all__ = ["Run", "StreamedRun", "changes", "read_run", "read_streamed", "read_unverified", "write_run"]
+__all__ = ["Recorded", "Run", "changes", "read_run", "read_unverified", "refuse_changed", "write_run"]
 
 FORMAT = "clustersim-run-1"
 COMPLETE, STOPPED, INTERRUPTED = "complete", "stopped", "interrupted"
@@ -74,6 +74,24 @@ class Run:
     plans: list[PlanRecord] = field(default_factory=list)
 
 
+class Recorded(Protocol):
+    """A run as it was made or read, or as it is read when somebody needs it: `Run`,
+    `StreamedRun`."""
+
+    @property
+    def cluster(self) -> Cluster: ...
+    @property
+    def jobs(self) -> Iterable[JobRecord]: ...
+    @property
+    def events(self) -> Iterable[EventRecord]: ...
+    @property
+    def snapshots(self) -> Iterable[Snapshot]: ...
+    @property
+    def summary(self) -> Mapping[str, Any]: ...
+    @property
+    def manifest(self) -> Mapping[str, Any]: ...
+
+
 def write_run(directory: str | Path, run: Run, *, parquet: bool = False) -> Run:
     """Write `run` to a folder, whole or not at all; returns it with its manifest completed.
 
@@ -97,12 +115,16 @@ def write_run(directory: str | Path, run: Run, *, parquet: bool = False) -> Run:
 
 def read_run(directory: str | Path) -> Run:
     """Read what `write_run` wrote. UserError if it is not a complete run, or was changed since."""
-    folder = Path(directory)
-    run = read_unverified(folder)
-    changed = changes(folder, run)
+    run = read_unverified(directory)
+    refuse_changed(directory, run)
+    return run
+
+
+def refuse_changed(directory: str | Path, run: Recorded) -> None:
+    """UserError if the folder of `run` is not what its manifest was written for."""
+    changed = changes(directory, run)
     if changed:
         raise UserError(f"{changed[0]}; run again")
-    return run
 
 
 def read_unverified(directory: str | Path) -> Run:
@@ -111,54 +133,25 @@ def read_unverified(directory: str | Path) -> Run:
     UserError, TableError for what cannot be read at all.
     """
     folder = Path(directory)
-    manifest = _read_json(folder / MANIFEST)
-    cluster = _cluster(folder / MANIFEST, manifest)
+    manifest = read_json(folder / MANIFEST)
+    cluster = cluster_in(folder / MANIFEST, manifest)
     return Run(
-        policy=_text_of(folder / MANIFEST, manifest, "policy"),
-        planner=_text_of(folder / MANIFEST, manifest, "planner"),
+        policy=text_of(folder / MANIFEST, manifest, "policy"),
+        planner=text_of(folder / MANIFEST, manifest, "planner"),
         cluster=cluster,
-        jobs=_read_rows(_jobs_file(folder), JOBS, JobRecord, cluster),
+        jobs=_read_rows(jobs_file(folder), JOBS, JobRecord, cluster),
         events=_read_rows(folder / EVENTS_FILE, EVENTS, EventRecord, cluster),
         snapshots=_read_rows(folder / USAGE_FILE, USAGE, Snapshot, cluster),
-        summary=_read_json(folder / SUMMARY),
+        summary=read_json(folder / SUMMARY),
         manifest=manifest,
         plans=_read_rows(folder / PLANS_FILE, PLANS, PlanRecord, cluster),
     )
 
 
-@dataclass(frozen=True)
-class StreamedRun:
-    """The files of a run, whose tables are read as they are gone through, each time anew."""
-
-    cluster: Cluster
-    jobs: StoredRows
-    events: StoredRows
-    snapshots: StoredRows
-    summary: dict[str, Any]
-    manifest: dict[str, Any]
-
-
-def read_streamed(directory: str | Path) -> StreamedRun:
-    """As `read_unverified`, for runs of any length. UserError, TableError for what cannot be read, of tables
-    when they are.
-    """
-    folder = Path(directory)
-    manifest = _read_json(folder / MANIFEST)
-    cluster = _cluster(folder / MANIFEST, manifest)
-    return StreamedRun(
-        cluster,
-        StoredRows(_jobs_file(folder), JOBS, JobRecord, cluster),
-        StoredRows(folder / EVENTS_FILE, EVENTS, EventRecord, cluster),
-        StoredRows(folder / USAGE_FILE, USAGE, Snapshot, cluster),
-        _read_json(folder / SUMMARY),
-        manifest,
-    )
-
-
-def changes(directory: str | Path, run: Run | StreamedRun) -> list[str]:
+def changes(directory: str | Path, run: Recorded) -> list[str]:
     """What in the folder of `run` is not what its manifest was written for, one text a file."""
     folder = Path(directory)
-    jobs = _jobs_file(folder)
+    jobs = jobs_file(folder)
     # As CSV, whichever way they are stored.
     found = _hash_of(jobs) if jobs.name == JOBS_CSV else _csv_hash(run.jobs)
     if found != run.manifest.get("result_hash"):
@@ -166,7 +159,7 @@ def changes(directory: str | Path, run: Run | StreamedRun) -> list[str]:
     return _changed(folder, run.manifest, (jobs.name, EVENTS_FILE, USAGE_FILE, PLANS_FILE, SUMMARY))
 
 
-def _jobs_file(folder: Path) -> Path:
+def jobs_file(folder: Path) -> Path:
     return folder / (JOBS_PARQUET if (folder / JOBS_PARQUET).exists() else JOBS_CSV)
 
 
@@ -200,7 +193,7 @@ def usable(folder: Path) -> Iterator[None]:
 
 def _is_manifest(path: Path) -> bool:
     try:
-        return str(_read_json(path).get("format", "")).startswith("clustersim-run-")
+        return str(read_json(path).get("format", "")).startswith("clustersim-run-")
     except UserError:
         return False
 
@@ -283,7 +276,7 @@ _TABLES = {"jobs": (JOBS, JobRecord), "events": (EVENTS, EventRecord), "usage": 
 
 def stored_tables(folder: Path, cluster: Cluster, lengths: tuple[int, int, int]) -> list[Sequence[Any]]:
     """Jobs, events and usage of a run that was just written."""
-    paths = (_jobs_file(folder), folder / EVENTS_FILE, folder / USAGE_FILE)
+    paths = (jobs_file(folder), folder / EVENTS_FILE, folder / USAGE_FILE)
     return [
         _Stored(path, table, cluster, length)
         for path, table, length in zip(paths, _TABLES, lengths, strict=True)
@@ -294,7 +287,7 @@ def _read_rows(path: Path, columns: Any, record: Any, cluster: Cluster) -> list[
     return list(StoredRows(path, columns, record, cluster))
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     if path.name == MANIFEST and not path.exists():
         raise UserError(f"{path.parent}: is not a complete run: it has no {MANIFEST}; give a run's folder")
     try:
@@ -312,14 +305,14 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a number")
 
 
-def _text_of(path: Path, manifest: Mapping[str, Any], field: str) -> str:
+def text_of(path: Path, manifest: Mapping[str, Any], field: str) -> str:
     value = manifest.get(field)
     if not isinstance(value, str):
         raise UserError(f"{path}: {field}={shown(value)}: must be text; run the simulation again")
     return value
 
 
-def _cluster(path: Path, manifest: Mapping[str, Any]) -> Cluster:
+def cluster_in(path: Path, manifest: Mapping[str, Any]) -> Cluster:
     stated = manifest.get("cluster")
     try:
         return cluster_of(stated if isinstance(stated, dict) else {})

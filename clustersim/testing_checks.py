@@ -11,8 +11,9 @@ from typing import Any, cast
 from itertime.planner import Planner
 from traces.job import Job
 
-from .checking import Evidence, Known, Violation, prove
+from .checking import Evidence, Known, Violation
 from .checking_nodes import RULES
+from .checking_replay import prove
 from .cluster import Cluster
 from .failures import Failures
 from .overheads import Overheads

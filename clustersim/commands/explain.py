@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from clustersim.explanation import Explanation, Spell, Wait
-    from clustersim.rundir import Run
+    from clustersim.rundir_stream import StreamedRun
 
 __all__ = ["explain"]
 
@@ -31,15 +31,20 @@ def explain(
     """
     from clustersim.commands.output import plain, run_folders
     from clustersim.explanation import explain as explained
-    from clustersim.rundir import read_run
+    from clustersim.garbage import rare_collection
+    from clustersim.rundir import refuse_changed
+    from clustersim.rundir_stream import read_streamed
 
     for home in run_folders(folder):
-        run = read_run(home)
-        for line in _lines(run, explained(run, job)):
+        with rare_collection():
+            run = read_streamed(home)
+            refuse_changed(home, run)
+            story = explained(run, job)
+        for line in _lines(run, story):
             print(plain(line))
 
 
-def _lines(run: Run, story: Explanation) -> Iterator[str]:
+def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
     from clustersim.explanation import Wait
 
     job = story.record
@@ -65,7 +70,7 @@ def _lines(run: Run, story: Explanation) -> Iterator[str]:
     yield from _costs(story)
 
 
-def _wait(run: Run, wait: Wait) -> Iterator[str]:
+def _wait(run: StreamedRun, wait: Wait) -> Iterator[str]:
     length_s, low, high = wait.to_s - wait.from_s, *wait.free
     yield f"  t={_n(wait.from_s)} s: waited {_n(length_s)} s for {wait.needed} GPUs"
     free = f"{low} free" if low == high else f"{low} to {high} free"

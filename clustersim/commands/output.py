@@ -15,9 +15,18 @@ from itertime.errors import UserError
 if TYPE_CHECKING:
     from clustersim.rundir import Run
 
-__all__ = ["check_folder", "plain", "print_comparison", "print_run", "progress_of", "run_folders"]
+__all__ = [
+    "check_folder",
+    "has_report",
+    "plain",
+    "print_comparison",
+    "print_run",
+    "progress_of",
+    "run_folders",
+]
 
 _STEPS = 200
+_MOST_REPORTED = 200_000  # jobs, of all runs together
 
 
 @contextmanager
@@ -81,6 +90,11 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
+def has_report(runs: Sequence[Run]) -> bool:
+    """Whether a page of these runs is one that a browser opens."""
+    return sum(len(run.jobs) for run in runs) <= _MOST_REPORTED
+
+
 def print_run(run: Run, out: Path | None, json: bool) -> None:
     if json:
         print_json(run.summary)
@@ -142,4 +156,5 @@ def _print_notes(runs: Sequence[Run], out: Path | None) -> None:
     if any(run.manifest["oracle_used"] for run in runs):
         print("True durations from the log were used (oracle): no real scheduler knows them.")
     if out is not None:
-        print(f"Written to {out}; open {out / 'report.html'}")
+        page = f"; open {out / 'report.html'}" if has_report(runs) else ""
+        print(f"Written to {out}{page}")

@@ -48,7 +48,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Parquet = Annotated[bool, typer.Option("--parquet", help="Write jobs.parquet instead of jobs.csv.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes; by default one per processor.")]
 
-_MOST_REPORTED = 200_000  # jobs, of all runs together
 DEMO_POLICIES = "fifo,srtf,elasticflow,vtrain-aware"
 
 
@@ -249,14 +248,16 @@ def _compare(
 
 
 def _report(runs: list[Run], out: Path, baseline: str | None = None) -> None:
-    from clustersim.report import render_report
-    from itertime.atomic import write_text
+    from clustersim.commands.output import has_report
 
-    jobs = sum(len(run.jobs) for run in runs)
-    if jobs > _MOST_REPORTED:
+    if not has_report(runs):
+        jobs = sum(len(run.jobs) for run in runs)
         what = f"not written: a page of {jobs:,} jobs opens in no browser"
         print(f"{out / 'report.html'}: {what}; `clustersim report {out}` tries", file=sys.stderr)
         return
+    from clustersim.report import render_report
+    from itertime.atomic import write_text
+
     write_text(out / "report.html", render_report(runs, baseline=baseline))
 
 

@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from clustersim import checking, checking_records, rundir_rows
-from clustersim.checking import Finding, Life, Rule, prove
+from clustersim import checking, checking_records, checking_replay, rundir_rows
+from clustersim.checking import Finding, Life, Rule
 from clustersim.checking_folder import check_run, check_run_folder
 from clustersim.checking_nodes import RULES
+from clustersim.checking_replay import prove
 from clustersim.cli import main
 from clustersim.records import EventRecord
-from clustersim.rundir import Run, read_streamed, read_unverified, write_run
+from clustersim.rundir import Run, read_unverified, write_run
+from clustersim.rundir_stream import read_streamed
 from clustersim.runner import run
 from clustersim.testing import simulate
 from clustersim.testing_checks import _evidence
@@ -43,7 +45,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def equal_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (checking, checking_records):
+    for module in (checking, checking_records, checking_replay):
         monkeypatch.setattr(module, "hash", len, raising=False)
 
 

@@ -116,6 +116,23 @@ def test_run_writes_its_folder(call: Callable[..., Done], trace: Path, tmp_path:
     assert json.loads((out / "manifest.json").read_text())["overheads"]["launch_s"] == 1.0
 
 
+def test_a_page_that_no_browser_opens_is_left_out_in_one_line(
+    call: Callable[..., Done], trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is of all jobs of all runs; `report` tries nevertheless."""
+    monkeypatch.setattr("clustersim.commands.output._MOST_REPORTED", 4)
+    one, two = tmp_path / "one", tmp_path / "two"
+    done = call("run", trace, "--policy", "fifo", "--cluster", "n1g8", "--out", one)
+    assert (done.code, done.err, (one / "report.html").exists()) == (0, "", True)
+    done = call("compare", trace, "--policies", "fifo,srtf", "--cluster", "n1g8", "--out", two)
+    what = f"not written: a page of 8 jobs opens in no browser; `clustersim report {two}` tries"
+    assert (done.code, done.err) == (0, f"{two}/report.html: {what}\n")
+    assert not (two / "report.html").exists()
+    assert f"Written to {two}\n" in done.out
+    assert call("report", two).code == 0
+    assert (two / "report.html").exists()
+
+
 def test_two_runs_write_the_same_bytes(call: Callable[..., Done], trace: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         assert (

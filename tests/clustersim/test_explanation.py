@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import fsum
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,6 +116,25 @@ def test_an_unknown_job_is_met_with_likely_ones(srtf: Run) -> None:
         explain(srtf, "shrot")
     with pytest.raises(UserError, match=r"its jobs are long, short, last, \.\.\."):
         explain(srtf, "0")
+
+
+def test_no_more_is_read_than_the_story_takes(srtf: Run) -> None:
+    """`short` waits from 10 s on for nothing and is done at 60 s: what comes later is not looked at."""
+
+    class UpTo:
+        def __init__(self, rows: Sequence[Any], end_s: float):
+            self.rows, self.end_s = rows, end_s
+
+        def __iter__(self) -> Iterator[Any]:
+            for row in self.rows:
+                assert row.time_s <= self.end_s
+                yield row
+
+    whole = explain(srtf, "short")
+    cut = replace(srtf, events=UpTo(srtf.events, 65.5), snapshots=UpTo(srtf.snapshots, 15.0))  # type: ignore[arg-type]
+    assert explain(cut, "short") == whole
+    with pytest.raises(AssertionError):
+        explain(cut, "long")
 
 
 def test_the_command(srtf: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

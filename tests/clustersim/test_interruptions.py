@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clustersim
-from clustersim.checking import prove
 from clustersim.checking_folder import check_run_folder
 from clustersim.checking_nodes import RULES
+from clustersim.checking_replay import prove
 from clustersim.config import RunConfig
 from clustersim.failures import Failures
 from clustersim.overheads import Overheads

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from clustersim import run
-from clustersim.checking import prove
 from clustersim.checking_nodes import RULES
+from clustersim.checking_replay import prove
 from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.speed import Curve
