@@ -31,6 +31,7 @@ class Interruptions:
         self._simulation, self._outages, self._retries = simulation, outages, retries
         self._next = outages.next()
         self._idle = 0  # changes in a row while nothing ran and nothing was to be submitted
+        self._left: dict[str, int] | None = None  # GPUs by type that plans leave; None while these go on
 
     def begin(self) -> None:
         """Apply what holds from the start, and expect the rest."""
@@ -58,11 +59,30 @@ class Interruptions:
         self._expect()
 
     def _gives_up(self) -> bool:
-        """Whether nodes come and go, and the policy still runs none of the jobs that are left."""
+        """Whether nodes come and go, and none of the jobs that are left can run any more, or is run by the
+        policy.
+        """
         simulation = self._simulation
-        idle = simulation._next is None and not simulation.state._running
+        idle = simulation._next is None and not (simulation._submitted or simulation.state._running)
         self._idle = self._idle + 1 if idle else 0
-        return self._idle > _MOST_IDLE_CHANGES
+        return idle and (self._idle > _MOST_IDLE_CHANGES or self._too_large())
+
+    def _too_large(self) -> bool:
+        """Whether every waiting job needs more GPUs than there will ever be again."""
+        gone = self._outages.gone()
+        if gone is None:
+            return False
+        cluster = self._simulation.cluster
+        if self._left is None:
+            self._left = dict.fromkeys(cluster.gpu_types, 0)
+            for node in range(cluster.nodes):
+                if node not in gone:
+                    self._left[cluster.type_of(node)] += cluster.size_of(node)
+        return not any(
+            min(job.sizes_on(kind)) <= self._left[kind]
+            for job in self._simulation.state._pending
+            for kind in job.gpu_types
+        )
 
     def _apply(self, change: NodeChange) -> None:
         simulation = self._simulation

@@ -44,6 +44,8 @@ class Outages:
         failures: Failures | None = None, calendar: Calendar | None = None, seed: int = 0,
     ):  # fmt: skip
         self._reasons: dict[int, int] = {}  # why a node is out of service: how many reasons, if any
+        self._planned: dict[int, int] = {}  # how many of them are planned
+        self._planned_to_come = 0
         self._due: list[tuple[float, int, int, int, str]] = []  # (time, rank, node, machine, what or kind)
         self._empty: dict[int, None] = {}  # places without a machine, in the order in which they lost it
         self._spares: deque[int] = deque()
@@ -62,7 +64,10 @@ class Outages:
             time_s, rank, node, machine, what = heappop(self._due)
             change: NodeChange | None
             if rank in (_PLANNED_UP, _PLANNED_DOWN):
-                change = self._count(time_s, node, 1 if rank == _PLANNED_DOWN else -1, what, planned=True)
+                delta = 1 if rank == _PLANNED_DOWN else -1
+                self._planned[node] = self._planned.get(node, 0) + delta
+                self._planned_to_come -= 1
+                change = self._count(time_s, node, delta, what, planned=True)
             elif rank == _FAILS:
                 change = self._fail(time_s, node, machine)
             elif rank == _REPAIRED:
@@ -72,6 +77,14 @@ class Outages:
             if change is not None:
                 return change
         return None
+
+    def gone(self) -> frozenset[int] | None:
+        """The nodes that are out of service for good, by plan; None while a planned change is still to come,
+        as far as `next` was asked.
+        """
+        if self._planned_to_come:
+            return None
+        return frozenset(node for node, reasons in self._planned.items() if reasons)
 
     def _plan(self, calendar: Calendar, start_s: float) -> None:
         """Queue what is planned; what is so from before the start on, at the start."""
@@ -89,6 +102,7 @@ class Outages:
                 self._due.append((time_s, rank, node, -1, kind))
         for node, reasons in at_start.items():
             self._due += [(start_s, _PLANNED_DOWN, node, -1, kinds.get(node, ""))] * reasons
+        self._planned_to_come = len(self._due)
 
     def _install_all(self, failures: Failures, gpus: Sequence[int], start_s: float, seed: int) -> None:
         nodes, count = len(gpus), len(gpus) + failures.spare_nodes

@@ -164,6 +164,44 @@ def test_capacity_comes_and_goes_by_the_calendar() -> None:
     assert outcome.of("c").reason == "the policy never ran it again, and nothing more was to happen"
 
 
+def test_a_run_ends_when_nobody_who_waits_can_ever_run_again() -> None:
+    """Nodes fail and come back for ever, but after the second is gone job b has too few."""
+    jobs = [rigid("a", 0, 4, 50), rigid("b", 200, 8, 30)]
+    failures = Failures(mtbf_gpu_h=1.0)
+
+    def run(*calendar: dict[str, Any]) -> Outcome:
+        return simulate(jobs, Fifo(), "n2g4", calendar=calendar, failures=failures)
+
+    stays, gone = run(), run({"at_s": 100, "remove": 1})
+    assert stays.of("b").state == "finished"
+    assert (gone.of("b").state, gone.of("b").start_s) == ("unfinished", None)
+    assert gone.of("b").reason == "the policy never ran it again, and nothing more was to happen"
+    assert sum(event.time_s > 200 for event in gone.events) <= 1, "not on and on"
+    back_s = 1e7
+    back = run({"at_s": 100, "remove": 1}, {"at_s": back_s, "add": 1})
+    assert back.of("b").start_s is not None, "it waits for what is planned"
+    assert back.of("b").start_s >= back_s
+    assert sum(event.event == "node_down" for event in back.events) > 100, "and nodes fail meanwhile"
+
+
+def test_an_elastic_job_may_run_on_less_than_it_asked_for() -> None:
+    """Two of three nodes are gone for good, and the last one is out when the job comes."""
+
+    class Least(Scheduler):
+        def schedule(self, state: State) -> Proposal:
+            proposal = state.proposal()
+            for job in state.pending:
+                proposal.start(job, job.sizes[0])
+            return proposal
+
+    calendar = [{"at_s": 5, "remove": "1-2"}, {"at_s": 10, "maintenance": 0, "for_s": 50}]
+    job = Job("e", 20.0, model="m", global_batch=8, iterations=10, gpus=16)
+    outcome = simulate(
+        [job], Least(), "n3g8", table=TABLE, calendar=calendar, failures=Failures(mtbf_gpu_h=1e5)
+    )
+    assert outcome.of("e").start_s == 60
+
+
 class Rounds(Scheduler):
     """Serves who waits at the beginning of rounds of a minute."""
 
