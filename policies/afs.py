@@ -23,6 +23,8 @@ class Afs(Scheduler):
     of two without GPUs, to the shorter one. Run times that users do not state come from the oracle.
     """
 
+    one_gpu_type = True
+
     def __init__(self) -> None:
         self._gains: dict[JobView, tuple[Gain, ...]] = {}
 

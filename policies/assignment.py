@@ -11,49 +11,63 @@ import numpy as np
 
 __all__ = ["Choice", "assign"]
 
-Choice = tuple[tuple[int, float], ...]
-"""A job's configurations as (GPUs, cost relative to having none), by GPUs."""
+Choice = tuple[tuple[int, int, float], ...]
+"""A job's configurations as (number of the GPU type, GPUs, cost relative to having none), ascending."""
 
 
-def assign(choices: Sequence[Choice], gpus: int, *, gap: float, search_nodes: int) -> list[int] | None:
-    """GPUs by job, 0 for none, such that they add up to at most `gpus` and the sum of costs is smallest.
+def assign(
+    choices: Sequence[Choice], capacity: Sequence[int], *, gap: float, search_nodes: int
+) -> list[tuple[int, int] | None] | None:
+    """(GPU type, GPUs) by job, None for no GPUs, such that they add up to at most the `capacity` of each type
+    and the sum of costs is smallest.
 
     Solved by HiGHS to a relative gap of `gap` or until `search_nodes` nodes of its tree are done, never by
     the clock; None if it has found nothing by then. Jobs with equal choices are one row of whole numbers,
-    which spares the solver their permutations; the first of them get the larger counts.
+    which spares the solver their permutations; the first of them get the larger counts, and of equal ones the
+    cheaper.
     """
     rows = sorted(set(choices))
-    pairs = [(row, n, cost) for row, choice in enumerate(rows) for n, cost in choice if n <= gpus]
+    pairs = [
+        (row, type_, n, cost)
+        for row, choice in enumerate(rows)
+        for type_, n, cost in choice
+        if n <= capacity[type_]
+    ]
     if not pairs:
-        return [0] * len(choices)
+        return [None] * len(choices)
     row_of = {choice: row for row, choice in enumerate(rows)}
     copies = np.bincount([row_of[choice] for choice in choices])
-    counts = _solve(pairs, copies, gpus, gap, search_nodes)
+    counts = _solve(pairs, copies, capacity, gap, search_nodes)
     if counts is None:
         return None
-    hands: list[list[int]] = [[] for _ in rows]
-    for (row, n, _), count in zip(pairs, counts, strict=True):
-        hands[row] += [n] * count  # ascending
-    return [hands[row].pop() if hands[row] else 0 for row in (row_of[choice] for choice in choices)]
+    hands: list[list[tuple[int, int]]] = [[] for _ in rows]
+    given = sorted(zip(pairs, counts, strict=True), key=lambda entry: (entry[0][2], -entry[0][3]))
+    for (row, type_, n, _), count in given:
+        hands[row] += [(type_, n)] * count
+    return [hands[row].pop() if hands[row] else None for row in (row_of[choice] for choice in choices)]
 
 
 def _solve(
-    pairs: Sequence[tuple[int, int, float]], copies: np.ndarray, gpus: int, gap: float, search_nodes: int
-) -> list[int] | None:
-    """How many jobs of the row have each (row, GPUs, cost)."""
+    pairs: Sequence[tuple[int, int, int, float]], copies: np.ndarray, capacity: Sequence[int],
+    gap: float, search_nodes: int,
+) -> list[int] | None:  # fmt: skip
+    """How many jobs of the row have each (row, GPU type, GPUs, cost)."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 
     row = np.array([pair[0] for pair in pairs])
-    taken = np.array([pair[1] for pair in pairs])
-    cost = np.array([pair[2] for pair in pairs])
-    one_each = csr_array((np.ones(len(pairs)), (row, np.arange(len(pairs)))), shape=(len(copies), len(pairs)))
+    type_ = np.array([pair[1] for pair in pairs])
+    gpus = np.array([pair[2] for pair in pairs])
+    cost = np.array([pair[3] for pair in pairs])
+    column = np.arange(len(pairs))
+    one_each = csr_array((np.ones(len(pairs)), (row, column)), shape=(len(copies), len(pairs)))
+    taken = csr_array((gpus, (type_, column)), shape=(len(capacity), len(pairs)))
     with _stdout_spared():
         result = milp(
             cost,
             integrality=np.ones(len(pairs)),
             bounds=Bounds(0, copies[row]),
-            constraints=[LinearConstraint(one_each, ub=copies), LinearConstraint(taken[None, :], ub=gpus)],
+            constraints=[LinearConstraint(one_each, ub=copies), LinearConstraint(taken, ub=capacity)],
             # presolve costs more than it saves on programs as small as these
             options={"mip_rel_gap": gap, "node_limit": search_nodes, "presolve": False},
         )

@@ -37,6 +37,8 @@ class HeSrpt(Scheduler):
     that users do not state come from the oracle.
     """
 
+    one_gpu_type = True
+
     def __init__(self, exponent: float = 0.6):
         self.exponent = number("exponent", exponent, 0.0, 0.99)
         self._waiting: list[tuple[float, int, JobView]] = []  # by work left; kept between decisions

@@ -19,6 +19,8 @@ class MaxMin(Scheduler):
     can use.
     """
 
+    one_gpu_type = True
+
     def schedule(self, state: State) -> Proposal:
         return run_elastic(state, by_steps(everybody(state, _smallest), state.in_service, _size))
 

@@ -23,6 +23,8 @@ class Optimus(Scheduler):
     section 4.1. Run times that users do not state come from the oracle.
     """
 
+    one_gpu_type = True
+
     def __init__(self, round_s: float = 600.0):
         self.round_s = number("round_s", round_s, 1.0, 1e7)
         self._rounds = Rounds(self.round_s)

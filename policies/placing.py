@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from clustersim.scheduler import JobView, Proposal, State
 
-__all__ = ["Wanted", "run_elastic", "run_ranked", "settles"]
+__all__ = ["Wanted", "in_service_by_type", "run_elastic", "run_or_less", "run_ranked", "settles"]
 
 _NOTHING = (None, 0, None)
 _INSTANT_S = 1e-3  # a wake-up may come this much early: times are sums of times
@@ -61,13 +61,19 @@ def run_ranked(state: State, ranked: Sequence[Wanted]) -> Proposal:
 
 
 def run_elastic(state: State, shares: Mapping[JobView, int]) -> Proposal:
+    """As `run_or_less`, on GPUs that are all alike."""
+    return run_or_less(state, [(job, gpus, None) for job, gpus in shares.items()])
+
+
+def run_or_less(state: State, ranked: Sequence[Wanted]) -> Proposal:
     """As `run_ranked`, for jobs that may also run on less: who finds no room gets the most that there is."""
-    proposal = run_ranked(state, [(job, gpus, None) for job, gpus in shares.items()])
-    for job, gpus in shares.items():
+    proposal = run_ranked(state, ranked)
+    for job, gpus, gpu_type in ranked:
         if proposal.placement(job) is None:
-            sizes = [size for size in job.sizes if size <= gpus and proposal.fits(size)]
-            if sizes:
-                proposal.start(job, sizes[-1])
+            sizes = job.sizes if gpu_type is None else job.sizes_on(gpu_type)
+            fitting = [size for size in sizes if size <= gpus and proposal.fits(size, gpu_type)]
+            if fitting:
+                proposal.start(job, fitting[-1], gpu_type=gpu_type)
     return proposal
 
 
@@ -92,15 +98,21 @@ def _holds(proposal: Proposal, wanted: Wanted) -> bool:
     return proposal.gpus(job) == gpus and gpu_type in (None, proposal.gpu_type(job))
 
 
+def in_service_by_type(state: State) -> dict[str, int]:
+    """GPUs that jobs hold or could have, by type in the order of the cluster's."""
+    proposal = state.proposal()
+    counts = {name: proposal.free_of(name) for name in state.cluster.gpu_types}
+    for job in state.running:
+        assert job.gpu_type is not None
+        counts[job.gpu_type] += job.gpus
+    return counts
+
+
 def _within(state: State, line: Sequence[Wanted]) -> dict[JobView, Wanted]:
     """Those of `line` who get GPUs when each in turn takes what is left of its type."""
     left: dict[str | None, int] = {None: state.in_service}
     if state.cluster.mixed:
-        proposal = state.proposal()
-        for name in state.cluster.gpu_types:
-            left[name] = proposal.free_of(name)
-        for job in state.running:
-            left[job.gpu_type] += job.gpus
+        left.update(in_service_by_type(state))
     chosen: dict[JobView, Wanted] = {}
     for entry in line:
         job, gpus, gpu_type = entry

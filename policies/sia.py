@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 
 from .assignment import Choice, assign
 from .parameters import number
-from .placing import run_elastic, settles
+from .placing import Wanted, in_service_by_type, run_or_less, settles
 from .rounds import Rounds
 
 __all__ = ["Sia"]
 
-_KEEPING = 0.01  # by which a job's present count is cheaper: else jobs alike change places for nothing
+_Held = dict[JobView, tuple[str | None, int]]
+
+
+class _Offer(NamedTuple):
+    """What a job may have: normalised speeds by (number of the GPU type, GPUs), and its choice while it has
+    none.
+    """
+
+    speeds: dict[tuple[int, int], float]
+    idle: Choice
+
+
+_KEEPING = (
+    0.01  # by which a job's present configuration is cheaper: else jobs alike change places for nothing
+)
 
 
 class Sia(Scheduler):
-    """Sia: in rounds of `round_s` seconds the assignment of GPU counts to jobs with the least sum of
-    normalised speeds to the negative `power`; a change of counts is discounted by the time it costs.
+    """Sia: in rounds of `round_s` seconds the assignment of configurations (so many GPUs of one type) to jobs
+    with the least sum of normalised speeds to the negative `power`; changes are discounted by what they cost.
 
     Jayaram Subramanya et al., "Sia: Heterogeneity-aware, goodput-optimized ML-cluster scheduling", SOSP 2023.
     `power`, from -5 to -0.01, is the paper's p: the smaller, the fairer. `waiting_cost`, from 1 to 100, is
@@ -34,43 +51,90 @@ class Sia(Scheduler):
         self.gap = number("gap", gap, 0.0, 0.5)
         self.search_nodes = int(number("search_nodes", search_nodes, 1, 1e9))
         self._rounds = Rounds(self.round_s)
-        self._changes: dict[JobView, int] = {}  # of counts, by job
-        self._done: tuple[int, dict[JobView, int]] | None = None  # GPUs and counts that the last one left
+        self._offers: dict[JobView, _Offer] = {}
+        self._changes: dict[JobView, int] = {}  # of configurations, by job
+        self._done: tuple[dict[str, int], _Held] | None = (
+            None  # GPUs in service, and what the last round left
+        )
 
     def schedule(self, state: State) -> Proposal:
+        for event in state.events:
+            if event.kind == "finished" and event.job is not None:
+                self._offers.pop(event.job, None)
+                self._changes.pop(event.job, None)
+        if not self._rounds.begins(state):
+            return self._rounds.until_end(state.proposal(), state)
+        capacity = in_service_by_type(state)
         jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
-        now = (state.in_service, {job: job.gpus for job in jobs})
-        if not self._rounds.begins(state) or now == self._done:
+        before: _Held = {job: (job.gpu_type, job.gpus) for job in jobs}
+        if (capacity, before) == self._done:
             return self._rounds.until_end(state.proposal(), state)
         movable = [job for job in jobs if not settles(job)]
-        free = state.in_service - sum(job.gpus for job in jobs if settles(job))
-        choices = [self._choice(job, state.now) for job in movable]
-        counts = assign(choices, free, gap=self.gap, search_nodes=self.search_nodes)
-        if counts is None:
+        wanted = self._assigned(state, movable, capacity)
+        if wanted is None:
             return self._rounds.until_end(state.proposal(), state)
-        proposal = run_elastic(state, {job: n for job, n in zip(movable, counts, strict=True) if n})
-        all_moved = len(movable) == len(jobs)
-        self._done = (state.in_service, {job: proposal.gpus(job) for job in jobs}) if all_moved else None
-        self._changes = {
-            job: self._changes.get(job, 0) + (0 < job.gpus != proposal.gpus(job) > 0) for job in jobs
-        }
+        proposal = run_or_less(state, wanted)
+        after: _Held = {job: (proposal.gpu_type(job), proposal.gpus(job)) for job in jobs}
+        for job in state.running:
+            if proposal.gpus(job) and before[job] != after[job]:
+                self._changes[job] = self._changes.get(job, 0) + 1
+        self._done = (capacity, after) if len(movable) == len(jobs) else None
         return self._rounds.until_end(proposal, state)
 
-    def _choice(self, job: JobView, now: float) -> Choice:
-        """The cost of each count: its normalised speed to the power p, less what waiting costs.
+    def _assigned(
+        self, state: State, movable: Sequence[JobView], capacity: Mapping[str, int]
+    ) -> list[Wanted] | None:
+        """The configurations of those who get one; None if the solver found nothing."""
+        types, free = list(capacity), dict(capacity)
+        for job in state.running:
+            if settles(job) and job.gpu_type is not None:
+                free[job.gpu_type] -= job.gpus
+        choices = [self._choice(job, types, state.now) for job in movable]
+        given = assign(choices, list(free.values()), gap=self.gap, search_nodes=self.search_nodes)
+        if given is None:
+            return None
+        return [
+            (job, configuration[1], types[configuration[0]] if state.cluster.mixed else None)
+            for job, configuration in zip(movable, given, strict=True)
+            if configuration is not None
+        ]
 
-        Speeds are divided by the job's lowest one; one that needs a restart is multiplied by the part of its
-        life that the job would not have spent on restarts: (age - changes x restart) / (age + restart).
+    def _choice(self, job: JobView, types: Sequence[str], now: float) -> Choice:
+        """The cost of each configuration: its normalised speed to the power p, less what waiting costs.
+
+        One that needs a restart is multiplied by the part of its life that the job would not have spent on
+        restarts: (age - changes x restart) / (age + restart).
         """
-        least = min(job.rate(size) for size in job.sizes)
+        offer = self._offers.get(job)
+        if offer is None:
+            speeds = _normalised(job, types)
+            idle = tuple((*where, speed**self.power - self.waiting_cost) for where, speed in speeds.items())
+            offer = self._offers[job] = _Offer(speeds, idle)
+        if job.gpu_type is None:
+            return offer.idle
+        held, speeds = (types.index(job.gpu_type), job.gpus), offer.speeds
+        if held not in speeds:  # a count that nobody would give it now
+            speeds = {**speeds, held: job.rate(job.gpus, job.gpu_type) / _slowest(job, types)}
         costs = []
-        for size in dict.fromkeys((*job.sizes, *([job.gpus] if job.gpus else []))):
-            speed = job.rate(size) / least
-            if job.gpus and size != job.gpus:
-                age_s, restart_s = now - job.submit_s, job.restart_s(size)
+        for (type_, gpus), speed in sorted(speeds.items()):
+            kept = _KEEPING
+            if (type_, gpus) != held:
+                age_s, restart_s, kept = now - job.submit_s, job.restart_s(gpus), 0.0
                 lost_s = self._changes.get(job, 0) * restart_s
                 speed *= max(0.0, age_s - lost_s) / max(age_s + restart_s, 1e-9)
             if speed > 0:
-                kept = _KEEPING if size == job.gpus else 0.0
-                costs.append((size, speed**self.power - self.waiting_cost - kept))
-        return tuple(sorted(costs))
+                costs.append((type_, gpus, speed**self.power - self.waiting_cost - kept))
+        return tuple(costs)
+
+
+def _slowest(job: JobView, types: Sequence[str]) -> float:
+    """Its lowest speed of all configurations."""
+    return min(job.rate(size, name) for name in types for size in job.sizes_on(name))
+
+
+def _normalised(job: JobView, types: Sequence[str]) -> dict[tuple[int, int], float]:
+    """Its speed by (number of the GPU type, GPUs), divided by its lowest one."""
+    least = _slowest(job, types)
+    return {
+        (i, size): job.rate(size, name) / least for i, name in enumerate(types) for size in job.sizes_on(name)
+    }

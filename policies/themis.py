@@ -34,6 +34,8 @@ class Themis(Scheduler):
     is the paper's f. Run times that users do not state come from the oracle.
     """
 
+    one_gpu_type = True
+
     def __init__(self, fairness: float = 0.8, lease_s: float = 1200.0):
         self.fairness = number("fairness", fairness, 0.0, 1.0)
         self.lease_s = number("lease_s", lease_s, 1.0, 1e7)

@@ -44,3 +44,10 @@ def test_a_policy_keeps_every_rule_on_several_gpu_types(policy: str, tmp_path: P
     write_run(tmp_path / "run", run)
     findings = check_run_folder(tmp_path / "run")
     assert not [finding for finding in findings if finding.violations]
+
+
+def test_the_docs_name_those_who_refuse() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "clusters.md").read_text()
+    line = next(line for line in text.splitlines() if "`one_gpu_type = True`" in line).split(" plan with ")[0]
+    refusing = {info.name for info in list_policies() if find_policy(info.name).one_gpu_type}
+    assert {name.strip(" `") for name in line.replace(" and ", ",").split(",")} == refusing

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import clustersim
 from clustersim.overheads import Overheads
 from clustersim.testing import simulate
 from policies.assignment import Choice, _stdout_spared, assign
@@ -23,33 +26,74 @@ def llm(job_id: str, submit_s: float, iterations: float, gpus: int = 1) -> Job:
     return Job(job_id, submit_s, model="m", global_batch=8, gpus=gpus, iterations=iterations)
 
 
-choice = st.dictionaries(
-    st.integers(1, 6), st.floats(-1, 0.2).map(lambda x: round(x, 6)), min_size=1, max_size=4
+configurations = st.tuples(st.integers(0, 1), st.integers(1, 6))
+costs = st.floats(-1, 0.2).map(lambda x: round(x, 6))
+choice = st.dictionaries(configurations, costs, min_size=1, max_size=4)
+choices = st.lists(
+    choice.map(lambda c: tuple(sorted((*where, cost) for where, cost in c.items()))), min_size=1, max_size=4
 )
-choices = st.lists(choice.map(lambda costs: tuple(sorted(costs.items()))), min_size=1, max_size=4)
 
 
-@given(choices, st.integers(0, 12), st.booleans())
+@given(choices, st.tuples(st.integers(0, 12), st.integers(0, 6)), st.booleans())
 @settings(deadline=None, max_examples=100)
-def test_no_assignment_costs_less(jobs: list[Choice], gpus: int, twice: bool) -> None:
+def test_no_assignment_costs_less(jobs: list[Choice], capacity: tuple[int, int], twice: bool) -> None:
+    """On two GPU types, against all combinations."""
     jobs = jobs + jobs[:1] if twice else jobs
-    counts = assign(jobs, gpus, gap=0.0, search_nodes=10_000)
-    assert counts is not None
-    assert sum(counts) <= gpus
-    mine = sum(dict(((0, 0.0), *job))[n] for job, n in zip(jobs, counts, strict=True))
-    options = [((0, 0.0), *job) for job in jobs]
-    least = min(sum(c for _, c in pick) for pick in product(*options) if sum(n for n, _ in pick) <= gpus)
-    assert mine == pytest.approx(least, abs=1e-6)
+    given_ = assign(jobs, capacity, gap=0.0, search_nodes=10_000)
+    assert given_ is not None
+    mine = [
+        next(entry for entry in job if entry[:2] == where) if where is not None else _NOTHING
+        for job, where in zip(jobs, given_, strict=True)
+    ]
+    assert _fits(mine, capacity)
+    picks = product(*((_NOTHING, *job) for job in jobs))
+    least = min(sum(cost for _, _, cost in pick) for pick in picks if _fits(pick, capacity))
+    assert sum(cost for _, _, cost in mine) == pytest.approx(least, abs=1e-6)
+
+
+_NOTHING = (0, 0, 0.0)
+
+
+def _fits(pick: Iterable[tuple[int, int, float]], capacity: tuple[int, int]) -> bool:
+    taken = [0, 0]
+    for type_, gpus, _ in pick:
+        taken[type_] += gpus
+    return all(n <= most for n, most in zip(taken, capacity, strict=True))
 
 
 def test_alike_jobs_get_the_larger_counts_first() -> None:
-    job: Choice = ((1, -0.5), (2, -0.9))
-    assert assign([job, job, job], 4, gap=0.0, search_nodes=100) == [2, 1, 1]
+    job: Choice = ((0, 1, -0.5), (0, 2, -0.9))
+    assert assign([job, job, job], [4], gap=0.0, search_nodes=100) == [(0, 2), (0, 1), (0, 1)]
+
+
+def test_alike_jobs_get_the_better_type_first() -> None:
+    job: Choice = ((0, 1, -0.5), (1, 1, -0.6))
+    assert assign([job, job, job], [4, 1], gap=0.0, search_nodes=100) == [(1, 1), (0, 1), (0, 1)]
 
 
 def test_nothing_to_assign() -> None:
-    assert assign([], 8, gap=0.0, search_nodes=10) == []
-    assert assign([((4, -1.0),)], 2, gap=0.0, search_nodes=10) == [0]
+    assert assign([], [8], gap=0.0, search_nodes=10) == []
+    assert assign([((0, 4, -1.0),)], [2], gap=0.0, search_nodes=10) == [None]
+
+
+def test_the_faster_gpus_go_to_whom_they_make_faster(tmp_path: Path) -> None:
+    """On h100 `sharp` is 4 times as fast as on a100 and `dull` no faster; either way one of them is on each
+    type: 4^-0.5 + 1 is less than 1 + 1.
+    """
+    cluster = tmp_path / "two.yaml"
+    cluster.write_text(
+        "groups:\n  - {name: a, gpu_type: a100, nodes: 1}\n  - {name: h, gpu_type: h100, nodes: 1}\n"
+    )
+    table = tmp_path / "table.csv"
+    table.write_text(
+        "model,global_batch,gpus,iterations_per_s,gpu_type\n"
+        "dull,8,8,1.0,a100\ndull,8,8,1.01,h100\nsharp,8,8,1.0,a100\nsharp,8,8,4.0,h100\n"
+    )
+    for first, second in (("dull", "sharp"), ("sharp", "dull")):
+        jobs = [Job(m, 0.0, model=m, global_batch=8, gpus=8, iterations=4000) for m in (first, second)]
+        run = clustersim.run(jobs, "sia", cluster=str(cluster), table=str(table), overheads=None)
+        finish_s = {job.job_id: job.finish_s for job in run.jobs}
+        assert finish_s == {"sharp": 1000.0, "dull": 4000.0}
 
 
 def test_what_the_solver_prints_is_not_data(capfd: pytest.CaptureFixture[str]) -> None:
