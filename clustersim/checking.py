@@ -9,7 +9,7 @@ Here is what rules are made of: the evidence, the state of the log as it is repl
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
@@ -228,6 +228,7 @@ class Rule:
 
     def __init__(self, log: Log):
         self.log, self.evidence = log, log.evidence
+        self.sees: Collection[str] | None = None  # the kinds of events that it looks at; None: all
         self.violations: list[Violation] = []
         self.more = 0
 

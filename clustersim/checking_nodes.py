@@ -8,7 +8,7 @@ from math import isclose
 
 from .checking import Finding, Life, Log, Rule
 from .checking_jobs import JOB_RULES
-from .checking_sums import GIVES
+from .checking_sums import GIVES, NODES
 from .records import EventRecord
 from .storage import Storage
 
@@ -29,6 +29,7 @@ class Service(Rule):
         self._down: dict[int, EventRecord] = {}
         failures = self.evidence.failures
         self._retries = -1 if failures is None else failures.retries
+        self.sees = (*NODES, "interrupt", "fail", *(() if failures is None else GIVES))
         self._fates = failures is not None and (
             failures.end_as_logged or failures.job_failed_share > 0 or failures.job_cancelled_share > 0
         )
@@ -104,7 +105,7 @@ class Loads(Rule):
 
     def __init__(self, log: Log):
         super().__init__(log)
-        self._shared = self.evidence.overheads.storage_shared
+        self.sees = None if self.evidence.overheads.storage_shared else ()
         self._storage = Storage[str](self.evidence.overheads.storage_bytes_per_s)
         self._given: dict[str, tuple[int, EventRecord, float]] = {}  # the allocation that loads, its bytes
         self._to_begin: list[tuple[float, int, str]] = []
@@ -112,7 +113,7 @@ class Loads(Rule):
         self._loaded = self._unknown = 0
 
     def event(self, i: int, event: EventRecord, life: Life | None) -> None:
-        if not self._shared or life is None:
+        if life is None:
             return
         if event.event == "loaded" and not life.counts.get("loaded"):
             self._loaded += 1

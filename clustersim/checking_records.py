@@ -21,6 +21,7 @@ _BLOCK = 2000
 _COUNTED = {"preempt": "preemptions", "resize": "resizes", "restart": "restarts", "migrate": "migrations",
             "interrupt": "interruptions"}  # fmt: skip
 _STATES = {"finish": "finished", "reject": "rejected", "fail": "failed"}
+_NONE = [0] * len(_COUNTED)
 _COMPARED = ("state", *_COUNTED.values(), "submit_s", "jct_s", "queue_s")
 _compared = attrgetter(*_COMPARED)
 Row = tuple[int, int, int, int, int]
@@ -108,13 +109,13 @@ def _contradictions(life: Life, job: JobRecord) -> Iterator[str]:
     first, counts = life.first, life.counts
     if first is not None and (job.isolated_s is None) != (first.unit_s == 0):
         yield f"isolated_s is {job.isolated_s}, with {first.unit_s:g} s per unit when it was submitted"
-    state = _STATES.get(life.last, "unfinished")
-    logged: list[Any] = [state, *[counts.get(kind, 0) for kind in _COUNTED]]
-    logged += [
+    logged = (
+        _STATES.get(life.last, "unfinished"),
+        *([counts.get(kind, 0) for kind in _COUNTED] if counts else _NONE),
         job.submit_s if first is None else first.time_s,
         None if job.finish_s is None else job.finish_s - job.submit_s,
         None if job.start_s is None else job.start_s - job.submit_s,
-    ]
+    )
     for name, recorded, value in zip(_COMPARED, _compared(job), logged, strict=True):
         if recorded != value and not _near(recorded, value):
             yield f"{name} is {recorded} in its record, {value} by the event log"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 
@@ -31,8 +32,11 @@ def prove(evidence: Evidence, rules: Sequence[Callable[[Log], Rule]]) -> list[Fi
 
 def _replay(log: Log, rules: Sequence[Rule]) -> None:
     records, bereft = _Records(log.evidence.records), list[Life]()
-    names = ("event", "interrupted", "instant", "left")
-    see, interrupted, instant, left = (_having(rules, name) for name in names)
+    interrupted, instant, left = (_having(rules, name) for name in ("interrupted", "instant", "left"))
+
+    @lru_cache(1000)
+    def see(kind: str) -> list[Callable[..., None]]:
+        return _having([rule for rule in rules if rule.sees is None or kind in rule.sees], "event")
 
     def leave(life: Life) -> None:
         if life.record is None:
@@ -45,7 +49,7 @@ def _replay(log: Log, rules: Sequence[Rule]) -> None:
         batch, first = list(group), log.count
         for i, event in enumerate(batch, first):
             life = None if event.event in NODES else log.life(i, event, records.take)
-            for call in see:
+            for call in see(event.event):
                 call(i, event, life)
             if life is None:
                 log.turn(event)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, islice
 from math import isfinite
 from pathlib import Path
@@ -71,9 +71,10 @@ def _blocks(
     names = [name for name in get_type_hints(record) if name in kinds]  # in the order of the record's fields
     positions = [table.columns.index(name) for name in names]
     readers = [_reader(kinds[name], cluster, text) for name in names]
+    make = _maker(record)
     while block := list(islice(table.rows, _BLOCK)):
         try:
-            cells = list(zip(*(row for _, row in block), strict=True))
+            cells = list(zip(*[row for _, row in block], strict=True))
             if len(cells) != len(table.columns):
                 raise ValueError
             values = [
@@ -81,7 +82,15 @@ def _blocks(
             ]
         except ValueError:
             raise _first_mistake(table, block, names, positions, readers) from None
-        yield map(record, *values)
+        yield make(values)
+
+
+def _maker(record: Callable[..., Any]) -> Callable[[Sequence[list[Any]]], Iterator[Any]]:
+    """What makes records of their values, field by field."""
+    if isinstance(record, type) and issubclass(record, tuple):  # as a named tuple does it, in C
+        new = partial(tuple.__new__, record)
+        return lambda values: map(new, zip(*values, strict=True))
+    return lambda values: map(record, *values)
 
 
 def _values(read: _Read, cells: Sequence[str]) -> list[Any]:
