@@ -6,6 +6,7 @@ added. Moving costs a restart, and spare GPUs may be gone at the next event; bot
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from heapq import heappop, heappush
 from math import inf
 
@@ -104,20 +105,21 @@ def _next_step(
     first = held or demand.sizes[0]
     cost = first * (work / rates[first] + (0.0 if first == mine and held else restarts[first]))
     best_size, best_growth = 0, inf
-    for size in demand.sizes:
-        if size <= held:
-            continue
+    for size in demand.sizes[bisect_right(demand.sizes, held) :]:
         if size - held > (room[0] if size <= mine else room[1]):
             break
-        if size == mine != reserved and not may_stay(demand, reserved, pieces, now):
-            continue
-        if size not in (mine, reserved) and not _may_move(demand, size, reserved, pieces, now):
-            continue
         price = size * (work / rates[size] + (0.0 if size == mine else restarts[size]))
         growth = (price - cost) / (size - held)
-        if growth < best_growth:
+        if growth < best_growth and (size == reserved or _may_have(demand, size, reserved, pieces, now)):
             best_size, best_growth = size, growth
     return (best_size, best_growth) if best_size else (0, 0.0)
+
+
+def _may_have(demand: Demand, size: int, reserved: int, pieces: list[Piece], now: float) -> bool:
+    """Whether a job may stay on, or go to, a `size` that it has not reserved for now."""
+    if size == demand.gpus:
+        return may_stay(demand, reserved, pieces, now)
+    return _may_move(demand, size, reserved, pieces, now)
 
 
 def may_stay(demand: Demand, reserved: int, pieces: list[Piece], now: float) -> bool:
@@ -144,11 +146,11 @@ def _may_move(demand: Demand, size: int, reserved: int, pieces: list[Piece], now
     if not pieces or (not reserved and size <= pieces[0].gpus):
         return True
     ready = now + restarts[size]
+    if ready <= now or pieces[0].start >= ready:
+        return True  # nothing is missed meanwhile
     missed = sum(
         rates[gpus] * (min(end, ready) - max(start, now)) for start, end, gpus, _ in pieces if start < ready
     )
-    if not missed:
-        return True
     if demand.in_place:
         missed += rates[reserved] * restarts[reserved]
     return yield_of(pieces, demand, now) - work >= missed
