@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from .cluster import Cluster, Placement
 from .topology import Leaf, Pool
 
-__all__ = ["Capacity", "PoolCapacity", "Room", "bits", "lowest", "mask_of"]
+__all__ = ["AnyRoom", "Capacity", "PoolCapacity", "Room", "Vacated", "bits", "lowest", "mask_of"]
 
 
 class Capacity:
@@ -113,10 +113,6 @@ class Capacity:
 
     def release(self, placement: Placement) -> None:
         """Give the GPUs of `placement` back; ValueError if a node would have more free than it has."""
-        free, sizes = self._free, self._sizes
-        for node, count in placement:
-            if free[node] + count > sizes[node]:
-                raise ValueError(f"node {node}: {count} GPUs were not taken there")
         self._move(placement, 1)
 
     def close(self, node: int) -> None:
@@ -148,10 +144,14 @@ class Capacity:
 
     def _move(self, placement: Placement, sign: int) -> None:
         """`sign`: 1 for GPUs that become free, -1 for those that are taken."""
-        free, nodes_with, closed, leaf_of, moved = self._free, self._with, self._closed, self._leaf_of, 0
+        free, nodes_with, sizes = self._free, self._with, self._sizes
+        closed, leaf_of, moved = self._closed, self._leaf_of, 0
         for node, count in placement:
             before = free[node]
-            after = free[node] = before + sign * count
+            after = before + sign * count
+            if after > sizes[node]:
+                raise ValueError(f"node {node}: {count} GPUs were not taken there")
+            free[node] = after
             if closed and closed >> node & 1:
                 continue
             bit = 1 << node
@@ -159,9 +159,38 @@ class Capacity:
             nodes_with[after] ^= bit
             moved += count
             if leaf_of:
-                size = self._sizes[node]
+                size = sizes[node]
                 self._empty_by_leaf[leaf_of[node]] += (after == size) - (before == size)
         self.free += sign * moved
+
+
+class Vacated:
+    """What is free, and what would be if the jobs in some places gave it back: as much of it as tells whether
+    there is room. Nodes are counted when they are asked for.
+    """
+
+    __slots__ = ("_free", "free", "gpus_per_node", "span")
+
+    def __init__(self, capacity: Capacity, placements: Iterable[Placement]):
+        self.gpus_per_node, self.span = capacity.gpus_per_node, capacity.span
+        self._free = free = capacity._free[:]
+        self.free = capacity.free
+        for placement in placements:
+            for node, count in placement:
+                free[node] += count
+                self.free += count
+        if capacity.closed:
+            for node in bits(capacity.closed):
+                free[node] = 0
+            self.free = sum(free)
+
+    def nodes_with(self, free: int) -> int:
+        table = bytearray(b"0") * 256
+        table[free] = ord("1")
+        return int(self._free.translate(table)[::-1], 2)
+
+    def empty_nodes(self) -> int:
+        return self._free.count(self.gpus_per_node)
 
 
 class PoolCapacity:
@@ -200,6 +229,8 @@ class PoolCapacity:
 
 Room = Capacity | PoolCapacity
 """What a placer looks at: the free GPUs of a cluster, or of its nodes of one GPU type."""
+AnyRoom = Room | Vacated
+"""What it looks at to say whether there is room."""
 
 
 def lowest(mask: int) -> int:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from itertime.errors import UnknownName
 
-from .capacity import Room
+from .capacity import AnyRoom, Room
 from .cluster import Placement
 from .placement_blocks import buddy, buddy_fits, topology
 from .placement_nodes import any_fits, any_free, pack, pack_fits, spread
@@ -33,7 +33,7 @@ class Place(Protocol):
 class Placer:
     name: str
     summary: str
-    fits: Callable[[Room, int], bool]
+    fits: Callable[[AnyRoom, int], bool]
     place: Place
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from .capacity import Room, bits, mask_of
+from .capacity import AnyRoom, Room, bits, mask_of
 from .cluster import Placement
 from .placement_nodes import fullest, pack, pack_fits
 
@@ -124,7 +124,7 @@ def _liked_on(capacity: Room, number: int, liked: int) -> int:
     return (liked & capacity.nodes_with(capacity.gpus_per_node) & _mask(capacity, number)).bit_count()
 
 
-def buddy_fits(capacity: Room, gpus: int) -> bool:
+def buddy_fits(capacity: AnyRoom, gpus: int) -> bool:
     if gpus < capacity.gpus_per_node:
         return pack_fits(capacity, gpus)
     return gpus <= capacity.free and _block(capacity, -(-gpus // capacity.gpus_per_node), 0) is not None
@@ -143,7 +143,7 @@ def buddy(capacity: Room, gpus: int, prefer: Iterable[int] = (), unit: int = 1) 
     return tuple((node, min(size, gpus - i * size)) for i, node in enumerate(nodes))
 
 
-def _block(capacity: Room, count: int, liked: int) -> int | None:
+def _block(capacity: AnyRoom, count: int, liked: int) -> int | None:
     """The empty nodes, at least `count`, of an aligned block of the least power of two that could hold
     `count` nodes, where the fewest are left over.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain, islice
 
-from .capacity import Room, bits, lowest, mask_of
+from .capacity import AnyRoom, Room, bits, lowest, mask_of
 from .cluster import Placement
 
 __all__ = ["any_fits", "any_free", "fullest", "pack", "pack_fits", "spread"]
@@ -27,7 +27,7 @@ def fullest(capacity: Room, gpus: int, prefer: int, among: int = -1) -> int | No
     return best
 
 
-def pack_fits(capacity: Room, gpus: int) -> bool:
+def pack_fits(capacity: AnyRoom, gpus: int) -> bool:
     if gpus > capacity.free:
         return False
     whole, rest = divmod(gpus, capacity.gpus_per_node)
@@ -55,7 +55,7 @@ def pack(capacity: Room, gpus: int, prefer: Iterable[int] = (), unit: int = 1) -
     return tuple(sorted(spots)) if liked or rest else tuple(spots)
 
 
-def any_fits(capacity: Room, gpus: int) -> bool:
+def any_fits(capacity: AnyRoom, gpus: int) -> bool:
     return gpus <= capacity.free
 
 

@@ -13,7 +13,8 @@ from .capacity import Capacity, Room
 from .cluster import Placement
 from .compaction import compact
 from .errors import PolicyError
-from .ranking import Entry, Key
+from .preemption import run_by
+from .ranking import Key
 
 if TYPE_CHECKING:
     from .scheduler import State
@@ -143,37 +144,7 @@ class Proposal:
         `falling` promises that the key of a job never grows while the job runs (remaining time, a deadline,
         a size): the keys of running jobs are then not all looked up at every decision.
         """
-        held = self._state.in_service - self._state.free  # by jobs whose turn has not come
-        room: Capacity | None = None  # free in the draft, or held by them
-
-        def may_fit(gpus: int) -> bool:
-            return gpus <= self.free + held if room is None else self._fits_into(room, gpus)
-
-        walk = self._state.pending_by(key).walk(may_fit)
-        waiting = next(walk, None)
-        while waiting is not None and self.start(waiting) is not None:
-            waiting = next(walk, None)  # as long as there is room nobody need be compared with those who run
-        if waiting is None:
-            return
-        turn = (key(waiting), waiting.order)
-        later = self._state._running_beyond(key, turn, falling)[::-1]  # the next one last
-        room = self._capacity.copy()
-        for _, _, job in later:
-            room.release(self.placement(job) or ())
-        evicted: dict[JobView, None] = {}
-        while waiting is not None or (later and evicted):
-            if later and (waiting is None or later[-1] < turn):
-                job = later.pop()[2]
-                if job not in evicted:
-                    room.take(self.placement(job) or ())
-                    continue
-                self._start_or_evict(job, later, evicted, room)
-            else:
-                assert waiting is not None
-                self._start_or_evict(waiting, later, evicted, room)
-                waiting = next(walk, None)
-                turn = turn if waiting is None else (key(waiting), waiting.order)
-        self._move_back(evicted)
+        run_by(self, key, falling)
 
     def compact(self, wanted: Mapping[JobView, int]) -> None:
         """Move jobs smaller than a node closer together, as far as it takes to give the jobs of `wanted`
@@ -196,58 +167,8 @@ class Proposal:
         twin._changes, twin.wake_at = dict(self._changes), self.wake_at
         return twin
 
-    def _fits_into(self, room: Capacity, gpus: int) -> bool:
-        """Whether `room` may have room for a job of `gpus` GPUs."""
-        if len(self._state.cluster.pools) > 1:
-            return gpus <= room.free
-        return self._state._placer.fits(room, gpus)
-
-    def _start_or_evict(
-        self, job: JobView, later: list[Entry], evicted: dict[JobView, None], room: Capacity
-    ) -> None:
-        """Start `job`, stopping the last of `later` until it fits; if it never does, stop nobody.
-
-        `room`: what is free or held by `later`; the job's GPUs are taken from it.
-        """
-        if not self._fits_into(room, job.requested):
-            return
-        placement = self.start(job)
-        victims: list[JobView] = []
-        for _, _, victim in later if placement is None else ():  # the last in line first
-            if victim in evicted:
-                continue
-            self.stop(victim)
-            victims.append(victim)
-            if self.fits(job.requested):
-                placement = self.start(job)
-                if placement is not None:
-                    break
-        if placement is not None:
-            evicted.update(dict.fromkeys(victims))
-            room.take(placement)
-            return
-        for victim in victims:
-            self._restore(victim)
-
-    def _move_back(self, evicted: dict[JobView, None]) -> None:
-        """Give jobs that were stopped and then found room elsewhere their own GPUs again, if those who took
-        them fit elsewhere too.
-        """
-        moved = [job for job in evicted if self.gpus(job) == job.gpus and job in self._changes]
-        if not moved:
-            return
-        taken = [(job, self.gpus(job)) for job in self._changes if not job.running]
-        draft = self.copy()
-        for job in [*moved, *(job for job, _ in taken)]:
-            draft.stop(job)
-        back = all(draft.start(job, job.gpus) == job._job.placement for job in moved)
-        if back and all(draft.start(job, gpus) is not None for job, gpus in taken):
-            self._capacity, self._changes, self._owns_capacity = draft._capacity, draft._changes, True
-
-    def _restore(self, job: JobView) -> None:
-        """Put a running job that was stopped in this draft back where it is."""
-        placement = job._job.placement
-        assert placement is not None
+    def _put_back(self, job: JobView, placement: Placement) -> None:
+        """Undo `stop`."""
         self._capacity.take(placement)
         self._note(job, placement)
 

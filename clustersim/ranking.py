@@ -8,18 +8,20 @@ they work are kept by the keys that were last looked up (`FallingKeys`).
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from heapq import heapify, heappop, heapreplace
-from typing import Any
+from typing import Any, Protocol
 
 from .active import JobView
 
-__all__ = ["Entry", "FallingKeys", "Key", "Ranking"]
+__all__ = ["Entry", "FallingKeys", "Key", "KeysOfNow", "Line", "Ranking", "Turn"]
 
 Key = Callable[[JobView], Any]
 """A sort key that stays the same while the job waits."""
 Entry = tuple[Any, int, JobView]
 """(key, order of submission, job), as they are sorted."""
+Turn = tuple[Any, int]
+"""(key, order of submission): where in the order a job comes."""
 
 
 class Ranking:
@@ -94,60 +96,90 @@ def _smallest(job: JobView) -> int:
     return job.sizes[0]
 
 
-class FallingKeys:
-    """Running jobs by a key that never grows while a job runs, such as its remaining time.
+class Line(Protocol):
+    """The running jobs by (key, order of submission), of whom the last have to go first."""
 
-    A key looked up earlier is then an upper bound of what it is now: a job whose bound lies below a limit
-    need not be looked at again to know that its key does too.
+    def behind(self, turn: Turn) -> list[Entry]:
+        """All whose turn comes after `turn`, and maybe others: ascending by a key that none exceeds."""
+
+    def take_last(self, turn: Turn) -> Entry | None:
+        """Take the last of all out of the line, if its turn comes after `turn`."""
+
+    def put_back(self, entry: Entry) -> None:
+        """Into the line again."""
+
+
+class KeysOfNow:
+    """A line in which all keys are looked up."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, key: Key, running: Iterable[JobView]):
+        self._entries = sorted([(key(job), job.order, job) for job in running])
+
+    def behind(self, turn: Turn) -> list[Entry]:
+        return self._entries[bisect_left(self._entries, turn) :]
+
+    def take_last(self, turn: Turn) -> Entry | None:
+        return self._entries.pop() if self._entries and self._entries[-1] > turn else None
+
+    def put_back(self, entry: Entry) -> None:
+        insort(self._entries, entry)
+
+
+class FallingKeys:
+    """A line by a key that never grows while a job runs, such as its remaining time.
+
+    A key looked up earlier is then an upper bound of what it is now, and the last by these bounds is the last
+    of all if its bound is its key of now: few need be looked at again at each decision.
     """
 
-    __slots__ = ("_bounds", "_key", "_latest")
+    __slots__ = ("_bounds", "_key", "_latest", "_taken")
 
     def __init__(self, key: Key):
         self._key = key
-        self._bounds: list[Entry] = []  # sorted; also of jobs that no longer run, until `_forget`
+        self._bounds: list[Entry] = []  # sorted, one per job; also of some that no longer run
         self._latest: dict[JobView, tuple[int, Entry]] = {}  # with the job's allocation
+        self._taken: list[Entry] = []
 
-    def beyond(self, limit: tuple[Any, int], running: dict[JobView, None]) -> list[Entry]:
-        """The entries of `running` (by start) that are above `limit`, ascending, by the keys
-        of now.
-        """
-        self._note_starts(running)
-        first = bisect_left(self._bounds, limit)
-        candidates, self._bounds[first:] = self._bounds[first:], []
-        beyond = []
-        for bound in candidates:
-            job = bound[2]
-            allocation, latest = self._latest.get(job, (0, None))
-            if latest is not bound:
-                continue  # of an earlier allocation
-            if not job.running:
-                del self._latest[job]
-                continue
-            entry = (self._key(job), job.order, job)
-            self._latest[job] = (allocation, entry)
-            if entry > limit:
-                beyond.append(entry)
-            else:
-                insort(self._bounds, entry)
-        beyond.sort()
-        self._bounds += beyond
-        return beyond
-
-    def _note_starts(self, running: dict[JobView, None]) -> None:
-        """Look up the keys of the jobs that started since the last call: the last ones of `running`."""
+    def begin(self, running: dict[JobView, None]) -> None:
+        """Line up those who run, in order of their start; also who was taken out before, for a draft."""
+        for entry in self._taken:
+            insort(self._bounds, entry)
+        self._taken.clear()
         for job in reversed(running):
             allocation = job._job.generation
             known = self._latest.get(job)
             if known is not None and known[0] == allocation:
                 break
-            entry = (self._key(job), job.order, job)
-            self._latest[job] = (allocation, entry)
-            insort(self._bounds, entry)
+            if known is not None:
+                del self._bounds[bisect_left(self._bounds, known[1])]
+            self._note(job, allocation)
         if len(self._bounds) > 2 * len(running) + 64:
-            self._forget()
+            self._latest = {job: known for job, known in self._latest.items() if job.running}
+            self._bounds = [bound for bound in self._bounds if bound[2] in self._latest]
 
-    def _forget(self) -> None:
-        """Drop what no longer runs."""
-        self._latest = {job: known for job, known in self._latest.items() if job.running}
-        self._bounds = [b for b in self._bounds if self._latest.get(b[2], (0, None))[1] is b]
+    def behind(self, turn: Turn) -> list[Entry]:
+        return self._bounds[bisect_left(self._bounds, turn) :]
+
+    def take_last(self, turn: Turn) -> Entry | None:
+        bounds = self._bounds
+        while bounds and bounds[-1] > turn:
+            bound = bounds.pop()
+            job = bound[2]
+            if not job.running:
+                del self._latest[job]
+            elif self._note(job, self._latest[job][0]) == bound:
+                self._taken.append(bounds.pop())
+                return bound
+        return None
+
+    def put_back(self, entry: Entry) -> None:
+        self._taken.remove(entry)
+        insort(self._bounds, entry)
+
+    def _note(self, job: JobView, allocation: int) -> Entry:
+        entry = (self._key(job), job.order, job)
+        self._latest[job] = (allocation, entry)
+        insort(self._bounds, entry)
+        return entry

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .active import ActiveJob, JobView
 from .capacity import Capacity
 from .cluster import Cluster
 from .errors import PolicyError
 from .proposal import Proposal
-from .ranking import Entry, FallingKeys, Key, Ranking
+from .ranking import FallingKeys, Key, KeysOfNow, Line, Ranking
 from .tenancy import Tenancy
 
 if TYPE_CHECKING:
@@ -170,15 +170,15 @@ class State:
                 ranking.add(job)
         return ranking
 
-    def _running_beyond(self, key: Key, limit: tuple[Any, int], falling: bool) -> list[Entry]:
-        """The running jobs whose (key, order of submission) is above `limit`, ascending."""
+    def _line(self, key: Key, falling: bool) -> Line:
+        """The running jobs by `key`; one that is `falling` is not looked up anew for all of them."""
         if not falling:
-            entries = ((key(job), job.order, job) for job in self._running)
-            return sorted(entry for entry in entries if entry > limit)
+            return KeysOfNow(key, self._running)
         keys = self._falling.get(key)
         if keys is None:
             keys = self._falling[key] = FallingKeys(key)
-        return keys.beyond(limit, self._running)
+        keys.begin(self._running)
+        return keys
 
     def proposal(self) -> Proposal:
         """A fresh draft in which everything stays as it is."""

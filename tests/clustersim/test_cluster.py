@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from clustersim.capacity import Capacity, bits, mask_of
+from clustersim.capacity import Capacity, Vacated, bits, mask_of
 from clustersim.cluster import Cluster
 from itertime.errors import UserError
 
@@ -108,6 +108,22 @@ class CapacityMachine(RuleBasedStateMachine):
                 old.take(((n, count),))  # must not show in the copy
         assert old.free == 0
         assert old_free == self.free
+
+    @precondition(lambda self: self.taken)
+    @rule(data=st.data())
+    def imagine(self, data: st.DataObject) -> None:
+        """What would be free without some of the jobs, and with some nodes out of service."""
+        gone = data.draw(st.lists(st.sampled_from(range(len(self.taken))), unique=True))
+        leaving = [self.taken[i] for i in gone]
+        real = self.capacity.copy()
+        for node in data.draw(st.sets(st.integers(0, self.cluster.nodes - 1))):
+            real.close(node)
+        imagined = Vacated(real, leaving)
+        for placement in leaving:
+            real.release(placement)
+        assert (imagined.free, imagined.empty_nodes()) == (real.free, real.empty_nodes())
+        for count in range(1, self.cluster.gpus_per_node + 1):
+            assert imagined.nodes_with(count) == real.nodes_with(count)
 
     @invariant()
     def agrees(self) -> None:

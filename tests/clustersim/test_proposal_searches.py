@@ -29,6 +29,10 @@ def naive_run_by(state: State, key: Callable[[JobView], Any]) -> list[JobView]:
     return chosen
 
 
+def remaining(job: JobView) -> float:
+    return job.oracle_remaining()
+
+
 def by_value(values: list[int], job: JobView) -> int:
     return values[int(job.id)]
 
@@ -53,6 +57,11 @@ class Wanderer(Scheduler):
             assert all(draft.placement(job) == job._job.placement for job in kept), (
                 "a job that keeps running keeps its GPUs"
             )
+        for falling in (self.key, remaining):
+            one, other = state.proposal(), state.proposal()
+            one.run_by(falling)
+            other.run_by(falling, falling=True)
+            assert list(one._changes.items()) == list(other._changes.items()), "a promise changes nothing"
         self.compared += 1
         return self.wander(state)
 
@@ -81,7 +90,7 @@ def rigid_traces(draw: st.DrawFn) -> list[Job]:
     return jobs
 
 
-@pytest.mark.parametrize("placement", ["any", "pack", "spread"])
+@pytest.mark.parametrize("placement", ["any", "pack", "spread", "buddy"])
 @given(
     jobs=rigid_traces(),
     seed=st.integers(0, 10**6),

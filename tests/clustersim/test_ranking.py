@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.ranking import FallingKeys, Ranking
+from clustersim.ranking import FallingKeys, KeysOfNow, Ranking
 
 
 @dataclass(eq=False)
@@ -172,6 +172,14 @@ moves = st.lists(
 )
 
 
+def taken_last(keys: FallingKeys | KeysOfNow, limit: Any) -> list[Any]:
+    """All that come after `limit`, the last first."""
+    taken = []
+    while (entry := keys.take_last(limit)) is not None:
+        taken.append(entry)
+    return taken
+
+
 @given(moves)
 @settings(max_examples=300, deadline=None)
 def test_falling_keys_are_as_if_looked_up_anew(moves: list[tuple[str, int]]) -> None:
@@ -182,9 +190,18 @@ def test_falling_keys_are_as_if_looked_up_anew(moves: list[tuple[str, int]]) -> 
             running[jobs[-1]] = None
         elif move == "ask":
             limit = (n, 5.5)
-            expected = sorted((j.value, j.order) for j in running if (j.value, j.order) > limit)
-            found = keys.beyond(cast(Any, limit), cast(Any, running))
-            assert [(k, order) for k, order, _ in found] == expected
+            expected = sorted(
+                ((j.value, j.order) for j in running if (j.value, j.order) > limit), reverse=True
+            )
+            keys.begin(cast(Any, running))
+            behind = [job for _, _, job in keys.behind(limit)]
+            assert len(set(behind)) == len(behind)
+            assert {order for _, order in expected} <= {job.order for job in behind}
+            assert [entry[:2] for entry in taken_last(keys, limit)] == expected
+            if n % 2:  # a draft that stopped nobody after all
+                for entry in list(keys._taken):
+                    keys.put_back(entry)
+                assert [entry[:2] for entry in taken_last(keys, limit)] == expected
         elif jobs:
             job = jobs[n % len(jobs)]
             if move == "work" and job.running:
@@ -197,20 +214,37 @@ def test_falling_keys_are_as_if_looked_up_anew(moves: list[tuple[str, int]]) -> 
                 running[job] = None
 
 
-def test_falling_keys_below_the_limit_are_not_looked_up_again() -> None:
+@given(st.lists(st.integers(0, 5), max_size=12), st.integers(-1, 6))
+def test_keys_of_now_are_those_of_sorted(values: list[int], limit: int) -> None:
+    jobs: Any = [Running(i, number) for i, number in enumerate(values)]
+    keys, turn = KeysOfNow(value, jobs), (limit, 4.5)
+    expected = sorted(((job.value, job.order) for job in jobs if (job.value, job.order) > turn), reverse=True)
+    assert [entry[:2] for entry in keys.behind(cast(Any, turn))][::-1] == expected
+    taken = taken_last(keys, turn)
+    assert [entry[:2] for entry in taken] == expected
+    for entry in taken:
+        keys.put_back(entry)
+    assert taken_last(keys, turn) == taken
+
+
+def test_few_falling_keys_are_looked_up_again() -> None:
     jobs = [Running(i, i) for i in range(100)]
     running: Any = dict.fromkeys(jobs)
     keys = FallingKeys(value)
     for _ in range(5):
-        assert len(keys.beyond((97, 0), running)) == 3
-    assert sum(len(job.calls) for job in jobs) == 100 + 5 * 3
+        keys.begin(running)
+        assert len(keys.behind((50, 99))) == 49
+        last = keys.take_last((50, 99))
+        assert last is not None
+        assert last[2] is jobs[99]
+    assert sum(len(job.calls) for job in jobs) == 100 + 5 * 1
 
 
 def test_falling_keys_forget_what_ended() -> None:
     keys = FallingKeys(value)
     for i in range(1000):
         job: Any = Running(i, 0)
-        keys.beyond((5, 0), {job: None})
+        keys.begin({job: None})
         job.running = False
     assert len(keys._bounds) < 100
     assert len(keys._latest) < 100
