@@ -2,14 +2,16 @@
 
 python benchmarks/engine.py --jobs 100000 1000000 --policies fifo --write
 python benchmarks/engine.py --jobs 100000 --policies fifo fifo-skip sjf srtf
+python benchmarks/engine.py --jobs 12500 25000 50000 --load 1.5 --policies sjf srtf edf
 
 Rigid jobs of 1 to 64 GPUs with exponential run times arrive as a Poisson stream at load 0.9 on 1,024 GPUs,
-without overheads. They are made up as the run goes on, so that the memory is the engine's; the time that this
-takes is not counted. The bare run has one process a job that waits for its submission and then for its run
-time: no resource, no policy, no record. Ratios carry over between machines better than seconds, and both are
-process time, which other programs on the machine disturb less than the clock. Every measurement has a
-process of its own; of several repetitions the least counts. With `--write` the records go into a folder as
-the run goes on, as with `clustersim run --out`; without it they stay in memory.
+without overheads; at a load above 1 ever more of them wait. They are made up as the run goes on, so that the
+memory is the engine's; the time that this takes is not counted. The bare run has one process a job that waits
+for its submission and then for its run time: no resource, no policy, no record. Ratios carry over between
+machines better than seconds, and both are process time, which other programs on the machine disturb less than
+the clock. Every measurement has a process of its own; of several repetitions the least counts. With `--write`
+the records go into a folder as the run goes on, as with `clustersim run --out`; without it they stay in
+memory.
 """
 
 from __future__ import annotations
@@ -39,24 +41,26 @@ from clustersim.speed import speed_for
 from traces.job import Job
 
 GPUS, SHARES = (1, 2, 4, 8, 16, 32, 64), (0.30, 0.10, 0.10, 0.30, 0.10, 0.07, 0.03)
-LOAD, MEAN_RUN_TIME_S = 0.9, 3600.0
+MEAN_RUN_TIME_S = 3600.0
 CLUSTER = "n128g8"
 
 
 class Cost(NamedTuple):
-    """`seconds` of process time of the simulation, `writing_s` of what follows it, peak memory in GiB."""
+    """`seconds` of process time of the simulation, `writing_s` of what follows it, peak memory in GiB, and
+    how many jobs waited at a time, at the most.
+    """
 
     seconds: float
     writing_s: float
     memory_gib: float
+    waiting: int
 
 
 class MadeUp:
     """The jobs of `rigid_jobs`, a thousand at a time, and the process time that they took."""
 
-    def __init__(self, count: int, cluster: Cluster, seed: int):
-        self.seconds = 0.0
-        self._jobs = rigid_jobs(count, cluster, seed)
+    def __init__(self, jobs: Iterator[Job]):
+        self.seconds, self._jobs = 0.0, jobs
 
     def __iter__(self) -> Iterator[Job]:
         while thousand := self._take():
@@ -69,10 +73,10 @@ class MadeUp:
         return jobs
 
 
-def rigid_jobs(count: int, cluster: Cluster, seed: int) -> Iterator[Job]:
+def rigid_jobs(count: int, cluster: Cluster, seed: int, load: float = 0.9) -> Iterator[Job]:
     gaps, sizes, times = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3))
     mean_gpus = float(np.dot(GPUS, SHARES))
-    mean_gap_s = MEAN_RUN_TIME_S * mean_gpus / (LOAD * cluster.gpus)
+    mean_gap_s = MEAN_RUN_TIME_S * mean_gpus / (load * cluster.gpus)
     submits = np.cumsum(gaps.exponential(mean_gap_s, count))
     gpus = sizes.choice(GPUS, count, p=SHARES)
     durations = times.exponential(MEAN_RUN_TIME_S, count)
@@ -80,31 +84,33 @@ def rigid_jobs(count: int, cluster: Cluster, seed: int) -> Iterator[Job]:
         yield Job(str(i), float(submits[i]), gpus=int(gpus[i]), duration_s=float(durations[i]))
 
 
-def bare_simpy(count: int, seed: int) -> Cost:
+def bare_simpy(count: int, seed: int, load: float) -> Cost:
     """One process a job, and nothing else."""
 
     def process(env: simpy.Environment, submit_s: float, run_s: float):
         yield env.timeout(submit_s)
         yield env.timeout(run_s)
 
-    times = [(job.submit_s, job.duration_s) for job in rigid_jobs(count, Cluster.parse(CLUSTER), seed)]
+    times = [(job.submit_s, job.duration_s) for job in rigid_jobs(count, Cluster.parse(CLUSTER), seed, load)]
     env = simpy.Environment()
     began = process_time()
     for submit_s, run_s in times:
         env.process(process(env, submit_s, run_s))
     env.run()
-    return Cost(process_time() - began, 0.0, _peak_gib())
+    return Cost(process_time() - began, 0.0, _peak_gib(), 0)
 
 
-def engine(policy: str, count: int, seed: int, write: bool) -> Cost:
+def engine(policy: str, count: int, seed: int, load: float, write: bool) -> Cost:
     """One run; with `write` into a folder that is removed again."""
     cluster = Cluster.parse(CLUSTER)
-    jobs = MadeUp(count, cluster, seed)
+    jobs = MadeUp(rigid_jobs(count, cluster, seed, load))
     simulation = Simulation(
         jobs, cluster, make_policy(policy, {}), speed_for(cluster, "3d"), overheads=Overheads.none()
     )
     if not write:
-        return Cost(_simulate(simulation, jobs), 0.0, _peak_gib())
+        seconds = _simulate(simulation, jobs)
+        waiting = max(snapshot.pending for snapshot in simulation.recorder.snapshots)
+        return Cost(seconds, 0.0, _peak_gib(), waiting)
     with tempfile.TemporaryDirectory() as home, RunWriter(Path(home) / "run", cluster) as writer:
         simulation.recorder = writer
         seconds, began = _simulate(simulation, jobs), process_time()
@@ -112,7 +118,8 @@ def engine(policy: str, count: int, seed: int, write: bool) -> Cost:
             writer.job_columns, writer.usage_columns, cluster, end_s=writer.end_s, events=writer.event_count
         )
         writer.finish(policy, "3d", summary, {}, [])
-        return Cost(seconds, process_time() - began, _peak_gib())
+        waiting = int(writer.usage_columns["pending"].max())
+        return Cost(seconds, process_time() - began, _peak_gib(), waiting)
 
 
 def _simulate(simulation: Simulation, jobs: MadeUp) -> float:
@@ -138,22 +145,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--jobs", type=int, nargs="+", default=[100_000])
     parser.add_argument("--policies", nargs="+", default=["fifo", "fifo-skip", "sjf", "srtf"])
+    parser.add_argument("--load", type=float, default=0.9)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    print(f"{'':<12}{'jobs':>11}{'jobs/s':>10}{'x bare SimPy':>14}{'growth':>8}{'writing':>9}{'memory':>10}")
+    titles = f"{'jobs/s':>10}{'x bare SimPy':>14}{'growth':>8}{'writing':>9}{'memory':>10}{'waiting':>9}"
+    print(f"{'':<12}{'jobs':>11}{titles}")
     first: dict[str, float] = {}
     for count in options.jobs:
-        bare = _least(options.repeats, bare_simpy, count, options.seed)
+        bare = _least(options.repeats, bare_simpy, count, options.seed, options.load)
         costs = {"bare SimPy": bare}
         for policy in options.policies:
-            costs[policy] = _least(options.repeats, engine, policy, count, options.seed, options.write)
+            arguments = (policy, count, options.seed, options.load, options.write)
+            costs[policy] = _least(options.repeats, engine, *arguments)
         for name, cost in costs.items():
             growth = cost.seconds / first.setdefault(name, cost.seconds)
             print(
                 f"{name:<12}{count:>11,}{count / cost.seconds:>10,.0f}{cost.seconds / bare.seconds:>14.1f}"
-                f"{growth:>7.1f}x{cost.writing_s:>7.1f} s{cost.memory_gib:>6.2f} GiB"
+                f"{growth:>7.1f}x{cost.writing_s:>7.1f} s{cost.memory_gib:>6.2f} GiB{cost.waiting:>9,}"
             )
 
 
