@@ -55,16 +55,19 @@ class _Service:
     `evicted`: whom that cost their GPUs and whose turn is still to come, as a heap; `all_evicted`: also
     those whose turn has come, in the order in which they lost their GPUs.
 
-    `_held_by`: the GPUs of those who run and may still have to go: of all whose turn is to come, maybe of
-    others.
+    `_held_by`: the places of those who run and may still have to go: of all whose turn is to come, maybe of
+    others; `_held`: their GPUs.
     """
 
     def __init__(self, draft: Proposal, line: Line, first: Turn):
         self._draft, self._line = draft, line
-        self._behind, self._passed = line.behind(first), 0
-        behind = (job for _, _, job in self._behind if job.running)
-        self._held_by = {job: gpus for job in behind if (gpus := draft.gpus(job))}
-        self._held = sum(self._held_by.values())
+        self._behind, self._passed, self._held = line.behind(first), 0, 0
+        self._held_by: dict[JobView, Placement] = {}
+        for _, _, job in self._behind:
+            place = draft._changes.get(job, job._job.placement)
+            if place and job._job.placement:
+                self._held_by[job] = place
+                self._held += _gpus(place)
         self._hopeless: set[int] = set()  # GPU counts for which there was no room; there will not be more
         self.evicted: list[Entry] = []
         self.all_evicted: dict[JobView, None] = {}
@@ -97,7 +100,7 @@ class _Service:
                 self._line.put_back(last)
             return
         for last, _ in victims:
-            self._held -= self._held_by.pop(last[2])
+            self._held -= _gpus(self._held_by.pop(last[2]))
             self.all_evicted[last[2]] = None
             heappush(self.evicted, last)
 
@@ -105,7 +108,8 @@ class _Service:
         """Who runs and is not behind `turn` any more keeps what it holds."""
         end = bisect_left(self._behind, turn, self._passed)
         for _, _, job in self._behind[self._passed : end]:
-            self._held -= self._held_by.pop(job, 0)
+            if job in self._held_by:
+                self._held -= _gpus(self._held_by.pop(job))
         self._passed = end
 
     def _could_fit(self, gpus: int) -> bool:
@@ -113,8 +117,11 @@ class _Service:
         draft, state = self._draft, self._draft._state
         if len(state.cluster.pools) > 1:
             return True  # of GPUs there are enough
-        room = Vacated(draft._capacity, [draft.placement(job) or () for job in self._held_by])
-        return state._placer.fits(room, gpus)
+        return state._placer.fits(Vacated(draft._capacity, self._held_by.values()), gpus)
+
+
+def _gpus(place: Placement) -> int:
+    return place[0][1] if len(place) == 1 else sum([count for _, count in place])
 
 
 def _move_back(draft: Proposal, evicted: dict[JobView, None]) -> None:

@@ -111,6 +111,8 @@ class _Table:
             self.flush()
 
     def flush(self) -> None:
+        if not self._waiting:
+            return  # the file may be closed
         fields = by_field(self._waiting, [column.name for column in self._columns])
         if self._numbers is not None:
             self._numbers.extend(fields)
@@ -140,6 +142,8 @@ class _Spool:
             self.flush()
 
     def flush(self) -> None:
+        if not self._waiting:
+            return
         fields = by_field(self._waiting, [column.name for column in JOBS])
         self._numbers.extend(fields)
         rows = [f"{line}\n".encode() for line in lines_of(JOBS, fields)]

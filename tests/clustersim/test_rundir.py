@@ -20,6 +20,7 @@ from clustersim.metrics import summarise
 from clustersim.overheads import Overheads
 from clustersim.records import JOB_COLUMNS, EventRecord, JobRecord, Snapshot
 from clustersim.rundir import Run, read_run, write_run
+from clustersim.rundir_writer import RunWriter
 from clustersim.simulation import Simulation
 from clustersim.speed import Speed
 from itertime.errors import TableError, UserError
@@ -114,6 +115,21 @@ def test_two_writes_are_equal_byte_for_byte(tmp_path: Path) -> None:
         assert content == (tmp_path / "two" / table).read_bytes() == (tmp_path / "three" / table).read_bytes()
     manifests = [(tmp_path / name / "manifest.json").read_bytes() for name in ("one", "three")]
     assert manifests[0] == manifests[1]
+
+
+def test_the_numbers_of_all_records_are_there_before_and_after_the_end(tmp_path: Path) -> None:
+    run = small_run()
+    with RunWriter(tmp_path / "run", CLUSTER) as writer:
+        for order, record in enumerate(run.jobs):
+            writer.keep_job(record, order)
+        for event in run.events:
+            writer.keep_event(event)
+        for snapshot in run.snapshots:
+            writer.keep_snapshot(snapshot)
+        before = (len(writer.job_columns), writer.event_count, writer.usage_columns["pending"].tolist())
+        writer.finish(run.policy, run.planner, run.summary, run.manifest, run.plans)
+        after = (len(writer.job_columns), writer.event_count, writer.usage_columns["pending"].tolist())
+    assert before == after == (len(run.jobs), len(run.events), [s.pending for s in run.snapshots])
 
 
 def test_the_result_hash_does_not_depend_on_the_format(tmp_path: Path) -> None:
