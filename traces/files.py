@@ -6,7 +6,9 @@ import csv
 import gzip
 import hashlib
 import io
+import os
 import shutil
+import stat
 import tempfile
 import zlib
 from collections.abc import Iterator
@@ -84,7 +86,9 @@ def open_table(path: str | Path, *, pipes: bool = False) -> Iterator[Table]:
 
 @contextmanager
 def _seekable(path: Path, given: BinaryIO, pipes: bool) -> Iterator[BinaryIO]:
-    """The file itself, or a copy of what a pipe gives, which goes when it is closed."""
+    """The file itself, or a copy of what a pipe gives, which goes when it is closed. Devices have no end."""
+    if stat.S_ISCHR(os.fstat(given.fileno()).st_mode) and not given.isatty():
+        raise UserError(f"{path}: is a device; give a file or a pipe")
     if given.seekable():
         yield given
         return

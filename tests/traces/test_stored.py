@@ -232,6 +232,14 @@ def test_who_reads_twice_refuses_pipes(tmp_path: Path) -> None:
         raise AssertionError
 
 
+@pytest.mark.parametrize("device", ["/dev/null", "/dev/zero", "/dev/urandom"])
+def test_a_device_has_no_end(device: str) -> None:
+    if not os.path.exists(device):
+        pytest.skip(f"no {device}")
+    with pytest.raises(UserError, match="is a device; give a file or a pipe"):
+        store_trace(device)
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 @pytest.mark.parametrize("pipe", [False, True], ids=["file", "pipe"])
 def test_no_room_for_the_temporary_file(
