@@ -20,6 +20,7 @@ from typing import Any
 
 from clustersim.runner import Trace, run
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from experiments.elasticflow_rounds import MECHANISMS, ORDERS, InRounds
 from traces.elasticflow import read_throughputs, write_throughputs
 from traces.importer import import_log
 from traces.job import Job
@@ -140,12 +141,28 @@ def table(folder: Path, study: Study) -> str:
             name = ours if isinstance(ours, str) else f"EDF, {inspect.getdoc(ours)}"
             cells = " | ".join(f"{m:.3f}" for m in met)
             rows.append(f"| {theirs} | {study.published[theirs]:.3f} | {name}{setting} | {cells} |")
+        mechanisms = _mechanisms(trace, speeds, study)
     return (
         f"### {study.trace}: {len(trace)} jobs, {study.table}, {study.cluster}\n\n"
         "In time if every job ran alone on the GPUs that it asks for, this late: " + alone + ".\n\n"
         "| artifact | prints | here | overheads as its own | no overheads |\n|---|---|---|---|---|\n"
-        + "\n".join(rows) + "\n"
+        + "\n".join(rows) + "\n\n" + mechanisms
     )  # fmt: skip
+
+
+def _mechanisms(trace: Sequence[Job], speeds: Path, study: Study) -> str:
+    """What guesses at the artifact's mechanism come to, by the order that its policy serves."""
+    orders = [order for order in ORDERS if order in study.published]
+    rows = ["| the requested GPUs, overheads as its own | " + " | ".join(orders) + " |"]
+    rows.append("|" + "---|" * (len(orders) + 1))
+    rows.append("| the artifact | " + " | ".join(f"{study.published[order]:.3f}" for order in orders) + " |")
+    for name, params in MECHANISMS.items():
+        met = [
+            ratio(trace, speeds, study.cluster, InRounds, {"order": order, **params}, "elasticflow")
+            for order in orders
+        ]
+        rows.append(f"| {name} | " + " | ".join(f"{m:.3f}" for m in met) + " |")
+    return "\n".join(rows) + "\n"
 
 
 def jobs(path: Path) -> list[Job]:
