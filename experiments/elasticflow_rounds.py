@@ -1,7 +1,7 @@
 """Ways in which the simulator of ElasticFlow's artifact may differ from ours, as schedulers to try.
 
 What its program prints for edf, dlas and gandiva is lower than what those orders reach here. Each class of
-`InRounds` with its parameters is a guess at why; `experiments/elasticflow_traces.py` prints what they come to.
+`InRounds` with its parameters is a guess at why; `experiments.elasticflow_traces` prints what they come to.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ORDERS: Mapping[str, Callable[[JobView], float]] = {
     "dlas": lambda job: job.attained,
     "gandiva": lambda job: job.attained / job.requested,
 }
-"""By the artifact's names: the earliest deadline first; least attained GPU time; turns, the least time first."""
+"""By the artifact's names: earliest deadline first, least attained GPU time first, turns."""
 
 MECHANISMS: Mapping[str, Mapping[str, Any]] = {
     "at every event": {"round_s": 0},

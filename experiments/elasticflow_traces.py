@@ -1,6 +1,6 @@
 """ElasticFlow's own traces under our policies, beside the figures that its artifact prints.
 
-    python experiments/elasticflow_traces.py ../shared/data/traces/itp_elasticflow
+    python -m experiments.elasticflow_traces ../shared/data/traces/itp_elasticflow
 
 reads the traces and measured throughputs of the artifact (Gu et al., ASPLOS 2023) and prints the deadline
 ratios as the tables of experiments/ELASTICFLOW.md.
@@ -21,6 +21,7 @@ from typing import Any
 from clustersim.runner import Trace, run
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from experiments.elasticflow_rounds import MECHANISMS, ORDERS, InRounds
+from policies.elasticflow import ElasticFlow
 from traces.elasticflow import read_throughputs, write_throughputs
 from traces.importer import import_log
 from traces.job import Job
@@ -77,6 +78,16 @@ class WideEdf(Scheduler):
         return proposal
 
 
+class AdmittedEdf(ElasticFlow):
+    """preemptive, of the jobs that elasticflow admits, by the fewest GPUs that are enough"""
+
+    def schedule(self, state: State) -> Proposal:
+        super().schedule(state)  # keeps up the reservations by which it admits
+        proposal = state.proposal()
+        proposal.run_by(_deadline, falling=True)
+        return proposal
+
+
 @dataclass(frozen=True)
 class Study:
     """A trace of the artifact, what it ran on, and the deadline ratios that it prints, by its own names."""
@@ -105,6 +116,7 @@ OURS: tuple[tuple[str, str | type[Scheduler], Mapping[str, Any]], ...] = (
     ("edf", QueuedEdf, BY_DEFAULT),
     ("edf", WideEdf, BY_DEFAULT),
     ("edf with admission", "edf-admission", BY_DEFAULT),
+    ("edf with admission", AdmittedEdf, BY_DEFAULT),
     ("gandiva", "gandiva", BY_DEFAULT),
     ("dlas", "tiresias", BY_DEFAULT),
     ("dlas", "las", BY_DEFAULT),

@@ -9,7 +9,7 @@ import pytest
 from experiments.elasticflow_traces import DELAYS_S, STUDIES, in_time_alone, jobs, table
 
 PAGE = Path(__file__).parents[1] / "experiments" / "ELASTICFLOW.md"
-RENEW = "python experiments/elasticflow_traces.py ../shared/data/traces/itp_elasticflow"
+RENEW = "python -m experiments.elasticflow_traces ../shared/data/traces/itp_elasticflow"
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.trace)
