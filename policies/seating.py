@@ -71,15 +71,12 @@ class Seating:
         """Start a waiting job ahead of its reservation where it will be at its address; False if there is no
         room.
         """
-        if piece.node == WHOLE:
-            return False
-        at = self._claims.serving.get(piece.node)
-        if at is None:
-            at = self._roomiest(piece.gpus, (), evict=False)
-        if at is None or self._draft.free_on(at) < piece.gpus:
-            return False
-        place = ((at, piece.gpus),)
-        self._draft.start(job, piece.gpus, on=place)
+        place = self._free_whole(job, piece) if piece.node == WHOLE else None
+        if place is None:
+            place = self._choose(piece, (), evict=False)
+            if place is None or any(self._draft.free_on(at) < gpus for at, gpus in place):
+                return False
+            self._draft.start(job, piece.gpus, on=place)
         self._moved(job, None, place)
         return True
 
@@ -93,7 +90,7 @@ class Seating:
             self._moved(job, before, None)
         place = self._free_whole(job, piece) if piece.node == WHOLE else None
         if place is None:
-            place = self._choose(piece, tuple(at for at, _ in before or ()))
+            place = self._choose(piece, tuple(at for at, _ in before or ()), evict=True)
             if place is None:
                 return False
             for at, gpus in place:
@@ -112,15 +109,16 @@ class Seating:
         self._draft.stop(job)
         return None
 
-    def _choose(self, piece: Piece, own: tuple[int, ...]) -> Place | None:
-        """The nodes to clear for a piece; of equal ones those in `own`."""
+    def _choose(self, piece: Piece, own: tuple[int, ...], evict: bool) -> Place | None:
+        """The nodes for a piece, of equal ones those in `own`; where others are only if `evict` allows it."""
         if piece.node != WHOLE:
             at = self._claims.serving.get(piece.node)
             if at is None:
-                at = self._roomiest(piece.gpus, own, evict=True)
+                at = self._roomiest(piece.gpus, own, evict)
             return None if at is None else ((at, piece.gpus),)
         size = self._cluster.gpus_per_node
-        nodes = sorted(self._unclaimed(size), key=lambda at: (self._held(at), at not in own, at))
+        able = [at for at in self._unclaimed(size) if evict or self._draft.free_on(at) == size]
+        nodes = sorted(able, key=lambda at: (self._held(at), at not in own, at))
         count = -(-piece.gpus // size)
         if len(nodes) < count:
             return None

@@ -254,16 +254,20 @@ def test_a_campaign_of_odd_counts(bench: Any, scale: float, placement: str) -> N
     assert broken == [], broken
 
 
-def test_jobs_smaller_than_a_node_are_never_moved_for_others(bench: Any) -> None:
-    """Two jobs of 3 GPUs on nodes of their own; when 8 and 8 are due, blocks would have them move together.
-    Here they have a node in common from the start, and run through.
+@pytest.mark.parametrize("placement", ["pack", "spread"])
+def test_jobs_smaller_than_a_node_are_never_moved_for_others(bench: Any, placement: str) -> None:
+    """Two jobs of 3 GPUs with little to spare have one node in common from the start, so that the two that
+    need a node each and come later find them, and nobody restarts.
     """
     charged = Overheads(launch_s=30.0, plain_restart_s=30.0)
-    small = [Job(f"s{i}", 0.0, gpus=3, duration_s=900.0, deadline_s=1000.0) for i in range(2)]
+    small = [Job(f"s{i}", 0.0, gpus=3, duration_s=900.0, deadline_s=965.0) for i in range(2)]
     large = [Job(f"l{i}", 10.0, gpus=8, duration_s=300.0, deadline_s=400.0) for i in range(2)]
-    outcome = bench("n3g8", {}, overheads=charged).run([*small, *large], ElasticFlow())
+    on = bench("n3g8", {}, overheads=charged, placement=placement)
+    outcome = on.run([*small, *large], ElasticFlow())
+    assert len(states(outcome)) == 4
+    assert set(states(outcome).values()) == {"finished"}
     assert late(outcome) == []
-    assert [outcome.of(f"s{i}").lost_s for i in range(2)] == [30.0, 30.0]
+    assert [record.lost_s for record in outcome.records] == [30.0] * 4
 
 
 # Spare GPUs
