@@ -67,17 +67,16 @@ class HeSrpt(Scheduler):
 
 def _raised(jobs: Sequence[JobView], shares: dict[JobView, int], gpus: int) -> dict[JobView, int]:
     """The shares, and what is left over of the GPUs, to the shortest jobs first."""
-    wanted, left = {}, gpus - sum(shares.values())
-    for job in jobs:
-        held = shares.get(job, 0)
-        if left:
-            sizes = job.sizes
-            at = bisect_right(sizes, held + left)
-            size = sizes[at - 1] if at else 0
-            left -= size - held
-            held = size
-        if held:
-            wanted[job] = held
+    wanted: dict[JobView, int] = {}
+    left = gpus - sum(shares.values())
+    for i, job in enumerate(jobs):
+        if not left:
+            return wanted | {job: shares[job] for job in jobs[i:] if job in shares}
+        held, sizes = shares.get(job, 0), job.sizes
+        at = bisect_right(sizes, held + left)
+        if at:
+            left -= sizes[at - 1] - held
+            wanted[job] = sizes[at - 1]
     return wanted
 
 

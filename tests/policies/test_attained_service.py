@@ -80,8 +80,9 @@ def test_restarts_longer_than_a_round_leave_time_for_work(policy: type[Las] | ty
 
 # Tiresias
 
-# Three jobs on two GPUs in the manner of the paper's example of section 3: (GPUs, seconds) = (2, 2), (1, 8),
-# (2, 6), all submitted at once. The schedules are derived by hand from the rules.
+# Three jobs on two GPUs, (GPUs, seconds) = (2, 2), (1, 8), (2, 6), all submitted at once, in the manner of
+# the example in section 3 of Tiresias (Gu et al., NSDI 2019); that these are its numbers is not claimed. The
+# times asserted are derived here by hand from the paper's rules.
 THREE = [job("J1", 0, 2, 2), job("J2", 0, 1, 8), job("J3", 0, 2, 6)]
 
 

@@ -47,8 +47,8 @@ def held(outcome: Outcome, until_s: float) -> dict[str, float]:
 
 
 def test_priorities_of_gavels_example() -> None:
-    """X of Gavel's section 3.1 (three jobs on V100, P100, K80) after four rounds: what was never received
-    comes first, then what lags most.
+    """X of Gavel's section 3.1 (three jobs on V100, P100, K80), as printed there, after four rounds made up
+    here: what was never received comes first, then what lags most.
     """
     shares = np.array([[0.6, 0.4, 0.0], [0.2, 0.6, 0.2], [0.2, 0.0, 0.8]])
     received = np.array([[3.0, 1.0, 0.0], [1.0, 3.0, 0.0], [0.0, 0.0, 4.0]])
@@ -65,8 +65,8 @@ class Stub:
 
 
 def test_rounds_follow_gavels_example() -> None:
-    """One GPU of each type, rounds of one second: after n rounds every job has received n X of each type, to
-    within the length of a cycle.
+    """The same X, one GPU of each type, rounds of one second: after n rounds every job has received n X of
+    each type, to within the length of a cycle.
     """
     shares = np.array([[0.6, 0.4, 0.0], [0.2, 0.6, 0.2], [0.2, 0.0, 0.8]])
     jobs = [Stub(), Stub(), Stub()]
@@ -215,8 +215,8 @@ GAVELS_RATES = {
 
 
 def test_gavels_example_in_rounds() -> None:
-    """Its three jobs on a V100 and a K80 (section 4.1): after 110 rounds each has done 12/11 of what a third
-    of both would have done, to within a few rounds.
+    """The rates of its three jobs on a V100 and a K80 (section 4.1): after 110 rounds each has done 12/11 of
+    what a third of both would have done, the optimum of the program with those rates, to within a few rounds.
     """
     many = dict.fromkeys(GAVELS_RATES, 1e9)
     policy = GavelMaxMin(round_s=10.0)

@@ -25,7 +25,8 @@ def finishes(outcome: Outcome) -> dict[str, float | None]:
     return {record.job_id: record.finish_s for record in outcome.records}
 
 
-# rho, from its definition: the time from submission to finish over the time alone x the mean number of jobs
+# rho, from its definition (Themis, NSDI 2020, section 3): the time from submission to finish over the time
+# alone x the mean number of jobs. The jobs and the numbers worked out for them are ours, not the paper's.
 
 
 class Watched(Themis):

@@ -39,8 +39,8 @@ def check_feasible(problem: Problem, shares: Array) -> None:
 
 
 def test_gavels_example() -> None:
-    """Gavel (OSDI 2020, section 4.1): three jobs, one V100 and one K80; X as printed there, two digits. Each
-    job makes 8 to 9 % more progress than on a third of each GPU.
+    """Gavel (OSDI 2020, section 4.1): three jobs, one V100 and one K80; rates and X as printed there, X to
+    two digits. That each job makes 12/11 of its progress on a third of each GPU is worked out from the rates.
     """
     rates = np.array([[40.0, 10.0], [12.0, 4.0], [100.0, 50.0]])
     problem = each(rates, [1, 1, 1], [1, 1])
