@@ -21,31 +21,32 @@ from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 
+from .parameters import number
 from .promises import Agenda, Promises
 from .seating import Seating
 from .spare import may_stay, share_out
 
 __all__ = ["ElasticFlow"]
 
+_LEAST_GUARD_S = 1e-3  # well above the rounding of times, else reservations could end before their jobs
+
 
 class ElasticFlow(Scheduler):
     """Admission by minimum satisfactory share, spare GPUs by marginal return, data parallelism only.
 
     Jobs without a deadline are always admitted and live on spare GPUs. Each reservation holds `guard_s`
-    seconds more work than the job needs. With `admission` off, a job that cannot be promised its deadline is
-    not declined but lives on spare GPUs too. Work is the stated iterations; for jobs that state none it comes
-    from the oracle.
+    seconds (at least 0.001) more work than the job needs, so that rounded times break no promise. With
+    `admission` off, a job that cannot be promised its deadline is not declined but lives on spare GPUs too.
+    Work is the stated iterations; for jobs that state none it comes from the oracle.
     """
 
     planner = "data-parallel"
     one_gpu_type = True
 
     def __init__(self, guard_s: float = 1.0, admission: bool = True):
-        if not 0 <= guard_s < inf:
-            raise ValueError(f"guard_s={guard_s!r}: must be a finite number of seconds, at least 0")
         if not isinstance(admission, bool):
             raise ValueError(f"admission={admission!r}: must be true or false")
-        self.guard_s, self.admission = guard_s, admission
+        self.guard_s, self.admission = number("guard_s", guard_s, _LEAST_GUARD_S), admission
         self._promises: Promises | None = None
 
     def admit(self, job: JobView, state: State) -> bool:

@@ -46,10 +46,10 @@ class Demand:
     def of(cls, job: JobView, guard_s: float, node: int) -> Demand:
         """The demand of `job` on nodes of `node` GPUs.
 
-        A job that asks for a node or more is planned in whole nodes, if it can run on such counts.
+        A job that asks for a node or more is planned in whole nodes, if its fastest size is such a count.
         """
-        whole = tuple(n for n in job.sizes if n % node == 0) if job.requested >= node else ()
-        sizes = whole or job.sizes
+        in_nodes = job.requested >= node and job.sizes[-1] % node == 0
+        sizes = tuple(n for n in job.sizes if n % node == 0) if in_nodes else job.sizes
         nodes = tuple(-(-n // node) for n in sizes)
         rates = {n: job.rate(n) for n in sizes}
         restarts = {n: job.restart_s(n) for n in sizes}

@@ -270,6 +270,32 @@ def test_jobs_smaller_than_a_node_are_never_moved_for_others(bench: Any, placeme
     assert [record.lost_s for record in outcome.records] == [30.0] * 4
 
 
+@pytest.mark.parametrize(("guard_s", "late_s"), [(0.0, [("c", 179.2)]), (1e-3, [])])
+def test_the_least_guard_outweighs_rounding(bench: Any, guard_s: float, late_s: list[Any]) -> None:
+    """With no guard at all the reservation of `c` ends before its last 1e-13 s of work are done, and it waits
+    for `b`. Nobody can ask for that; it shows what the guard is for.
+    """
+    jobs = [
+        Job("a", 0.0, gpus=1, duration_s=73.7, deadline_s=682.0),
+        Job("b", 308.3, gpus=1, duration_s=211.9, deadline_s=958.8),
+        Job("c", 173.5, gpus=1, duration_s=240.2, deadline_s=779.6),
+        Job("d", 0.0, gpus=1, duration_s=10_000.0),
+    ]
+    policy = ElasticFlow(guard_s=1e-3)
+    policy.guard_s = guard_s
+    outcome = bench("n1g1", {}).run(jobs, policy)
+    assert [(job, pytest.approx(seconds)) for job, seconds in late(outcome)] == late_s
+
+
+def test_a_job_that_fits_no_whole_nodes_is_not_held_to_them(bench: Any) -> None:
+    """It may use 12 GPUs of nodes of 8, which are 12 times as fast as one, and needs them."""
+    table = {("m", 8): {n: float(n) for n in (1, 2, 4, 8, 12)}}
+    jobs = [llm("alone", 0, 1200, 102, gpus=12, max_gpus=12)]
+    outcome = bench("n2g8", table).run(jobs, ElasticFlow(guard_s=0.01))
+    assert states(outcome) == {"alone": "finished"}
+    assert outcome.of("alone").finish_s == pytest.approx(100)
+
+
 # Spare GPUs
 
 
@@ -321,7 +347,7 @@ def test_vtrain_aware_is_the_same_algorithm_under_another_planner() -> None:
     assert own == {"planner"}
 
 
-@pytest.mark.parametrize("guard_s", [-1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("guard_s", [-1.0, 0, float("nan"), float("inf"), True])
 def test_guard(guard_s: float) -> None:
     with pytest.raises(ValueError, match="guard_s"):
         ElasticFlow(guard_s=guard_s)
