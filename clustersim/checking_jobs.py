@@ -104,6 +104,8 @@ class Gang(Rule):
                 wrong = f"its plan {event.plan} is one for {_gpus_of(event.plan)} GPUs"
         elif event.event in NODES:
             wrong = "" if len(event.placement) == 1 and not event.gpus else "names not one node"
+            if event.job_id:
+                wrong = "names a job"
         elif event.gpus or event.placement:
             wrong = "gives no GPUs"
         if wrong:

@@ -9,30 +9,35 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 
 __all__ = ["end_with_parent", "interrupting", "without_interrupts"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_ECHO_S = 1.0
+"""Within so many seconds terminals, and programs that a command runs under, send the same request twice."""
 _end_asked = False
 
 
 @contextmanager
 def interrupting(end: Callable[[], None]) -> Iterator[None]:
-    """Within the block the first SIGINT or SIGTERM calls `end`; another one raises KeyboardInterrupt.
+    """Within the block the first SIGINT or SIGTERM calls `end`; another one raises KeyboardInterrupt,
+    unless it comes at once after the first.
 
     Where signals cannot be handled (not in the main thread), or are ignored, nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    asked = False
+    asked_s: float | None = None
 
     def handle(*_: object) -> None:
-        nonlocal asked
-        if asked:
+        nonlocal asked_s
+        if asked_s is None:
+            asked_s = monotonic()
+            end()
+        elif monotonic() > asked_s + _ECHO_S:
             raise KeyboardInterrupt
-        asked = True
-        end()
 
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     caught = [number for number in _SIGNALS if before[number] is not signal.SIG_IGN]

@@ -139,20 +139,23 @@ def run(
 
 
 def _simulate(trace: Trace, config: RunConfig, simulation: Simulation, finish: Finish) -> Run:
-    """Run to the end, or to where a policy or a user ends it: what there is by then goes with the error."""
+    """Run to the end, or to where a policy or a user ends it: what there is by then goes with the error, if
+    it is whole.
+    """
     began = perf_counter()
 
     def finished(status: str) -> Run:
         manifest = _manifest(trace, config, simulation, status, perf_counter() - began)
         return finish(config, simulation, manifest)
 
-    try:
-        with interrupting(simulation.interrupt):
+    with interrupting(simulation.interrupt):
+        try:
             simulation.run()
-    except (PolicyError, KeyboardInterrupt) as error:
-        status = STOPPED if isinstance(error, PolicyError) else INTERRUPTED
-        error.partial = finished(status)  # type: ignore[union-attr]
-        raise
+        except (PolicyError, KeyboardInterrupt) as error:
+            status = STOPPED if isinstance(error, PolicyError) else INTERRUPTED
+            if simulation.closed:
+                error.partial = finished(status)  # type: ignore[union-attr]
+            raise
     return finished(COMPLETE)
 
 

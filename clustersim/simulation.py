@@ -97,6 +97,7 @@ class Simulation:
         self._checked_s = start_s
         self._checked_left: float | None = None
         self._left_system = 0
+        self.closed = False
         self._interrupted = self._may_break_off = False
         self._adversity = adversity_of(self, failures, calendar, seed)
         self._on_submissions_due, self._on_completion_due = [self._on_submissions], [self._on_completion]
@@ -105,11 +106,13 @@ class Simulation:
         """Simulate until nothing is left to happen.
 
         PolicyError if the policy breaks a rule, KeyboardInterrupt after `interrupt`; what was recorded up to
-        then stays in the recorder.
+        then stays in the recorder. It is whole if the run is `closed`: not after a KeyboardInterrupt that
+        found the engine at work.
         """
         self._expect_submission(self.env.now)
         if self._adversity is not None:
             self._adversity.begin()
+        torn = False
         try:
             with rare_collection():
                 if self.until_s is None:
@@ -117,10 +120,11 @@ class Simulation:
                 elif self.until_s > self.env.now:
                     self.env.run(until=self.until_s)
         except KeyboardInterrupt:
-            self._interrupted = True
+            self._interrupted, torn = True, not self._may_break_off
             raise
         finally:
-            self._close()
+            if not torn:
+                self._close()
         if self._interrupted:
             raise KeyboardInterrupt
         return self.recorder
@@ -242,7 +246,7 @@ class Simulation:
             self._request_wake_up(proposal.wake_at)
         self.recorder.snapshot(now, state._capacity, len(state._running), len(state._pending), state._down)
         if self._interrupted:
-            raise simpy.core.StopSimulation
+            raise simpy.core.StopSimulation(None)  # what `env.run` is to return
 
     def _admit(self) -> None:
         while self._submitted:
@@ -436,6 +440,7 @@ class Simulation:
             self._next_order += 1
         self.recorder.end_s = now
         self.recorder.oracle_used = self.state._oracle_used
+        self.closed = True
 
     def _still_inside(self) -> Iterable[JobView]:
         return [*self.state.running, *self.state.pending]

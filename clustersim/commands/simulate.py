@@ -87,8 +87,8 @@ def run(
         if out is not None and partial is not None:
             _report([partial], out)
         raise
-    except KeyboardInterrupt:
-        raise Interrupted(out) from None
+    except KeyboardInterrupt as interrupt:
+        raise Interrupted(out if hasattr(interrupt, "partial") else None) from None
     print_run(result, out, json)
     if out is not None:
         _report([result], out)

@@ -403,6 +403,7 @@ def failed(fail_at: Any) -> Outcome:
         ({"node_down": {"placement": ((1, 4),)}}, "service", "jobs b keep GPUs of node 1, which is out"),
         ({"node_down": {"placement": ((0, 3),)}}, "service", "node_down of 3 GPUs on node 0"),
         ({"node_down": {"placement": ((0, 4), (1, 4))}}, "gang", "names not one node"),
+        ({"node_down": {"job_id": "b"}}, "gang", "node_down of job b, 0 GPUs at ((0, 4),): names a job"),
         ({"interrupt": {"event": "preempt"}}, "overheads", "preempt of job a paid 40 s, due 0 s"),
         ({"interrupt": {"job_id": "b"}}, "service", "job b is interrupted, and no node of it has failed"),
         ({"interrupt": {"event": "fail"}}, "causality", "restart of job a, which is gone"),

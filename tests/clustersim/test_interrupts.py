@@ -13,8 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from clustersim import interrupts
 from clustersim.cli import main
 from clustersim.interrupts import interrupting
+from clustersim.records import JobRecord
+from clustersim.rundir import read_run
+from clustersim.rundir_writer import RunWriter
+from clustersim.runner import run
+from traces.job import Job
 
 ROOT = Path(__file__).parents[2]
 LAZY = """
@@ -81,6 +87,22 @@ def test_a_run_keeps_what_had_happened(here: Path, policy: str, number: int | No
     assert "interrupted before that" in (out / "report.html").read_text()
 
 
+def test_a_signal_that_finds_the_engine_at_work(tmp_path: Path) -> None:
+    """Not the policy: what the policy makes of this instant is still enacted."""
+    jobs = [Job(str(i), 10.0 * i, gpus=8, duration_s=15.0) for i in range(9)]
+
+    def ask(left: int) -> None:
+        if left == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run(jobs, "fifo", cluster="n1g8", overheads=None, out=tmp_path / "out", on_progress=ask)
+    partial = caught.value.partial  # type: ignore[attr-defined]
+    assert list(partial.events)[-1][:3] == (30.0, "start", "2")
+    assert [record.state for record in partial.jobs] == ["finished"] * 2 + ["unfinished"] * 7
+    assert main(["check", str(tmp_path / "out")]) == 0
+
+
 def test_a_comparison_keeps_every_run(here: Path) -> None:
     """One has finished, one is stuck in a decision."""
     child = start(here, "compare", "--policies", f"fifo,{here}/lazy.py:Stuck", "--workers", "2")
@@ -99,15 +121,45 @@ def test_a_comparison_keeps_every_run(here: Path) -> None:
     assert main(["check", str(here / "out")]) == 0
 
 
-def test_the_second_signal_ends_at_once() -> None:
+def test_the_second_signal_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for one that follows the first within an instant, as terminals and wrappers send them."""
     asked: list[int] = []
     before = signal.getsignal(signal.SIGINT)  # a test before this one may have left one of its own
     with interrupting(lambda: asked.append(1)):
         os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)
+        monkeypatch.setattr(interrupts, "_ECHO_S", -1.0)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGTERM)
     assert asked == [1]
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("again", [2, 5], ids=["amid the engine", "as it puts down who is left"])
+def test_what_a_second_signal_tears_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: int
+) -> None:
+    """Records that are half made contradict each other: an earlier run in the folder stays."""
+    monkeypatch.setattr(interrupts, "_ECHO_S", -1.0)
+    jobs = [Job(str(i), 10.0 * i, gpus=8, duration_s=15.0) for i in range(9)]
+    earlier = run(jobs, "fifo", cluster="n1g8", overheads=None, out=tmp_path / "out")
+    kept = RunWriter.keep_job
+    seen = 0
+
+    def keep(self: RunWriter, record: JobRecord, order: int) -> None:
+        nonlocal seen
+        seen += 1
+        if seen in (2, again):
+            for _ in range(2 if again == 2 else 1):
+                os.kill(os.getpid(), signal.SIGINT)
+        kept(self, record, order)
+
+    monkeypatch.setattr(RunWriter, "keep_job", keep)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run(jobs, "fifo", cluster="n1g8", overheads=None, out=tmp_path / "out")
+    assert not hasattr(caught.value, "partial")
+    assert read_run(tmp_path / "out").manifest == earlier.manifest
+    assert sorted(path for path in (tmp_path / "out").iterdir() if path.name.startswith(".")) == []
 
 
 def test_outside_the_main_thread_nothing_changes() -> None:
