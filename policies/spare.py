@@ -95,7 +95,7 @@ def _next_step(
     demand: Demand, held: int, room: tuple[int, int], reserved: int, pieces: list[Piece], now: float
 ) -> tuple[int, float]:
     """The size above `held` whose GPU time grows least per GPU added, and that growth in seconds; (0, 0.0)
-    if no step is worth while.
+    if no step finishes it earlier.
 
     `room`: spare GPUs up to what the job holds already, and beyond that. The GPU time of a size is what
     finishing there takes, restart included unless the job already has it; of no GPUs, what its smallest
@@ -110,7 +110,9 @@ def _next_step(
             break
         price = size * (work / rates[size] + (0.0 if size == mine else restarts[size]))
         growth = (price - cost) / (size - held)
-        if growth < best_growth and (size == reserved or _may_have(demand, size, reserved, pieces, now)):
+        if growth >= best_growth or (held and price / size >= cost / held):
+            continue  # GPUs that take longer to start on than they save are no gain
+        if size == reserved or _may_have(demand, size, reserved, pieces, now):
             best_size, best_growth = size, growth
     return (best_size, best_growth) if best_size else (0, 0.0)
 

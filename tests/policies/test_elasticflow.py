@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clustersim
-from clustersim.overheads import Overheads
+from clustersim.overheads import PRESETS, Overheads
 from clustersim.scheduler import Proposal, State
 from clustersim.testing import Outcome, check_outcome
 from policies.elasticflow import ElasticFlow
@@ -307,6 +307,15 @@ def test_alone_a_job_gets_its_fastest_size(bench: Any, deadline_s: float | None,
     outcome = bench("n8g8", table, overheads=charged).run([llm("alone", 7, 700, deadline_s)], ElasticFlow())
     assert outcome.of("alone").jct_s == pytest.approx(charged.start_s() + 700 / 3.5)
     assert outcome.of("alone").preemptions == outcome.of("alone").resizes == 0
+
+
+def test_alone_a_job_gets_no_gpus_that_cost_it_more_than_they_save(bench: Any) -> None:
+    """Launches take 30 s on 8 GPUs, 60 s on 16: there 100 s of work on 8 are not done sooner, 200 s are."""
+    charged = PRESETS["helios"]
+    table = {("m", 8): {8: 1.0, 16: 1.25}}
+    for work, jct_s in ((100.0, 30 + 100), (200.0, 60 + 160)):
+        outcome = bench("n2g8", table, overheads=charged).run([llm("alone", 0, work)], ElasticFlow())
+        assert outcome.of("alone").jct_s == pytest.approx(jct_s)
 
 
 def test_spare_gpus_go_where_gpu_time_grows_least(bench: Any) -> None:
