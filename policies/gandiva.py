@@ -26,6 +26,6 @@ class Gandiva(RoundRobin):
             if proposal.placement(job) is None:
                 draft = proposal.copy()
                 draft.compact({job: job.requested})
-                others_run = all(draft.gpus(other) == other.gpus for other in proposal.running())
+                others_run = all(draft.gpus(other) == proposal.gpus(other) for other in proposal.running())
                 return draft if draft.placement(job) and others_run else proposal
         return proposal

@@ -45,7 +45,10 @@ def run_ranked(state: State, ranked: Sequence[Wanted]) -> Proposal:
             proposal.stop(job)
     if not _start(proposal, waiting.values()) and not state.cluster.mixed:
         missing = (entry for entry in chosen.values() if not _holds(proposal, entry))
-        proposal.compact({job: gpus for job, gpus, _ in missing})
+        draft = proposal.copy() if settling else proposal
+        draft.compact({job: gpus for job, gpus, _ in missing})
+        if all(draft.gpus(job) == job.gpus for job in settling):
+            proposal = draft
     first = others[0][0] if others else None
     if first and proposal.placement(first) is None:
         proposal = _anew(state, line)

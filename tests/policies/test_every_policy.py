@@ -7,8 +7,10 @@ from importlib import import_module
 
 import pytest
 
-from clustersim.registry import find_policy, list_policies
-from clustersim.testing import check_scheduler
+from clustersim.overheads import Overheads
+from clustersim.registry import find_policy, list_policies, make_policy
+from clustersim.testing import check_scheduler, simulate
+from traces.job import Job
 
 NAMES = [info.name for info in list_policies()]
 
@@ -29,3 +31,13 @@ def test_says_what_it_is(name: str) -> None:
 def test_its_examples_hold(name: str) -> None:
     module = import_module(find_policy(name).__module__)
     assert doctest.testmod(module).failed == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_jobs_that_never_fit_together_do_not_change_places_for_ever(name: str) -> None:
+    """GPUs are enough for both jobs, but not in blocks of nodes, and a start takes longer than any round."""
+    charged = Overheads(launch_s=3600.0, plain_restart_s=0.0)
+    jobs = [Job("a", 0.0, gpus=14, duration_s=200.0), Job("b", 0.0, gpus=16, duration_s=300.0)]
+    outcome = simulate(jobs, make_policy(name, {}), "n5g6", placement="buddy", overheads=charged)
+    assert [record.state for record in outcome.records] == ["finished", "finished"]
+    assert sum(record.preemptions for record in outcome.records) <= 2

@@ -71,6 +71,13 @@ def test_gandiva_moves_small_jobs_together() -> None:
     assert sum(record.migrations for record in stays.records) == 0
 
 
+def test_gandiva_makes_no_room_at_the_cost_of_jobs_that_have_just_got_theirs() -> None:
+    """`a` takes nodes 0 to 2; 16 GPUs are free for the 16 of `b`, but not in one block of nodes."""
+    jobs = [job("a", 0, 14, 50), job("b", 0, 16, 50)]
+    outcome = simulate(jobs, Gandiva(), "n5g6", placement="buddy")
+    assert [outcome.of(name).start_s for name in "ab"] == [0, 50]
+
+
 # DRF
 
 
