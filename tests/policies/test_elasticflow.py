@@ -58,6 +58,15 @@ def test_the_launch_counts(bench: Any) -> None:
     assert states(outcome) == {"can": "finished", "cannot": "rejected"}
 
 
+def test_a_first_start_is_charged_as_a_restart(bench: Any) -> None:
+    """As the docs say: 30 s to launch are charged as 50 s, and 1 s of guard: 111 s for 60 s of work."""
+    charged = Overheads(launch_s=30.0, plain_restart_s=20.0)
+    jobs = [llm("can", 0, 60, 111.01), llm("cannot", 200, 60, 310.9)]
+    outcome = bench("n1g8", EIGHT, overheads=charged).run(jobs, ElasticFlow())
+    assert states(outcome) == {"can": "finished", "cannot": "rejected"}
+    assert outcome.of("can").jct_s == pytest.approx(90)
+
+
 def test_arrivals_of_one_instant_are_judged_one_by_one(bench: Any) -> None:
     """One that cannot be served does not take the others with it."""
     jobs = [llm("a", 0, 50, 100), llm("b", 0, 90, 100), llm("c", 0, 40, 100)]
