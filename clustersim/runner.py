@@ -84,7 +84,7 @@ class Trace:
 def _check(job: Job) -> None:
     for column, parse in COLUMNS.items():
         value = getattr(job, column)
-        if parse is str or value is None:
+        if value is None:
             continue
         try:
             parse(str(value))

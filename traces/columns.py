@@ -16,8 +16,15 @@ __all__ = ["COLUMNS", "contradictions", "number", "whole"]
 
 MAX_SECONDS = 1e11  # about 3,000 years; epoch milliseconds are above it, epoch seconds are not
 _MAX_GPUS = 10_000_000
+_MAX_TEXT = 100_000  # cells of 131,072 characters and more are not read back from CSV
 _MAX_COUNT = 10**12
 _MAX_BATCH = 10_000_000  # what itertime plans for
+
+
+def _text(text: str) -> str:
+    if len(text) > _MAX_TEXT:
+        raise ValueError(f"is longer than {_MAX_TEXT:,} characters; shorten it")
+    return text
 
 
 def number(text: str) -> float:
@@ -92,10 +99,10 @@ def _priority(text: str) -> int:
 
 
 COLUMNS: dict[str, Callable[[str], Any]] = {
-    "job_id": str,
+    "job_id": _text,
     "submit_s": _time,
-    "tenant": str,
-    "model": str,
+    "tenant": _text,
+    "model": _text,
     "gpus": _count(_MAX_GPUS),
     "min_gpus": _count(_MAX_GPUS),
     "max_gpus": _count(_MAX_GPUS),
@@ -105,7 +112,7 @@ COLUMNS: dict[str, Callable[[str], Any]] = {
     "duration_s": _duration,
     "deadline_s": _time,
     "priority": _priority,
-    "state": str,
+    "state": _text,
 }
 """Column name -> parser of a cell that is not empty, in the order of the contract."""
 

@@ -329,3 +329,14 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
         fail_half_way()
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["trace.csv"]
+
+
+def test_text_that_no_csv_file_could_hold(tmp_path: Path) -> None:
+    """A Parquet file can; the folder of a run could then not be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {"job_id": ["x" * 200_000], "submit_s": [0.0], "gpus": [1], "duration_s": [5.0]}
+    pq.write_table(pa.table(columns), tmp_path / "long.parquet")
+    with pytest.raises(TableError, match=r"long.parquet:1: job_id=x+\.\.\.: is longer than 100,000 char"):
+        read_trace(tmp_path / "long.parquet")
