@@ -207,6 +207,8 @@ def _changed(folder: Path, manifest: Mapping[str, Any], names: Sequence[str]) ->
 
 
 def _hash_of(path: Path) -> str:
+    if path.is_char_device() or path.is_fifo():  # which have no end
+        raise UserError(f"{path}: cannot be read: is not a file")
     try:
         return sha256(path)
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -275,6 +276,15 @@ def test_files_changed_by_hand(sound: Run, tmp_path: Path, capsys: pytest.Captur
     assert "2 of 12 rules broken" in out
     assert "summary.json: is not what manifest.json was written for" in out
     assert "finished is 4 in summary.json, 3 by the records" in out
+
+
+@pytest.mark.parametrize("name", ["jobs.csv", "events.csv"])
+def test_a_pipe_in_the_place_of_a_file(sound: Run, tmp_path: Path, name: str) -> None:
+    """Nobody waits for its end."""
+    write_run(tmp_path, sound)
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    assert main(["check", str(tmp_path)]) == 2
 
 
 def test_hostile_text_does_not_reach_the_terminal(
