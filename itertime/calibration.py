@@ -2,6 +2,11 @@
 
 Every held-out figure comes from fits that never saw the run: k folds drawn with a seed, and whole models or
 whole GPU counts left out. With `choose`, each of those fits chooses its constants anew from its own runs.
+
+Constants that raise the mean absolute error, of the runs they were fitted to or of runs held out, are not
+handed out: the site stays neutral, and the result says so. A fit can come to that where runs lie far from
+the model: it looks at ratios, under which being 5 times too fast is as bad as being 5 times too slow, while
+the error in percent knows at most 100 one way and 400 the other.
 """
 
 from __future__ import annotations
@@ -28,42 +33,67 @@ __all__ = ["Calibration", "calibrate", "default_constants"]
 Array = NDArray[np.float64]
 FEWEST = 8  # runs
 MOST_CONSTANTS = 3
+REPORTED = 0.01  # percentage points: two digits after the point
 
 
 @dataclass(frozen=True)
 class Calibration:
     """Constants fitted to all runs, and errors in percent, predicted over measured less one.
 
-    `in_sample` and `held_out` are one element per run of `runs`; `left_out` maps "model" and "GPU count" to
-    the errors of runs whose whole group the fit never saw, where there is more than one group. The memory
-    fields are the same for bytes, None without enough measurements.
+    `fitted` is what the fit found, of time and of memory; `constants` leaves those of time, or of memory,
+    neutral where they are `refused`. `in_sample` and `held_out`, of what the fit found, are one element per
+    run of `runs`; `left_out` maps "model" and "GPU count" to the errors of runs whose whole group the fit
+    never saw, where there is more than one group. The memory fields are the same for bytes, None without
+    enough measurements.
     """
 
     runs: RunSet
-    constants: dict[str, float]
+    fitted: dict[str, float]
     folds: int
     seed: int
     in_sample: Array
     held_out: Array
     left_out: dict[str, Array]
     neutral: Array
+    memory_neutral: Array | None
     memory_in_sample: Array | None
     memory_held_out: Array | None
 
     @property
+    def refused(self) -> list[str]:
+        """Of "time" and "memory", those whose constants predict worse than the neutral ones."""
+        both = {
+            "time": (self.neutral, self.in_sample, self.held_out),
+            "memory": (self.memory_neutral, self.memory_in_sample, self.memory_held_out),
+        }
+        return [name for name, errors in both.items() if _worse(*errors)]
+
+    @property
+    def constants(self) -> dict[str, float]:
+        """The constants that are handed out."""
+        values = dict(self.fitted)
+        for kind, known in (("time", TIME_CONSTANTS), ("memory", MEMORY_CONSTANTS)):
+            if kind in self.refused:
+                values |= {name: known[name].neutral for name in self.fitted if name in known}
+        return values
+
+    @property
     def site(self) -> Site:
-        """The neutral site with the fitted constants, and the range of its held-out errors."""
-        ratios = 1 / (1 + self.held_out / 100)
+        """The neutral site with the constants, and the range of its errors: of held-out runs, or with neutral
+        constants where those of time are refused.
+        """
+        errors = self.neutral if "time" in self.refused else self.held_out
+        ratios = 1 / (1 + errors / 100)
         return replace(site_of(self.constants), measured_over_predicted=conformal_range(ratios.tolist()))
 
     @property
     def at_bound(self) -> list[str]:
-        """Constants that ended where no site should be: the model lacks something that the runs have."""
+        """Fitted constants at a bound, where no site should be: the model lacks what the runs have."""
         known = {**TIME_CONSTANTS, **MEMORY_CONSTANTS}
-        ends = {name: (known[name].low, known[name].high) for name in self.constants}
+        ends = {name: (known[name].low, known[name].high) for name in self.fitted}
         return [
             name
-            for name, value in self.constants.items()
+            for name, value in self.fitted.items()
             if value in ends[name] and value != known[name].neutral
         ]
 
@@ -153,10 +183,21 @@ _GROUPS: Mapping[str, Callable[[MeasuredRun], Hashable]] = {
 }
 
 
-def _memory(runs: RunSet, folds: int, seed: int) -> tuple[dict[str, float], Array | None, Array | None]:
+def _worse(neutral: Array | None, *fitted: Array | None) -> bool:
+    """Whether any errors are larger than the neutral ones, in the mean of their sizes as it is reported."""
+    if neutral is None:
+        return False
+    most = np.abs(neutral).mean() + REPORTED
+    return any(np.abs(errors).mean() > most for errors in fitted if errors is not None)
+
+
+def _memory(
+    runs: RunSet, folds: int, seed: int
+) -> tuple[dict[str, float], Array | None, Array | None, Array | None]:
+    """Constants, and the errors with neutral ones, in sample and held out."""
     rows = np.flatnonzero(np.isfinite(runs.measured_bytes))
     if len(rows) < FEWEST:
-        return {}, None, None
+        return {}, None, None, None
     fitter, constants = SiteFit(runs, of_memory=True), tuple(MEMORY_CONSTANTS.values())
 
     def fitted(known: NDArray[np.int64]) -> dict[str, float]:
@@ -164,7 +205,7 @@ def _memory(runs: RunSet, folds: int, seed: int) -> tuple[dict[str, float], Arra
 
     values = fitted(rows)
     held_out = _errors(fitter, rows, _folds(rows, min(folds, len(rows)), seed), fitted)
-    return values, _error(fitter, values, rows), held_out
+    return values, _error(fitter, {}, rows), _error(fitter, values, rows), held_out
 
 
 def _errors(

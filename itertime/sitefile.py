@@ -26,6 +26,8 @@ def report(calibration: Calibration) -> dict[str, Any]:
         "runs": len(names),
         "skipped": [{"id": name, "why": why} for name, why in calibration.runs.skipped],
         "constants": calibration.constants,
+        "fitted": calibration.fitted,
+        "refused": calibration.refused,
         "measured_over_predicted": calibration.site.measured_over_predicted,
         "folds": calibration.folds,
         "seed": calibration.seed,
@@ -34,6 +36,7 @@ def report(calibration: Calibration) -> dict[str, Any]:
         "held_out": _summary(calibration.held_out),
         "left_out": {name: _summary(errors) for name, errors in calibration.left_out.items()},
         "memory": {
+            "neutral": _summary(calibration.memory_neutral),
             "in_sample": _summary(calibration.memory_in_sample),
             "held_out": _summary(calibration.memory_held_out),
         },
@@ -82,6 +85,11 @@ def _comments(calibration: Calibration, systems: int) -> list[str]:
             f"Of memory: in sample {_mape(calibration.memory_in_sample):.2f}, "
             f"held out {_mape(calibration.memory_held_out):.2f}"
         )
+    for kind in calibration.refused:
+        lines.append(f"REFUSED: the constants of {kind} that fit best predict worse than the neutral ones;")
+        lines.append(f"  this file leaves {kind} neutral. The model lacks something that the runs have.")
+    for name in calibration.at_bound:
+        lines.append(f"The fit of {name} ended at its bound: the model lacks something that the runs have.")
     if systems > 1:
         lines.append(f"The runs are of {systems} kinds of nodes and networks; this is the most common.")
     return lines

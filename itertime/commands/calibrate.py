@@ -44,17 +44,38 @@ def calibrate(
     result = run(files, names, folds, seed, auto, max_constants)
     write_site(result, files, output)
     document = report(result)
+    _warn(document)
     if json:
         print_json(document)
     else:
         _print(document, output)
 
 
+def _warn(document: dict[str, Any]) -> None:
+    for kind in document["refused"]:
+        errors = document if kind == "time" else document["memory"]
+        told = {name: f"{errors[name]['mape']:.1f} %" for name in ("neutral", "in_sample", "held_out")}
+        print(
+            f"refused: the constants of {kind} that fit best have an error of {told['in_sample']} in sample "
+            f"and {told['held_out']} held out, the neutral ones {told['neutral']}; {kind} stays neutral",
+            file=sys.stderr,
+        )
+    for name in document["at_bound"]:
+        print(
+            f"the fit of {name} ended at its bound, {document['fitted'][name]:g}: "
+            "the model lacks something that these runs have",
+            file=sys.stderr,
+        )
+    for name in document["does_not_fit"]:
+        print(f"{name} was measured, but does not fit with these constants", file=sys.stderr)
+
+
 def _print(document: dict[str, Any], output: Path) -> None:
     print_skipped(document["skipped"])
     print(f"{document['runs']} runs; constants of the site:")
     for name, value in document["constants"].items():
-        print(f"  {name:24} {value:12.6g}")
+        found = document["fitted"][name]
+        print(f"  {name:24} {value:12.6g}" + (f"   refused: {found:.6g}" if found != value else ""))
     low, high = document["measured_over_predicted"]
     print(f"nine tenths of the site's runs take {low:.2f} to {high:.2f} times the prediction (held out)")
     print(f"{'error, %':32} {'MAPE':>8} {'median':>8} {'p95':>8} {'bias':>8}")
@@ -66,12 +87,6 @@ def _print(document: dict[str, Any], output: Path) -> None:
     if document["memory"]["in_sample"]:
         _line("memory, in sample", document["memory"]["in_sample"])
         _line("memory, held out", document["memory"]["held_out"])
-    for name in document["at_bound"]:
-        print(
-            f"{name} is as far as it may go; the model lacks something that these runs have", file=sys.stderr
-        )
-    for name in document["does_not_fit"]:
-        print(f"{name} was measured, but does not fit with these constants", file=sys.stderr)
     print(f"written to {output}; use it as --system {output}")
 
 

@@ -65,6 +65,29 @@ def test_finds_the_constants_that_made_the_times(made):
     assert np.abs(result.held_out).mean() < 0.5
 
 
+def test_constants_that_predict_worse_than_neutral_are_not_handed_out(made, write_table, tmp_path, capsys):
+    """Two runs in three are 20 times slower for a reason that no constant stands for."""
+    with made({}).open() as file:
+        rows = list(csv.DictReader(file))
+    for index, row in enumerate(rows):
+        row["iteration_s"] = repr(float(row["iteration_s"]) * (1 if index % 3 == 0 else 20))
+    path = write_table(*rows, name="slow.csv")
+    result = calibrate([path], folds=3)
+    assert np.abs(result.in_sample).mean() > np.abs(result.neutral).mean() + 5
+    assert result.refused == ["time"]
+    assert result.fitted["layer_overhead_s"] > 0
+    assert result.constants["layer_overhead_s"] == 0
+    assert result.constants["gemm_multiplier"] == 1
+    low, high = result.site.measured_over_predicted
+    assert low <= 1 <= 20 <= high + 1e-6
+    output = tmp_path / "site.yaml"
+    assert main(["calibrate", str(path), "--folds", "3", "-o", str(output)]) == 0
+    assert "refused: the constants of time" in capsys.readouterr().err
+    assert "REFUSED" in output.read_text()
+    site = load_system(output).site
+    assert (site.gemm_multiplier, site.all_reduce_multiplier, site.layer_overhead_s) == (1, 1, 0)
+
+
 def test_runs_that_contradict_all_others_do_not_decide(made, write_table):
     with made().open() as file:
         rows = list(csv.DictReader(file))
@@ -94,7 +117,7 @@ def test_a_constant_at_its_bound_is_named(made, tmp_path, capsys):
     assert result.constants["gemm_multiplier"] == 2.0
     options = ["--constants", "gemm_multiplier", "--folds", "2", "-o", str(tmp_path / "site.yaml")]
     assert main(["calibrate", str(path), *options]) == 0
-    assert "gemm_multiplier is as far as it may go" in capsys.readouterr().err
+    assert "the fit of gemm_multiplier ended at its bound, 2:" in capsys.readouterr().err
     neutral = calibrate([made({})], folds=2)
     assert neutral.at_bound == []
 
