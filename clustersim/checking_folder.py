@@ -22,6 +22,7 @@ from itertime.errors import UserError
 
 from .checking import Evidence, Finding, Known, Life, Log, Rule, Violation
 from .checking_nodes import RULES
+from .checking_plans import plans_rule
 from .checking_records import RESOLUTION_S, Records, Tally, Usage, counted
 from .checking_replay import prove
 from .columns import Columns
@@ -59,6 +60,7 @@ def check_run(run: Recorded) -> list[Finding]:
     complete = manifest.get("complete") is True
     rules: list[Callable[[Log], Rule]] = [
         *RULES,
+        partial(plans_rule, manifest=manifest, rows=run.plans),
         partial(Records, tally=tally, submitted=_submitted(manifest)),
         partial(Usage, snapshots=counted(run.snapshots, usage), complete=complete),
         partial(_Summary, run=run, jobs=tally.columns, usage=usage),

@@ -13,21 +13,30 @@ throughput table send nothing and are as fast anywhere: nothing is known of thei
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from .cluster import Cluster, Placement
 from .contention import Links
 from .layout import IterationTimes, LayoutTimes, demand_of, layout_of, uplinks, used_part
 
 if TYPE_CHECKING:
-    from .active import ActiveJob, JobView
-    from .speed import Speed
+    from .speed import Curve, Speed
 
 __all__ = ["Network"]
 
 
-class Network:
+class Sender(Hashable, Protocol):
+    """A job as the network knows it."""
+
+    def curve_at(self, placement: Placement) -> Curve:
+        """Its curve on GPUs of the type of `placement`."""
+
+
+Job = TypeVar("Job", bound=Sender)
+
+
+class Network(Generic[Job]):
     """The running jobs on their links, and how fast each is because of it."""
 
     def __init__(self, cluster: Cluster, speed: Speed):
@@ -35,30 +44,30 @@ class Network:
         self._capacity = uplinks(cluster)
         self._times = LayoutTimes(speed)
         self._shared = cluster.network == "contention"
-        self._links: Links[ActiveJob] = Links(self._capacity)
-        self._here: dict[ActiveJob, IterationTimes] = {}
-        self._speeds: dict[ActiveJob, float] = {}
-        self._new: dict[ActiveJob, None] = {}
+        self._links: Links[Job] = Links(self._capacity)
+        self._here: dict[Job, IterationTimes] = {}
+        self._speeds: dict[Job, float] = {}
+        self._new: dict[Job, None] = {}
 
-    def after(self, changes: Mapping[JobView, Placement | None]) -> dict[ActiveJob, float]:
+    def after(self, changes: Mapping[Job, Placement | None]) -> dict[Job, float]:
         """The new speeds, in seconds per unit of work, when jobs move to these places, or nowhere: of those
         who get GPUs now, and of those to which their links now give another share.
         """
         for job in changes:
-            self.leave(job._job)
+            self.leave(job)
         for job, placement in changes.items():
             if placement is not None:
-                self._enter(job._job, placement)
+                self._enter(job, placement)
         return self._settle()
 
-    def leave(self, job: ActiveJob) -> None:
+    def leave(self, job: Job) -> None:
         """`job` holds no GPUs any more; nothing happens if it is not here."""
         if self._here.pop(job, None) is not None:
             self._new.pop(job, None)
             self._speeds.pop(job, None)
             self._links.remove(job)
 
-    def _enter(self, job: ActiveJob, placement: Placement) -> None:
+    def _enter(self, job: Job, placement: Placement) -> None:
         gpus, gpu_type = sum(count for _, count in placement), self._cluster.type_of(placement[0][0])
         curve, planner = job.curve_at(placement), self._speed.planner_of(gpu_type)
         plan = curve.training.get(gpus)
@@ -75,7 +84,7 @@ class Network:
         if self._shared and demand:
             self._links.add(job, demand)
 
-    def _settle(self) -> dict[ActiveJob, float]:
+    def _settle(self) -> dict[Job, float]:
         shares = dict.fromkeys(self._new, 1.0)
         shares.update(self._links.settle())
         self._new = {}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .cluster import Cluster
     from .speed import Speed
 
-__all__ = ["PARTS", "PlanKey", "PlanRecord", "plan_key", "plan_of_label", "plans_used"]
+__all__ = ["PARTS", "PlanKey", "PlanRecord", "plan_key", "plan_of_label", "plan_record", "plans_used"]
 
 PARTS = {
     "compute_s": ("gemm", "attention", "elementwise", "embedding", "head"),
@@ -99,7 +99,7 @@ def plans_used(given: Iterable[tuple[Job, EventRecord]], speed: Speed, cluster: 
     for job, event in given:
         key = plan_key(job.model or "", job.global_batch, job.seq_len, event, cluster)
         used.setdefault(key, (job, event))
-    found = (_record(*used[key], key.gpu_type, speed) for key in sorted(used, key=_order))
+    found = (plan_record(used[key][0], key, speed) for key in sorted(used, key=_order))
     return [record for record in found if record is not None]
 
 
@@ -115,26 +115,27 @@ def _order(key: PlanKey) -> tuple[str, int, int, str, int, str]:
     return key.model, key.global_batch or 0, key.seq_len or 0, key.gpu_type, key.gpus, key.plan
 
 
-def _record(job: Job, given: EventRecord, gpu_type: str, speed: Speed) -> PlanRecord | None:
+def plan_record(job: Job, key: PlanKey, speed: Speed) -> PlanRecord | None:
+    """The record of `key`, a plan that `job` ran; None if it is not what `speed` knows for these GPUs."""
     from itertime import load_model
     from itertime.planbatch import PlanBatch
     from itertime.prediction import evaluate
     from itertime.uncertainty import interval_s
 
-    planner = speed.planner_of(gpu_type)
-    plan = plan_of_label(given.plan, job.global_batch or 0)
+    planner = speed.planner_of(key.gpu_type)
+    plan = plan_of_label(key.plan, job.global_batch or 0)
     if job.model is None or job.global_batch is None or plan is None or planner is None:
         return None
     model, system = load_model(job.model).with_seq_len(job.seq_len), planner.system
     if plan.broken_rules(model):
         return None
     found = evaluate(model, PlanBatch.of([plan]), system, planner.profile).prediction(0)
-    ran_s = _ideal_s(job, given.gpus, gpu_type, speed)
+    ran_s = _ideal_s(job, key.gpus, key.gpu_type, speed)
     if abs(found.iteration_s - ran_s) > _SAME * ran_s:
         return None
     low_s, high_s = interval_s(model, plan, system, found.iteration_s) or (None, None)
     return PlanRecord(
-        job.model, job.global_batch, job.seq_len, gpu_type, given.gpus, given.plan, plan.gpus,
+        job.model, job.global_batch, job.seq_len, key.gpu_type, key.gpus, key.plan, plan.gpus,
         found.iteration_s, low_s, high_s, found.memory_bytes / 1e9, found.mfu, **_parts(found),
     )  # fmt: skip
 

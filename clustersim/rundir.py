@@ -87,6 +87,8 @@ class Recorded(Protocol):
     @property
     def snapshots(self) -> Iterable[Snapshot]: ...
     @property
+    def plans(self) -> Iterable[PlanRecord]: ...
+    @property
     def summary(self) -> Mapping[str, Any]: ...
     @property
     def manifest(self) -> Mapping[str, Any]: ...
@@ -207,8 +209,6 @@ def _changed(folder: Path, manifest: Mapping[str, Any], names: Sequence[str]) ->
 
 
 def _hash_of(path: Path) -> str:
-    if path.is_char_device() or path.is_fifo():  # which have no end
-        raise UserError(f"{path}: cannot be read: is not a file")
     try:
         return sha256(path)
     except OSError as error:

@@ -7,10 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from .cluster import Cluster
+from .plan_records import PlanRecord
 from .records import EventRecord, JobRecord, Snapshot
-from .rundir import EVENTS_FILE, MANIFEST, SUMMARY, USAGE_FILE, cluster_in, jobs_file, read_json, text_of
+from .rundir import (
+    EVENTS_FILE,
+    MANIFEST,
+    PLANS_FILE,
+    SUMMARY,
+    USAGE_FILE,
+    cluster_in,
+    jobs_file,
+    read_json,
+    text_of,
+)
 from .rundir_rows import StoredRows
-from .rundir_tables import EVENTS, JOBS, USAGE
+from .rundir_tables import EVENTS, JOBS, PLANS, USAGE
 
 __all__ = ["StreamedRun", "read_streamed"]
 
@@ -26,6 +37,7 @@ class StreamedRun:
     jobs: StoredRows
     events: StoredRows
     snapshots: StoredRows
+    plans: StoredRows
     summary: dict[str, Any]
     manifest: dict[str, Any]
 
@@ -41,6 +53,7 @@ def read_streamed(directory: str | Path) -> StreamedRun:
         StoredRows(jobs_file(folder), JOBS, JobRecord, cluster),
         StoredRows(folder / EVENTS_FILE, EVENTS, EventRecord, cluster),
         StoredRows(folder / USAGE_FILE, USAGE, Snapshot, cluster),
+        StoredRows(folder / PLANS_FILE, PLANS, PlanRecord, cluster),
         read_json(folder / SUMMARY),
         manifest,
     )

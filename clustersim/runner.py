@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import multiprocessing
 import multiprocessing.connection
 import os
-import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import redirect_stdout
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
@@ -29,6 +26,7 @@ from .config import RunConfig
 from .errors import PolicyError
 from .failures import Failures
 from .interrupts import end_with_parent, interrupting, without_interrupts
+from .manifest import manifest_of, source_hashes
 from .metrics import Jobs, Snapshots, summarise
 from .overheads import Overheads
 from .plan_records import plans_used
@@ -131,21 +129,24 @@ def run(
     chosen = policy if isinstance(policy, type) else config.policy
     with redirect_stdout(sys.stderr):  # a policy may print, but stdout is for results
         simulation = _prepare(trace, config, chosen, on_progress)
+        hashes = source_hashes(config, chosen)
         if out is None:
-            return _simulate(trace, config, simulation, _in_memory)
+            return _simulate(trace, config, simulation, hashes, _in_memory)
         with RunWriter(out, simulation.cluster, parquet=parquet) as writer:
             simulation.recorder = writer
-            return _simulate(trace, config, simulation, _in_folder)
+            return _simulate(trace, config, simulation, hashes, _in_folder)
 
 
-def _simulate(trace: Trace, config: RunConfig, simulation: Simulation, finish: Finish) -> Run:
+def _simulate(
+    trace: Trace, config: RunConfig, simulation: Simulation, hashes: Mapping[str, str | None], finish: Finish
+) -> Run:
     """Run to the end, or to where a policy or a user ends it: what there is by then goes with the error, if
     it is whole.
     """
     began = perf_counter()
 
     def finished(status: str) -> Run:
-        manifest = _manifest(trace, config, simulation, status, perf_counter() - began)
+        manifest = manifest_of(trace, config, simulation, status, perf_counter() - began, hashes)
         return finish(config, simulation, manifest)
 
     with interrupting(simulation.interrupt):
@@ -180,40 +181,6 @@ def _prepare(
     )  # fmt: skip
 
 
-def _manifest(
-    trace: Trace, config: RunConfig, simulation: Simulation, status: str, wall_s: float
-) -> dict[str, Any]:
-    cluster = simulation.cluster
-    planner = simulation.scheduler.planner if config.planner is None else config.planner
-    return {
-        "versions": {
-            "clustersim": version("clustersim"), "python": platform.python_version(),
-            "numpy": version("numpy"), "simpy": version("simpy"),
-        },
-        "command": sys.argv,
-        "seed": config.seed,
-        "policy": config.policy,
-        "params": config.params,
-        "planner": planner,
-        "cluster": {"shape": cluster.shape, "gpus": cluster.gpus, "system": cluster.system},
-        "placement": config.placement,
-        "overheads": None if config.overheads is None else simulation.overheads.stated(),
-        "failures": None if config.failures is None else Failures.of(config.failures).stated(),
-        "calendar": config.calendar,
-        "quotas": dict(simulation.state.quotas),
-        "price_usd_per_gpu_h": config.price_usd_per_gpu_h,
-        "until_s": config.until_s,
-        "trace": {"path": trace.path, "sha256": trace.sha256, "jobs": len(trace.jobs)},
-        "table": config.table,
-        "profile": _profile_of(simulation.speed),
-        "oracle_used": simulation.recorder.oracle_used,
-        "complete": status == COMPLETE,
-        "status": status,
-        "end_s": simulation.recorder.end_s,
-        "timings": {"wall_s": wall_s, "policy_wall_s": simulation.policy_wall_s},
-    }  # fmt: skip
-
-
 Finish = Callable[[RunConfig, Simulation, dict[str, Any]], Run]
 
 
@@ -239,16 +206,6 @@ def _summary(config: RunConfig, recorder: Recorder, jobs: Jobs, snapshots: Snaps
         jobs, snapshots, recorder.cluster,
         end_s=recorder.end_s, events=recorder.event_count, price_usd_per_gpu_h=config.price_usd_per_gpu_h,
     )  # fmt: skip
-
-
-def _profile_of(speed: Speed) -> dict[str, str] | None:
-    """The profile of the nodes: of the first GPU type that has one, None if none has."""
-    from itertime.profile import FOLDER
-
-    if speed.planner is None:
-        return None
-    name = speed.planner.profile.name
-    return {"name": name, "sha256": hashlib.sha256((FOLDER / f"{name}.json").read_bytes()).hexdigest()}
 
 
 def check_config(config: RunConfig) -> None:

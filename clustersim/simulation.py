@@ -88,7 +88,9 @@ class Simulation:
         self.state._now = start_s
         self.policy_wall_s = 0.0
         self._admits_all = type(scheduler).admit is Scheduler.admit
-        self._network = None if cluster.network == "ideal" else Network(cluster, speed)
+        self._network: Network[ActiveJob] | None = None
+        if cluster.network != "ideal":
+            self._network = Network(cluster, speed)
         self._submitted: deque[ActiveJob] = deque()
         self._deciding = False
         self._wake_at: float | None = None
@@ -269,7 +271,9 @@ class Simulation:
         """
         changes = proposal._changes
         self.state._adopt(proposal)
-        speeds = {} if self._network is None else self._network.after(changes)
+        speeds: dict[ActiveJob, float] = {}
+        if self._network is not None:
+            speeds = self._network.after({job._job: placement for job, placement in changes.items()})
         for job, placement in changes.items():
             active = job._job
             active.settle(now)

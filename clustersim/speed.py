@@ -128,6 +128,10 @@ class Speed:
             raise CannotRun(str(curve))  # anew: a raised exception keeps the frames of all its callers
         return curve
 
+    def curve_on(self, job: Job, gpu_type: str) -> Curve:
+        """The same on GPUs of one type of the cluster."""
+        return self.curve(job)
+
     def requested(self, job: Job, curve: Curve) -> tuple[int, str]:
         """The GPUs a rigid policy gives the job, with a note where that is not what it asked for.
 
@@ -249,6 +253,9 @@ class TypedSpeed(Speed):
 
     def curve(self, job: Job) -> Curve:
         return self.offers(job)[0].curve
+
+    def curve_on(self, job: Job, gpu_type: str) -> Curve:
+        return self.by_type[gpu_type].curve(job)
 
     def requested(self, job: Job, curve: Curve) -> tuple[int, str]:
         best = self.offers(job)[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import hashlib
 import io
@@ -184,7 +185,9 @@ def _as_text(path: Path, name: str, column: Any) -> list[str]:
 
 
 def sha256(path: str | Path) -> str:
-    """Hex digest of a file's bytes."""
+    """Hex digest of a file's bytes. OSError if it cannot be read; so for what has no end."""
+    if stat.S_IFMT(os.stat(path).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+        raise OSError(errno.EINVAL, "is not a file")
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

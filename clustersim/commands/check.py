@@ -48,7 +48,7 @@ def _print(home: Path, findings: Sequence[Finding]) -> None:
     lines = _lines(home, findings)
     for finding in findings:
         verdict = "BROKEN" if finding.violations else "ok"
-        unproved = f"; not proved: {finding.unproved}" if finding.unproved else ""
+        unproved = f"; not proved: {plain(finding.unproved)}" if finding.unproved else ""
         print(f"  {verdict:<6}  {finding.rule:<{width}}  {finding.text}{unproved}")
         for violation in finding.violations[:_SHOWN]:
             print(f"          {_place(violation, lines)}{plain(violation.text)}")

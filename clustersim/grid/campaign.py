@@ -8,8 +8,9 @@ from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from ..hashes import code_hash
 from .engine import Outcome, Progress, run_orders
-from .inputs import Inputs, code_hash
+from .inputs import Inputs
 from .plan import Plan
 from .store import Store, write_json
 from .work import commands

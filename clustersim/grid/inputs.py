@@ -14,12 +14,10 @@ which the functions here must be called, and every cell runs.
 from __future__ import annotations
 
 import hashlib
-import json
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cache
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -28,21 +26,17 @@ from pydantic import TypeAdapter, ValidationError
 
 from clustersim.clusterfile import load_cluster
 from clustersim.config import RunConfig
+from clustersim.hashes import code_hash, digest, policy_hash
 from clustersim.registry import find_policy
 from itertime.errors import UnknownName, UserError
 from traces.files import sha256, shown
 from traces.generate import Recipe
 
-__all__ = ["Hashes", "Inputs", "code_hash", "digest", "key_of", "resolve"]
+__all__ = ["Hashes", "Inputs", "key_of", "resolve"]
 
 RECIPE = [field.name for field in fields(Recipe) if field.name != "seed"]
 DATA_ENDINGS = (".csv", ".csv.gz", ".parquet", ".yaml", ".yml", ".json")
 LIBRARIES = ("numpy", "scipy", "simpy")
-SHOW_ALONE = (
-    "commands", "grid", "templates", "report", "plot", "timeline", "statistics", "steady_state", "checking",
-    "explanation", "testing", "allocations", "gpu_time",
-)  # fmt: skip
-"""First words of the parts of `clustersim` that look at results and take no part in making them."""
 
 
 @dataclass(frozen=True)
@@ -151,12 +145,6 @@ def _files_of(config: RunConfig) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def digest(document: Mapping[str, Any]) -> str:
-    """SHA-256 of plain data, whatever the order of its keys."""
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def _recipe(recipe: Recipe, hashes: Hashes) -> dict[str, Any]:
     from traces.rules import rules_path
     from traces.sizes import sizes_path
@@ -176,36 +164,5 @@ def _system_hash(name: str) -> str:
 
 
 def _policy_hash(name: str) -> str:
-    """Of the file of a policy, or of the whole package that it is part of."""
-    if ".py:" in name:
-        find_policy(name)  # complains if it cannot be used
-        return sha256(name.rpartition(":")[0])
-    module = import_module(find_policy(name).__module__.partition(".")[0])
-    assert module.__file__ is not None
-    file = Path(module.__file__)
-    return (
-        _hash_of(sorted(file.parent.rglob("*")), file.parent) if file.name == "__init__.py" else sha256(file)
-    )
-
-
-@cache
-def code_hash() -> str:
-    """Of all files of ours that a result depends on; equal wherever the same program is installed."""
-    digests = []
-    for name in ("itertime", "traces", "clustersim"):
-        file = import_module(name).__file__
-        assert file is not None
-        folder = Path(file).parent
-        files = sorted(folder.rglob("*"))
-        if name == "clustersim":
-            files = [f for f in files if not f.relative_to(folder).as_posix().startswith(SHOW_ALONE)]
-        digests.append(_hash_of(files, folder))
-    return hashlib.sha256("".join(digests).encode()).hexdigest()
-
-
-def _hash_of(files: Iterable[Path], folder: Path) -> str:
-    total = hashlib.sha256()
-    for file in files:
-        if file.is_file() and "__pycache__" not in file.parts:
-            total.update(f"{file.relative_to(folder).as_posix()} {sha256(file)}\n".encode())
-    return total.hexdigest()
+    find_policy(name)  # complains if it cannot be used
+    return policy_hash(name)

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from .inputs import code_hash
+from ..hashes import code_hash
 
 __all__ = ["end_campaign", "run_batch"]
 

@@ -1,0 +1,295 @@
+"""That jobs ran the plans, at the speeds, that `itertime` gives them, and that plans.csv says so.
+
+Every plan is computed again, once a kind of job. What is not equal is a fault where the installed program is
+the one that made the run; where it is another, that it is not proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from math import isclose
+from typing import Any
+
+from .checking import Life, Log, Rule
+from .checking_speeds import Recomputed
+from .checking_sums import GIVES
+from .cluster import Placement
+from .network import Network
+from .plan_records import PARTS, PlanKey, PlanRecord, plan_key, plan_of_label
+from .records import EventRecord, JobRecord
+from .speed import Curve
+
+__all__ = ["plans_rule"]
+
+_SAME, _ROUNDED = 1e-9, 1e-6
+_LOSES = ("preempt", "interrupt", "finish", "fail")
+
+
+def plans_rule(log: Log, manifest: Mapping[str, Any], rows: Iterable[PlanRecord]) -> Rule:
+    """The rule for the network of a run. `rows`: of plans.csv."""
+    kind = Plans if log.cluster.network == "ideal" else PlacedPlans
+    return kind(log, Recomputed(log.cluster, manifest), rows, manifest.get("complete") is True)
+
+
+class Plans(Rule):
+    """Where the network is ideal: a job is as fast as its plan, wherever it runs."""
+
+    name = "plans"
+    text = "jobs run the plans, at the speeds, that itertime gives them; plans.csv is what it says of these"
+
+    def __init__(self, log: Log, due: Recomputed, rows: Iterable[PlanRecord], complete: bool):
+        super().__init__(log)
+        self.due, self._rows, self.complete = due, rows, complete
+        self.sees = (*GIVES, "submit", "rate")
+        self._used: dict[PlanKey, None] = {}
+        self._other = 0  # differences from a run of another version
+        self._unknown: dict[str, int] = {}  # why something was not computed again
+        self._wrong_plan = lru_cache(10_000)(self._find_wrong_plan)
+
+    def event(self, i: int, event: EventRecord, life: Life | None) -> None:
+        if event.event == "rate":
+            self._changed_speed(i, event)
+        elif life is None or life.record is None or not life.record.model:
+            return
+        elif event.event == "submit":
+            self._submitted(i, event, life.record)
+        else:
+            self._given(i, event, life.record)
+
+    def differs(self, i: int, event: EventRecord, text: str) -> None:
+        """What is a fault if the same program made the run."""
+        if self.due.same_code:
+            self.at(i, event, text)
+        else:
+            self._other += 1
+
+    def speed_of(self, event: EventRecord, curve: Curve) -> float | None:
+        """Seconds per unit that a job has where it is given GPUs; None if that is seen later."""
+        return curve.unit_s[event.gpus]
+
+    # What the log says
+
+    def _changed_speed(self, i: int, event: EventRecord) -> None:
+        self.at(i, event, f"job {event.job_id} changes its speed, which nothing does on an ideal network")
+
+    def _submitted(self, i: int, event: EventRecord, job: JobRecord) -> None:
+        """At the speed on the GPUs it asked for, on GPUs of some type."""
+        if event.unit_s in (0.0, 1.0) or job.gpus is None:
+            return  # it cannot run, or may be known by its duration: that only its trace says
+        stated, curves = float(event.unit_s), list(self._curves(job))
+        speeds = [curve.unit_s.get(job.gpus) for curve in curves]
+        if not curves or any(_same(stated, unit_s) for unit_s in speeds):
+            return
+        exact = all(self.due.is_exact(kind, job.gpus) for kind in self.log.cluster.gpu_types)
+        what = f"on {job.gpus} GPUs it takes {' or '.join(map(repr, speeds))} s per unit, not {stated!r}"
+        if exact:
+            self.differs(i, event, f"submit of job {event.job_id}: {what}")
+        else:
+            self._not_known("plans of numbers of GPUs that depend on what the trace allows")
+
+    def _curves(self, job: JobRecord) -> Iterator[Curve]:
+        assert job.gpus is not None
+        for gpu_type in self.log.cluster.gpu_types:
+            curve = self.due.curve(job.model, job.global_batch, job.seq_len, gpu_type, job.gpus)
+            if isinstance(curve, str):
+                if not self.log.cluster.mixed:
+                    self._not_known(curve)
+            else:
+                yield curve
+
+    def _given(self, i: int, event: EventRecord, job: JobRecord) -> None:
+        """Its plan, and how fast it is."""
+        if not event.plan and event.unit_s == 1.0:
+            return  # known by its duration
+        key = plan_key(job.model, job.global_batch, job.seq_len, event, self.log.cluster)
+        what = f"{event.event} of job {event.job_id}"
+        if event.plan:
+            self._used[key] = None
+            if wrong := self.due.fault(key):
+                self.at(i, event, f"{what}: {wrong}")
+                return
+        elif not self.due.has_table:
+            self.at(i, event, f"{what}: names no plan")
+            return
+        curve = self.due.curve(*key[:5])
+        if isinstance(curve, str):
+            self._not_known(curve)
+            return
+        wrong = self._wrong_plan(key)
+        if not wrong:
+            unit_s = self.speed_of(event, curve)
+            if unit_s is None or _same(event.unit_s, unit_s):
+                return
+            wrong = f"on {event.gpus} GPUs it takes {unit_s!r} s per unit, not {event.unit_s!r}"
+        if self.due.is_exact(key.gpu_type, key.gpus):
+            self.differs(i, event, f"{what}: {wrong}")
+        else:
+            self._not_known("plans of numbers of GPUs that depend on what the trace allows")
+
+    def _find_wrong_plan(self, key: PlanKey) -> str:
+        curve = self.due.curve(*key[:5])
+        assert isinstance(curve, Curve)
+        if key.gpus not in curve.unit_s:
+            return f"cannot run on {key.gpus} GPUs"
+        planned = curve.plans.get(key.gpus, "")
+        if planned == key.plan:
+            return ""
+        if not planned:
+            return f"its plan {key.plan} is none of a throughput table"
+        ours = f"its plan {key.plan or '(none)'} is not that of planner {self.due.planner}, {planned}"
+        return (self.due.unfit(key) if key.plan else "") or ours
+
+    def _not_known(self, why: str) -> None:
+        if why in self._unknown or len(self._unknown) < 100:
+            self._unknown[why] = self._unknown.get(why, 0) + 1
+
+    # What plans.csv says
+
+    def end(self, unrecorded: Sequence[Life]) -> None:
+        seen = set[PlanKey]()
+        for row in self._rows:
+            key, what = row.key, f"{row.plan} of {row.model} on {row.gpus} GPUs"
+            if key not in self._used:
+                self.say(f"plans.csv: no job ran {what}")
+            elif key in seen:
+                self.say(f"plans.csv: has two rows of {what}")
+            elif wrong := self._wrong_row(row):
+                self.say(f"plans.csv: {wrong[0]} of {what} {wrong[1]}")
+            seen.add(key)
+        for key in self._used if self.due.same_code else ():
+            if key not in seen and not self.due.fault(key) and self.due.row(key) is not None:
+                self.say(f"plans.csv: has no row of {key.plan} of {key.model} on {key.gpus} GPUs")
+
+    def _wrong_row(self, row: PlanRecord) -> tuple[str, str] | None:
+        """A column, and what is wrong in it."""
+        plan = plan_of_label(row.plan, row.global_batch)
+        if plan is None or row.plan_gpus != plan.gpus:
+            return "plan_gpus", f"is {row.plan_gpus}, {plan.gpus if plan else 'no plan'} by its degrees"
+        parts = [getattr(row, part) for part in PARTS]
+        if negative := next((name for name, part in zip(PARTS, parts, strict=True) if part < 0), None):
+            return negative, "is less than nothing"
+        if not isclose(sum(parts), row.iteration_s, rel_tol=_SAME, abs_tol=len(parts) * _ROUNDED):
+            return "iteration_s", f"is {row.iteration_s:g}, and its parts sum to {sum(parts):g}"
+        again = self.due.row(row.key)
+        if again is None:
+            return None
+        for name, stated, value in zip(row._fields, row, again, strict=True):
+            if stated != value and not _near(stated, value):
+                if self.due.same_code:
+                    return name, f"is {stated}, {value} by itertime"
+                self._other += 1
+        return None
+
+    def unproved(self) -> str:
+        whys = list(self._unknown)
+        if self._other:
+            differ = f"{self._other:,} plans, speeds or figures differ from what the installed version gives"
+            whys.append(f"another version made the run, and {differ}")
+        more = f"; and {len(whys) - 3} other reasons" if len(whys) > 3 else ""
+        return f"not recomputed: {'; '.join(whys[:3])}{more}" if whys else ""
+
+
+class _Sender:
+    """A job on the links of the cluster."""
+
+    __slots__ = ("curve", "job_id")
+
+    def __init__(self, job_id: str, curve: Curve):
+        self.job_id, self.curve = job_id, curve
+
+    def curve_at(self, placement: Placement) -> Curve:
+        return self.curve
+
+
+class PlacedPlans(Plans):
+    """Where speeds follow from the places of jobs, and from who shares their links: the network is gone
+    through again beside the log, an instant at a time.
+    """
+
+    def __init__(self, log: Log, due: Recomputed, rows: Iterable[PlanRecord], complete: bool):
+        super().__init__(log, due, rows, complete)
+        self._network = None if due.why_not else Network[_Sender](log.cluster, due.speed())
+        self._senders: dict[str, _Sender] = {}
+        self._speeds: dict[_Sender, float] = {}
+        self._unsaid: list[tuple[int, EventRecord, str]] = []
+
+    def _changed_speed(self, i: int, event: EventRecord) -> None:
+        """Judged when the instant is over, if the job sends anything."""
+
+    def speed_of(self, event: EventRecord, curve: Curve) -> float | None:
+        if not curve.plans:
+            return curve.unit_s[event.gpus]  # of a table: the same anywhere
+        return None
+
+    def instant(self, first: int, batch: Sequence[EventRecord]) -> None:
+        self._say_unsaid()
+        if self._network is None:
+            return
+        changes: dict[_Sender, Placement | None] = {}
+        stated: dict[str, int] = {}  # whose speed this instant states, and where
+        for i, event in enumerate(batch, first):
+            if event.event in _LOSES or event.event in GIVES:
+                old = self._senders.pop(event.job_id, None)
+                if old is not None:
+                    changes[old] = None
+            if event.event in GIVES and event.plan:
+                new = self._sender(event)
+                if new is None:
+                    self._network = None  # of those who share its links nothing can be said
+                    return
+                changes[new], self._senders[event.job_id] = event.placement, new
+            if event.event in GIVES or event.event == "rate":
+                stated[event.job_id] = i
+        changed = self._network.after(changes)
+        self._speeds.update(changed)
+        for sender, placement in changes.items():
+            if placement is None:
+                self._speeds.pop(sender, None)
+        last = first + len(batch) - 1
+        for job_id in dict.fromkeys([*stated, *[sender.job_id for sender in changed]]):
+            i = stated.get(job_id, last)
+            self._judge(job_id, i, batch[i - first])
+
+    def _judge(self, job_id: str, i: int, event: EventRecord) -> None:
+        """After an instant: is a job as fast as it must be?"""
+        life, sender = self.log.lives.get(job_id), self._senders.get(job_id)
+        if life is None or life.given is None:
+            return
+        stated, due = life.sums.unit_s, self._speeds.get(sender) if sender is not None else None
+        if due is None:
+            if event.event == "rate":
+                self._unsaid.append((i, event, f"job {job_id} sends nothing, and changes its speed"))
+        elif not _same(stated, due):
+            text = f"job {job_id}: where it runs it takes {due!r} s per unit, not {stated!r}"
+            self._unsaid.append((i, event, text))
+
+    def _sender(self, event: EventRecord) -> _Sender | None:
+        life = self.log.lives.get(event.job_id)
+        job = None if life is None else life.record
+        if job is None:
+            return None
+        key = plan_key(job.model, job.global_batch, job.seq_len, event, self.log.cluster)
+        curve = self.due.curve(*key[:5])
+        return None if isinstance(curve, str) else _Sender(event.job_id, curve)
+
+    def _say_unsaid(self) -> None:
+        """What a decision that was not the last one left as it is."""
+        for i, event, text in self._unsaid:
+            self.differs(i, event, text)
+        self._unsaid.clear()
+
+    def end(self, unrecorded: Sequence[Life]) -> None:
+        if self.complete:
+            self._say_unsaid()
+        super().end(unrecorded)
+
+
+def _same(a: float, b: float | None) -> bool:
+    return b is not None and isclose(a, b, rel_tol=_SAME)
+
+
+def _near(stated: Any, value: Any) -> bool:
+    """As a table states numbers, which may have been rounded before they were read."""
+    numbers = isinstance(stated, float) and isinstance(value, float)
+    return numbers and isclose(stated, value, rel_tol=_SAME, abs_tol=_ROUNDED)

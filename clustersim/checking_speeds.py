@@ -1,0 +1,142 @@
+"""What `itertime`, as it is installed, gives the jobs of a recorded run: the plans and speeds to hold the run
+against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from itertime.errors import UserError
+from traces.files import sha256, shown
+from traces.job import Job
+
+from .cluster import Cluster
+from .manifest import is_of_this_code
+from .plan_records import PlanKey, PlanRecord, plan_of_label, plan_record
+from .speed import CannotRun, Curve, Speed, regular_counts, speed_for
+
+if TYPE_CHECKING:
+    from itertime.plan import Plan
+
+__all__ = ["Recomputed"]
+
+_KINDS = 10_000  # of jobs that are remembered
+_IMPOSSIBLE = (UserError, ArithmeticError, ValueError)
+
+
+class Recomputed:
+    """Curves, plans and rows of plans.csv of the jobs of a run by its manifest.
+
+    `why_not`: why nothing can be computed again, empty if it can. `same_code`: the manifest says that the
+    program which is installed made the run; only then is a difference a fault.
+    """
+
+    def __init__(self, cluster: Cluster, manifest: Mapping[str, Any]):
+        self._cluster = cluster
+        self.planner, table = manifest.get("planner"), manifest.get("table")
+        self.has_table = table is not None
+        self._speed: Speed | None = None
+        self.why_not = "" if table is None else _why_not_table(table, manifest.get("table_sha256"))
+        if not self.why_not:
+            try:
+                self._speed = speed_for(cluster, str(self.planner), table)
+            except UserError as error:
+                self.why_not = str(error)
+        self.same_code = is_of_this_code(manifest)
+        self._regular = {
+            pool.gpu_type: regular_counts(Cluster(pool.nodes, pool.gpus_per_node)) for pool in cluster.pools
+        }
+        self.curve = lru_cache(_KINDS)(self._curve)
+        self.fault = lru_cache(_KINDS)(self._fault)
+
+    def _curve(
+        self, model: str, global_batch: int | None, seq_len: int | None, gpu_type: str, gpus: int
+    ) -> Curve | str:
+        """The speeds of a job that asks for `gpus` GPUs, on those of a type; or why nothing is known."""
+        if self._speed is None:
+            return self.why_not
+        speed = self._speed
+        if not self._is_known(model):
+            return f"model {shown(model)} is not known here"
+        if global_batch is None:
+            return f"no global batch of model {shown(model)} is stated"
+        job = _job(model, global_batch, seq_len, gpus)
+        try:
+            return speed.curve_on(job, gpu_type) if gpu_type else speed.curve(job)
+        except (CannotRun, *_IMPOSSIBLE) as error:
+            return f"model {shown(model)}: {error}"
+
+    def _is_known(self, model: str) -> bool:
+        from itertime import list_models
+
+        assert self._speed is not None
+        tables = [self._speed.table, *(pool.table for pool in getattr(self._speed, "by_type", {}).values())]
+        return model in list_models() or any(model == name for table in tables for name, _ in table)
+
+    def is_exact(self, gpu_type: str, gpus: int) -> bool:
+        """Whether a plan depends on nothing but what the folder states: under one planner a number of GPUs
+        that is not regular has the plan of the smallest one that its job allows, which is not recorded.
+        """
+        regular = self._regular.get(gpu_type) or self._regular[self._cluster.gpu_types[0]]
+        return self.planner != "data-parallel-best" or gpus in regular
+
+    def _fault(self, key: PlanKey) -> str:
+        """Why the plan is none that these GPUs can run, whatever the planner; empty if they can."""
+        plan = plan_of_label(key.plan, key.global_batch or 0)
+        if plan is None:
+            return f"{shown(key.plan)} is no plan"
+        if plan.gpus > key.gpus:  # fewer it may use: not every count has a plan of its own
+            return f"its plan {key.plan} uses {plan.gpus} GPUs of {key.gpus}"
+        from itertime import list_models, load_model
+
+        if key.model not in list_models():
+            return ""
+        try:
+            broken = plan.broken_rules(load_model(key.model).with_seq_len(key.seq_len))
+        except _IMPOSSIBLE as error:
+            return f"its plan {key.plan}: {error}"
+        return f"its plan {key.plan} cannot train {key.model}: {'; '.join(broken)}" if broken else ""
+
+    def unfit(self, key: PlanKey) -> str:
+        """Why a plan without fault does not fit into the memory of its GPUs; empty if it does."""
+        from itertime import load_model
+        from itertime.planbatch import PlanBatch
+        from itertime.prediction import evaluate
+
+        plan: Plan | None = plan_of_label(key.plan, key.global_batch or 0)
+        planner = None if self._speed is None else self._speed.planner_of(key.gpu_type)
+        if plan is None or planner is None:
+            return ""
+        model = load_model(key.model).with_seq_len(key.seq_len)
+        found = evaluate(model, PlanBatch.of([plan]), planner.system, planner.profile).prediction(0)
+        return "" if found.fits else f"its plan {key.plan} does not fit: {found.reason}"
+
+    def row(self, key: PlanKey) -> PlanRecord | None:
+        """The row of plans.csv; None if there is none to be had."""
+        if self._speed is None or key.global_batch is None or not self._is_known(key.model):
+            return None
+        job = _job(key.model, key.global_batch, key.seq_len, key.gpus)
+        try:
+            return plan_record(job, key, self._speed)
+        except _IMPOSSIBLE:
+            return None
+
+    def speed(self) -> Speed:
+        assert self._speed is not None
+        return self._speed
+
+
+def _job(model: str, global_batch: int, seq_len: int | None, gpus: int) -> Job:
+    return Job("", 0.0, model=model, gpus=gpus, global_batch=global_batch, seq_len=seq_len, iterations=1.0)
+
+
+def _why_not_table(table: object, digest: object) -> str:
+    if not isinstance(table, str):
+        return f"table={shown(table)}: must name a file"
+    try:
+        same = sha256(table) == digest
+    except (OSError, ValueError) as error:
+        return f"{table:.300}: cannot be read: {getattr(error, 'strerror', None) or error}"
+    return "" if same else f"{table:.300} is not what the run read"

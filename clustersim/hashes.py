@@ -1,0 +1,70 @@
+"""Hashes of what a result depends on besides its settings: code, policies, files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from traces.files import sha256
+
+from .registry import find_policy
+
+__all__ = ["code_hash", "digest", "policy_hash"]
+
+SHOW_ALONE = (
+    "commands", "grid", "templates", "report", "plot", "timeline", "statistics", "steady_state", "checking",
+    "explanation", "testing", "allocations", "gpu_time",
+)  # fmt: skip
+"""First words of the parts of `clustersim` that look at results and take no part in making them."""
+
+
+def digest(document: Mapping[str, Any]) -> str:
+    """SHA-256 of plain data, whatever the order of its keys."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def policy_hash(name: str) -> str:
+    """Of the file of a policy, or of the whole package that it is part of. OSError, UnknownName if there is
+    none.
+    """
+    if ".py:" in name:
+        return sha256(name.rpartition(":")[0])  # not imported: that runs it
+    return _package_hash(find_policy(name).__module__)
+
+
+@cache
+def _package_hash(name: str) -> str:
+    # A package in several places has no file of its own: then the module alone.
+    found = import_module(name.partition(".")[0]).__file__ or import_module(name).__file__
+    assert found is not None
+    file = Path(found)
+    return _hash_of(file.parent.rglob("*"), file.parent) if file.name == "__init__.py" else sha256(file)
+
+
+@cache
+def code_hash() -> str:
+    """Of all files of ours that a result depends on; equal wherever the same program is installed."""
+    digests = []
+    for name in ("itertime", "traces", "clustersim"):
+        file = import_module(name).__file__
+        assert file is not None
+        folder = Path(file).parent
+        files = list(folder.rglob("*"))
+        if name == "clustersim":
+            files = [f for f in files if not f.relative_to(folder).as_posix().startswith(SHOW_ALONE)]
+        digests.append(_hash_of(files, folder))
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def _hash_of(files: Iterable[Path], folder: Path) -> str:
+    total = hashlib.sha256()
+    for file in sorted(files):
+        if file.is_file() and "__pycache__" not in file.parts:
+            total.update(f"{file.relative_to(folder).as_posix()} {sha256(file)}\n".encode())
+    return total.hexdigest()

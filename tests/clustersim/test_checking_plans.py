@@ -1,0 +1,253 @@
+"""The rule `plans` of `clustersim check`: what jobs ran, and how fast, is what itertime gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustersim.checking_folder import check_run, check_run_folder
+from clustersim.cli import main
+from clustersim.records import Exact
+from clustersim.rundir import Run, write_run
+from clustersim.runner import run
+from clustersim.speed import Curve, Speed
+from traces.job import Job
+
+JOBS = [
+    Job(f"j{i}", 300.0 * i, model="megatron-1.7b", gpus=8, global_batch=64, iterations=2000.0 + 100 * i,
+        deadline_s=300.0 * i + 40_000)
+    for i in range(6)
+]  # fmt: skip
+JOBS += [
+    Job("plain", 100.0, gpus=3, duration_s=50.0),
+    Job("named", 100.0, model="gpt3-1.3b", gpus=2, duration_s=9.0),
+]
+SPREAD = [
+    Job(f"{i}", 40.0 * i, model="megatron-3.6b", gpus=12 + 4 * (i % 2), global_batch=96, iterations=90.0 + i)
+    for i in range(12)
+]
+LEAVES = (
+    "network: {network}\ngroups:\n  - {{name: a, gpu_type: a100, nodes: 8, nodes_per_leaf: 2, "
+    "leaf_oversubscription: 8}}\n"
+)
+
+
+@pytest.fixture(scope="module")
+def sound() -> Run:
+    """Elastic jobs on several numbers of GPUs."""
+    made = run(JOBS, "elasticflow", cluster="n2g8")
+    assert len(made.plans) >= 2
+    return made
+
+
+def spread(network: str, folder: Path) -> Run:
+    """Jobs whose nodes lie under several leaf switches."""
+    path = folder / "cluster.yaml"
+    path.write_text(LEAVES.format(network=network))
+    return run(SPREAD, "srtf", cluster=str(path), placement="spread")
+
+
+def found(run: Run) -> tuple[list[str], str]:
+    """What breaks the rule, and what is not proved."""
+    finding = next(finding for finding in check_run(run) if finding.rule == "plans")
+    return [violation.text for violation in finding.violations], finding.unproved
+
+
+# Sound runs
+
+
+@pytest.mark.parametrize("network", ["tiers", "contention"])
+def test_speeds_follow_from_where_a_job_runs_and_who_else_sends(network: str, tmp_path: Path) -> None:
+    made = spread(network, tmp_path)
+    kinds = [event.event for event in made.events]
+    assert (kinds.count("rate") > 3) == (network == "contention")
+    write_run(tmp_path / "run", made)
+    assert not [f for f in check_run_folder(tmp_path / "run") if f.violations or f.unproved]
+
+
+def test_gpu_types_have_speeds_of_their_own(tmp_path: Path) -> None:
+    groups = "groups:\n  - {name: old, gpu_type: a100, nodes: 2}\n  - {name: new, gpu_type: h100, nodes: 2}\n"
+    (tmp_path / "c.yaml").write_text(groups)
+    made = run(JOBS, "srtf", cluster=str(tmp_path / "c.yaml"))
+    assert {plan.gpu_type for plan in made.plans} == {"a100", "h100"}
+    assert found(made) == ([], "")
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    sizes=st.lists(st.tuples(*[st.integers(1, 20)] * 3), min_size=1, max_size=4),
+    planner=st.sampled_from(["3d", "data-parallel", "data-parallel-tuned", "data-parallel-best", "megatron"]),
+    policy=st.sampled_from(["fifo", "elasticflow", "max-min"]),
+)  # fmt: skip
+def test_any_number_of_gpus_under_any_planner(sizes: list[Any], planner: str, policy: str) -> None:
+    jobs = [
+        Job(f"{i}", 10.0 * i, model="megatron-1.7b", gpus=sorted(three)[1], min_gpus=min(three),
+            max_gpus=max(three), global_batch=48, iterations=100.0, deadline_s=1e6)
+        for i, three in enumerate(sizes)
+    ]  # fmt: skip
+    violations, unproved = found(run(jobs, policy, cluster="n2g8", planner=planner))
+    assert violations == []
+    assert not unproved or planner == "data-parallel-best"
+
+
+def test_speeds_of_a_table(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("model,global_batch,gpus,iterations_per_s\nmine,8,1,2.0\nmine,8,2,3.0\n")
+    jobs = [
+        Job("t", 0.0, model="mine", global_batch=8, gpus=2, iterations=60.0),
+        Job("p", 0.0, model="megatron-1.7b", global_batch=64, gpus=8, iterations=60.0),
+    ]
+    made = run(jobs, "fifo", cluster="n2g8", table=str(table))
+    assert found(made) == ([], "")
+    faster = [e._replace(unit_s=Exact(0.2)) if e.job_id == "t" and e.unit_s else e for e in made.events]
+    assert "start of job t: on 2 GPUs it takes" in found(replace(made, events=faster))[0][1]
+    table.write_text("model,global_batch,gpus,iterations_per_s\nmine,8,1,2.0\nmine,8,2,4.0\n")
+    violations, unproved = found(made)
+    assert violations == []
+    assert "table.csv is not what the run read" in unproved
+    table.unlink()
+    assert "table.csv: cannot be read" in found(made)[1]
+
+
+# Falsified runs. `write_run` hashes what it writes, so that the hashes give nothing away.
+
+
+def plan(text: str, **fields: Any) -> Callable[[Run], Run]:
+    """The first start names another plan, wherever it is named."""
+
+    def falsify(run: Run) -> Run:
+        first = next(e for e in run.events if e.plan)
+        events = [e._replace(plan=text) if e is first else e for e in run.events]
+        rows = [row._replace(plan=text, **fields) for row in run.plans if row.plan == first.plan]
+        return replace(run, events=events, plans=[*run.plans, *rows])
+
+    return falsify
+
+
+def row(**fields: Any) -> Callable[[Run], Run]:
+    return lambda run: replace(run, plans=[run.plans[0]._replace(**fields), *run.plans[1:]])
+
+
+def speeds(factor: float, *kinds: str) -> Callable[[Run], Run]:
+    def falsify(run: Run) -> Run:
+        events = [
+            e._replace(unit_s=Exact(e.unit_s * factor)) if e.event in kinds and e.job_id == "j2" else e
+            for e in run.events
+        ]
+        return replace(run, events=events)
+
+    return falsify
+
+
+def planner(name: str) -> Callable[[Run], Run]:
+    return lambda run: replace(run, planner=name)
+
+
+def on_other_nodes(run: Run) -> Run:
+    return replace(run, cluster=replace(run.cluster, system="dgx-h100"))
+
+
+@pytest.mark.parametrize(
+    ("falsify", "text"),
+    [
+        (plan("tp1 pp1 dp2 mb1 none"), "its plan tp1 pp1 dp2 mb1 none is not that of planner data-parallel"),
+        (plan("tp2 pp2 dp2 mb1 none"), "its plan tp2 pp2 dp2 mb1 none is not that of planner data-parallel"),
+        (plan("tp8 pp8 dp8 mb1 none"), "uses 512 GPUs of 16"),
+        (plan("tp5 pp1 dp1 mb1 none"), "tp=5: must divide heads=24"),
+        (plan("tp1 pp5 dp1 mb1 none"), "pp=5: must divide layers=24"),
+        (plan("tp1 pp1 dp6 mb1 none"), "global_batch=64: must be a multiple of dp x micro_batch = 6"),
+        (plan("tp1 pp1 dp1 mb64 none"), "does not fit: needs "),
+        (plan("swift"), "swift is no plan"),
+        (plan(""), "names no plan"),
+        (speeds(0.5, "start", "restart", "resize", "migrate"), " GPUs it takes "),
+        (speeds(0.999_999, "submit"), "submit of job j2: on 8 GPUs it takes "),
+        (lambda r: replace(r, jobs=[replace(j, model="gpt3-1.3b") for j in r.jobs]), "submit of job j0: on "),
+        (lambda r: replace(r, jobs=[replace(j, global_batch=32) for j in r.jobs]), "submit of job j0: on "),
+        (lambda r: replace(r, jobs=[replace(j, seq_len=1024) for j in r.jobs]), "submit of job j0: on "),
+        (planner("3d"), " is not that of planner 3d"),
+        (on_other_nodes, " GPUs it takes "),
+        (row(iteration_s=1.0), "plans.csv: iteration_s of "),
+        (row(mfu=0.9), "plans.csv: mfu of "),
+        (row(memory_gb=1.0), "plans.csv: memory_gb of "),
+        (row(low_s=None), "plans.csv: low_s of "),
+        (row(plan_gpus=512), "plans.csv: plan_gpus of "),
+        (row(gpus=512), "plans.csv: no job ran "),
+        (row(bubble_s=-1.0), "plans.csv: bubble_s of "),
+        (lambda run: replace(run, plans=run.plans[1:]), "plans.csv: has no row of "),
+        (lambda run: replace(run, plans=[*run.plans, run.plans[0]]), "plans.csv: has two rows of "),
+    ],
+)  # fmt: skip
+def test_what_is_not_what_itertime_gives(
+    sound: Run, falsify: Callable[[Run], Run], text: str, tmp_path: Path
+) -> None:
+    write_run(tmp_path, falsify(sound))
+    findings = {finding.rule: finding for finding in check_run_folder(tmp_path)}
+    assert not findings["files"].violations
+    assert text in "; ".join(violation.text for violation in findings["plans"].violations)
+
+
+def test_a_run_whose_simulator_was_twice_as_fast(sound: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All its sums agree: only the speeds are not those of itertime."""
+    honest = Speed._from_planner
+
+    def fast(self: Speed, job: Job) -> Curve:
+        curve = honest(self, job)
+        return replace(curve, unit_s={gpus: s / 2 for gpus, s in curve.unit_s.items()})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Speed, "_from_planner", fast)
+        made = run(JOBS, "elasticflow", cluster="n2g8")
+    assert [finding.rule for finding in check_run(made) if finding.violations] == ["plans"]
+
+
+@pytest.mark.parametrize(
+    ("network", "kind", "text"),
+    [("tiers", "start", "where it runs it takes "), ("contention", "rate", "where it runs it takes ")],
+)
+def test_speeds_that_the_network_does_not_give(network: str, kind: str, text: str, tmp_path: Path) -> None:
+    made = spread(network, tmp_path)
+    i = next(i for i, e in enumerate(made.events) if e.event == kind)
+    faster = list(made.events)
+    faster[i] = faster[i]._replace(unit_s=Exact(faster[i].unit_s * 0.9999))
+    assert text in found(replace(made, events=faster))[0][0]
+    if kind == "rate":
+        without = [*made.events[:i], *made.events[i + 1 :]]
+        assert text in found(replace(made, events=without))[0][0]
+
+
+def test_a_run_of_other_code_is_not_held_against_this_one(
+    sound: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where all is equal it is proved all the same."""
+    versions = {**sound.manifest["versions"], "code": "0" * 64}
+    other = replace(sound, manifest={**sound.manifest, "versions": versions})
+    assert found(other) == ([], "")
+    violations, unproved = found(speeds(0.5, "start", "restart", "resize", "migrate")(other))
+    assert violations == []
+    assert "another version" in unproved
+    assert "degrees" not in unproved
+    assert "uses 512 GPUs of 16" in found(plan("tp8 pp8 dp8 mb1 none")(other))[0][0]
+    write_run(tmp_path, plan("tp2 pp2 dp4 mb1 none")(other))
+    assert main(["check", str(tmp_path)]) == 0
+    assert "not proved: not recomputed" in capsys.readouterr().out
+
+
+def test_models_that_nobody_knows_here(sound: Run) -> None:
+    renamed = [replace(j, model="mine" if j.model == "megatron-1.7b" else j.model) for j in sound.jobs]
+    rows = [row._replace(model="mine") for row in sound.plans]
+    violations, unproved = found(replace(sound, jobs=renamed, plans=rows))
+    assert violations == []
+    assert "not recomputed: model mine" in unproved
+
+
+@pytest.mark.parametrize("fields", [{"planner": "best"}, {"planner": 7}, {"table": 5}], ids=str)
+def test_a_manifest_that_makes_no_sense(sound: Run, fields: dict[str, Any]) -> None:
+    violations, unproved = found(replace(sound, manifest={**sound.manifest, **fields}))
+    assert violations == []
+    assert unproved.startswith(f"not recomputed: {'unknown planner' if 'planner' in fields else 'table=5'}")
