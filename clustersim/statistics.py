@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import sqrt
+from math import inf, sqrt
 
 import numpy as np
 
@@ -22,6 +22,9 @@ LEAST_PAIRS = 5
 """Fewer pairs get no interval: there are too few distinct resamples for one."""
 
 RESAMPLES, LEVEL, EXACT_PAIRS = 10_000, 0.95, 14
+
+LEAST_SPREAD = 0.2
+"""The least standard error of a resample, in units of that of the pairs: `bootstrap_t_interval` says why."""
 
 Array = np.ndarray
 
@@ -51,9 +54,13 @@ class Difference:
 
 
 def paired_difference(
-    baseline: Sequence[float | None], variant: Sequence[float | None], *, seed: int = 0
+    baseline: Sequence[float | None], variant: Sequence[float | None], *, seed: int = 0, limit: float = inf
 ) -> Difference:
-    """Compare `variant` with `baseline`, given one value for each seed, in one order, None for undefined."""
+    """Compare `variant` with `baseline`, given one value for each seed, in one order, None for undefined.
+
+    `limit`: no difference can be larger than this, 1 for shares; an interval ends there. Of metrics that are
+    nowhere negative no interval of the relative difference goes below -1.
+    """
     both = [(b, v) for b, v in zip(baseline, variant, strict=True) if b is not None and v is not None]
     left_out = len(baseline) - len(both)
     if not both:
@@ -62,16 +69,29 @@ def paired_difference(
     means = pairs.mean(axis=0)
     enough = len(both) >= LEAST_PAIRS and bool(np.any(pairs != pairs[0]))  # copies hold one pair's knowledge
     low, high = bootstrap_t_interval(pairs, _mean_difference, seed) if enough else (None, None)
+    if low is not None and high is not None:
+        low, high = max(low, -limit), min(high, limit)
     relative = relative_low = relative_high = None
     if abs(means[0]) > 1e-12 * abs(means[1]):
         relative = float(means[1] / means[0] - 1)
         if enough and (np.all(pairs[:, 0] > 0) or np.all(pairs[:, 0] < 0)):
-            relative_low, relative_high = bootstrap_t_interval(pairs, _relative_difference, seed)
+            relative_low, relative_high = _relative_interval(pairs, seed)
     p = sign_flip_p(pairs[:, 1] - pairs[:, 0], seed) if enough else None
     return Difference(
         len(both), left_out, float(means[0]), float(means[1]), float(means[1] - means[0]),
         low, high, relative, relative_low, relative_high, p,
     )  # fmt: skip
+
+
+def _relative_interval(pairs: Array, seed: int) -> tuple[float, float] | tuple[None, None]:
+    """Of the ratio of the means less 1; from its logarithm where all values are positive."""
+    positive = bool(np.all(pairs > 0))
+    low, high = bootstrap_t_interval(pairs, _log_ratio if positive else _relative_difference, seed)
+    if low is None or high is None:
+        return None, None
+    if positive:
+        return float(np.expm1(low)), float(np.expm1(high))
+    return (max(low, -1.0) if np.all(pairs >= 0) else low), high
 
 
 def _mean_difference(samples: Array) -> tuple[Array, Array]:
@@ -91,6 +111,12 @@ def _relative_difference(samples: Array) -> tuple[Array, Array]:
     return ratio - 1, _standard_error(residuals) / np.abs(base.mean(axis=1))
 
 
+def _log_ratio(samples: Array) -> tuple[Array, Array]:
+    """The logarithm of the ratio of the means, and its standard error by the delta method."""
+    relative, error = _relative_difference(samples)
+    return np.log1p(relative), error / (1 + relative)
+
+
 def _standard_error(values: Array) -> Array:
     return np.asarray(values.std(axis=1, ddof=1) / sqrt(values.shape[1]))
 
@@ -103,9 +129,13 @@ def bootstrap_t_interval(
     Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 12.5: the errors of resamples, each
     in units of its own standard error, tell how far off the estimate may be in units of its own. With 5 to 40
     pairs it keeps its level far better than percentiles do (tests/clustersim/test_statistics.py measures
-    it). `statistic` maps samples (resamples, n, ...) to estimates and standard errors (resamples,). Rows
-    that are all alike give an interval of no width; rows that nearly all are (a metric that seldom differs)
-    give none, because most resamples then have no spread to measure their error by.
+    it). `statistic` maps samples (resamples, n, ...) to estimates and standard errors (resamples,).
+
+    A resample of few pairs may hold nearly alike ones alone; a standard error of nearly nothing would then
+    make an interval of any length. None counts as less than `LEAST_SPREAD` of the pairs' own, which
+    shortens the longest intervals several times at the same coverage (benchmarks/intervals.py measures both).
+    Rows that are all alike give an interval of no width; rows that nearly all are (a metric that seldom
+    differs) give none, because too many resamples then have no spread to measure their error by.
     """
     n = len(rows)
     (estimate,), (error,) = statistic(rows[None])
@@ -115,12 +145,10 @@ def bootstrap_t_interval(
         return float(estimate), float(estimate)
     picks = np.random.default_rng(seed).integers(0, n, (RESAMPLES, n))
     estimates, errors = statistic(rows[picks])
-    some = errors > 1e-9 * error  # a resample of one and the same pair has no spread of its own
-    scaled = (estimates - estimate) / np.where(some, errors, 1.0)
-    scaled[~some] = np.where(estimates[~some] > estimate, np.inf, -np.inf)
-    high, low = np.quantile(scaled, [(1 - level) / 2, (1 + level) / 2], method="nearest")
-    if not np.isfinite(low) or not np.isfinite(high):
+    if float(np.mean(errors <= 1e-9 * error)) > (1 - level) / 2:
         return None, None
+    scaled = (estimates - estimate) / np.maximum(errors, LEAST_SPREAD * error)
+    high, low = np.quantile(scaled, [(1 - level) / 2, (1 + level) / 2], method="nearest")
     return float(estimate - low * error), float(estimate - high * error)
 
 

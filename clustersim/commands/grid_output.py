@@ -145,6 +145,8 @@ def _notes(baseline: Mapping[str, Any], comparisons: Sequence[Comparison]) -> li
         lines.append(f"Fewer than {LEAST_PAIRS} pairs give no interval; state more seeds.")
     elif all(difference.p is None for difference in defined):
         lines.append("Seeds changed nothing, as with a trace from a file: no interval.")
+    elif any(difference.p is not None and difference.low is None for difference in defined):
+        lines.append("No interval (–) where too many of the pairs are alike.")
     left_out = sum(difference.left_out for difference in defined)
     if left_out:
         lines.append(f"{left_out} pairs are left out, where a cell failed or a metric is undefined.")

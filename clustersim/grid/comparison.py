@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from clustersim.statistics import Difference, holm, paired_difference
@@ -63,6 +64,7 @@ def _difference(baseline: Mapping[int, Result], variant: Mapping[int, Result], m
     return paired_difference(
         [baseline[seed].metrics.get(metric) for seed in seeds],
         [variant[seed].metrics.get(metric) for seed in seeds],
+        limit=1.0 if metric.endswith("_ratio") else inf,
     )
 
 
