@@ -158,6 +158,17 @@ def _parts(found: Prediction) -> dict[str, float]:
     return {field: sum(found.breakdown.get(part, 0.0) for part in parts) for field, parts in PARTS.items()}
 
 
+def plan_words(label: str) -> str:
+    """A plan's label for people: what its last word, which parts are recomputed, is about.
+
+    >>> plan_words("tp8 pp2 dp4 mb1 full"), plan_words("tp8 pp2 dp4 mb1 none")
+    ('tp8 pp2 dp4 mb1 full recompute', 'tp8 pp2 dp4 mb1')
+    """
+    if label.endswith((" full", " selective")):
+        return label + " recompute"
+    return label.removesuffix(" none")
+
+
 def plan_of_label(label: str, global_batch: int) -> Plan | None:
     """The plan that `Plan.label` describes, what the label leaves out at its default; None for other text.
 

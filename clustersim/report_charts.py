@@ -23,7 +23,8 @@ __all__ = ["MOST_POINTS", "Chart", "charts"]
 MOST_POINTS = 2000
 _TICKS_S = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400, 30 * 86400, 365 * 86400)
 _TICK_TEXT = ("1 s", "10 s", "1 min", "10 min", "1 h", "6 h", "1 d", "1 wk", "30 d", "1 y")
-_RATIOS = (0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100)
+_RATIOS = (0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000)
+_RATIO_TICKS = {"tickvals": list(_RATIOS), "ticktext": [f"{ratio:g}×" for ratio in _RATIOS]}
 _ROW_PX, _MARGIN_PX, _BAR_PX = 92, 84, 44
 
 
@@ -105,7 +106,7 @@ def _paired(pairs: Sequence[Pair], baseline: str) -> Chart:
     layout = {
         "xaxis": {
             "type": "log", "title": {"text": f"JCT over that of the same job under {_plotly_text(baseline)}"},
-            "tickvals": list(_RATIOS), "ticktext": [f"{ratio:g}×" for ratio in _RATIOS],
+            **_RATIO_TICKS,
         },
         "yaxis": {"title": {"text": "% of these jobs"}, "range": [0, 101]},
         "line_at": 1,
@@ -214,7 +215,7 @@ def _slowdown(groups: Sequence[Group]) -> Chart:
             "categoryarray": used,
             "range": [-0.5, len(used) - 0.5],
         },
-        "yaxis": {"title": {"text": "mean slowdown"}, "type": "log", "ticksuffix": "×", "dtick": "D2"},
+        "yaxis": {"title": {"text": "mean slowdown"}, "type": "log", **_RATIO_TICKS},
         "line_at_y": 1,
     }
     caption = (

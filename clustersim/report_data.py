@@ -15,6 +15,7 @@ from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 from .allocations import allocations, end_of_run_s, gpu_blocks
+from .plan_records import plan_words
 from .report_runs import Group
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def _held(run: Run, clock: _Clock, row_of: dict[str, int]) -> dict[str, Any]:
         "to": [(clock.steps(held.to_s) or 0) - begin for held, begin in zip(found, begins, strict=True)],
         "paid": [_steps(held.paid_s, clock) for held in found],
         "gpus": [held.given.gpus for held in found],
-        "plan": [plans.number(held.given.plan) for held in found],
+        "plan": [plans.number(plan_words(held.given.plan)) for held in found],
         "kind": [kinds.number(held.given.event) for held in found],
         "ended": [kinds.number(held.ended) for held in found],
         "plans": plans.all(),

@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 
 __all__ = ["caution", "verdict"]
 
+_SHORTEST_S = 1e-3  # of a time held whose GPUs can be told from its GPU-seconds, rounded to 1e-6
+
 
 def verdict(runs: Sequence[Run], baseline: str | None) -> list[str]:
-    """One policy: how its jobs fared. Several: who is soonest, meets most deadlines, rejects jobs.
+    """One policy: how its jobs fared. Several: who is soonest, meets the most deadlines, rejects jobs, gives
+    other numbers of GPUs than were asked for.
 
     Policies are compared by the mean JCT over the jobs that all of them finished, averaged over seeds.
     """
@@ -26,7 +29,10 @@ def verdict(runs: Sequence[Run], baseline: str | None) -> list[str]:
     if not same_trace(runs):
         return ["These runs are not over the same jobs: their differences say little about the policies."]
     named = next((group.label for group in groups if group.runs[0].policy == baseline), groups[0].label)
-    return [*_who_is_soonest(groups, named), *_who_is_in_time(groups, named), *_who_rejects(groups)]
+    return [
+        *_who_is_soonest(groups, named), *_who_is_in_time(groups, named), *_who_rejects(groups),
+        *_who_resizes(groups),
+    ]  # fmt: skip
 
 
 def caution(runs: Sequence[Run]) -> str:
@@ -97,7 +103,7 @@ def _who_is_in_time(groups: Sequence[Group], baseline: str) -> list[str]:
         return [f"All policies meet {100 * met[best]:.1f} % of the {jobs:,} deadlines."]
     rest = f"; {baseline} meets {100 * met[baseline]:.1f} %" if met[best] > met[baseline] else ""
     leaders = _plural(_all_with(met, met[best]), "meets", "meet")
-    return [f"{leaders} most deadlines, {100 * met[best]:.1f} % of {jobs:,}{rest}."]
+    return [f"{leaders} the most deadlines, {100 * met[best]:.1f} % of {jobs:,}{rest}."]
 
 
 def _who_rejects(groups: Sequence[Group]) -> list[str]:
@@ -115,6 +121,34 @@ def _who_rejects(groups: Sequence[Group]) -> list[str]:
         + ", ".join(f"{label} rejects {count:,.0f}" for label, count in rejected.items())
         + "."
     ]
+
+
+def _who_resizes(groups: Sequence[Group]) -> list[str]:
+    """Said where policies give other numbers of GPUs than asked for: that may be most of a difference."""
+    sizes = {group.label: _sizes(group) for group in groups}
+    elastic = {label: shares for label, shares in sizes.items() if any(shares)}
+    if not elastic:
+        return []
+    told = "; ".join(
+        f"{label} gave {100 * more:.0f} % of its jobs more GPUs than they asked for "
+        f"and {100 * fewer:.0f} % fewer"
+        for label, (more, fewer) in elastic.items()
+    )
+    rigid = [label for label in sizes if label not in elastic]
+    rest = f"; {_plural(rigid, 'gave', 'gave')} each what it asked for" if rigid else ""
+    return [f"{told}, averaged over the time that each ran{rest}."]
+
+
+def _sizes(group: Group) -> tuple[float, float]:
+    """Shares of finished jobs that held over 1 % more and fewer GPUs than they asked for, on average."""
+    held = [
+        job.gpu_seconds / (job.jct_s - job.wait_s) / job.gpus
+        for run in group.runs
+        for job in run.jobs
+        if job.jct_s is not None and job.gpus and job.jct_s - job.wait_s > _SHORTEST_S
+    ]
+    more, fewer = (sum(ratio > 1.01 for ratio in held), sum(ratio < 0.99 for ratio in held))
+    return (more / len(held), fewer / len(held)) if held else (0.0, 0.0)
 
 
 def _all_with(values: Mapping[str, float], value: float) -> list[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["explain"]
 
 _NAMED = 5
-_VERBS = {"start": "started", "restart": "restarted", "resize": "resized", "migrate": "migrated"}
+_VERBS = {"start": "started on", "restart": "restarted on", "resize": "resized to", "migrate": "migrated, to"}
 _ENDS = {
     "finish": "finished", "preempt": "preempted", "resize": "resized", "migrate": "migrated",
     "interrupt": "interrupted", "fail": "failed",
@@ -90,12 +90,13 @@ def _wait(run: StreamedRun, wait: Wait) -> Iterator[str]:
 
 
 def _ran(spell: Spell) -> Iterator[str]:
+    from clustersim.plan_records import plan_words
     from clustersim.rundir_tables import placement_text
 
     event = spell.given
-    plan = f", plan {event.plan}" if event.plan else ""
+    plan = f", plan {plan_words(event.plan)}" if event.plan else ""
     where = f"{event.gpus} GPUs, nodes {placement_text(event.placement)}{plan}"
-    yield f"  t={_n(event.time_s)} s: {_VERBS[event.event]} on {where}"
+    yield f"  t={_n(event.time_s)} s: {_VERBS[event.event]} {where}"
     if spell.paid_s > 0:
         yield f"      paid {_n(spell.paid_s)} s of overhead, {_n(spell.paid_s * event.gpus)} GPU-seconds"
     takers = f"; its nodes went to {_named(spell.takers)}" if spell.takers else ""

@@ -45,7 +45,7 @@ def job(number: int, jct_s: float | None, *, deadline_s: float | None = None, **
         return replace(nothing, **rest)
     finished = replace(
         nothing, state="finished", start_s=submit_s + 1, finish_s=submit_s + jct_s, jct_s=jct_s, queue_s=1.0,
-        gpu_seconds=4 * (jct_s - 1), isolated_s=jct_s / 2, reason="",
+        wait_s=1.0, gpu_seconds=4 * (jct_s - 1), isolated_s=jct_s / 2, reason="",
         deadline_met=None if deadline_s is None else submit_s + jct_s <= deadline_s,
     )  # fmt: skip
     return replace(finished, **rest)
@@ -190,7 +190,7 @@ def test_verdict_names_the_best_against_the_baseline() -> None:
     first, second = verdict([SLOW, FAST], "fifo")
     assert first.startswith("srtf completes jobs soonest: mean JCT 100 s over the 3 jobs")
     assert first.endswith("against 3.33 min under fifo (−50.0 %).")
-    assert second == "srtf meets most deadlines, 100.0 % of 2; fifo meets 50.0 %."
+    assert second == "srtf meets the most deadlines, 100.0 % of 2; fifo meets 50.0 %."
     assert verdict([SLOW, FAST], "srtf")[0].startswith("No policy completes jobs sooner than srtf")
 
 
@@ -198,8 +198,27 @@ def test_verdict_names_all_who_tie_and_what_each_rejects() -> None:
     twin = replace(FAST, policy="twin")
     first, second = verdict([SLOW, FAST, twin], "fifo")
     assert first.startswith("srtf and twin complete jobs soonest")
-    assert second.startswith("srtf and twin meet most deadlines")
+    assert second.startswith("srtf and twin meet the most deadlines")
     assert verdict([SLOW, CHOOSY], "fifo")[-1] == "Of 3 jobs, fifo rejects 0, picky rejects 1."
+
+
+def test_verdict_says_who_gives_other_numbers_of_gpus_than_asked_for() -> None:
+    """A policy that gives jobs idle GPUs is not better by its order: whoever compares must know."""
+    jobs = [job(0, 101.0), job(1, 101.0, gpu_seconds=800.0), job(2, 101.0, gpu_seconds=200.0), job(3, 51.0)]
+    elastic = run("elastic", jobs)
+    said = verdict([SLOW, FAST], "fifo") + verdict(
+        [run("fifo", [job(i, 100.0) for i in range(4)]), elastic], "fifo"
+    )
+    assert [sentence for sentence in said if "asked for" in sentence] == [
+        "elastic gave 25 % of its jobs more GPUs than they asked for and 25 % fewer, averaged over the time "
+        "that each ran; fifo gave each what it asked for."
+    ]
+
+
+def test_ratios_are_written_out_on_their_axes() -> None:
+    """A logarithmic axis of plotly's writes 0.5 as 5."""
+    axis = charts(group_runs([SLOW, FAST]))["chart-slowdown"].layout["yaxis"]
+    assert dict(zip(axis["tickvals"], axis["ticktext"], strict=True))[0.5] == "0.5×"
 
 
 def test_verdict_averages_over_seeds() -> None:

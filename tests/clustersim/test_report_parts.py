@@ -11,6 +11,7 @@ import clustersim
 from clustersim import Run
 from clustersim.allocations import allocations
 from clustersim.gpu_time import CATEGORIES, gpu_time
+from clustersim.plan_records import plan_words
 from clustersim.report_charts import charts
 from clustersim.report_data import page_data
 from clustersim.report_fairness import by_size, by_tenant
@@ -67,7 +68,7 @@ def test_packed_allocations_are_those_of_the_log(runs: list[Run]) -> None:
         assert sum(held["blocks"]) == len(held["first"]) == len(held["row"])
         gpus = sum((more + 1) * row for more, row in zip(held["more"], held["row"], strict=True))
         assert gpus == sum(one.given.gpus for one in found)
-        assert {held["plans"][i] for i in held["plan"]} == {one.given.plan for one in found}
+        assert {held["plans"][i] for i in held["plan"]} == {plan_words(one.given.plan) for one in found}
 
 
 def test_runs_over_different_traces_do_not_mix() -> None:

@@ -67,7 +67,7 @@ SKEWED = ([2.97, 25.4, 2.9, 3.1, 42.5, 2.81], [2.96, 2.44, 2.9, 2.9, 3.04, 2.81]
 
 
 def test_intervals_of_few_skewed_pairs_stay_within_what_is_possible() -> None:
-    """Resamples that hold one pair several times have no spread: unbounded, they made this one 60,000 h long."""
+    """Resamples that hold one pair several times have no spread; they once made this one 60,000 h long."""
     d = paired_difference(*SKEWED)
     assert None not in (d.low, d.high, d.relative_low, d.relative_high)
     assert -80 < d.low < d.difference < d.high < 5  # type: ignore[operator]
@@ -89,7 +89,7 @@ def test_nothing_positive_falls_by_more_than_all_of_it(values: list[tuple[float,
 
 
 def test_the_interval_of_a_ratio_covers_the_truth() -> None:
-    """Ten pairs, log-normal baselines, a variant that takes 0.8 exp(0.3 Z) times as long: 90 % in 500 cases."""
+    """Ten pairs, log-normal baselines, a variant of 0.8 exp(0.3 Z) times as much: 90 % in 500 cases."""
     rng, hits, truth = np.random.default_rng(11), 0, 0.8 * np.exp(0.045) - 1
     for seed in range(160):
         base = rng.lognormal(0.0, 1.0, 10)
