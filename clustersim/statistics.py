@@ -75,23 +75,14 @@ def paired_difference(
     if abs(means[0]) > 1e-12 * abs(means[1]):
         relative = float(means[1] / means[0] - 1)
         if enough and (np.all(pairs[:, 0] > 0) or np.all(pairs[:, 0] < 0)):
-            relative_low, relative_high = _relative_interval(pairs, seed)
+            relative_low, relative_high = bootstrap_t_interval(pairs, _relative_difference, seed)
+            if relative_low is not None and np.all(pairs >= 0):
+                relative_low = max(relative_low, -1.0)
     p = sign_flip_p(pairs[:, 1] - pairs[:, 0], seed) if enough else None
     return Difference(
         len(both), left_out, float(means[0]), float(means[1]), float(means[1] - means[0]),
         low, high, relative, relative_low, relative_high, p,
     )  # fmt: skip
-
-
-def _relative_interval(pairs: Array, seed: int) -> tuple[float, float] | tuple[None, None]:
-    """Of the ratio of the means less 1; from its logarithm where all values are positive."""
-    positive = bool(np.all(pairs > 0))
-    low, high = bootstrap_t_interval(pairs, _log_ratio if positive else _relative_difference, seed)
-    if low is None or high is None:
-        return None, None
-    if positive:
-        return float(np.expm1(low)), float(np.expm1(high))
-    return (max(low, -1.0) if np.all(pairs >= 0) else low), high
 
 
 def _mean_difference(samples: Array) -> tuple[Array, Array]:
@@ -109,12 +100,6 @@ def _relative_difference(samples: Array) -> tuple[Array, Array]:
     ratio = variant.mean(axis=1) / base.mean(axis=1)
     residuals = variant - ratio[:, None] * base
     return ratio - 1, _standard_error(residuals) / np.abs(base.mean(axis=1))
-
-
-def _log_ratio(samples: Array) -> tuple[Array, Array]:
-    """The logarithm of the ratio of the means, and its standard error by the delta method."""
-    relative, error = _relative_difference(samples)
-    return np.log1p(relative), error / (1 + relative)
 
 
 def _standard_error(values: Array) -> Array:

@@ -71,7 +71,7 @@ def test_intervals_of_few_skewed_pairs_stay_within_what_is_possible() -> None:
     d = paired_difference(*SKEWED)
     assert None not in (d.low, d.high, d.relative_low, d.relative_high)
     assert -80 < d.low < d.difference < d.high < 5  # type: ignore[operator]
-    assert -1 < d.relative_low < d.relative < d.relative_high < 0  # type: ignore[operator]
+    assert -1 <= d.relative_low < d.relative < d.relative_high < 0  # type: ignore[operator]
     shares = paired_difference([0.88, 0.23, 0.9, 0.87, 0.58, 0.92], [1.0] * 6, limit=1.0)
     assert shares.high is not None
     assert shares.high <= 1.0
