@@ -14,7 +14,9 @@ from traces.job import Job
 
 __all__ = ["COLUMNS", "contradictions", "number", "whole"]
 
-MAX_SECONDS = 1e11  # about 3,000 years; epoch milliseconds are above it, epoch seconds are not
+MAX_SECONDS = (
+    4e9  # epoch seconds until 2096; from twice that on a double resolves no microsecond, as tables do
+)
 _MAX_GPUS = 10_000_000
 _MAX_TEXT = 100_000  # cells of 131,072 characters and more are not read back from CSV
 _MAX_COUNT = 10**12

@@ -11,9 +11,9 @@ from types import ModuleType
 from typing import Any
 
 from itertime.errors import TableError, UnknownName, UserError
-from traces import elasticflow, itp
+from traces import elasticflow, itp, named_columns
 from traces.check import demand
-from traces.files import open_table, sha256
+from traces.files import open_table, sha256, shown
 from traces.job import Job, submission_key
 from traces.logs import Dropped, Log, LoggedJob
 from traces.rules import Rules
@@ -56,8 +56,9 @@ def detect_format(path: str | Path) -> str:
         columns = table.columns
     found = [name for name, module in FORMATS.items() if module.matches(columns)]
     if not found:
-        known = ", ".join(FORMATS)
-        raise TableError(f"{path}:1: the header is of no known log format ({known}); name it with --format")
+        known, seen = ", ".join(FORMATS), shown(", ".join(columns))
+        which = "name its columns: --columns submit_s=COLUMN,gpus=COLUMN,duration_s=COLUMN"
+        raise TableError(f"{path}:1: {seen}: is the header of no known log format ({known}); {which}")
     return found[0]
 
 
@@ -65,6 +66,7 @@ def import_log(
     path: str | Path,
     *,
     log_format: str | None = None,
+    columns: str | None = None,
     rules: str = "llm-mix",
     planner: str = "data-parallel",
     system: str = "dgx-a100-80gb",
@@ -73,15 +75,13 @@ def import_log(
 ) -> tuple[list[Job], Report]:
     """Read a log and turn it into jobs in submission order, with a report that can be written as JSON.
 
-    `log_format` None detects the format; `rules` is a bundled name, a file, or "none" to keep the jobs as
+    `log_format` None detects the format; `columns` names the columns of a log of another format instead, as
+    `named_columns.parse_columns` reads it; `rules` is a bundled name, a file, or "none" to keep the jobs as
     logged. Raises UserError for options that cannot be used, TableError for a log that cannot.
     """
-    log_format = log_format or detect_format(path)
-    if log_format not in FORMATS:
-        raise UnknownName("log format", log_format, FORMATS)
-    log = FORMATS[log_format].read_log(path)
+    log = _read(path, log_format, columns)
     head: Report = {
-        "format": log_format,
+        "format": log.format,
         "input": {"file": Path(path).name, "sha256": sha256(path), "columns": list(log.columns)},
     }
     selection = selection or Selection()
@@ -91,6 +91,20 @@ def import_log(
     maker, source = work_maker(rules, planner, system)
     jobs, report = convert(log, maker, seed, selection)
     return jobs, head | source | {"seed": seed} | report
+
+
+def _read(path: str | Path, log_format: str | None, columns: str | None) -> Log:
+    if columns is not None:
+        if log_format is not None:
+            raise UserError(
+                f"--columns {columns}: says what --format {log_format} says; leave out one of them"
+            )
+        return named_columns.read_log(path, named_columns.parse_columns(columns))
+    log_format = log_format or detect_format(path)
+    if log_format not in FORMATS:
+        raise UnknownName("log format", log_format, FORMATS)
+    log: Log = FORMATS[log_format].read_log(path)
+    return log
 
 
 def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) -> tuple[list[Job], Report]:
@@ -177,6 +191,8 @@ def _job(row: LoggedJob, work: Work | None, clock: _Clock, deadline_factor: floa
     return Job(
         row.job_id,
         submit_s,
+        tenant=row.tenant,
+        state=row.state,
         model=work.model if work else row.model,
         gpus=work.gpus if work else row.gpus,
         global_batch=work.global_batch if work else row.global_batch,

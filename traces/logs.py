@@ -27,6 +27,8 @@ class LoggedJob:
     global_batch: int | None = None
     iterations: float | None = None
     deadline_s: float | None = None
+    tenant: str = "default"
+    state: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,11 @@ def _logged_job(
 def _checked(line: int, values: dict[str, Any]) -> LoggedJob | Dropped:
     if values.pop("best_effort", False):
         values.pop("deadline_s", None)
+    values.setdefault("job_id", str(line))  # of a log that does not name its jobs
+    if "start_s" in values:
+        values["duration_s"] = values.pop("end_s") - values.pop("start_s")
+        if values["duration_s"] <= 0:
+            return Dropped(line, values["job_id"], "does not end after its start")
     job = LoggedJob(line, **values)
     if job.deadline_s is not None and job.deadline_s < job.submit_s:
         why = f"deadline {job.deadline_s:.15g} is before the submission {job.submit_s:.15g}"

@@ -29,6 +29,10 @@ def import_(
     log_format: Annotated[
         str | None, typer.Option("--format", help="itp or elasticflow; by the header if not given.")
     ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(help="Of a log of another format: submit_s=COLUMN,gpus=COLUMN,duration_s=COLUMN."),
+    ] = None,
     rules: Rules = "llm-mix",
     planner: PlannerName = "data-parallel",
     system: SystemName = "dgx-a100-80gb",
@@ -44,6 +48,7 @@ def import_(
     jobs, report = import_log(
         log,
         log_format=log_format,
+        columns=columns,
         rules=rules,
         planner=planner,
         system=system,

@@ -51,7 +51,8 @@ def test_each_format_knows_its_header_only(tmp_path: Path) -> None:
         assert [n for n, module in FORMATS.items() if module.matches(columns)] == [name]
         assert detect_format(write(tmp_path, header)) == name
     with pytest.raises(
-        TableError, match=r"log.csv:1: the header is of no known log format \(itp, elasticflow\)"
+        TableError,
+        match=r"log.csv:1: a, b: is the header of no known log format \(itp, elasticflow\); name its columns",
     ):
         detect_format(write(tmp_path, "a,b\n"))
 
@@ -300,3 +301,77 @@ def test_every_published_elasticflow_trace_is_read_whole(shared_traces: Path) ->
             assert (len(jobs), report["counts"]["dropped"]) == (count, 0), name
             assert all(job.deadline_s is not None for job in jobs)
             assert jobs[0].submit_s == 0.0
+
+
+# Logs of any layout
+
+OWN = "when,vc,n,took,ended\n"
+NAMED = "submit_s=when,gpus=n,duration_s=took,tenant=vc,state=ended"
+
+
+def test_columns_of_any_log_can_be_named(tmp_path: Path) -> None:
+    rows = "2017-10-09 07:01:55,red,1,66.0,Pass\n2017-10-09T07:00:55Z,blue,8,60,Killed\n1507532515,,4,5,\n"
+    jobs, report = import_log(write(tmp_path, OWN + rows), columns=NAMED, rules="none")
+    assert [(job.job_id, job.submit_s, job.gpus, job.duration_s) for job in jobs] == [
+        ("3", 0.0, 8, 60.0), ("2", 60.0, 1, 66.0), ("4", 60.0, 4, 5.0),
+    ]  # fmt: skip
+    assert [(job.tenant, job.state) for job in jobs] == [
+        ("blue", "Killed"), ("red", "Pass"), ("default", None),
+    ]  # fmt: skip
+    assert report["format"] == "columns"
+    assert "columns as the user named them: submit_s is when" in report["assumptions"][0]
+
+
+def test_a_run_time_may_be_stated_by_start_and_end(tmp_path: Path) -> None:
+    rows = "a,0,2,10,70\nb,1,2,2024-05-01 12:00:00+02:00,2024-05-01 10:00:30\nc,2,2,70,70\nd,3,2,tomorrow,9\n"
+    log = write(tmp_path, "id,t,n,from,to\n" + rows)
+    jobs, report = import_log(log, columns="job_id=id,submit_s=t,gpus=n,start_s=from,end_s=to", rules="none")
+    assert [(job.job_id, job.duration_s) for job in jobs] == [("a", 60.0), ("b", 30.0)]
+    assert [(row["line"], row["reason"]) for row in report["dropped"]] == [
+        (4, "does not end after its start"),
+        (5, "from=tomorrow: is neither a number of seconds nor a date such as 2024-05-01 13:30:00"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ("", "write NAME=COLUMN"),
+        ("submit_s=when,gpus", "--columns 'gpus': write NAME=COLUMN"),
+        ("submit=when", "unknown name in --columns 'submit'; did you mean submit_s"),
+        ("submit_s=when,submit_s=n", "submit_s is stated twice"),
+        ("submit_s=when,duration_s=took", "needs gpus=COLUMN"),
+        ("submit_s=when,gpus=n", "either duration_s=COLUMN or both start_s=COLUMN and end_s=COLUMN"),
+        ("submit_s=when,gpus=n,end_s=took", "either duration_s=COLUMN or both"),
+        ("submit_s=when,gpus=n,duration_s=took,start_s=when,end_s=took", "either duration_s=COLUMN or both"),
+        ("submit_s=when,gpus=n,duration_s=tok", "log.csv:1: unknown column 'tok'; did you mean took"),
+    ],
+)
+def test_mistakes_in_named_columns(tmp_path: Path, columns: str, says: str) -> None:
+    log = write(tmp_path, OWN + "0,red,1,66.0,Pass\n")
+    with pytest.raises(UserError) as error:
+        import_log(log, columns=columns)
+    assert says in str(error.value)
+
+
+def test_a_format_and_named_columns_exclude_each_other(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="leave out one of them"):
+        import_log(write(tmp_path, OWN), columns=NAMED, log_format="itp")
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "count"),
+    [
+        ("philly/philly_jobs_12vc.csv.gz",
+         "submit_s=timestamp,gpus=num_gpus,duration_s=duration,tenant=cluster", 70_060),
+        ("formats/helios_cluster_log_sample.csv",
+         "job_id=job_id,submit_s=submit_time,gpus=gpu_num,duration_s=duration,tenant=vc,state=state", 3),
+        ("formats/acme_seren_sample.csv",
+         "job_id=job_id,submit_s=submit_time,gpus=gpu_num,start_s=start_time,end_s=end_time,tenant=user", 2),
+    ],
+)  # fmt: skip
+def test_published_logs_by_their_columns(shared_traces: Path, name: str, columns: str, count: int) -> None:
+    jobs, report = import_log(shared_traces / name, columns=columns, rules="none")
+    assert (len(jobs) + report["counts"]["dropped"], report["counts"]["rows"]) == (count, count)
+    assert jobs[0].submit_s == 0.0
+    assert "default" not in {job.tenant for job in jobs}

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from itertime.atomic import replacing
 from itertime.errors import TableError, UserError
 from traces import Job, read_trace, write_trace
-from traces.columns import COLUMNS
+from traces.columns import COLUMNS, MAX_SECONDS
 
 RIGID = "job_id,submit_s,gpus,duration_s\n"
 LLM = "job_id,submit_s,model,global_batch,iterations\n"
 ANY_FOLDER = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
-times = st.floats(0, 1e11, allow_nan=False)
+times = st.floats(0, MAX_SECONDS, allow_nan=False)
 counts = st.integers(1, 10_000_000)
 names = st.text(min_size=1, max_size=20).filter(lambda text: not text.isspace())
 
@@ -37,7 +37,7 @@ def jobs(draw: st.DrawFn, job_id: str) -> Job:
         "min_gpus": st.just(low),
         "max_gpus": st.just(high),
         "seq_len": counts,
-        "deadline_s": st.floats(submit_s, 1e11),
+        "deadline_s": st.floats(submit_s, MAX_SECONDS),
         "priority": st.integers(-(10**12), 10**12),
         "state": names,
     }
@@ -104,7 +104,7 @@ BAD_CELLS = [
     ("submit_s", "1e400", "must be finite; leave an optional cell empty instead"),
     ("submit_s", "soon", "is not a number; write a plain number such as 3600 or 0.5"),
     ("submit_s", "1_000", "is not a number; write it without underscores"),
-    ("submit_s", "1700000000000", "is above 1e+11 seconds; if it is in milliseconds, divide by 1000"),
+    ("submit_s", "1700000000000", "is above 4e+09 seconds; if it is in milliseconds, divide by 1000"),
     ("gpus", "0", "must be at least 1"),
     ("gpus", "-8", "must be at least 1"),
     ("gpus", "1.5", "must be a whole number; round it"),

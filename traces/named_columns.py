@@ -1,0 +1,104 @@
+"""Logs of any layout: the user names the columns that say what a job is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from itertime.errors import TableError, UnknownName, UserError
+from traces.columns import COLUMNS, number
+from traces.logs import Fields, Log
+from traces.logs import read_log as _read
+
+__all__ = ["MEANINGS", "parse_columns", "read_log"]
+
+
+def _moment(text: str) -> float:
+    """Seconds, or a date and time as seconds since 1970; without an offset it is taken to be UTC."""
+    try:
+        number(text)
+    except ValueError:
+        pass
+    else:
+        return float(COLUMNS["submit_s"](text))
+    try:
+        when = datetime.fromisoformat(text.strip())
+    except ValueError:
+        what = "is neither a number of seconds nor a date such as 2024-05-01 13:30:00"
+        raise ValueError(what) from None
+    seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    return float(COLUMNS["submit_s"](repr(seconds)))
+
+
+MEANINGS: Mapping[str, Callable[[str], Any]] = {
+    "job_id": COLUMNS["job_id"],
+    "submit_s": _moment,
+    "gpus": COLUMNS["gpus"],
+    "duration_s": COLUMNS["duration_s"],
+    "start_s": _moment,
+    "end_s": _moment,
+    "deadline_s": _moment,
+    "tenant": COLUMNS["tenant"],
+    "state": COLUMNS["state"],
+}
+"""What a column of a log can be named as -> parser of its cells."""
+
+_OPTIONAL = ("deadline_s", "tenant", "state")
+
+
+def parse_columns(text: str) -> dict[str, str]:
+    """`submit_s=timestamp,gpus=num_gpus,...` as a mapping from what is meant to the log's column.
+
+    UserError for other text, an unknown or repeated name, or where submission, GPUs or run time is missing.
+
+    >>> parse_columns("submit_s=when,gpus=n,duration_s=t")
+    {'submit_s': 'when', 'gpus': 'n', 'duration_s': 't'}
+    """
+    named: dict[str, str] = {}
+    for part in text.split(","):
+        meaning, equals, column = (piece.strip() for piece in part.partition("="))
+        if not (meaning and equals and column):
+            raise UserError(f"--columns {part!r}: write NAME=COLUMN, such as submit_s=timestamp")
+        if meaning not in MEANINGS:
+            raise UnknownName("name in --columns", meaning, MEANINGS)
+        if meaning in named:
+            raise UserError(f"--columns: {meaning} is stated twice; keep one")
+        named[meaning] = column
+    for meaning in ("submit_s", "gpus"):
+        if meaning not in named:
+            raise UserError(f"--columns: needs {meaning}=COLUMN")
+    spans = {"start_s", "end_s"} & set(named)
+    if ("duration_s" in named) == bool(spans) or len(spans) == 1:
+        raise UserError("--columns: needs either duration_s=COLUMN or both start_s=COLUMN and end_s=COLUMN")
+    return named
+
+
+def read_log(path: str | Path, named: Mapping[str, str]) -> Log:
+    """Read a log whose columns are `named`, as `parse_columns` gives them. TableError if no row is usable."""
+
+    def fields_of(columns: list[str]) -> Fields:
+        for column in named.values():
+            if column not in columns:
+                unknown = UnknownName("column", column, columns)
+                raise TableError(f"{path}:1: {unknown}; its columns are {', '.join(columns)}")
+        return {meaning: (column, MEANINGS[meaning]) for meaning, column in named.items()}
+
+    return _read(path, "columns", fields_of, _assumptions(named), _OPTIONAL)
+
+
+def _assumptions(named: Mapping[str, str]) -> list[str]:
+    meant = ", ".join(f"{meaning} is {column}" for meaning, column in named.items())
+    length = f"{named['end_s']} - {named['start_s']}" if "end_s" in named else named["duration_s"]
+    notes = [
+        f"columns as the user named them: {meant}",
+        f"{length} is the run time on {named['gpus']} GPUs, without queueing and without restarts",
+        "dates without an offset are UTC",
+        "every job is taken to want all of its logged run time, however it ended",
+    ]
+    if "job_id" not in named:
+        notes.append("jobs are named by the line of their row")
+    if "tenant" not in named:
+        notes.append("the log names no tenants: all jobs belong to the tenant 'default'")
+    return notes
