@@ -1,0 +1,28 @@
+"""docs/runs.md names every column of the tables of a run, and no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from clustersim.plan_records import PlanRecord
+from clustersim.records import JOB_COLUMNS, EventRecord, Snapshot
+
+PAGE = (Path(__file__).parents[2] / "docs" / "runs.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("file", "columns"),
+    [
+        ("jobs.csv", JOB_COLUMNS), ("events.csv", EventRecord._fields), ("usage.csv", Snapshot._fields),
+        ("plans.csv", PlanRecord._fields),
+    ],
+)  # fmt: skip
+def test_every_column_is_explained(file: str, columns: tuple[str, ...]) -> None:
+    head, _, rest = PAGE.partition(f"\n\n| `{file}` |")[2].partition("\n")
+    rows = rest.split("\n\n")[0].splitlines()[1:]
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    shared = re.findall(r"`(\w+)`", head)  # in the head of the table: what every row of it has
+    assert sorted([*named, *shared]) == sorted(columns)
