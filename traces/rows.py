@@ -17,6 +17,7 @@ from traces.job import Job
 __all__ = ["TEXTS", "read_rows"]
 
 MAX_ERRORS_SHOWN = 20
+_MOST_NAMED = 5  # unknown columns
 TEXTS = ("job_id", "tenant", "model", "state")
 _BY_ITERATIONS, _BY_DURATION = ("model", "global_batch", "iterations"), ("gpus", "duration_s")
 _FIELDS = [field.name for field in fields(Job)]
@@ -136,9 +137,13 @@ def _check_header(table: Table) -> None:
     missing = _missing(columns)
     if not unknown and not missing:
         return
-    hints = [str(UnknownName("column", shown(name), COLUMNS)) for name in unknown]
+    all_known = f"; known: {', '.join(sorted(COLUMNS))}"
+    hints = [str(UnknownName("column", shown(name), COLUMNS)) for name in unknown[:_MOST_NAMED]]
+    hints = [hint.removesuffix(all_known) for hint in hints]
+    if len(unknown) > _MOST_NAMED:
+        hints.append(f"and {len(unknown) - _MOST_NAMED} more")
     if unknown:
-        hints.append("a column of your own must start with x_")
+        hints.append(f"a trace has {', '.join(COLUMNS)}; a column of your own must start with x_")
     if missing:
         hints.append(missing)
     hint = _other_format(columns)
@@ -157,8 +162,8 @@ def _missing(columns: list[str]) -> str:
 def _other_format(columns: list[str]) -> str:
     if len(columns) == 1 and any(sign in columns[0] for sign in ";\t|"):
         return "columns must be separated by commas"
-    if "num_gpu" in columns:
-        return "this looks like a job log; convert it with `clustersim trace import`"
+    if "job_id" not in columns or "submit_s" not in columns:
+        return "a job log becomes a trace by `clustersim trace import`"
     return ""
 
 

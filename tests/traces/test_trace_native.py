@@ -194,6 +194,13 @@ def test_a_bad_cell_names_line_column_value_and_remedy(
         ),
         ("job_id,submit_s,gpu,duration_s\n", ["1: unknown column 'gpu'; did you mean gpus"]),
         (
+            "when,a1,b2,c3,d4,e5,f6\n",
+            [
+                "1: unknown column 'when'; unknown column 'a1'; unknown column 'b2'; unknown column 'c3'; "
+                "unknown column 'd4'; and 2 more; a trace has job_id, submit_s, "
+            ],
+        ),
+        (
             RIGID.encode() + b"a,0,1,5\nb\xff,0,1,5\n",
             ["3: byte 0xff is not UTF-8 text; save the file as CSV in UTF-8"],
         ),
@@ -219,7 +226,7 @@ def test_a_bad_file_is_told_what_is_wrong(tmp_path: Path, content: str | bytes, 
 def test_other_separators_and_formats_get_a_hint(tmp_path: Path) -> None:
     assert "separated by commas" in errors(write(tmp_path, "job_id;submit_s;gpus\n"))[0]
     log = errors(write(tmp_path, "job_id,submission_time,duration,num_gpu\na,0,1,1\n"))[0]
-    assert "convert it with `clustersim trace import`" in log
+    assert "becomes a trace by `clustersim trace import`" in log
 
 
 def test_lines_are_counted_through_quoted_line_breaks(tmp_path: Path) -> None:
