@@ -12,7 +12,7 @@ from .report_runs import Group, common_jobs, group_runs, mean_jct_s, measured, s
 if TYPE_CHECKING:
     from .rundir import Run
 
-__all__ = ["caution", "verdict"]
+__all__ = ["caution", "sizes_given", "verdict"]
 
 _SHORTEST_S = 1e-3  # of a time held whose GPUs can be told from its GPU-seconds, rounded to 1e-6
 
@@ -25,13 +25,13 @@ def verdict(runs: Sequence[Run], baseline: str | None) -> list[str]:
     """
     groups = group_runs(runs)
     if len(groups) == 1:
-        return _account(groups[0].label, measured(groups[0].runs[0]))
+        return [*_account(groups[0].label, measured(groups[0].runs[0])), *sizes_given(runs)]
     if not same_trace(runs):
         return ["These runs are not over the same jobs: their differences say little about the policies."]
     named = next((group.label for group in groups if group.runs[0].policy == baseline), groups[0].label)
     return [
         *_who_is_soonest(groups, named), *_who_is_in_time(groups, named), *_who_rejects(groups),
-        *_who_resizes(groups),
+        *sizes_given(runs),
     ]  # fmt: skip
 
 
@@ -123,20 +123,19 @@ def _who_rejects(groups: Sequence[Group]) -> list[str]:
     ]
 
 
-def _who_resizes(groups: Sequence[Group]) -> list[str]:
+def sizes_given(runs: Sequence[Run]) -> list[str]:
     """Said where policies give other numbers of GPUs than asked for: that may be most of a difference."""
-    sizes = {group.label: _sizes(group) for group in groups}
+    sizes = {group.label: _sizes(group) for group in group_runs(runs)}
     elastic = {label: shares for label, shares in sizes.items() if any(shares)}
     if not elastic:
         return []
-    told = "; ".join(
-        f"{label} gave {100 * more:.0f} % of its jobs more GPUs than they asked for "
-        f"and {100 * fewer:.0f} % fewer"
+    went = " and ".join(
+        f"to {100 * more:.0f} % of the jobs under {label} (fewer to {100 * fewer:.0f} %)"
         for label, (more, fewer) in elastic.items()
     )
     rigid = [label for label in sizes if label not in elastic]
-    rest = f"; {_plural(rigid, 'gave', 'gave')} each what it asked for" if rigid else ""
-    return [f"{told}, averaged over the time that each ran{rest}."]
+    rest = f"; {' and '.join(rigid)} gave each job what it asked for" if rigid else ""
+    return [f"More GPUs than asked for, on average over their runs, went {went}{rest}."]
 
 
 def _sizes(group: Group) -> tuple[float, float]:

@@ -144,8 +144,13 @@ def _print_table(runs: Sequence[Run], baseline: str | None) -> None:
 
 
 def _print_notes(runs: Sequence[Run], out: Path | None) -> None:
+    from clustersim.report_verdict import sizes_given
+
     finished = ", ".join(f"{run.policy} {run.summary['finished']}" for run in runs)
     print(f"JCT and queueing cover finished jobs: {finished} of {len(runs[0].jobs)} submitted.")
+    if has_report(runs):  # else the records of the jobs are not in memory
+        for sentence in sizes_given(runs):
+            print(plain(sentence))
     if any(run.summary["unfinished"] for run in runs):
         left = ", ".join(f"{run.policy} {run.summary['unfinished']}" for run in runs)
         print(f"Unfinished when the run ended: {left}; `reason` in jobs.csv says why.")
