@@ -25,6 +25,8 @@ from .checking_nodes import RULES
 from .checking_plans import plans_rule
 from .checking_records import RESOLUTION_S, Records, Tally, Usage, counted
 from .checking_replay import prove
+from .checking_speeds import Recomputed
+from .checking_trace import Submitted, find_trace
 from .columns import Columns
 from .failures import Failures
 from .garbage import rare_collection
@@ -40,16 +42,18 @@ _MOST = 1e15  # beyond all sense, and still far from overflowing
 _RATIOS = ("slowdown_mean", "finish_time_fairness_max", "jain_index")
 
 
-def check_run_folder(directory: str | Path) -> list[Finding]:
-    """Check the folder of a run, files first. UserError, TableError for what cannot be read."""
+def check_run_folder(directory: str | Path, trace: str | Path | None = None) -> list[Finding]:
+    """Check the folder of a run, files first. UserError, TableError for what cannot be read. `trace`: where
+    its trace is, if not where the run read it.
+    """
     with rare_collection():
         run = read_streamed(directory)
         text = "the files are those that manifest.json was written for"
         changed = tuple(Violation(f"{change}") for change in changes(directory, run))
-        return [Finding("files", text, changed), *check_run(run)]
+        return [Finding("files", text, changed), *check_run(run, trace)]
 
 
-def check_run(run: Recorded) -> list[Finding]:
+def check_run(run: Recorded, trace: str | Path | None = None) -> list[Finding]:
     """Check the records of a run as its folder states them, a `Finding` per rule."""
     tally, usage, manifest = Tally(run.jobs), Columns(Snapshot), run.manifest
     evidence = Evidence(
@@ -58,9 +62,12 @@ def check_run(run: Recorded) -> list[Finding]:
         _constants(Failures, manifest, "failures"),
     )  # fmt: skip
     complete = manifest.get("complete") is True
+    speeds = Recomputed(run.cluster, manifest)
+    jobs = find_trace(manifest, trace)
     rules: list[Callable[[Log], Rule]] = [
         *RULES,
-        partial(plans_rule, manifest=manifest, rows=run.plans),
+        partial(plans_rule, due=speeds, rows=run.plans, complete=complete),
+        partial(Submitted, tally=tally, manifest=manifest, trace=jobs, speeds=speeds),
         partial(Records, tally=tally, submitted=_submitted(manifest)),
         partial(Usage, snapshots=counted(run.snapshots, usage), complete=complete),
         partial(_Summary, run=run, jobs=tally.columns, usage=usage),

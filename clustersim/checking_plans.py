@@ -6,7 +6,7 @@ the one that made the run; where it is another, that it is not proved.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from math import isclose
 from typing import Any
@@ -26,10 +26,10 @@ _SAME, _ROUNDED = 1e-9, 1e-6
 _LOSES = ("preempt", "interrupt", "finish", "fail")
 
 
-def plans_rule(log: Log, manifest: Mapping[str, Any], rows: Iterable[PlanRecord]) -> Rule:
-    """The rule for the network of a run. `rows`: of plans.csv."""
+def plans_rule(log: Log, due: Recomputed, rows: Iterable[PlanRecord], complete: bool) -> Rule:
+    """The rule for the network of a run. `rows`: of plans.csv; `complete`: the run ended by itself."""
     kind = Plans if log.cluster.network == "ideal" else PlacedPlans
-    return kind(log, Recomputed(log.cluster, manifest), rows, manifest.get("complete") is True)
+    return kind(log, due, rows, complete)
 
 
 class Plans(Rule):
@@ -55,7 +55,7 @@ class Plans(Rule):
         elif event.event == "submit":
             self._submitted(i, event, life.record)
         else:
-            self._given(i, event, life.record)
+            self._given(i, event, life, life.record)
 
     def differs(self, i: int, event: EventRecord, text: str) -> None:
         """What is a fault if the same program made the run."""
@@ -98,9 +98,9 @@ class Plans(Rule):
             else:
                 yield curve
 
-    def _given(self, i: int, event: EventRecord, job: JobRecord) -> None:
+    def _given(self, i: int, event: EventRecord, life: Life, job: JobRecord) -> None:
         """Its plan, and how fast it is."""
-        if not event.plan and event.unit_s == 1.0:
+        if not event.plan and event.unit_s == 1.0 and life.first is not None and life.first.unit_s == 1.0:
             return  # known by its duration
         key = plan_key(job.model, job.global_batch, job.seq_len, event, self.log.cluster)
         what = f"{event.event} of job {event.job_id}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise
 from math import inf, isclose
 from operator import attrgetter
@@ -50,6 +50,7 @@ class Tally:
         self.columns = Columns(JobRecord, coded=("state",))
         self.hashes = array("q")
         self.disorder = ""
+        self.watch: Callable[[JobRecord], None] | None = None  # called with each record
         self._last: list[JobRecord] = []
 
     def __iter__(self) -> Iterator[JobRecord]:
@@ -58,6 +59,9 @@ class Tally:
     def _pass(self) -> Iterator[list[JobRecord]]:
         for block in _counted(self.records, self.columns):
             self.hashes.extend([hash(record.job_id) for record in block])
+            if self.watch is not None:
+                for record in block:
+                    self.watch(record)
             if not self.disorder:
                 self._check_order([*self._last, *block])
                 self._last = block[-1:]

@@ -15,7 +15,7 @@ from traces.job import Job
 from .cluster import Cluster
 from .manifest import is_of_this_code
 from .plan_records import PlanKey, PlanRecord, plan_of_label, plan_record
-from .speed import CannotRun, Curve, Speed, regular_counts, speed_for
+from .speed import CannotRun, Curve, Offer, Speed, regular_counts, speed_for
 
 if TYPE_CHECKING:
     from itertime.plan import Plan
@@ -67,6 +67,17 @@ class Recomputed:
             return speed.curve_on(job, gpu_type) if gpu_type else speed.curve(job)
         except (CannotRun, *_IMPOSSIBLE) as error:
             return f"model {shown(model)}: {error}"
+
+    def offers(self, job: Job) -> tuple[Offer, ...] | CannotRun | None:
+        """What the cluster offers a job of the trace, or why it cannot run; None where that is not known."""
+        if self._speed is None:
+            return None
+        try:
+            return self._speed.offers(job)
+        except CannotRun as reason:
+            return reason
+        except _IMPOSSIBLE:
+            return None
 
     def _is_known(self, model: str) -> bool:
         from itertime import list_models

@@ -14,7 +14,10 @@ from .scheduler import Event
 if TYPE_CHECKING:
     from .simulation import Simulation
 
-__all__ = ["Interruptions"]
+__all__ = ["GIVEN_UP", "Interruptions"]
+
+GIVEN_UP = "given up"
+"""Why a job fails that failures have stopped too often."""
 
 _MOST_IDLE_CHANGES = 10_000
 
@@ -120,7 +123,7 @@ class Interruptions:
         simulation._withdraw(active)
         simulation.recorder.event(now, "interrupt", active.job.job_id, overhead_s=lost_s, detail=why)
         if active.interruptions > self._retries:
-            simulation._leave(active, now, f"given up after {active.interruptions} failures")
+            simulation._leave(active, now, f"{GIVEN_UP} after {active.interruptions} failures")
             return
         simulation._wait(active.view)
         state.events.append(Event("interrupted", active.view, change.node))

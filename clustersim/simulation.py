@@ -33,8 +33,10 @@ from .scheduler import Event, Proposal, Scheduler, State
 from .speed import CannotRun, Speed
 from .tenancy import Tenancy
 
-__all__ = ["Due", "Simulation"]
+__all__ = ["DECLINED", "Due", "Simulation"]
 
+DECLINED = "declined by the policy"
+"""Why a job that can run is rejected."""
 _MOST_IDLE_WAKE_UPS, _LEAST_ADVANCE_S = 10_000, 1.0
 
 
@@ -262,7 +264,7 @@ class Simulation:
                 self._wait(job)
                 self.state.events.append(as_row(Event, ("submitted", job, None)))
             else:
-                self._reject(JobRecord.of(active, "rejected", reason="declined by the policy"), active.order)
+                self._reject(JobRecord.of(active, "rejected", reason=DECLINED), active.order)
                 active.forget_view()
 
     def _enact(self, proposal: Proposal, now: float) -> None:

@@ -192,13 +192,16 @@ class Speed:
         return Curve(unit_s, _worthwhile(unit_s, unit_s))
 
     def _from_planner(self, job: Job) -> Curve:
-        from itertime import load_model
+        from itertime import list_models, load_model
 
         if self.planner is None:
             known = f" has no profile, and no throughput table states {job.model} on it"
             raise CannotRun((f"GPU type {self.gpu_type}" if self.gpu_type else "this GPU type") + known)
         assert job.model is not None
         assert job.global_batch is not None
+        if job.model not in list_models() and not job.model.endswith((".yaml", ".yml")):
+            where = f" on GPU type {self.gpu_type}" if self.gpu_type else ""
+            raise CannotRun(f"no model {job.model} is shipped, and no throughput table states it{where}")
         model = load_model(job.model)
         offered = self._offered(job)
         regular = set(self._counts)

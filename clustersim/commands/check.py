@@ -19,6 +19,7 @@ _BROKEN = 4
 
 def check(
     folder: Annotated[Path, typer.Argument(help="What `run --out` or `compare --out` wrote.")],
+    trace: Annotated[Path | None, typer.Option(help="Its trace, if it is not where the run read it.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Check the run in FOLDER, or the runs in the folders inside it, from their files alone.
@@ -29,7 +30,7 @@ def check(
     from clustersim.commands.output import run_folders
     from itertime.commandline import print_json
 
-    reports = [(home, check_run_folder(home)) for home in run_folders(folder)]
+    reports = [(home, check_run_folder(home, trace)) for home in run_folders(folder)]
     if json:
         print_json({"runs": [_document(home, findings) for home, findings in reports]})
     else:

@@ -288,3 +288,19 @@ def test_a_cluster_without_any_profile(tmp_path: Path) -> None:
     assert by_id["logged"].state == "finished"
     assert by_id["llm"].state == "rejected"
     assert "GPU type v100 has no profile, and no throughput table states gpt3-6.7b" in by_id["llm"].reason
+
+
+def test_a_model_that_only_a_table_of_another_type_knows_runs_there(tmp_path: Path) -> None:
+    groups = "groups:\n  - {name: new, gpu_type: a100, nodes: 2}\n  - {name: old, gpu_type: v100, nodes: 1}\n"
+    (tmp_path / "c.yaml").write_text(groups)
+    rows = "gpu_type,model,global_batch,gpus,iterations_per_s\nv100,mine,8,1,2\n"
+    (tmp_path / "table.csv").write_text(rows)
+    (tmp_path / "t.csv").write_text(
+        "job_id,submit_s,model,global_batch,iterations\na,0,mine,8,6\nb,0,mine,9,6\n"
+    )
+    settings = {"cluster": f"{tmp_path}/c.yaml", "table": f"{tmp_path}/table.csv", "overheads": None}
+    made = clustersim.run(tmp_path / "t.csv", "fifo", **settings)
+    assert [(job.state, job.jct_s) for job in made.jobs] == [("finished", 3.0), ("rejected", None)]
+    assert (
+        "no model mine is shipped, and no throughput table states it on GPU type a100" in made.jobs[1].reason
+    )

@@ -1,0 +1,216 @@
+"""The rule `trace` of `clustersim check`: what a run says of its jobs is what their users submitted."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clustersim.checking import Finding
+from clustersim.checking_folder import check_run, check_run_folder
+from clustersim.cli import main
+from clustersim.records import EventRecord
+from clustersim.rundir import Run, read_run, write_run
+from clustersim.runner import run
+from traces.job import Job
+from traces.native import write_trace
+
+JOBS = [
+    Job("a", 0.0, gpus=16, duration_s=300.0, deadline_s=350.0, tenant="blue"),
+    Job("b", 10.0000004, gpus=8, duration_s=20.0),
+    Job("llm", 20.0, model="megatron-1.7b", global_batch=64, iterations=50.5, gpus=6, seq_len=1024),
+    Job("big", 30.0, model="gpt3-175b", global_batch=64, iterations=5.0, gpus=8),
+    Job("wide", 40.0, gpus=99, duration_s=20.0),
+    Job("c", 50.0, gpus=8, duration_s=20.0, deadline_s=1000.0),
+]
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("trace") / "trace.csv"
+    write_trace(JOBS, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def sound(trace: Path) -> Run:
+    return run(trace, "srtf", cluster="n2g8")
+
+
+def found(run: Run, trace: Path | None = None) -> Finding:
+    return next(finding for finding in check_run(run, trace) if finding.rule == "trace")
+
+
+def texts(run: Run, trace: Path | None = None) -> str:
+    return "; ".join(violation.text for violation in found(run, trace).violations)
+
+
+def test_a_run_and_its_trace(sound: Run) -> None:
+    assert [job.state for job in sound.jobs].count("rejected") == 2
+    assert (found(sound).violations, found(sound).unproved) == ((), "")
+
+
+@pytest.mark.parametrize("until_s", [0.0, 20.0, 45.0])
+def test_jobs_that_a_run_never_got_to(trace: Path, until_s: float) -> None:
+    made = run(trace, "srtf", cluster="n2g8", until_s=until_s)
+    assert (texts(made), found(made).unproved) == ("", "")
+
+
+@pytest.mark.parametrize("options", [{"job_failed_share": 0.5}, {"mtbf_gpu_h": 1.5, "retries": 0}], ids=str)
+def test_jobs_that_fail(options: dict[str, Any], tmp_path: Path) -> None:
+    jobs = [Job(f"{i}", 40.0 * i, gpus=4, duration_s=400.0 + i) for i in range(20)]
+    write_trace(jobs, tmp_path / "t.csv")
+    made = run(tmp_path / "t.csv", "fifo", cluster="n2g8", failures=options)
+    assert {job.state for job in made.jobs} == {"failed", "finished"}
+    assert (texts(made), found(made).unproved) == ("", "")
+
+
+def test_gpu_types_and_tables(tmp_path: Path) -> None:
+    groups = "groups:\n  - {name: old, gpu_type: v100, nodes: 1}\n  - {name: new, gpu_type: a100, nodes: 2}\n"
+    (tmp_path / "c.yaml").write_text(groups)
+    (tmp_path / "table.csv").write_text(
+        "gpu_type,model,global_batch,gpus,iterations_per_s\nv100,mine,8,2,3\n"
+    )
+    jobs = [*JOBS, Job("t", 60.0, model="mine", global_batch=8, gpus=2, iterations=60.0)]
+    write_trace(jobs, tmp_path / "t.csv")
+    made = run(tmp_path / "t.csv", "fifo", cluster=f"{tmp_path}/c.yaml", table=f"{tmp_path}/table.csv")
+    assert (texts(made), found(made).unproved) == ("", "")
+
+
+# Falsified runs
+
+Falsify = Callable[[Run], Run]
+
+
+def record(job: str, **fields: Any) -> Falsify:
+    return lambda run: replace(run, jobs=[replace(j, **fields) if j.job_id == job else j for j in run.jobs])
+
+
+def without(job: str) -> Falsify:
+    """As if it had never been submitted."""
+
+    def falsify(run: Run) -> Run:
+        jobs = [record for record in run.jobs if record.job_id != job]
+        trace = {**run.manifest["trace"], "jobs": len(jobs)}
+        events = [event for event in run.events if event.job_id != job]
+        return replace(run, jobs=jobs, events=events, manifest={**run.manifest, "trace": trace})
+
+    return falsify
+
+
+def invented(run: Run) -> Run:
+    last = run.jobs[-1]
+    jobs = [*run.jobs, replace(last, job_id="z", submit_s=last.submit_s + 1)]
+    return replace(run, jobs=jobs, manifest={**run.manifest, "trace": {**run.manifest["trace"], "jobs": 7}})
+
+
+def declined(run: Run) -> Run:
+    """A job that missed its deadline was never let in."""
+    jobs = [
+        replace(j, state="rejected", start_s=None, finish_s=None, jct_s=None, queue_s=None, gpu_seconds=0.0,
+                wait_s=0.0, reason="too large") if j.job_id == "a" else j
+        for j in run.jobs
+    ]  # fmt: skip
+    events: list[EventRecord] = [e for e in run.events if e.job_id != "a" or e.event == "submit"]
+    return replace(run, jobs=jobs, events=events)
+
+
+@pytest.mark.parametrize(
+    ("falsify", "text"),
+    [
+        (record("a", submit_s=5.0), "job a: submit_s is 5.0 in its record, 0.0 in the trace"),
+        (record("b", submit_s=10.000003), "job b: submit_s is 10.000003 in its record, 10.0000004 in"),
+        (record("a", deadline_s=700.0), "job a: deadline_s is 700.0 in its record, 350.0 in the trace"),
+        (record("a", deadline_s=None), "job a: deadline_s is None in its record, 350.0 in the trace"),
+        (record("a", tenant="red"), "job a: tenant is red in its record, blue in the trace"),
+        (record("llm", model=""), "job llm: model is  in its record, megatron-1.7b in the trace"),
+        (record("llm", global_batch=32), "job llm: global_batch is 32 in its record, 64 in the trace"),
+        (record("llm", seq_len=None), "job llm: seq_len is None in its record, 1024 in the trace"),
+        (record("llm", gpus=8), "job llm: isolated_s is "),
+        (record("llm", isolated_s=10.0), "job llm: isolated_s is 10.0 on 6 GPUs in its record"),
+        (record("a", isolated_s=150.0), "job a: isolated_s is 150.0 on 16 GPUs in its record, 300.0 on 16"),
+        (record("c", isolated_s=None), "job c: isolated_s is None on 8 GPUs in its record"),
+        (record("wide", reason="declined by the policy"), "job wide: it cannot run (asks for 99 GPUs"),
+        (record("big", reason=""), "job big: it cannot run (no 3d plan of gpt3-175b"),
+        (without("c"), "job c of the trace has no record"),
+        (without("a"), "job a of the trace has no record"),
+        (invented, "job z is not in the trace"),
+        (declined, "job a: it can run, and is rejected: too large"),
+    ],
+)  # fmt: skip
+def test_what_the_trace_does_not_say(sound: Run, falsify: Falsify, text: str) -> None:
+    assert text in texts(falsify(sound))
+
+
+def test_one_missing_job_is_one_violation(sound: Run) -> None:
+    assert len(found(without("b")(sound)).violations) == 1
+
+
+def test_a_failed_job_that_is_said_to_have_finished(tmp_path: Path) -> None:
+    jobs = [Job(f"{i}", 40.0 * i, gpus=4, duration_s=400.0 + i) for i in range(20)]
+    write_trace(jobs, tmp_path / "t.csv")
+    made = run(tmp_path / "t.csv", "fifo", cluster="n2g8", failures={"job_failed_share": 0.5})
+    job = next(job for job in made.jobs if job.state == "failed")
+    text = f"job {job.job_id}: it finished, and was to end before: failed, as drawn"
+    assert text in texts(record(job.job_id, state="finished")(made))
+    job = next(job for job in made.jobs if job.state == "finished")
+    assert "nothing says that it fails: bad luck" in texts(
+        record(job.job_id, state="failed", reason="bad luck")(made)
+    )
+
+
+# Where the trace is
+
+
+def test_a_trace_that_moved_or_changed(
+    sound: Run, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "t.csv"
+    other.write_bytes(trace.read_bytes())
+    made = run(other, "srtf", cluster="n2g8", out=tmp_path / "run")
+    other.unlink()
+    assert "t.csv: cannot be read: No such file" in found(made).unproved
+    assert main(["check", str(tmp_path / "run")]) == 0
+    assert "not proved: " in capsys.readouterr().out
+    assert main(["check", str(tmp_path / "run"), "--trace", str(trace)]) == 0
+    assert "not proved: " not in capsys.readouterr().out
+    write_trace([replace(JOBS[0], deadline_s=700.0), *JOBS[1:]], other)
+    assert "is not the trace of the run any more" in found(made).unproved
+    assert main(["check", str(tmp_path / "run"), "--trace", str(other)]) == 4
+    out = capsys.readouterr().out
+    assert "t.csv is not the trace whose hash manifest.json states" in out
+    assert "job a: deadline_s is 350.0 in its record, 700.0 in the trace" in out
+    assert main(["check", str(tmp_path / "run"), "--trace", str(tmp_path / "nowhere")]) == 2
+
+
+def test_a_trace_made_in_memory() -> None:
+    assert "made in memory" in found(run(JOBS, "srtf", cluster="n2g8")).unproved
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/", "", 7, "x\0y", None])
+def test_hostile_places(sound: Run, path: object) -> None:
+    stated = {**sound.manifest["trace"], "path": path}
+    finding = found(replace(sound, manifest={**sound.manifest, "trace": stated}))
+    assert finding.unproved
+    assert not finding.violations
+
+
+def test_records_in_another_order_are_matched(sound: Run) -> None:
+    turned = replace(sound, jobs=sound.jobs[::-1])
+    assert texts(turned) == ""
+
+
+def test_the_trace_of_a_large_run_is_read_beside_it(tmp_path: Path) -> None:
+    with (tmp_path / "t.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["job_id", "submit_s", "gpus", "duration_s"])
+        writer.writerows([i, 10 * (2999 - i) + 0.123456789, 1 + i % 8, 20 + i % 7] for i in range(3000))
+    run(tmp_path / "t.csv", "fifo", cluster="n2g8", out=tmp_path / "run")
+    assert not [f for f in check_run_folder(tmp_path / "run") if f.violations or f.unproved]
+    made = read_run(tmp_path / "run")
+    write_run(tmp_path / "other", record("1234", deadline_s=1e9, deadline_met=True)(made))
+    assert [f.rule for f in check_run_folder(tmp_path / "other") if f.violations] == ["trace", "summary"]
