@@ -23,7 +23,7 @@ from .runner import Trace
 from .simulation import DECLINED
 from .speed import CannotRun
 
-__all__ = ["Submitted", "find_trace"]
+__all__ = ["Submitted", "find_trace", "stated_hash"]
 
 _SAME = 1e-9
 
@@ -54,7 +54,7 @@ def find_trace(manifest: Mapping[str, Any], given: str | Path | None = None) -> 
 
 
 def _generated(recipe: object, manifest: Mapping[str, Any]) -> Trace | str:
-    from traces.generate import Recipe, generate
+    from traces.generate import Recipe
 
     if not is_of_this_code(manifest):
         return "another version generated the trace"
@@ -62,7 +62,7 @@ def _generated(recipe: object, manifest: Mapping[str, Any]) -> Trace | str:
     if not isinstance(recipe, dict) or not set(recipe) <= known:
         return f"recipe={shown(recipe)}: is none"
     try:
-        return Trace.of(generate(Recipe(**recipe))[0])
+        return Trace.generated(Recipe(**recipe))
     except (UserError, TypeError, ValueError, ArithmeticError) as error:
         return f"recipe={shown(recipe)}: {error}"
 
@@ -87,7 +87,7 @@ class Submitted(Rule):
         self._unknown = self._other = 0
         seed = manifest.get("seed")
         self._seed = seed if isinstance(seed, int) else 0
-        if isinstance(trace, Trace) and trace.sha256 != _stated_hash(manifest):
+        if isinstance(trace, Trace) and trace.sha256 != stated_hash(manifest):
             self.say(f"{trace.path} is not the trace whose hash manifest.json states")
         if not self._why_not:
             tally.watch = self._take
@@ -188,7 +188,8 @@ class Submitted(Rule):
         return "; ".join(whys)
 
 
-def _stated_hash(manifest: Mapping[str, Any]) -> object:
+def stated_hash(manifest: Mapping[str, Any]) -> object:
+    """The hash of the trace of a run; empty if it was in no file."""
     stated = manifest.get("trace")
     return stated.get("sha256") if isinstance(stated, dict) else None
 

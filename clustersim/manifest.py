@@ -39,6 +39,9 @@ def manifest_of(
     """Plain JSON data. `status`: how the run ended; `hashes`: of its sources, when it began."""
     cluster = simulation.cluster
     planner = simulation.scheduler.planner if config.planner is None else config.planner
+    source: dict[str, Any] = {"path": trace.path, "sha256": trace.sha256, "jobs": len(trace.jobs)}
+    if trace.recipe is not None:
+        source["recipe"] = dict(trace.recipe)
     return {
         "versions": _versions(),
         "command": sys.argv,
@@ -54,7 +57,7 @@ def manifest_of(
         "quotas": dict(simulation.state.quotas),
         "price_usd_per_gpu_h": config.price_usd_per_gpu_h,
         "until_s": config.until_s,
-        "trace": {"path": trace.path, "sha256": trace.sha256, "jobs": len(trace.jobs)},
+        "trace": source,
         "table": config.table,
         **hashes,
         "profile": _profile_of(simulation.speed),

@@ -35,6 +35,7 @@ from traces.files import sha256, shown
 from .cluster import Cluster
 from .clusterfile import cluster_of
 from .columns import by_field
+from .hashes import digest
 from .plan_records import PlanRecord
 from .records import JOB_COLUMNS, EventRecord, JobRecord, Snapshot
 from .rundir_rows import StoredRows
@@ -48,6 +49,7 @@ COMPLETE, STOPPED, INTERRUPTED = "complete", "stopped", "interrupted"
 JOBS_CSV, JOBS_PARQUET, EVENTS_FILE, USAGE_FILE = "jobs.csv", "jobs.parquet", "events.csv", "usage.csv"
 PLANS_FILE, SUMMARY, MANIFEST = "plans.csv", "summary.json", "manifest.json"
 _OURS = (JOBS_CSV, JOBS_PARQUET, EVENTS_FILE, USAGE_FILE, PLANS_FILE, SUMMARY, MANIFEST)
+_OWN_HASH = "manifest_sha256"
 SPOOL = "jobs.spool"
 """Rows of jobs on their way into their file."""
 _BLOCK = 10_000
@@ -153,12 +155,19 @@ def read_unverified(directory: str | Path) -> Run:
 def changes(directory: str | Path, run: Recorded) -> list[str]:
     """What in the folder of `run` is not what its manifest was written for, one text a file."""
     folder = Path(directory)
+    if run.manifest.get(_OWN_HASH, own := manifest_hash(run.manifest)) != own:
+        return [f"{folder / MANIFEST}: is not what its {_OWN_HASH} was made of: it was changed"]
     jobs = jobs_file(folder)
-    # As CSV, whichever way they are stored.
-    found = _hash_of(jobs) if jobs.name == JOBS_CSV else _csv_hash(run.jobs)
+    found = _hash_of(jobs) if jobs.name == JOBS_CSV else csv_hash(run.jobs)
     if found != run.manifest.get("result_hash"):
         return [f"{jobs}: does not match the result_hash in {MANIFEST}: it was changed"]
     return _changed(folder, run.manifest, (jobs.name, EVENTS_FILE, USAGE_FILE, PLANS_FILE, SUMMARY))
+
+
+def manifest_hash(manifest: Mapping[str, Any]) -> str:
+    """Of all that a manifest states but this, which says whether somebody changed it by hand."""
+    rest = {name: value for name, value in manifest.items() if name != _OWN_HASH}
+    return digest(json.loads(json.dumps(rest, allow_nan=False)))
 
 
 def jobs_file(folder: Path) -> Path:
@@ -215,7 +224,8 @@ def _hash_of(path: Path) -> str:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _csv_hash(jobs: Iterable[JobRecord]) -> str:
+def csv_hash(jobs: Iterable[JobRecord]) -> str:
+    """The hash of jobs.csv, whichever way they are stored."""
     found, rest = hashlib.sha256(f"{header_of(JOBS)}\n".encode()), iter(jobs)
     while block := list(islice(rest, _BLOCK)):
         found.update("".join(f"{line}\n" for line in lines_of(JOBS, by_field(block, JOB_COLUMNS))).encode())
@@ -292,6 +302,8 @@ def _read_rows(path: Path, columns: Any, record: Any, cluster: Cluster) -> list[
 def read_json(path: Path) -> dict[str, Any]:
     if path.name == MANIFEST and not path.exists():
         raise UserError(f"{path.parent}: is not a complete run: it has no {MANIFEST}; give a run's folder")
+    if path.exists() and not path.is_file():  # devices and pipes have no end
+        raise UserError(f"{path}: cannot be read: is not a file")
     try:
         document = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
     except OSError as error:

@@ -32,6 +32,7 @@ class StreamedRun:
     cannot be read of them (UserError, TableError) shows only then.
     """
 
+    folder: Path
     policy: str
     cluster: Cluster
     jobs: StoredRows
@@ -48,6 +49,7 @@ def read_streamed(directory: str | Path) -> StreamedRun:
     manifest = read_json(folder / MANIFEST)
     cluster = cluster_in(folder / MANIFEST, manifest)
     return StreamedRun(
+        folder,
         text_of(folder / MANIFEST, manifest, "policy"),
         cluster,
         StoredRows(jobs_file(folder), JOBS, JobRecord, cluster),

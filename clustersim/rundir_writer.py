@@ -42,6 +42,7 @@ from .rundir import (
     USAGE_FILE,
     Run,
     json_bytes,
+    manifest_hash,
     remove,
     stored_tables,
     usable,
@@ -254,6 +255,7 @@ class RunWriter(Recorder):
             completed = {
                 **manifest, "result_hash": result_hash, "files": {name: hashes[name] for name in order},
             }  # fmt: skip
+            completed["manifest_sha256"] = manifest_hash(completed)
             self._whole(MANIFEST, json_bytes(completed))
             remove(self.folder, MANIFEST, JOBS_CSV if self._parquet else JOBS_PARQUET)
             self._finished = True

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from itertime.errors import TableError, UserError
 from traces.columns import COLUMNS, contradictions
@@ -21,6 +21,7 @@ from traces.job import Job, submission_order
 from traces.stored import StoredJobs
 
 from .calendar import Calendar
+from .cluster import Cluster
 from .clusterfile import load_cluster
 from .config import RunConfig
 from .errors import PolicyError
@@ -39,16 +40,22 @@ from .simulation import Simulation
 from .speed import Speed, read_throughput_table, speed_for
 from .tenancy import Tenancy
 
+if TYPE_CHECKING:
+    from traces.generate import Recipe
+
 __all__ = ["Trace", "check_config", "compare", "run"]
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Jobs in order of submission, and where they come from; those of a file are on disk, not in memory."""
+    """Jobs in order of submission, and where they come from: a file (they are then on disk, not in memory) or
+    a recipe.
+    """
 
     jobs: tuple[Job, ...] | StoredJobs
     path: str = ""
     sha256: str = ""
+    recipe: Mapping[str, Any] | None = None
 
     @classmethod
     def read(cls, path: str | Path, table: str | None = None) -> Trace:
@@ -77,6 +84,13 @@ class Trace:
             seen.add(job.job_id)
             _check(job)
         return cls(tuple(submission_order(jobs)))
+
+    @classmethod
+    def generated(cls, recipe: Recipe) -> Trace:
+        """The jobs of a recipe. UserError for one that cannot be followed."""
+        from traces.generate import generate
+
+        return replace(cls.of(generate(recipe)[0]), recipe=asdict(recipe))
 
 
 def _check(job: Job) -> None:
@@ -127,8 +141,17 @@ def run(
     if not isinstance(trace, Trace):
         trace = Trace.read(trace, config.table) if isinstance(trace, str | Path) else Trace.of(trace)
     chosen = policy if isinstance(policy, type) else config.policy
+    return run_on(_cluster(config), trace, config, chosen, out, parquet, on_progress)
+
+
+def run_on(
+    cluster: Cluster, trace: Trace, config: RunConfig, policy: str | type[Scheduler] | None = None,
+    out: str | Path | None = None, parquet: bool = False, on_progress: Callable[[int], None] | None = None,
+) -> Run:  # fmt: skip
+    """`run` on a cluster that is at hand; that of `config` is not looked at."""
+    chosen = config.policy if policy is None else policy
     with redirect_stdout(sys.stderr):  # a policy may print, but stdout is for results
-        simulation = _prepare(trace, config, chosen, on_progress)
+        simulation = _prepare(cluster, trace, config, chosen, on_progress)
         hashes = source_hashes(config, chosen)
         if out is None:
             return _simulate(trace, config, simulation, hashes, _in_memory)
@@ -160,13 +183,17 @@ def _simulate(
     return finished(COMPLETE)
 
 
+def _cluster(config: RunConfig) -> Cluster:
+    return load_cluster(config.cluster, config.system, config.network)
+
+
 def _prepare(
+    cluster: Cluster,
     trace: Trace,
     config: RunConfig,
     policy: str | type[Scheduler],
     on_progress: Callable[[int], None] | None = None,
 ) -> Simulation:
-    cluster = load_cluster(config.cluster, config.system, config.network)
     scheduler = make_policy(policy, config.params)
     speed: Speed = speed_for(
         cluster, scheduler.planner if config.planner is None else config.planner, config.table
@@ -211,7 +238,7 @@ def _summary(config: RunConfig, recorder: Recorder, jobs: Jobs, snapshots: Snaps
 def check_config(config: RunConfig) -> None:
     """Raise what a run with these settings would raise before it begins."""
     with redirect_stdout(sys.stderr):
-        _prepare(Trace.of([]), config, config.policy)
+        _prepare(_cluster(config), Trace.of([]), config, config.policy)
 
 
 def compare(trace: str | Path | Trace, configs: Sequence[RunConfig], *, workers: int | None = None,

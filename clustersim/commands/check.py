@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from itertime.errors import UserError
+
 if TYPE_CHECKING:
     from clustersim.checking import Finding, Violation
 
@@ -20,17 +22,24 @@ _BROKEN = 4
 def check(
     folder: Annotated[Path, typer.Argument(help="What `run --out` or `compare --out` wrote.")],
     trace: Annotated[Path | None, typer.Option(help="Its trace, if it is not where the run read it.")] = None,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Simulate it again and compare the files.")
+    ] = False,
+    policy: Annotated[
+        str | None, typer.Option(help="With --replay: file.py:Class, where the policy was from a file.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Check the run in FOLDER, or the runs in the folders inside it, from their files alone.
+    """Check the run in FOLDER, or the runs in the folders inside it, from their files and their trace.
 
     One line a rule; exit code 4, and the first violations of each, if one is broken.
     """
-    from clustersim.checking_folder import check_run_folder
     from clustersim.commands.output import run_folders
     from itertime.commandline import print_json
 
-    reports = [(home, check_run_folder(home, trace)) for home in run_folders(folder)]
+    if policy is not None and not replay:
+        raise UserError(f"--policy {policy}: is for --replay; leave it out, or give both")
+    reports = [(home, _findings(home, trace, replay, policy)) for home in run_folders(folder)]
     if json:
         print_json({"runs": [_document(home, findings) for home, findings in reports]})
     else:
@@ -38,6 +47,17 @@ def check(
             _print(home, findings)
     if any(finding.violations for _, findings in reports for finding in findings):
         raise typer.Exit(_BROKEN)
+
+
+def _findings(home: Path, trace: Path | None, again: bool, policy: str | None) -> list[Finding]:
+    from clustersim.checking_folder import check_run_folder
+
+    findings = check_run_folder(home, trace)
+    if again:
+        from clustersim.replaying import replay
+
+        findings.append(replay(home, trace, policy))
+    return findings
 
 
 def _print(home: Path, findings: Sequence[Finding]) -> None:

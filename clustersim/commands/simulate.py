@@ -161,12 +161,11 @@ def demo(
     """Compare four policies on a generated stream of LLM training jobs on 1,024 A100s."""
     from clustersim.clusterfile import load_cluster
     from clustersim.runner import Trace
-    from traces.generate import Recipe, generate
+    from traces.generate import Recipe
 
     configs = [_config(name, cluster=cluster, seed=seed) for name in _policy_names(policies)]
     recipe = Recipe(jobs, load, load_cluster(cluster).gpus, arrivals="bursty", seed=seed)
-    trace = Trace.of(generate(recipe)[0])
-    _compare(trace, configs, None, None, out, False, json)
+    _compare(Trace.generated(recipe), configs, None, None, out, False, json)
 
 
 def _settings_of(name: str, names: list[str], settings: list[str] | None) -> list[str]:

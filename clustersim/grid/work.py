@@ -16,7 +16,7 @@ from clustersim.config import RunConfig
 from clustersim.rundir import Run, write_run
 from clustersim.runner import Trace, run
 from itertime.errors import UserError
-from traces.generate import Recipe, generate
+from traces.generate import Recipe
 
 from .inputs import Inputs
 from .store import Store
@@ -70,7 +70,7 @@ def load_trace(inputs: Inputs) -> Trace:
         if path.exists() and not path.is_file():
             raise UserError(f"trace={path}: is no file, and every cell of a grid reads it; save it to one")
         return Trace.read(inputs.trace, inputs.config.table)
-    return Trace.of(generate(inputs.trace)[0])
+    return Trace.generated(inputs.trace)
 
 
 def _as_cell(result: Run, inputs: Inputs) -> Run:
@@ -79,7 +79,7 @@ def _as_cell(result: Run, inputs: Inputs) -> Run:
     manifest["timings"] = {"wall_s": None, "policy_wall_s": None}
     manifest["command"] = ["clustersim", "run", *_arguments(inputs)]
     if isinstance(inputs.trace, Recipe):
-        manifest["trace"] = {**manifest["trace"], "path": "trace.csv", "recipe": asdict(inputs.trace)}
+        manifest["trace"] = {**manifest["trace"], "path": "trace.csv"}
     return replace(result, manifest=manifest)
 
 

@@ -1,0 +1,167 @@
+"""Simulating a recorded run again, from what its manifest states, to see whether the same comes of it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from itertime.errors import UserError
+from traces.files import sha256, shown
+
+from .checking import Finding, Violation
+from .checking_trace import find_trace, stated_hash
+from .config import RunConfig
+from .errors import PolicyError
+from .hashes import policy_hash
+from .manifest import is_of_this_code
+from .rundir import (
+    EVENTS_FILE,
+    INTERRUPTED,
+    JOBS_CSV,
+    MANIFEST,
+    PLANS_FILE,
+    STOPPED,
+    SUMMARY,
+    USAGE_FILE,
+    csv_hash,
+    jobs_file,
+    read_json,
+)
+from .rundir_stream import StreamedRun, read_streamed
+from .runner import Trace, run_on
+
+__all__ = ["replay"]
+
+_SETTINGS = (
+    "params", "planner", "placement", "overheads", "failures", "calendar", "quotas", "table", "until_s",
+    "price_usd_per_gpu_h", "seed",
+)  # fmt: skip
+_OF_ITS_TIME = (
+    "command", "timings", "versions", "trace", "policy", "policy_sha256", "files", "manifest_sha256",
+)  # fmt: skip
+"""What a manifest states of the one time that a run was made, or of files that are compared themselves."""
+_PIECE = 1 << 16
+
+
+def replay(directory: str | Path, trace: str | Path | None = None, policy: str | None = None) -> Finding:
+    """Simulate again what is in a folder, into a temporary one, and compare file by file.
+
+    `trace`: where the trace is, if not where the run read it. `policy`: `file.py:Class`, to be given where
+    the run had a policy from a file: no code is run because a folder names it.
+
+    UserError where the run cannot be repeated: something is missing or was changed, it was interrupted, or
+    another version made it and this one gives something else.
+    """
+    home, run = Path(directory), read_streamed(directory)
+    config, source = _config(run, policy), _trace(home, run, trace)
+    with tempfile.TemporaryDirectory(prefix="clustersim-replay-") as folder:
+        parquet = jobs_file(home).name != JOBS_CSV
+        broken = ""
+        try:
+            run_on(run.cluster, source, config, out=folder, parquet=parquet)
+        except PolicyError as error:
+            if not hasattr(error, "partial"):
+                raise
+            broken = f"the policy breaks a rule: {error}"
+        texts = list(_differences(home, Path(folder), run))
+    if broken and run.manifest.get("status") != STOPPED:
+        texts.insert(0, broken)
+    if texts and not _is_ours(run, config.policy):
+        version = run.manifest.get("versions")
+        stated = version.get("clustersim") if isinstance(version, dict) else None
+        what = f"was made by another version of the program or its policy (clustersim {shown(stated)})"
+        raise UserError(f"{home}: {what}, and this one differs: {texts[0]}; replay it with that version")
+    text = "simulated again, it leaves the same files, byte for byte"
+    return Finding("replay", text, tuple(Violation(text) for text in texts))
+
+
+# What to run
+
+
+def _config(run: StreamedRun, policy: str | None) -> RunConfig:
+    manifest = run.manifest
+    if manifest.get("status") == INTERRUPTED:
+        raise UserError(f"{run.folder}: was interrupted by a user; only what ends by itself can be replayed")
+    missing = [name for name in _SETTINGS if name not in manifest]
+    if missing:
+        raise UserError(f"{run.folder / MANIFEST}: states no {', '.join(missing)}; run the simulation again")
+    chosen = _policy(run, policy)
+    config = RunConfig.make(policy=chosen, **{name: manifest[name] for name in _SETTINGS})
+    if config.table is not None and _hash(config.table) != manifest.get("table_sha256"):
+        raise UserError(f"table={config.table}: was changed since the run; put the one back that it read")
+    return config
+
+
+def _policy(run: StreamedRun, given: str | None) -> str:
+    stated, digest = run.policy, run.manifest.get("policy_sha256")
+    from_file = ".py:" in stated or stated.endswith(".py")
+    if digest is not None and not from_file:
+        return stated
+    if given is None:
+        what = "no code is run because a folder names it" if from_file else "it was given as a class"
+        where = stated if from_file else "FILE.py:Class"
+        raise UserError(f"{run.folder}: its policy is {shown(stated)}: {what}; name it: --policy {where}")
+    if from_file and digest != (_hash(given.rpartition(":")[0]) if ".py:" in given else None):
+        raise UserError(f"--policy {given}: is not the file of the run's policy, or was changed since")
+    return given
+
+
+def _trace(home: Path, run: StreamedRun, given: str | Path | None) -> Trace:
+    found = find_trace(run.manifest, given)
+    if isinstance(found, str):
+        raise UserError(f"{home}: cannot be replayed: {found}; give --trace FILE")
+    digest = stated_hash(run.manifest)
+    if digest and found.sha256 != digest:
+        raise UserError(f"--trace {given}: is not the trace of {home}: its hash is another")
+    return found
+
+
+def _hash(path: str | Path) -> str:
+    try:
+        return sha256(path)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _is_ours(run: StreamedRun, policy: str) -> bool:
+    return is_of_this_code(run.manifest) and run.manifest.get("policy_sha256") in (None, policy_hash(policy))
+
+
+# What came of it
+
+
+def _differences(home: Path, again: Path, run: StreamedRun) -> Iterator[str]:
+    """A text for each file that is not the same."""
+    jobs = jobs_file(home).name
+    for name in (jobs, EVENTS_FILE, USAGE_FILE, PLANS_FILE, SUMMARY):
+        if _hash(home / name) == _hash(again / name):
+            continue
+        if name == JOBS_CSV or name != jobs:
+            yield f"{name}:{_first_difference(home / name, again / name)}"
+        elif csv_hash(run.jobs) != read_json(again / MANIFEST).get("result_hash"):
+            yield f"{name}: holds other records than the replay gives"
+    yield from _other_statements(run.manifest, read_json(again / MANIFEST))
+
+
+def _first_difference(ours: Path, theirs: Path) -> str:
+    line = 1
+    with ours.open("rb") as stated, theirs.open("rb") as again:
+        while True:
+            a, b = stated.readline(_PIECE), again.readline(_PIECE)
+            if a != b or not a:
+                texts = [_shown(piece) for piece in (a, b)]
+                return f"{line}: {texts[0]}; the replay: {texts[1]}"
+            line += a.endswith(b"\n")
+
+
+def _shown(piece: bytes) -> str:
+    return shown(piece.decode(errors="replace").rstrip("\r\n")) if piece else "it ends"
+
+
+def _other_statements(stated: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[str]:
+    for name in dict.fromkeys([*again, *stated]):
+        if name not in _OF_ITS_TIME and name != "result_hash" and stated.get(name) != again.get(name):
+            what = f"{name} is {shown(stated.get(name))}"
+            yield f"{MANIFEST}: {what}; by the replay {shown(again.get(name))}"

@@ -1,0 +1,238 @@
+"""`clustersim check --replay`: the same run again, byte for byte, or what is not the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clustersim
+from clustersim.checking_folder import check_run_folder
+from clustersim.cli import main
+from clustersim.errors import PolicyError
+from clustersim.replaying import replay
+from clustersim.rundir import Run, manifest_hash, read_run, write_run
+from itertime.errors import UserError
+from traces.job import Job
+from traces.native import write_trace
+
+JOBS = [
+    Job("a", 0.0, gpus=16, duration_s=300.0, deadline_s=350.0, tenant="blue"),
+    Job("b", 10.0, gpus=8, duration_s=20.0),
+    Job("llm", 20.0, model="megatron-1.7b", global_batch=64, iterations=50.5, gpus=4, deadline_s=1e4),
+    Job("c", 50.0, gpus=8, duration_s=20.0, deadline_s=1000.0),
+]
+CLUSTER = """
+network: contention
+groups:
+  - {name: a, gpu_type: a100, nodes: 4, nodes_per_leaf: 1, leaf_oversubscription: 4}
+"""
+MINE = """
+from clustersim.scheduler import Scheduler
+class Mine(Scheduler):
+    '''First come, first served, up to `most` at a time.'''
+    def __init__(self, most: int = 2, until_s: float = 1e9):
+        self.most, self.until_s = most, until_s
+    def schedule(self, state):
+        if state.now >= self.until_s: raise LookupError
+        proposal = state.proposal()
+        for job in list(state.pending)[: self.most]: proposal.start(job)
+        return proposal
+"""
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    write_trace(JOBS, tmp_path / "trace.csv")
+    return tmp_path / "trace.csv"
+
+
+def texts(folder: Path, **options: Any) -> str:
+    return "; ".join(violation.text for violation in replay(folder, **options).violations)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"policy": "elasticflow", "params": {"guard_s": 5}, "planner": "3d"},
+        {"policy": "quota", "quotas": {"blue": 8}, "overheads": None},
+        {"policy": "fifo", "overheads": {"preset": "helios", "scale": 2}, "placement": "spread"},
+        {
+            "policy": "fifo",
+            "failures": {"mtbf_gpu_h": 1.5, "retries": 1},
+            "seed": 3,
+            "price_usd_per_gpu_h": 1.0,
+        },
+        {"policy": "fifo", "calendar": [{"at_s": 30, "maintenance": "0-1", "for_s": 100}], "until_s": 90.0},
+        {"policy": "edf", "cluster": "c.yaml", "placement": "any"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("parquet", [False, True], ids=["csv", "parquet"])
+def test_any_run_can_be_made_again(
+    settings: dict[str, Any], parquet: bool, trace: Path, tmp_path: Path
+) -> None:
+    if settings.get("cluster") == "c.yaml":
+        (tmp_path / "c.yaml").write_text(CLUSTER)
+        settings = {**settings, "cluster": str(tmp_path / "c.yaml")}
+    settings = {"policy": "srtf", "cluster": "n2g8", "price_usd_per_gpu_h": 1.0, **settings}
+    clustersim.run(trace, out=tmp_path / "run", parquet=parquet, **settings)
+    if "c.yaml" in settings["cluster"]:
+        (tmp_path / "c.yaml").unlink()  # the manifest says all of it
+    assert texts(tmp_path / "run") == ""
+
+
+def test_the_command(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    options = ["--cluster", "n2g8", "--policies", "fifo,srtf", "--out", str(out)]
+    assert main(["compare", str(trace), *options, "--workers", "1"]) == 0
+    capsys.readouterr()
+    assert main(["check", str(out), "--replay"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines if "replay" in line] == [["ok", "replay"]] * 2
+    assert main(["check", str(out), "--policy", "fifo"]) == 2
+    assert main(["check", str(out / "fifo"), "--replay", "--json"]) == 0
+    last = json.loads(capsys.readouterr().out)["runs"][0]["rules"][-1]
+    assert (last["rule"], last["ok"]) == ("replay", True)
+
+
+def test_a_generated_trace_is_generated_again(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    assert main(["demo", "--jobs", "12", "--policies", "fifo", "--cluster", "n4g8", "--out", str(out)]) == 0
+    assert main(["check", str(out), "--replay"]) == 0
+    assert not [f.unproved for f in check_run_folder(out / "fifo") if f.unproved]
+
+
+# What is not the same
+
+
+def rewritten(folder: Path, change: Callable[[Run], Run]) -> None:
+    """A falsified run, all of whose hashes are right."""
+    write_run(folder, change(read_run(folder)))
+
+
+def stated(folder: Path, **fields: Any) -> None:
+    rewritten(folder, lambda run: replace(run, manifest={**run.manifest, **fields}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"seed": 1}, "events.csv:"),
+        ({"overheads": None}, "events.csv:"),
+        ({"params": {"none": 1}}, "UnknownParameter"),
+        ({"placement": "spread"}, "events.csv:"),
+        ({"oracle_used": True}, "manifest.json: oracle_used is True; by the replay False"),
+        ({"end_s": 1e6}, "manifest.json: end_s is 1000000.0; by the replay "),
+        ({"complete": False, "status": "stopped"}, "manifest.json: complete is False; by the replay True"),
+        ({"luck": 7}, "manifest.json: luck is 7; by the replay None"),
+    ],
+)
+def test_settings_that_the_run_did_not_have(
+    fields: dict[str, Any], text: str, trace: Path, tmp_path: Path
+) -> None:
+    failures = {"mtbf_gpu_h": 0.5}
+    clustersim.run(trace, "fifo", cluster="n4g8", failures=failures, out=tmp_path / "run")
+    stated(tmp_path / "run", **fields)
+    if text == "UnknownParameter":
+        with pytest.raises(UserError, match="parameter of policy fifo"):
+            replay(tmp_path / "run")
+        return
+    assert text in texts(tmp_path / "run")
+
+
+def test_a_decision_that_the_policy_did_not_take(trace: Path, tmp_path: Path) -> None:
+    """Job b was let in; the log says that the policy declined it. No rule of the folder can know."""
+    clustersim.run(trace, "elasticflow", cluster="n2g8", out=tmp_path / "run")
+    run = read_run(tmp_path / "run")
+    jobs = [
+        replace(j, state="rejected", start_s=None, finish_s=None, jct_s=None, queue_s=None, wait_s=0.0,
+                gpu_seconds=0.0, overhead_gpu_s=0.0, lost_s=0.0, reason="declined by the policy")
+        if j.job_id == "c" else j for j in run.jobs
+    ]  # fmt: skip
+    write_run(tmp_path / "run", replace(run, jobs=jobs))
+    assert "jobs.csv:5: c,default,,rejected" in texts(tmp_path / "run")
+    assert main(["check", str(tmp_path / "run"), "--replay"]) == 4
+
+
+# Where a run cannot be made again
+
+
+def test_a_policy_from_a_file_is_not_run_unasked(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(MINE)
+    out = str(tmp_path / "run")
+    assert main(["run", str(trace), "--policy", f"{file}:Mine", "--cluster", "n2g8", "--out", out]) == 0
+    file.write_text(f"raise SystemExit('run unasked')\n{MINE}")
+    assert main(["check", out, "--replay"]) == 2
+    assert f"name it: --policy {file}:Mine" in capsys.readouterr().err
+    assert main(["check", out, "--replay", "--policy", f"{file}:Mine"]) == 2
+    assert "was changed since" in capsys.readouterr().err
+    moved = tmp_path / "other.py"
+    moved.write_text(MINE)
+    assert main(["check", out, "--replay", "--policy", f"{moved}:Mine"]) == 0
+
+
+def test_a_policy_that_broke_a_rule_breaks_it_again(trace: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(MINE)
+    with pytest.raises(PolicyError):
+        clustersim.run(trace, f"{file}:Mine", cluster="n2g8", params={"until_s": 30.0}, out=tmp_path / "run")
+    assert texts(tmp_path / "run", policy=f"{file}:Mine") == ""
+    stated(tmp_path / "run", params={"until_s": 1e9})
+    assert "events.csv:" in texts(tmp_path / "run", policy=f"{file}:Mine")
+    stated(tmp_path / "run", params={"until_s": 30.0}, status="complete", complete=True)
+    assert "the policy breaks a rule: policy Mine at t=50 s" in texts(tmp_path / "run", policy=f"{file}:Mine")
+
+
+@pytest.mark.parametrize(
+    ("break_it", "text"),
+    [
+        (lambda folder, trace: trace.unlink(), "trace.csv: cannot be read: No such file"),
+        (lambda folder, trace: write_trace(JOBS[:-1], trace), "is not the trace of the run any more"),
+        (lambda folder, trace: stated(folder, status="interrupted", complete=False), "interrupted by a user"),
+        (lambda folder, trace: stated(folder, policy_sha256=None), "it was given as a class; name it"),
+        (lambda folder, trace: stated(folder, seed=-1), "setting seed=-1"),
+        (lambda folder, trace: stated(folder, calendar=7), "calendar"),
+        (lambda folder, trace: stated(folder, table="/dev/zero"), "/dev/zero: cannot be read: is not a file"),
+    ],
+)
+def test_what_is_missing_or_was_changed(
+    break_it: Callable[[Path, Path], None], text: str, trace: Path, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    clustersim.run(trace, "fifo", cluster="n2g8", out=tmp_path / "run")
+    break_it(tmp_path / "run", trace)
+    assert main(["check", str(tmp_path / "run"), "--replay"]) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_another_version_that_gives_something_else(trace: Path, tmp_path: Path) -> None:
+    """The same is proof all the same."""
+    clustersim.run(trace, "fifo", cluster="n2g8", out=tmp_path / "run")
+    versions = {"clustersim": "0.0.1", "code": "0" * 64}
+    stated(tmp_path / "run", versions=versions)
+    assert texts(tmp_path / "run") == ""
+    stated(tmp_path / "run", oracle_used=True)
+    with pytest.raises(
+        UserError, match=r"another version .* 0\.0\.1.*oracle_used is True.*replay it with that"
+    ):
+        replay(tmp_path / "run")
+
+
+def test_a_manifest_changed_by_hand(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    clustersim.run(trace, "fifo", cluster="n2g8", params={}, out=tmp_path / "run")
+    path = tmp_path / "run" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    assert manifest["manifest_sha256"] == manifest_hash(manifest)
+    path.write_text(json.dumps({**manifest, "seed": 1}))
+    assert main(["check", str(tmp_path / "run")]) == 4
+    assert "manifest.json: is not what its manifest_sha256 was made of" in capsys.readouterr().out
+    assert main(["report", str(tmp_path / "run")]) == 2
