@@ -124,7 +124,7 @@ _NOTHING = Known()
 class Log:
     """The state of cluster and jobs as the log is replayed: GPUs in use by node, how many in all, and how
     many there are on the nodes that run something; how many jobs hold GPUs, how many were submitted and have
-    not left, GPUs of nodes out of service; `count` events and the time of the last.
+    not left, GPUs of nodes out of service; `count` events, and the times of the first and the last.
     """
 
     def __init__(self, evidence: Evidence):
@@ -132,7 +132,7 @@ class Log:
         self.lives: dict[str, Life] = {}
         self.used: dict[int, int] = {}
         self.allocated = self.gpus_of_busy_nodes = self.holding = self.inside = self.down = self.count = 0
-        self.last_s = 0.0
+        self.first_s = self.last_s = 0.0
         self.submitted = array("q")  # a hash of each submitted job's id
         self._cycle = lru_cache(10_000)(evidence.overheads.cycle)
 

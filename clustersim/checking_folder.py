@@ -25,6 +25,7 @@ from .checking_nodes import RULES
 from .checking_plans import plans_rule
 from .checking_records import RESOLUTION_S, Records, Tally, Usage, counted
 from .checking_replay import prove
+from .checking_settings import Drawn, Stated
 from .checking_speeds import Recomputed
 from .checking_trace import Submitted, find_trace
 from .columns import Columns
@@ -66,8 +67,10 @@ def check_run(run: Recorded, trace: str | Path | None = None) -> list[Finding]:
     jobs = find_trace(manifest, trace)
     rules: list[Callable[[Log], Rule]] = [
         *RULES,
+        partial(Drawn, manifest=manifest),
         partial(plans_rule, due=speeds, rows=run.plans, complete=complete),
         partial(Submitted, tally=tally, manifest=manifest, trace=jobs, speeds=speeds),
+        partial(Stated, manifest=manifest),
         partial(Records, tally=tally, submitted=_submitted(manifest)),
         partial(Usage, snapshots=counted(run.snapshots, usage), complete=complete),
         partial(_Summary, run=run, jobs=tally.columns, usage=usage),

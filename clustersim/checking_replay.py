@@ -47,6 +47,8 @@ def _replay(log: Log, rules: Sequence[Rule]) -> None:
 
     for time_s, group in groupby(log.evidence.events, key=itemgetter(0)):
         batch, first = list(group), log.count
+        if not first:
+            log.first_s = time_s
         for i, event in enumerate(batch, first):
             life = None if event.event in NODES else log.life(i, event, records.take)
             for call in see(event.event):

@@ -61,6 +61,8 @@ def open_table(path: str | Path, *, pipes: bool = False) -> Iterator[Table]:
     such a table; rows of the wrong length are the caller's to judge.
     """
     path = Path(path)
+    if path.is_fifo() and not pipes:  # to open it is to wait for somebody who writes
+        raise UserError(f"{path}: is a pipe, and is needed more than once; save it to a file first")
     try:
         with path.open("rb") as given, _seekable(path, given, pipes) as raw:
             start = raw.read(4)

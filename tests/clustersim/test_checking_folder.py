@@ -29,7 +29,7 @@ from traces.job import Job
 
 RULES = (
     "files", "causality", "capacity", "gang", "progress", "conservation", "overheads", "service", "loads",
-    "plans", "trace", "records", "usage", "summary",
+    "outages", "plans", "trace", "manifest", "records", "usage", "summary",
 )  # fmt: skip
 RIGID = (
     Job("long", 0.0, gpus=16, duration_s=300.0, deadline_s=350.0),
@@ -273,7 +273,7 @@ def test_files_changed_by_hand(sound: Run, tmp_path: Path, capsys: pytest.Captur
     path.write_text(path.read_text().replace('"finished": 3', '"finished": 4'))
     assert main(["check", str(tmp_path)]) == 4
     out = capsys.readouterr().out
-    assert "2 of 14 rules broken" in out
+    assert "2 of 16 rules broken" in out
     assert "summary.json: is not what manifest.json was written for" in out
     assert "finished is 4 in summary.json, 3 by the records" in out
 

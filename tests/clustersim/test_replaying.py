@@ -221,9 +221,7 @@ def test_another_version_that_gives_something_else(trace: Path, tmp_path: Path) 
     stated(tmp_path / "run", versions=versions)
     assert texts(tmp_path / "run") == ""
     stated(tmp_path / "run", oracle_used=True)
-    with pytest.raises(
-        UserError, match=r"another version .* 0\.0\.1.*oracle_used is True.*replay it with that"
-    ):
+    with pytest.raises(UserError, match=r"another version .* 0\.0\.1.*oracle_used is True.*with that"):
         replay(tmp_path / "run")
 
 
