@@ -33,7 +33,7 @@ PARTS = {
     "pp_comm_s": ("p2p",),
     "dp_comm_s": ("dp_comm", "embedding_sync", "fsdp_comm", "fsdp_last"),
     "optimizer_s": ("optimizer",),
-    "overhead_s": ("overhead", "iteration_overhead"),
+    "overhead_s": ("launch", "overhead", "iteration_overhead"),
 }
 """The parts of `Prediction.breakdown` that each field of a `PlanRecord` sums; together they are all of it."""
 

@@ -19,6 +19,11 @@ tensor-parallel group lie between them) has neither, and its ring leaves across 
 together get both directions of `cpu_link_bytes_per_s`. NVIDIA describes the case in "Doubling all2all
 Performance with NVIDIA Collective Communication Library 2.12" (2022); that release can go around it.
 
+Large messages are held up at every hop, where NCCL's proxies stage them: by the system's
+`network_bulk_latency_s`, half of it at 4 MB, on top of the latency of a small message. That is how nccl-tests
+over EFA look (two nodes of A100, awsome-distributed-training): an all-reduce of 8 bytes takes 0.16 ms, one of
+1 GB what its bytes need and 0.8 ms, and between them the surplus grows like S/(S + 4 MB), to 6 %.
+
 `nbytes` is nccl-tests' size: the buffer of one rank, and for all-gather and reduce-scatter the gathered
 whole. A single rank, or no bytes, takes no time.
 """
@@ -34,6 +39,8 @@ from itertime.profiling.models import Array
 from itertime.system import System
 
 __all__ = ["all_gather_s", "all_reduce_s", "all_to_all_s", "p2p_s", "reduce_scatter_s"]
+
+BULK_BYTES = 4e6  # of a message that a hop holds up for half of its bulk latency: benchmarks/network_hops.py
 
 
 def all_reduce_s(
@@ -57,11 +64,13 @@ def all_reduce_s(
     if (nodes == 1).all():
         return system.site.all_reduce_multiplier * np.where(size > 0, inside, 0.0)
     through_nics = 2 * size / _ring_share(nodes, local, system, nic_sharers, stride)
+    bulk = _bulk_latency_s(size, system)
     hop = 2 * system.network_latency_s
     seconds = []
     if "ring" in system.collective_algorithms:
-        seconds.append(np.maximum(inside, _left(nodes * local) * through_nics) + (nodes - 1) * hop)
-    depth = np.ceil(np.log2(nodes)) * hop
+        held = (nodes - 1) * hop + 2 * _crossings(nodes, local) * bulk
+        seconds.append(np.maximum(inside, _left(nodes * local) * through_nics) + held)
+    depth = np.ceil(np.log2(nodes)) * (hop + 2 * bulk)
     if "tree" in system.collective_algorithms:
         seconds.append(np.maximum(inside, through_nics) + depth)
     if "hierarchical" in system.collective_algorithms:
@@ -166,7 +175,8 @@ def _half_of_all_reduce(
     if (nodes == 1).all():
         return system.site.all_reduce_multiplier * np.where(size > 0, inside, 0.0)
     outside = _left(nodes * local) * size / _ring_share(nodes, local, system, nic_sharers, stride)
-    across = np.maximum(inside, outside) + (nodes - 1) * system.network_latency_s
+    held = (nodes - 1) * system.network_latency_s + _crossings(nodes, local) * _bulk_latency_s(size, system)
+    across = np.maximum(inside, outside) + held
     return system.site.all_reduce_multiplier * _choose(inside, across, size, nodes)
 
 
@@ -175,6 +185,18 @@ def _layout(nbytes: ArrayLike, ranks: ArrayLike, ranks_per_node: ArrayLike) -> t
     count = np.asarray(ranks)
     local = np.minimum(np.maximum(ranks_per_node, 1), count)
     return np.asarray(nbytes, dtype=float), np.ceil(count / local), local
+
+
+def _crossings(nodes: Array, local: Array) -> Array:
+    """How often a piece of a ring's buffer changes nodes at most: it takes all links of the ring but one."""
+    return np.where(local > 1, nodes, nodes - 1)
+
+
+def _bulk_latency_s(size: Array, system: System) -> Array | float:
+    """What a hop holds up a message of `size` bytes beyond the latency of a small one."""
+    if system.network_bulk_latency_s == 0:
+        return 0.0
+    return system.network_bulk_latency_s * size / (size + BULK_BYTES)
 
 
 def _left(ranks: Array) -> Array:

@@ -54,6 +54,7 @@ def stage_costs(model: ModelSpec, plans: PlanBatch, system: System, profile: Pro
         parts["fsdp_comm"] = _exposed_shards(sharded, end == LAST, layer, layout, plans)
         parts["embedding"] = np.where(whole_model, embedding, 0.0)
         parts["head"] = np.where(_KIND == LAST, head, 0.0)
+        _hide_ends(parts, plans)
         parts["p2p"] = hop * (plans.interleave - (end == _KIND))
         passes.append(parts)
     once, traffic = _once(model, plans, layout, tables, passes[0], passes[1], system, profile)
@@ -69,6 +70,17 @@ def stage_layers_s(model: ModelSpec, plans: PlanBatch, system: System, profile: 
     both = (*layer.forward.values(), *layer.backward.values())
     seconds = sum(both, np.zeros(len(work)))
     return (model.layers // plans.pp) * (seconds if where is None else seconds[where])
+
+
+def _hide_ends(parts: Parts, plans: PlanBatch) -> None:
+    """Embedding and head run while the GPU would wait for the launches of the layers in the same chunk."""
+    idle = parts["launch"] / plans.interleave
+    if not idle.any():
+        return
+    for end in ("embedding", "head"):
+        hidden = np.minimum(parts[end], idle)
+        parts[end] = parts[end] - hidden
+        idle = np.where(plans.interleave == 1, idle - hidden, idle)
 
 
 def _exposed_shards(

@@ -33,9 +33,10 @@ LARGEST_FILE = 4_000_000
 STALE_S = 3600.0  # after which a temporary file has nobody who would finish it
 MAGIC = "itertime-curve-1"
 CODE = (
-    *("closed_forms", "collectives", "costs", "edges", "exchange", "fabric", "layer", "layer_comm", "memory"),
-    *("model", "pipeline", "pipeline_single", "plan", "planbatch", "planner", "plansearch", "planspace"),
-    *("prediction", "profile", "pruning", "profiling/models", "profiling/tables", "stages", "system"),
+    *("closed_forms", "collectives", "costs", "edges", "exchange", "fabric", "launch", "layer"),
+    *("layer_comm", "memory", "model", "pipeline", "pipeline_single", "plan", "planbatch", "planner"),
+    *("plansearch", "planspace", "prediction", "profile", "pruning", "profiling/models"),
+    *("profiling/tables", "stages", "system"),
 )
 _FIELDS = tuple(field.name for field in fields(Plan))
 _log = logging.getLogger("itertime")

@@ -18,6 +18,7 @@ GROUPS = {
     "data-parallel communication, exposed": ("dp_comm", "fsdp_comm", "fsdp_last"),
     "bubble": ("bubble",),
     "optimizer": ("optimizer",),
+    "waiting for launches": ("launch",),
     "overhead of the site": ("overhead", "iteration_overhead"),
 }
 LEAST = 0.005  # of the difference: what is smaller is not told

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from itertime.launch import kernels
 from itertime.layer_comm import context_parallel_s, expert_parallel_s, tensor_parallel_s
 from itertime.model import ModelSpec
 from itertime.planbatch import PlanBatch
@@ -31,7 +32,10 @@ UNALIGNED_SLOWDOWN = 6.0
 
 @dataclass(frozen=True)
 class LayerCosts:
-    """Seconds of one layer and micro-batch by part; "recompute" belongs to the backward pass."""
+    """Seconds of one layer and micro-batch by part; "recompute" belongs to the backward pass.
+
+    "launch" is what the GPU waits for the CPU (`itertime.launch`).
+    """
 
     forward: Parts
     backward: Parts
@@ -74,6 +78,9 @@ def layer_costs(
         backward["recompute"] = np.choose(plans.recompute, again)
     else:
         backward["recompute"] = np.zeros(len(plans))
+    for parts, count in zip((forward, backward), kernels(model, plans), strict=True):
+        busy = sum(parts.values(), np.zeros(len(plans)))
+        parts["launch"] = np.maximum(site.launch_s * count - busy, 0.0)
     forward["overhead"] = np.full(len(plans), site.layer_overhead_s / 3)
     backward["overhead"] = np.full(len(plans), site.layer_overhead_s * 2 / 3)
     return LayerCosts(forward, backward)

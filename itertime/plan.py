@@ -14,7 +14,7 @@ __all__ = ["CP_EXCHANGES", "RANK_ORDERS", "RECOMPUTE", "SCHEDULES", "SPLITS", "P
 
 RECOMPUTE = ("none", "selective", "full")
 SCHEDULES = ("1f1b", "gpipe")
-SPLITS = ("even", "balanced")
+SPLITS = ("even", "balanced", "compute")
 CP_EXCHANGES = ("ring", "gather")
 RANK_ORDERS = ("tp-cp-dp-pp", "tp-cp-pp-dp")
 _MAX = 10**7
@@ -43,7 +43,8 @@ class Plan:
     ranks of the data-parallel group, all of them when it is None. `grad_overlap` hides gradient communication
     behind the last micro-batch's backward pass. `split`: "even" gives every stage the same number of layers;
     "balanced" lets pp not divide the layers, counting the embedding and the vocabulary projection as one
-    layer each (DeepSpeed's `type:transformer|embedding` partition).
+    layer each (DeepSpeed's `type:transformer|embedding` partition); "compute" gives every stage the same
+    share of the matrices' arithmetic, that of the projection included, to the next layer (nanotron).
 
     `cp` ranks share a sequence; keys and values go around a "ring" behind the attention of the blocks at hand
     (Liu et al. 2023, Ring Attention) or are gathered first ("gather"; Llama 3, 2024, section 3.3.2). They
@@ -142,7 +143,7 @@ class Plan:
             (pp > layers, f"pp={pp}: has more stages than the model has layers ({layers})"),
             (
                 self.split == "even" and pp <= layers and layers % pp != 0,
-                f"pp={pp}: must divide layers={layers}, unless split=balanced",
+                f"pp={pp}: must divide layers={layers}, unless split=balanced or compute",
             ),
             (
                 self.global_batch % (dp * self.micro_batch) != 0,
@@ -150,6 +151,7 @@ class Plan:
                 f"dp x micro_batch = {dp * self.micro_batch}",
             ),
             (v > 1 and pp == 1, f"interleave={v}: needs pp > 1"),
+            (v > 1 and self.split == "compute", f"interleave={v}: needs split=even"),
             (v > 1 and self.schedule != "1f1b", f"interleave={v}: needs schedule=1f1b"),
             (
                 v > 1 and layers % (pp * v) != 0,

@@ -38,6 +38,7 @@ class PlanBatch:
     grad_overlap: NDArray[np.bool_]
     gpipe: NDArray[np.bool_]
     balanced: NDArray[np.bool_]
+    by_compute: NDArray[np.bool_]
     fp32_gradients: NDArray[np.bool_]
     cp: NDArray[np.int64]
     cp_gather: NDArray[np.bool_]
@@ -99,7 +100,7 @@ class PlanBatch:
             sequence_parallel=bool(self.sequence_parallel[row]),
             grad_overlap=bool(self.grad_overlap[row]),
             schedule="gpipe" if self.gpipe[row] else "1f1b",
-            split="balanced" if self.balanced[row] else "even",
+            split="balanced" if self.balanced[row] else "compute" if self.by_compute[row] else "even",
             fp32_gradients=bool(self.fp32_gradients[row]),
             cp=int(self.cp[row]),
             cp_exchange=CP_EXCHANGES[int(self.cp_gather[row])],
@@ -116,7 +117,7 @@ _NUMBERS = (
 )
 _SWITCHES = (
     *("sequence_parallel", "grad_overlap", "gpipe", "balanced", "fp32_gradients", "cp_gather"),
-    *("pp_before_dp", "prefetch"),
+    *("pp_before_dp", "prefetch", "by_compute"),
 )
 
 
@@ -132,4 +133,5 @@ def _switches(plan: Plan) -> tuple[bool, ...]:
     return (
         *(plan.sequence_parallel, plan.grad_overlap, plan.schedule == "gpipe", plan.split == "balanced"),
         *(plan.fp32_gradients, plan.cp_exchange == "gather", plan.rank_order == "tp-cp-pp-dp", plan.prefetch),
+        plan.split == "compute",
     )

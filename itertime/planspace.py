@@ -169,6 +169,7 @@ def _batch(shapes: Whole, choices: Whole, global_batch: int, grad_overlap: bool)
         grad_overlap=no | grad_overlap,
         gpipe=no,
         balanced=no,
+        by_compute=no,
         fp32_gradients=no,
         cp=cp,
         cp_gather=no,

@@ -19,13 +19,17 @@ __all__ = ["MEMORY_CONSTANTS", "TIME_CONSTANTS", "Constant", "constants_named", 
 
 @dataclass(frozen=True)
 class Constant:
-    """A field of `Site`: its bounds, the scale by which sites differ (of its inverse, if `inverse`)."""
+    """A field of `Site`: its bounds, the scale by which sites differ (of its inverse, if `inverse`).
+
+    `starts`: values of z to begin a fit from, beside 0, where the time does not change at all near neutral.
+    """
 
     name: str
     low: float
     high: float
     scale: float
     inverse: bool = False
+    starts: tuple[float, ...] = ()
 
     @property
     def neutral(self) -> float:
@@ -58,6 +62,7 @@ TIME_CONSTANTS = {
         Constant("hbm_fraction", 0.4, 1.3, 0.15, inverse=True),
         Constant("network_efficiency", 0.1, 1.0, 0.3, inverse=True),
         Constant("all_reduce_multiplier", 0.3, 4.0, 0.5),
+        Constant("launch_s", 0.0, 300e-6, 50e-6, starts=(1.0, 2.0, 4.0)),
         Constant("layer_overhead_s", 0.0, 0.1, 0.01),
         Constant("iteration_overhead_s", 0.0, 20.0, 0.5),
         Constant("p2p_exposure", 0.0, 1.0, 0.3),

@@ -9,6 +9,7 @@ linear around the last solution.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -52,15 +53,25 @@ class SiteFit:
         return self._known[key]
 
     def fit(self, constants: Sequence[Constant], rows: Whole) -> dict[str, float]:
-        """The constants that suit these rows best."""
-        z = np.zeros(len(constants))
+        """The constants that suit these rows best, of fits begun at neutral and at constants' `starts`."""
+        found = []
+        for start in itertools.product(*((0.0, *each.starts) for each in constants)):
+            z = self._fit(constants, rows, np.array(start))
+            found.append((self._cost(constants, rows, z), start, z))
+        return _values(constants, min(found, key=lambda each: each[:2])[2])
+
+    def _fit(self, constants: Sequence[Constant], rows: Whole, z: Array) -> Array:
         for round_ in range(MOST_ROUNDS):
             before = z
             base, slopes = self._linear(constants, z)
             z, _ = self._solve(constants, rows, base, slopes, before)
             if np.abs(z - before).max(initial=0.0) < TOLERANCE and round_ > 0:
                 break
-        return _values(constants, z)
+        return z
+
+    def _cost(self, constants: Sequence[Constant], rows: Whole, z: Array) -> float:
+        ratios = self.predicted(_values(constants, z))[rows] / self.measured[rows]
+        return 0.5 * float(_loss(np.concatenate([np.log(ratios) / RESIDUAL_SCALE, z]), len(rows))[0].sum())
 
     def choose(self, candidates: Sequence[Constant], rows: Whole, most: int) -> tuple[Constant, ...]:
         """Up to `most` constants, one after the other, each the one that lowers the cost most on these rows.

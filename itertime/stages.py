@@ -7,7 +7,7 @@ has the embedding too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,8 @@ def stage_layout(model: ModelSpec, plans: PlanBatch) -> StageLayout:
     get one layer more, as many as it takes.
     """
     pp, single = plans.pp, plans.pp == 1
+    if plans.by_compute.any():
+        return _split_by_compute(model, plans)
     if not plans.balanced.any():
         even = model.layers // pp
         stages = np.array(
@@ -66,6 +68,26 @@ def stage_layout(model: ModelSpec, plans: PlanBatch) -> StageLayout:
     heavy = np.where(uneven & ~filled, blocks % pp, middles)
     stages = np.stack([np.where(single, 0, 1), heavy, middles - heavy, np.ones_like(pp)])
     return StageLayout(layers, stages)
+
+
+def _split_by_compute(model: ModelSpec, plans: PlanBatch) -> StageLayout:
+    """Layers fill one stage after the other until it has more than its share of the arithmetic, of which the
+    projection has as much as its parameters; the other plans of the batch are split as ever.
+
+    That is how nanotron builds a pipeline (its `get_block_compute_costs` and the thresholds made of them).
+    Middle stages that it would leave without a layer, where the projection is worth several stages, get some
+    of the others'.
+    """
+    rest = stage_layout(model, replace(plans, by_compute=np.zeros_like(plans.by_compute)))
+    pp, chosen = plans.pp, plans.by_compute & (plans.pp > 1)
+    share = (model.layers + model.vocab * model.hidden / model.layer_matmul_parameters) / pp
+    first = np.minimum(np.floor(share) + 1, model.layers).astype(np.int64)
+    before_last = np.minimum(np.floor(share * (pp - 1)) + 1, model.layers).astype(np.int64)
+    middles = np.maximum(pp - 2, 1)
+    light, heavy = np.divmod(before_last - first, middles)
+    layers = np.stack([first, light + 1, light, model.layers - before_last])
+    stages = np.stack([np.ones_like(pp), heavy, np.maximum(pp - 2, 0) - heavy, np.ones_like(pp)])
+    return StageLayout(np.where(chosen, layers, rest.layers), np.where(chosen, stages, rest.stages))
 
 
 def layer_shards(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array]:

@@ -40,6 +40,7 @@ class Site:
     | `hbm_fraction` | 1 | HBM bandwidth over the profile's; element-wise times are divided by it |
     | `network_efficiency` | 1 | achieved fraction of the NIC bandwidth |
     | `all_reduce_multiplier` | 1 | multiplies the times of all-reduce, reduce-scatter and all-gather |
+    | `launch_s` | s | CPU time to issue one kernel: a pass takes at least its kernels times this |
     | `layer_overhead_s` | s | added per layer and micro-batch, forward and backward together |
     | `iteration_overhead_s` | s | added per iteration |
     | `p2p_exposure` | 1 | share of the point-to-point time that asynchronous sends do not hide |
@@ -48,6 +49,9 @@ class Site:
     | `memory_overhead_bytes` | bytes | CUDA context, NCCL buffers and the like beyond the assumed, per GPU |
     | `measured_over_predicted` | 1, 1 | of nine tenths of the site's runs, lowest and highest, if known |
 
+    `launch_s` of 20 us: what eager PyTorch takes on one core for each kernel that `itertime.launch` counts
+    (`python benchmarks/eager.py`); the driver's part, and a framework's own work in every layer, are not in
+    it.
     `network_efficiency` of 0.8: NCCL reaches 0.82 of two nodes' 4 x 100 Gb/s in a 1 GB all-reduce
     (nccl-tests in awsome-distributed-training). `p2p_exposure` of 0.2: what 1F1B runs with asynchronous
     sends show.
@@ -58,6 +62,7 @@ class Site:
     hbm_fraction: Positive = 1.0
     network_efficiency: Fraction = 0.8
     all_reduce_multiplier: Positive = 1.0
+    launch_s: NonNegative = 20e-6
     layer_overhead_s: NonNegative = 0.0
     iteration_overhead_s: NonNegative = 0.0
     p2p_exposure: Share = 0.2
@@ -86,6 +91,7 @@ class System:
     source: Name
     gpu_nic_bytes_per_s: Positive = 31.5e9  # PCIe 4.0 x16: 16 GT/s x 16 lanes x 128/130 / 8
     network_latency_s: NonNegative = 10e-6
+    network_bulk_latency_s: NonNegative = 0.0
     nics_per_node: Count | None = None
     cpu_link_bytes_per_s: Positive = 16e9  # AMD; NCCL's own figure, AMD_BW in its src/graph/topo.h
     collective_algorithms: Algorithms = ("ring", "tree")

@@ -87,7 +87,9 @@ BucketMb = Annotated[
     int | None, typer.Option("--bucket-mb", min=1, help="Exchange gradients in buckets of this many MB.")
 ]
 Schedule = Annotated[str, typer.Option("--schedule", help="1f1b or gpipe.")]
-Split = Annotated[str, typer.Option("--split", help="even, or balanced where pp does not divide the layers.")]
+Split = Annotated[
+    str, typer.Option("--split", help="even; balanced where pp does not divide the layers; compute.")
+]
 
 
 def model_of(name: str, seq_len: int | None, attention: str | None) -> ModelSpec:

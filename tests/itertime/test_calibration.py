@@ -88,6 +88,15 @@ def test_constants_that_predict_worse_than_neutral_are_not_handed_out(made, writ
     assert (site.gemm_multiplier, site.all_reduce_multiplier, site.layer_overhead_s) == (1, 1, 0)
 
 
+def test_finds_the_time_of_launches_from_where_it_makes_no_difference(made):
+    """Near neutral no run waits for a launch: a search downhill from there would never leave."""
+    path = made({"launch_s": 1.5e-4, "gemm_multiplier": 1.1})
+    result = calibrate([path], ["gemm_multiplier", "launch_s"], folds=4)
+    assert result.constants["launch_s"] == pytest.approx(1.5e-4, rel=0.02)
+    assert result.constants["gemm_multiplier"] == pytest.approx(1.1, rel=0.02)
+    assert np.abs(result.held_out).mean() < 0.5
+
+
 def test_runs_that_contradict_all_others_do_not_decide(made, write_table):
     with made().open() as file:
         rows = list(csv.DictReader(file))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from itertime.collectives import all_gather_s, all_reduce_s, all_to_all_s, p2p_s, reduce_scatter_s
+from itertime.collectives import BULK_BYTES, all_gather_s, all_reduce_s, all_to_all_s, p2p_s, reduce_scatter_s
 from itertime.fabric import ring_share
 from itertime.profile import load_profile
 from itertime.system import Site, load_system
@@ -209,3 +211,38 @@ def test_batches_equal_single_calls(rows: list[tuple[float, int, int, int]]) -> 
         together = collective(size, count * local, local, SYSTEM, PROFILE, groups)
         single = [collective(s, n * r, r, SYSTEM, PROFILE, g) for s, n, r, g in rows]
         np.testing.assert_allclose(together, single, rtol=1e-12)
+
+
+def test_a_hop_holds_up_large_messages_only() -> None:
+    """By the bulk latency once per node of a ring: a piece takes all links but one, of which as many cross as
+    there are nodes; twice in an all-reduce, where a tree of half the depth takes over.
+    """
+    bulk = dataclasses.replace(IDEAL, network_bulk_latency_s=1e-3)
+    for count, hops in ((2, 2), (4, 4), (16, 16)):
+        for operation in (all_gather_s, reduce_scatter_s):
+            more = operation(1e9, 8 * count, 8, bulk, PROFILE) - operation(1e9, 8 * count, 8, IDEAL, PROFILE)
+            assert more == pytest.approx(hops * 1e-3, rel=0.01)
+            alone = operation(1e9, count, 1, bulk, PROFILE) - operation(1e9, count, 1, IDEAL, PROFILE)
+            assert alone == pytest.approx((hops - 1) * 1e-3, rel=0.01)
+    small = all_gather_s(1e3, 16, 8, bulk, PROFILE) - all_gather_s(1e3, 16, 8, IDEAL, PROFILE)
+    assert small < 1e-6
+    trees = all_reduce_s(1e6, 512, 8, bulk, PROFILE) - all_reduce_s(1e6, 512, 8, IDEAL, PROFILE)
+    assert trees == pytest.approx(2 * 6 * 0.2e-3, rel=0.01)  # 1 MB of 4 MB: a fifth
+    assert all_gather_s(1e9, 8, 8, bulk, PROFILE) == all_gather_s(1e9, 8, 8, IDEAL, PROFILE)
+
+
+def test_the_hops_of_the_p5_system_are_those_of_the_published_collectives(shared_dir) -> None:
+    """All-gather and reduce-scatter of 256 MB over 2 to 64 nodes: within half, bytes alone miss by 20."""
+    path = Path(__file__).parents[2] / "benchmarks" / "network_hops.py"
+    spec = importlib.util.spec_from_file_location("network_hops", path)
+    hops = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hops)
+    points = hops.measured(shared_dir / "data" / "operators" / "bandwidth_points.csv.gz")
+    system = load_system("p5-48xlarge")
+    rings = [value for (kind, _), value in hops.ratios(points, system).items() if kind != "AllReduce"]
+    assert len(rings) == 12
+    assert all(0.9 < ratio < 1.5 for ratio in rings)
+    bare = dataclasses.replace(system, network_bulk_latency_s=0.0, network_latency_s=0.0)
+    assert min(hops.ratios(points, bare).values()) < 0.07
+    size, _ = hops.half_size(shared_dir / "data" / "operators" / "a100_allreduce.csv.gz")
+    assert size == pytest.approx(BULK_BYTES, rel=0.1)

@@ -104,6 +104,54 @@ def test_the_vocabulary_is_padded_as_megatron_does():
     assert padded_vocab(replace(gpt2, vocab_multiple=1), np.array([1, 2])).tolist() == [50257, 50258]
 
 
+def nanotron_split(layers, pp, head):
+    """Layers of each stage as nanotron's build places its blocks, one after the other; the head's place."""
+    costs = [0.0, *[1.0] * layers, 0.0, head]  # embedding, layers, norm, projection
+    total, placed, stage = sum(costs), 0.0, 0
+    thresholds = [total * (rank + 1) / pp for rank in range(pp - 1)] + [float("inf")]
+    stages = []
+    for cost in costs:
+        placed += cost
+        stages.append(stage)
+        stage += placed > thresholds[stage]
+    return [stages[1 : layers + 1].count(rank) for rank in range(pp)]
+
+
+@given(st.integers(2, 100), st.integers(2, 16), st.floats(0, 6))
+def test_a_split_by_compute_is_nanotrons(layers, pp, head):
+    """Stage by stage but for the order of the middle ones, wherever the projection fits into the last stage;
+    where it does not, the longest stage has at most the layers of nanotron's and the first as many.
+    """
+    assume(pp <= layers)
+    model = ModelSpec("m", layers, 1024, 16, 1, 512, gated_mlp=True, biases=False)
+    model = replace(model, vocab=max(round(head * model.layer_matmul_parameters / model.hidden), 1))
+    head = model.vocab * model.hidden / model.layer_matmul_parameters
+    layout = stage_layout(model, PlanBatch.of([Plan(1, pp, 1, 1, 1, split="compute")]))
+    found = [int(n) for kind in range(4) for n in [layout.layers[kind, 0]] * int(layout.stages[kind, 0])]
+    expected = nanotron_split(layers, pp, head)
+    assert sum(found) == layers
+    assert len(found) == pp
+    assert found[0] == expected[0]
+    if head < (layers + head) / pp:
+        assert found[-1] == expected[-1]
+        assert sorted(found[1:-1]) == sorted(expected[1:-1])
+    else:
+        assert max(found) <= max(expected)
+        assert found[-1] == 0
+
+
+def test_a_split_by_compute_makes_room_for_a_large_projection():
+    """Llama 3.2 1B's shape: the projection is worth four layers of 16."""
+    model = ModelSpec("m", 16, 2048, 32, 131072, 4096, gated_mlp=True, ffn_hidden=8192, attention="flash")
+    layout = stage_layout(model, PlanBatch.of([Plan(1, 4, 1, 1, 1, split="compute")]))
+    assert layout.layers[[FIRST, LAST], 0].tolist() == [6, 0]
+    even, better = (
+        predict(model, Plan(1, 4, 1, 1, 32, recompute="none", split=split), SYSTEM)
+        for split in ("even", "compute")
+    )
+    assert better.iteration_s < 0.9 * even.iteration_s
+
+
 @pytest.mark.parametrize(
     ("layers", "pp"), [(48, 4), (48, 1), (106, 12), (78, 12), (70, 12), (5, 4), (7, 7), (100, 6), (80, 32)]
 )

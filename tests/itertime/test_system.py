@@ -30,7 +30,7 @@ def write(folder: Path, changes: dict[str, str | None]) -> Path:
 
 
 def test_shipped_systems_name_a_shipped_profile() -> None:
-    assert list_systems() == ["a100-80gb-800g", "dgx-a100-80gb", "dgx-h100"]
+    assert list_systems() == ["a100-80gb-800g", "dgx-a100-80gb", "dgx-h100", "p5-48xlarge"]
     for name in list_systems():
         system = load_system(name)
         assert system.name == name

@@ -13,6 +13,8 @@ import pytest
 from itertime import Site, load_system
 from itertime.cli import main
 from itertime.errors import UserError
+from itertime.measured import measured_run
+from itertime.table import read_table
 from itertime.validation import statistics, summary, validate, write_rows
 
 SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[3] / "shared"))
@@ -70,6 +72,23 @@ def test_an_empty_micro_batch_becomes_the_fastest_power_of_two_that_fits(write_t
 
 def test_layers_that_pp_does_not_divide_are_split_as_evenly_as_possible(write_table):
     assert validate(write_table({"pp": "4", "dp": "2", "layers": "30"})).skipped == ()
+
+
+@pytest.mark.parametrize(("layers", "hidden", "billions"), [
+    (16, 2048, 1.34), (28, 3072, 3.57), (32, 4096, 8.86), (80, 8192, 80.0),
+])  # fmt: skip
+def test_nanotrons_models_have_the_sizes_of_its_benchmarks(write_table, layers, hidden, billions):
+    row = {"site": "hf-h100", "gpu": "H100-SXM-80GB", "layers": str(layers), "hidden": str(hidden)}
+    row |= {"heads": str(hidden // 64), "kv_heads": "", "ffn_hidden": "", "gated_mlp": "True"}
+    row |= {"vocab": "131072", "attention": "flash", "grad_overlap": "", "recompute": "none"}
+    run = measured_run(next(iter(read_table(write_table(row)))), Site())
+    assert run.model.parameters / 1e9 == pytest.approx(billions, rel=0.002)
+    assert (run.plan.split, run.plan.fp32_gradients, run.plan.grad_overlap) == ("compute", True, True)
+    assert run.system.network_bulk_latency_s > 0
+    other = next(iter(read_table(write_table(row | {"ffn_hidden": "8192", "zero_stage": "1"}))))
+    stated = measured_run(other, Site())
+    assert stated.model.ffn_hidden == 8192
+    assert not stated.plan.grad_overlap
 
 
 def test_a_gpu_with_less_bandwidth_is_slower_and_smaller(write_table):

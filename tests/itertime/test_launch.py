@@ -1,0 +1,90 @@
+"""The CPU that issues kernels: a floor below passes, not an addition to them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from itertime import ModelSpec, Plan, PlanBatch, load_model, load_system, predict
+from itertime.launch import kernels
+from itertime.system import Site
+
+SYSTEM = load_system("dgx-a100-80gb")
+LARGE = load_model("megatron-145.6b")
+SMALL = ModelSpec(
+    "small", 16, 2048, 32, 32000, 2048, gated_mlp=True, norm="rmsnorm", positions="rotary",
+    attention="flash", biases=False, tied_embeddings=False, ffn_hidden=8192,
+)  # fmt: skip
+
+
+def at(launch_s, model, plan):
+    return predict(model, plan, replace(SYSTEM, site=Site(launch_s=launch_s)))
+
+
+def count(model, **plan):
+    one = Plan(**{"tp": 1, "pp": 1, "dp": 1, "micro_batch": 1, "global_batch": 1, "recompute": "none"} | plan)
+    forward, backward = kernels(model, PlanBatch.of([one]))
+    return int(forward[0]), int(backward[0])
+
+
+def test_the_kernels_of_a_llama_layer():
+    """Q, K, V and projection, gate, up and down; attention; two norms, two additions, SwiGLU, rotary.
+    Backward each matrix twice and its gradient's sum, the others once, the joint gradient of Q, K and V.
+    """
+    assert count(SMALL) == (5 + 1 + 6, 15 + 1 + 6 + 1)
+
+
+def test_collectives_and_recomputation_are_issued_too():
+    forward, backward = count(SMALL)
+    assert count(SMALL, tp=2) == (forward + 2, backward + 2)
+    assert count(SMALL, tp=2, sequence_parallel=True) == (forward + 4, backward + 6)
+    assert count(SMALL, recompute="full") == (forward, backward + forward)
+    assert count(SMALL, recompute="selective") == (forward, backward)
+    core = replace(SMALL, attention="core", dropout=True)
+    assert count(core, recompute="selective")[1] == count(core)[1] + 6  # GEMMs, copies, softmax, dropout
+    assert count(replace(SMALL, experts=8), ep=1)[0] == forward + 4
+
+
+def test_a_gpu_with_enough_to_do_waits_for_nobody():
+    plan = Plan(8, 8, 4, 1, 256)
+    assert at(0.0, LARGE, plan).iteration_s == at(20e-6, LARGE, plan).iteration_s
+    assert at(20e-6, LARGE, plan).breakdown["launch"] == 0
+
+
+@pytest.mark.parametrize("tp", [2, 4, 8])
+def test_a_gpu_with_little_to_do_takes_the_time_of_the_launches(tp):
+    """Whatever tp and with whatever is left to do: the head is done while the layers are being issued."""
+    plan = Plan(tp, 1, 1, 1, 64, recompute="none", sequence_parallel=True)
+    run, without = at(1e-3, SMALL, plan), at(0.0, SMALL, plan)
+    issued = 64 * SMALL.layers * sum(count(SMALL, tp=tp, sequence_parallel=True)) * 1e-3
+    once = sum(run.breakdown[part] for part in ("dp_comm", "optimizer", "embedding_sync"))
+    assert run.iteration_s == pytest.approx(issued + once, rel=1e-12)
+    assert run.iteration_s > 5 * without.iteration_s
+    assert run.breakdown["head"] == run.breakdown["embedding"] == 0
+    assert sum(run.breakdown.values()) == pytest.approx(run.iteration_s, rel=1e-12)
+
+
+def test_the_floor_never_makes_an_iteration_faster_nor_adds_more_than_all_launches():
+    for plan in (
+        Plan(2, 4, 2, 1, 64, recompute="none"),
+        Plan(1, 1, 8, 1, 64, zero_stage=3),
+        Plan(1, 4, 1, 2, 32, interleave=2),
+    ):
+        before = 0.0
+        for launch_s in (0.0, 1e-5, 3e-5, 1e-4, 3e-4):
+            seconds = at(launch_s, SMALL, plan).iteration_s
+            assert seconds >= before
+            before = seconds
+        passes = plan.microbatches + plan.pp - 1
+        kernels_of_all = 2 * passes * SMALL.layers / plan.pp * 200
+        assert before <= at(0.0, SMALL, plan).iteration_s + kernels_of_all * 3e-4
+
+
+def test_many_plans_at_once_are_issued_like_one():
+    plans = [Plan(tp, 1, 2, size, 64, recompute="none", sequence_parallel=tp == 4, zero_stage=zero)
+             for tp in (1, 2, 4) for size in (1, 2) for zero in (0, 1, 3)]  # fmt: skip
+    both = kernels(SMALL, PlanBatch.of(plans))
+    for row, plan in enumerate(plans):
+        alone = kernels(SMALL, PlanBatch.of([plan]))
+        assert [int(each[row]) for each in both] == [int(each[0]) for each in alone]
