@@ -69,9 +69,13 @@ class ActiveJob:
 
     def work_left_at(self, now: float) -> float:
         """Units still to do at `now`."""
-        if self.placement is None or now <= self.ready_s:
+        began_s = self.ready_s
+        if self.placement is None or now <= began_s:
             return self.work_left
-        return max(0.0, self.work_left - (now - max(self.ready_s, self.since_s)) / self.unit_s)
+        if began_s < self.since_s:
+            began_s = self.since_s
+        left = self.work_left - (now - began_s) / self.unit_s
+        return left if left > 0.0 else 0.0
 
     def settle(self, now: float) -> None:
         """Close the present allocation or wait at `now`: book its progress, GPU-seconds and overhead."""
@@ -243,12 +247,17 @@ class JobView:
     @property
     def paying_s(self) -> float:
         """Seconds of overhead still to pay on its present allocation."""
-        return self._job.paying_s(self._state.now) if self.running else 0.0
+        job = self._job
+        return 0.0 if job.placement is None else job.paying_s(self._state._now)
 
     @property
     def productive_s(self) -> float:
         """Seconds since it had paid the overhead of its present allocation; 0 before, and while it waits."""
-        return max(0.0, self._state.now - self._job.ready_s) if self.running else 0.0
+        job = self._job
+        if job.placement is None:
+            return 0.0
+        productive_s = self._state._now - job.ready_s
+        return productive_s if productive_s > 0.0 else 0.0
 
     def can_run_on(self, gpus: int, gpu_type: str | None = None) -> bool:
         """Whether it can run on `gpus` GPUs of that type (of some type if None)."""

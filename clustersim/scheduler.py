@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Cluster", "Event", "JobView", "PolicyError", "Proposal", "Ranking", "Scheduler", "State"]
 
 _MAX_RANKINGS = 16
+_INSTANT_S = 1e-3  # a wake-up may come this much early: times are sums of times
 
 
 class Scheduler:
@@ -179,6 +180,22 @@ class State:
             keys = self._falling[key] = FallingKeys(key)
         keys.begin(self._running)
         return keys
+
+    def unsettled(self) -> dict[JobView, float]:
+        """The running jobs that have not yet worked on their GPUs for as long as a restart there would take,
+        in the order of their start, and the time at which each will have.
+
+        A policy that stops or resizes them spends more on restarts than they get done.
+        """
+        now, found = self._now, {}
+        for view in self._running:
+            job = view._job
+            productive_s = max(0.0, now - job.ready_s)
+            restart_s = self._restart_s(job, job.gpus)
+            if productive_s < restart_s - _INSTANT_S:
+                paying_s = 0.0 if productive_s else job.paying_s(now)
+                found[view] = now + paying_s + restart_s - productive_s
+        return found
 
     def proposal(self) -> Proposal:
         """A fresh draft in which everything stays as it is."""

@@ -12,6 +12,7 @@ from .placing import run_elastic
 
 __all__ = ["HeSrpt", "fractions"]
 
+_Entry = tuple[float, int, tuple[int, ...], JobView]  # work left, order of submission, sizes, job
 _ROUNDING = 1e-9  # GPUs: fractions are added up
 
 
@@ -41,42 +42,58 @@ class HeSrpt(Scheduler):
 
     def __init__(self, exponent: float = 0.6):
         self.exponent = number("exponent", exponent, 0.0, 0.99)
-        self._waiting: list[tuple[float, int, JobView]] = []  # by work left; kept between decisions
+        self._waiting: list[_Entry] = []  # sorted; kept between decisions
+        self._running: list[JobView] = []  # as they were sorted at the last one
+        self._parts: list[float] = []  # GPUs by rank at the last one, the shortest job first
+        self._of: tuple[int, int] = (0, 0)  # jobs and GPUs
 
     def schedule(self, state: State) -> Proposal:
         left, came = state.pending_by(_gpu_seconds_left).changes()
-        for entry in left:
-            del self._waiting[bisect_left(self._waiting, entry)]
-        for entry in came:
-            insort(self._waiting, entry)
-        running = [(_gpu_seconds_left(job), job.order, job) for job in state.running]
-        jobs = [job for _, _, job in sorted([*running, *self._waiting])]
+        for key, order, job in left:
+            del self._waiting[bisect_left(self._waiting, (key, order, job.sizes, job))]
+        for key, order, job in came:
+            insort(self._waiting, (key, order, job.sizes, job))
+        running = [
+            (_gpu_seconds_left(job), job.order, job.sizes, job) for job in self._running_as_before(state)
+        ]
+        running.sort()
+        self._running = [job for _, _, _, job in running]
+        jobs = sorted([*running, *self._waiting])
         return run_elastic(state, _raised(jobs, self._rounded(jobs, state.in_service), state.in_service))
 
-    def _rounded(self, jobs: Sequence[JobView], gpus: int) -> dict[JobView, int]:
+    def _running_as_before(self, state: State) -> list[JobView]:
+        """Those who run in the order that they had at the last decision, which is nearly that of now."""
+        running = state.running
+        known = dict.fromkeys([job for job in self._running if job in running])
+        return [*known, *[job for job in running if job not in known]]
+
+    def _rounded(self, jobs: Sequence[_Entry], gpus: int) -> dict[JobView, int]:
         """The fractions as counts that jobs can use: what the shortest cannot use falls to the next."""
+        if self._of != (len(jobs), gpus):
+            self._of = len(jobs), gpus
+            self._parts = [fraction * gpus for fraction in reversed(fractions(len(jobs), self.exponent))]
         shares, budget = {}, 0.0
-        for job, fraction in zip(jobs, reversed(fractions(len(jobs), self.exponent)), strict=True):
-            budget += fraction * gpus
-            sizes = job.sizes
+        for (_, _, sizes, job), part in zip(jobs, self._parts, strict=True):
+            budget += part
             if sizes[0] <= budget + _ROUNDING:
                 shares[job] = size = sizes[bisect_right(sizes, budget + _ROUNDING) - 1]
                 budget -= size
         return shares
 
 
-def _raised(jobs: Sequence[JobView], shares: dict[JobView, int], gpus: int) -> dict[JobView, int]:
+def _raised(jobs: Sequence[_Entry], shares: dict[JobView, int], gpus: int) -> dict[JobView, int]:
     """The shares, and what is left over of the GPUs, to the shortest jobs first."""
-    wanted: dict[JobView, int] = {}
     left = gpus - sum(shares.values())
-    for i, job in enumerate(jobs):
-        if not left:
-            return wanted | {job: shares[job] for job in jobs[i:] if job in shares}
-        held, sizes = shares.get(job, 0), job.sizes
-        at = bisect_right(sizes, held + left)
-        if at:
-            left -= sizes[at - 1] - held
-            wanted[job] = sizes[at - 1]
+    if not left:
+        return shares
+    wanted: dict[JobView, int] = {}
+    for i, (_, _, sizes, job) in enumerate(jobs):
+        held = shares.get(job, 0)
+        if held or sizes[0] <= left:
+            wanted[job] = size = sizes[bisect_right(sizes, held + left) - 1]
+            left -= size - held
+            if not left:
+                return wanted | {job: shares[job] for *_, job in jobs[i + 1 :] if job in shares}
     return wanted
 
 

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from clustersim.scheduler import JobView, Proposal, State
 
-__all__ = ["Wanted", "in_service_by_type", "run_elastic", "run_or_less", "run_ranked", "settles"]
+__all__ = ["Wanted", "in_service_by_type", "run_elastic", "run_or_less", "run_ranked"]
 
 _NOTHING = (None, 0, None)
-_INSTANT_S = 1e-3  # a wake-up may come this much early: times are sums of times
 
 Wanted = tuple[JobView, int, str | None]
 """A job, the GPUs it is to have, and their type, None for any."""
@@ -31,19 +30,20 @@ def run_ranked(state: State, ranked: Sequence[Wanted]) -> Proposal:
     Nodes that failed or went for good may leave no place for whom GPUs were counted: that keeps nobody else
     out. If none of `ranked` has a place, everything stays as it is, and whoever waits and has one runs too.
     """
-    settling = _settling(state)
-    others = [entry for entry in ranked if entry[0] not in settling]
-    line: list[Wanted] = [*((job, job.gpus, job.gpu_type) for job in settling), *others]
+    settling, mixed = state.unsettled(), state.cluster.mixed
+    others = [entry for entry in ranked if entry[0] not in settling] if settling else ranked
+    line: list[Wanted] = [(job, job.gpus, job.gpu_type if mixed else None) for job in settling]
+    line += others
     chosen = _within(state, line)
     proposal = state.proposal()
-    waiting = dict(chosen)
+    waiting = chosen.copy()
     for job in state.running:
         _, gpus, gpu_type = chosen.get(job, _NOTHING)
         if gpus == job.gpus and (gpu_type is None or gpu_type == job.gpu_type):
             del waiting[job]
         else:
             proposal.stop(job)
-    if not _start(proposal, waiting.values()) and not state.cluster.mixed:
+    if not _start(proposal, waiting.values()) and not mixed:
         missing = (entry for entry in chosen.values() if not _holds(proposal, entry))
         draft = proposal.copy() if settling else proposal
         draft.compact({job: gpus for job, gpus, _ in missing})
@@ -54,12 +54,14 @@ def run_ranked(state: State, ranked: Sequence[Wanted]) -> Proposal:
         proposal = _anew(state, line)
     blocked = bool(settling) and first is not None and proposal.placement(first) is None
     for job, gpus, gpu_type in line:
+        if not proposal.free:
+            break
         if proposal.placement(job) is None and proposal.fits(gpus, gpu_type) and (job.running or not blocked):
             proposal.start(job, gpus, gpu_type=gpu_type)
     if not settling and not any(proposal.placement(job) for job, _, _ in line):
         return _anybody(state)
-    if any(proposal.gpus(job) != gpus for job, gpus, _ in ranked):
-        proposal.wake_at = min(settling.values(), default=None)
+    if settling and any(proposal.gpus(job) != gpus for job, gpus, _ in ranked):
+        proposal.wake_at = min(settling.values())
     return proposal
 
 
@@ -72,27 +74,14 @@ def run_or_less(state: State, ranked: Sequence[Wanted]) -> Proposal:
     """As `run_ranked`, for jobs that may also run on less: who finds no room gets the most that there is."""
     proposal = run_ranked(state, ranked)
     for job, gpus, gpu_type in ranked:
+        if not proposal.free:
+            break
         if proposal.placement(job) is None:
             sizes = job.sizes if gpu_type is None else job.sizes_on(gpu_type)
             fitting = [size for size in sizes if size <= gpus and proposal.fits(size, gpu_type)]
             if fitting:
                 proposal.start(job, fitting[-1], gpu_type=gpu_type)
     return proposal
-
-
-def settles(job: JobView) -> bool:
-    """Whether a job runs, but has not yet worked for as long as a restart would take it."""
-    return job.running and job.productive_s < job.restart_s(job.gpus) - _INSTANT_S
-
-
-def _settling(state: State) -> dict[JobView, float]:
-    """The jobs that settle, and when each will have."""
-    now, found = state.now, {}
-    for job in state.running:
-        productive_s, restart_s = job.productive_s, job.restart_s(job.gpus)
-        if productive_s < restart_s - _INSTANT_S:
-            found[job] = now + job.paying_s + restart_s - productive_s
-    return found
 
 
 def _holds(proposal: Proposal, wanted: Wanted) -> bool:
@@ -113,17 +102,18 @@ def in_service_by_type(state: State) -> dict[str, int]:
 
 def _within(state: State, line: Sequence[Wanted]) -> dict[JobView, Wanted]:
     """Those of `line` who get GPUs when each in turn takes what is left of its type."""
-    left: dict[str | None, int] = {None: state.in_service}
-    if state.cluster.mixed:
-        left.update(in_service_by_type(state))
+    left = state.in_service
+    by_type = in_service_by_type(state) if state.cluster.mixed else {}
     chosen: dict[JobView, Wanted] = {}
     for entry in line:
         job, gpus, gpu_type = entry
-        if gpus <= left[None] and gpus <= left.get(gpu_type, gpus) and job not in chosen:
+        if gpus <= left and job not in chosen and (gpu_type is None or gpus <= by_type.get(gpu_type, gpus)):
             chosen[job] = entry
-            left[None] -= gpus
-            if gpu_type in left and gpu_type is not None:
-                left[gpu_type] -= gpus
+            left -= gpus
+            if gpu_type in by_type:
+                by_type[gpu_type] -= gpus
+            if not left:
+                break
     return chosen
 
 

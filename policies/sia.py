@@ -9,7 +9,7 @@ from clustersim.scheduler import JobView, Proposal, Scheduler, State
 
 from .assignment import Choice, assign
 from .parameters import number
-from .placing import Wanted, in_service_by_type, run_or_less, settles
+from .placing import Wanted, in_service_by_type, run_or_less
 from .rounds import Rounds
 
 __all__ = ["Sia"]
@@ -69,7 +69,8 @@ class Sia(Scheduler):
         before: _Held = {job: (job.gpu_type, job.gpus) for job in jobs}
         if (capacity, before) == self._done:
             return self._rounds.until_end(state.proposal(), state)
-        movable = [job for job in jobs if not settles(job)]
+        unsettled = state.unsettled()
+        movable = [job for job in jobs if job not in unsettled]
         wanted = self._assigned(state, movable, capacity)
         if wanted is None:
             return self._rounds.until_end(state.proposal(), state)
@@ -86,9 +87,9 @@ class Sia(Scheduler):
     ) -> list[Wanted] | None:
         """The configurations of those who get one; None if the solver found nothing."""
         types, free = list(capacity), dict(capacity)
-        for job in state.running:
-            if settles(job) and job.gpu_type is not None:
-                free[job.gpu_type] -= job.gpus
+        for job in state.unsettled():
+            assert job.gpu_type is not None
+            free[job.gpu_type] -= job.gpus
         choices = [self._choice(job, types, state.now) for job in movable]
         given = assign(choices, list(free.values()), gap=self.gap, search_nodes=self.search_nodes)
         if given is None:
