@@ -301,14 +301,14 @@ class JobView:
         job = self._job
         if not job.states_work:
             self._state._oracle_used = True
-        return self._remaining(gpus, gpu_type)
+        if gpus is None or job.offers or (unit_s := job.curve.unit_s.get(gpus)) is None:
+            return self._remaining(gpus, gpu_type)
+        return job.work_left_at(self._state._now) * unit_s
 
     def _remaining(self, gpus: int | None, gpu_type: str | None) -> float:
         job = self._job
         count = job.requested if gpus is None else gpus
         unit_s = (job.unit_s_on(count, gpu_type) if job.offers else job.curve.unit_s.get(count)) or inf
-        if job.placement is None:
-            return job.work_left * unit_s
         return job.work_left_at(self._state._now) * unit_s
 
     def restart_s(self, gpus: int) -> float:

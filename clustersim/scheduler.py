@@ -187,14 +187,18 @@ class State:
 
         A policy that stops or resizes them spends more on restarts than they get done.
         """
-        now, found = self._now, {}
+        now, known, found = self._now, self._restart_times, {}
         for view in self._running:
             job = view._job
-            productive_s = max(0.0, now - job.ready_s)
-            restart_s = self._restart_s(job, job.gpus)
-            if productive_s < restart_s - _INSTANT_S:
-                paying_s = 0.0 if productive_s else job.paying_s(now)
-                found[view] = now + paying_s + restart_s - productive_s
+            restart_s = known.get((job.curve.parameters, job.gpus))
+            if restart_s is None:
+                restart_s = self._restart_s(job, job.gpus)
+            productive_s = now - job.ready_s
+            if productive_s > 0.0:
+                if productive_s < restart_s - _INSTANT_S:
+                    found[view] = now + restart_s - productive_s
+            elif restart_s > _INSTANT_S:
+                found[view] = now + job.paying_s(now) + restart_s
         return found
 
     def proposal(self) -> Proposal:

@@ -43,7 +43,7 @@ class HeSrpt(Scheduler):
     def __init__(self, exponent: float = 0.6):
         self.exponent = number("exponent", exponent, 0.0, 0.99)
         self._waiting: list[_Entry] = []  # sorted; kept between decisions
-        self._running: list[JobView] = []  # as they were sorted at the last one
+        self._running: list[tuple[int, tuple[int, ...], JobView]] = []  # as they were sorted at the last one
         self._parts: list[float] = []  # GPUs by rank at the last one, the shortest job first
         self._of: tuple[int, int] = (0, 0)  # jobs and GPUs
 
@@ -54,18 +54,20 @@ class HeSrpt(Scheduler):
         for key, order, job in came:
             insort(self._waiting, (key, order, job.sizes, job))
         running = [
-            (_gpu_seconds_left(job), job.order, job.sizes, job) for job in self._running_as_before(state)
+            (sizes[0] * job.oracle_remaining(sizes[0]), order, sizes, job)
+            for order, sizes, job in self._running_as_before(state)
         ]
         running.sort()
-        self._running = [job for _, _, _, job in running]
+        self._running = [entry[1:] for entry in running]
         jobs = sorted([*running, *self._waiting])
         return run_elastic(state, _raised(jobs, self._rounded(jobs, state.in_service), state.in_service))
 
-    def _running_as_before(self, state: State) -> list[JobView]:
+    def _running_as_before(self, state: State) -> list[tuple[int, tuple[int, ...], JobView]]:
         """Those who run in the order that they had at the last decision, which is nearly that of now."""
         running = state.running
-        known = dict.fromkeys([job for job in self._running if job in running])
-        return [*known, *[job for job in running if job not in known]]
+        before = [entry for entry in self._running if entry[2] in running]
+        known = {job for _, _, job in before}
+        return before + [(job.order, job.sizes, job) for job in running if job not in known]
 
     def _rounded(self, jobs: Sequence[_Entry], gpus: int) -> dict[JobView, int]:
         """The fractions as counts that jobs can use: what the shortest cannot use falls to the next."""

@@ -30,6 +30,11 @@ def run_ranked(state: State, ranked: Sequence[Wanted]) -> Proposal:
     Nodes that failed or went for good may leave no place for whom GPUs were counted: that keeps nobody else
     out. If none of `ranked` has a place, everything stays as it is, and whoever waits and has one runs too.
     """
+    return _ranked(state, ranked)[0]
+
+
+def _ranked(state: State, ranked: Sequence[Wanted]) -> tuple[Proposal, Sequence[Wanted]]:
+    """`run_ranked`, and those of `ranked` who may have no place in it."""
     settling, mixed = state.unsettled(), state.cluster.mixed
     others = [entry for entry in ranked if entry[0] not in settling] if settling else ranked
     line: list[Wanted] = [(job, job.gpus, job.gpu_type if mixed else None) for job in settling]
@@ -43,7 +48,8 @@ def run_ranked(state: State, ranked: Sequence[Wanted]) -> Proposal:
             del waiting[job]
         else:
             proposal.stop(job)
-    if not _start(proposal, waiting.values()) and not mixed:
+    all_there = _start(proposal, waiting.values())
+    if not all_there and not mixed:
         missing = (entry for entry in chosen.values() if not _holds(proposal, entry))
         draft = proposal.copy() if settling else proposal
         draft.compact({job: gpus for job, gpus, _ in missing})
@@ -51,18 +57,19 @@ def run_ranked(state: State, ranked: Sequence[Wanted]) -> Proposal:
             proposal = draft
     first = others[0][0] if others else None
     if first and proposal.placement(first) is None:
-        proposal = _anew(state, line)
+        all_there, proposal = False, _anew(state, line)
+    without = [entry for entry in others if entry[0] not in chosen] if all_there else line
     blocked = bool(settling) and first is not None and proposal.placement(first) is None
-    for job, gpus, gpu_type in line:
+    for job, gpus, gpu_type in without:
         if not proposal.free:
             break
         if proposal.placement(job) is None and proposal.fits(gpus, gpu_type) and (job.running or not blocked):
             proposal.start(job, gpus, gpu_type=gpu_type)
     if not settling and not any(proposal.placement(job) for job, _, _ in line):
-        return _anybody(state)
+        return _anybody(state), ranked
     if settling and any(proposal.gpus(job) != gpus for job, gpus, _ in ranked):
         proposal.wake_at = min(settling.values())
-    return proposal
+    return proposal, without if all_there else ranked
 
 
 def run_elastic(state: State, shares: Mapping[JobView, int]) -> Proposal:
@@ -72,8 +79,8 @@ def run_elastic(state: State, shares: Mapping[JobView, int]) -> Proposal:
 
 def run_or_less(state: State, ranked: Sequence[Wanted]) -> Proposal:
     """As `run_ranked`, for jobs that may also run on less: who finds no room gets the most that there is."""
-    proposal = run_ranked(state, ranked)
-    for job, gpus, gpu_type in ranked:
+    proposal, without = _ranked(state, ranked)
+    for job, gpus, gpu_type in without:
         if not proposal.free:
             break
         if proposal.placement(job) is None:
