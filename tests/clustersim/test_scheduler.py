@@ -438,3 +438,31 @@ def test_logged_durations_are_behind_the_oracle(script: Any) -> None:
     oracle: list[float] = []
     at_start(script, peek)
     assert oracle == [100.0]
+
+
+def test_a_job_settles_when_it_has_worked_for_as_long_as_a_restart_takes() -> None:
+    """Started at 0 with a launch of 5 s, a restart of 25 s: it works from 5 s on and has settled at 30 s; its
+    resize at 40 s makes it pay until 65 s, and unsettled until 90 s.
+    """
+    seen: dict[float, dict[str, float]] = {}
+
+    class Watching(Scheduler):
+        def schedule(self, state: State) -> Proposal:
+            seen[state.now] = {job.id: time for job, time in state.unsettled().items()}
+            proposal = state.proposal()
+            for job in state.pending:
+                proposal.start(job, 2)
+            for job in state.running:
+                if state.now == 40.0:
+                    proposal.resize(job, 1)
+            proposal.wake_at = next(
+                (t for t in (1.0, 10.0, 29.0, 30.0, 40.0, 50.0, 90.0) if t > state.now), None
+            )
+            return proposal
+
+    overheads = Overheads(launch_s=5.0, plain_restart_s=20.0, checkpoint_bytes_per_parameter=0.0)
+    simulate([ELASTIC], Watching(), "n1g4", table=TABLE, overheads=overheads)
+    assert {t: seen[t] for t in (0.0, 1.0, 10.0, 29.0, 30.0, 40.0, 50.0, 90.0)} == {
+        0.0: {}, 1.0: {"e": 30.0}, 10.0: {"e": 30.0}, 29.0: {"e": 30.0}, 30.0: {}, 40.0: {},
+        50.0: {"e": 90.0}, 90.0: {},
+    }  # fmt: skip
