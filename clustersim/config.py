@@ -94,7 +94,7 @@ class RunConfig(BaseModel):
             _assign(values, text)
         for name in values:
             if name not in cls.model_fields:
-                raise UnknownName("setting", name, cls.model_fields)
+                raise UnknownName("setting", name, [known for known in cls.model_fields if known != "params"])
         try:
             return cls(**values)
         except ValidationError as error:

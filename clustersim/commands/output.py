@@ -158,8 +158,10 @@ def _print_notes(runs: Sequence[Run], out: Path | None) -> None:
         stopped = ", ".join(f"{run.policy} {run.summary['interruptions']} times" for run in runs)
         failed = ", ".join(f"{run.policy} {run.summary['failed']}" for run in runs)
         print(f"Failures of nodes stopped jobs: {stopped}; jobs that ended as failed: {failed}.")
-    if any(run.manifest["oracle_used"] for run in runs):
-        print("True durations from the log were used (oracle): no real scheduler knows them.")
+    knowing = dict.fromkeys(run.policy for run in runs if run.manifest["oracle_used"])
+    if knowing:
+        names = ", ".join(knowing)
+        print(f"True durations from the log were used by {names} (oracle): no real scheduler knows them.")
     if out is not None:
         page = f"; open {out / 'report.html'}" if has_report(runs) else ""
         print(f"Written to {out}{page}")

@@ -1,4 +1,4 @@
-"""docs/runs.md names every column of the tables of a run, and no other."""
+"""docs/runs.md names every setting of a run, and every column of its tables, and no other."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from clustersim.config import RunConfig
 from clustersim.plan_records import PlanRecord
 from clustersim.records import JOB_COLUMNS, EventRecord, Snapshot
 
@@ -26,3 +27,9 @@ def test_every_column_is_explained(file: str, columns: tuple[str, ...]) -> None:
     named = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
     shared = re.findall(r"`(\w+)`", head)  # in the head of the table: what every row of it has
     assert sorted([*named, *shared]) == sorted(columns)
+
+
+def test_every_setting_is_explained() -> None:
+    rows = PAGE.partition("| `--set` |")[2].split("\n\n")[0].splitlines()[2:]
+    named = [re.split(r"[`.]", row)[1] for row in rows]
+    assert set(named) == set(RunConfig.model_fields) - {"params"}
