@@ -49,7 +49,7 @@ def caution(runs: Sequence[Run]) -> str:
     if knowing:
         were = "was" if len(knowing) == 1 else "were"
         told = f"{were} told true run times from the log, which no real scheduler knows."
-        sentences.append(f"{' and '.join(knowing)} {told}")
+        sentences.append(f"{_listed(knowing)} {told}")
     return " ".join(sentences)
 
 
@@ -134,7 +134,7 @@ def sizes_given(runs: Sequence[Run]) -> list[str]:
         for label, (more, fewer) in elastic.items()
     )
     rigid = [label for label in sizes if label not in elastic]
-    rest = f"; {' and '.join(rigid)} gave each job what it asked for" if rigid else ""
+    rest = f"; {_listed(rigid)} gave each job what it asked for" if rigid else ""
     return [f"More GPUs than asked for, on average over their runs, went {went}{rest}."]
 
 
@@ -155,4 +155,10 @@ def _all_with(values: Mapping[str, float], value: float) -> list[str]:
 
 
 def _plural(labels: Sequence[str], singular: str, plural: str) -> str:
-    return f"{' and '.join(labels)} {singular if len(labels) == 1 else plural}"
+    return f"{_listed(labels)} {singular if len(labels) == 1 else plural}"
+
+
+def _listed(labels: Sequence[str]) -> str:
+    """`a`, `a and b`, or `a, b and c`."""
+    *most, last = labels
+    return f"{', '.join(most)} and {last}" if most else last

@@ -144,20 +144,24 @@ def _print_table(runs: Sequence[Run], baseline: str | None) -> None:
 
 
 def _print_notes(runs: Sequence[Run], out: Path | None) -> None:
+    from clustersim.report_runs import named
     from clustersim.report_verdict import sizes_given
 
-    finished = ", ".join(f"{run.policy} {run.summary['finished']}" for run in runs)
+    every = [(one.label, one.run) for one in named(runs)]
+    finished = ", ".join(f"{label} {run.summary['finished']}" for label, run in every)
     print(f"JCT and queueing cover finished jobs: {finished} of {len(runs[0].jobs)} submitted.")
     if has_report(runs):  # else the records of the jobs are not in memory
         for sentence in sizes_given(runs):
             print(plain(sentence))
     if any(run.summary["unfinished"] for run in runs):
-        left = ", ".join(f"{run.policy} {run.summary['unfinished']}" for run in runs)
+        left = ", ".join(f"{label} {run.summary['unfinished']}" for label, run in every)
         print(f"Unfinished when the run ended: {left}; `reason` in jobs.csv says why.")
-    if any(run.summary["interruptions"] or run.summary["failed"] for run in runs):
-        stopped = ", ".join(f"{run.policy} {run.summary['interruptions']} times" for run in runs)
-        failed = ", ".join(f"{run.policy} {run.summary['failed']}" for run in runs)
-        print(f"Failures of nodes stopped jobs: {stopped}; jobs that ended as failed: {failed}.")
+    if any(run.summary["interruptions"] for run in runs):
+        stopped = ", ".join(f"{label} {run.summary['interruptions']} times" for label, run in every)
+        print(f"Failures of nodes stopped jobs: {stopped}.")
+    if any(run.summary["failed"] for run in runs):
+        failed = ", ".join(f"{label} {run.summary['failed']}" for label, run in every)
+        print(f"Jobs that ended as failed: {failed}.")
     knowing = dict.fromkeys(run.policy for run in runs if run.manifest["oracle_used"])
     if knowing:
         names = ", ".join(knowing)

@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     arguments = ["compare", str(home / "trace.csv"), "--policies", "fifo,srtf,elasticflow", *ADVERSE]
     with redirect_stdout(io.StringIO()) as shown:
         assert main([*arguments, "--workers", "1", "--out", str(home / "out")]) == 0
-    assert "jobs that ended as failed: fifo 1, srtf 1, elasticflow 1." in shown.getvalue()
+    assert "Jobs that ended as failed: fifo 1, srtf 1, elasticflow 1." in shown.getvalue()
     return home / "out"
 
 
