@@ -4,7 +4,7 @@ A placement becomes a `Layout`, the shape that `itertime` can be asked about:
 
 - *nodes*: every node counts as the one with the fewest of the job's GPUs, k of them, with k GPUs' part of the
   node's NICs (a GPU's NIC is its own; neighbours of other jobs use theirs). Collectives that no longer fit
-  into a node cross NICs.
+  into a node cross NICs. Full nodes and one with the rest, under one leaf, are what the job's speed is for.
 - *leaves*: of the nodes that a job has below a switch, as many send upwards at once as rings leave it (see
   `itertime.fabric`): one for rings through neighbours, the nodes of a stage where pipeline stages send to the
   next. What that comes to, over what the job gets of the uplinks, is how far they are oversubscribed, at
@@ -113,8 +113,9 @@ def layout_of(
     capacity: Mapping[int, float],
 ) -> Layout:  # fmt: skip
     """The layout of `placement`, whose `demand` (see `demand_of`) meets links of `capacity` bytes/s."""
-    if len(placement) == 1:
-        return Layout(gpu_type, cluster.pool(gpu_type).gpus_per_node)
+    per_node = cluster.pool(gpu_type).gpus_per_node
+    if len(placement) == 1 or (not demand and _is_packed(placement, per_node)):
+        return Layout(gpu_type, per_node)
     fewest = min(count for _, count in placement)
     if not demand:
         return Layout(gpu_type, fewest)
@@ -122,6 +123,11 @@ def layout_of(
     leaves, _ = _gpus_by_switch(cluster, placement)
     per_leaf = max(min(leaves.values()) // fewest, 1)
     return Layout(gpu_type, fewest, per_leaf, min(nodes_apart(plan, fewest), per_leaf), max(worst, 1.0))
+
+
+def _is_packed(placement: Placement, gpus_per_node: int) -> bool:
+    """Whether all nodes but one, which has the rest, are full: `itertime` prices a plan on such nodes."""
+    return sum(count == gpus_per_node for _, count in placement) >= len(placement) - 1
 
 
 class LayoutTimes:

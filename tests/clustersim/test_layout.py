@@ -63,6 +63,8 @@ def test_layouts_by_hand() -> None:
     assert layout(cluster, ((3, 2),)) == Layout("a100", 8), "within a node NICs do not matter"
     assert layout(cluster, ((0, 8), (3, 8))) == Layout("a100", 8), "nor do uplinks within a leaf"
     assert layout(cluster, ((0, 2), (1, 4), (2, 2))) == Layout("a100", 2)
+    assert layout(cluster, ((0, 8), (1, 4), (2, 8))) == Layout("a100", 8), "packed, with a rest"
+    assert layout(cluster, ((0, 8), (1, 4), (4, 8))).gpus_per_node == 4, "uneven where it crosses leaves"
     assert layout(cluster, ((0, 8), (1, 8), (4, 8))) == Layout("a100", 8, 1, 1, 1.0), (
         "two of four nodes: enough"
     )
@@ -109,6 +111,16 @@ def test_packed_under_one_leaf_is_ideal_to_the_last_bit(model: str, batch: int, 
     curve, times = curve_of(model, batch, planner), LayoutTimes(speed_of(planner))
     for gpus, seconds in curve.unit_s.items():
         assert times.of(curve, gpus, Layout("a100", 8)).unit_s() == seconds
+
+
+def test_a_packed_plan_that_leaves_a_node_in_part_is_ideal_too() -> None:
+    """The best plan of gpt3-13b on 24 GPUs uses 20: two nodes and half of one."""
+    job = Job("j", 0.0, model="gpt3-13b", global_batch=1024, iterations=10, gpus=24)
+    plan = speed_of("3d").curve(job).training[24]
+    assert plan.gpus == 20
+    part = used_part(((0, 8), (1, 8), (2, 8)), plan.gpus)
+    assert part == ((0, 8), (1, 8), (2, 4))
+    assert layout(fabric(16, 4), part, plan) == Layout("a100", 8)
 
 
 @given(st.sampled_from(KINDS), st.sampled_from((16, 64, 256)), st.sampled_from((1, 2, 4, 8)),
