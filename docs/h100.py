@@ -1,0 +1,309 @@
+"""Rewrite docs/h100.md: what the runs of `h100_ultrascale` take, and why (needs the extra `docs`).
+
+python docs/h100.py [FOLDER]    FOLDER holds the iteration tables; ../shared/data/iterations if left out
+
+The words come from docs/h100.template.md. Whatever is fitted is fitted to the runs on 8, 32 and 128 GPUs; the
+others, on 16, 64, 256 and 512, are reported beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from accuracy import DOCS, SHARED, mean, number, table
+from scipy.optimize import minimize
+
+from itertime import Site, load_system
+from itertime.atomic import write_text
+from itertime.calibration import Calibration, calibrate
+from itertime.measured import MeasuredRun
+from itertime.runset import RunSet
+from itertime.siteconstants import constants_named, site_of
+from itertime.sitefit import SiteFit
+from itertime.table import read_table
+
+NAME = "h100_ultrascale"
+FITTED_ON = (8, 32, 128)
+CONSTANTS = ("gemm_multiplier", "all_reduce_multiplier", "launch_s")
+CLOSE = 0.2  # of the measured time: a run counts as explained
+TELLING = 1.5  # times what is predicted: a law that says as much can be told from the prediction
+FARTHEST = 0.5  # of |log|: runs farther off do not pull the laws below
+
+Array = np.ndarray
+Change = Callable[[MeasuredRun, MeasuredRun], MeasuredRun]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the laws below are written in, one element per run."""
+
+    measured: Array
+    gpus: Array
+    tp: Array
+    pp: Array
+    layers: Array
+    slots: Array
+    fitted_on: Array
+
+    @classmethod
+    def of(cls, runs: RunSet) -> Columns:
+        plans = [run.plan for run in runs.runs]
+        gpus = np.array([plan.gpus for plan in plans])
+        return cls(
+            runs.measured_s,
+            gpus,
+            np.array([plan.tp for plan in plans]),
+            np.array([plan.pp for plan in plans]),
+            np.array([run.model.layers / run.plan.pp for run in runs.runs]),
+            np.array([plan.microbatches + plan.pp - 1 for plan in plans]),
+            np.isin(gpus, FITTED_ON),
+        )
+
+    @property
+    def classes(self) -> dict[str, Array]:
+        alone, node = self.pp == 1, self.gpus <= 8
+        return {
+            "all": np.ones(len(self.pp), bool),
+            "no pipeline, tp <= 8": alone & (self.tp <= 8),
+            "no pipeline, tp > 8": alone & (self.tp > 8),
+            "pipeline in a node": ~alone & node,
+            "over nodes, tp = 1": ~alone & ~node & (self.tp == 1),
+            "over nodes, tp > 1": ~alone & ~node & (self.tp > 1),
+        }
+
+
+def bare(run: MeasuredRun) -> MeasuredRun:
+    """The run as its columns have it, nothing known of its software and network."""
+    model = replace(run.model, ffn_hidden=4 * run.model.hidden, tied_embeddings=False)
+    split = "even" if model.layers % run.plan.pp == 0 else "balanced"
+    plan = replace(run.plan, split=split, fp32_gradients=False, grad_overlap=False)
+    return replace(run, model=model, plan=plan, system=load_system("dgx-h100"))
+
+
+STEPS: dict[str, Change] = {
+    "+ the models of nanotron's benchmarks": lambda state, run: replace(state, model=run.model),
+    "+ pipelines split by arithmetic": lambda state, run: replace(
+        state, plan=replace(state.plan, split=run.plan.split)
+    ),
+    "+ gradients summed in 32 bit": lambda state, run: replace(state, plan=run.plan),
+    "+ hops of the network": lambda state, run: replace(state, system=run.system),
+}
+
+
+def predictions(runs: RunSet, fitted: Site) -> dict[str, Array]:
+    """Seconds of every run, with one thing more at every step that the model knows."""
+    silent = Site(launch_s=0.0)
+    states = [bare(run) for run in runs.runs]
+    found = {"columns alone": RunSet(runs.cells, tuple(states), ()).evaluate(silent)[0]}
+    for name, change in STEPS.items():
+        states = [change(state, run) for state, run in zip(states, runs.runs, strict=True)]
+        found[name] = RunSet(runs.cells, tuple(states), ()).evaluate(silent)[0]
+    found["+ launches: nothing fitted"] = runs.evaluate(Site())[0]
+    found["three constants fitted"] = runs.evaluate(fitted)[0]
+    return found
+
+
+def fitted_site(runs: RunSet, rows: Array) -> Site:
+    """Three constants, from those of `rows` that no pipeline over nodes disturbs."""
+    columns = Columns.of(runs)
+    clean = np.flatnonzero(rows & ((columns.pp == 1) | (columns.gpus <= 8)))
+    return site_of(SiteFit(runs).fit(constants_named(CONSTANTS), clean))
+
+
+@dataclass(frozen=True)
+class Laws:
+    """What the fitted runs show and the model does not have.
+
+    A pipeline over nodes with tp > 1: a layer and micro-batch take at least `layer_s` + tp x `rank_s`. Slow
+    sends: every send and receive of a stage takes `send_s` more.
+    """
+
+    layer_s: float
+    rank_s: float
+    send_s: float
+
+    def least(self, columns: Columns) -> Array:
+        return columns.slots * columns.layers * (self.layer_s + self.rank_s * columns.tp)
+
+    def slow_layers(self, predicted: Array, columns: Columns) -> Array:
+        affected = (columns.pp > 1) & (columns.gpus > 8) & (columns.tp > 1)
+        return np.where(affected, np.maximum(predicted, self.least(columns)), predicted)
+
+    def slow_sends(self, columns: Columns) -> Array:
+        sends = np.where(columns.pp == 2, 2, 4) * (columns.pp > 1)  # and receives, of a stage and micro-batch
+        return columns.slots * sends * self.send_s
+
+    def kinds(self, predicted: Array, columns: Columns) -> dict[str, Array]:
+        """Seconds under each kind of behaviour, the plainest first."""
+        layers, sends = self.slow_layers(predicted, columns), self.slow_sends(columns)
+        return {
+            "as predicted": predicted,
+            "slow layers": layers,
+            "slow sends": predicted + sends,
+            "slow layers and sends": layers + sends,
+        }
+
+
+def laws(predicted: Array, columns: Columns) -> Laws:
+    """The laws under which the runs of pipelines over nodes lie closest to one kind or another."""
+    rows = (columns.pp > 1) & (columns.gpus > 8) & columns.fitted_on
+
+    def misses(logs: Array) -> float:
+        kinds = Laws(*np.exp(logs)).kinds(predicted, columns).values()
+        off = np.min([np.abs(np.log(each / columns.measured))[rows] for each in kinds], axis=0)
+        return float(np.minimum(off, FARTHEST).mean())
+
+    start = np.log([5e-3, 2e-3, 0.2])
+    found = minimize(
+        misses, start, method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-6, "maxiter": 2000}
+    )
+    return Laws(*(float(value) for value in np.exp(found.x)))
+
+
+def ablation(found: dict[str, Array], columns: Columns, rows: Array) -> str:
+    """Mean absolute error and bias, percent, by class of run."""
+    lines = []
+    for name, predicted in found.items():
+        error = 100 * (predicted / columns.measured - 1)
+        cells = []
+        for members in columns.classes.values():
+            chosen = error[members & rows]
+            cells.append(f"{np.abs(chosen).mean():.1f} ({chosen.mean():+.0f})" if len(chosen) else "-")
+        lines.append([name, *cells])
+    counts = [f"{name}: {int((members & rows).sum())}" for name, members in columns.classes.items()]
+    return table(["", *counts], lines)
+
+
+def behaviour(kinds: dict[str, Array], columns: Columns, rows: Array) -> str:
+    """How many runs of pipelines over nodes lie close to which kind, counted once, the plainest first."""
+    over = rows & (columns.pp > 1) & (columns.gpus > 8)
+    left, lines = over.copy(), []
+    for name, seconds in kinds.items():
+        close = left & (np.abs(seconds / columns.measured - 1) < CLOSE)
+        left &= ~close
+        lines.append(_share(name, close, over))
+    lines.append(_share("none of these", left, over))
+    return table(["", "runs", "of all %"], lines)
+
+
+def _share(name: str, chosen: Array, over: Array) -> list[str]:
+    return [name, str(int(chosen.sum())), number(100 * chosen.sum() / over.sum())]
+
+
+def obeying(law: Laws, predicted: Array, columns: Columns) -> str:
+    """Runs with tp > 1 for which slow layers would make a difference, and how many of them are slow."""
+    least = law.least(columns)
+    telling = (columns.tp > 1) & (least > TELLING * predicted)
+    ratio = columns.measured / least
+    alone, node = columns.pp == 1, columns.gpus <= 8
+    kinds = {
+        "on one node": node,
+        "no pipeline, 16 to 256 GPUs": alone & ~node & (columns.gpus <= 256),
+        "no pipeline, 512 GPUs": alone & (columns.gpus > 256),
+        "pipeline over nodes": ~alone & ~node,
+    }
+    lines = []
+    for name, members in kinds.items():
+        chosen = ratio[members & telling]
+        counts = [(chosen < 0.75), (chosen >= 0.75) & (chosen <= 1.25), (chosen > 1.25)]
+        lines.append([name, str(len(chosen)), *(str(int(each.sum())) for each in counts)])
+    return table(["", "runs", "faster than slow layers", "as slow, within 25 %", "slower"], lines)
+
+
+def by_gpus(predicted: Array, columns: Columns) -> str:
+    """Median and mean absolute error and bias, percent, of the runs that no pipeline over nodes disturbs."""
+    error = 100 * (predicted / columns.measured - 1)
+    names = list(columns.classes)[1:4]
+    lines = []
+    for gpus in np.unique(columns.gpus):
+        cells = []
+        for name in names:
+            chosen = error[columns.classes[name] & (columns.gpus == gpus)]
+            cells.append(f"{np.abs(chosen).mean():.1f} ({chosen.mean():+.0f})" if len(chosen) else "-")
+        seen = "fitted" if gpus in FITTED_ON else "held out"
+        lines.append([f"{gpus} GPUs, {seen}", *cells])
+    return table(["", *names], lines)
+
+
+def calibrated(path: Path, columns: Columns) -> str:
+    """What `itertime calibrate` says of all runs, and of those without a pipeline over nodes."""
+    with path.open(newline="") as file:
+        header, *rows = csv.reader(file)
+    clean = (columns.pp == 1) | (columns.gpus <= 8)
+    lines = []
+    with TemporaryDirectory() as folder:
+        for name, kept, constants in (
+            ("all runs", np.ones(len(rows), bool), None),
+            ("no pipeline over nodes", clean, None),
+            ("no pipeline over nodes", clean, CONSTANTS),
+            ("... and tp <= 8", clean & (columns.tp <= 8), CONSTANTS),
+        ):
+            part = Path(folder) / "part.csv"
+            with part.open("w", newline="") as file:
+                csv.writer(file).writerows(
+                    [header, *(row for row, keep in zip(rows, kept, strict=True) if keep)]
+                )
+            lines.append(_calibration(name, calibrate([part], constants)))
+    header = ["", "runs", "neutral", "in sample", "10 folds", "one model out", "one GPU count out"]
+    return table([*header, "constants"], lines)
+
+
+def _calibration(name: str, result: Calibration) -> list[str]:
+    unseen = [result.left_out[key] for key in ("model", "GPU count")]
+    errors = [mean(each) for each in (result.neutral, result.in_sample, result.held_out, *unseen)]
+    time = {key: value for key, value in result.fitted.items() if not key.startswith("memory")}
+    told = ", ".join(f"{key} {value:.3g}" for key, value in time.items())
+    return [name, str(len(result.runs)), *errors, told + ("; refused" if "time" in result.refused else "")]
+
+
+def page(folder: Path) -> str:
+    """The text of docs/h100.md."""
+    path = folder / f"{NAME}.csv"
+    runs = RunSet.of(read_table(path))
+    columns = Columns.of(runs)
+    site = fitted_site(runs, columns.fitted_on)
+    found = predictions(runs, site)
+    predicted = found["three constants fitted"]
+    law = laws(predicted, columns)
+    found["and slow layers, see below"] = law.slow_layers(predicted, columns)
+    kinds = law.kinds(predicted, columns)
+    constants = ", ".join(f"`{name}` {getattr(site, name):.3g}" for name in CONSTANTS)
+    parts = {
+        "ablation_fitted": ablation(found, columns, columns.fitted_on),
+        "ablation_held_out": ablation(found, columns, ~columns.fitted_on),
+        "constants": constants,
+        "laws": f"{law.layer_s * 1e3:.1f} ms + tp x {law.rank_s * 1e3:.1f} ms",
+        "send": f"{law.send_s:.2f} s",
+        "behaviour_fitted": behaviour(kinds, columns, columns.fitted_on),
+        "behaviour_held_out": behaviour(kinds, columns, ~columns.fitted_on),
+        "obeying": obeying(law, predicted, columns),
+        "by_gpus": by_gpus(predicted, columns),
+        "calibrated": calibrated(path, columns),
+    }
+    text = (DOCS / "h100.template.md").read_text()
+    for name, content in parts.items():
+        assert f"<!-- {name} -->" in text, name
+        text = text.replace(f"<!-- {name} -->", content)
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", nargs="?", type=Path, default=SHARED / "data" / "iterations")
+    folder = parser.parse_args().folder
+    if not folder.is_dir():
+        sys.exit(f"{folder}: no such folder; give the one that holds the iteration tables")
+    write_text(DOCS / "h100.md", page(folder))
+
+
+if __name__ == "__main__":
+    main()
