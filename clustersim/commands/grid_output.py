@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustersim.commands.output import plain
+from clustersim.commands.tables import print_table
 from itertime.commandline import print_json
 
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from clustersim.grid.results import Results
 
 __all__ = ["as_rows", "print_cells", "print_differences", "print_results"]
-
-PIPE_WIDTH = 160
-"""A pipe has no width; tables are not folded for it."""
 
 
 def print_cells(plan: Plan, folder: Path, json: bool) -> None:
@@ -66,24 +63,10 @@ def print_differences(comparisons: Sequence[Comparison], baseline: Mapping[str, 
     """The table of paired differences, and what its numbers are; nothing for no comparison."""
     if not comparisons:
         return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
     axes = list(comparisons[0].axes)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in (*axes, "metric"):
-        table.add_column(name, no_wrap=True)
-    for name in ("baseline", "mean", "difference", "95 % interval", "relative", "95 % interval", "p (Holm)"):
-        table.add_column(name, justify="right", no_wrap=True)
-    before: tuple[str, ...] = ()
-    for comparison in comparisons:
-        values = tuple(plain(str(comparison.axes[name])) for name in axes)
-        first = values if values != before else ("",) * len(values)
-        before = values
-        table.add_row(*first, *_cells(comparison))
-    width = None if sys.stdout.isatty() else PIPE_WIDTH
-    Console(width=width, markup=False, highlight=False).print(table)
+    heads = [*axes, "metric", "baseline", "mean", "difference", "95 % interval", "relative", "95 % interval"]
+    rows = [[*(plain(str(c.axes[name])) for name in axes), *_cells(c)] for c in comparisons]
+    print_table([*heads, "p (Holm)"], rows, keys=len(axes) + 1)
     for line in _notes(baseline, comparisons):
         print(line)
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from itertime.commandline import print_json
 from itertime.errors import UserError
 
+from .tables import print_table
+
 if TYPE_CHECKING:
     from clustersim.rundir import Run
 
@@ -96,16 +98,19 @@ def has_report(runs: Sequence[Run]) -> bool:
 
 
 def print_run(run: Run, out: Path | None, json: bool) -> None:
+    from clustersim.report_headline import comparison_table
+
     if json:
         print_json(run.summary)
         return
-    _print_table([run], None)
+    print_table(*comparison_table([run], None))
     _print_notes([run], out)
 
 
 def print_comparison(runs: Sequence[Run], baseline: str, out: Path | None, json: bool) -> None:
     from clustersim.commands.grid_output import as_rows, print_differences
     from clustersim.grid.results import compare_runs
+    from clustersim.report_headline import comparison_table
 
     seeds = {run.manifest["seed"] for run in runs}
     differences = compare_runs(runs, baseline) if len(seeds) > 1 else []
@@ -121,26 +126,9 @@ def print_comparison(runs: Sequence[Run], baseline: str, out: Path | None, json:
             }
         )
         return
-    _print_table(runs, baseline)
+    print_table(*comparison_table(runs, baseline))
     print_differences(differences, {"policy": baseline})
     _print_notes(runs, out)
-
-
-def _print_table(runs: Sequence[Run], baseline: str | None) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    from clustersim.report import comparison_table
-
-    columns, rows = comparison_table(runs, baseline)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right", no_wrap=i == 0)
-    for row in rows:
-        table.add_row(*row)
-    width = None if sys.stdout.isatty() else 160  # a pipe has no width; do not fold the table for it
-    Console(width=width, markup=False, highlight=False).print(table)
 
 
 def _print_notes(runs: Sequence[Run], out: Path | None) -> None:
