@@ -62,6 +62,9 @@ def import_(
     if counts["dropped"] or left_out:
         first = next((f", the first on line {d['line']}: {d['reason']}" for d in report["dropped"]), "")
         _say(f"dropped {counts['dropped']:,} rows{first}; {left_out:,} outside the selection", err=True)
+    if rules != "none":
+        made = "models, batches and GPU counts are those of the rules"
+        _say(f"{made} {rules}, not the log's; --rules none keeps jobs as they were logged", err=True)
     _say(f"assumptions and dropped rows: {beside}", err=True)
 
 
