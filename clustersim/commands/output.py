@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -141,6 +142,12 @@ def _print_notes(runs: Sequence[Run], out: Path | None) -> None:
     if has_report(runs):  # else the records of the jobs are not in memory
         for sentence in sizes_given(runs):
             print(plain(sentence))
+        for label, run in every:
+            reasons = Counter(job.reason for job in run.jobs if job.state == "rejected")
+            for reason, count in reasons.most_common(1):
+                others = reasons.total() - count
+                rest = f" and {others:,} for other reasons" if others else ""
+                print(plain(f"Rejected under {label}: {count:,} ({reason}){rest}."))
     if any(run.summary["unfinished"] for run in runs):
         left = ", ".join(f"{label} {run.summary['unfinished']}" for label, run in every)
         print(f"Unfinished when the run ended: {left}; `reason` in jobs.csv says why.")

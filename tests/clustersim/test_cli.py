@@ -198,6 +198,14 @@ def test_unfinished_jobs_are_named(call: Callable[..., Done], trace: Path) -> No
     assert "Unfinished" not in call("run", trace, "--policy", "fifo", "--cluster", "n1g8").out
 
 
+def test_rejected_jobs_are_explained(call: Callable[..., Done], trace: Path) -> None:
+    done = call("run", trace, "--policy", "fifo", "--cluster", "n1g8")
+    assert "Rejected under fifo: 1 (asks for 999 GPUs, the cluster has 8).\n" in done.out
+    trace.write_text(TRACE + "wider,21,9999,5\n")
+    done = call("run", trace, "--policy", "fifo", "--cluster", "n1g8")
+    assert "(asks for 999 GPUs, the cluster has 8) and 1 for other reasons.\n" in done.out
+
+
 def test_demo(call: Callable[..., Done]) -> None:
     done = call("demo", "--jobs", 8, "--policies", "fifo,elasticflow", "--cluster", "n8g8", "--json")
     document = json.loads(done.out)
