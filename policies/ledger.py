@@ -7,7 +7,6 @@ time that X says they should have spent on a type over the time that they have s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,15 +29,6 @@ def priorities(owed: Array, received: Array) -> Array:
     return np.where(owed > 0, ratio, 0.0)
 
 
-@dataclass
-class _Account:
-    share: Array
-    owed: Array
-    received: Array
-    attained: float = 0.0  # GPU-seconds at the last booking
-    type: int = 0  # on which it ran since
-
-
 class Ledger:
     """Accounts of all jobs, in seconds by GPU type, from their first round on.
 
@@ -48,43 +38,43 @@ class Ledger:
 
     def __init__(self, types: int):
         self._types = types
-        self._accounts: dict[JobView, _Account] = {}
+        self._row: dict[JobView, int] = {}  # of the tables (jobs, types) and columns (jobs,) below
+        self._share, self._owed, self._received = (np.zeros((0, types)) for _ in range(3))
+        self._attained = np.zeros(0)  # GPU-seconds at the last booking
+        self._type = np.zeros(0, dtype=int)  # on which a job ran since
         self._since_s = 0.0
 
     def book(self, jobs: Sequence[JobView], now: float) -> None:
         """Enter what happened since the last booking; keep accounts for `jobs` alone."""
         passed_s, self._since_s = now - self._since_s, now
-        before = self._accounts
-        self._accounts = {job: before.get(job) or self._open() for job in jobs}
-        for job, account in self._accounts.items():
-            if job in before:
-                account.owed += account.share * passed_s
-            account.received[account.type] += (job.attained - account.attained) / job.requested
-            account.attained = job.attained
-
-    def _open(self) -> _Account:
-        nothing = np.zeros(self._types)
-        return _Account(nothing, nothing.copy(), nothing.copy())
+        rows = np.array([self._row.get(job, -1) for job in jobs], dtype=int)  # the last one is that of nobody
+        self._row = {job: i for i, job in enumerate(jobs)}
+        self._share, self._owed, self._received, self._attained, self._type = (
+            np.concatenate([table, np.zeros((1, *table.shape[1:]), dtype=table.dtype)])[rows]
+            for table in (self._share, self._owed, self._received, self._attained, self._type)
+        )
+        attained = np.array([job.attained for job in jobs])
+        requested = np.array([job.requested for job in jobs])
+        self._owed += self._share * passed_s
+        self._received[np.arange(len(jobs)), self._type] += (attained - self._attained) / requested
+        self._attained = attained
 
     def set_shares(self, shares: Array) -> None:
         """From now on jobs, in the order of the last booking, are owed these shares (jobs, types)."""
-        for account, share in zip(self._accounts.values(), shares, strict=True):
-            account.share = share
+        self._share = shares
 
     def ranked(self, ahead_s: float) -> list[tuple[JobView, int]]:
         """(job, type) pairs by priority, the coming `ahead_s` seconds owed already; of equal ones the larger
         share first, then in order of submission. Pairs without a share come last.
         """
-        if not self._accounts:
+        if not self._row:
             return []
-        jobs, accounts = list(self._accounts), list(self._accounts.values())
-        share = np.array([account.share for account in accounts])
-        owed = np.array([account.owed for account in accounts]) + share * ahead_s
-        rank = priorities(np.where(share > 0, owed, 0.0), np.array([a.received for a in accounts]))
+        jobs, share = list(self._row), self._share
+        rank = priorities(np.where(share > 0, self._owed + share * ahead_s, 0.0), self._received)
         row, type_ = (index.ravel() for index in np.indices(share.shape))
         order = np.lexsort((type_, row, -share.ravel(), -rank.ravel()))
-        return [(jobs[row[i]], int(type_[i])) for i in order]
+        return [(jobs[i], j) for i, j in zip(row[order].tolist(), type_[order].tolist(), strict=True)]
 
     def ran_on(self, job: JobView, type_: int) -> None:
         """Note that a job runs on GPUs of this type from now on."""
-        self._accounts[job].type = type_
+        self._type[self._row[job]] = type_

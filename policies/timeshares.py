@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .one_type import fullest_shares, level_of_shares
+
 __all__ = [
     "Level",
     "Problem",
@@ -51,6 +53,10 @@ class Problem:
     def usable(self) -> NDArray[np.bool_]:
         """Which row can run on which type: (rows, types)."""
         return (self.rates > 0) & (self.gpus[:, None] <= self.capacity[None, :])
+
+    def alike(self) -> bool:
+        """Whether there is one type of GPU, on which all rows can run: nothing then needs a solver."""
+        return len(self.capacity) == 1 and bool(self.usable().all())
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,11 @@ def largest_level(problem: Problem, required: Array, floors: Array | None = None
     `required` (rows,) in units of `rates`. Rows in which it is 0 have to keep a throughput of `floors[m]`
     instead.
     """
+    if problem.alike():
+        least = np.zeros_like(required) if floors is None else floors
+        load, gpus = problem.gpus * problem.copies, float(problem.capacity[0])
+        column, level, prices = level_of_shares(load, gpus, required, least)
+        return Level(_cleared(column[:, None]), level, prices)
     scale = float(required.max())
     need = required / scale
     program = _Program(problem, with_level=True)
@@ -128,6 +139,10 @@ def most_throughput(problem: Problem, weights: Array, floors: Array | None = Non
     """The shares X (rows, types) that maximise the sum over jobs of weights[m] x throughput(m, X), where each
     row keeps a throughput of at least `floors[m]`.
     """
+    if problem.alike():
+        least = np.zeros_like(weights) if floors is None else floors
+        load, gpus = problem.gpus * problem.copies, float(problem.capacity[0])
+        return _cleared(fullest_shares(load, gpus, weights / problem.gpus, least)[:, None])
     program = _Program(problem, with_level=False)
     program.minimise[:] = -(weights * problem.copies)[program.row] * program.rate
     return program.shares(program.solve(np.zeros_like(weights), floors))
@@ -191,6 +206,12 @@ class _Program:
     def shares(self, result: Any) -> Array:
         """X as a table, cleared of the solver's rounding."""
         shares = np.zeros(self.problem.rates.shape)
-        shares[self.row, self.type] = np.clip(result.x[: len(self.row)], 0.0, 1.0)
-        shares[shares < _SLACK] = 0.0
-        return shares
+        shares[self.row, self.type] = result.x[: len(self.row)]
+        return _cleared(shares)
+
+
+def _cleared(shares: Array) -> Array:
+    """Shares without what is only rounding."""
+    shares = np.clip(shares, 0.0, 1.0)
+    shares[shares < _SLACK] = 0.0
+    return shares

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -97,6 +98,35 @@ def test_finish_time_ratio_on_one_type(jobs: list[tuple[int, float, float]]) -> 
             low = middle
     assert ratio == pytest.approx(high, rel=1e-4)
     assert (elapsed + work / need) / isolated == pytest.approx([ratio] * len(jobs), rel=1e-4)
+
+
+rows_on_one_type = st.lists(
+    st.tuples(st.integers(1, 8), st.integers(1, 3), st.sampled_from([0.0, 0.5, 1.0, 2.0, 7.0])),
+    min_size=1,
+    max_size=8,
+).filter(lambda rows: any(required for _, _, required in rows))
+
+
+@given(rows_on_one_type, st.integers(8, 40), st.floats(0, 0.2))
+@settings(deadline=None)
+def test_closed_forms_on_one_type_are_optima_of_the_programs(
+    rows: list[tuple[int, int, float]], capacity: int, floor: float
+) -> None:
+    """As the solver finds them; the shares of a largest sum may be others, their sum may not."""
+    gpus, copies, required = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+    problem = Problem(np.ones((len(rows), 1)), gpus, copies, np.array([float(capacity)]))
+    load, weights = gpus * copies, np.linspace(1.0, 2.0, len(rows))
+    floors = np.where(required > 0, 0.0, min(floor, capacity / load.sum()))
+    mine, full = largest_level(problem, required, floors), most_throughput(problem, weights, floors)
+    with patch.object(Problem, "alike", lambda problem: False):
+        theirs, other = largest_level(problem, required, floors), most_throughput(problem, weights, floors)
+    assert mine.level == pytest.approx(theirs.level, rel=1e-5)
+    assert (weights * copies) @ full == pytest.approx((weights * copies) @ other, rel=1e-5)
+    for shares in (mine.shares, full):
+        check_feasible(problem, shares)
+        assert (shares[:, 0] >= floors - 1e-6).all()
+    assert (mine.shares[:, 0] >= mine.level * required - 1e-6).all()
+    assert mine.prices @ required <= 1 + 1e-9  # as of every dual solution: a unit of the level costs one
 
 
 def test_isolated_shares_are_one_nth() -> None:
