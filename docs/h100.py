@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -50,6 +51,7 @@ class Columns:
     pp: Array
     layers: Array
     slots: Array
+    zero: Array
     fitted_on: Array
 
     @classmethod
@@ -63,6 +65,7 @@ class Columns:
             np.array([plan.pp for plan in plans]),
             np.array([run.model.layers / run.plan.pp for run in runs.runs]),
             np.array([plan.microbatches + plan.pp - 1 for plan in plans]),
+            np.array([plan.zero_stage for plan in plans]),
             np.isin(gpus, FITTED_ON),
         )
 
@@ -181,20 +184,44 @@ def ablation(found: dict[str, Array], columns: Columns, rows: Array) -> str:
     return table(["", *counts], lines)
 
 
-def behaviour(kinds: dict[str, Array], columns: Columns, rows: Array) -> str:
-    """How many runs of pipelines over nodes lie close to which kind, counted once, the plainest first."""
-    over = rows & (columns.pp > 1) & (columns.gpus > 8)
-    left, lines = over.copy(), []
+def sorted_by_kind(kinds: dict[str, Array], columns: Columns) -> dict[str, Array]:
+    """Which runs of pipelines over nodes lie close to which kind, counted once, the plainest first."""
+    left = (columns.pp > 1) & (columns.gpus > 8)
+    found = {}
     for name, seconds in kinds.items():
-        close = left & (np.abs(seconds / columns.measured - 1) < CLOSE)
-        left &= ~close
-        lines.append(_share(name, close, over))
-    lines.append(_share("none of these", left, over))
+        found[name] = left & (np.abs(seconds / columns.measured - 1) < CLOSE)
+        left = left & ~found[name]
+    return found | {"none of these": left}
+
+
+def behaviour(kinds: dict[str, Array], columns: Columns, rows: Array) -> str:
+    """How many runs of pipelines over nodes are of which kind."""
+    chosen = {name: members & rows for name, members in sorted_by_kind(kinds, columns).items()}
+    total = sum(int(members.sum()) for members in chosen.values())
+    lines = [
+        [name, str(int(members.sum())), number(100 * members.sum() / total)]
+        for name, members in chosen.items()
+    ]
     return table(["", "runs", "of all %"], lines)
 
 
-def _share(name: str, chosen: Array, over: Array) -> list[str]:
-    return [name, str(int(chosen.sum())), number(100 * chosen.sum() / over.sum())]
+def slow_sends_by(kinds: dict[str, Array], columns: Columns, memory: Array) -> str:
+    """Where slow sends are frequent among pipelines over nodes."""
+    found = sorted_by_kind(kinds, columns)
+    slow, over = found["slow sends"] | found["slow layers and sends"], np.any(list(found.values()), axis=0)
+    replicas = columns.gpus > columns.tp * columns.pp
+    places = {
+        "memory of 70 GB and more": memory >= 70e9,
+        "less memory, several replicas, no ZeRO": (memory < 70e9) & replicas & (columns.zero == 0),
+        "less memory, several replicas, ZeRO-1": (memory < 70e9) & replicas & (columns.zero == 1),
+        "less memory, one replica": (memory < 70e9) & ~replicas,
+    }
+    places |= {f"{gpus} GPUs": columns.gpus == gpus for gpus in np.unique(columns.gpus[over])}
+    lines = []
+    for name, members in places.items():
+        total, share = int((members & over).sum()), (slow & members).sum()
+        lines.append([name, str(total), number(100 * share / total if total else None)])
+    return table(["", "pipelines over nodes", "with slow sends %"], lines)
 
 
 def obeying(law: Laws, predicted: Array, columns: Columns) -> str:
@@ -263,6 +290,20 @@ def _calibration(name: str, result: Calibration) -> list[str]:
     return [name, str(len(result.runs)), *errors, told + ("; refused" if "time" in result.refused else "")]
 
 
+def memory(runs: RunSet) -> str:
+    """Errors of the memory of the fullest GPU, by what was measured."""
+    needed, measured = runs.evaluate(Site())[1], runs.measured_bytes
+    error = 100 * (needed / measured - 1)
+    too_large = needed > np.array([run.profile.memory_bytes for run in runs.runs])
+    lines = []
+    for low, high in itertools.pairwise((0, 10, 20, 40, 60, 80)):
+        chosen = (measured >= low * 1e9) & (measured < high * 1e9)
+        numbers = [np.abs(error[chosen]).mean(), np.median(error[chosen])]
+        lines.append([f"{low} to {high} GB", str(int(chosen.sum())), *map(number, numbers)])
+        lines[-1].append(str(int((too_large & chosen).sum())))
+    return table(["measured", "runs", "mean error %", "median of the error %", "called too large"], lines)
+
+
 def page(folder: Path) -> str:
     """The text of docs/h100.md."""
     path = folder / f"{NAME}.csv"
@@ -284,7 +325,9 @@ def page(folder: Path) -> str:
         "behaviour_fitted": behaviour(kinds, columns, columns.fitted_on),
         "behaviour_held_out": behaviour(kinds, columns, ~columns.fitted_on),
         "obeying": obeying(law, predicted, columns),
+        "slow_sends_by": slow_sends_by(kinds, columns, runs.measured_bytes),
         "by_gpus": by_gpus(predicted, columns),
+        "memory": memory(runs),
         "calibrated": calibrated(path, columns),
     }
     text = (DOCS / "h100.template.md").read_text()

@@ -35,6 +35,7 @@ def columns(h100):
         pp=rng.choice([1, 2, 4, 8], count),
         layers=rng.choice([2, 4, 8, 16], count),
         slots=rng.choice([8, 32, 128], count),
+        zero=rng.choice([0, 1], count),
         fitted_on=rng.random(count) < 0.5,
     )
 
@@ -70,6 +71,9 @@ def test_every_run_over_nodes_is_counted_once(h100, columns):
     assert counts["none of these"] == counts["slow sends"] == 0
     assert counts["as predicted"] > 0
     assert counts["slow layers"] > 0
+    memory = np.where(runs.zero == 0, 80e9, 10e9)
+    shares = h100.slow_sends_by(law.kinds(predicted, runs), runs, memory).splitlines()[2:]
+    assert [line.split("|")[3].strip() for line in shares[:3]] == ["0.0", "-", "0.0"]
 
 
 def test_a_run_loses_what_is_known_of_its_software_and_gets_it_back_step_by_step(h100, shared_dir):
