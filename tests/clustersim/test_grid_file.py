@@ -270,3 +270,10 @@ def test_the_key_follows_the_content_of_policy_files_and_rules(tmp_path: Path) -
     key = plan_keys(tmp_path, text)
     sizes.write_text(sizes.read_text().replace("60", "61"))
     assert plan_keys(tmp_path, text) != key
+
+
+def test_the_example_of_the_page_is_a_grid(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "grids.md").read_text(encoding="utf-8")
+    example = page.partition("## An example")[2].partition("\n\n")[2].partition("\n\n")[0]
+    (tmp_path / "buy.yaml").write_text("\n".join(line[4:] for line in example.splitlines()))
+    assert len(read_plan(tmp_path / "buy.yaml").cells) == 4 * 2 * 20
