@@ -100,8 +100,10 @@ class SiteFit:
         return chosen
 
     def _neutral_slope(self, constant: Constant) -> Array:
+        """Seconds per unit of z from neutral on; to the first of a constant's `starts`, where it has any."""
         if constant.name not in self._slopes:
-            self._slopes[constant.name] = self._slope((constant,), np.zeros(1), 0)
+            step = constant.starts[0] if constant.starts else STEP
+            self._slopes[constant.name] = self._slope((constant,), np.zeros(1), 0, step)
         return self._slopes[constant.name]
 
     def _linear(self, constants: Sequence[Constant], z: Array) -> tuple[Array, Array]:
@@ -112,8 +114,8 @@ class SiteFit:
             slopes = [self._slope(constants, z, index) for index in range(len(constants))]
         return base, np.column_stack(slopes) if slopes else np.zeros((len(base), 0))
 
-    def _slope(self, constants: Sequence[Constant], z: Array, index: int) -> Array:
-        step = STEP if z[index] + STEP <= constants[index].bounds[1] else -STEP
+    def _slope(self, constants: Sequence[Constant], z: Array, index: int, step: float = STEP) -> Array:
+        step = step if z[index] + step <= constants[index].bounds[1] else -step
         moved = z.copy()
         moved[index] += step
         return (self.predicted(_values(constants, moved)) - self.predicted(_values(constants, z))) / step

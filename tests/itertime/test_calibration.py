@@ -95,6 +95,7 @@ def test_finds_the_time_of_launches_from_where_it_makes_no_difference(made):
     assert result.constants["launch_s"] == pytest.approx(1.5e-4, rel=0.02)
     assert result.constants["gemm_multiplier"] == pytest.approx(1.1, rel=0.02)
     assert np.abs(result.held_out).mean() < 0.5
+    assert "launch_s" in calibrate([path], folds=4, choose=True).constants
 
 
 def test_runs_that_contradict_all_others_do_not_decide(made, write_table):
