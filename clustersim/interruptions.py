@@ -34,7 +34,7 @@ class Interruptions:
         self._simulation, self._outages, self._retries = simulation, outages, retries
         self._next = outages.next()
         self._idle = 0  # changes in a row while nothing ran and nothing was to be submitted
-        self._left: dict[str, int] | None = None  # GPUs by type that plans leave; None while these go on
+        simulation.state._gone_for_good = outages.gone
 
     def begin(self) -> None:
         """Apply what holds from the start, and expect the rest."""
@@ -42,6 +42,15 @@ class Interruptions:
             self._apply(self._next)
             self._next = self._outages.next()
         self._expect()
+        now = self._simulation.env.now
+        for time_s in self._outages.last_removals_s():
+            if time_s > now:
+                self._simulation._after(time_s - now, self._on_gone)
+
+    def _on_gone(self, _: object) -> None:
+        """Nodes will never be back, maybe such as were out of service before: nobody waits for them."""
+        if not self._simulation._drained():
+            self._simulation._decide_now(self._simulation.env.now)
 
     def _expect(self) -> None:
         if self._next is not None:
@@ -72,17 +81,13 @@ class Interruptions:
 
     def _too_large(self) -> bool:
         """Whether every waiting job needs more GPUs than there will ever be again."""
-        gone = self._outages.gone()
-        if gone is None:
-            return False
-        cluster = self._simulation.cluster
-        if self._left is None:
-            self._left = dict.fromkeys(cluster.gpu_types, 0)
-            for node in range(cluster.nodes):
-                if node not in gone:
-                    self._left[cluster.type_of(node)] += cluster.size_of(node)
+        cluster, gone = self._simulation.cluster, self._outages.gone(self._simulation.env.now)
+        left = dict.fromkeys(cluster.gpu_types, 0)
+        for node in range(cluster.nodes):
+            if node not in gone:
+                left[cluster.type_of(node)] += cluster.size_of(node)
         return not any(
-            min(job.sizes_on(kind)) <= self._left[kind]
+            min(job.sizes_on(kind)) <= left[kind]
             for job in self._simulation.state._pending
             for kind in job.gpu_types
         )

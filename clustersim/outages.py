@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
+from math import inf
 from typing import NamedTuple
 
 from .calendar import Calendar
@@ -44,8 +45,7 @@ class Outages:
         failures: Failures | None = None, calendar: Calendar | None = None, seed: int = 0,
     ):  # fmt: skip
         self._reasons: dict[int, int] = {}  # why a node is out of service: how many reasons, if any
-        self._planned: dict[int, int] = {}  # how many of them are planned
-        self._planned_to_come = 0
+        self._gone_from_s: dict[int, float] = {}  # nodes that a plan takes away and never gives back
         self._due: list[tuple[float, int, int, int, str]] = []  # (time, rank, node, machine, what or kind)
         self._empty: dict[int, None] = {}  # places without a machine, in the order in which they lost it
         self._spares: deque[int] = deque()
@@ -65,8 +65,6 @@ class Outages:
             change: NodeChange | None
             if rank in (_PLANNED_UP, _PLANNED_DOWN):
                 delta = 1 if rank == _PLANNED_DOWN else -1
-                self._planned[node] = self._planned.get(node, 0) + delta
-                self._planned_to_come -= 1
                 change = self._count(time_s, node, delta, what, planned=True)
             elif rank == _FAILS:
                 change = self._fail(time_s, node, machine)
@@ -78,19 +76,21 @@ class Outages:
                 return change
         return None
 
-    def gone(self) -> frozenset[int] | None:
-        """The nodes that are out of service for good, by plan; None while a planned change is still to come,
-        as far as `next` was asked.
-        """
-        if self._planned_to_come:
-            return None
-        return frozenset(node for node, reasons in self._planned.items() if reasons)
+    def gone(self, now: float) -> frozenset[int]:
+        """The nodes that a plan has taken away for good by `now`."""
+        return frozenset(node for node, time_s in self._gone_from_s.items() if time_s <= now)
+
+    def last_removals_s(self) -> list[float]:
+        """When nodes are taken away for good, ascending, each time once."""
+        return sorted({time_s for time_s in self._gone_from_s.values() if time_s < inf})
 
     def _plan(self, calendar: Calendar, start_s: float) -> None:
         """Queue what is planned; what is so from before the start on, at the start."""
         at_start = dict.fromkeys(sorted(calendar.absent), 1)
         kinds = dict.fromkeys(at_start, "capacity")
         for time_s, node, delta, kind in calendar.changes:
+            if kind == "capacity":
+                self._gone_from_s[node] = time_s if delta > 0 else inf
             if time_s <= start_s:
                 at_start[node] = at_start.get(node, 0) + delta
                 if at_start[node]:
@@ -102,7 +102,6 @@ class Outages:
                 self._due.append((time_s, rank, node, -1, kind))
         for node, reasons in at_start.items():
             self._due += [(start_s, _PLANNED_DOWN, node, -1, kinds.get(node, ""))] * reasons
-        self._planned_to_come = len(self._due)
 
     def _install_all(self, failures: Failures, gpus: Sequence[int], start_s: float, seed: int) -> None:
         nodes, count = len(gpus), len(gpus) + failures.spare_nodes

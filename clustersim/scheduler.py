@@ -16,7 +16,7 @@ preemptions, resizes and migrations, and charges their overheads.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from .active import ActiveJob, JobView
@@ -103,6 +103,8 @@ class State:
         self._placer, self._overheads = placer, overheads
         self._capacity = Capacity(cluster)
         self._down = 0  # GPUs of nodes out of service
+        self._gone_for_good: Callable[[float], frozenset[int]] | None = None  # nodes, by a time
+        self._lasting: tuple[frozenset[int], Capacity] | None = None  # those nodes, and all others when free
         self._pending: OrderedDict[JobView, None] = OrderedDict()
         self._pending_in_order = True
         self._running: dict[JobView, None] = {}
@@ -200,6 +202,24 @@ class State:
             elif restart_s > _INSTANT_S:
                 found[view] = now + job.paying_s(now) + restart_s
         return found
+
+    def ever_fits(self, job: JobView) -> bool:
+        """Whether a job that waits could have the GPUs it asks for if nobody else ran: False only where nodes
+        were taken away for good. Nodes that failed, are maintained or are yet to be added count as there.
+
+        A policy that lets others wait for such a job keeps them for ever.
+        """
+        gone = self._gone_for_good(self._now) if self._gone_for_good is not None else frozenset()
+        if not gone or job.running:
+            return True
+        if self._lasting is None or self._lasting[0] != gone:
+            lasting = Capacity(self.cluster)
+            for node in gone:
+                lasting.close(node)
+            self._lasting = gone, lasting
+        draft = Proposal(self)
+        draft._capacity = self._lasting[1]
+        return draft.start(job) is not None
 
     def proposal(self) -> Proposal:
         """A fresh draft in which everything stays as it is."""

@@ -456,6 +456,8 @@ class Simulation:
             return f"still {'running' if job.running else 'waiting'} when the run was interrupted"
         if job.running:
             return "still running when the run ended"
+        if not self.state.ever_fits(job):
+            return f"no place for {job.requested} GPUs on the nodes that were left for good"
         return (
             "still waiting when the run ended"
             if self.until_s is not None

@@ -15,7 +15,7 @@ __all__ = ["Drf"]
 
 class Drf(Scheduler):
     """Next is the first job of the tenant with the smallest dominant share over weight, not preemptive; if it
-    does not fit, all wait for it.
+    does not fit, all wait for it, unless nodes were taken away for good and it never will.
 
     Ghodsi et al., "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types", NSDI 2011,
     Algorithm 1. GPUs are the one resource modelled here, so a tenant's dominant share is its share of them,
@@ -37,10 +37,11 @@ class Drf(Scheduler):
         while shares:
             _, _, used, tenant, queue = shares[0]
             job = next(iter(queue))
-            if proposal.start(job) is None:
+            started = proposal.start(job) is not None
+            if not started and state.ever_fits(job):
                 break
-            self._queues.take(job)
-            used += job.requested
+            self._queues.take(job)  # also one that never has a place again: until the next decision
+            used += job.requested if started else 0
             if len(queue):
                 order = next(iter(queue)).order
                 heapreplace(shares, (self._share(tenant, used), order, used, tenant, queue))

@@ -8,11 +8,13 @@ __all__ = ["Fifo"]
 
 
 class Fifo(Scheduler):
-    """First come, first served, not preemptive; the head of the queue blocks."""
+    """First come, first served, not preemptive; the head of the queue blocks, unless nodes were taken
+    away for good and it never has a place again.
+    """
 
     def schedule(self, state: State) -> Proposal:
         proposal = state.proposal()
         for job in state.pending:
-            if not proposal.start(job):
+            if not proposal.start(job) and state.ever_fits(job):
                 break
         return proposal

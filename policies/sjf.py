@@ -8,7 +8,8 @@ __all__ = ["Sjf"]
 
 
 class Sjf(Scheduler):
-    """Shortest run time at the requested GPUs first, not preemptive; the first job that does not fit blocks.
+    """Shortest run time at the requested GPUs first, not preemptive; the first job that does not fit blocks,
+    unless nodes were taken away for good and it never will.
 
     Run times that users do not state come from the oracle.
     """
@@ -16,7 +17,7 @@ class Sjf(Scheduler):
     def schedule(self, state: State) -> Proposal:
         proposal = state.proposal()
         for job in state.pending_by(_run_time):
-            if not proposal.start(job):
+            if not proposal.start(job) and state.ever_fits(job):
                 break
         return proposal
 

@@ -34,7 +34,6 @@ def test_a_policy_keeps_every_rule_where_nodes_fail(policy: str) -> None:
     assert interrupted > 5
 
 
-HEAD_BLOCKS = ("fifo", "sjf", "drf")  # by definition: one that can never run again keeps all others waiting
 COUNTS_ALONE = ("elasticflow", "vtrain-aware")  # they do not see that free GPUs are in no common block
 
 
@@ -55,5 +54,35 @@ def test_jobs_without_a_place_on_the_nodes_that_are_left_keep_nobody_out(
     )
     left = [record.job_id for record in outcome.records if record.state == "unfinished"]
     assert left, "some jobs have no place any more"
-    if policy not in (*HEAD_BLOCKS, *COUNTS_ALONE):
+    if policy not in COUNTS_ALONE:
         assert not [job for job in left if jobs[int(job)].gpus <= 4]
+
+
+BLOCKING = ("fifo", "sjf", "drf")
+HEAD = Job("head", 200.0, "one", gpus=8, duration_s=10.0)
+BEHIND = Job("behind", 210.0, "two", gpus=4, duration_s=30.0)
+
+
+def two_nodes(policy: str, *calendar: dict[str, object]) -> dict[str, object]:
+    """When a job of both nodes and a later one of one node start."""
+    outcome = simulate([HEAD, BEHIND], make_policy(policy, {}), "n2g4", calendar=calendar)
+    head = outcome.of("head")
+    if head.state == "unfinished":
+        assert head.reason == "no place for 8 GPUs on the nodes that were left for good"
+    return {job: outcome.of(job).start_s for job in ("head", "behind")}
+
+
+@pytest.mark.parametrize("policy", BLOCKING)
+def test_a_head_that_will_never_have_a_place_keeps_nobody_waiting(policy: str) -> None:
+    removed = {"at_s": 100, "remove": 1}
+    assert two_nodes(policy, removed) == {"head": None, "behind": 210}
+    assert two_nodes(policy, removed, {"at_s": 5000, "add": 1}) == {"head": 5000, "behind": 5010}
+
+
+@pytest.mark.parametrize("policy", BLOCKING)
+def test_a_node_that_goes_for_good_while_it_is_out_of_service(policy: str) -> None:
+    """At 300 nothing changes but that the node will not come back; maintenance to come is no hope."""
+    out = {"at_s": 100, "maintenance": 1, "for_s": 1000}
+    later = {"at_s": 2000, "maintenance": 0, "for_s": 10}
+    assert two_nodes(policy, out) == {"head": 1100, "behind": 1110}
+    assert two_nodes(policy, out, {"at_s": 300, "remove": 1}, later) == {"head": None, "behind": 300}
