@@ -172,7 +172,7 @@ def deadlines(jobs: Jobs) -> dict[str, Value]:
 
 
 def disruptions(jobs: Jobs) -> dict[str, Value]:
-    """Sums over all jobs; lost_gpu_h = sum of overhead_gpu_s + lost_work_gpu_s / 3600, the GPU-hours held
+    """Sums over all jobs; lost_gpu_h = sum of (overhead_gpu_s + lost_work_gpu_s) / 3600, the GPU-hours held
     without progress that lasted.
     """
     columns = job_columns(jobs)

@@ -85,15 +85,23 @@ def _share(part_s: float, record: PlanRecord) -> str:
 def accuracy(time: GpuTime | None, plans: Sequence[PlanRecord]) -> str:
     """How far measured iterations lie from the predicted ones, for the plans of a run by GPU time."""
     weights: Mapping[PlanKey, float] = time.by_plan if time is not None else {}
-    found = []
+    found, unknown = [], []
     for plan in plans:
         weight = weights.get(plan.key, 0.0)
         if plan.low_s is not None and plan.high_s is not None and weight > 0:
             found.append((weight, plan.low_s / plan.iteration_s, plan.high_s / plan.iteration_s))
+        elif weight > 0:
+            unknown.append((weight, plan.gpu_type))
     whole = fsum(weight for weight, _, _ in found)
     if not whole:
         return "no prediction with a known accuracy was used"
     low, high = (fsum(row[0] * row[i] for row in found) / whole for i in (1, 2))
-    return (
+    text = (
         f"nine in ten measured iterations of such plans take {low:.2f} to {high:.2f} times the predicted time"
     )
+    if unknown:
+        rest = fsum(weight for weight, _ in unknown)
+        types = ", ".join(dict.fromkeys(name for _, name in unknown if name))
+        where = f", on {types}" if types else ""
+        text += f"; of {100 * rest / (whole + rest):.0f} % of the time{where}, no accuracy is known"
+    return text

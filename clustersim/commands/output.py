@@ -157,6 +157,11 @@ def _print_notes(runs: Sequence[Run], out: Path | None) -> None:
     if any(run.summary["failed"] for run in runs):
         failed = ", ".join(f"{label} {run.summary['failed']}" for label, run in every)
         print(f"Jobs that ended as failed: {failed}.")
+    unsure = {
+        plan.gpu_type or run.cluster.system: None for run in runs for plan in run.plans if plan.low_s is None
+    }
+    if unsure:
+        print(f"How accurate the iteration times on {', '.join(unsure)} are is not known: docs/accuracy.md.")
     knowing = dict.fromkeys(run.policy for run in runs if run.manifest["oracle_used"])
     if knowing:
         names = ", ".join(knowing)

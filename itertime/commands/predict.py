@@ -95,6 +95,8 @@ def _print_prediction(model: ModelSpec, plan: Plan, prediction: Prediction) -> N
     if prediction.interval_s:
         low, high = prediction.interval_s
         print(f"nine in ten measured iterations of such plans lie between {low:.4f} and {high:.4f} s")
+    else:
+        print("how far measured iterations lie from it is not known for this GPU: docs/accuracy.md")
     for name, seconds in prediction.breakdown.items():
         if seconds > 0:
             print(f"  {name:18} {seconds:10.4f} s {seconds / prediction.iteration_s:6.1%}")

@@ -206,6 +206,16 @@ def test_rejected_jobs_are_explained(call: Callable[..., Done], trace: Path) -> 
     assert "(asks for 999 GPUs, the cluster has 8) and 1 for other reasons.\n" in done.out
 
 
+def test_a_gpu_without_a_known_accuracy_is_named(call: Callable[..., Done], trace: Path) -> None:
+    header = "job_id,submit_s,gpus,model,global_batch,iterations\n"
+    trace.write_text(header + "a,0,8,llama2-7b,64,5\n")
+    told = "How accurate the iteration times on dgx-h100 are is not known"
+    done = call("run", trace, "--policy", "fifo", "--cluster", "n1g8", "--system", "dgx-h100")
+    assert done.code == 0
+    assert told in done.out
+    assert told not in call("run", trace, "--policy", "fifo", "--cluster", "n1g8").out
+
+
 def test_demo(call: Callable[..., Done]) -> None:
     done = call("demo", "--jobs", 8, "--policies", "fifo,elasticflow", "--cluster", "n8g8", "--json")
     document = json.loads(done.out)

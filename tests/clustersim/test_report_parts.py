@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -157,6 +158,12 @@ def test_accuracy_is_a_range_of_factors(runs: list[Run]) -> None:
     factors = [(plan.low_s / plan.iteration_s, plan.high_s / plan.iteration_s) for plan in known]
     assert min(low for low, _ in factors) - 0.01 <= low < 1 < high <= max(high for _, high in factors) + 0.01
     assert "known accuracy" in accuracy(None, [])
+    unsure = [p._replace(low_s=None, high_s=None, gpu_type="h100") if p is known[0] else p for p in known]
+    time = gpu_time(runs[0])
+    assert time is not None
+    by_plan = {plan.key: 30.0 if plan is unsure[0] else 70.0 / (len(unsure) - 1) for plan in unsure}
+    told = accuracy(replace(time, by_plan=by_plan), unsure)
+    assert told.endswith("; of 30 % of the time, on h100, no accuracy is known")
 
 
 def test_time_rows_and_bars_are_the_same_shares(runs: list[Run]) -> None:
