@@ -57,8 +57,7 @@ class Evidence:
     through several times.
 
     `end_s`: when it ended at the earliest, None if unknown; then nothing is said of what a job held or waited
-    at the end. `resolution_s`: the largest error of a difference of two recorded times, 0 if they were never
-    rounded.
+    at the end. `resolution_s`: the largest error of a difference of two recorded times.
     """
 
     cluster: Cluster
@@ -134,6 +133,7 @@ class Log:
         self.allocated = self.gpus_of_busy_nodes = self.holding = self.inside = self.down = self.count = 0
         self.first_s = self.last_s = 0.0
         self.submitted = array("q")  # a hash of each submitted job's id
+        self._asked, self._asked_for = 0, set[int]()  # so many of them, which only a broken log has looked up
         self._cycle = lru_cache(10_000)(evidence.overheads.cycle)
 
     def life(self, i: int, event: EventRecord, record: Callable[[str, float], JobRecord | None]) -> Life:
@@ -157,7 +157,9 @@ class Log:
 
     def known_before(self, job_id: str) -> bool:
         """Whether a job of this id was submitted before, by its hash: for words, not for proofs."""
-        return hash(job_id) in self.submitted
+        self._asked_for.update(self.submitted[self._asked :])
+        self._asked = len(self.submitted)
+        return hash(job_id) in self._asked_for
 
     def apply(self, event: EventRecord, life: Life) -> None:
         """An event happens to a job."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache, partial
-from math import inf, isclose
+from math import inf, isclose, ulp
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,10 +57,10 @@ def check_run_folder(directory: str | Path, trace: str | Path | None = None) -> 
 def check_run(run: Recorded, trace: str | Path | None = None) -> list[Finding]:
     """Check the records of a run as its folder states them, a `Finding` per rule."""
     tally, usage, manifest = Tally(run.jobs), Columns(Snapshot), run.manifest
+    end_s = None if manifest.get("end_s") is None else _number(manifest, "end_s")
     evidence = Evidence(
         run.cluster, _constants(Overheads, manifest, "overheads") or Overheads.none(), run.events, tally,
-        _known, None if manifest.get("end_s") is None else _number(manifest, "end_s"), RESOLUTION_S,
-        _constants(Failures, manifest, "failures"),
+        _known, end_s, max(RESOLUTION_S, 2 * ulp(end_s or 0.0)), _constants(Failures, manifest, "failures"),
     )  # fmt: skip
     complete = manifest.get("complete") is True
     speeds = Recomputed(run.cluster, manifest)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import ulp
 from typing import Any, cast
 
 from itertime.planner import Planner
@@ -98,7 +99,12 @@ def _evidence(outcome: Outcome) -> Evidence:
         return Known() if about is None else known.get(about.job_id, Known())
 
     records = sorted(outcome.records, key=lambda record: record.submit_s)
-    return Evidence(case.cluster, case.overheads, outcome.events, records, knows, failures=case.failures)
+    # Nothing was rounded to be written down, but late times have few digits after the point.
+    last_s = max((abs(event.time_s) for event in outcome.events), default=0.0)
+    return Evidence(
+        case.cluster, case.overheads, outcome.events, records, knows, resolution_s=2 * ulp(last_s),
+        failures=case.failures,
+    )  # fmt: skip
 
 
 def _known(job: Job, curve: Curve | None) -> Known:

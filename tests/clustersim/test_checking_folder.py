@@ -21,10 +21,14 @@ from clustersim.checking_folder import check_run, check_run_folder
 from clustersim.checking_sums import Sums
 from clustersim.cli import main
 from clustersim.config import RunConfig
+from clustersim.failures import Failures
+from clustersim.overheads import Overheads
 from clustersim.records import EventRecord, Exact
 from clustersim.registry import list_policies
 from clustersim.rundir import Run, read_run, write_run
 from clustersim.runner import Trace, run
+from clustersim.testing import check_outcome, simulate
+from policies.srtf import Srtf
 from traces.job import Job
 
 RULES = (
@@ -116,6 +120,26 @@ def test_any_run_is_sound_after_rounding(
     folder = tmp_path_factory.mktemp("run")
     write_run(folder, simulated(jobs, policy, overheads={"scale": scale}))
     assert broken(check_run_folder(folder)) == []
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rows=st.lists(st.tuples(st.floats(0, 500), st.integers(1, 16), st.floats(1e-5, 300)), max_size=12),
+    late_s=st.sampled_from([1e9, 3.9e9]),
+    scale=st.sampled_from([0.0, 0.01, 1.0]),
+    interval=st.sampled_from(["none", 7.0]),
+)
+def test_late_times_have_few_digits_after_the_point(
+    rows: list[Any], late_s: float, scale: float, interval: Any
+) -> None:
+    """In memory as in a folder: there is no telling apart what is closer than the numbers are."""
+    jobs = tuple(Job(str(i), late_s + s, gpus=g, duration_s=d) for i, (s, g, d) in enumerate(rows))
+    overheads = {"scale": scale, "checkpoint_interval_s": interval}
+    assert broken(check_run(simulated(jobs, "srtf", overheads=overheads))) == []
+    outcome = simulate(
+        jobs, Srtf(), "n2g8", overheads=Overheads.of(overheads), failures=Failures(mtbf_gpu_h=0.5)
+    )
+    check_outcome(outcome)
 
 
 # Falsified runs. `write_run` hashes what it writes, so that the hashes give nothing away.
