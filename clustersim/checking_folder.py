@@ -57,7 +57,9 @@ def check_run_folder(directory: str | Path, trace: str | Path | None = None) -> 
 def check_run(run: Recorded, trace: str | Path | None = None) -> list[Finding]:
     """Check the records of a run as its folder states them, a `Finding` per rule."""
     tally, usage, manifest = Tally(run.jobs), Columns(Snapshot), run.manifest
-    end_s = None if manifest.get("end_s") is None else _number(manifest, "end_s")
+    end_s, until_s = (
+        None if manifest.get(name) is None else _number(manifest, name) for name in ("end_s", "until_s")
+    )
     evidence = Evidence(
         run.cluster, _constants(Overheads, manifest, "overheads") or Overheads.none(), run.events, tally,
         _known, end_s, max(RESOLUTION_S, 2 * ulp(end_s or 0.0)), _constants(Failures, manifest, "failures"),
@@ -70,7 +72,7 @@ def check_run(run: Recorded, trace: str | Path | None = None) -> list[Finding]:
         partial(Drawn, manifest=manifest),
         partial(plans_rule, due=speeds, rows=run.plans, complete=complete),
         partial(Submitted, tally=tally, manifest=manifest, trace=jobs, speeds=speeds),
-        partial(Stated, manifest=manifest),
+        partial(Stated, manifest=manifest, until_s=until_s),
         partial(Records, tally=tally, submitted=_submitted(manifest)),
         partial(Usage, snapshots=counted(run.snapshots, usage), complete=complete),
         partial(_Summary, run=run, jobs=tally.columns, usage=usage),

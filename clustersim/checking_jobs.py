@@ -108,6 +108,8 @@ class Gang(Rule):
                 wrong = "names a job"
         elif event.gpus or event.placement:
             wrong = "gives no GPUs"
+        if event.plan and event.event not in GIVES:
+            wrong = f"names the plan {event.plan}, and gives no GPUs"
         if wrong:
             what = f"{event.event} of job {event.job_id}, {event.gpus} GPUs at {event.placement}"
             self.at(i, event, f"{what}: {wrong}")

@@ -50,8 +50,11 @@ class Plans(Rule):
     def event(self, i: int, event: EventRecord, life: Life | None) -> None:
         if event.event == "rate":
             self._changed_speed(i, event)
-        elif life is None or life.record is None or not life.record.model:
+        elif life is None or life.record is None:
             return
+        elif not life.record.model:
+            if event.plan:
+                self.at(i, event, f"{event.event} of job {event.job_id}, which trains no model, by a plan")
         elif event.event == "submit":
             self._submitted(i, event, life.record)
         else:

@@ -9,6 +9,8 @@ from math import inf, isclose
 from operator import attrgetter
 from typing import Any
 
+from traces.files import shown
+
 from .checking import Life, Log, Rule
 from .checking_replay import repeated
 from .columns import Columns, by_field
@@ -86,6 +88,20 @@ class Records(Rule):
         super().__init__(log)
         self._tally, self._submitted = tally, submitted
 
+    def event(self, i: int, event: EventRecord, life: Life | None) -> None:
+        """A reason is that of the record; events that have none give none."""
+        if life is None or event.event in ("preempt", "interrupt"):
+            return
+        record = life.record
+        if event.event == "reject":
+            same = record is None or event.detail == record.reason
+        elif event.event == "fail":
+            same = record is None or (bool(event.detail) and record.reason.startswith(event.detail))
+        else:
+            same = not event.detail
+        if not same:
+            self.at(i, event, f"{event.event} of job {event.job_id} says {shown(event.detail)}")
+
     def left(self, life: Life) -> None:
         assert life.record is not None
         for text in _contradictions(life, life.record):
@@ -151,6 +167,7 @@ class Usage(Rule):
         self._next = next(self._rows, None)
         self._stated: Row = (0, 0, 0, 0, 0)
         self._row_s = -inf
+        self._row: tuple[int, ...] = ()
         self._unsaid: tuple[int, EventRecord, Row, Row] | None = None
 
     def instant(self, first: int, batch: Sequence[EventRecord]) -> None:
@@ -177,8 +194,9 @@ class Usage(Rule):
 
     def _read_until(self, now: float) -> None:
         while (row := self._next) is not None and row.time_s <= now:
-            if row.time_s != now or row.time_s < self._row_s:
+            if row.time_s != now or row.time_s < self._row_s or row[1:] == self._row:
                 text = f"t={row.time_s:g}: usage.csv states a change here, the event log has none"
                 self.say(text, time_s=row.time_s)
+            self._row = row[1:]
             self._row_s, self._stated = row.time_s, row[1:]
             self._next = next(self._rows, None)

@@ -100,10 +100,9 @@ class Stated(Rule):
     name = "manifest"
     text = "manifest.json states a cluster that there can be, and an end that the log has"
 
-    def __init__(self, log: Log, manifest: Mapping[str, Any]):
+    def __init__(self, log: Log, manifest: Mapping[str, Any], until_s: float | None):
         super().__init__(log)
-        self._manifest, until_s = manifest, manifest.get("until_s")
-        self._until_s = float(until_s) if isinstance(until_s, int | float) else None
+        self._manifest, self._until_s = manifest, until_s
 
     def end(self, unrecorded: Sequence[Life]) -> None:
         stated, document = self._manifest.get("cluster"), self.evidence.cluster.document()

@@ -37,6 +37,8 @@ def find_trace(manifest: Mapping[str, Any], given: str | Path | None = None) -> 
     table = manifest.get("table")
     table = table if isinstance(table, str) else None
     if given is not None:
+        if Path(given).is_fifo():
+            raise UserError(f"{given}: is a pipe, and may be needed more than once; save it to a file first")
         return Trace.read(given, table)
     if "recipe" in source:
         return _generated(source["recipe"], manifest)
@@ -166,8 +168,10 @@ class Submitted(Rule):
     def _wrong_end(self, job: Job, record: JobRecord) -> str:
         failures = self.evidence.failures
         if record.state == "rejected" and record.isolated_s is not None:
-            declined = record.reason.startswith(DECLINED)
+            declined = record.reason.partition("; ")[0] == DECLINED
             return "" if declined else f"it can run, and is rejected: {shown(record.reason)}"
+        if record.state == "finished" and not self._is_note(job, record.reason):
+            return f"it finished, and its record says {shown(record.reason)}"
         if failures is None:
             return ""
         fate = fate_of(job, failures, self._seed)
@@ -178,6 +182,13 @@ class Submitted(Rule):
         if record.state == "failed" and not drawn and not given_up:
             return f"nothing says that it fails: {shown(record.reason)}"
         return ""
+
+    def _is_note(self, job: Job, text: str) -> bool:
+        """Whether it is what a record says of a request that was not met as it was made."""
+        offers = self._speeds.offers(job)
+        if not isinstance(offers, tuple) or not (job.kind == "duration" or self._speeds.same_code):
+            return True
+        return text in [offer.note for offer in offers]
 
     def unproved(self) -> str:
         whys = [self._why_not] if self._why_not else []

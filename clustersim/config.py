@@ -45,7 +45,7 @@ class RunConfig(BaseModel):
     quotas: dict[str, int] = Field(default_factory=dict)
     table: str | None = None
     until_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    price_usd_per_gpu_h: float = Field(default=5.0, ge=0, allow_inf_nan=False)
+    price_usd_per_gpu_h: float = Field(default=5.0, ge=0, le=1e9, allow_inf_nan=False)
     seed: int = Field(default=0, ge=0)
 
     @field_validator("overheads")

@@ -47,6 +47,8 @@ def _not_bool(value: Any) -> Any:
 def _nonempty(value: str) -> str:
     if not value.strip():
         raise ValueError("must not be empty")
+    if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
+        raise ValueError("is not text that a file could hold")
     return value
 
 
@@ -97,9 +99,11 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise UserError(f"{path}: {path.stat().st_size} bytes; a data file has at most {MAX_BYTES}")
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)  # and no more: a device has no end
+        if len(content) > MAX_BYTES:
+            raise UserError(f"{path}: is too large; a data file has at most {MAX_BYTES} bytes")
+        text = content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     value = _parse_json(text, path) if path.suffix == ".json" else _parse_yaml(text, path)

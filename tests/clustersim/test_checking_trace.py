@@ -136,6 +136,7 @@ def declined(run: Run) -> Run:
         (record("c", isolated_s=None), "job c: isolated_s is None on 8 GPUs in its record"),
         (record("wide", reason="declined by the policy"), "job wide: it cannot run (asks for 99 GPUs"),
         (record("big", reason=""), "job big: it cannot run (no 3d plan of gpt3-175b"),
+        (record("c", reason="luck"), "job c: it finished, and its record says luck"),
         (without("c"), "job c of the trace has no record"),
         (without("a"), "job a of the trace has no record"),
         (invented, "job z is not in the trace"),
@@ -156,7 +157,7 @@ def test_a_failed_job_that_is_said_to_have_finished(tmp_path: Path) -> None:
     made = run(tmp_path / "t.csv", "fifo", cluster="n2g8", failures={"job_failed_share": 0.5})
     job = next(job for job in made.jobs if job.state == "failed")
     text = f"job {job.job_id}: it finished, and was to end before: failed, as drawn"
-    assert text in texts(record(job.job_id, state="finished")(made))
+    assert text in texts(record(job.job_id, state="finished", reason="")(made))
     job = next(job for job in made.jobs if job.state == "finished")
     assert "nothing says that it fails: bad luck" in texts(
         record(job.job_id, state="failed", reason="bad luck")(made)

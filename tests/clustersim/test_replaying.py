@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import clustersim
 from clustersim.checking_folder import check_run_folder
@@ -234,3 +237,56 @@ def test_a_manifest_changed_by_hand(trace: Path, tmp_path: Path, capsys: pytest.
     assert main(["check", str(tmp_path / "run")]) == 4
     assert "manifest.json: is not what its manifest_sha256 was made of" in capsys.readouterr().out
     assert main(["report", str(tmp_path / "run")]) == 2
+
+
+# Whatever a manifest says
+
+HOSTILE: list[Any] = [
+    None, True, -1, 7, 1e-9, 1e300, 10**400, "", "x", "\ud800", "a\0b", "/dev/zero", "3d", "x.py:Y",
+    [], [[]], [1, 2], {}, {"a": 1}, {"n4g8": None},
+]  # fmt: skip
+
+
+def places(document: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to every value inside."""
+    inside = document.items() if isinstance(document, dict) else enumerate(document)
+    for key, value in inside:
+        yield (*at, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*at, key))
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in whose manifest there is some of everything."""
+    folder = tmp_path_factory.mktemp("mixed")
+    write_trace(JOBS, folder / "trace.csv")
+    (folder / "c.yaml").write_text(f"{CLUSTER}  - {{name: b, gpu_type: h100, nodes: 1}}\n")
+    (folder / "t.csv").write_text("gpu_type,model,global_batch,gpus,iterations_per_s\na100,mine,8,1,2\n")
+    settings: dict[str, Any] = {
+        "cluster": str(folder / "c.yaml"), "table": str(folder / "t.csv"), "failures": {"mtbf_gpu_h": 1.0},
+        "calendar": [{"at_s": 30, "maintenance": "0-1", "for_s": 10}], "quotas": {"blue": 8},
+    }  # fmt: skip
+    clustersim.run(folder / "trace.csv", "fifo", out=folder / "run", **settings)
+    return folder / "run"
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_no_manifest_is_an_internal_error(mixed: Path, data: st.DataObject) -> None:
+    path = mixed / "manifest.json"
+    original = path.read_text()
+    manifest = json.loads(original)
+    *way, last = data.draw(st.sampled_from(list(places(manifest))))
+    inner = manifest
+    for key in way:
+        inner = inner[key]
+    inner[last] = data.draw(st.sampled_from(HOSTILE))
+    manifest["manifest_sha256"] = manifest_hash(manifest)
+    path.write_text(json.dumps(manifest))
+    try:
+        for judge in (check_run_folder, replay):
+            with suppress(UserError):
+                judge(mixed)
+    finally:
+        path.write_text(original)
