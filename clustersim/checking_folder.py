@@ -21,8 +21,9 @@ import numpy as np
 from itertime.errors import UserError
 
 from .checking import Evidence, Finding, Known, Life, Log, Rule, Violation
+from .checking_network import PlacedPlans
 from .checking_nodes import RULES
-from .checking_plans import plans_rule
+from .checking_plans import Plans
 from .checking_records import RESOLUTION_S, Records, Tally, Usage, counted
 from .checking_replay import prove
 from .checking_settings import Drawn, Stated
@@ -67,10 +68,11 @@ def check_run(run: Recorded, trace: str | Path | None = None) -> list[Finding]:
     complete = manifest.get("complete") is True
     speeds = Recomputed(run.cluster, manifest)
     jobs = find_trace(manifest, trace)
+    plans = Plans if run.cluster.network == "ideal" else PlacedPlans
     rules: list[Callable[[Log], Rule]] = [
         *RULES,
         partial(Drawn, manifest=manifest),
-        partial(plans_rule, due=speeds, rows=run.plans, complete=complete),
+        partial(plans, due=speeds, rows=run.plans, complete=complete),
         partial(Submitted, tally=tally, manifest=manifest, trace=jobs, speeds=speeds),
         partial(Stated, manifest=manifest, until_s=until_s),
         partial(Records, tally=tally, submitted=_submitted(manifest)),
