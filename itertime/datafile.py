@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
 from collections.abc import Hashable, Mapping
 from pathlib import Path
@@ -99,8 +100,8 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)  # and no more: a device has no end
+        with path.open("rb") as file:  # what states no size, pipes and devices, may have no end
+            content = file.read(min(os.fstat(file.fileno()).st_size or MAX_BYTES, MAX_BYTES) + 1)
         if len(content) > MAX_BYTES:
             raise UserError(f"{path}: is too large; a data file has at most {MAX_BYTES} bytes")
         text = content.decode("utf-8")
