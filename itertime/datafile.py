@@ -100,10 +100,12 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     try:
-        with path.open("rb") as file:  # what states no size, pipes and devices, may have no end
-            content = file.read(min(os.fstat(file.fileno()).st_size or MAX_BYTES, MAX_BYTES) + 1)
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size  # 0 for a device or a pipe, which may have no end
+            content = file.read(min(size or MAX_BYTES, MAX_BYTES) + 1)
         if len(content) > MAX_BYTES:
-            raise UserError(f"{path}: is too large; a data file has at most {MAX_BYTES} bytes")
+            stated = max(size, len(content))
+            raise UserError(f"{path}: {stated} bytes; a data file has at most {MAX_BYTES}")
         text = content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error

@@ -132,12 +132,12 @@ def check(
     from clustersim.clusterfile import load_cluster
     from clustersim.speed import read_throughput_table
     from itertime.model import list_models
-    from traces import read_trace
     from traces.check import summarise
+    from traces.native import store_trace
 
     gpus = load_cluster(cluster).gpus
     tabled = [model for model, _ in read_throughput_table(table)] if table else []
-    summary = summarise(read_trace(trace, known_models=[*list_models(), *tabled]), gpus)
+    summary = summarise(store_trace(trace, known_models=[*list_models(), *tabled]), gpus)
     if as_json:
         print_json({"file": trace.name, **summary})
     else:
