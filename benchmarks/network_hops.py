@@ -93,6 +93,10 @@ def main() -> None:
     print(f"network_bulk_latency_s {GRID[best] * 1e6:.0f} us, mean |log| {errors[best]:.3f}")
     print(f"without one: mean |log| {errors[0]:.3f}")
     print(f"predicted over measured at the {system.network_bulk_latency_s * 1e6:.0f} us of the system:")
+    profile = load_profile(system.profile)
+    for kind, (operation, _) in OPERATIONS.items():
+        ratio = float(operation(BYTES, 8, 8, system, profile)) / points[kind, 1]
+        print(f"  {kind:14}   1 node,  {points[kind, 1] * 1e3:6.2f} ms measured: {ratio:.2f} (the profile)")
     for (kind, nodes), ratio in ratios(points, system).items():
         print(f"  {kind:14} {nodes:3} nodes, {points[kind, nodes] * 1e3:6.2f} ms measured: {ratio:.2f}")
 
