@@ -1,0 +1,134 @@
+"""What the author of a policy might do to look better: simulate something else, whole and consistent in
+itself, and give it the manifest of the honest run, with all hashes made anew.
+
+`check` knows the jobs, the cluster and what it all costs; what the policy decided only `--replay` knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clustersim
+from clustersim.checking_folder import check_run_folder
+from clustersim.failures import Failures
+from clustersim.overheads import Overheads
+from clustersim.replaying import replay
+from clustersim.rundir import read_run, write_run
+from clustersim.speed import Curve, Speed
+from traces.job import Job
+from traces.native import write_trace
+
+JOBS = [
+    Job(f"{i}", 90.0 * i, model="megatron-1.7b" if i % 3 else "gpt3-1.3b", gpus=(4, 8, 8, 16)[i % 4],
+        global_batch=64, iterations=200.0 + 10 * i, deadline_s=90.0 * i + 2500.0, tenant="ab"[i % 2])
+    for i in range(14)
+] + [Job("plain", 100.0, gpus=8, duration_s=900.0, deadline_s=1500.0)]  # fmt: skip
+OVERHEADS = {"storage_shared": True, "storage_bytes_per_s": 2e9}
+SETTINGS: dict[str, Any] = {
+    "policy": "edf", "cluster": "n3g8", "failures": {"mtbf_gpu_h": 8.0, "job_failed_share": 0.1},
+    "overheads": OVERHEADS, "seed": 3,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("honest")
+    write_trace(JOBS, folder / "trace.csv")
+    clustersim.run(folder / "trace.csv", out=folder / "run", **SETTINGS)
+    honest = read_run(folder / "run")
+    kinds = {event.event for event in honest.events}
+    assert kinds > {"interrupt", "restart", "preempt", "loaded", "fail", "finish"}
+    return folder
+
+
+def forged(home: Path, out: Path, jobs: list[Job] = JOBS, **settings: Any) -> Path:
+    """Another run with the honest one's manifest, but for when it ended."""
+    honest = read_run(home / "run")
+    made = clustersim.run(jobs, **{**SETTINGS, **settings})
+    manifest = {**honest.manifest, **{name: made.manifest[name] for name in ("end_s", "oracle_used")}}
+    manifest["trace"] = {**manifest["trace"], "jobs": len(jobs)}
+    names = {name: getattr(honest, name) for name in ("policy", "planner", "cluster")}
+    write_run(out, replace(made, manifest=manifest, **names))
+    return out
+
+
+def fast(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    honest = Speed._from_planner
+
+    def made(self: Speed, job: Job) -> Curve:
+        curve = honest(self, job)
+        return replace(curve, unit_s={gpus: 0.95 * unit_s for gpus, unit_s in curve.unit_s.items()})
+
+    monkeypatch.setattr(Speed, "_from_planner", made)
+    return {}
+
+
+def half_price(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    return {"overheads": {**OVERHEADS, "scale": 0.5}}
+
+
+def jobs_with(**fields: Callable[[Job], Any]) -> Callable[[pytest.MonkeyPatch], dict[str, Any]]:
+    changed = [replace(job, **{name: value(job) for name, value in fields.items()}) for job in JOBS]
+    return lambda _: {"jobs": changed}
+
+
+def settings(**changed: Any) -> Callable[[pytest.MonkeyPatch], dict[str, Any]]:
+    return lambda _: changed
+
+
+@pytest.mark.parametrize(
+    ("cheat", "rule"),
+    [
+        (fast, "plans"),
+        (half_price, "overheads"),
+        (settings(overheads={"storage_shared": True}), "conservation"),
+        (settings(overheads={**OVERHEADS, "checkpoint_interval_s": 1e5}), "conservation"),
+        (settings(failures=None), "outages"),
+        (settings(failures={"mtbf_gpu_h": 80.0, "job_failed_share": 0.1}), "outages"),
+        (settings(failures={"mtbf_gpu_h": 8.0}), "trace"),
+        (settings(seed=4), "outages"),
+        (settings(planner="data-parallel"), "plans"),
+        (settings(system="dgx-h100"), "plans"),
+        (settings(jobs=JOBS[:-1]), "trace"),
+        (settings(jobs=[job for job in JOBS if job.job_id != "9"]), "trace"),
+        (jobs_with(deadline_s=lambda job: job.deadline_s + 600), "trace"),
+        (jobs_with(submit_s=lambda job: job.submit_s + 1), "trace"),
+        (jobs_with(gpus=lambda job: 8), "trace"),
+        (jobs_with(iterations=lambda job: job.iterations and job.iterations * 0.99), "trace"),
+        (jobs_with(duration_s=lambda job: job.duration_s and 800.0), "trace"),
+        (jobs_with(global_batch=lambda job: job.global_batch and 32), "trace"),
+        (jobs_with(tenant=lambda job: "a"), "trace"),
+        (settings(until_s=1800.0), "manifest"),
+        (settings(policy="srtf"), "replay"),
+        (settings(policy="elasticflow"), "plans"),
+        (settings(policy="vtrain-aware"), "replay"),
+        (settings(placement="spread"), "replay"),
+        (jobs_with(priority=lambda job: 1), ""),
+        (settings(), ""),
+    ],
+)  # fmt: skip
+def test_a_run_that_is_not_what_it_is_said_to_be(
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cheat: Callable[..., dict[str, Any]],
+    rule: str,
+) -> None:
+    with monkeypatch.context() as patch:
+        folder = forged(home, tmp_path / "run", **cheat(patch))
+    broken = [finding.rule for finding in check_run_folder(folder, home / "trace.csv") if finding.violations]
+    again = "replay" if replay(folder, home / "trace.csv").violations else ""
+    assert rule in broken if rule not in ("replay", "") else not broken
+    assert bool(again) == bool(rule)
+
+
+def test_the_constants_are_those_of_the_settings(home: Path) -> None:
+    """What the cheats above change is what the manifest states."""
+    manifest = read_run(home / "run").manifest
+    assert Overheads(**manifest["overheads"]) == Overheads.of(SETTINGS["overheads"])
+    assert Failures.of(manifest["failures"]) == Failures.of(SETTINGS["failures"])
