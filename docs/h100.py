@@ -32,7 +32,12 @@ from itertime.table import read_table
 
 NAME = "h100_ultrascale"
 FITTED_ON = (8, 32, 128)
-CONSTANTS = ("gemm_multiplier", "all_reduce_multiplier", "launch_s")
+FITTED = {
+    "launch_s": "+ launches as fitted",
+    "all_reduce_multiplier": "+ collectives as fitted",
+    "gemm_multiplier": "+ GEMMs as fitted",
+}  # constants of the site, in the order in which they are added
+CONSTANTS = tuple(FITTED)
 CLOSE = 0.2  # of the measured time: a run counts as explained
 TELLING = 1.5  # times what is predicted: a law that says as much can be told from the prediction
 FARTHEST = 0.5  # of |log|: runs farther off do not pull the laws below
@@ -109,7 +114,10 @@ def predictions(runs: RunSet, fitted: Site) -> dict[str, Array]:
         states = [change(state, run) for state, run in zip(states, runs.runs, strict=True)]
         found[name] = RunSet(runs.cells, tuple(states), ()).evaluate(silent)[0]
     found["+ launches: nothing fitted"] = runs.evaluate(Site())[0]
-    found["three constants fitted"] = runs.evaluate(fitted)[0]
+    values: dict[str, float] = {}
+    for name, step in FITTED.items():
+        values[name] = getattr(fitted, name)
+        found[step] = runs.evaluate(site_of(values))[0]
     return found
 
 
@@ -311,9 +319,9 @@ def page(folder: Path) -> str:
     columns = Columns.of(runs)
     site = fitted_site(runs, columns.fitted_on)
     found = predictions(runs, site)
-    predicted = found["three constants fitted"]
+    predicted = found["+ GEMMs as fitted"]
     law = laws(predicted, columns)
-    found["and slow layers, see below"] = law.slow_layers(predicted, columns)
+    found["+ slow layers, see below"] = law.slow_layers(predicted, columns)
     kinds = law.kinds(predicted, columns)
     constants = ", ".join(f"`{name}` {getattr(site, name):.3g}" for name in CONSTANTS)
     parts = {
