@@ -129,9 +129,11 @@ def sizes_given(runs: Sequence[Run]) -> list[str]:
     elastic = {label: shares for label, shares in sizes.items() if any(shares)}
     if not elastic:
         return []
-    went = " and ".join(
-        f"to {100 * more:.0f} % of the jobs under {label} (fewer to {100 * fewer:.0f} %)"
-        for label, (more, fewer) in elastic.items()
+    went = _listed(
+        [
+            f"to {100 * more:.0f} % of the jobs under {label} (fewer to {100 * fewer:.0f} %)"
+            for label, (more, fewer) in elastic.items()
+        ]
     )
     rigid = [label for label in sizes if label not in elastic]
     rest = f"; {_listed(rigid)} gave each job what it asked for" if rigid else ""

@@ -121,7 +121,9 @@ class _Models:
         answer = self._answers[name]
         if answer and "known: " in answer:
             listed, self._listed = self._listed, True
-            return f"unknown model {name!r}; the first such error lists those known" if listed else answer
+            if listed:
+                return f"unknown model {name!r}; the first such error lists those known"
+            return f"{answer}; a throughput table (--table) may state others"
         return answer
 
 
