@@ -10,7 +10,7 @@ from .failures import Failures, stream
 
 __all__ = ["Fate", "fate_of"]
 
-_FAILED = ("fail", "failed", "failure", "error", "oom", "node_fail", "timeout")
+_FAILED = ("fail", "failed", "failure", "error", "oom", "node_fail", "timeout", "out_of_memory", "boot_fail")
 _CANCELLED = ("cancel", "canceled", "cancelled", "kill", "killed", "stop", "stopped", "aborted", "revoked")
 
 

@@ -53,10 +53,11 @@ class Table:
 
 
 @contextmanager
-def open_table(path: str | Path, *, pipes: bool = False) -> Iterator[Table]:
+def open_table(path: str | Path, *, pipes: bool = False, delimiter: str = ",") -> Iterator[Table]:
     """Open a CSV file (plain or gzip, by content) or a Parquet file (by content) row by row.
 
     `pipes`: what comes through a pipe is copied to a temporary file first; only for those who open it once.
+    `delimiter`: between the cells of a text file; with another than a comma nothing is quoted.
     Raises UserError for a file that cannot be opened, TableError with file and line for one that is not
     such a table; rows of the wrong length are the caller's to judge.
     """
@@ -76,7 +77,7 @@ def open_table(path: str | Path, *, pipes: bool = False) -> Iterator[Table]:
                     raise TableError(f"{path}:1: is {what}; save it as CSV in UTF-8")
                 binary: Any = gzip.GzipFile(fileobj=raw) if start.startswith(_GZIP) else raw
                 text = io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")  # closes `raw` when it goes
-                rows = _csv_rows(path, text)
+                rows = _csv_rows(path, text, delimiter)
                 columns = [name.strip() for name in next(rows, (0, []))[1]]
                 yield Table(path, columns, rows, file=raw)
             except UnicodeDecodeError:
@@ -110,8 +111,11 @@ def _seekable(path: Path, given: BinaryIO, pipes: bool) -> Iterator[BinaryIO]:
         yield copy
 
 
-def _csv_rows(path: Path, text: IO[str]) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(text, strict=True)
+def _csv_rows(path: Path, text: IO[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    if delimiter == ",":
+        reader = csv.reader(text, strict=True)
+    else:
+        reader = csv.reader(text, strict=True, delimiter=delimiter, quoting=csv.QUOTE_NONE)
     line = 1
     try:
         for row in reader:

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from itertime.errors import TableError, UnknownName, UserError
-from traces import elasticflow, itp, named_columns
+from traces import elasticflow, itp, named_columns, slurm
 from traces.check import demand
 from traces.files import open_table, sha256, shown
 from traces.job import Job, submission_key
@@ -21,7 +21,7 @@ from traces.work import Work, WorkMaker, deadline_factors, stream, work_maker
 
 __all__ = ["FORMATS", "Selection", "convert", "detect_format", "import_log"]
 
-FORMATS: Mapping[str, ModuleType] = {"itp": itp, "elasticflow": elasticflow}
+FORMATS: Mapping[str, ModuleType] = {"itp": itp, "elasticflow": elasticflow, "slurm": slurm}
 """Format name -> module with `matches(columns) -> bool` and `read_log(path) -> Log`."""
 
 Report = dict[str, Any]

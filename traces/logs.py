@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -72,20 +73,40 @@ def flag(text: str) -> bool:
     return bool(value)
 
 
+def moment(text: str) -> float:
+    """Seconds, or a date and time as seconds since 1970; without an offset it is taken to be UTC."""
+    try:
+        number(text)
+    except ValueError:
+        pass
+    else:
+        return float(COLUMNS["submit_s"](text))
+    try:
+        when = datetime.fromisoformat(text.strip())
+    except ValueError:
+        what = "is neither a number of seconds nor a date such as 2024-05-01 13:30:00"
+        raise ValueError(what) from None
+    seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    return float(COLUMNS["submit_s"](repr(seconds)))
+
+
 def read_log(
     path: str | Path,
     name: str,
     fields_of: Callable[[list[str]], Fields],
     assumptions: Collection[str],
     optional: Collection[str] = (),
+    delimiter: str = ",",
 ) -> Log:
     """Read a log of format `name`; `fields_of(header)` maps its columns, `optional` cells may be empty.
+
+    `delimiter`: between cells, as `open_table` takes it.
 
     Raises TableError if no row can be used, and as `open_table` does.
     """
     jobs: list[LoggedJob] = []
     dropped: list[Dropped] = []
-    with open_table(path) as table:
+    with open_table(path, delimiter=delimiter) as table:
         fields = fields_of(table.columns)
         missing = [column for column, _ in fields.values() if column not in table.columns]
         if missing:

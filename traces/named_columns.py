@@ -3,43 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from itertime.errors import TableError, UnknownName, UserError
-from traces.columns import COLUMNS, number
-from traces.logs import Fields, Log
+from traces.columns import COLUMNS
+from traces.logs import Fields, Log, moment
 from traces.logs import read_log as _read
 
 __all__ = ["MEANINGS", "parse_columns", "read_log"]
 
 
-def _moment(text: str) -> float:
-    """Seconds, or a date and time as seconds since 1970; without an offset it is taken to be UTC."""
-    try:
-        number(text)
-    except ValueError:
-        pass
-    else:
-        return float(COLUMNS["submit_s"](text))
-    try:
-        when = datetime.fromisoformat(text.strip())
-    except ValueError:
-        what = "is neither a number of seconds nor a date such as 2024-05-01 13:30:00"
-        raise ValueError(what) from None
-    seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-    return float(COLUMNS["submit_s"](repr(seconds)))
-
-
 MEANINGS: Mapping[str, Callable[[str], Any]] = {
     "job_id": COLUMNS["job_id"],
-    "submit_s": _moment,
+    "submit_s": moment,
     "gpus": COLUMNS["gpus"],
     "duration_s": COLUMNS["duration_s"],
-    "start_s": _moment,
-    "end_s": _moment,
-    "deadline_s": _moment,
+    "start_s": moment,
+    "end_s": moment,
+    "deadline_s": moment,
     "tenant": COLUMNS["tenant"],
     "state": COLUMNS["state"],
 }

@@ -27,7 +27,7 @@ def import_(
     log: Annotated[Path, typer.Argument(help="Job log, plain or gzip.")],
     output: Output,
     log_format: Annotated[
-        str | None, typer.Option("--format", help="itp or elasticflow; by the header if not given.")
+        str | None, typer.Option("--format", help="itp, elasticflow or slurm; by the header if not given.")
     ] = None,
     columns: Annotated[
         str | None,

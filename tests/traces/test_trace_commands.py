@@ -108,7 +108,7 @@ def test_a_throughput_table_lets_a_trace_name_its_models(
         (["import", "log.csv", "-o", "missing/out.csv"], 2, "cannot be written"),
         (["import", "absent.csv", "-o", "out.csv"], 2, "cannot be read"),
         (["import", "log.csv", "-o", "out.csv", "--limit", "0"], 2, "limit=0: must be at least 1"),
-        (["import", "log.csv", "-o", "out.csv", "--format", "slurm"], 2, "unknown log format 'slurm'"),
+        (["import", "log.csv", "-o", "out.csv", "--format", "lsf"], 2, "unknown log format 'lsf'"),
         (["import", "log.csv", "-o", "out.csv", "--format", "elasticflow"], 3, "not an ElasticFlow trace"),
         (["import", "bad.csv", "-o", "out.csv"], 3, "no known log format"),
         (["import", "log.csv", "-o", "out.csv", "--rules", "bad.yaml"], 2, "bad.yaml"),

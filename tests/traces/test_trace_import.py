@@ -52,7 +52,7 @@ def test_each_format_knows_its_header_only(tmp_path: Path) -> None:
         assert detect_format(write(tmp_path, header)) == name
     with pytest.raises(
         TableError,
-        match=r"log.csv:1: a, b: is the header of no known log format \(itp, elasticflow\); name its columns",
+        match=r"log.csv:1: a, b: is the header of no known log format \(itp, elasticflow, slurm\); name",
     ):
         detect_format(write(tmp_path, "a,b\n"))
 
@@ -375,3 +375,29 @@ def test_published_logs_by_their_columns(shared_traces: Path, name: str, columns
     assert (len(jobs) + report["counts"]["dropped"], report["counts"]["rows"]) == (count, count)
     assert jobs[0].submit_s == 0.0
     assert "default" not in {job.tenant for job in jobs}
+
+
+SACCT = "JobIDRaw|User|Account|Submit|Start|End|ElapsedRaw|NNodes|ReqTRES|AllocTRES|State\n"
+
+
+def test_what_sacct_prints_is_a_log(tmp_path: Path) -> None:
+    tres = "billing=64,cpu=64,mem=512G,node=1"
+    rows = [
+        f"11|ann|vision|2024-05-01T12:00:10|||3600|2|x|{tres},gres/gpu:a100=16,gres/gpu=16|COMPLETED",
+        f'12|bob|"nlp|2024-05-01T12:00:00|||60|1|x|{tres},gres/gpu:a100=6,gres/gpu:h100=2|CANCELLED by 7',
+        f"13|bob|nlp|2024-05-01T12:00:00|||60|1|x|{tres}|FAILED",
+        "14|bob|nlp|2024-05-01T12:00:00|||0|1|x||CANCELLED",
+        f"15|bob|nlp|2024-05-01T12:00:00|||0|1|x|{tres},gres/gpu=1|CANCELLED",
+    ]
+    log = write(tmp_path, SACCT + "".join(f"{row}\n" for row in rows), "sacct.txt")
+    assert detect_format(log) == "slurm"
+    jobs, report = import_log(log, rules="none")
+    assert [(j.job_id, j.submit_s, j.gpus, j.duration_s, j.tenant, j.state) for j in jobs] == [
+        ("12", 0.0, 8, 60.0, '"nlp', "CANCELLED"), ("11", 10.0, 16, 3600.0, "vision", "COMPLETED"),
+    ]  # fmt: skip
+    never = "ElapsedRaw=0: must be greater than 0; leave out jobs that never ran"
+    assert [(row["line"], row["reason"]) for row in report["dropped"]] == [
+        (4, f"AllocTRES={tres}: names no gres/gpu: a job without GPUs"), (5, never), (6, never),
+    ]  # fmt: skip
+    with pytest.raises(TableError, match=r"missing column ElapsedRaw.*; print the log with sacct -a -X"):
+        import_log(write(tmp_path, SACCT.replace("Elapsed", "Lapsed")))

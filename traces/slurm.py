@@ -1,0 +1,70 @@
+"""Slurm's accounting, as `sacct -a -X --parsable2` prints it (sacct(1), sections "Job accounting fields")."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from itertime.errors import TableError
+from traces.columns import COLUMNS
+from traces.logs import Fields, Log, column, moment
+from traces.logs import read_log as _read
+
+__all__ = ["COMMAND", "matches", "read_log"]
+
+COMMAND = "sacct -a -X --parsable2 --format=JobIDRaw,Account,Submit,ElapsedRaw,AllocTRES,State"
+"""Prints what is read here; further columns do no harm."""
+
+_GPUS = re.compile(r"gres/gpu(:[^=,]+)?=(\d+)")
+
+
+def gpus_of(text: str) -> int:
+    """GPUs of a list of trackable resources: `gres/gpu`, or the sum of those stated by type alone.
+
+    >>> gpus_of("billing=64,cpu=64,gres/gpu:a100=6,gres/gpu:h100=2,node=1")
+    8
+    """
+    found = _GPUS.findall(text)
+    total = [count for gpu_type, count in found if not gpu_type]
+    if not found:
+        raise ValueError("names no gres/gpu: a job without GPUs")
+    return int(COLUMNS["gpus"](total[0] if total else str(sum(int(count) for _, count in found))))
+
+
+def _state(text: str) -> str:
+    """`CANCELLED by 1000` is `CANCELLED`."""
+    return str(COLUMNS["state"](text.split()[0]))
+
+
+_FIELDS: Fields = {
+    "job_id": column("JobIDRaw", "job_id"),
+    "submit_s": ("Submit", moment),
+    "duration_s": column("ElapsedRaw", "duration_s"),
+    "gpus": ("AllocTRES", gpus_of),
+    "tenant": column("Account", "tenant"),
+    "state": ("State", _state),
+}
+_ASSUMPTIONS = (
+    "ElapsedRaw is the run time on the GPUs of AllocTRES; of a requeued job that of its last run",
+    "times of day are taken as UTC: where clocks change twice a year, an hour is off for half of it",
+    "every job is taken to want all of its logged run time, however it ended",
+    "the tenant is the account",
+)
+
+
+def matches(columns: list[str]) -> bool:
+    """Whether a header, read as CSV, is one of `sacct --parsable2`; perhaps columns are missing."""
+    names = columns[0].split("|") if len(columns) == 1 else []
+    return any(name in names for name in ("JobIDRaw", "ElapsedRaw", "AllocTRES"))
+
+
+def read_log(path: str | Path) -> Log:
+    """Read what `COMMAND` prints. Raises TableError if no row of it can be used."""
+
+    def fields_of(columns: list[str]) -> Fields:
+        missing = [name for name, _ in _FIELDS.values() if name not in columns]
+        if missing:
+            raise TableError(f"{path}:1: missing column {', '.join(missing)}; print the log with {COMMAND}")
+        return _FIELDS
+
+    return _read(path, "slurm", fields_of, _ASSUMPTIONS, optional=("tenant", "state"), delimiter="|")
