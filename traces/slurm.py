@@ -1,4 +1,4 @@
-"""Slurm's accounting, as `sacct -a -X --parsable2` prints it (sacct(1), sections "Job accounting fields")."""
+"""Slurm's accounting, as `sacct -a -X --parsable2` prints it (sacct(1), section "Job Accounting Fields")."""
 
 from __future__ import annotations
 
