@@ -63,8 +63,9 @@ def submission_order(jobs: Iterable[Job]) -> list[Job]:
 
     The order depends on nothing but the jobs, so shuffling a trace's rows leaves a simulation as it was.
 
-    >>> [job.job_id for job in submission_order(Job(i, 0.0, gpus=1, duration_s=1.0) for i in ("10", "b",
-    "9"))] ['9', '10', 'b']
+    >>> jobs = [Job(name, 0.0, gpus=1, duration_s=1.0) for name in ("10", "b", "9")]
+    >>> [job.job_id for job in submission_order(jobs)]
+    ['9', '10', 'b']
     """
     return sorted(jobs, key=lambda job: submission_key(job.submit_s, job.job_id))
 

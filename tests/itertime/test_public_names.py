@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import subprocess
 import sys
 
@@ -46,14 +44,6 @@ def test_importing_the_package_imports_nothing_heavy():
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
         == "False\n"
     )
-
-
-@pytest.mark.parametrize(
-    "name", ["", ".model", ".plan", ".prediction", ".plansearch", ".taskgraph", ".pipeline"]
-)
-def test_the_examples_in_docstrings_run(name):
-    result = doctest.testmod(importlib.import_module(f"itertime{name}"))
-    assert result.failed == 0
 
 
 def test_no_module_takes_the_name_of_a_public_function():
