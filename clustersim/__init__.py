@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from itertime.errors import UserError
 
     from .cluster import Cluster
+    from .comparing import compare
     from .config import RunConfig
     from .errors import PolicyError
     from .grid.results import read_results
     from .overheads import Overheads
     from .rundir import Run, read_run, write_run
-    from .runner import compare, run
+    from .runner import run
     from .scheduler import JobView, Proposal, Scheduler, State
     from .simulation import Simulation
 
@@ -48,7 +49,7 @@ _HOMES = {
     "Simulation": "clustersim.simulation",
     "State": "clustersim.scheduler",
     "UserError": "itertime.errors",
-    "compare": "clustersim.runner",
+    "compare": "clustersim.comparing",
     "read_results": "clustersim.grid.results",
     "read_run": "clustersim.rundir",
     "run": "clustersim.runner",

@@ -63,7 +63,7 @@ class Interruptions:
             return
         now = simulation.env.now
         if not self._idle:
-            simulation._something_happened(now)
+            simulation._wake_ups.forget(now)
         while self._next is not None and self._next.time_s <= now:
             self._apply(self._next)
             self._next = self._outages.next()

@@ -20,10 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -48,12 +45,9 @@ COMPLETE, STOPPED, INTERRUPTED = "complete", "stopped", "interrupted"
 """How a run ended: by itself, by an error of its policy, by a user."""
 JOBS_CSV, JOBS_PARQUET, EVENTS_FILE, USAGE_FILE = "jobs.csv", "jobs.parquet", "events.csv", "usage.csv"
 PLANS_FILE, SUMMARY, MANIFEST = "plans.csv", "summary.json", "manifest.json"
-_OURS = (JOBS_CSV, JOBS_PARQUET, EVENTS_FILE, USAGE_FILE, PLANS_FILE, SUMMARY, MANIFEST)
+OURS = (JOBS_CSV, JOBS_PARQUET, EVENTS_FILE, USAGE_FILE, PLANS_FILE, SUMMARY, MANIFEST)
 _OWN_HASH = "manifest_sha256"
-SPOOL = "jobs.spool"
-"""Rows of jobs on their way into their file."""
 _BLOCK = 10_000
-_LEFT_OVER = re.compile(rf"\.({'|'.join(map(re.escape, (*_OURS, SPOOL)))})\.(\d+)\.tmp")
 
 
 @dataclass(frozen=True)
@@ -174,41 +168,6 @@ def jobs_file(folder: Path) -> Path:
     return folder / (JOBS_PARQUET if (folder / JOBS_PARQUET).exists() else JOBS_CSV)
 
 
-# Writing
-
-
-@contextmanager
-def usable(folder: Path) -> Iterator[None]:
-    """The folder exists and is ours to write; if it was made here and nothing came of it, it goes again."""
-    made = not folder.exists()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        names = sorted(os.listdir(folder))
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be used as a folder: {error.strerror or error}") from None
-    foreign = [n for n in names if n not in (*_OURS, "report.html") and not _LEFT_OVER.fullmatch(n)]
-    if MANIFEST in names and not _is_manifest(folder / MANIFEST):
-        foreign.append(MANIFEST)
-    elif MANIFEST in names:
-        foreign = []  # an earlier run, to which something was added
-    if foreign:
-        raise UserError(f"{folder}: holds {shown(foreign[0])}, which no run wrote; choose an empty folder")
-    try:
-        yield
-    except BaseException:
-        if made:
-            with suppress(OSError):
-                folder.rmdir()
-        raise
-
-
-def _is_manifest(path: Path) -> bool:
-    try:
-        return str(read_json(path).get("format", "")).startswith("clustersim-run-")
-    except UserError:
-        return False
-
-
 def _changed(folder: Path, manifest: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     hashes, texts = manifest.get("files"), []
     for name in names:
@@ -230,28 +189,6 @@ def csv_hash(jobs: Iterable[JobRecord]) -> str:
     while block := list(islice(rest, _BLOCK)):
         found.update("".join(f"{line}\n" for line in lines_of(JOBS, by_field(block, JOB_COLUMNS))).encode())
     return found.hexdigest()
-
-
-def remove(folder: Path, *names: str) -> None:
-    """Remove files of an earlier run, and what killed writers left over; not what others are writing now."""
-    left_over = [
-        name for name in os.listdir(folder) if (m := _LEFT_OVER.fullmatch(name)) and not _alive(m[2])
-    ]
-    for name in (*names, *left_over):
-        try:
-            (folder / name).unlink(missing_ok=True)
-        except OSError as error:
-            raise UserError(f"{folder / name}: cannot be removed: {error.strerror or error}") from None
-
-
-def _alive(process: str) -> bool:
-    try:
-        os.kill(int(process), 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:
-        return True  # somebody else's
-    return True
 
 
 def json_bytes(document: Mapping[str, Any]) -> bytes:

@@ -37,16 +37,14 @@ from .rundir import (
     JOBS_PARQUET,
     MANIFEST,
     PLANS_FILE,
-    SPOOL,
     SUMMARY,
     USAGE_FILE,
     Run,
     json_bytes,
     manifest_hash,
-    remove,
     stored_tables,
-    usable,
 )  # fmt: skip
+from .rundir_place import SPOOL, remove, usable
 from .rundir_rows import parse_rows
 from .rundir_tables import (
     EVENTS,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from math import fsum, inf
+from math import inf
 from numbers import Real
 from time import perf_counter
 from typing import cast
@@ -24,6 +24,7 @@ from .cluster import Cluster, Placement
 from .errors import PolicyError, blame, place_of
 from .failures import Failures
 from .garbage import rare_collection
+from .livelock import WakeUps
 from .network import Network
 from .overheads import Overheads
 from .placement import Placer, placer
@@ -37,7 +38,6 @@ __all__ = ["DECLINED", "Due", "Simulation"]
 
 DECLINED = "declined by the policy"
 """Why a job that can run is rejected."""
-_MOST_IDLE_WAKE_UPS, _LEAST_ADVANCE_S = 10_000, 1.0
 
 
 class Due:
@@ -97,9 +97,7 @@ class Simulation:
         self._deciding = False
         self._wake_at: float | None = None
         self._wake_generation = 0
-        self._wake_ups = 0  # in a row, with nothing else happening
-        self._checked_s = start_s
-        self._checked_left: float | None = None
+        self._wake_ups = WakeUps(self.state, start_s)
         self._left_system = 0
         self.closed = False
         self._interrupted = self._may_break_off = False
@@ -150,7 +148,7 @@ class Simulation:
 
     def _on_submissions(self, _: Due) -> None:
         now = self.env.now
-        self._something_happened(now)
+        self._wake_ups.forget(now)
         job = self._next
         while job is not None and job.submit_s <= now:
             self._submit(job, self._next_order)
@@ -182,7 +180,7 @@ class Simulation:
         if active.generation != generation:
             return  # the job has been stopped or resized since; its completion is expected anew
         now = self.env.now
-        self._something_happened(now)
+        self._wake_ups.forget(now)
         active.settle(now)
         self._withdraw(active)
         self._leave(active, now, active.fate)
@@ -213,8 +211,10 @@ class Simulation:
         if event.value != self._wake_generation:
             return  # a later request has replaced this one
         self._wake_at = None
-        if self._drained() or self._in_vain():
+        if self._drained() or self._wake_ups.in_vain():
             return
+        if fault := self._wake_ups.fault(self.env.now):
+            raise self._policy_error(fault)
         self.state.events.append(as_row(Event, ("woken", None, None)))
         self._decide_now(self.env.now)
 
@@ -364,38 +364,6 @@ class Simulation:
     def _drained(self) -> bool:
         """Whether no job is left, here or to come: waking the policy up can change nothing any more."""
         return self._next is None and not (self._submitted or self.state._running or self.state._pending)
-
-    def _in_vain(self) -> bool:
-        """Count a wake-up; PolicyError for a policy that wakes up very often, with nothing else happening,
-        and gets nothing done. True if it cannot, since no waiting job has room until something else happens.
-        """
-        self._wake_ups += 1
-        if self._wake_ups < _MOST_IDLE_WAKE_UPS:
-            return False
-        if not self.state._running and not self._anyone_fits():
-            return True
-        if not self._wake_ups % _MOST_IDLE_WAKE_UPS:
-            self._check_livelock()
-        return False
-
-    def _anyone_fits(self) -> bool:
-        """Whether a waiting job could have what it asks for: nodes may be out of service, or gone."""
-        draft = self.state.proposal()
-        return any(draft.start(job) for job in self.state._pending)
-
-    def _check_livelock(self) -> None:
-        now, before_s = self.env.now, self._checked_s
-        left = fsum(job._job.work_left_at(now) for job in (*self.state.running, *self.state._pending))
-        if left == self._checked_left or now - before_s < _LEAST_ADVANCE_S:
-            running, waiting = len(self.state._running), len(self.state._pending)
-            raise self._policy_error(
-                f"woke up {_MOST_IDLE_WAKE_UPS} times since t={before_s:g} s and got nothing done, "
-                f"with {running} jobs running and {waiting} jobs waiting"
-            )
-        self._checked_s, self._checked_left = now, left
-
-    def _something_happened(self, now: float) -> None:
-        self._wake_ups, self._checked_s, self._checked_left = 0, now, None
 
     # Bookkeeping
 

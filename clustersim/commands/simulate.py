@@ -216,7 +216,7 @@ def _compare(
     json: bool,
 ) -> None:
     from clustersim.commands.output import check_folder, print_comparison, progress_of
-    from clustersim.runner import compare as simulate
+    from clustersim.comparing import compare as simulate
 
     names = list(dict.fromkeys(config.policy for config in configs))
     if baseline is not None and baseline not in names:

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 import clustersim
+from clustersim.comparing import compare
 from clustersim.config import RunConfig
 from clustersim.errors import PolicyError
 from clustersim.rundir import Run, read_run, write_run
-from clustersim.runner import Trace, compare, run
+from clustersim.runner import Trace, run
 from itertime.errors import TableError, UnknownName, UserError
 from traces import Job, write_trace
 from traces.files import sha256

@@ -1,0 +1,75 @@
+"""One trace under several configurations, in processes of their own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+from .config import RunConfig
+from .interrupts import end_with_parent, without_interrupts
+from .rundir import Run
+from .runner import Trace, check_config, run
+
+__all__ = ["compare"]
+
+
+def compare(trace: str | Path | Trace, configs: Sequence[RunConfig], *, workers: int | None = None,
+            out: Sequence[str | Path] | None = None, parquet: bool = False,
+            on_done: Callable[[int, Run], None] | None = None) -> list[Run]:  # fmt: skip
+    """Run every configuration over the same trace, in parallel processes; the result does not depend on
+    their number.
+
+    `workers`: at most this many processes (default: one per processor, at most one per run). `out`: a folder
+    for each run, as for `run`. `on_done(i, run)` is called in this process as runs finish. When interrupted,
+    runs that go on are ended, and what they have is in their folders.
+    """
+    if not isinstance(trace, Trace):
+        trace = Trace.read(trace, configs[0].table if configs else None)
+    for config in configs:
+        check_config(config)  # report mistakes before anything runs
+    count = min(len(configs), workers or os.cpu_count() or 1)
+    runs: dict[int, Run] = {}
+    folders = [None] * len(configs) if out is None else out
+    if count <= 1:
+        for i, config in enumerate(configs):
+            runs[i] = run(trace, config=config, out=folders[i], parquet=parquet)
+            if on_done is not None:
+                on_done(i, runs[i])
+    else:
+        # With the workers, not with each run: forked processes then share what is stored of the trace.
+        pool = ProcessPoolExecutor(count, initializer=_begin_worker, initargs=(trace,))
+        try:
+            with without_interrupts():  # workers are started here, and inherit that
+                futures = {
+                    pool.submit(_run_of_worker, config=config, out=folders[i], parquet=parquet): i
+                    for i, config in enumerate(configs)
+                }
+            for future in as_completed(futures):
+                i = futures[future]
+                runs[i] = future.result()
+                if on_done is not None:
+                    on_done(i, runs[i])
+        except BaseException:
+            for worker in multiprocessing.active_children():
+                worker.terminate()  # nobody waits for their results any more
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+    return [runs[i] for i in range(len(configs))]
+
+
+_trace_of_worker: Trace
+
+
+def _begin_worker(trace: Trace) -> None:
+    global _trace_of_worker
+    end_with_parent()
+    _trace_of_worker = trace
+
+
+def _run_of_worker(**options: Any) -> Run:
+    return run(_trace_of_worker, **options)
