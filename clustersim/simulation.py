@@ -75,7 +75,8 @@ class Simulation:
         if cluster.mixed and scheduler.one_gpu_type:
             types = ", ".join(cluster.gpu_types)
             name = type(scheduler).__name__
-            raise UserError(f"policy {name} plans with one GPU type, the cluster has {types}; choose another")
+            refused = f"policy {name} plans with one GPU type, the cluster has {types}"
+            raise UserError(f"{refused}; choose another policy, or a cluster of one type")
         self.cluster, self.scheduler, self.speed = cluster, scheduler, speed
         self.overheads = overheads if overheads is not None else Overheads()
         self.until_s, self.on_progress = until_s, on_progress
