@@ -54,7 +54,8 @@ def stage_costs(model: ModelSpec, plans: PlanBatch, system: System, profile: Pro
         parts["fsdp_comm"] = _exposed_shards(sharded, end == LAST, layer, layout, plans)
         parts["embedding"] = np.where(whole_model, embedding, 0.0)
         parts["head"] = np.where(_KIND == LAST, head, 0.0)
-        _hide_ends(parts, plans)
+        if "launch" in parts:
+            _hide_ends(parts, plans)
         parts["p2p"] = hop * (plans.interleave - (end == _KIND))
         passes.append(parts)
     once, traffic = _once(model, plans, layout, tables, passes[0], passes[1], system, profile)
@@ -75,8 +76,6 @@ def stage_layers_s(model: ModelSpec, plans: PlanBatch, system: System, profile: 
 def _hide_ends(parts: Parts, plans: PlanBatch) -> None:
     """Embedding and head run while the GPU would wait for the launches of the layers in the same chunk."""
     idle = parts["launch"] / plans.interleave
-    if not idle.any():
-        return
     for end in ("embedding", "head"):
         hidden = np.minimum(parts[end], idle)
         parts[end] = parts[end] - hidden

@@ -34,7 +34,7 @@ UNALIGNED_SLOWDOWN = 6.0
 class LayerCosts:
     """Seconds of one layer and micro-batch by part; "recompute" belongs to the backward pass.
 
-    "launch" is what the GPU waits for the CPU (`itertime.launch`).
+    "launch" is what the GPU waits for the CPU (`itertime.launch`), left out where GEMMs alone take longer.
     """
 
     forward: Parts
@@ -78,9 +78,11 @@ def layer_costs(
         backward["recompute"] = np.choose(plans.recompute, again)
     else:
         backward["recompute"] = np.zeros(len(plans))
-    for parts, count in zip((forward, backward), kernels(model, plans), strict=True):
-        busy = sum(parts.values(), np.zeros(len(plans)))
-        parts["launch"] = np.maximum(site.launch_s * count - busy, 0.0)
+    issued = [site.launch_s * count for count in kernels(model, plans)]
+    both = forward, backward
+    if any((cpu > parts["gemm"]).any() for parts, cpu in zip(both, issued, strict=True)):
+        for parts, cpu in zip(both, issued, strict=True):
+            parts["launch"] = np.maximum(cpu - sum(parts.values(), np.zeros(len(plans))), 0.0)
     forward["overhead"] = np.full(len(plans), site.layer_overhead_s / 3)
     backward["overhead"] = np.full(len(plans), site.layer_overhead_s * 2 / 3)
     return LayerCosts(forward, backward)
