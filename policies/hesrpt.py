@@ -84,19 +84,20 @@ class HeSrpt(Scheduler):
 
 
 def _raised(jobs: Sequence[_Entry], shares: dict[JobView, int], gpus: int) -> dict[JobView, int]:
-    """The shares, and what is left over of the GPUs, to the shortest jobs first."""
+    """`shares`, and what is left over of the GPUs, to the shortest jobs first."""
     left = gpus - sum(shares.values())
-    if not left:
-        return shares
-    wanted: dict[JobView, int] = {}
-    for i, (_, _, sizes, job) in enumerate(jobs):
+    joined = False
+    for _, _, sizes, job in jobs:
+        if not left:
+            break
         held = shares.get(job, 0)
         if held or sizes[0] <= left:
-            wanted[job] = size = sizes[bisect_right(sizes, held + left) - 1]
-            left -= size - held
-            if not left:
-                return wanted | {job: shares[job] for *_, job in jobs[i + 1 :] if job in shares}
-    return wanted
+            size = sizes[bisect_right(sizes, held + left) - 1]
+            if size > held:
+                shares[job] = size
+                left -= size - held
+                joined |= not held
+    return {job: shares[job] for *_, job in jobs if job in shares} if joined else shares
 
 
 def _gpu_seconds_left(job: JobView) -> float:
