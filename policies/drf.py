@@ -15,11 +15,12 @@ __all__ = ["Drf"]
 
 class Drf(Scheduler):
     """Next is the first job of the tenant with the smallest dominant share over weight, not preemptive; if it
-    does not fit, all wait for it, unless nodes were taken away for good and it never will.
+    does not fit, all wait for it.
 
     Ghodsi et al., "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types", NSDI 2011,
     Algorithm 1. GPUs are the one resource modelled here, so a tenant's dominant share is its share of them,
     and DRF is weighted max-min fairness between tenants. `weights` by tenant; 1 where none is given.
+    A job that has no place on the nodes that are left for good (`State.ever_fits`) is passed over.
     """
 
     def __init__(self, weights: Mapping[str, float] | None = None):

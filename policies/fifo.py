@@ -8,8 +8,9 @@ __all__ = ["Fifo"]
 
 
 class Fifo(Scheduler):
-    """First come, first served, not preemptive; the head of the queue blocks, unless nodes were taken
-    away for good and it never has a place again.
+    """First come, first served, not preemptive; the head of the queue blocks.
+
+    One that has no place on the nodes that are left for good (`State.ever_fits`) is passed over.
     """
 
     def schedule(self, state: State) -> Proposal:

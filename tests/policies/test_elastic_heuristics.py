@@ -203,6 +203,22 @@ def test_hesrpt_rounds_down_and_passes_on() -> None:
     ]
 
 
+def test_hesrpt_divides_once_a_round() -> None:
+    """Both come within the first round of the first job: they share from its end on, in halves, as 6 is no
+    count; the job that ends at 25 leaves its GPUs idle until 30.
+    """
+    table = {("m", 8): {1: 1.0, 2: 1.4, 4: 2.0, 8: 2.8}}
+    jobs = [llm("long", 0, 1000), llm("short", 3, 30)]
+    outcome = simulate(jobs, HeSrpt(exponent=0.5, round_s=10.0), "n1g8", table=table)
+    assert [event[:4] for event in outcome.log()][2:7] == [
+        (3.0, "submit", "short", 0),
+        (10.0, "resize", "long", 4),
+        (10.0, "start", "short", 4),
+        (25.0, "finish", "short", 0),
+        (30.0, "resize", "long", 8),
+    ]
+
+
 @pytest.mark.parametrize("value", [-0.1, 1.0, float("nan"), None])
 def test_hesrpt_refuses_other_exponents(value: Any) -> None:
     with pytest.raises(ValueError, match=r"exponent=.*: must be a finite number, between 0 and 0.99"):
