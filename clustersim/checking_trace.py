@@ -15,10 +15,11 @@ from traces.job import Job
 from .checking import Life, Log, Rule
 from .checking_records import RESOLUTION_S, Tally
 from .checking_speeds import Recomputed
+from .checking_sums import GIVES
 from .interruptions import GIVEN_UP
 from .manifest import is_of_this_code
 from .outcomes import fate_of
-from .records import JobRecord
+from .records import EventRecord, JobRecord
 from .runner import Trace
 from .simulation import DECLINED
 from .speed import CannotRun
@@ -81,7 +82,8 @@ class Submitted(Rule):
         self, log: Log, tally: Tally, manifest: Mapping[str, Any], trace: Trace | str, speeds: Recomputed
     ):
         super().__init__(log)
-        self.sees = ()
+        self.sees = () if isinstance(trace, str) else GIVES
+        self._bounds: dict[str, Job] = {}  # those in the system that state the GPUs that they may have
         self._speeds, self._why_not = speeds, trace if isinstance(trace, str) else ""
         self._jobs: Iterator[Job] = iter(() if isinstance(trace, str) else trace.jobs)
         self._records: dict[str, JobRecord] = {}  # whose job has not come yet
@@ -89,7 +91,8 @@ class Submitted(Rule):
         self._unknown = self._other = 0
         seed = manifest.get("seed")
         self._seed = seed if isinstance(seed, int) else 0
-        if isinstance(trace, Trace) and trace.sha256 != stated_hash(manifest):
+        digest = stated_hash(manifest)
+        if isinstance(trace, Trace) and digest and trace.sha256 != digest:
             self.say(f"{trace.path} is not the trace whose hash manifest.json states")
         if not self._why_not:
             tally.watch = self._take
@@ -118,7 +121,22 @@ class Submitted(Rule):
         for job_id in self._records:
             self.say(f"job {job_id} is not in the trace", job_id=job_id)
 
+    def event(self, i: int, event: EventRecord, life: Life | None) -> None:
+        """Nobody is given a number of GPUs that its user ruled out."""
+        job = self._bounds.get(event.job_id)
+        if job is None or event.gpus == job.gpus:
+            return
+        low, high = job.min_gpus or 1, job.max_gpus or self.log.cluster.gpus
+        if not low <= event.gpus <= high:
+            text = f"on {event.gpus} GPUs; its user allows {low} to {high}"
+            self.at(i, event, f"{event.event} of job {event.job_id} {text}")
+
+    def left(self, life: Life) -> None:
+        self._bounds.pop(life.job_id, None)
+
     def _compare(self, job: Job, record: JobRecord) -> None:
+        if job.kind == "iterations" and (job.min_gpus is not None or job.max_gpus is not None):
+            self._bounds[job.job_id] = job
         for name, submitted, recorded in (
             ("submit_s", job.submit_s, record.submit_s),
             ("tenant", job.tenant, record.tenant),

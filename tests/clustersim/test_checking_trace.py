@@ -147,6 +147,17 @@ def test_what_the_trace_does_not_say(sound: Run, falsify: Falsify, text: str) ->
     assert text in texts(falsify(sound))
 
 
+def test_gpus_that_a_user_ruled_out(tmp_path: Path) -> None:
+    work: dict[str, Any] = {"model": "megatron-1.7b", "global_batch": 64, "iterations": 900.0, "min_gpus": 2}
+    jobs = [Job("a", 0.0, gpus=4, max_gpus=8, **work), Job("b", 0.0, gpus=2, **work)]
+    write_trace(jobs, tmp_path / "t.csv")
+    made = run(tmp_path / "t.csv", "max-min", cluster="n2g8")
+    assert 8 in {event.gpus for event in made.events if event.job_id == "a"}
+    assert (texts(made), found(made).unproved) == ("", "")
+    write_trace([replace(jobs[0], max_gpus=4), jobs[1]], tmp_path / "narrow.csv")
+    assert "job a on 8 GPUs; its user allows 2 to 4" in texts(made, tmp_path / "narrow.csv")
+
+
 def test_one_missing_job_is_one_violation(sound: Run) -> None:
     assert len(found(without("b")(sound)).violations) == 1
 
@@ -188,8 +199,10 @@ def test_a_trace_that_moved_or_changed(
     assert main(["check", str(tmp_path / "run"), "--trace", str(tmp_path / "nowhere")]) == 2
 
 
-def test_a_trace_made_in_memory() -> None:
-    assert "made in memory" in found(run(JOBS, "srtf", cluster="n2g8")).unproved
+def test_a_trace_made_in_memory(trace: Path) -> None:
+    made = run(JOBS, "srtf", cluster="n2g8")
+    assert "made in memory" in found(made).unproved
+    assert (texts(made, trace), found(made, trace).unproved) == ("", "")
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/", "", 7, "x\0y", None])
