@@ -169,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder = parser.parse_args(arguments).folder
     gangs = {size: requests(folder, *T4, size) for size in SIZES}
     gangs["nodes of its own"] = requests(folder, *T4, whole=4)
-    for name, order in (("edf", "deadline"), ("gandiva", "arrival"), ("gandiva", "turns")):
+    for name, order in (("edf", "deadline"), ("gandiva", "arrival")):
         tried = near = 0
         for (size, jobs), setting in product(gangs.items(), _settings(order)):
             counts = sorted(over_grids(jobs, setting))

@@ -21,6 +21,7 @@ from typing import Any
 from clustersim.runner import Trace, run
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from experiments.elasticflow_campaign import requests, slots
+from experiments.elasticflow_steps import steps
 from policies.elasticflow import ElasticFlow
 from traces.elasticflow import read_throughputs, write_throughputs
 from traces.importer import import_log
@@ -88,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="The folder of ElasticFlow's traces.")
     folder = parser.parse_args(arguments).folder
-    sys.stdout.write("\n".join((*(table(folder, study) for study in STUDIES), slots(folder))))
+    sys.stdout.write("\n".join((*(table(folder, study) for study in STUDIES), slots(folder), steps(folder))))
 
 
 def table(folder: Path, study: Study) -> str:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.elasticflow_campaign import slots
+from experiments.elasticflow_campaign import T4, slots
+from experiments.elasticflow_refill import Elastic, Outcome, Rules, refilled
 from experiments.elasticflow_slots import Request, Setting, jobs_in_time
+from experiments.elasticflow_steps import elastic_jobs, row, steps
 from experiments.elasticflow_traces import DELAYS_S, STUDIES, in_time_alone, table
 
 PAGE = Path(__file__).parents[1] / "experiments" / "ELASTICFLOW.md"
@@ -28,6 +30,16 @@ def test_the_page_is_up_to_date(study: object, shared_dir: Path) -> None:
 
 def test_the_page_is_up_to_date_on_slots(shared_dir: Path) -> None:
     assert on_page(slots(shared_dir / "data" / "traces" / "itp_elasticflow")), f"renew the page: {RENEW}"
+
+
+def test_a_step_on_the_page_is_up_to_date(shared_dir: Path) -> None:
+    jobs = elastic_jobs(shared_dir / "data" / "traces" / "itp_elasticflow", *T4)
+    assert on_page(row("all three, in slots of 360 s", jobs)), f"renew the page: {RENEW}"
+
+
+@pytest.mark.long
+def test_the_page_is_up_to_date_on_steps(shared_dir: Path) -> None:
+    assert on_page(steps(shared_dir / "data" / "traces" / "itp_elasticflow")), f"renew the page: {RENEW}"
 
 
 def test_a_later_start_never_helps(shared_dir: Path) -> None:
@@ -102,3 +114,43 @@ def test_where_all_pay_a_start_holds_up_those_who_run() -> None:
 
 def test_no_jobs() -> None:
     assert jobs_in_time([], 1, 1, QUEUE) == 0
+
+
+FREE = Rules(slot_s=60, together=False, to_most=False, start_s=0, restart_s=0, per_log2_s=0)
+HALF = {1: 1.0, 2: 1.5}
+
+
+def test_a_plan_takes_the_fewest_gpus_that_are_enough() -> None:
+    """120 iterations take one GPU two slots. In one slot two GPUs do 90, so that then nobody is in time."""
+    assert refilled([Elastic(0, 120, 120, HALF)], 1, FREE) == Outcome(1, 1)
+    assert refilled([Elastic(0, 119, 120, HALF)], 2, FREE) == Outcome(0, 0)
+    assert refilled([Elastic(0, 60, 90, HALF)], 2, FREE) == Outcome(1, 1)
+    assert refilled([Elastic(1, 120, 90, HALF)], 2, FREE) == Outcome(1, 1), "it waits for the slot at 60 s"
+    assert refilled([Elastic(1, 119, 90, HALF)], 2, FREE) == Outcome(0, 0)
+
+
+def test_who_has_no_plan_is_declined_or_uses_what_is_left() -> None:
+    jobs = [Elastic(0, 120, 120, {1: 1.0}), Elastic(0, 120, 120, {1: 1.0})]
+    assert refilled(jobs, 1, FREE) == Outcome(1, 1)
+    assert refilled(jobs, 1, replace(FREE, admission=False)) == Outcome(2, 1)
+    assert refilled(jobs, 2, FREE) == Outcome(2, 2)
+
+
+def test_arrivals_of_an_instant_may_be_declined_together() -> None:
+    hopeless, easy = Elastic(0, 60, 1000, {1: 1.0}), Elastic(0, 600, 60, {1: 1.0})
+    later = easy._replace(submit_s=1)
+    together = replace(FREE, together=True)
+    assert refilled([hopeless, easy], 1, FREE) == Outcome(1, 1)
+    assert refilled([hopeless, easy], 1, together) == Outcome(0, 0)
+    assert refilled([hopeless, later], 1, together) == Outcome(1, 1)
+
+
+def test_restarts_that_no_plan_foresees_make_jobs_late() -> None:
+    """Both have plans; a start of 30 s leaves each half a slot of work to do after its deadline."""
+    jobs = [Elastic(0, 120, 120, {1: 1.0})] * 2
+    assert refilled(jobs, 2, replace(FREE, start_s=30)) == Outcome(2, 0)
+    assert refilled([jobs[0]._replace(deadline_s=180)] * 2, 2, replace(FREE, start_s=30)) == Outcome(2, 2)
+
+
+def test_no_elastic_jobs() -> None:
+    assert refilled([], 1, FREE) == Outcome(0, 0)
