@@ -56,7 +56,7 @@ def replay(directory: str | Path, trace: str | Path | None = None, policy: str |
     """
     home, run = Path(directory), read_streamed(directory)
     config, source = _config(run, policy), _trace(home, run, trace)
-    with tempfile.TemporaryDirectory(prefix="clustersim-replay-") as folder:
+    with _temporary() as folder:
         parquet = jobs_file(home).name != JOBS_CSV
         broken = ""
         try:
@@ -75,6 +75,14 @@ def replay(directory: str | Path, trace: str | Path | None = None, policy: str |
         raise UserError(f"{home}: {what}, and this one differs: {texts[0]}; replay it with that version")
     text = "simulated again, it leaves the same files, byte for byte"
     return Finding("replay", text, tuple(Violation(text) for text in texts))
+
+
+def _temporary() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="clustersim-replay-")
+    except OSError as error:
+        what = f"no folder for the files of the replay: {error.strerror or error}"
+        raise UserError(f"{what}; set TMPDIR to one with room") from None
 
 
 # What to run

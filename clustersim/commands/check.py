@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,30 +35,39 @@ def check(
 
     One line a rule; exit code 4, and the first violations of each, if one is broken.
     """
-    from clustersim.commands.output import run_folders
+    from clustersim.checking_folder import check_run_folder
+    from clustersim.commands.output import plain, run_folders
     from itertime.commandline import print_json
 
     if policy is not None and not replay:
         raise UserError(f"--policy {policy}: is for --replay; leave it out, or give both")
-    reports = [(home, _findings(home, trace, replay, policy)) for home in run_folders(folder)]
+    homes = run_folders(folder)
+    reports = {home: check_run_folder(home, trace) for home in homes}
+    failures = _replay(reports, trace, policy) if replay else []
     if json:
-        print_json({"runs": [_document(home, findings) for home, findings in reports]})
+        print_json({"runs": [_document(home, findings) for home, findings in reports.items()]})
     else:
-        for home, findings in reports:
+        for home, findings in reports.items():
             _print(home, findings)
-    if any(finding.violations for _, findings in reports for finding in findings):
+    for failure in failures:
+        print(f"error: {plain(str(failure))}", file=sys.stderr)
+    if any(finding.violations for findings in reports.values() for finding in findings):
         raise typer.Exit(_BROKEN)
+    if failures:
+        raise typer.Exit(failures[0].exit_code)
 
 
-def _findings(home: Path, trace: Path | None, again: bool, policy: str | None) -> list[Finding]:
-    from clustersim.checking_folder import check_run_folder
+def _replay(reports: Mapping[Path, list[Finding]], trace: Path | None, policy: str | None) -> list[UserError]:
+    """What comes of each run is added to its report; why some cannot be replayed is returned."""
+    from clustersim.replaying import replay
 
-    findings = check_run_folder(home, trace)
-    if again:
-        from clustersim.replaying import replay
-
-        findings.append(replay(home, trace, policy))
-    return findings
+    failures = []
+    for home, findings in reports.items():
+        try:
+            findings.append(replay(home, trace, policy))
+        except UserError as error:
+            failures.append(error)
+    return failures
 
 
 def _print(home: Path, findings: Sequence[Finding]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -226,6 +227,30 @@ def test_another_version_that_gives_something_else(trace: Path, tmp_path: Path) 
     stated(tmp_path / "run", oracle_used=True)
     with pytest.raises(UserError, match=r"another version .* 0\.0\.1.*oracle_used is True.*with that"):
         replay(tmp_path / "run")
+
+
+def test_what_the_rules_say_is_told_where_nothing_can_be_replayed(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("fine", "gone", "falsified"):
+        clustersim.run(trace, "fifo", cluster="n2g8", out=tmp_path / "runs" / name)
+    stated(tmp_path / "runs" / "gone", status="interrupted", complete=False)
+    assert main(["check", str(tmp_path / "runs"), "--replay", "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert [run["rules"][-1]["rule"] for run in json.loads(out)["runs"]] == ["replay", "replay", "summary"]
+    assert err.count("error: ") == 1
+    stated(tmp_path / "runs" / "falsified", overheads=None)
+    trace.unlink()
+    assert main(["check", str(tmp_path / "runs"), "--replay"]) == 4
+    out, err = capsys.readouterr()
+    assert "BROKEN  overheads" in out
+    assert err.count("give --trace FILE") == 2
+    monkeypatch.setattr(
+        tempfile, "mkdtemp", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
+    write_trace(JOBS, trace)
+    assert main(["check", str(tmp_path / "runs" / "fine"), "--replay"]) == 2
+    assert "No space left on device; set TMPDIR" in capsys.readouterr().err
 
 
 def test_a_manifest_changed_by_hand(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
