@@ -18,7 +18,7 @@ __all__ = ["code_hash", "digest", "policy_hash"]
 
 SHOW_ALONE = (
     "commands", "grid", "templates", "report", "plot", "timeline", "statistics", "steady_state", "checking",
-    "explanation", "testing", "allocations", "gpu_time",
+    "explanation", "testing", "allocations", "gpu_time", "replaying",
 )  # fmt: skip
 """First words of the parts of `clustersim` that look at results and take no part in making them."""
 
