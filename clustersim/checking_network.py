@@ -62,7 +62,7 @@ class PlacedPlans(Plans):
                 old = self._senders.pop(event.job_id, None)
                 if old is not None:
                     changes[old] = None
-            if event.event in GIVES and event.plan:
+            if event.event in GIVES and event.plan and event.placement:
                 new = self._sender(event)
                 if new is None:
                     self._network = None  # of those who share its links nothing can be said

@@ -222,6 +222,17 @@ def test_speeds_that_the_network_does_not_give(network: str, kind: str, text: st
         assert text in found(replace(made, events=without))[0][0]
 
 
+@pytest.mark.parametrize("network", ["tiers", "contention"])
+def test_places_that_make_no_sense(network: str, tmp_path: Path) -> None:
+    """They are the other rules' to find; this one goes on."""
+    made = spread(network, tmp_path)
+    i = next(i for i, e in enumerate(made.events) if e.event == "start")
+    for places in ((), ((0, 1),), ((0, 8), (0, 8)), ((7, 8), (0, 8))):
+        events = list(made.events)
+        events[i] = events[i]._replace(placement=places)
+        assert [f.rule for f in check_run(replace(made, events=events)) if f.violations]
+
+
 def test_a_run_of_other_code_is_not_held_against_this_one(
     sound: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
