@@ -13,6 +13,8 @@ from traces.job import Job
 
 __all__ = ["demand", "summarise"]
 
+_RESOLVED_S = 1e-6  # tables resolve no shorter time: submissions closer together are at once
+
 
 def demand(jobs: Iterable[Job]) -> dict[str, Any]:
     """Requested GPU-seconds over the span of submissions (last - first submit_s).
@@ -30,7 +32,7 @@ def demand(jobs: Iterable[Job]) -> dict[str, Any]:
 
 def _demand(gpu_seconds: array[float], span_s: float) -> dict[str, Any]:
     total = fsum(gpu_seconds)  # whatever the order of the jobs
-    mean_gpus = total / span_s if span_s > 0 and gpu_seconds else None
+    mean_gpus = total / span_s if span_s >= _RESOLVED_S and gpu_seconds else None
     return {"jobs": len(gpu_seconds), "gpu_seconds": total, "span_s": span_s, "mean_gpus": mean_gpus}
 
 

@@ -54,6 +54,8 @@ def detect_format(path: str | Path) -> str:
     """The format of a log by its header. Raises TableError if it is of none that is known."""
     with open_table(path) as table:
         columns = table.columns
+    if not columns:
+        raise TableError(f"{path}:1: empty file; the first line names the columns")
     found = [name for name, module in FORMATS.items() if module.matches(columns)]
     if not found:
         known, seen = ", ".join(FORMATS), shown(", ".join(columns))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,7 +13,9 @@ from itertime.errors import TableError
 from traces.columns import COLUMNS, number, whole
 from traces.files import Table, open_table, shown
 
-__all__ = ["Dropped", "Log", "LoggedJob", "read_log"]
+__all__ = ["Dropped", "Log", "LoggedJob", "moment", "read_log", "span"]
+
+_CLOCK = re.compile(r"(?:(\d+)(?:-| days?,? ))?(\d+):([0-5]\d):([0-5]\d(?:\.\d+)?)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,22 @@ def moment(text: str) -> float:
         raise ValueError(what) from None
     seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     return float(COLUMNS["submit_s"](repr(seconds)))
+
+
+def span(text: str) -> float:
+    """Seconds, or days, hours, minutes and seconds as Slurm (`3-04:05:06`) and Python (`3 days, 4:05:06`)
+    print them.
+
+    >>> span("3-04:05:06")
+    273906.0
+    """
+    found = _CLOCK.fullmatch(text.strip())
+    if not found and ":" in text:
+        raise ValueError("is neither a number of seconds nor a run time such as 3-04:05:06")
+    if found:
+        days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+        text = repr(((24 * days + hours) * 60 + minutes) * 60 + seconds)
+    return float(COLUMNS["duration_s"](text))
 
 
 def read_log(

@@ -8,7 +8,7 @@ from typing import Any
 
 from itertime.errors import TableError, UnknownName, UserError
 from traces.columns import COLUMNS
-from traces.logs import Fields, Log, moment
+from traces.logs import Fields, Log, moment, span
 from traces.logs import read_log as _read
 
 __all__ = ["MEANINGS", "parse_columns", "read_log"]
@@ -18,7 +18,7 @@ MEANINGS: Mapping[str, Callable[[str], Any]] = {
     "job_id": COLUMNS["job_id"],
     "submit_s": moment,
     "gpus": COLUMNS["gpus"],
-    "duration_s": COLUMNS["duration_s"],
+    "duration_s": span,
     "start_s": moment,
     "end_s": moment,
     "deadline_s": moment,

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from itertime.errors import TableError
-from traces.columns import COLUMNS
+from traces.columns import COLUMNS, whole
 from traces.logs import Fields, Log, column, moment
 from traces.logs import read_log as _read
 
@@ -15,7 +15,7 @@ __all__ = ["COMMAND", "matches", "read_log"]
 COMMAND = "sacct -a -X --parsable2 --format=JobIDRaw,Account,Submit,ElapsedRaw,AllocTRES,State"
 """Prints what is read here; further columns do no harm."""
 
-_GPUS = re.compile(r"gres/gpu(:[^=,]+)?=(\d+)")
+_GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=([^,]*)")
 
 
 def gpus_of(text: str) -> int:
@@ -25,10 +25,17 @@ def gpus_of(text: str) -> int:
     8
     """
     found = _GPUS.findall(text)
-    total = [count for gpu_type, count in found if not gpu_type]
     if not found:
         raise ValueError("names no gres/gpu: a job without GPUs")
-    return int(COLUMNS["gpus"](total[0] if total else str(sum(int(count) for _, count in found))))
+    total = [count for gpu_type, count in found if not gpu_type]
+    return int(COLUMNS["gpus"](total[0] if total else str(sum(whole(count) for _, count in found))))
+
+
+def _job_id(text: str) -> str:
+    """Of a job, which is a number; steps (`17.batch`, `17.0`) hold GPUs that their job holds already."""
+    if "." in text:
+        raise ValueError("is a step of a job; sacct -X leaves steps out")
+    return str(COLUMNS["job_id"](text))
 
 
 def _state(text: str) -> str:
@@ -37,7 +44,7 @@ def _state(text: str) -> str:
 
 
 _FIELDS: Fields = {
-    "job_id": column("JobIDRaw", "job_id"),
+    "job_id": ("JobIDRaw", _job_id),
     "submit_s": ("Submit", moment),
     "duration_s": column("ElapsedRaw", "duration_s"),
     "gpus": ("AllocTRES", gpus_of),
@@ -47,7 +54,8 @@ _FIELDS: Fields = {
 _ASSUMPTIONS = (
     "ElapsedRaw is the run time on the GPUs of AllocTRES; of a requeued job that of its last run",
     "times of day are taken as UTC: where clocks change twice a year, an hour is off for half of it",
-    "every job is taken to want all of its logged run time, however it ended",
+    "every job is taken to want all of its logged run time, however it ended, and no more than it had so far "
+    "where it was still running",
     "the tenant is the account",
 )
 

@@ -61,6 +61,16 @@ def test_check_summarises_as_text_and_json(log: Path, capsys: pytest.CaptureFixt
     assert sum(summary["models"].values()) == summary["deadlines"]["jobs"] == 40
 
 
+def test_jobs_submitted_closer_together_than_tables_resolve_ask_for_no_load(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "burst.csv"
+    path.write_text("job_id,submit_s,gpus,duration_s\na,0,1,10\nb,1e-320,1,10\n")
+    assert trace("check", path, "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["load"], summary["demand"]["mean_gpus"]) == (None, None)
+
+
 def test_check_of_a_bad_trace_names_the_line_and_exits_with_3(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

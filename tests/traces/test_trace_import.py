@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from itertime.errors import TableError, UserError
 from traces import Job, elasticflow, itp, read_trace, write_trace
 from traces.importer import FORMATS, Selection, convert, detect_format, import_log
-from traces.logs import Log, LoggedJob
+from traces.logs import Log, LoggedJob, span
 from traces.rules import Rules, load_rules
 from traces.work import WorkMaker
 
@@ -399,5 +399,57 @@ def test_what_sacct_prints_is_a_log(tmp_path: Path) -> None:
     assert [(row["line"], row["reason"]) for row in report["dropped"]] == [
         (4, f"AllocTRES={tres}: names no gres/gpu: a job without GPUs"), (5, never), (6, never),
     ]  # fmt: skip
+    assert any("still running" in text for text in report["assumptions"])
     with pytest.raises(TableError, match=r"missing column ElapsedRaw.*; print the log with sacct -a -X"):
         import_log(write(tmp_path, SACCT.replace("Elapsed", "Lapsed")))
+
+
+@pytest.mark.parametrize(
+    ("job_id", "elapsed", "tres", "reason"),
+    [
+        ("8.batch", "60", "gres/gpu=8", "JobIDRaw=8.batch: is a step of a job; sacct -X leaves steps out"),
+        ("8.0", "60", "gres/gpu=8", "JobIDRaw=8.0: is a step of a job; sacct -X leaves steps out"),
+        ("8", "60", "gres/gpu=2K", "AllocTRES=gres/gpu=2K: is not a number; write a plain number such as"),
+        ("8", "60", "gres/gpu:a100=", "AllocTRES=gres/gpu:a100=: is not a number"),
+        ("8", "60", "gres/gpumem=80G,gres/gpuutil=7", "names no gres/gpu"),
+        ("8", "60", "license/gres/gpu=7", "names no gres/gpu"),
+        ("8", "3-04:05:06", "gres/gpu=8", "ElapsedRaw=3-04:05:06: is not a number"),
+        ("8", "UNLIMITED", "gres/gpu=8", "ElapsedRaw=UNLIMITED: is not a number"),
+        ("7", "60", "gres/gpu=8", "the job of line 2 again"),
+    ],
+)  # fmt: skip
+def test_rows_of_sacct_that_are_no_job_of_their_own(
+    tmp_path: Path, job_id: str, elapsed: str, tres: str, reason: str
+) -> None:
+    """Most of all steps, where the log was printed without -X: each would hold its job's GPUs once more."""
+    head = "JobIDRaw|Account|Submit|ElapsedRaw|AllocTRES|State\n"
+    rows = f"7|a|2024-05-01T12:00:00|60|gres/gpu=8|COMPLETED\n{job_id}|a|5|{elapsed}|{tres}|COMPLETED\n"
+    jobs, report = import_log(write(tmp_path, head + rows, "sacct.txt"), rules="none")
+    assert [job.job_id for job in jobs] == ["7"]
+    assert reason in report["dropped"][0]["reason"]
+
+
+def test_an_empty_log_says_so(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="log.csv:1: empty file"):
+        import_log(write(tmp_path, "", "log.csv"))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("3-04:05:06", 273906.0), ("3 days, 4:05:06", 273906.0), ("1 day 00:00:00.5", 86400.5),
+     ("100:00:01", 360001.0), (" 7 ", 7.0), ("1e3", 1000.0)],
+)  # fmt: skip
+def test_run_times_that_are_written_out(text: str, seconds: float) -> None:
+    assert span(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["05:06", "3-04:05", "1:60:00", "-1:00:00", "1-1-1:00:00", "0-00:00:00", "UNLIMITED", "Partition_Limit",
+     "1::2", "9999999-00:00:00", "nan", "\u0661:00:00", "1-00:00:00+1", f"{10**400}:00:00"],
+)  # fmt: skip
+def test_what_is_no_run_time_is_a_row_dropped_with_its_reason(tmp_path: Path, text: str) -> None:
+    log = write(tmp_path, f"at,n,took\n0,1,60\n5,1,{text}\n")
+    jobs, report = import_log(log, columns="submit_s=at,gpus=n,duration_s=took", rules="none")
+    assert len(jobs) == 1
+    assert report["dropped"][0]["reason"].startswith(f"took={text[:60]}")
