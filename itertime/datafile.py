@@ -23,6 +23,7 @@ __all__ = [
     "CONFIG",
     "Count",
     "Fraction",
+    "Latency",
     "Name",
     "NonNegative",
     "Positive",
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 MAX_BYTES = 4_000_000
+SMALLEST, LARGEST = 1e-30, 1e30  # of numbers that are not 0: products of some stay finite
 
 T = TypeVar("T")
 
@@ -53,12 +55,25 @@ def _nonempty(value: str) -> str:
     return value
 
 
+def _of_this_world(value: float) -> float:
+    if value != 0 and not SMALLEST <= value <= LARGEST:
+        raise ValueError("is beyond what any machine has; check its unit")
+    return value
+
+
+def _short(value: float) -> float:
+    if value > 1:
+        raise ValueError("must be at most 1 s; a microsecond is 1e-6")
+    return value
+
+
 CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False)
 Name = Annotated[str, AfterValidator(_nonempty)]
-Positive = Annotated[float, BeforeValidator(_not_bool), Field(gt=0)]
-NonNegative = Annotated[float, BeforeValidator(_not_bool), Field(ge=0)]
-Fraction = Annotated[float, BeforeValidator(_not_bool), Field(gt=0, le=1)]
-Ratio = Annotated[float, BeforeValidator(_not_bool), Field(ge=1)]
+Positive = Annotated[float, BeforeValidator(_not_bool), Field(gt=0), AfterValidator(_of_this_world)]
+NonNegative = Annotated[float, BeforeValidator(_not_bool), Field(ge=0), AfterValidator(_of_this_world)]
+Latency = Annotated[float, BeforeValidator(_not_bool), Field(ge=0), AfterValidator(_short)]
+Fraction = Annotated[float, BeforeValidator(_not_bool), Field(gt=0, le=1), AfterValidator(_of_this_world)]
+Ratio = Annotated[float, BeforeValidator(_not_bool), Field(ge=1), AfterValidator(_of_this_world)]
 Share = Annotated[float, BeforeValidator(_not_bool), Field(ge=0, le=1)]
 Count = Annotated[int, BeforeValidator(_not_bool), Field(ge=1)]
 Whole = Annotated[int, BeforeValidator(_not_bool), Field(ge=0)]

@@ -13,6 +13,7 @@ from itertime.datafile import (
     CONFIG,
     Count,
     Fraction,
+    Latency,
     Name,
     NonNegative,
     Positive,
@@ -62,7 +63,7 @@ class Site:
     hbm_fraction: Positive = 1.0
     network_efficiency: Fraction = 0.8
     all_reduce_multiplier: Positive = 1.0
-    launch_s: NonNegative = 20e-6
+    launch_s: Latency = 20e-6
     layer_overhead_s: NonNegative = 0.0
     iteration_overhead_s: NonNegative = 0.0
     p2p_exposure: Share = 0.2
@@ -90,8 +91,8 @@ class System:
     nvlink_bytes_per_s: Positive
     source: Name
     gpu_nic_bytes_per_s: Positive = 31.5e9  # PCIe 4.0 x16: 16 GT/s x 16 lanes x 128/130 / 8
-    network_latency_s: NonNegative = 10e-6
-    network_bulk_latency_s: NonNegative = 0.0
+    network_latency_s: Latency = 10e-6
+    network_bulk_latency_s: Latency = 0.0
     nics_per_node: Count | None = None
     cpu_link_bytes_per_s: Positive = 16e9  # AMD; NCCL's own figure, AMD_BW in its src/graph/topo.h
     collective_algorithms: Algorithms = ("ring", "tree")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
+from itertime import Plan, load_model, predict
+from itertime.datafile import LARGEST, SMALLEST
 from itertime.errors import UnknownName, UserError
 from itertime.profile import list_profiles
 from itertime.system import Site, System, list_systems, load_system
@@ -84,6 +88,16 @@ def test_numbers_without_a_decimal_point_are_numbers(tmp_path: Path) -> None:
         ({"profile": None}, "key 'profile' is missing"),
         ({"nic_bytes_per_s": "-1"}, "nic_bytes_per_s=-1: input should be greater than 0"),
         ({"nic_bytes_per_s": ".nan"}, "nic_bytes_per_s=nan"),
+        ({"nic_bytes_per_s": "1e-300"}, "nic_bytes_per_s=1e-300: is beyond what any machine has"),
+        ({"nvlink_bytes_per_s": "1e300"}, "nvlink_bytes_per_s=1e+300: is beyond what any machine has"),
+        ({"network_bulk_latency_s": "275"}, "network_bulk_latency_s=275: must be at most 1 s"),
+        ({"network_bulk_latency_s": "-1e-6"}, "network_bulk_latency_s=-1e-06: input should be greater"),
+        ({"network_bulk_latency_s": "0.3 ms"}, "network_bulk_latency_s='0.3 ms': input should be a valid"),
+        ({"network_bulk_latency": "3e-4"}, "did you mean 'network_bulk_latency_s'?"),
+        ({"network_latency_s": "1e300"}, "network_latency_s=1e+300: must be at most 1 s"),
+        ({"site": "{launch_s: 20}"}, "site.launch_s=20: must be at most 1 s; a microsecond is 1e-6"),
+        ({"site": "{gemm_multiplier: 1e300}"}, "site.gemm_multiplier=1e+300: is beyond what any machine"),
+        ({"site": "{iteration_overhead_s: 1e300}"}, "site.iteration_overhead_s=1e+300: is beyond what"),
         ({"nic_bytes_per_s": ".inf"}, "nic_bytes_per_s=inf"),
         ({"nic_bytes_per_s": "200 GB/s"}, "nic_bytes_per_s='200 GB/s'"),
         ({"gpus_per_node": "0"}, "gpus_per_node=0"),
@@ -135,3 +149,18 @@ def test_unknown_names_get_a_hint() -> None:
         load_system("dgx-a100-80")
     with pytest.raises(UserError, match=r"missing\.yaml: cannot be read"):
         load_system("missing.yaml")
+
+
+@pytest.mark.parametrize(
+    "field", [name for name, value in vars(load_system("p5-48xlarge")).items() if isinstance(value, float)]
+)
+@pytest.mark.parametrize("end", [SMALLEST, LARGEST])
+def test_whatever_a_system_may_hold_predicts_a_finite_time(field: str, end: float) -> None:
+    system = load_system("p5-48xlarge")
+    try:
+        extreme = dataclasses.replace(system, **{field: end}, nodes_per_leaf=1, nodes_per_spine=2)
+    except ValidationError:
+        return
+    found = predict(load_model("llama2-7b"), Plan(16, 2, 2, 1, 64), extreme)
+    assert 0 < found.iteration_s < float("inf")
+    assert json.dumps(found.breakdown, allow_nan=False)

@@ -430,7 +430,7 @@ def test_rows_of_sacct_that_are_no_job_of_their_own(
 
 
 def test_an_empty_log_says_so(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match="log.csv:1: empty file"):
+    with pytest.raises(TableError, match=r"log.csv:1: empty file"):
         import_log(write(tmp_path, "", "log.csv"))
 
 
