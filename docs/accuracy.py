@@ -81,7 +81,8 @@ def zero_shot(sets: Sequence[Measured]) -> str:
 def calibrated(results: Sequence[tuple[str, Calibration]]) -> str:
     rows = []
     for name, result in results:
-        constants = ", ".join(f"{key} {value:.3g}" for key, value in result.constants.items())
+        constants = ", ".join(f"{key} {value:.3g}" for key, value in result.fitted.items())
+        constants += "".join(f"; those of {kind} refused" for kind in result.refused)
         unseen = [result.left_out.get(key) for key in ("model", "GPU count")]
         errors = [result.neutral, result.in_sample, result.held_out, *unseen]
         low, high = result.site.measured_over_predicted or (0.0, 0.0)
@@ -101,13 +102,18 @@ def transfer(sets: Sequence[Measured], results: Sequence[tuple[str, Calibration]
 
 
 def chosen_anew(folder: Path, names: Sequence[str]) -> str:
-    """Held-out errors where every fold chooses its own constants from its own runs."""
+    """Held-out errors where every fold chooses its own constants from its own runs, and whether `calibrate`
+    hands those of the whole set out.
+    """
     rows = []
     for name in names:
         result = calibrate([folder / f"{name}.csv"], choose=True)
         unseen = [result.left_out.get(key) for key in ("model", "GPU count")]
-        rows.append([name, *[mean(each) for each in (result.in_sample, result.held_out, *unseen)]])
-    return table(["set", "in sample", "10 folds", "one model out", "one GPU count out"], rows)
+        errors = (result.neutral, result.in_sample, result.held_out, *unseen)
+        handed_out = "no: refused" if "time" in result.refused else "yes"
+        rows.append([name, *[mean(each) for each in errors], handed_out])
+    header = ["set", "neutral", "in sample", "10 folds", "one model out", "one GPU count out"]
+    return table([*header, "handed out"], rows)
 
 
 def mean(errors: np.ndarray | None) -> str:

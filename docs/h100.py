@@ -13,13 +13,13 @@ import csv
 import itertools
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 from accuracy import DOCS, SHARED, mean, number, table
-from scipy.optimize import minimize
+from h100_laws import FITTED_ON, Array, Columns, Laws, laws, sorted_by_kind
 
 from itertime import Site, load_system
 from itertime.atomic import write_text
@@ -31,60 +31,15 @@ from itertime.sitefit import SiteFit
 from itertime.table import read_table
 
 NAME = "h100_ultrascale"
-FITTED_ON = (8, 32, 128)
 FITTED = {
     "launch_s": "+ launches as fitted",
     "all_reduce_multiplier": "+ collectives as fitted",
     "gemm_multiplier": "+ GEMMs as fitted",
 }  # constants of the site, in the order in which they are added
 CONSTANTS = tuple(FITTED)
-CLOSE = 0.2  # of the measured time: a run counts as explained
 TELLING = 1.5  # times what is predicted: a law that says as much can be told from the prediction
-FARTHEST = 0.5  # of |log|: runs farther off do not pull the laws below
 
-Array = np.ndarray
 Change = Callable[[MeasuredRun, MeasuredRun], MeasuredRun]
-
-
-@dataclass(frozen=True)
-class Columns:
-    """What the laws below are written in, one element per run."""
-
-    measured: Array
-    gpus: Array
-    tp: Array
-    pp: Array
-    layers: Array
-    slots: Array
-    zero: Array
-    fitted_on: Array
-
-    @classmethod
-    def of(cls, runs: RunSet) -> Columns:
-        plans = [run.plan for run in runs.runs]
-        gpus = np.array([plan.gpus for plan in plans])
-        return cls(
-            runs.measured_s,
-            gpus,
-            np.array([plan.tp for plan in plans]),
-            np.array([plan.pp for plan in plans]),
-            np.array([run.model.layers / run.plan.pp for run in runs.runs]),
-            np.array([plan.microbatches + plan.pp - 1 for plan in plans]),
-            np.array([plan.zero_stage for plan in plans]),
-            np.isin(gpus, FITTED_ON),
-        )
-
-    @property
-    def classes(self) -> dict[str, Array]:
-        alone, node = self.pp == 1, self.gpus <= 8
-        return {
-            "all": np.ones(len(self.pp), bool),
-            "no pipeline, tp <= 8": alone & (self.tp <= 8),
-            "no pipeline, tp > 8": alone & (self.tp > 8),
-            "pipeline in a node": ~alone & node,
-            "over nodes, tp = 1": ~alone & ~node & (self.tp == 1),
-            "over nodes, tp > 1": ~alone & ~node & (self.tp > 1),
-        }
 
 
 def bare(run: MeasuredRun) -> MeasuredRun:
@@ -128,56 +83,6 @@ def fitted_site(runs: RunSet, rows: Array) -> Site:
     return site_of(SiteFit(runs).fit(constants_named(CONSTANTS), clean))
 
 
-@dataclass(frozen=True)
-class Laws:
-    """What the fitted runs show and the model does not have.
-
-    A pipeline over nodes with tp > 1: a layer and micro-batch take at least `layer_s` + tp x `rank_s`. Slow
-    sends: every send and receive of a stage takes `send_s` more.
-    """
-
-    layer_s: float
-    rank_s: float
-    send_s: float
-
-    def least(self, columns: Columns) -> Array:
-        return columns.slots * columns.layers * (self.layer_s + self.rank_s * columns.tp)
-
-    def slow_layers(self, predicted: Array, columns: Columns) -> Array:
-        affected = (columns.pp > 1) & (columns.gpus > 8) & (columns.tp > 1)
-        return np.where(affected, np.maximum(predicted, self.least(columns)), predicted)
-
-    def slow_sends(self, columns: Columns) -> Array:
-        sends = np.where(columns.pp == 2, 2, 4) * (columns.pp > 1)  # and receives, of a stage and micro-batch
-        return columns.slots * sends * self.send_s
-
-    def kinds(self, predicted: Array, columns: Columns) -> dict[str, Array]:
-        """Seconds under each kind of behaviour, the plainest first."""
-        layers, sends = self.slow_layers(predicted, columns), self.slow_sends(columns)
-        return {
-            "as predicted": predicted,
-            "slow layers": layers,
-            "slow sends": predicted + sends,
-            "slow layers and sends": layers + sends,
-        }
-
-
-def laws(predicted: Array, columns: Columns) -> Laws:
-    """The laws under which the runs of pipelines over nodes lie closest to one kind or another."""
-    rows = (columns.pp > 1) & (columns.gpus > 8) & columns.fitted_on
-
-    def misses(logs: Array) -> float:
-        kinds = Laws(*np.exp(logs)).kinds(predicted, columns).values()
-        off = np.min([np.abs(np.log(each / columns.measured))[rows] for each in kinds], axis=0)
-        return float(np.minimum(off, FARTHEST).mean())
-
-    start = np.log([5e-3, 2e-3, 0.2])
-    found = minimize(
-        misses, start, method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-6, "maxiter": 2000}
-    )
-    return Laws(*(float(value) for value in np.exp(found.x)))
-
-
 def ablation(found: dict[str, Array], columns: Columns, rows: Array) -> str:
     """Mean absolute error and bias, percent, by class of run."""
     lines = []
@@ -190,16 +95,6 @@ def ablation(found: dict[str, Array], columns: Columns, rows: Array) -> str:
         lines.append([name, *cells])
     counts = [f"{name}: {int((members & rows).sum())}" for name, members in columns.classes.items()]
     return table(["", *counts], lines)
-
-
-def sorted_by_kind(kinds: dict[str, Array], columns: Columns) -> dict[str, Array]:
-    """Which runs of pipelines over nodes lie close to which kind, counted once, the plainest first."""
-    left = (columns.pp > 1) & (columns.gpus > 8)
-    found = {}
-    for name, seconds in kinds.items():
-        found[name] = left & (np.abs(seconds / columns.measured - 1) < CLOSE)
-        left = left & ~found[name]
-    return found | {"none of these": left}
 
 
 def behaviour(kinds: dict[str, Array], columns: Columns, rows: Array) -> str:

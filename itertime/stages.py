@@ -40,9 +40,9 @@ def stage_layout(model: ModelSpec, plans: PlanBatch) -> StageLayout:
     """How the layers are split. A balanced split counts embedding and projection as one layer each and fills
     one stage after the other to the smallest size that will do, so that the last one gets what remains.
 
-    That is `partition_balanced` of DeepSpeed (runtime/utils.py) as it was when BLOOM was trained, told from
-    memory. Where it would leave the last stages empty, so that nobody can have trained with it, middle stages
-    get one layer more, as many as it takes.
+    That is what DeepSpeed's `partition_balanced` (runtime/utils.py) is taken to have done when BLOOM was
+    trained. Where it would leave the last stages empty, so that nobody can have trained with it, middle
+    stages get one layer more, as many as it takes.
     """
     pp, single = plans.pp, plans.pp == 1
     if plans.by_compute.any():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -35,6 +37,15 @@ def test_the_page_has_everything_for_a_set(tables):
     assert f"| {SET} | 27 | 0 |" in text
     assert "zero_broadcast_s" in text
     assert "| pp 1 | 27 |" in text
+    assert re.search(rf"\| {SET} \| 8.24 \| .* \| yes \|", text)
+
+
+def test_constants_that_calibrate_refuses_are_marked(tables, monkeypatch):
+    worse = accuracy.calibrate([tables / f"{SET}.csv"], ("launch_s",))
+    refused = dataclasses.replace(worse, held_out=2 * worse.neutral)
+    monkeypatch.setattr(accuracy, "calibrate", lambda *_, **__: refused)
+    assert accuracy.chosen_anew(tables, [SET]).endswith("| no: refused |")
+    assert "; those of time refused |" in accuracy.calibrated([(SET, refused)])
 
 
 def test_a_picture_is_the_same_on_every_run(tables, tmp_path):
