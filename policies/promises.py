@@ -76,13 +76,36 @@ class Promises:
         if max(demand.rates.values()) * (demand.deadline_s - now) < demand.work:
             return False
         self._shorten_all(now)
-        pieces = fill(self._room, demand, now)
+        if self._reserve(demand, state):
+            return True
+        demand.counts_on_launch = not job.started
+        if demand.dearer_restarts() and self._reserve(demand, state):
+            self._begin_at_once(demand, now)
+            return True
+        return False
+
+    def _reserve(self, demand: Demand, state: State) -> bool:
+        """Keep room for a job that is new, if need be by moving the reservations of later deadlines."""
+        pieces = fill(self._room, demand, state.now)
         if pieces is None:
             return self._admit_jointly(demand, state)
         self._room.reserve(pieces)
-        self._pieces[job] = pieces
+        self._pieces[demand.job] = pieces
         self._keep(demand)
         return True
+
+    def _begin_at_once(self, demand: Demand, now: float) -> None:
+        """Let a reservation that begins soon begin now if there is room: a job that counts on a launch may
+        not begin early on spare GPUs.
+        """
+        pieces = self._pieces[demand.job]
+        start, end, gpus, node = pieces[0]
+        if start - now <= demand.restarts[gpus]:
+            self._room.give_back(pieces[:1])
+            node, since = self._room.stay(gpus, end, now, node)
+            if since <= now:
+                pieces[0] = Piece(now, end, gpus, node)
+            self._room.reserve(pieces[:1])
 
     def take_without_promise(self, job: JobView) -> None:
         """Let a job in that has no reservation and lives on spare GPUs."""

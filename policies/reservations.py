@@ -27,7 +27,8 @@ class Demand:
     `work`, `gpus` and `paying_s` (overhead left to pay on the GPUs it holds) are as of the last `refresh`.
     `work` is `guard_s` seconds more than the job needs, so that it is done before its reservation ends,
     whatever the rounding. `in_place`: it holds what it has reserved for now, where it has reserved it, so
-    that the restart of that piece is paid, or being paid.
+    that the restart of that piece is paid, or being paid. `counts_on_launch`: it has never run, and its
+    reservation begins with a launch, not a restart.
     """
 
     job: JobView
@@ -41,6 +42,7 @@ class Demand:
     gpus: int = 0
     paying_s: float = 0.0
     in_place: bool = False
+    counts_on_launch: bool = False
 
     @classmethod
     def of(cls, job: JobView, guard_s: float, node: int) -> Demand:
@@ -65,6 +67,15 @@ class Demand:
         )
         self.gpus = self.job.gpus
         self.paying_s = self.job.paying_s
+        self.counts_on_launch = self.counts_on_launch and not self.job.started
+
+    def opening_s(self, gpus: int) -> float:
+        """What is charged at the start of the first piece of a reservation."""
+        return self.job.start_cost_s(gpus) if self.counts_on_launch else self.restarts[gpus]
+
+    def dearer_restarts(self) -> bool:
+        """Whether a first start is cheaper than a restart on any of its sizes."""
+        return any(self.opening_s(gpus) < self.restarts[gpus] for gpus in self.sizes)
 
     def least_gpu_seconds(self) -> float:
         """A lower bound of the GPU-seconds that its remaining work takes."""
@@ -79,7 +90,8 @@ def fill(room: Room, demand: Demand, now: float, home: int | None = None) -> lis
     free where fewer are, from its deadline backwards until its work is done: as late as possible, which
     leaves the near future to others (ElasticFlow, ASPLOS 2023, section 4.1: the smallest such level is the
     job's minimum satisfactory share). A restart is charged at the start of every piece, except of one in
-    which the job goes on as it runs: at the address `home`, where what it holds may become its own.
+    which the job goes on as it runs: at the address `home`, where what it holds may become its own; and of
+    the first one of a job that counts on a launch.
     """
     span = demand.deadline_s - now
     fill_at = _fill_whole if demand.sizes[0] >= room.gpus_per_node else _fill_shared
@@ -119,7 +131,7 @@ def _fill_whole(room: Room, demand: Demand, level: int, now: float, home: int | 
             lower = now
         if gpus:
             whole = need / demand.rates[gpus]
-            start = end - demand.restarts[gpus] - whole
+            start = end - demand.opening_s(gpus) - whole
             if start >= lower:
                 pieces.append(Piece(start, end, gpus))
                 return pieces[::-1]
@@ -144,7 +156,7 @@ def _fill_shared(room: Room, demand: Demand, level: int, now: float, home: int |
             end = change
             continue
         whole = need / demand.rates[gpus]
-        start = end - demand.restarts[gpus] - whole
+        start = end - demand.opening_s(gpus) - whole
         node, since = room.stay(gpus, end, max(start, change), home)
         lower = max(since, change)
         if start >= lower:
@@ -173,13 +185,16 @@ def _goes_on(demand: Demand, gpus: int, span_s: float, work_s: float) -> bool:
 
 def yield_of(pieces: Sequence[Piece], demand: Demand, now: float) -> float:
     """The work that the rest of a reservation does from `now` on, if the job follows it."""
-    total = 0.0
+    total, first = 0.0, True
     for start, end, gpus, _ in pieces:
         begin = max(start, now)
         if end <= begin:
             continue
-        pays = demand.paying_s if demand.in_place and start <= now else demand.restarts[gpus]
+        pays = demand.opening_s(gpus) if first else demand.restarts[gpus]
+        if demand.in_place and start <= now:
+            pays = demand.paying_s
         total += max(0.0, end - begin - pays) * demand.rates[gpus]
+        first = False
     return total
 
 
@@ -196,7 +211,7 @@ def shorten(pieces: Sequence[Piece], demand: Demand, now: float) -> list[Piece]:
         if end <= begin:
             break
         rate, restart = demand.rates[gpus], demand.restarts[gpus]
-        latest = end - restart - need / rate
+        latest = end - demand.opening_s(gpus) - need / rate
         if latest > begin:
             kept.append(Piece(latest, end, gpus, node))
             need = 0.0

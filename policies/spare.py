@@ -27,7 +27,7 @@ def share_out(state: State, promises: Promises, agenda: Agenda) -> dict[JobView,
     paid off only does harm.
     """
     target = {job: piece.gpus for job, piece in agenda.due.items()}
-    held_back = _begin_early(state, target, agenda) + agenda.growing
+    held_back = _begin_early(state, promises, target, agenda) + agenda.growing
     spare = max(0, state.in_service - sum(target.values()))
     # (growth of GPU time per GPU, whether it is a change, deadline, order, size, job)
     steps: list[tuple[float, bool, float, int, int, Demand]] = []
@@ -72,7 +72,7 @@ def share_out(state: State, promises: Promises, agenda: Agenda) -> dict[JobView,
     return target
 
 
-def _begin_early(state: State, target: dict[JobView, int], agenda: Agenda) -> int:
+def _begin_early(state: State, promises: Promises, target: dict[JobView, int], agenda: Agenda) -> int:
     """Add to `target` the reservations that begin soon and for which GPUs are free.
 
     Returns the GPUs that the others of them still lack.
@@ -82,7 +82,7 @@ def _begin_early(state: State, target: dict[JobView, int], agenda: Agenda) -> in
     lacking = 0
     for _, _, job, gpus in agenda.soon:
         extra = gpus - job.gpus
-        if gpus > free or extra > idle:
+        if gpus > free or extra > idle or promises.demands[job].counts_on_launch:
             lacking += max(0, extra)
             continue
         target[job] = gpus
@@ -119,6 +119,8 @@ def _next_step(
 
 def _may_have(demand: Demand, size: int, reserved: int, pieces: list[Piece], now: float) -> bool:
     """Whether a job may stay on, or go to, a `size` that it has not reserved for now."""
+    if demand.counts_on_launch:
+        return False  # it would come from there to its reservation with a restart
     if size == demand.gpus:
         return may_stay(demand, reserved, pieces, now)
     return _may_move(demand, size, reserved, pieces, now)

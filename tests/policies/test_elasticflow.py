@@ -58,13 +58,31 @@ def test_the_launch_counts(bench: Any) -> None:
     assert states(outcome) == {"can": "finished", "cannot": "rejected"}
 
 
-def test_a_first_start_is_charged_as_a_restart(bench: Any) -> None:
-    """As the docs say: 30 s to launch are charged as 50 s, and 1 s of guard: 111 s for 60 s of work."""
+def test_a_first_start_is_charged_as_a_launch(bench: Any) -> None:
+    """A restart takes 50 s, a launch 30: with 1 s of guard, 60 s of work are promised in 91 s."""
     charged = Overheads(launch_s=30.0, plain_restart_s=20.0)
-    jobs = [llm("can", 0, 60, 111.01), llm("cannot", 200, 60, 310.9)]
+    jobs = [llm("can", 0, 60, 91.01), llm("cannot", 200, 60, 290.9)]
+    jobs += [llm("tight", 400, 60, 505), llm("roomy", 600, 60, 800)]
     outcome = bench("n1g8", EIGHT, overheads=charged).run(jobs, ElasticFlow())
-    assert states(outcome) == {"can": "finished", "cannot": "rejected"}
-    assert outcome.of("can").jct_s == pytest.approx(90)
+    assert outcome.of("cannot").state == "rejected"
+    assert [outcome.of(job).jct_s for job in ("can", "tight", "roomy")] == pytest.approx([90, 90, 90])
+
+
+@pytest.mark.parametrize(("deadline_s", "state"), [(492.1, "finished"), (490.9, "rejected")])
+def test_a_job_that_counts_on_a_launch_waits_for_its_reservation(
+    bench: Any, deadline_s: float, state: str
+) -> None:
+    """From 60 to 400 s there is room beside `a`, but a start there would cost `waits` a restart at 401 s."""
+    charged = Overheads(launch_s=30.0, plain_restart_s=20.0)
+    table = {("m", 8): {4: 1.0}, ("scales", 8): {4: 0.05, 8: 1.0}}
+    jobs = [
+        llm("a", 0, 370, 401.01, gpus=4, max_gpus=4),
+        llm("b", 0, 30, 61.01, gpus=4, max_gpus=4),
+        llm("waits", 10, 60, deadline_s, model="scales", gpus=4, max_gpus=8),
+    ]
+    outcome = bench("n1g8", table, overheads=charged).run(jobs, ElasticFlow())
+    assert states(outcome) == {"a": "finished", "b": "finished", "waits": state}
+    assert late(outcome) == []
 
 
 def test_arrivals_of_one_instant_are_judged_one_by_one(bench: Any) -> None:
@@ -215,7 +233,10 @@ class Watched(ElasticFlow):
             demand = self._promises.demands[job]
             demand.refresh()
             if proposal.placement(job) != state.proposal().placement(job):
-                demand.paying_s = demand.restarts.get(proposal.gpus(job), 0.0)  # as it will be
+                gpus = proposal.gpus(job)  # what it will pay there
+                demand.paying_s = (
+                    (job.start_cost_s(gpus) if not job.gpus else demand.restarts[gpus]) if gpus else 0.0
+                )
             assert self._promises.slack_s(job, state.now) > -1e-3, "the reservation is enough, if followed"
             if not pieces or pieces[0].start > state.now + 1e-6:
                 continue
