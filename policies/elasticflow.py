@@ -9,9 +9,9 @@ Gu et al., "ElasticFlow: An Elastic Serverless Training Platform for Distributed
   the job whose GPU time grows least per GPU added (`spare.py`; the best marginal return, section 4.2).
 
 Differences to the published artifact: arrivals of one instant are judged one by one, not declined together;
-the marginal return is the smallest increase of GPU time, not the largest; a restart is charged in every
-reservation, so that a promise holds under overheads; a job on spare GPUs is moved only where that finishes
-it earlier.
+the marginal return is the smallest increase of GPU time, not the largest; every piece of a reservation is
+charged a restart (the first one at least a launch), so that a promise holds under overheads; a job on spare
+GPUs is moved only where that finishes it earlier.
 """
 
 from __future__ import annotations
