@@ -77,7 +77,8 @@ def _print(document: dict[str, Any], output: Path) -> None:
         found = document["fitted"][name]
         print(f"  {name:24} {value:12.6g}" + (f"   refused: {found:.6g}" if found != value else ""))
     low, high = document["measured_over_predicted"]
-    print(f"nine tenths of the site's runs take {low:.2f} to {high:.2f} times the prediction (held out)")
+    which = "with neutral constants" if "time" in document["refused"] else "held out"
+    print(f"nine tenths of the site's runs take {low:.2f} to {high:.2f} times the prediction ({which})")
     print(f"{'error, %':32} {'MAPE':>8} {'median':>8} {'p95':>8} {'bias':>8}")
     _line("neutral constants", document["neutral"])
     _line("in sample", document["in_sample"])
@@ -85,6 +86,7 @@ def _print(document: dict[str, Any], output: Path) -> None:
     for name, entry in document["left_out"].items():
         _line(f"held out, one {name} at a time", entry)
     if document["memory"]["in_sample"]:
+        _line("memory, neutral constants", document["memory"]["neutral"])
         _line("memory, in sample", document["memory"]["in_sample"])
         _line("memory, held out", document["memory"]["held_out"])
     print(f"written to {output}; use it as --system {output}")

@@ -82,7 +82,9 @@ def test_constants_that_predict_worse_than_neutral_are_not_handed_out(made, writ
     assert low <= 1 <= 20 <= high + 1e-6
     output = tmp_path / "site.yaml"
     assert main(["calibrate", str(path), "--folds", "3", "-o", str(output)]) == 0
-    assert "refused: the constants of time" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "refused: the constants of time" in said.err
+    assert f"take {low:.2f} to {high:.2f} times the prediction (with neutral constants)" in said.out
     assert "REFUSED" in output.read_text()
     site = load_system(output).site
     assert (site.gemm_multiplier, site.all_reduce_multiplier, site.layer_overhead_s) == (1, 1, 0)
