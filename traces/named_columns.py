@@ -8,6 +8,7 @@ from typing import Any
 
 from itertime.errors import TableError, UnknownName, UserError
 from traces.columns import COLUMNS
+from traces.files import shown
 from traces.logs import Fields, Log, moment, span
 from traces.logs import read_log as _read
 
@@ -27,6 +28,7 @@ MEANINGS: Mapping[str, Callable[[str], Any]] = {
 }
 """What a column of a log can be named as -> parser of its cells."""
 
+_MOST_NAMED = 50  # columns of a log
 _OPTIONAL = ("deadline_s", "tenant", "state")
 
 
@@ -63,11 +65,17 @@ def read_log(path: str | Path, named: Mapping[str, str]) -> Log:
     def fields_of(columns: list[str]) -> Fields:
         for column in named.values():
             if column not in columns:
-                unknown = UnknownName("column", column, columns)
-                raise TableError(f"{path}:1: {unknown}; its columns are {', '.join(columns)}")
+                raise TableError(f"{path}:1: {_unknown(column, columns)}")
         return {meaning: (column, MEANINGS[meaning]) for meaning, column in named.items()}
 
     return _read(path, "columns", fields_of, _assumptions(named), _OPTIONAL)
+
+
+def _unknown(column: str, columns: list[str]) -> str:
+    known = [shown(name) for name in columns]
+    hint = str(UnknownName("column", column, known)).partition("; known: ")[0]
+    rest = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
+    return f"{hint}; its columns are {', '.join(known[:_MOST_NAMED])}{rest}"
 
 
 def _assumptions(named: Mapping[str, str]) -> list[str]:

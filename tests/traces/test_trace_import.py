@@ -453,3 +453,12 @@ def test_what_is_no_run_time_is_a_row_dropped_with_its_reason(tmp_path: Path, te
     jobs, report = import_log(log, columns="submit_s=at,gpus=n,duration_s=took", rules="none")
     assert len(jobs) == 1
     assert report["dropped"][0]["reason"].startswith(f"took={text[:60]}")
+
+
+def test_a_strange_header_is_told_in_few_and_printable_words(tmp_path: Path) -> None:
+    header = ",".join(["a\x1b[2J", *(f"column{i}" for i in range(20_000))])
+    log = write(tmp_path, f"{header}\n1\n")
+    with pytest.raises(TableError, match=r"unknown column 'when'.* and 19951 more") as caught:
+        import_log(log, columns="submit_s=when,gpus=n,duration_s=took")
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 1000
