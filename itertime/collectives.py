@@ -19,10 +19,11 @@ tensor-parallel group lie between them) has neither, and its ring leaves across 
 together get both directions of `cpu_link_bytes_per_s`. NVIDIA describes the case in "Doubling all2all
 Performance with NVIDIA Collective Communication Library 2.12" (2022); that release can go around it.
 
-Large messages are held up at every hop, where NCCL's proxies stage them: by the system's
-`network_bulk_latency_s`, half of it at 4 MB, on top of the latency of a small message. That is how nccl-tests
-over EFA look (two nodes of A100, awsome-distributed-training): an all-reduce of 8 bytes takes 0.16 ms, one of
-1 GB what its bytes need and 0.8 ms, and between them the surplus grows like S/(S + 4 MB), to 6 %.
+Large messages of all-reduces, all-gathers and reduce-scatters are held up at every hop, where NCCL's proxies
+stage them: by the system's `network_bulk_latency_s` x S/(S + 4 MB), b below, on top of the latency of a small
+message. That is how nccl-tests over EFA look (two nodes of A100, awsome-distributed-training): an all-reduce
+of 8 bytes takes 0.16 ms, one of 1 GB what its bytes need and 0.8 ms, and between them the surplus grows like
+S/(S + 4 MB), to 6 %. Sends and all-to-alls have no b: nothing measures theirs.
 
 `nbytes` is nccl-tests' size: the buffer of one rank, and for all-gather and reduce-scatter the gathered
 whole. A single rank, or no bytes, takes no time.
@@ -54,10 +55,11 @@ def all_reduce_s(
 ) -> Array:
     """Seconds to all-reduce a buffer of `nbytes` bytes on each rank.
 
-    With S bytes, P ranks in N nodes, a the latency of a hop, B the group's share of the NICs times the
-    network efficiency, the fastest of the system's `collective_algorithms`: a ring, max(in-node all-reduce,
-    2 (P-1)/P S/B) + 2 (N-1) a; a tree, max(in-node, 2 S/B) + 2 ceil(log2 N) a; hierarchical, max(in-node,
-    2 (N-1)/N S/B) + 2 ceil(log2 N) a.
+    With S bytes, P ranks in N nodes, a the latency of a hop, b what it holds up a message of S bytes, B the
+    group's share of the NICs times the network efficiency, the fastest of the system's
+    `collective_algorithms`: a ring, max(in-node all-reduce, 2 (P-1)/P S/B) + 2 (N-1) a + 2 C b, where C is
+    N - 1, or N with several ranks in a node; a tree, max(in-node, 2 S/B) + 2 ceil(log2 N) (a + b);
+    hierarchical, max(in-node, 2 (N-1)/N S/B) + 2 ceil(log2 N) (a + b).
     """
     size, nodes, local = _layout(nbytes, ranks, ranks_per_node)
     inside = profile.collective_s("all_reduce", size, local)
@@ -90,7 +92,7 @@ def reduce_scatter_s(
     """Seconds to reduce a buffer of `nbytes` bytes on each rank so that each keeps `nbytes / ranks` of the
     result.
 
-    max(in-node reduce-scatter, (P-1)/P S/B) + (N-1) a, in the terms of `all_reduce_s`.
+    max(in-node reduce-scatter, (P-1)/P S/B) + (N-1) a + C b, in the terms of `all_reduce_s`.
     """
     return _half_of_all_reduce(
         "reduce_scatter", nbytes, ranks, ranks_per_node, system, profile, nic_sharers, stride
@@ -108,7 +110,7 @@ def all_gather_s(
 ) -> Array:
     """Seconds to gather `nbytes` bytes in all onto each rank, each giving `nbytes / ranks`.
 
-    max(in-node all-gather, (P-1)/P S/B) + (N-1) a, in the terms of `all_reduce_s`.
+    max(in-node all-gather, (P-1)/P S/B) + (N-1) a + C b, in the terms of `all_reduce_s`.
     """
     return _half_of_all_reduce(
         "all_gather", nbytes, ranks, ranks_per_node, system, profile, nic_sharers, stride

@@ -81,7 +81,8 @@ class System:
     `gpu_nic_bytes_per_s` the most that a single GPU moves to and from them (its PCIe link),
     `nvlink_bytes_per_s` a GPU's sum over its links. `network_latency_s` is one hop of a collective between
     nodes, for a small message: assumed, no table measures it on InfiniBand (NCCL over EFA shows 70 us, in
-    the nccl-tests named at `Site`).
+    the nccl-tests named at `Site`). `network_bulk_latency_s` is what a hop holds up a large one besides
+    (`itertime.collectives`), 0 where nothing measures it.
     """
 
     name: Name
