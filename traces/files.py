@@ -183,6 +183,8 @@ def _as_text(path: Path, name: str, column: Any) -> list[str]:
     """One Parquet column as text, so that both formats meet the same checks. Numbers keep every digit."""
     import pyarrow as pa
 
+    if pa.types.is_duration(column.type):  # its text is a number of whatever the unit is
+        raise TableError(f"{path}: column {name}: type {column.type} has a unit of its own; write seconds")
     try:
         return column.cast(pa.string()).fill_null("").to_pylist()
     except (pa.ArrowException, UnicodeDecodeError):

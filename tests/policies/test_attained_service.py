@@ -81,8 +81,7 @@ def test_restarts_longer_than_a_round_leave_time_for_work(policy: type[Las] | ty
 # Tiresias
 
 # Three jobs on two GPUs, (GPUs, seconds) = (2, 2), (1, 8), (2, 6), all submitted at once: the example in
-# section 3 of Tiresias (Gu et al., NSDI 2019). It prints mean JCTs of 9.3 (sizes known) and 11.7 (2D-LAS);
-# both figures are cited from memory. All times asserted are derived here by hand from the rules.
+# section 3 of Tiresias (Gu et al., NSDI 2019). All times asserted are derived here by hand from the rules.
 THREE = [job("J1", 0, 2, 2), job("J2", 0, 1, 8), job("J3", 0, 2, 6)]
 
 

@@ -293,6 +293,19 @@ def test_a_file_that_cannot_be_opened_is_a_usage_error(tmp_path: Path, name: str
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+def test_a_parquet_column_of_spans_is_refused(tmp_path: Path, unit: str) -> None:
+    """As text 60 s in microseconds are 60000000, which would pass for seconds."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    spans = pa.array([60], pa.duration(unit))
+    path = tmp_path / "trace.parquet"
+    pq.write_table(pa.table({"job_id": ["a"], "submit_s": [0], "gpus": [1], "duration_s": spans}), path)
+    with pytest.raises(TableError, match=r"column duration_s: type duration.* has a unit of its own; write"):
+        read_trace(path)
+
+
 def test_a_parquet_column_of_lists_is_refused(tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
