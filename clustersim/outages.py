@@ -54,6 +54,7 @@ class Outages:
         self._mean_s: list[float] = []  # time in service of an ordinary machine, by place
         self.failures = failures
         self._plan(calendar or Calendar(), start_s)
+        self._none_left_s = max(self._gone_from_s.values()) if len(self._gone_from_s) == len(gpus) else inf
         if failures is not None and failures.mtbf_gpu_h is not None:
             self._install_all(failures, gpus, start_s, seed)
         heapify(self._due)
@@ -62,6 +63,8 @@ class Outages:
         """The next change of service; None if there is none any more."""
         while self._due:
             time_s, rank, node, machine, what = heappop(self._due)
+            if time_s > self._none_left_s:
+                return None  # machines go on failing, but in no place that counts
             change: NodeChange | None
             if rank in (_PLANNED_UP, _PLANNED_DOWN):
                 delta = 1 if rank == _PLANNED_DOWN else -1

@@ -184,6 +184,15 @@ def test_a_run_ends_when_nobody_who_waits_can_ever_run_again() -> None:
     assert sum(event.event == "node_down" for event in back.events) > 100, "and nodes fail meanwhile"
 
 
+def test_a_run_ends_when_all_nodes_are_gone_for_good() -> None:
+    """Though their machines would go on failing."""
+    calendar = [{"at_s": 100, "remove": "0-1"}]
+    outcome = simulate(
+        [rigid("a", 0, 4, 500)], Fifo(), "n2g4", calendar=calendar, failures=Failures(mtbf_gpu_h=1.0)
+    )
+    assert outcome.of("a").reason == "no place for 4 GPUs on the nodes that were left for good"
+
+
 def test_an_elastic_job_may_run_on_less_than_it_asked_for() -> None:
     """Two of three nodes are gone for good, and the last one is out when the job comes."""
 
