@@ -32,17 +32,18 @@ def fractions(jobs: int, exponent: float) -> list[float]:
 
 class HeSrpt(Scheduler):
     """heSRPT: all jobs run, the less work is left the more GPUs; optimal for mean completion time when all
-    jobs are there from the start and speed grows as GPUs^`exponent`; at every event, or in rounds.
+    jobs are there from the start and speed grows as GPUs^`exponent`; divided in rounds, or at every event.
 
     Berg, Vesilo, Harchol-Balter, "heSRPT: Parallel scheduling to minimize mean slowdown", Performance
     Evaluation 2020. `exponent` from 0 (equal shares) to 0.99 (nearly everything to the shortest); 0.6 is our
-    choice. `round_s`, from 0 to 1e7: seconds between divisions; 0, as in the paper, divides anew whenever
-    something happens. Run times that users do not state come from the oracle.
+    choice. `round_s`, from 0 to 1e7: seconds between divisions, 60 as restarts cost time; 0, as in the paper,
+    where they do not, divides anew whenever something happens. Run times that users do not state come from
+    the oracle.
     """
 
     one_gpu_type = True
 
-    def __init__(self, exponent: float = 0.6, round_s: float = 0.0):
+    def __init__(self, exponent: float = 0.6, round_s: float = 60.0):
         self.exponent = number("exponent", exponent, 0.0, 0.99)
         self.round_s = number("round_s", round_s, 0.0, 1e7)
         self._rounds = Rounds(self.round_s) if self.round_s else None

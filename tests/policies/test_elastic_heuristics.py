@@ -195,7 +195,7 @@ def test_hesrpt_rounds_down_and_passes_on() -> None:
     """0.25 and 0.75 of 8 GPUs are 2 and 6; 6 is not a count the short job can use, so 2 fall to the other."""
     table = {("m", 8): {1: 1.0, 2: 1.4, 4: 2.0, 8: 2.8}}
     jobs = [llm("long", 0, 1000), llm("short", 0, 10)]
-    outcome = simulate(jobs, HeSrpt(exponent=0.5), "n1g8", table=table)
+    outcome = simulate(jobs, HeSrpt(exponent=0.5, round_s=0.0), "n1g8", table=table)
     assert outcome.log()[2:5] == [
         (0.0, "start", "short", 4),
         (0.0, "start", "long", 4),

@@ -91,10 +91,10 @@ def better(one: JobView, other: JobView, held: Shares) -> JobView:
     return b if (more_b - p_b) / more_b > (more_a - p_a) / p_a else a
 
 
-RULES: list[tuple[type[Scheduler], Any, Callable[[Sequence[JobView], int], Shares]]] = [
+RULES: list[tuple[Callable[[], Scheduler], Any, Callable[[Sequence[JobView], int], Shares]]] = [
     (Optimus, optimus, lambda jobs, gpus: steps(jobs, gpus, lambda j, h, s: _loss_per_gpu(j, h, s))),
     (MaxMin, max_min, lambda jobs, gpus: steps(jobs, gpus, lambda job, held, size: size)),
-    (HeSrpt, hesrpt, hesrpt_rule),
+    (lambda: HeSrpt(round_s=0.0), hesrpt, hesrpt_rule),
     (Afs, afs, afs_rule),
 ]
 
@@ -114,7 +114,7 @@ def overload(seed: int) -> list[Job]:
 @pytest.mark.parametrize(("policy", "module", "rule"), RULES)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_shares_are_those_of_the_plain_rule(
-    policy: type[Scheduler], module: Any, rule: Any, seed: int, monkeypatch: pytest.MonkeyPatch
+    policy: Callable[[], Scheduler], module: Any, rule: Any, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared: list[int] = []
     run_elastic = module.run_elastic
