@@ -120,17 +120,19 @@ def _notes(baseline: Mapping[str, Any], comparisons: Sequence[Comparison]) -> li
     defined = [c.difference for c in comparisons if c.difference.pairs]
     pairs = sorted({difference.pairs for difference in defined}) or [0]
     many = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
+    runs = "pair" if pairs[-1] == 1 else "pairs"
     lines = [
-        f"Against {wanted}: means over {many} pairs of runs with one seed each, bootstrap-t intervals,",
+        f"Against {wanted}: means over {many} {runs} of runs with one seed each, bootstrap-t intervals,",
         "sign-flip p values, corrected (Holm) for the number of comparisons of each metric.",
     ]
     if pairs[0] < LEAST_PAIRS:
         lines.append(f"Fewer than {LEAST_PAIRS} pairs give no interval; state more seeds.")
     elif all(difference.p is None for difference in defined):
         lines.append("Seeds changed nothing, as with a trace from a file: no interval.")
-    elif any(difference.p is not None and difference.low is None for difference in defined):
+    elif any(difference.low is None for difference in defined):
         lines.append("No interval (–) where too many of the pairs are alike.")
     left_out = sum(difference.left_out for difference in defined)
     if left_out:
-        lines.append(f"{left_out} pairs are left out, where a cell failed or a metric is undefined.")
+        were = "pair is" if left_out == 1 else "pairs are"
+        lines.append(f"{left_out} {were} left out, where a cell failed or a metric is undefined.")
     return lines

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from clustersim.commands import tables
+from clustersim.commands.grid_output import print_differences
+from clustersim.grid.comparison import Comparison
+from clustersim.statistics import paired_difference
 
 HEADS = ["policy", "load", "JCT mean, h", "95 % interval"]
 ROWS = [
@@ -44,3 +47,35 @@ def test_a_table_folds_heads_first_then_cells_and_ends_as_paragraphs(
     assert wide[4].split()[0] == "2", "the policy is that of the row above"
     assert "(−10.3 %)    to +0.904" in folded
     assert narrow[0] == "fifo, 1: JCT mean, h: 4.16; 95"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "says"),
+    [
+        ([(1.0, 2.0)], ["means over 1 pair of runs", "Fewer than 5 pairs give no interval"]),
+        ([(1.0, 2.0)] * 3 + [(None, 1.0)], ["over 3 pairs of runs", "1 pair is left out"]),
+        ([(1.0, 2.0)] * 5, ["over 5 pairs of runs", "Seeds changed nothing"]),
+        ([(1.0, 2.0)] * 4 + [(1.0, 9.0)], ["No interval (–) where too many of the pairs are alike"]),
+    ],
+)
+def test_a_missing_interval_is_accounted_for(
+    pairs: list[tuple[float | None, float]], says: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    difference = paired_difference(*zip(*pairs, strict=True))
+    print_differences([Comparison({"policy": "srtf"}, "rejected", difference)], {"policy": "fifo"})
+    text = capsys.readouterr().out
+    for words in says:
+        assert words in text
+
+
+def test_a_metric_without_an_interval_beside_one_with_an_interval_is_accounted_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    alike = paired_difference([0.0] * 5, [0.0] * 5)
+    apart = paired_difference([1.0, 2.0, 3.0, 4.0, 5.0], [2.0, 2.5, 3.0, 5.5, 5.0])
+    assert apart.low is not None
+    rows = [
+        Comparison({"policy": "srtf"}, name, d, None) for name, d in (("rejected", alike), ("jobs", apart))
+    ]
+    print_differences(rows, {"policy": "fifo"})
+    assert "No interval (–) where too many of the pairs are alike" in capsys.readouterr().out

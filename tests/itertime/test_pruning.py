@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from itertime import (
     Plan,
+    Site,
     Space,
     evaluate,
     load_model,
@@ -57,11 +60,14 @@ def test_pruning_keeps_the_best_of_every_count(case):
     assert len(kept) < 0.9 * len(plans)
 
 
-def test_no_plan_is_faster_than_the_bound():
+@pytest.mark.parametrize("launch_s", [20e-6, 500e-6])
+def test_no_plan_is_faster_than_the_bound(launch_s):
+    """Nor where the layers wait for their launches, and embedding and head hide behind that."""
+    system = replace(SYSTEM, site=Site(launch_s=launch_s))
     for case in CASES:
         model, plans = fitting(*case)
-        bound = pruning._bound(model, plans, SYSTEM, PROFILE)
-        assert (bound <= evaluate(model, plans, SYSTEM, PROFILE).iteration_s).all()
+        bound = pruning._bound(model, plans, system, PROFILE)
+        assert (bound <= evaluate(model, plans, system, PROFILE).iteration_s).all()
 
 
 def test_batched_results_equal_single_predictions_over_mixed_plans_of_the_whole_space():
