@@ -61,9 +61,9 @@ _ASSUMPTIONS = (
 
 
 def matches(columns: list[str]) -> bool:
-    """Whether a header, read as CSV, is one of `sacct --parsable2`; perhaps columns are missing."""
-    names = columns[0].split("|") if len(columns) == 1 else []
-    return any(name in names for name in ("JobIDRaw", "ElapsedRaw", "AllocTRES"))
+    """Whether a header, read as CSV, is one of `sacct`; perhaps columns are missing, or `--parsable2` was."""
+    header = "|".join(columns)
+    return any(name in header for name in ("JobIDRaw", "ElapsedRaw", "AllocTRES"))
 
 
 def read_log(path: str | Path) -> Log:

@@ -429,6 +429,14 @@ def test_rows_of_sacct_that_are_no_job_of_their_own(
     assert reason in report["dropped"][0]["reason"]
 
 
+@pytest.mark.parametrize("delimiter", ["    ", ","])
+def test_sacct_with_other_delimiters_is_told_what_to_print(tmp_path: Path, delimiter: str) -> None:
+    """Lists of resources have commas in them, and columns of fixed width are cut off."""
+    log = write(tmp_path, SACCT.replace("|", delimiter) + "1\n", "sacct.txt")
+    with pytest.raises(TableError, match="print the log with sacct -a -X --parsable2"):
+        import_log(log)
+
+
 def test_an_empty_log_says_so(tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"log.csv:1: empty file"):
         import_log(write(tmp_path, "", "log.csv"))
