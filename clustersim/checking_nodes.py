@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from math import isclose
 
+from traces.files import shown
+
 from .checking import Finding, Life, Log, Rule
 from .checking_jobs import JOB_RULES
 from .checking_sums import GIVES, NODES
+from .interruptions import GIVEN_UP
 from .records import EventRecord
 from .storage import Storage
 
@@ -50,8 +53,11 @@ class Service(Rule):
         job_id, failures = event.job_id, life.counts.get("interrupt", 0)
         if self._retries < 0:
             self.at(i, event, f"{event.event} of job {job_id} in a run in which nothing fails")
-        elif event.event == "fail" and not self._fates and failures <= self._retries:
-            self.at(i, event, f"job {job_id} is given up after {failures} failures of {self._retries}")
+        elif event.event == "fail":
+            given_up = event.detail.startswith(GIVEN_UP) or not self._fates
+            if given_up != (failures > self._retries):
+                what = "is given up" if given_up else f"fails ({shown(event.detail)})"
+                self.at(i, event, f"job {job_id} {what} after {failures} failures of {self._retries}")
         if event.event == "interrupt":
             given = life.given
             nodes = () if given is None or given.time_s == event.time_s else given.placement

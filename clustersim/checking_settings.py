@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
+from traces.files import shown
+
 from .calendar import Calendar
 from .checking import Life, Log, Rule
 from .checking_sums import NODES
@@ -98,18 +100,23 @@ class Stated(Rule):
     """How the run ended, and on what."""
 
     name = "manifest"
-    text = "manifest.json states a cluster that there can be, and an end that the log has"
+    text = "manifest.json states a cluster and a planner that there can be, and an end that the log has"
 
     def __init__(self, log: Log, manifest: Mapping[str, Any], until_s: float | None):
         super().__init__(log)
         self._manifest, self._until_s = manifest, until_s
 
     def end(self, unrecorded: Sequence[Life]) -> None:
+        from itertime import PLANNERS
+
         stated, document = self._manifest.get("cluster"), self.evidence.cluster.document()
         for name, value in document.items():
             given = stated.get(name, value) if isinstance(stated, dict) else value
             if given != value:
                 self.say(f"cluster.{name} is {given!r:.60}, {value!r:.60} by the rest of it")
+        planner = self._manifest.get("planner", PLANNERS[0])
+        if planner not in PLANNERS and is_of_this_code(self._manifest):
+            self.say(f"planner is {shown(planner)}; there are {', '.join(PLANNERS)}")
         complete, status = self._manifest.get("complete") is True, self._manifest.get("status", COMPLETE)
         if "status" in self._manifest and complete != (status == COMPLETE):
             self.say(f"status is {status!r:.60}, and complete {complete}")

@@ -18,7 +18,7 @@ from .checking_speeds import Recomputed
 from .checking_sums import GIVES
 from .interruptions import GIVEN_UP
 from .manifest import is_of_this_code
-from .outcomes import fate_of
+from .outcomes import Fate, fate_of
 from .records import EventRecord, JobRecord
 from .runner import Trace
 from .simulation import DECLINED
@@ -84,6 +84,7 @@ class Submitted(Rule):
         super().__init__(log)
         self.sees = () if isinstance(trace, str) else GIVES
         self._bounds: dict[str, Job] = {}  # those in the system that state the GPUs that they may have
+        self._fates: dict[str, Fate] = {}  # of those in the system whose record says that it came true
         self._speeds, self._why_not = speeds, trace if isinstance(trace, str) else ""
         self._jobs: Iterator[Job] = iter(() if isinstance(trace, str) else trace.jobs)
         self._records: dict[str, JobRecord] = {}  # whose job has not come yet
@@ -133,6 +134,14 @@ class Submitted(Rule):
 
     def left(self, life: Life) -> None:
         self._bounds.pop(life.job_id, None)
+        fate = self._fates.pop(life.job_id, None)
+        work, done = life.known.work, life.sums.work
+        if fate is None or life.last != "fail" or work is None or done is None:
+            return
+        due, error = fate.share * work, life.sums.work_error + life.known.work_error
+        if not isclose(done, due, rel_tol=_SAME, abs_tol=_SAME + error):
+            what = f"{fate.reason} after {done:g} of {work:g} units of work; it was to be after {due:g}"
+            self.say(f"job {life.job_id}: {what}", job_id=life.job_id)
 
     def _compare(self, job: Job, record: JobRecord) -> None:
         if job.kind == "iterations" and (job.min_gpus is not None or job.max_gpus is not None):
@@ -154,6 +163,8 @@ class Submitted(Rule):
 
     def _wrong_request(self, job: Job, record: JobRecord) -> str:
         """On how many GPUs it would run for how long, alone; or why it cannot run."""
+        if record.isolated_s is None and record.gpus != job.gpus:
+            return f"asks for {record.gpus} GPUs in its record, {job.gpus} in the trace"
         if record.isolated_s is None and self._never_came(record):
             return ""
         offers = self._speeds.offers(job)
@@ -193,12 +204,13 @@ class Submitted(Rule):
         if failures is None:
             return ""
         fate = fate_of(job, failures, self._seed)
-        drawn = fate is not None and record.reason.startswith(fate.reason)
         if record.state == "finished" and fate is not None:
             return f"it finished, and was to end before: {fate.reason}"
-        given_up = record.reason.startswith(GIVEN_UP)
-        if record.state == "failed" and not drawn and not given_up:
+        if record.state != "failed" or record.reason.startswith(GIVEN_UP):
+            return ""
+        if fate is None or not record.reason.startswith(fate.reason):
             return f"nothing says that it fails: {shown(record.reason)}"
+        self._fates[job.job_id] = fate
         return ""
 
     def _is_note(self, job: Job, text: str) -> bool:

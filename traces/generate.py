@@ -170,7 +170,7 @@ def _deadlines(text: str, rules: Rules | None) -> Deadlines | None:
         low, high, *share = (float(part) for part in text.split(":"))
         if not 0 < low <= high < math.inf or len(share) > 1 or not 0 <= sum(share) <= 1:
             raise ValueError
-    except ValueError:
+    except (ValueError, AttributeError):
         wanted = "rules, none, LOW:HIGH or LOW:HIGH:SHARE, such as 0.5:1.5"
         raise UserError(f"deadlines={text}: must be {wanted}") from None
     return Deadlines(low, high, share[0] if share else 1.0)

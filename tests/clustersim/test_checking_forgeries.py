@@ -16,6 +16,7 @@ import pytest
 import clustersim
 from clustersim.checking_folder import check_run_folder
 from clustersim.failures import Failures
+from clustersim.outcomes import Fate, fate_of
 from clustersim.overheads import Overheads
 from clustersim.replaying import replay
 from clustersim.rundir import read_run, write_run
@@ -68,6 +69,15 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return {}
 
 
+def fails_early(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    def fate(job: Job, failures: Failures, seed: int) -> Fate | None:
+        found = fate_of(job, failures, seed)
+        return None if found is None else found._replace(share=0.9 * found.share)
+
+    monkeypatch.setattr("clustersim.adversity.fate_of", fate)
+    return {}
+
+
 def half_price(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return {"overheads": {**OVERHEADS, "scale": 0.5}}
 
@@ -91,6 +101,8 @@ def settings(**changed: Any) -> Callable[[pytest.MonkeyPatch], dict[str, Any]]:
         (settings(failures=None), "outages"),
         (settings(failures={"mtbf_gpu_h": 80.0, "job_failed_share": 0.1}), "outages"),
         (settings(failures={"mtbf_gpu_h": 8.0}), "trace"),
+        (fails_early, "trace"),
+        (settings(failures={"mtbf_gpu_h": 8.0, "job_failed_share": 0.1, "retries": 0}), "service"),
         (settings(seed=4), "outages"),
         (settings(planner="data-parallel"), "plans"),
         (settings(system="dgx-h100"), "plans"),

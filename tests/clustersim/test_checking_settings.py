@@ -109,6 +109,8 @@ def cut(run: Run) -> Run:
         (stated(end_s=500.0), "end_s is 500, before the last event at t="),
         (stated(until_s=500.0), "until_s is 500, and the last event at t="),
         (stated(until_s=1e6), "until_s ends the run at 1e+06"),
+        (stated(planner="zz"), "planner is zz; there are 3d, "),
+        (stated(planner=["3d"]), "planner is ['3d']; there are 3d, "),
         (stated(cluster={"shape": "n99g8", "nodes": 4}), "cluster.shape is 'n99g8', 'n4g8'"),
     ],
 )  # fmt: skip

@@ -126,6 +126,7 @@ def declined(run: Run) -> Run:
         (record("b", submit_s=10.000003), "job b: submit_s is 10.000003 in its record, 10.0000004 in"),
         (record("a", deadline_s=700.0), "job a: deadline_s is 700.0 in its record, 350.0 in the trace"),
         (record("a", deadline_s=None), "job a: deadline_s is None in its record, 350.0 in the trace"),
+        (record("wide", gpus=9), "job wide: asks for 9 GPUs in its record, 99 in the trace"),
         (record("a", tenant="red"), "job a: tenant is red in its record, blue in the trace"),
         (record("llm", model=""), "job llm: model is  in its record, megatron-1.7b in the trace"),
         (record("llm", global_batch=32), "job llm: global_batch is 32 in its record, 64 in the trace"),

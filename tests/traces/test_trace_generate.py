@@ -214,6 +214,7 @@ def test_the_trace_of_a_seed_stays_what_it_was() -> None:
         ({"arrivals": "bursty", "cv": 0.5}, "cv=0.5: must be between 1"),
         ({"sizes": "it"}, "unknown sizes 'it'"),
         ({"rules": "llm"}, "unknown rules 'llm'"),
+        ({"deadlines": 2}, "deadlines=2: must be rules, none, LOW:HIGH"),
         ({"deadlines": "soon"}, "deadlines=soon: must be rules, none, LOW:HIGH"),
         ({"deadlines": "2:1"}, "deadlines=2:1: must be"),
         ({"deadlines": "1:2:3"}, "deadlines=1:2:3: must be"),
