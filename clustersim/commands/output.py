@@ -161,7 +161,8 @@ def _print_notes(runs: Sequence[Run], out: Path | None) -> None:
         plan.gpu_type or run.cluster.system: None for run in runs for plan in run.plans if plan.low_s is None
     }
     if unsure:
-        print(f"How accurate the iteration times on {', '.join(unsure)} are is not known: docs/accuracy.md.")
+        where = ", ".join(unsure)
+        print(f"No interval is known for iteration times on {where}; docs/accuracy.md: how far runs are off.")
     knowing = dict.fromkeys(run.policy for run in runs if run.manifest["oracle_used"])
     if knowing:
         names = ", ".join(knowing)

@@ -96,7 +96,7 @@ def _print_prediction(model: ModelSpec, plan: Plan, prediction: Prediction) -> N
         low, high = prediction.interval_s
         print(f"nine in ten measured iterations of such plans lie between {low:.4f} and {high:.4f} s")
     else:
-        print("how far measured iterations lie from it is not known for this GPU: docs/accuracy.md")
+        print("no interval is known for this GPU; docs/accuracy.md: how far measured runs were off")
     for name, seconds in prediction.breakdown.items():
         if seconds > 0:
             print(f"  {name:18} {seconds:10.4f} s {seconds / prediction.iteration_s:6.1%}")
