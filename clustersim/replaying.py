@@ -113,6 +113,9 @@ def _policy(run: StreamedRun, given: str | None) -> str:
         raise UserError(f"{run.folder}: its policy is {shown(stated)}: {what}; name it: --policy {where}")
     if from_file and digest != (_hash(given.rpartition(":")[0]) if ".py:" in given else None):
         raise UserError(f"--policy {given}: is not the file of the run's policy, or was changed since")
+    name = stated.rpartition(":")[2]
+    if given.rpartition(":")[2] != name:
+        raise UserError(f"--policy {given}: the run's policy is {shown(stated)}; name its class {shown(name)}")
     return given
 
 

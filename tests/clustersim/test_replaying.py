@@ -181,6 +181,8 @@ def test_a_policy_from_a_file_is_not_run_unasked(
     assert "was changed since" in capsys.readouterr().err
     moved = tmp_path / "other.py"
     moved.write_text(MINE)
+    assert main(["check", out, "--replay", "--policy", f"{moved}:Scheduler"]) == 2
+    assert "name its class Mine" in capsys.readouterr().err
     assert main(["check", out, "--replay", "--policy", f"{moved}:Mine"]) == 0
 
 
