@@ -13,6 +13,7 @@ from traces.files import sha256, shown
 from traces.job import Job
 
 from .cluster import Cluster
+from .hashes import systems_hash
 from .manifest import is_of_this_code
 from .plan_records import PlanKey, PlanRecord, plan_of_label, plan_record
 from .speed import CannotRun, Curve, Offer, Speed, regular_counts, speed_for
@@ -45,11 +46,22 @@ class Recomputed:
             except UserError as error:
                 self.why_not = str(error)
         self.same_code = is_of_this_code(manifest)
+        if self._speed is not None and self.same_code:
+            self._compare_systems(self._speed, manifest.get("systems_sha256"))
         self._regular = {
             pool.gpu_type: regular_counts(Cluster(pool.nodes, pool.gpus_per_node)) for pool in cluster.pools
         }
         self.curve = lru_cache(_KINDS)(self._curve)
         self.fault = lru_cache(_KINDS)(self._fault)
+
+    def _compare_systems(self, speed: Speed, stated: object) -> None:
+        """Those that come with the program are the same if it is; files may have been changed."""
+        from itertime import list_systems
+
+        files = [pool.system for pool in self._cluster.pools if pool.system not in (None, *list_systems())]
+        if files and stated != systems_hash(self._cluster, speed):
+            what = ", ".join(f"{name:.300}" for name in dict.fromkeys(files))
+            self._speed, self.why_not = None, f"system {what}, or its profile, is not what the run read"
 
     def _curve(
         self, model: str, global_batch: int | None, seq_len: int | None, gpu_type: str, gpus: int

@@ -8,13 +8,17 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from traces.files import sha256
 
 from .registry import find_policy
 
-__all__ = ["code_hash", "digest", "policy_hash"]
+if TYPE_CHECKING:
+    from .cluster import Cluster
+    from .speed import Speed
+
+__all__ = ["code_hash", "digest", "policy_hash", "systems_hash"]
 
 SHOW_ALONE = (
     "commands", "grid", "templates", "report", "plot", "timeline", "statistics", "steady_state", "checking",
@@ -45,6 +49,13 @@ def _package_hash(name: str) -> str:
     assert found is not None
     file = Path(found)
     return _hash_of(file.parent.rglob("*"), file.parent) if file.name == "__init__.py" else sha256(file)
+
+
+def systems_hash(cluster: Cluster, speed: Speed) -> str:
+    """Of the systems of the nodes and their profiles, which may come from files, as `speed` has read them."""
+    planners = [speed.planner_of(gpu_type) for gpu_type in cluster.gpu_types]
+    texts = ["none" if found is None else f"{found.system!r} {found.profile.digest}" for found in planners]
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
 @cache

@@ -12,7 +12,7 @@ from traces.files import sha256
 
 from .config import RunConfig
 from .failures import Failures
-from .hashes import code_hash, policy_hash
+from .hashes import code_hash, policy_hash, systems_hash
 from .rundir import COMPLETE
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def manifest_of(
         "table": config.table,
         **hashes,
         "profile": _profile_of(simulation.speed),
+        "systems_sha256": systems_hash(cluster, simulation.speed),
         "oracle_used": simulation.recorder.oracle_used,
         "complete": status == COMPLETE,
         "status": status,
@@ -84,9 +85,9 @@ def _versions() -> dict[str, str]:
 
 def _profile_of(speed: Speed) -> dict[str, str] | None:
     """The profile of the nodes: of the first GPU type that has one, None if none has."""
-    from itertime.profile import FOLDER
+    from itertime.profile import profile_path
 
     if speed.planner is None:
         return None
-    name = speed.planner.profile.name
-    return {"name": name, "sha256": sha256(FOLDER / f"{name}.json")}
+    file = profile_path(speed.planner.system.profile)
+    return {"name": speed.planner.profile.name, "sha256": sha256(file)}

@@ -11,6 +11,7 @@ from itertime.errors import UserError
 from traces.files import sha256, shown
 
 from .checking import Finding, Violation
+from .checking_speeds import Recomputed
 from .checking_trace import find_trace, stated_hash
 from .config import RunConfig
 from .errors import PolicyError
@@ -39,7 +40,8 @@ _SETTINGS = (
     "price_usd_per_gpu_h", "seed",
 )  # fmt: skip
 _OF_ITS_TIME = (
-    "command", "timings", "versions", "trace", "policy", "policy_sha256", "files", "manifest_sha256",
+    "command", "timings", "versions", "trace", "policy", "policy_sha256", "systems_sha256", "files",
+    "manifest_sha256",
 )  # fmt: skip
 """What a manifest states of the one time that a run was made, or of files that are compared themselves."""
 _PIECE = 1 << 16
@@ -99,6 +101,8 @@ def _config(run: StreamedRun, policy: str | None) -> RunConfig:
     config = RunConfig.make(policy=chosen, **{name: manifest[name] for name in _SETTINGS})
     if config.table is not None and _hash(config.table) != manifest.get("table_sha256"):
         raise UserError(f"table={config.table}: was changed since the run; put the one back that it read")
+    if why_not := Recomputed(run.cluster, manifest).why_not:
+        raise UserError(f"{run.folder}: cannot be replayed: {why_not}")
     return config
 
 
@@ -115,7 +119,8 @@ def _policy(run: StreamedRun, given: str | None) -> str:
         raise UserError(f"--policy {given}: is not the file of the run's policy, or was changed since")
     name = stated.rpartition(":")[2]
     if given.rpartition(":")[2] != name:
-        raise UserError(f"--policy {given}: the run's policy is {shown(stated)}; name its class {shown(name)}")
+        what = f"the run's policy is {shown(stated)}; name its class {shown(name)}"
+        raise UserError(f"--policy {given}: {what}")
     return given
 
 

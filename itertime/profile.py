@@ -24,7 +24,10 @@ from itertime.errors import UnknownName
 from itertime.profiling.models import Array, AttentionModel, AttentionSlowdown, ElementwiseModel, GemmModel
 from itertime.profiling.tables import SizeTable
 
-__all__ = ["COLLECTIVES", "ELEMENTWISE_KINDS", "Evidence", "Profile", "list_profiles", "load_profile"]
+__all__ = [
+    "COLLECTIVES", "ELEMENTWISE_KINDS", "Evidence", "Profile", "list_profiles", "load_profile",
+    "profile_path",
+]  # fmt: skip
 
 FOLDER = Path(__file__).parent / "profiles"
 
@@ -213,11 +216,16 @@ def load_profile(name_or_path: str | Path) -> Profile:
 
     Raises `UnknownName` for a name that is not shipped, `UserError` naming file and key for a wrong file.
     """
+    return _load(profile_path(name_or_path))
+
+
+def profile_path(name_or_path: str | Path) -> Path:
+    """The file of a profile, by name or path. `UnknownName` for a name that is not shipped."""
     text = str(name_or_path)
     is_path = isinstance(name_or_path, Path) or "/" in text or text.endswith(".json")
     if not is_path and text not in list_profiles():
         raise UnknownName("profile", text, list_profiles())
-    return _load(Path(text) if is_path else FOLDER / f"{text}.json")
+    return Path(text) if is_path else FOLDER / f"{text}.json"
 
 
 @functools.lru_cache(maxsize=16)

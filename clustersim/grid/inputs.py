@@ -158,9 +158,10 @@ def _recipe(recipe: Recipe, hashes: Hashes) -> dict[str, Any]:
 
 
 def _system_hash(name: str) -> str:
-    from itertime import load_system
+    from itertime import load_profile, load_system
 
-    return hashlib.sha256(repr(load_system(name)).encode()).hexdigest()
+    system = load_system(name)
+    return hashlib.sha256(f"{system!r} {load_profile(system.profile).digest}".encode()).hexdigest()
 
 
 def _policy_hash(name: str) -> str:

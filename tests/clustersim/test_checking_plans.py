@@ -17,7 +17,12 @@ from clustersim.records import Exact
 from clustersim.rundir import Run, write_run
 from clustersim.runner import run
 from clustersim.speed import Curve, Speed
+from itertime.profile import FOLDER as PROFILES
+from itertime.profile import _load
+from itertime.system import FOLDER as SYSTEMS
+from traces.files import sha256
 from traces.job import Job
+from traces.native import write_trace
 
 JOBS = [
     Job(f"j{i}", 300.0 * i, model="megatron-1.7b", gpus=8, global_batch=64, iterations=2000.0 + 100 * i,
@@ -263,3 +268,29 @@ def test_a_manifest_that_makes_no_sense(sound: Run, fields: dict[str, Any]) -> N
     violations, unproved = found(replace(sound, manifest={**sound.manifest, **fields}))
     assert violations == []
     assert unproved.startswith(f"not recomputed: {'unknown planner' if 'planner' in fields else 'table=5'}")
+
+
+def test_a_system_and_a_profile_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Either may have been changed since: that is no fault of the run."""
+    text = (SYSTEMS / "dgx-a100-80gb.yaml").read_text()
+    assert "profile: a100-80gb" in text
+    system, profile, out = tmp_path / "mine.yaml", tmp_path / "mine.json", tmp_path / "run"
+    profile.write_text((PROFILES / "a100-80gb.json").read_text().replace('"a100-80gb"', '"my-own"', 1))
+    system.write_text(text.replace("profile: a100-80gb", f"profile: {profile}"))
+    write_trace(JOBS, tmp_path / "trace.csv")
+    made = run(tmp_path / "trace.csv", "srtf", cluster="n2g8", system=str(system), out=out)
+    assert made.manifest["profile"] == {"name": "my-own", "sha256": sha256(profile)}
+    assert main(["check", str(out), "--replay"]) == 0
+    for file, old, new in ((system, "300.0e+9", "200.0e+9"), (profile, '"launch_s": 1', '"launch_s": 7')):
+        before = file.read_text()
+        assert old in before
+        file.write_text(before.replace(old, new, 1))
+        capsys.readouterr()
+        _load.cache_clear()  # as in another process
+        assert main(["check", str(out), "--replay"]) == 2
+        told = capsys.readouterr()
+        assert "BROKEN" not in told.out
+        assert f"{system}, or its profile, is not what the run read" in told.err
+        file.write_text(before)
+    _load.cache_clear()
+    assert main(["check", str(out), "--replay"]) == 0
