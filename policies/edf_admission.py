@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
@@ -20,8 +21,9 @@ class EdfAdmission(Scheduler):
 
     The test works out the schedule that earliest deadline first will make of all admitted jobs and the new
     one, counting GPUs, with what starts and restarts cost; nobody is late if any free GPUs will do. On one
-    processor no test admits more (Liu and Layland, JACM 1973). Jobs without a deadline are always admitted
-    and run last. Run times that users do not state come from the oracle.
+    processor no test admits more (Liu and Layland, JACM 1973). Who is late in any case, because of failures
+    or because his nodes were taken away, keeps nobody out. Jobs without a deadline are always admitted and
+    run last. Run times that users do not state come from the oracle.
     """
 
     one_gpu_type = True
@@ -29,20 +31,33 @@ class EdfAdmission(Scheduler):
     def admit(self, job: JobView, state: State) -> bool:
         if job.deadline_s is None:
             return True
-        free = FreeGpus(state.now, state.in_service)
         rivals = [other for other in (*state.running, *state.pending) if other.deadline_s is not None]
-        for other in sorted((*rivals, job), key=_urgency):
-            pieces = _pieces(free, other, state.now)
-            if _urgency(other) >= _urgency(job) and not _in_time(pieces, other):
+        late_anyway: frozenset[JobView] | None = None
+        for other in _late(state, [*rivals, job]):
+            if other is job:
                 return False
-            for start, end in pieces:
-                free.take(start, end, other.requested)
+            if _urgency(other) > _urgency(job):
+                if late_anyway is None:
+                    late_anyway = frozenset(_late(state, rivals))
+                if other not in late_anyway:
+                    return False
         return True
 
     def schedule(self, state: State) -> Proposal:
         proposal = state.proposal()
         proposal.run_by(_urgency, falling=True)
         return proposal
+
+
+def _late(state: State, jobs: Iterable[JobView]) -> Iterator[JobView]:
+    """Those of `jobs` who will miss their deadline, the most urgent first."""
+    free = FreeGpus(state.now, state.in_service)
+    for job in sorted(jobs, key=_urgency):
+        pieces = _pieces(free, job, state.now)
+        if not _in_time(pieces, job):
+            yield job
+        for start, end in pieces:
+            free.take(start, end, job.requested)
 
 
 def _urgency(job: JobView) -> tuple[float, int]:

@@ -43,6 +43,19 @@ def test_who_is_late_anyway_is_declined() -> None:
     assert [record.state for record in outcome.records] == ["rejected", "rejected"]
 
 
+def test_who_is_late_in_any_case_keeps_nobody_out() -> None:
+    """`wide` never has its nodes again; `long` would be in time but for what comes before it."""
+    jobs = [
+        job("wide", 0, 16, 100, 1000), job("long", 30, 8, 400, 500), job("first", 40, 8, 50, 300),
+        job("second", 50, 8, 50, 300),
+    ]  # fmt: skip
+    run = clustersim.run(
+        jobs, "edf-admission", cluster="n2g8", overheads=None, calendar=[{"at_s": 20, "remove": "1"}]
+    )
+    states = {record.job_id: record.state for record in run.jobs}
+    assert states == {"wide": "unfinished", "long": "finished", "first": "finished", "second": "rejected"}
+
+
 def test_restarts_count() -> None:
     """`long` (100 s, due at 200 s) runs from 0 s after 10 s of launch. 20 s of `short` at 50 s take 30 s with
     its launch, then `long` pays 10 + 30 s for its restart and ends at 180 s: admitted. 41 s would make 201 s.
