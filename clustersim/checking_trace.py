@@ -16,6 +16,7 @@ from .checking import Life, Log, Rule
 from .checking_records import RESOLUTION_S, Tally
 from .checking_speeds import Recomputed
 from .checking_sums import GIVES
+from .hashes import recipe_hash
 from .interruptions import GIVEN_UP
 from .manifest import is_of_this_code
 from .outcomes import Fate, fate_of
@@ -42,7 +43,7 @@ def find_trace(manifest: Mapping[str, Any], given: str | Path | None = None) -> 
             raise UserError(f"{given}: is a pipe, and may be needed more than once; save it to a file first")
         return Trace.read(given, table)
     if "recipe" in source:
-        return _generated(source["recipe"], manifest)
+        return _generated(source["recipe"], source.get("recipe_sha256"), manifest)
     path = source.get("path")
     if not isinstance(path, str) or not path:
         return "the trace was made in memory, and is in no file"
@@ -56,7 +57,7 @@ def find_trace(manifest: Mapping[str, Any], given: str | Path | None = None) -> 
         return str(error)[:300]
 
 
-def _generated(recipe: object, manifest: Mapping[str, Any]) -> Trace | str:
+def _generated(recipe: object, digest: object, manifest: Mapping[str, Any]) -> Trace | str:
     from traces.generate import Recipe
 
     if not is_of_this_code(manifest):
@@ -65,8 +66,10 @@ def _generated(recipe: object, manifest: Mapping[str, Any]) -> Trace | str:
     if not isinstance(recipe, dict) or not set(recipe) <= known:
         return f"recipe={shown(recipe)}: is none"
     try:
+        if recipe_hash(recipe) != digest:
+            return "the files that its recipe names are not those of the run any more"
         return Trace.generated(Recipe(**recipe))
-    except (UserError, TypeError, ValueError, ArithmeticError) as error:
+    except (UserError, OSError, TypeError, ValueError, ArithmeticError) as error:
         return f"recipe={shown(recipe)}: {error}"
 
 

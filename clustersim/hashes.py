@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from traces.files import sha256
+from traces.rules import FILE_ENDINGS
 
 from .registry import find_policy
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from .cluster import Cluster
     from .speed import Speed
 
-__all__ = ["code_hash", "digest", "policy_hash", "systems_hash"]
+__all__ = ["code_hash", "digest", "policy_hash", "recipe_hash", "systems_hash"]
 
 SHOW_ALONE = (
     "commands", "grid", "templates", "report", "plot", "timeline", "statistics", "steady_state", "checking",
@@ -49,6 +50,15 @@ def _package_hash(name: str) -> str:
     assert found is not None
     file = Path(found)
     return _hash_of(file.parent.rglob("*"), file.parent) if file.name == "__init__.py" else sha256(file)
+
+
+def recipe_hash(recipe: Mapping[str, Any]) -> str | None:
+    """Of the files of their own that the sizes, rules and system of a generated trace are; None if there are
+    none: those that are shipped are part of the program. OSError, ValueError if one cannot be read.
+    """
+    names = [recipe.get(part) for part in ("sizes", "rules", "system")]
+    files = [name for name in names if isinstance(name, str) and name.endswith(FILE_ENDINGS)]
+    return hashlib.sha256("\n".join(map(sha256, files)).encode()).hexdigest() if files else None
 
 
 def systems_hash(cluster: Cluster, speed: Speed) -> str:

@@ -12,7 +12,7 @@ from traces.files import sha256
 
 from .config import RunConfig
 from .failures import Failures
-from .hashes import code_hash, policy_hash, systems_hash
+from .hashes import code_hash, policy_hash, recipe_hash, systems_hash
 from .rundir import COMPLETE
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def manifest_of(
     planner = simulation.scheduler.planner if config.planner is None else config.planner
     source: dict[str, Any] = {"path": trace.path, "sha256": trace.sha256, "jobs": len(trace.jobs)}
     if trace.recipe is not None:
-        source["recipe"] = dict(trace.recipe)
+        source |= {"recipe": dict(trace.recipe), "recipe_sha256": recipe_hash(trace.recipe)}
     return {
         "versions": _versions(),
         "command": sys.argv,

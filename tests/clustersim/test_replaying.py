@@ -20,9 +20,12 @@ from clustersim.cli import main
 from clustersim.errors import PolicyError
 from clustersim.replaying import replay
 from clustersim.rundir import Run, manifest_hash, read_run, write_run
+from clustersim.runner import Trace
 from itertime.errors import UserError
+from traces.generate import Recipe
 from traces.job import Job
 from traces.native import write_trace
+from traces.rules import rules_path
 
 JOBS = [
     Job("a", 0.0, gpus=16, duration_s=300.0, deadline_s=350.0, tenant="blue"),
@@ -110,6 +113,23 @@ def test_a_generated_trace_is_generated_again(tmp_path: Path) -> None:
     assert main(["demo", "--jobs", "12", "--policies", "fifo", "--cluster", "n4g8", "--out", str(out)]) == 0
     assert main(["check", str(out), "--replay"]) == 0
     assert not [f.unproved for f in check_run_folder(out / "fifo") if f.unproved]
+
+
+def test_a_recipe_whose_rules_were_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rules, out = tmp_path / "rules.yaml", tmp_path / "run"
+    text = rules_path("llm-mix").read_text()
+    rules.write_text(text)
+    made = Trace.generated(Recipe(jobs=12, gpus=64, rules=str(rules)))
+    clustersim.run(made, "fifo", cluster="n8g8", out=out)
+    assert main(["check", str(out), "--replay"]) == 0
+    rules.write_text(text.replace("gpt3-1.3b", "llama2-7b"))
+    capsys.readouterr()
+    assert main(["check", str(out), "--replay"]) == 2
+    told = capsys.readouterr()
+    assert "BROKEN" not in told.out
+    assert "the files that its recipe names are not those of the run any more" in told.err
+    rules.unlink()
+    assert main(["check", str(out)]) == 0
 
 
 # What is not the same
