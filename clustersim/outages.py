@@ -93,7 +93,7 @@ class Outages:
         kinds = dict.fromkeys(at_start, "capacity")
         for time_s, node, delta, kind in calendar.changes:
             if kind == "capacity":
-                self._gone_from_s[node] = time_s if delta > 0 else inf
+                self._gone_from_s[node] = max(time_s, start_s) if delta > 0 else inf
             if time_s <= start_s:
                 at_start[node] = at_start.get(node, 0) + delta
                 if at_start[node]:

@@ -216,6 +216,13 @@ def test_what_was_planned_before_the_start_holds_at_the_start() -> None:
     assert [c.kind for c in found] == ["capacity", *["maintenance"] * 4]
 
 
+def test_a_cluster_whose_nodes_were_all_removed_before_the_start_is_empty_from_the_start() -> None:
+    calendar = Calendar.of([{"at_s": 10, "remove": "0-1"}], 2)
+    outages = Outages([8] * 2, 60.0, calendar=calendar)
+    assert [(c.time_s, c.node, c.up) for c in changes(outages, 1e9)] == [(60.0, 0, False), (60.0, 1, False)]
+    assert outages.gone(60.0) == {0, 1}
+
+
 def test_a_node_that_came_before_the_start_may_be_maintained_at_it() -> None:
     calendar = Calendar.of([{"at_s": 10, "add": 0}, {"at_s": 50, "maintenance": "0", "for_s": 100}], 1)
     assert changes(Outages([8], 60.0, calendar=calendar), 1e9) == [
