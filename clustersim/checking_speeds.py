@@ -21,7 +21,10 @@ from .speed import CannotRun, Curve, Offer, Speed, regular_counts, speed_for
 if TYPE_CHECKING:
     from itertime.plan import Plan
 
-__all__ = ["Recomputed"]
+__all__ = ["LARGEST_FILE", "Recomputed"]
+
+LARGEST_FILE = 10_000_000_000
+"""Bytes of a trace or table that is read because a manifest names it: a hundred million jobs."""
 
 _KINDS = 10_000  # of jobs that are remembered
 _IMPOSSIBLE = (UserError, ArithmeticError, ValueError)
@@ -159,7 +162,7 @@ def _why_not_table(table: object, digest: object) -> str:
     if not isinstance(table, str):
         return f"table={shown(table)}: must name a file"
     try:
-        same = sha256(table) == digest
+        same = sha256(table, LARGEST_FILE) == digest
     except (OSError, ValueError) as error:
         return f"{table:.300}: cannot be read: {getattr(error, 'strerror', None) or error}"
     return "" if same else f"{table:.300} is not what the run read"

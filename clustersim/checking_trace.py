@@ -14,7 +14,7 @@ from traces.job import Job
 
 from .checking import Life, Log, Rule
 from .checking_records import RESOLUTION_S, Tally
-from .checking_speeds import Recomputed
+from .checking_speeds import LARGEST_FILE, Recomputed
 from .checking_sums import GIVES
 from .hashes import recipe_hash
 from .interruptions import GIVEN_UP
@@ -48,7 +48,7 @@ def find_trace(manifest: Mapping[str, Any], given: str | Path | None = None) -> 
     if not isinstance(path, str) or not path:
         return "the trace was made in memory, and is in no file"
     try:
-        if sha256(path) != source.get("sha256"):
+        if sha256(path, LARGEST_FILE) != source.get("sha256"):
             return f"{path:.300} is not the trace of the run any more"
         return Trace.read(path, table)
     except (OSError, ValueError) as error:

@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from itertime.datafile import MAX_BYTES
 from traces.files import sha256
 from traces.rules import FILE_ENDINGS
 
@@ -58,7 +59,8 @@ def recipe_hash(recipe: Mapping[str, Any]) -> str | None:
     """
     names = [recipe.get(part) for part in ("sizes", "rules", "system")]
     files = [name for name in names if isinstance(name, str) and name.endswith(FILE_ENDINGS)]
-    return hashlib.sha256("\n".join(map(sha256, files)).encode()).hexdigest() if files else None
+    digests = [sha256(name, MAX_BYTES) for name in files]
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest() if files else None
 
 
 def systems_hash(cluster: Cluster, speed: Speed) -> str:

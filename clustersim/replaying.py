@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from itertime.errors import UserError
 from traces.files import sha256, shown
 
 from .checking import Finding, Violation
-from .checking_speeds import Recomputed
+from .checking_speeds import LARGEST_FILE, Recomputed
 from .checking_trace import find_trace, stated_hash
 from .config import RunConfig
 from .errors import PolicyError
@@ -99,7 +100,7 @@ def _config(run: StreamedRun, policy: str | None) -> RunConfig:
         raise UserError(f"{run.folder / MANIFEST}: states no {', '.join(missing)}; run the simulation again")
     chosen = _policy(run, policy)
     config = RunConfig.make(policy=chosen, **{name: manifest[name] for name in _SETTINGS})
-    if config.table is not None and _hash(config.table) != manifest.get("table_sha256"):
+    if config.table is not None and _hash(config.table, LARGEST_FILE) != manifest.get("table_sha256"):
         raise UserError(f"table={config.table}: was changed since the run; put the one back that it read")
     if why_not := Recomputed(run.cluster, manifest).why_not:
         raise UserError(f"{run.folder}: cannot be replayed: {why_not}")
@@ -134,9 +135,9 @@ def _trace(home: Path, run: StreamedRun, given: str | Path | None) -> Trace:
     return found
 
 
-def _hash(path: str | Path) -> str:
+def _hash(path: str | Path, most: float = inf) -> str:
     try:
-        return sha256(path)
+        return sha256(path, most)
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
 

@@ -48,6 +48,7 @@ PLANS_FILE, SUMMARY, MANIFEST = "plans.csv", "summary.json", "manifest.json"
 OURS = (JOBS_CSV, JOBS_PARQUET, EVENTS_FILE, USAGE_FILE, PLANS_FILE, SUMMARY, MANIFEST)
 _OWN_HASH = "manifest_sha256"
 _BLOCK = 10_000
+_LARGEST_JSON = 20_000_000  # bytes; a calendar of the largest size that is read takes half of it
 
 
 @dataclass(frozen=True)
@@ -241,6 +242,8 @@ def read_json(path: Path) -> dict[str, Any]:
         raise UserError(f"{path.parent}: is not a complete run: it has no {MANIFEST}; give a run's folder")
     if path.exists() and not path.is_file():  # devices and pipes have no end
         raise UserError(f"{path}: cannot be read: is not a file")
+    if path.exists() and (size := path.stat().st_size) > _LARGEST_JSON:
+        raise UserError(f"{path}: has {size:,} bytes; no run writes more than {_LARGEST_JSON:,}")
     try:
         document = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
     except OSError as error:

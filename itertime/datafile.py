@@ -10,6 +10,7 @@ import difflib
 import json
 import os
 import re
+import stat
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -21,6 +22,7 @@ from itertime.errors import UserError
 
 __all__ = [
     "CONFIG",
+    "MAX_BYTES",
     "Count",
     "Fraction",
     "Latency",
@@ -110,13 +112,17 @@ def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_mapping(path: str | Path) -> dict[str, Any]:
     """The mapping in a YAML file, or in a JSON file (by the suffix `.json`).
 
-    Raises `UserError`, naming the file, when it cannot be read, is larger than 4 MB, is not YAML or JSON,
+    Raises `UserError`, naming the file, when it cannot be read, is no regular file (to open a pipe is to wait
+    for who writes it, and a file that somebody sent may name one), is larger than 4 MB, is not YAML or JSON,
     gives a key twice, or holds something other than a mapping of names.
     """
     path = Path(path)
     try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            raise UserError(f"{path}: cannot be read: is not a file; save what it gives to one")
         with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size  # 0 for a device or a pipe, which may have no end
+            size = os.fstat(file.fileno()).st_size  # 0 under /proc
             content = file.read(min(size or MAX_BYTES, MAX_BYTES) + 1)
         if len(content) > MAX_BYTES:
             stated = max(size, len(content))

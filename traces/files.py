@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
@@ -25,6 +26,7 @@ __all__ = ["Table", "open_table", "sha256", "shown"]
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _BATCH = 10_000  # rows of a Parquet file that are in memory at a time
+_LONGEST_ROW = 10_000_000  # characters, which are in memory at a time; nobody's table has so many
 
 
 @dataclass(frozen=True)
@@ -112,13 +114,24 @@ def _seekable(path: Path, given: BinaryIO, pipes: bool) -> Iterator[BinaryIO]:
 
 
 def _csv_rows(path: Path, text: IO[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    line, size = 1, 0
+
+    def lines() -> Iterator[str]:
+        nonlocal size
+        while read := text.readline(_LONGEST_ROW + 1):
+            size += len(read)
+            if size > _LONGEST_ROW:
+                what = f"a row of more than {_LONGEST_ROW:,} characters; look for missing line breaks"
+                raise TableError(f"{path}:{line}: {what}")
+            yield read
+
     if delimiter == ",":
-        reader = csv.reader(text, strict=True)
+        reader = csv.reader(lines(), strict=True)
     else:
-        reader = csv.reader(text, strict=True, delimiter=delimiter, quoting=csv.QUOTE_NONE)
-    line = 1
+        reader = csv.reader(lines(), strict=True, delimiter=delimiter, quoting=csv.QUOTE_NONE)
     try:
         for row in reader:
+            size = 0
             if row:  # a blank line is no row
                 yield line, row
             line = reader.line_num + 1
@@ -192,10 +205,15 @@ def _as_text(path: Path, name: str, column: Any) -> list[str]:
         raise TableError(f"{path}: column {name}: {what}") from None
 
 
-def sha256(path: str | Path) -> str:
-    """Hex digest of a file's bytes. OSError if it cannot be read; so for what has no end."""
-    if stat.S_IFMT(os.stat(path).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+def sha256(path: str | Path, most: float = inf) -> str:
+    """Hex digest of a file's bytes. OSError if it cannot be read; so for what has no end, or more than `most`
+    bytes.
+    """
+    found = os.stat(path)
+    if stat.S_IFMT(found.st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
         raise OSError(errno.EINVAL, "is not a file")
+    if found.st_size > most:
+        raise OSError(errno.EFBIG, f"has {found.st_size:,} bytes, more than {most:,}")
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
