@@ -131,6 +131,7 @@ def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) 
     left_out = {"window": len(rows) - len(inside), "limit": len(inside) - len(kept)}
     report = {
         "counts": _counts(log, jobs, dropped, left_out),
+        "parts_of_gpus": log.parts_of_gpus,
         "clock": {"shift_s": clock.zero_s, "time_scale": clock.scale},
         "selection": _plain(selection),
         "demand": demand(jobs),

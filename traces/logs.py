@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from itertime.errors import TableError
 from traces.columns import COLUMNS, number, whole
 from traces.files import Table, open_table, shown
 
-__all__ = ["Dropped", "Log", "LoggedJob", "moment", "read_log", "span"]
+__all__ = ["Dropped", "Log", "LoggedJob", "Moments", "moment", "read_log", "span"]
 
 _CLOCK = re.compile(r"(?:(\d+)(?:-| days?,? ))?(\d+):([0-5]\d):([0-5]\d(?:\.\d+)?)", re.ASCII)
 
@@ -49,6 +49,7 @@ class Log:
     """A log as read: `jobs` and `dropped` are its rows, `assumptions` what the reading took for granted.
 
     `states_deadlines`: whether the format has deadlines; a job without one is then best effort.
+    `parts_of_gpus`: rows that hold a part of a GPU, which counts as a whole one.
     """
 
     format: str
@@ -57,6 +58,14 @@ class Log:
     jobs: tuple[LoggedJob, ...]
     dropped: tuple[Dropped, ...]
     assumptions: tuple[str, ...]
+    parts_of_gpus: int = 0
+
+    def with_parts(self, rows: int, what: str) -> Log:
+        """That `rows` of it hold parts of GPUs, and what these are."""
+        if not rows:
+            return self
+        note = f"{rows:,} rows hold {what}, and count with whole GPUs: the trace asks for more than was held"
+        return replace(self, assumptions=(*self.assumptions, note), parts_of_gpus=rows)
 
 
 Fields = Mapping[str, tuple[str, Callable[[str], Any]]]
@@ -78,11 +87,7 @@ def flag(text: str) -> bool:
 
 def moment(text: str) -> float:
     """Seconds, or a date and time as seconds since 1970; without an offset it is taken to be UTC."""
-    try:
-        number(text)
-    except ValueError:
-        pass
-    else:
+    if _is_number(text):
         return float(COLUMNS["submit_s"](text))
     try:
         when = datetime.fromisoformat(text.strip())
@@ -91,6 +96,39 @@ def moment(text: str) -> float:
         raise ValueError(what) from None
     seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     return float(COLUMNS["submit_s"](repr(seconds)))
+
+
+class Moments:
+    """`moment` for the cells of one column, of which all are seconds or all are dates: where both occur,
+    seconds since another time than 1970 would be taken for moments of that year.
+    """
+
+    def __init__(self) -> None:
+        self._first = ""
+        self._are_dates = False
+
+    def __call__(self, text: str) -> float:
+        value, is_date = moment(text), not _is_number(text)
+        if not self._first:
+            self._first, self._are_dates = text, is_date
+        elif is_date != self._are_dates:
+            kinds = ("a number of seconds", "a date")
+            is_, were = kinds[is_date], kinds[self._are_dates]
+            what = f"is {is_}; the rows before it have {were}, the first {shown(self._first)}"
+            raise MixedColumnError(f"{what}; write the whole column one way")
+        return value
+
+
+class MixedColumnError(Exception):
+    """A cell is of another kind than those of its column before it: no row of the log can be believed."""
+
+
+def _is_number(text: str) -> bool:
+    try:
+        number(text)
+    except ValueError:
+        return False
+    return True
 
 
 def span(text: str) -> float:
@@ -121,7 +159,7 @@ def read_log(
 
     `delimiter`: between cells, as `open_table` takes it.
 
-    Raises TableError if no row can be used, and as `open_table` does.
+    Raises TableError if no row can be used or a column mixes seconds and dates, and as `open_table` does.
     """
     jobs: list[LoggedJob] = []
     dropped: list[Dropped] = []
@@ -168,6 +206,8 @@ def _logged_job(
             values[field] = parse(cell)
         except ValueError as error:
             return Dropped(line, str(values.get("job_id", "")), f"{name}={shown(cell)}: {error}")
+        except MixedColumnError as error:
+            raise TableError(f"{table.path}:{line}: {name}={shown(cell)}: {error}") from None
     return _checked(line, values)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from itertime.errors import TableError, UnknownName, UserError
-from traces.columns import COLUMNS
-from traces.files import shown
-from traces.logs import Fields, Log, moment, span
+from traces.columns import COLUMNS, number
+from traces.files import open_table, shown
+from traces.logs import Fields, Log, Moments, moment, span
 from traces.logs import read_log as _read
 
 __all__ = ["MEANINGS", "parse_columns", "read_log"]
@@ -26,10 +26,11 @@ MEANINGS: Mapping[str, Callable[[str], Any]] = {
     "tenant": COLUMNS["tenant"],
     "state": COLUMNS["state"],
 }
-"""What a column of a log can be named as -> parser of its cells."""
+"""What a column of a log can be named as -> parser of its cells; those of moments are all of one kind."""
 
 _MOST_NAMED = 50  # columns of a log
 _OPTIONAL = ("deadline_s", "tenant", "state")
+_SHARE, _WHOLE_GPU = "gpu_milli", 1000  # of Alibaba's GPU traces of 2023 (Weng et al., USENIX ATC 2023)
 
 
 def parse_columns(text: str) -> dict[str, str]:
@@ -66,9 +67,30 @@ def read_log(path: str | Path, named: Mapping[str, str]) -> Log:
         for column in named.values():
             if column not in columns:
                 raise TableError(f"{path}:1: {_unknown(column, columns)}")
-        return {meaning: (column, MEANINGS[meaning]) for meaning, column in named.items()}
+        return {meaning: (column, _parser(MEANINGS[meaning])) for meaning, column in named.items()}
 
-    return _read(path, "columns", fields_of, _assumptions(named), _OPTIONAL)
+    log = _read(path, "columns", fields_of, _assumptions(named), _OPTIONAL)
+    return log.with_parts(_shared_gpus(path), f"a share of one GPU ({_SHARE} below {_WHOLE_GPU})")
+
+
+def _parser(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    return Moments() if parse is moment else parse
+
+
+def _shared_gpus(path: str | Path) -> int:
+    """How many rows state a share of a GPU, as Alibaba's logs do, whichever columns were named."""
+    with open_table(path) as table:
+        if _SHARE not in table.columns:
+            return 0
+        at = table.columns.index(_SHARE)
+        return sum(len(row) > at and _is_share(row[at]) for _, row in table.rows)
+
+
+def _is_share(cell: str) -> bool:
+    try:
+        return 0 < number(cell) < _WHOLE_GPU
+    except ValueError:
+        return False
 
 
 def _unknown(column: str, columns: list[str]) -> str:

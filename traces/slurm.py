@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from itertime.errors import TableError
 from traces.columns import COLUMNS, whole
-from traces.logs import Fields, Log, column, moment
+from traces.logs import Fields, Log, Moments, column, moment
 from traces.logs import read_log as _read
 
 __all__ = ["COMMAND", "matches", "read_log"]
@@ -16,6 +18,7 @@ COMMAND = "sacct -a -X --parsable2 --format=JobIDRaw,Account,Submit,ElapsedRaw,A
 """Prints what is read here; further columns do no harm."""
 
 _GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=([^,]*)")
+_SLICE = re.compile(r"\dg\.\d+gb", re.ASCII | re.IGNORECASE)
 
 
 def gpus_of(text: str) -> int:
@@ -43,7 +46,7 @@ def _state(text: str) -> str:
     return str(COLUMNS["state"](text.split()[0]))
 
 
-_FIELDS: Fields = {
+_FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "job_id": ("JobIDRaw", _job_id),
     "submit_s": ("Submit", moment),
     "duration_s": column("ElapsedRaw", "duration_s"),
@@ -73,6 +76,19 @@ def read_log(path: str | Path) -> Log:
         missing = [name for name, _ in _FIELDS.values() if name not in columns]
         if missing:
             raise TableError(f"{path}:1: missing column {', '.join(missing)}; print the log with {COMMAND}")
-        return _FIELDS
+        return _FIELDS | {"submit_s": ("Submit", Moments()), "gpus": ("AllocTRES", gpus)}
 
-    return _read(path, "slurm", fields_of, _ASSUMPTIONS, optional=("tenant", "state"), delimiter="|")
+    slices = 0
+
+    def gpus(text: str) -> int:
+        nonlocal slices
+        count = gpus_of(text)
+        slices += _has_slices(text)
+        return count
+
+    log = _read(path, "slurm", fields_of, _ASSUMPTIONS, optional=("tenant", "state"), delimiter="|")
+    return log.with_parts(slices, "MIG slices (gres/gpu of a type such as 1g.5gb)")
+
+
+def _has_slices(text: str) -> bool:
+    return any(_SLICE.search(gpu_type) for gpu_type, _ in _GPUS.findall(text))

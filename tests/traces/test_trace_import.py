@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import csv
+import gzip
 import random
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
+from clustersim.cli import main
 from itertime.errors import TableError, UserError
 from traces import Job, elasticflow, itp, read_trace, write_trace
 from traces.importer import FORMATS, Selection, convert, detect_format, import_log
@@ -310,7 +313,8 @@ NAMED = "submit_s=when,gpus=n,duration_s=took,tenant=vc,state=ended"
 
 
 def test_columns_of_any_log_can_be_named(tmp_path: Path) -> None:
-    rows = "2017-10-09 07:01:55,red,1,66.0,Pass\n2017-10-09T07:00:55Z,blue,8,60,Killed\n1507532515,,4,5,\n"
+    rows = "2017-10-09 07:01:55,red,1,66.0,Pass\n2017-10-09T07:00:55Z,blue,8,60,Killed\n"
+    rows += "2017-10-09 07:01:55Z,,4,5,\n"
     jobs, report = import_log(write(tmp_path, OWN + rows), columns=NAMED, rules="none")
     assert [(job.job_id, job.submit_s, job.gpus, job.duration_s) for job in jobs] == [
         ("3", 0.0, 8, 60.0), ("2", 60.0, 1, 66.0), ("4", 60.0, 4, 5.0),
@@ -323,7 +327,10 @@ def test_columns_of_any_log_can_be_named(tmp_path: Path) -> None:
 
 
 def test_a_run_time_may_be_stated_by_start_and_end(tmp_path: Path) -> None:
-    rows = "a,0,2,10,70\nb,1,2,2024-05-01 12:00:00+02:00,2024-05-01 10:00:30\nc,2,2,70,70\nd,3,2,tomorrow,9\n"
+    rows = (
+        "a,0,2,2024-05-01 09:59,2024-05-01 10:00\nb,1,2,2024-05-01 12:00:00+02:00,2024-05-01 10:00:30\n"
+        "c,2,2,2024-05-01,2024-05-01\nd,3,2,tomorrow,9\n"
+    )
     log = write(tmp_path, "id,t,n,from,to\n" + rows)
     jobs, report = import_log(log, columns="job_id=id,submit_s=t,gpus=n,start_s=from,end_s=to", rules="none")
     assert [(job.job_id, job.duration_s) for job in jobs] == [("a", 60.0), ("b", 30.0)]
@@ -423,7 +430,8 @@ def test_rows_of_sacct_that_are_no_job_of_their_own(
 ) -> None:
     """Most of all steps, where the log was printed without -X: each would hold its job's GPUs once more."""
     head = "JobIDRaw|Account|Submit|ElapsedRaw|AllocTRES|State\n"
-    rows = f"7|a|2024-05-01T12:00:00|60|gres/gpu=8|COMPLETED\n{job_id}|a|5|{elapsed}|{tres}|COMPLETED\n"
+    day = "2024-05-01T12:00"
+    rows = f"7|a|{day}:00|60|gres/gpu=8|COMPLETED\n{job_id}|a|{day}:05|{elapsed}|{tres}|COMPLETED\n"
     jobs, report = import_log(write(tmp_path, head + rows, "sacct.txt"), rules="none")
     assert [job.job_id for job in jobs] == ["7"]
     assert reason in report["dropped"][0]["reason"]
@@ -470,3 +478,54 @@ def test_a_strange_header_is_told_in_few_and_printable_words(tmp_path: Path) -> 
         import_log(log, columns="submit_s=when,gpus=n,duration_s=took")
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ("12.5,r,1,60,\n13,r,1,60,\n2024-05-01,r,1,60,\n",
+         "log.csv:4: when=2024-05-01: is a date; the rows before it have a number of seconds, the first 12"),
+        ("2024-05-01,r,1,60,\n1714521600,r,1,60,\n",
+         "log.csv:3: when=1714521600: is a number of seconds; the rows before it have a date, the first 202"),
+    ],
+)  # fmt: skip
+def test_a_column_of_seconds_and_dates_is_refused(tmp_path: Path, rows: str, says: str) -> None:
+    log = write(tmp_path, OWN + rows)
+    with pytest.raises(TableError) as caught:
+        import_log(log, columns=NAMED)
+    assert says in str(caught.value)
+    slurm = (
+        "JobIDRaw|Account|Submit|ElapsedRaw|AllocTRES|State\n7|a|{}|60|gres/gpu=8|x\n8|a|{}|60|gres/gpu=8|x\n"
+    )
+    with pytest.raises(TableError, match=r"sacct.txt:3: Submit=.*; write the whole column one way"):
+        import_log(write(tmp_path, slurm.format("12", "2024-05-01T12:00:00"), "sacct.txt"))
+
+
+def test_columns_may_differ_in_how_they_state_moments(tmp_path: Path) -> None:
+    log = write(tmp_path, "at,n,took,due\n2024-05-01 00:00:00Z,1,60,1714521700\n2024-05-01 00:00:01Z,1,60,\n")
+    jobs, _ = import_log(log, columns="submit_s=at,gpus=n,duration_s=took,deadline_s=due", rules="none")
+    assert [job.deadline_s for job in jobs] == [100.0, None]
+
+
+def test_mig_slices_count_as_gpus_and_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = "JobIDRaw|Account|Submit|ElapsedRaw|AllocTRES|State\n"
+    held = ["gres/gpu=2,gres/gpu:1g.5gb=2", "gres/gpu:a100_3G.20GB=1", "gres/gpu:a100=1", "gres/gpu=8"]
+    rows = "".join(f"{i}|a|2024-05-01T12:00:00|60|{tres}|x\n" for i, tres in enumerate(held))
+    log, out = write(tmp_path, head + rows, "sacct.txt"), tmp_path / "t.csv"
+    assert main(["trace", "import", str(log), "--rules", "none", "-o", str(out)]) == 0
+    assert "2 rows hold parts of GPUs, which count as whole GPUs" in capsys.readouterr().err
+    jobs, report = import_log(log, rules="none")
+    assert [job.gpus for job in jobs] == [2, 1, 1, 8]
+    assert report["parts_of_gpus"] == 2
+    assert any(text.startswith("2 rows hold MIG slices") for text in report["assumptions"])
+
+
+def test_shares_of_a_gpu_count_as_gpus_and_that_is_said(shared_traces: Path) -> None:
+    named = "job_id=name,submit_s=creation_time,gpus=num_gpu,start_s=scheduled_time,end_s=deletion_time"
+    pods = shared_traces / "alibaba" / "openb_pod_list_default.csv.gz"
+    report = import_log(pods, columns=named, rules="none")[1]
+    with gzip.open(pods, "rt") as file:
+        shares = sum(0 < float(row["gpu_milli"] or 0) < 1000 for row in csv.DictReader(file))
+    assert report["parts_of_gpus"] == shares > 1000
