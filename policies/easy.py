@@ -23,7 +23,7 @@ class Easy(Scheduler):
         self.estimate_factor = self._estimates.factor
 
     def schedule(self, state: State) -> Proposal:
-        self._estimates.forget_finished(state)
+        self._estimates.keep_up(state)
         proposal = state.proposal()
         head = next((job for job in state.pending if not proposal.start(job)), None)
         if head is not None and proposal.free:

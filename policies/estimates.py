@@ -22,9 +22,14 @@ class Estimates:
         self.factor = number("estimate_factor", factor, least=1)
         self._excess_s: dict[JobView, float] = {}
 
-    def forget_finished(self, state: State) -> None:
+    def keep_up(self, state: State) -> None:
+        """First thing in every decision: by how much a job's estimate exceeds the truth depends on all its
+        work, so that is noted before some of it is done.
+        """
         for event in state.events:
-            if event.kind == "finished" and event.job is not None:
+            if event.kind == "submitted" and event.job is not None:
+                self._note_excess(event.job)
+            elif event.kind == "finished" and event.job is not None:
                 self._excess_s.pop(event.job, None)
 
     def run_s(self, job: JobView) -> float:
@@ -37,13 +42,12 @@ class Estimates:
             return now + self.run_s(job)
         return now + job.paying_s + job.oracle_remaining() + self._excess(job)
 
+    def _note_excess(self, job: JobView) -> None:
+        if self.factor > 1 and not _states_work(job):
+            self._excess_s[job] = (self.factor - 1) * job.oracle_remaining()
+
     def _excess(self, job: JobView) -> float:
-        """By how much the estimate exceeds the truth, from the time when all work was still to be done."""
-        if self.factor == 1.0:
-            return 0.0
-        if job not in self._excess_s:
-            self._excess_s[job] = 0.0 if _states_work(job) else (self.factor - 1) * job.oracle_remaining()
-        return self._excess_s[job]
+        return self._excess_s.get(job, 0.0)
 
 
 def _states_work(job: JobView) -> bool:

@@ -70,6 +70,15 @@ def test_estimates_decide(policy: Any) -> None:
     assert starts(simulate(jobs, policy(estimate_factor=2), "n1g8")) == {"runs": 0, "head": 101, "early": 3}
 
 
+def test_estimates_are_of_the_whole_run() -> None:
+    """At three times the truth `a` seems to end at 30 s, whenever that is asked: `b`, which seems to end at
+    27 s, may start before the head.
+    """
+    jobs = [job("a", 0, 1, 10), job("head", 8, 4, 5), job("b", 9, 1, 6)]
+    outcome = simulate(jobs, Easy(estimate_factor=3), "n1g4")
+    assert starts(outcome) == {"a": 0, "head": 15, "b": 9}
+
+
 def test_stated_work_needs_no_estimate() -> None:
     """A stated job is exact whatever the factor: `runs` ends at 100 s, and 98 s of `early` do not fit."""
     table = {("m", 8): {1: 1.0, 6: 1.0}}
