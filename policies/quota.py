@@ -81,9 +81,11 @@ class Quota(Scheduler):
         for tenant, queue in self._queues.waiting():
             push(tenant, queue)
         while needy:
-            *_, tenant, queue = heappop(needy)
+            _, _, order, tenant, queue = heappop(needy)
             job = next(queue.walk(proposal.fits), None)
-            if job is not None and proposal.start(job) is not None:
+            if job is not None and job.order != order:
+                push(tenant, queue)  # the room for the job that was meant is gone
+            elif job is not None and proposal.start(job) is not None:
                 self._queues.take(job)
                 used[tenant] += job.requested
                 push(tenant, queue)

@@ -177,6 +177,18 @@ def test_who_gave_back_has_its_quota_at_once() -> None:
     assert starts == {"c0": (0, 1), "b0": (1, 1), "b1": (10, 0), "a": (10, 0)}
 
 
+def test_of_two_tenants_alike_the_earlier_job_is_lent_gpus() -> None:
+    """At 10 s `a` and `c` hold a GPU each, with none promised to them, and one is left: too few for `c0`;
+    of the others `a1` came before `c1`.
+    """
+    jobs = [
+        job("x", 0, 2, 10, "c"), job("y", 0, 1, 30, "c"), job("c0", 1, 2, 10, "c"), job("a0", 1, 1, 10, "a"),
+        job("a1", 2, 1, 10, "a"), job("c1", 3, 1, 10, "c"),
+    ]  # fmt: skip
+    starts = {j.job_id: j.start_s for j in run_quota(jobs, {}, cluster="n1g3").jobs}
+    assert (starts["a0"], starts["a1"], starts["c1"]) == (10, 10, 30)
+
+
 class WatchedQuota(Quota):
     """Checks the promise at every decision."""
 
