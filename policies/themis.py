@@ -103,11 +103,12 @@ class Themis(Scheduler):
         held = {}
         for job, award in zip(bidding, auction(bids, gpus), strict=True):
             if award.gpus:
-                kept = [n for n in _sizes(job) if n <= award.gpus * award.kept]
+                kept = [n for n in _sizes(job) if n <= award.gpus * award.kept + _ROUNDING]
                 held[job] = kept[-1] if kept else _sizes(job)[0]
         return held
 
 
+_ROUNDING = 1e-6  # GPUs: who is in nobody's way keeps all, but for the rounding of sums of logarithms
 _NOTHING = -1e3  # the logarithm of the value of no GPUs: the time to finish is unbounded, the value 0
 
 

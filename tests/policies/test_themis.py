@@ -92,6 +92,22 @@ def test_an_elastic_job_takes_less_rather_than_nothing() -> None:
     assert sorted(event.gpus for event in outcome.events if event.event == "start") == [4, 4]
 
 
+def test_bidders_in_nobodys_way_keep_what_they_win() -> None:
+    """Two of three bid for the 3 GPUs that they can use at most, and 6 are on offer: nobody pays."""
+    table = {("m", 8): {1: 0.4, 3: 0.8}}
+    work = {
+        "a": 47112 / 997,
+        "b": 76485 / 997,
+        "c": 21193 / 997,
+    }  # with these, sums of logarithms round to less than nothing
+    jobs = [Job(name, 0, model="m", global_batch=8, gpus=3, iterations=n) for name, n in work.items()]
+    outcome = simulate(jobs, Themis(fairness=0.5, lease_s=20.0), "n1g6", table=table, until_s=10)
+    assert {event.job_id: event.gpus for event in outcome.events if event.event == "start"} == {
+        "a": 3,
+        "c": 3,
+    }
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [("fairness", 1.1), ("fairness", -0.1), ("lease_s", 0.0), ("lease_s", "long")]
 )
