@@ -1,0 +1,218 @@
+"""The rules of rigid policies in plain words, from their papers and `docs/policies/`, for `plain_world`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import ceil
+from typing import Any
+
+from tests.policies.plain_world import Now, Plain, Rule, served
+
+__all__ = ["ByKey", "Conservative", "Drf", "Easy", "Fifo", "Gittins", "Las", "RoundRobin", "Tiresias"]
+
+
+class ByKey(Rule):
+    """Preemptive, strictly by a key."""
+
+    def __init__(self, key: Any):
+        self.key = key
+
+    def chosen(self, now: Now) -> list[Plain]:
+        return served(now.jobs, self.key, now.gpus)
+
+
+class Fifo(Rule):
+    """Not preemptive, in order of submission; who does not fit is skipped, or blocks."""
+
+    def __init__(self, skip: bool):
+        self.skip = skip
+
+    def chosen(self, now: Now) -> list[Plain]:
+        if self.skip:
+            return now.running + served(now.waiting, lambda job: 0, now.free)
+        count, free = 0, now.free
+        while count < len(now.waiting) and now.waiting[count].gpus <= free:
+            free -= now.waiting[count].gpus
+            count += 1
+        return now.running + now.waiting[:count]
+
+
+class Easy(Rule):
+    """Mu'alem and Feitelson 2001, the box "EASY backfill": a shadow time, and the nodes that are extra then.
+    Run times are overestimated by `factor`.
+    """
+
+    def __init__(self, factor: int):
+        self.factor = factor
+
+    def chosen(self, now: Now) -> list[Plain]:
+        out = Fifo(skip=False).chosen(now)
+        line = [job for job in now.waiting if job not in out]
+        if not line:
+            return out
+        head, free = line[0], now.gpus - sum(job.gpus for job in out)
+        ends = {job: (job.since if job in now.running else now.t) + self.factor * job.run for job in out}
+
+        def free_at(time: int) -> int:
+            return free + sum(job.gpus for job, end in ends.items() if end <= time)
+
+        shadow = min(end for end in ends.values() if free_at(end) >= head.gpus)
+        extra = free_at(shadow) - head.gpus
+        for job in line[1:]:
+            ends_in_time = now.t + self.factor * job.run <= shadow
+            if job.gpus <= free and (ends_in_time or job.gpus <= extra):
+                out.append(job)
+                free -= job.gpus
+                extra -= 0 if ends_in_time else job.gpus
+        return out
+
+
+class Conservative(Rule):
+    """The same authors: reservations on submission, made anew in the order of their starts when a job ends
+    early.
+    """
+
+    def __init__(self, factor: int):
+        self.factor = factor
+        self.reserved: dict[Plain, int] = {}
+
+    def chosen(self, now: Now) -> list[Plain]:
+        if any(job.since + self.factor * job.run > now.t for job in now.ended):
+            before, self.reserved = self.reserved, {}
+            for job in sorted(before, key=lambda job: (before[job], job.order)):
+                self.reserve(job, now)
+        for job in now.came:
+            self.reserve(job, now)
+        out = [job for job in now.waiting if self.reserved[job] <= now.t]
+        for job in out:
+            del self.reserved[job]
+        return now.running + out
+
+    def reserve(self, job: Plain, now: Now) -> None:
+        start, span = now.t, self.factor * job.run
+        while full := [s for s in range(start, start + span) if self.used(s, now) + job.gpus > now.gpus]:
+            start = full[-1] + 1
+        self.reserved[job] = start
+
+    def used(self, second: int, now: Now) -> int:
+        stretches = {job: job.since for job in now.running} | self.reserved
+        return sum(
+            job.gpus for job, start in stretches.items() if start <= second < start + self.factor * job.run
+        )
+
+
+class InTurns(Rule):
+    """Rounds of `quantum` seconds: a turn ends with the round in which a job has run that long. Something is
+    decided when jobs come or end, and at the end of a round if somebody waited at a decision within it.
+    """
+
+    def __init__(self, quantum: int):
+        self.quantum, self.round_ends, self.look_again = quantum, -1, -1
+
+    def chosen(self, now: Now) -> list[Plain]:
+        if not now.came and not now.ended and now.t != self.look_again:
+            return now.running
+        over: list[Plain] = []
+        if now.t >= self.round_ends:
+            self.round_ends = now.t + self.quantum
+            over = [job for job in now.running if now.t - job.since >= self.quantum]
+        if now.waiting:
+            self.look_again = self.round_ends
+        return self.divided(now, over)
+
+    def divided(self, now: Now, over: Sequence[Plain]) -> list[Plain]:
+        raise NotImplementedError
+
+
+class RoundRobin(InTurns):
+    def __init__(self, quantum: int):
+        super().__init__(quantum)
+        self.line: list[Plain] = []
+
+    def divided(self, now: Now, over: Sequence[Plain]) -> list[Plain]:
+        back = now.came + sorted(over, key=lambda job: (job.since, self.line.index(job)))
+        self.line = [job for job in self.line if job not in back and job not in now.ended] + back
+        return served(now.jobs, self.line.index, now.gpus)
+
+
+class Las(InTurns):
+    """Least attained service; of who runs, what it was when the turn began."""
+
+    def __init__(self, quantum: int):
+        super().__init__(quantum)
+        self.rank: dict[Plain, Any] = {}
+
+    def claim(self, job: Plain) -> Any:
+        return job.service
+
+    def divided(self, now: Now, over: Sequence[Plain]) -> list[Plain]:
+        self.rank |= {job: self.claim(job) for job in [*over, *now.waiting]}
+        return served(now.jobs, self.rank.__getitem__, now.gpus)
+
+
+class Gittins(Las):
+    """Greatest index first: every look ahead of a turn or more, second by second. Sizes stated or learned."""
+
+    def __init__(self, quantum: int, sizes: Sequence[int] | None):
+        super().__init__(quantum)
+        self.sizes, self.learns = list(sizes or ()), sizes is None
+        self.done: list[int] = []
+        self.learn_at = 8
+
+    def claim(self, job: Plain) -> tuple[float, int]:
+        left, turn = (
+            [size - job.service for size in self.sizes if size > job.service],
+            self.quantum * job.gpus,
+        )
+        looks = range(turn, turn + max(left, default=-1) + 1)
+        served_s = {d: sum(min(x, d) for x in left) for d in looks}
+        best = max((sum(x <= d for x in left) / served_s[d] for d in looks), default=0.0)
+        return -round(best, 12), job.service
+
+    def divided(self, now: Now, over: Sequence[Plain]) -> list[Plain]:
+        self.done += [job.service for job in now.ended]
+        if self.learns and len(self.done) >= self.learn_at:
+            self.learn_at, self.sizes, over = ceil(1.25 * self.learn_at), list(self.done), now.running
+        return super().divided(now, over)
+
+
+class Tiresias(Rule):
+    """Discretised 2D-LAS, with the paper's PROMOTEKNOB, second by second."""
+
+    def __init__(self, thresholds: Sequence[int], knob: int | None):
+        self.thresholds, self.knob = thresholds, knob
+        self.forgiven: dict[Plain, int] = {}
+
+    def service(self, job: Plain) -> int:
+        return job.service - self.forgiven.get(job, 0)
+
+    def queue(self, job: Plain) -> int:
+        return sum(self.service(job) >= threshold for threshold in self.thresholds)
+
+    def chosen(self, now: Now) -> list[Plain]:
+        for job in now.waiting:
+            waited_gpu_s = (now.t - job.stopped) * job.gpus
+            if self.knob and self.queue(job) and waited_gpu_s >= self.knob * self.service(job):
+                self.forgiven[job] = job.service
+        return served(now.jobs, self.queue, now.gpus)
+
+
+class Drf(Rule):
+    """Algorithm 1 of the paper with one resource."""
+
+    def __init__(self, weights: Mapping[str, float]):
+        self.weights = weights
+
+    def chosen(self, now: Now) -> list[Plain]:
+        out, waiting = list(now.running), list(now.waiting)
+        while waiting:
+            first = {job.tenant: job for job in reversed(waiting)}
+            shares = {
+                x: sum(job.gpus for job in out if job.tenant == x) / self.weights.get(x, 1) for x in first
+            }
+            job = first[min(first, key=lambda x: (shares[x], first[x].order))]
+            if job.gpus > now.gpus - sum(job.gpus for job in out):
+                break
+            out.append(job)
+            waiting.remove(job)
+        return out
