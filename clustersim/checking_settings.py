@@ -11,7 +11,7 @@ from traces.files import shown
 from .calendar import Calendar
 from .checking import Life, Log, Rule
 from .checking_sums import NODES
-from .manifest import is_of_this_code
+from .manifest import is_of_this_code, malformed_versions
 from .outages import NodeChange, Outages
 from .records import EventRecord
 from .rundir import COMPLETE
@@ -100,7 +100,7 @@ class Stated(Rule):
     """How the run ended, and on what."""
 
     name = "manifest"
-    text = "manifest.json states a cluster and a planner that there can be, and an end that the log has"
+    text = "manifest.json states versions, a cluster and a planner that can be, and an end that the log has"
 
     def __init__(self, log: Log, manifest: Mapping[str, Any], until_s: float | None):
         super().__init__(log)
@@ -114,6 +114,8 @@ class Stated(Rule):
             given = stated.get(name, value) if isinstance(stated, dict) else value
             if given != value:
                 self.say(f"cluster.{name} is {given!r:.60}, {value!r:.60} by the rest of it")
+        if wrong := malformed_versions(self._manifest):
+            self.say(wrong)
         planner = self._manifest.get("planner", PLANNERS[0])
         if planner not in PLANNERS and is_of_this_code(self._manifest):
             self.say(f"planner is {shown(planner)}; there are {', '.join(PLANNERS)}")

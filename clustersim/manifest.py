@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import platform
+import re
 import sys
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from traces.files import sha256
+from traces.files import sha256, shown
 
 from .config import RunConfig
 from .failures import Failures
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from .simulation import Simulation
     from .speed import Speed
 
-__all__ = ["is_of_this_code", "manifest_of", "source_hashes"]
+__all__ = ["is_of_this_code", "malformed_versions", "manifest_of", "source_hashes"]
+
+_VERSIONS = {"clustersim": re.compile(r"\d[\w.+!-]*", re.ASCII), "code": re.compile("[0-9a-f]{64}")}
+"""Of what a run states of the program that made it, the form."""
 
 
 def source_hashes(config: RunConfig, policy: str | type[Scheduler]) -> dict[str, str | None]:
@@ -74,6 +78,17 @@ def is_of_this_code(manifest: Mapping[str, Any]) -> bool:
     """Whether a run states that it was made by the program that is installed here."""
     stated = manifest.get("versions")
     return isinstance(stated, dict) and stated.get("code") == code_hash()
+
+
+def malformed_versions(manifest: Mapping[str, Any]) -> str:
+    """What is wrong with the versions that a run states; empty if a program could have written them."""
+    stated = manifest.get("versions")
+    if not isinstance(stated, dict):
+        return f"versions is {shown(stated)}, not what made the run"
+    for name, form in _VERSIONS.items():
+        if not isinstance(stated.get(name), str) or not form.fullmatch(stated[name]):
+            return f"versions.{name} is {shown(stated.get(name))}, which no program writes"
+    return ""
 
 
 def _versions() -> dict[str, str]:

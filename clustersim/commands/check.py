@@ -18,6 +18,7 @@ __all__ = ["check"]
 
 _SHOWN = 5
 _BROKEN = 4
+_REPLAY = "replay"
 
 
 def check(
@@ -33,7 +34,8 @@ def check(
 ) -> None:
     """Check the run in FOLDER, or the runs in the folders inside it, from their files and their trace.
 
-    One line a rule; exit code 4, and the first violations of each, if one is broken.
+    One line a rule, and one that says what is proved and what is not; exit code 4, and the first violations
+    of each rule, if one is broken.
     """
     from clustersim.checking_folder import check_run_folder
     from clustersim.commands.output import plain, run_folders
@@ -85,6 +87,26 @@ def _print(home: Path, findings: Sequence[Finding]) -> None:
             print(f"          {_place(violation, lines)}{plain(violation.text)}")
         if (more := len(finding.violations) - _SHOWN + finding.more) > 0:
             print(f"          and {more:,} more")
+    print(f"  {_proved(findings)}")
+
+
+def _proved(findings: Sequence[Finding]) -> str:
+    """What the findings leave open, and how to prove it."""
+    broken = any(finding.violations for finding in findings)
+    if _decisions_proved(findings):
+        return "Proved: the whole folder; no other comes of these jobs, settings and seed."
+    partly = ", ".join(finding.rule for finding in findings if finding.unproved)
+    proved = "the other rules" if broken else "every rule above"
+    proved += f", {partly} in part (see there)" if partly else ""
+    if any(finding.rule == _REPLAY for finding in findings):
+        return f"Proved: {proved}."
+    decided = "what the policy decided (whom, on which nodes, in which order within an instant)"
+    return f"Proved: {proved}. Not proved: {decided}; --replay proves it."
+
+
+def _decisions_proved(findings: Sequence[Finding]) -> bool:
+    replayed = any(finding.rule == _REPLAY for finding in findings)
+    return replayed and not any(finding.violations for finding in findings)
 
 
 def _place(violation: Violation, lines: Mapping[int, int]) -> str:
@@ -118,4 +140,5 @@ def _document(home: Path, findings: Sequence[Finding]) -> dict[str, Any]:
         }
         for finding in findings
     ]  # fmt: skip
-    return {"folder": str(home), "ok": all(rule["ok"] for rule in rules), "rules": rules}
+    ok, decisions_proved = all(rule["ok"] for rule in rules), _decisions_proved(findings)
+    return {"folder": str(home), "ok": ok, "decisions_proved": decisions_proved, "rules": rules}

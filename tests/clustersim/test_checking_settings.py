@@ -83,7 +83,7 @@ def test_outages_that_the_seed_does_not_give(sound: Run, falsify: Callable[[Run]
 
 
 def test_outages_of_another_version(sound: Run) -> None:
-    other = stated(seed=5, versions={"code": "0"})(sound)
+    other = stated(seed=5, versions={"clustersim": "9.9", "code": "0" * 64})(sound)
     finding = next(finding for finding in check_run(other) if finding.rule == "outages")
     assert (finding.violations, "another version" in finding.unproved) == ((), True)
 
@@ -109,6 +109,9 @@ def cut(run: Run) -> Run:
         (stated(end_s=500.0), "end_s is 500, before the last event at t="),
         (stated(until_s=500.0), "until_s is 500, and the last event at t="),
         (stated(until_s=1e6), "until_s ends the run at 1e+06"),
+        (stated(versions=None), "versions is None, not what made the run"),
+        (stated(versions={"clustersim": "9.9", "code": "junk"}), "versions.code is junk, which no"),
+        (stated(versions={"clustersim": 7, "code": "0" * 64}), "versions.clustersim is 7, which no"),
         (stated(planner="zz"), "planner is zz; there are 3d, "),
         (stated(planner=["3d"]), "planner is ['3d']; there are 3d, "),
         (stated(cluster={"shape": "n99g8", "nodes": 4}), "cluster.shape is 'n99g8', 'n4g8'"),

@@ -102,10 +102,14 @@ def test_the_command(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["check", str(out), "--replay"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines if "replay" in line] == [["ok", "replay"]] * 2
+    assert sum(line.startswith("  Proved: the whole folder;") for line in lines) == 2
     assert main(["check", str(out), "--policy", "fifo"]) == 2
     assert main(["check", str(out / "fifo"), "--replay", "--json"]) == 0
-    last = json.loads(capsys.readouterr().out)["runs"][0]["rules"][-1]
-    assert (last["rule"], last["ok"]) == ("replay", True)
+    made = json.loads(capsys.readouterr().out)["runs"][0]
+    assert (made["rules"][-1]["rule"], made["rules"][-1]["ok"]) == ("replay", True)
+    assert made["decisions_proved"]
+    assert main(["check", str(out / "fifo"), "--json"]) == 0
+    assert not json.loads(capsys.readouterr().out)["runs"][0]["decisions_proved"]
 
 
 def test_a_generated_trace_is_generated_again(tmp_path: Path) -> None:
@@ -170,7 +174,9 @@ def test_settings_that_the_run_did_not_have(
     assert text in texts(tmp_path / "run")
 
 
-def test_a_decision_that_the_policy_did_not_take(trace: Path, tmp_path: Path) -> None:
+def test_a_decision_that_the_policy_did_not_take(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Job b was let in; the log says that the policy declined it. No rule of the folder can know."""
     clustersim.run(trace, "elasticflow", cluster="n2g8", out=tmp_path / "run")
     run = read_run(tmp_path / "run")
@@ -182,6 +188,7 @@ def test_a_decision_that_the_policy_did_not_take(trace: Path, tmp_path: Path) ->
     write_run(tmp_path / "run", replace(run, jobs=jobs))
     assert "jobs.csv:5: c,default,,rejected" in texts(tmp_path / "run")
     assert main(["check", str(tmp_path / "run"), "--replay"]) == 4
+    assert "Proved: the other rules." in capsys.readouterr().out
 
 
 # Where a run cannot be made again
