@@ -48,7 +48,7 @@ class Adversity:
         self._simulation, self._failures, self._seed = simulation, failures, seed
         self._cluster = cluster = simulation.cluster
         gpus = [cluster.size_of(node) for node in range(cluster.nodes)]
-        outages = Outages(gpus, simulation.env.now, failures=failures, calendar=calendar, seed=seed)
+        outages = Outages(gpus, simulation.clock.now, failures=failures, calendar=calendar, seed=seed)
         self._interruptions = Interruptions(simulation, outages, failures.retries if failures else 0)
         self.loading = Loading(simulation) if simulation.overheads.storage_shared else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from itertime.errors import UserError
@@ -10,11 +10,10 @@ from traces.job import Job, submission_order
 
 from .active import ActiveJob, JobView
 from .cluster import Cluster, Placement
-from .errors import PolicyError, blame
 from .overheads import Overheads
 from .placement import placer
-from .proposal import not_ours
-from .scheduler import Event, Proposal, Scheduler, State
+from .questions import Questions
+from .scheduler import Event, Scheduler, State
 from .speed import CannotRun
 from .testing_checks import Table, TableSpeed
 
@@ -107,13 +106,14 @@ class _Scene:
     """A state built by hand, and the policy that is asked about it."""
 
     def __init__(self, policy: Scheduler, state: State, speed: TableSpeed):
-        self.policy, self.state, self.speed = policy, state, speed
+        self.state, self.speed = state, speed
+        self.questions = Questions(policy, state)
         self.declined: list[str] = []
 
     def run(self, job: Job, order: int, gpus: int | None) -> None:
         """Let `job` hold GPUs since its submission."""
         view, now = self._enter(job, order), self.state.now
-        if not self._admitted(view):
+        if not self.questions.admit(view):
             raise UserError(f"decide: job {job.job_id} is said to run, but the policy declines it")
         active, count = view._job, view.requested if gpus is None else gpus
         if not view.can_run_on(count):
@@ -134,8 +134,8 @@ class _Scene:
 
     def submit(self, job: Job, order: int) -> None:
         view = self._enter(job, order)
-        if self._admitted(view):
-            self._ask(lambda: self.state._add_pending(view), "the key of pending_by")
+        if self.questions.admit(view):
+            self.questions.add_pending(view)
             self.state.events.append(Event("submitted", view))
         else:
             self.declined.append(view.id)
@@ -143,10 +143,7 @@ class _Scene:
     def ask(self) -> Decision:
         state = self.state
         waiting = list(state.pending)
-        proposal = self._ask(lambda: self.policy.schedule(state), "schedule")
-        if fault := not_ours(proposal, state):
-            raise PolicyError(f"policy {type(self.policy).__name__}: {fault}")
-        assert isinstance(proposal, Proposal)
+        proposal = self.questions.schedule()
         starts: dict[str, Placement] = {}
         resizes: dict[str, Placement] = {}
         moves: dict[str, Placement] = {}
@@ -176,19 +173,6 @@ class _Scene:
         except CannotRun as reason:
             raise UserError(f"decide: job {job.job_id} cannot run here: {reason}") from None
         return ActiveJob(job, order, curve, requested, note, self.state).view
-
-    def _admitted(self, job: JobView) -> bool:
-        admitted = self._ask(lambda: self.policy.admit(job, self.state), "admit")
-        if not isinstance(admitted, bool):
-            raise PolicyError(f"admit(job {job.id}) returned {admitted!r}; return True or False")
-        return admitted
-
-    def _ask(self, question: Callable[[], object], call: str) -> object:
-        try:
-            return question()
-        except (Exception, SystemExit) as error:
-            name = type(self.policy).__name__
-            raise PolicyError(f"policy {name}: {blame(error, call)}") from error
 
 
 def _size(place: Placement) -> int:

@@ -38,30 +38,30 @@ class Interruptions:
 
     def begin(self) -> None:
         """Apply what holds from the start, and expect the rest."""
-        while self._next is not None and self._next.time_s <= self._simulation.env.now:
+        while self._next is not None and self._next.time_s <= self._simulation.clock.now:
             self._apply(self._next)
             self._next = self._outages.next()
         self._expect()
-        now = self._simulation.env.now
+        now = self._simulation.clock.now
         for time_s in self._outages.last_removals_s():
             if time_s > now:
-                self._simulation._after(time_s - now, self._on_gone)
+                self._simulation.clock.after(time_s - now, [self._on_gone])
 
     def _on_gone(self, _: object) -> None:
         """Nodes will never be back, maybe such as were out of service before: nobody waits for them."""
         if not self._simulation._drained():
-            self._simulation._decide_now(self._simulation.env.now)
+            self._simulation._decide_now(self._simulation.clock.now)
 
     def _expect(self) -> None:
         if self._next is not None:
-            now = self._simulation.env.now
-            self._simulation._after(self._next.time_s - now, self._on_change)
+            now = self._simulation.clock.now
+            self._simulation.clock.after(self._next.time_s - now, [self._on_change])
 
     def _on_change(self, _: object) -> None:
         simulation = self._simulation
         if simulation._drained() or self._gives_up():
             return
-        now = simulation.env.now
+        now = simulation.clock.now
         if not self._idle:
             simulation._wake_ups.forget(now)
         while self._next is not None and self._next.time_s <= now:
@@ -75,13 +75,14 @@ class Interruptions:
         policy.
         """
         simulation = self._simulation
-        idle = simulation._next is None and not (simulation._submitted or simulation.state._running)
+        at_work = simulation._submitted or simulation.state._running
+        idle = simulation._submissions.next is None and not at_work
         self._idle = self._idle + 1 if idle else 0
         return idle and (self._idle > _MOST_IDLE_CHANGES or self._too_large())
 
     def _too_large(self) -> bool:
         """Whether every waiting job needs more GPUs than there will ever be again."""
-        cluster, gone = self._simulation.cluster, self._outages.gone(self._simulation.env.now)
+        cluster, gone = self._simulation.cluster, self._outages.gone(self._simulation.clock.now)
         left = dict.fromkeys(cluster.gpu_types, 0)
         for node in range(cluster.nodes):
             if node not in gone:
@@ -105,7 +106,7 @@ class Interruptions:
             state._down += size
         kind = "node_up" if change.up else "node_down"
         place = ((node, size),)
-        simulation.recorder.event(simulation.env.now, kind, "", placement=place, detail=change.kind)
+        simulation.recorder.event(simulation.clock.now, kind, "", placement=place, detail=change.kind)
         state.events.append(Event(kind, None, node))
         if not change.up and in_use:
             for view in [view for view in state._running if _is_on(view._job.placement or (), node)]:
@@ -113,24 +114,24 @@ class Interruptions:
 
     def _stop(self, active: ActiveJob, change: NodeChange) -> None:
         simulation = self._simulation
-        now, state = simulation.env.now, simulation.state
+        now, state = simulation.clock.now, simulation.state
         if isinstance(active, FallibleJob) and active.done_s <= now:
             return  # its completion is due at this very instant
         active.settle(now)
         why = f"{change.kind} on node {change.node}"
         if change.planned:
             simulation.capacity.release(active.placement or ())
-            simulation._preempt(active, why)
+            simulation.enactment.preempt(active, why)
             state.events.append(Event("stopped", active.view, change.node))
             return
         assert isinstance(active, FallibleJob)
         lost_s = active.crash()
-        simulation._withdraw(active)
+        simulation.enactment.withdraw(active)
         simulation.recorder.event(now, "interrupt", active.job.job_id, overhead_s=lost_s, detail=why)
         if active.interruptions > self._retries:
             simulation._leave(active, now, f"{GIVEN_UP} after {active.interruptions} failures")
             return
-        simulation._wait(active.view)
+        simulation.questions.add_pending(active.view)
         state.events.append(Event("interrupted", active.view, change.node))
 
 

@@ -29,9 +29,9 @@ class Loading:
 
     def expect(self, active: FallibleJob, fixed_s: float) -> None:
         """`active`, which has just been given GPUs, begins to load in `fixed_s` seconds."""
-        now = self._simulation.env.now
+        now = self._simulation.clock.now
         active.ready_s, active.loads_from_s = inf, now + fixed_s
-        self._simulation._after(fixed_s, self._on_begin, (active, active.holds))
+        self._simulation.clock.after(fixed_s, [self._on_begin], (active, active.holds))
 
     def left_s(self, active: FallibleJob, now: float) -> float:
         """Seconds that a job still pays if nothing else begins or ends to load."""
@@ -48,7 +48,7 @@ class Loading:
         active, holds = event.value
         if active.holds != holds:
             return  # it has lost its GPUs since
-        now, overheads = self._simulation.env.now, self._simulation.overheads
+        now, overheads = self._simulation.clock.now, self._simulation.overheads
         size_bytes = overheads.scale * overheads.checkpoint_bytes(active.curve.parameters)
         self._storage.begin(active, size_bytes, overheads.load_limit(len(active.placement)), now)
         self._began_s[active] = now
@@ -60,14 +60,14 @@ class Loading:
         first = self._storage.next_end()
         assert first is not None
         simulation, active = self._simulation, first[1]
-        now = simulation.env.now
+        now = simulation.clock.now
         loaded_s = now - self._began_s[active]
         self._end(active)
-        simulation._expect_completion(active, active.become_ready(now), now)
+        simulation.enactment.expect_completion(active, active.become_ready(now), now)
         simulation.recorder.event(now, "loaded", active.job.job_id, overhead_s=loaded_s)
 
     def _end(self, active: FallibleJob) -> None:
-        self._storage.end(active, self._simulation.env.now)
+        self._storage.end(active, self._simulation.clock.now)
         del self._began_s[active]
         self._expect_end()
 
@@ -75,7 +75,8 @@ class Loading:
         self._expected += 1
         first = self._storage.next_end()
         if first is not None:
-            self._simulation._after(first[0] - self._simulation.env.now, self._on_end, self._expected)
+            clock = self._simulation.clock
+            clock.after(first[0] - clock.now, [self._on_end], self._expected)
 
     def _alone_s(self, active: FallibleJob) -> float:
         return self._simulation.overheads.load_s(active.curve.parameters, len(active.placement or ()))

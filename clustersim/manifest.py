@@ -70,7 +70,7 @@ def manifest_of(
         "complete": status == COMPLETE,
         "status": status,
         "end_s": simulation.recorder.end_s,
-        "timings": {"wall_s": wall_s, "policy_wall_s": simulation.policy_wall_s},
+        "timings": {"wall_s": wall_s, "policy_wall_s": simulation.questions.wall_s},
     }  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -274,12 +273,3 @@ class Proposal:
             self._changes.pop(job, None)
         else:
             self._changes[job] = placement
-
-
-def not_ours(answer: object, state: State) -> str:
-    """What is wrong with what `schedule` returned; empty if it is a proposal of this decision."""
-    if not isinstance(answer, Proposal) or answer._state is not state:
-        return f"schedule returned {reprlib.repr(answer)}, not a proposal made by state.proposal()"
-    if answer._decision != state._decision:
-        return "schedule returned a proposal of an earlier decision; begin each with state.proposal()"
-    return ""

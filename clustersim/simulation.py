@@ -1,14 +1,14 @@
-"""The simulation: SimPy carries arrivals, completions and wake-ups; a policy decides once per instant;
-progress is integrated in between.
+"""The simulation: what happens when, who is told, and when the policy decides.
+
+Events of SimPy change the state; once all those of an instant have, the policy decides, and what it proposes
+is enacted. Nothing happens between two instants: progress is integrated when a job's speed changes.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from math import inf
 from numbers import Real
-from time import perf_counter
 from typing import cast
 
 import simpy
@@ -16,41 +16,30 @@ import simpy
 from itertime.errors import UserError
 from traces.job import Job
 
-from .active import ActiveJob, JobView
+from .active import ActiveJob
 from .adversity import adversity_of
 from .calendar import Calendar
 from .capacity import Capacity
-from .cluster import Cluster, Placement
-from .errors import PolicyError, blame, place_of
+from .clock import Clock, Due
+from .cluster import Cluster
+from .enactment import Enactment
 from .failures import Failures
 from .garbage import rare_collection
 from .livelock import WakeUps
-from .network import Network
 from .overheads import Overheads
 from .placement import Placer, placer
-from .proposal import not_ours
+from .questions import Questions
 from .records import JobRecord, Recorder, as_row
-from .scheduler import Event, Proposal, Scheduler, State
+from .scheduler import Event, Scheduler, State
 from .speed import CannotRun, Speed
+from .submissions import Submissions
 from .tenancy import Tenancy
+from .unfinished import unfinished
 
-__all__ = ["DECLINED", "Due", "Simulation"]
+__all__ = ["DECLINED", "Simulation"]
 
 DECLINED = "declined by the policy"
 """Why a job that can run is rejected."""
-
-
-class Due:
-    """Something that is to happen: what SimPy's loop looks at in an event, and no more.
-
-    `callbacks` are called with it; the list may serve many events.
-    """
-
-    __slots__ = ("callbacks", "value")
-    _ok = True
-
-    def __init__(self, callbacks: list[Callable[[Due], None]], value: object):
-        self.callbacks, self.value = callbacks, value
 
 
 class Simulation:
@@ -83,27 +72,22 @@ class Simulation:
         self.recorder = recorder if recorder is not None else Recorder(cluster)
         chosen = placer(placement) if isinstance(placement, str) else placement
         self.state = State(cluster, chosen, self.overheads, tenancy)
-        self._to_come = iter(jobs)
-        self._next = next(self._to_come, None)
-        self._next_order = 0
-        start_s = self._next.submit_s if self._next is not None else 0.0
-        self.env = simpy.Environment(initial_time=start_s)
-        self.state._now = start_s
-        self.policy_wall_s = 0.0
-        self._admits_all = type(scheduler).admit is Scheduler.admit
-        self._network: Network[ActiveJob] | None = None
-        if cluster.network != "ideal":
-            self._network = Network(cluster, speed)
-        self._submitted: deque[ActiveJob] = deque()
+        self._submissions = Submissions(jobs)
+        first = self._submissions.next
+        self.clock = Clock(0.0 if first is None else first.submit_s)
+        self.state._now = self.clock.now
+        self.questions = Questions(scheduler, self.state, lambda: f" at t={self.clock.now:g} s")
+        self.enactment = Enactment(self)
+        self._submitted: deque[ActiveJob] = deque()  # and not admitted yet
         self._deciding = False
         self._wake_at: float | None = None
         self._wake_generation = 0
-        self._wake_ups = WakeUps(self.state, start_s)
+        self._wake_ups = WakeUps(self.state, self.clock.now)
         self._left_system = 0
         self.closed = False
         self._interrupted = self._may_break_off = False
         self._adversity = adversity_of(self, failures, calendar, seed)
-        self._on_submissions_due, self._on_completion_due = [self._on_submissions], [self._on_completion]
+        self._on_submissions_due, self._decide_due = [self._on_submissions], [self._decide]
 
     def run(self) -> Recorder:
         """Simulate until nothing is left to happen.
@@ -112,20 +96,21 @@ class Simulation:
         then stays in the recorder. It is whole if the run is `closed`: not after a KeyboardInterrupt that
         found the engine at work.
         """
-        self._expect_submission(self.env.now)
+        self._expect_submission(self.clock.now)
         if self._adversity is not None:
             self._adversity.begin()
         torn = False
         try:
             with rare_collection():
                 if self.until_s is None:
-                    self.env.run()
-                elif self.until_s > self.env.now:
-                    self.env.run(until=self.until_s)
+                    self.clock.run()
+                elif self.until_s > self.clock.now:
+                    self.clock.run(until=self.until_s)
         except KeyboardInterrupt:
             self._interrupted, torn = True, not self._may_break_off
             raise
         finally:
+            self._may_break_off = False
             if not torn:
                 self._close()
         if self._interrupted:
@@ -148,13 +133,10 @@ class Simulation:
     # Events: each applies its change and asks for a decision at this instant.
 
     def _on_submissions(self, _: Due) -> None:
-        now = self.env.now
+        now = self.clock.now
         self._wake_ups.forget(now)
-        job = self._next
-        while job is not None and job.submit_s <= now:
-            self._submit(job, self._next_order)
-            job = self._next = next(self._to_come, None)
-            self._next_order += 1
+        for job, order in self._submissions.until(now):
+            self._submit(job, order)
         self._expect_submission(now)
         self._decide_now(now)
 
@@ -180,21 +162,12 @@ class Simulation:
         active, generation = cast("tuple[ActiveJob, int]", event.value)
         if active.generation != generation:
             return  # the job has been stopped or resized since; its completion is expected anew
-        now = self.env.now
+        now = self.clock.now
         self._wake_ups.forget(now)
         active.settle(now)
-        self._withdraw(active)
+        self.enactment.withdraw(active)
         self._leave(active, now, active.fate)
         self._decide_now(now)
-
-    def _withdraw(self, active: ActiveJob) -> None:
-        """Take its GPUs from a running job."""
-        assert active.placement is not None
-        self.capacity.release(active.placement)
-        active.let_go()
-        if self._network is not None:
-            self._network.leave(active)
-        del self.state._running[active.view]
 
     def _leave(self, active: ActiveJob, now: float, fate: str = "") -> None:
         """A job has finished; or it ends unfinished, by its `fate`."""
@@ -214,10 +187,10 @@ class Simulation:
         self._wake_at = None
         if self._drained() or self._wake_ups.in_vain():
             return
-        if fault := self._wake_ups.fault(self.env.now):
-            raise self._policy_error(fault)
+        if fault := self._wake_ups.fault(self.clock.now):
+            raise self.questions.error(fault)
         self.state.events.append(as_row(Event, ("woken", None, None)))
-        self._decide_now(self.env.now)
+        self._decide_now(self.clock.now)
 
     # The decision: all events of the instant have been applied.
 
@@ -225,170 +198,70 @@ class Simulation:
         """Decide at this instant, once, behind everything else that is due at it."""
         if self._deciding:
             return
-        if self.env.peek() > now:
+        if self.clock.peek() > now:
             self._decide()
         else:
             self._deciding = True
-            self._after(0.0, self._decide)
+            self.clock.after(0.0, self._decide_due)
 
     def _decide(self, _: Due | None = None) -> None:
         self._deciding = False
         state = self.state
-        state._now = now = self.env.now
+        state._now = now = self.clock.now
         state._decision += 1
         if self._submitted:
             self._admit()
         self._may_break_off = True
-        proposal = self._ask("schedule", self.scheduler.schedule, state)
+        proposal = self.questions.schedule()
         self._may_break_off = False
-        if fault := not_ours(proposal, state):
-            raise self._policy_error(f"{fault} ({place_of(self.scheduler.schedule)})")
-        assert isinstance(proposal, Proposal)
         state.events.clear()
-        if proposal._changes or self._network is not None:
-            self._enact(proposal, now)
+        self.enactment.enact(proposal, now)
         if proposal.wake_at is not None:
             self._request_wake_up(proposal.wake_at)
         self.recorder.snapshot(now, state._capacity, len(state._running), len(state._pending), state._down)
         if self._interrupted:
-            raise simpy.core.StopSimulation(None)  # what `env.run` is to return
+            raise simpy.core.StopSimulation(None)  # what `clock.run` is to return
 
     def _admit(self) -> None:
         while self._submitted:
             active = self._submitted[0]
             job = active.view
-            admitted = self._admits_all or self._ask("admit", self.scheduler.admit, job, self.state)
+            admitted = self.questions.admit(job)
             self._submitted.popleft()
-            if not isinstance(admitted, bool):
-                raise self._policy_error(f"admit(job {job.id}) returned {admitted!r}; return True or False")
             if admitted:
-                self._wait(job)
+                self.questions.add_pending(job)
                 self.state.events.append(as_row(Event, ("submitted", job, None)))
             else:
                 self._reject(JobRecord.of(active, "rejected", reason=DECLINED), active.order)
                 active.forget_view()
 
-    def _enact(self, proposal: Proposal, now: float) -> None:
-        """Turn the difference between the proposal and reality into starts, preemptions, resizes and
-        migrations.
-        """
-        changes = proposal._changes
-        self.state._adopt(proposal)
-        speeds: dict[ActiveJob, float] = {}
-        if self._network is not None:
-            speeds = self._network.after({job._job: placement for job, placement in changes.items()})
-        for job, placement in changes.items():
-            active = job._job
-            active.settle(now)
-            if placement is None:
-                self._preempt(active)
-            else:
-                self._give(active, placement, now, speeds.pop(active, None))
-        for active, unit_s in speeds.items():
-            self._change_speed(active, unit_s)
-
-    def _preempt(self, active: ActiveJob, why: str = "") -> None:
-        active.let_go()
-        if self._network is not None:
-            self._network.leave(active)
-        active.preemptions += 1
-        del self.state._running[active.view]
-        self._wait(active.view)
-        self.recorder.event(self.env.now, "preempt", active.job.job_id, detail=why)
-
-    def _give(self, active: ActiveJob, placement: Placement, now: float, unit_s: float | None) -> None:
-        """`unit_s`: what the network makes of it; None where it says nothing."""
-        gpus = sum([count for _, count in placement])
-        kind = self._classify(active, gpus)
-        overhead_s = active.overhead_s(self.overheads, kind, gpus, len(placement))
-        if active.placement is None:
-            self.state._drop_pending(active.view)
-            self.state._running[active.view] = None
-            if active.start_s is None:
-                active.start_s = now
-        curve = active.curve_at(placement)
-        unit_s = curve.unit_s[gpus] if unit_s is None else unit_s
-        self._expect_completion(active, active.hold(placement, gpus, unit_s, now, overhead_s), now)
-        plan = curve.plans.get(gpus, "")
-        given = self.recorder.event(
-            now, kind, active.job.job_id, gpus, placement, plan, overhead_s, unit_s=unit_s
-        )
-        if plan:
-            self.recorder.plan(active.job, given)
-
-    def _classify(self, active: ActiveJob, gpus: int) -> str:
-        if active.start_s is None:
-            return "start"
-        if active.placement is None:
-            active.restarts += 1
-            return "restart"
-        if active.gpus != gpus:
-            active.resizes += 1
-            return "resize"
-        active.migrations += 1
-        return "migrate"
-
-    def _change_speed(self, active: ActiveJob, unit_s: float) -> None:
-        """A running job goes on at another speed, on the GPUs that it holds."""
-        now = self.env.now
-        self._expect_completion(active, active.change_speed(unit_s, now), now)
-        self.recorder.event(now, "rate", active.job.job_id, unit_s=unit_s)
-
     # What is expected to happen
 
     def _expect_submission(self, now: float) -> None:
-        if self._next is not None:
-            delay_s = max(0.0, self._next.submit_s - now)
-            self.env.schedule(Due(self._on_submissions_due, None), delay=delay_s)  # type: ignore[arg-type]
-
-    def _expect_completion(self, active: ActiveJob, done_s: float, now: float) -> None:
-        if done_s == inf:
-            return  # it still loads, for a time that is not known yet
-        due = Due(self._on_completion_due, (active, active.generation))  # type: ignore[arg-type]
-        self.env.schedule(due, delay=max(0.0, done_s - now))  # type: ignore[arg-type]
+        if self._submissions.next is not None:
+            self.clock.after(self._submissions.next.submit_s - now, self._on_submissions_due)
 
     def _request_wake_up(self, wake_at: float) -> None:
         if wake_at == self._wake_at:
             return
-        now = self.env.now
+        now = self.clock.now
         if not isinstance(wake_at, Real) or not now < wake_at < float("inf"):
-            raise self._policy_error(f"wake_at={wake_at!r}: must be a time after now")
+            raise self.questions.error(f"wake_at={wake_at!r}: must be a time after now")
         if self._drained():
             return
         self._wake_at = wake_at
         self._wake_generation += 1
-        self._after(wake_at - now, self._on_wake_up, self._wake_generation)
-
-    def _after(self, delay_s: float, callback: Callable[[Due], None], value: object = None) -> None:
-        self.env.schedule(Due([callback], value), delay=max(0.0, delay_s))  # type: ignore[arg-type]
+        self.clock.after(wake_at - now, [self._on_wake_up], self._wake_generation)
 
     def _drained(self) -> bool:
         """Whether no job is left, here or to come: waking the policy up can change nothing any more."""
-        return self._next is None and not (self._submitted or self.state._running or self.state._pending)
+        inside = self._submitted or self.state._running or self.state._pending
+        return self._submissions.next is None and not inside
 
     # Bookkeeping
 
-    def _wait(self, job: JobView) -> None:
-        if self.state._rankings:  # their keys are the policy's
-            self._ask("the key of pending_by", self.state._add_pending, job)
-        else:
-            self.state._add_pending(job)
-
-    def _ask(self, call: str, question: Callable[..., object], *arguments: object) -> object:
-        """Call into the policy: time it, and turn what it raises into a PolicyError that names the place."""
-        began = perf_counter()
-        try:
-            return question(*arguments)
-        except (Exception, SystemExit, GeneratorExit) as error:
-            raise self._policy_error(blame(error, call)) from error
-        finally:
-            self.policy_wall_s += perf_counter() - began
-
-    def _policy_error(self, text: str) -> PolicyError:
-        return PolicyError(f"policy {type(self.scheduler).__name__} at t={self.env.now:g} s: {text}")
-
     def _reject(self, record: JobRecord, order: int) -> None:
-        self.recorder.event(self.env.now, "reject", record.job_id, detail=record.reason)
+        self.recorder.event(self.clock.now, "reject", record.job_id, detail=record.reason)
         self.recorder.keep_job(record, order)
         self._left()
 
@@ -400,35 +273,11 @@ class Simulation:
     def _close(self) -> None:
         """Record what is still in the system, and what never got there, as unfinished."""
         # A run without an end ends at its last decision: completions that became stale may lie later.
-        now = self.env.now if self.until_s is not None and not self._interrupted else self.state.now
+        now = self.clock.now if self.until_s is not None and not self._interrupted else self.state.now
         if self.state._down and not self.state._decision:  # since the start, and nobody was ever asked
             self.recorder.snapshot(self.state.now, self.capacity, 0, 0, self.state._down)
-        for view in self._still_inside():
-            view._job.settle(now)
-            record = JobRecord.of(view._job, "unfinished", reason=self._why_unfinished(view))
-            self.recorder.keep_job(record, view.order)
-        for active in self._submitted:
-            self.recorder.keep_job(JobRecord.of(active, "unfinished", reason="the run ended"), active.order)
-        while self._next is not None:
-            self.recorder.keep_job(JobRecord.not_submitted(self._next), self._next_order)
-            self._next = next(self._to_come, None)
-            self._next_order += 1
+        for record, order in unfinished(self, now):
+            self.recorder.keep_job(record, order)
         self.recorder.end_s = now
         self.recorder.oracle_used = self.state._oracle_used
         self.closed = True
-
-    def _still_inside(self) -> Iterable[JobView]:
-        return [*self.state.running, *self.state.pending]
-
-    def _why_unfinished(self, job: JobView) -> str:
-        if self._interrupted:
-            return f"still {'running' if job.running else 'waiting'} when the run was interrupted"
-        if job.running:
-            return "still running when the run ended"
-        if not self.state.ever_fits(job):
-            return f"no place for {job.requested} GPUs on the nodes that were left for good"
-        return (
-            "still waiting when the run ended"
-            if self.until_s is not None
-            else "the policy never ran it again, and nothing more was to happen"
-        )

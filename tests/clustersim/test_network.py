@@ -164,11 +164,8 @@ def test_a_tensor_parallel_group_is_not_parted() -> None:
     speed = speed_of(cluster)
     tp = speed.curve(jobs[-1]).training[32].tp
     assert tp > 1
-    recorder = Simulation(
-        jobs, cluster, Where({**{f"d{i}": ((i, 1),) for i in range(12)}, "x": ()}), speed, placement="any"
-    )
-    recorder.scheduler = _OneEach()
-    events = {e.job_id: e for e in recorder.run().events if e.event == "start"}
+    recorder = Simulation(jobs, cluster, _OneEach(), speed, placement="any").run()
+    events = {e.job_id: e for e in recorder.events if e.event == "start"}
     assert all(count % tp == 0 for _, count in events["x"].placement)
 
 

@@ -390,9 +390,9 @@ def test_a_running_job_changes_its_speed() -> None:
 
         def change(_: object, unit_s: float = unit_s) -> None:
             (job,) = simulation.state.running
-            simulation._change_speed(job._job, unit_s)
+            simulation.enactment.change_speed(job._job, unit_s)
 
-        simulation._after(time_s, change)
+        simulation.clock.after(time_s, [change])
     recorder = simulation.run()
     assert [(e.time_s, e.event, e.unit_s) for e in recorder.events] == [
         (0, "submit", 1), (0, "start", 1), (5, "rate", 2), (50, "rate", 1), (130, "finish", 0),
