@@ -164,7 +164,7 @@ def plan_words(label: str) -> str:
     >>> plan_words("tp8 pp2 dp4 mb1 full"), plan_words("tp8 pp2 dp4 mb1 none")
     ('tp8 pp2 dp4 mb1 full recompute', 'tp8 pp2 dp4 mb1')
     """
-    if label.endswith((" full", " selective")):
+    if label.endswith((" full", " selective", " early-stop")):
         return label + " recompute"
     return label.removesuffix(" none")
 

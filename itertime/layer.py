@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from itertime.launch import kernels
 from itertime.layer_comm import context_parallel_s, expert_parallel_s, tensor_parallel_s
 from itertime.model import ModelSpec
+from itertime.plan import RECOMPUTE
 from itertime.planbatch import PlanBatch
 from itertime.profile import Profile
 from itertime.stages import layer_shards
@@ -28,6 +29,7 @@ Parts = dict[str, Array]
 # took 22 to 26 % longer than their neighbours (tr11 chronicles, bigscience-workshop), which is about this
 # much of the attention's share.
 UNALIGNED_SLOWDOWN = 6.0
+_EARLY_STOP = RECOMPUTE.index("early-stop")
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ def layer_costs(
 ) -> LayerCosts:
     """Costs of one layer under every plan; `reduced` is its `activation_all_reduce_s`."""
     site = system.site
-    gemm_forward, gemm_backward = _linear(model, plans, profile)
+    gemm_forward, gemm_backward, last_gemm = _linear(model, plans, profile)
     core_forward, core_backward = _core_attention(model, plans, profile)
     memory_forward, memory_backward, scores_forward = _elementwise(model, plans, profile)
     attention = site.gemm_multiplier
@@ -74,8 +76,11 @@ def layer_costs(
         passes = forward["attention"], backward["attention"]
         forward["cp_comm"], backward["cp_comm"] = context_parallel_s(model, plans, passes, system, profile)
     if plans.recompute.any():
-        again = [np.zeros(len(plans)), core, sum(forward.values(), np.zeros(len(plans)))]
-        backward["recompute"] = np.choose(plans.recompute, again)
+        whole = sum(forward.values(), np.zeros(len(plans)))
+        needed = whole
+        if (plans.recompute == _EARLY_STOP).any():
+            needed = whole - _ending_s(model, plans, last_gemm, reduced, system, profile)
+        backward["recompute"] = np.choose(plans.recompute, [np.zeros(len(plans)), core, whole, needed])
     else:
         backward["recompute"] = np.zeros(len(plans))
     issued = [site.launch_s * count for count in kernels(model, plans)]
@@ -88,12 +93,29 @@ def layer_costs(
     return LayerCosts(forward, backward)
 
 
-def _linear(model: ModelSpec, plans: PlanBatch, profile: Profile) -> tuple[Array, Array]:
-    """y = x w for every weight matrix; backward dx = dy w^T and dw = x^T dy."""
+def _ending_s(
+    model: ModelSpec, plans: PlanBatch, last_gemm: Array, reduced: Array, system: System, profile: Profile
+) -> Array:
+    """Seconds of a layer's forward pass that recomputing with an early stop does not come to: the MLP's last
+    GEMM, whose inputs are the last tensors that backward needs, the sum of its result over the
+    tensor-parallel ranks (half of it under sequence parallelism, a reduce-scatter), the residual addition.
+
+    The gradients of a mixture's router need what its experts put out: there only the addition is spared.
+    """
+    residual = _residual(model, plans)
+    seconds = profile.elementwise_s(residual.forward, residual.kind) / system.site.hbm_fraction
+    if model.experts == 1:
+        summed = reduced * np.where(plans.sequence_parallel, 0.5, 1.0)
+        seconds = seconds + system.site.gemm_multiplier * last_gemm + summed
+    return seconds
+
+
+def _linear(model: ModelSpec, plans: PlanBatch, profile: Profile) -> tuple[Array, Array, Array]:
+    """y = x w for every weight matrix; backward dx = dy w^T and dw = x^T dy; forward of the last alone."""
     m, n, k, batch = _linear_gemms(model, plans)
     times = profile.gemm_s(np.array([m, m, k]), np.array([n, k, n]), np.array([k, n, m]), batch)
     forward, data, weight = times.sum(axis=1)
-    return forward, data + weight
+    return forward, data + weight, times[0, -1]
 
 
 def _linear_gemms(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array, Array, Array]:
@@ -150,19 +172,28 @@ class _Kernel:
     width: int | None = None
 
 
+def _width(model: ModelSpec, plans: PlanBatch) -> Array:
+    """Elements of a micro-batch between layers, on one rank."""
+    return plans.tokens(model.seq_len) * model.hidden / np.where(plans.sequence_parallel, plans.tp, 1.0)
+
+
+def _residual(model: ModelSpec, plans: PlanBatch, count: int = 1) -> _Kernel:
+    """The addition to the residual stream, with dropout its mask too."""
+    width = _width(model, plans)
+    if model.dropout:
+        return _Kernel("dropout", 7 * width, 11 * width, count)
+    return _Kernel("elementwise", 6 * width, 6 * width, count)
+
+
 def _kernels(model: ModelSpec, plans: PlanBatch) -> list[_Kernel]:
     """Everything in a layer that only moves memory, with the bytes it reads and writes, 16 bit an element."""
     t = 1.0 * plans.tp
     tokens = plans.tokens(model.seq_len)
-    width = tokens * model.hidden / np.where(plans.sequence_parallel, t, 1.0)
+    width = _width(model, plans)
     middle = tokens * model.experts_per_token * model.ffn_hidden / t
     keys = tokens * model.kv_hidden / t
     queries = tokens * model.hidden / t
     nothing = np.zeros(len(plans))
-    # The residual addition, with dropout its mask too.
-    added = _Kernel("elementwise", 6 * width, 6 * width, 2)
-    if model.dropout:
-        added = _Kernel("dropout", 7 * width, 11 * width, 2)
     activation = _Kernel("gelu", 4 * middle, 6 * middle)
     if model.gated_mlp:
         activation = _Kernel("swiglu", 10 * middle, 16 * middle)
@@ -170,7 +201,7 @@ def _kernels(model: ModelSpec, plans: PlanBatch) -> list[_Kernel]:
     shared, experts = layer_shards(model, plans)
     kernels = [
         _Kernel(norm, 4 * width, 6 * width, 2, width=model.hidden),
-        added,
+        _residual(model, plans, 2),
         activation,
         # Joins the gradients of queries, keys and values.
         _Kernel("elementwise", nothing, 4 * (queries + 2 * keys)),

@@ -127,6 +127,6 @@ def _activations(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array, Arra
     else:
         scores = tokens * 4.0 * model.heads / t  # the kernel's row sums
     given = tokens * 2 * h / shared
-    kept = np.choose(plans.recompute, [outside + inside + scores, outside + inside, given])
-    live = np.where(plans.recompute == RECOMPUTE.index("full"), outside + inside + scores, 0.0)
+    kept = np.choose(plans.recompute, [outside + inside + scores, outside + inside, given, given])
+    live = np.where(plans.recompute >= RECOMPUTE.index("full"), outside + inside + scores, 0.0)
     return kept, np.where(plans.recompute == RECOMPUTE.index("selective"), scores, live), given

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CP_EXCHANGES", "RANK_ORDERS", "RECOMPUTE", "SCHEDULES", "SPLITS", "Plan"]
 
-RECOMPUTE = ("none", "selective", "full")
+RECOMPUTE = ("none", "selective", "full", "early-stop")
 SCHEDULES = ("1f1b", "gpipe")
 SPLITS = ("even", "balanced", "compute")
 CP_EXCHANGES = ("ring", "gather")
@@ -38,7 +38,9 @@ class Plan:
 
     `global_batch` and `micro_batch` count sequences. `interleave` is the number of model chunks a stage holds
     (Narayanan et al., SC'21, section 2.2; 1 is plain 1F1B). `recompute`: "full" keeps one input per layer,
-    "selective" repeats the attention core only (Korthikanti et al. 2022), "none" keeps everything.
+    "early-stop" does too but repeats a layer only up to the last tensor that the backward pass needs
+    (torch.utils.checkpoint since PyTorch 2.1, unless reentrant), "selective" repeats the attention core only
+    (Korthikanti et al. 2022), "none" keeps everything.
     `zero_stage` shards optimizer states (1), gradients (2) and weights (3, as FSDP does) over `zero_group`
     ranks of the data-parallel group, all of them when it is None. `grad_overlap` hides gradient communication
     behind the last micro-batch's backward pass. `split`: "even" gives every stage the same number of layers;

@@ -36,7 +36,7 @@ class Space:
     pp: tuple[int, ...] = ()
     micro_batch: tuple[int, ...] = MICRO_BATCHES
     interleave: tuple[int, ...] = (1,)
-    recompute: tuple[str, ...] = RECOMPUTE
+    recompute: tuple[str, ...] = ("none", "selective", "full")
     zero_stage: tuple[int, ...] = (0,)
     sequence_parallel: tuple[bool, ...] = (False,)
     grad_overlap: bool = False

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from itertime.errors import TableError
+from itertime.plan import RECOMPUTE
 
 __all__ = ["Cells", "read_table"]
 
@@ -99,7 +100,7 @@ _COLUMNS = {
     "global_batch": _Column(_count),
     "zero_stage": _Column(_stage, needed=False),
     "zero_group": _Column(_count, needed=False),
-    "recompute": _Column(_one_of("full", "selective", "none")),
+    "recompute": _Column(_one_of(*reversed(RECOMPUTE))),
     "sequence_parallel": _Column(_switch, needed=False),
     "grad_overlap": _Column(_switch, needed=False),
     "iteration_s": _Column(_positive),

@@ -58,7 +58,7 @@ Dp = Annotated[int, typer.Option("--dp", min=1, help="Data parallelism.")]
 MicroBatch = Annotated[int, typer.Option("--micro-batch", min=1, help="Sequences per micro-batch.")]
 GlobalBatch = Annotated[int, typer.Option("--global-batch", min=1, help="Sequences per iteration.")]
 Interleave = Annotated[int, typer.Option("--interleave", min=1, help="Model chunks per stage.")]
-Recompute = Annotated[str, typer.Option("--recompute", help="full, selective or none.")]
+Recompute = Annotated[str, typer.Option("--recompute", help="full, early-stop, selective or none.")]
 Zero = Annotated[int, typer.Option("--zero", min=0, max=3, help="ZeRO stage.")]
 ZeroGroup = Annotated[
     int | None, typer.Option("--zero-group", min=1, help="Ranks per ZeRO group; all of dp if left out.")

@@ -57,6 +57,51 @@ def test_recompute_repeats_the_forward_with_its_all_reduces():
     assert 0 < selective < backward["recompute"]
 
 
+def test_an_early_stop_spares_the_last_gemm_its_sum_and_the_residual_addition():
+    tokens, h, f = 2 * MODEL.seq_len, MODEL.hidden, MODEL.ffn_hidden
+    forward, full = layer(recompute="full")
+    early = layer(recompute="early-stop")[1]["recompute"]
+    last = PROFILE.gemm_s(float(tokens), float(h), f / 8, 1.0)
+    residual = PROFILE.elementwise_s(np.array([7.0 * tokens * h]), "dropout")[0]
+    spared = last + residual + forward["tp_comm"] / 2
+    assert full["recompute"] - early == pytest.approx(float(spared), rel=1e-12)
+    mixture = replace(MODEL, experts=8, experts_per_token=2)
+    full, early = (layer(mixture, recompute=kind, ep=1)[1]["recompute"] for kind in ("full", "early-stop"))
+    assert full - early == pytest.approx(
+        residual, rel=1e-9
+    )  # the router's gradients need the experts' output
+
+
+def test_pytorch_does_not_repeat_the_last_gemm_and_addition_either():
+    torch = pytest.importorskip("torch")
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils.checkpoint import checkpoint
+
+    class Calls(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.names = []
+
+        def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+            self.names.append(function.__name__)
+            return function(*arguments, **keywords or {})
+
+    one, up, down = torch.nn.Linear(8, 8), torch.nn.Linear(8, 32), torch.nn.Linear(32, 8)
+
+    def block(x):
+        x = x + one(x)
+        return x + down(torch.nn.functional.gelu(up(x)))
+
+    def backward_calls(**how):
+        out = checkpoint(block, torch.ones(4, 8, requires_grad=True), **how)
+        with Calls() as calls:
+            out.sum().backward()
+        return [sum(what in name for name in calls.names) for what in ("addmm", "gelu.", "add.")]
+
+    whole, early = backward_calls(use_reentrant=True), backward_calls(use_reentrant=False)
+    assert [a - b for a, b in zip(whole, early, strict=True)] == [1, 0, 1]
+
+
 def test_selective_recompute_has_nothing_to_repeat_with_flash_attention():
     assert layer(replace(MODEL, attention="flash"), recompute="selective")[1]["recompute"] == 0
 

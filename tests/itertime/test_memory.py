@@ -70,7 +70,7 @@ def test_1f1b_holds_as_many_micro_batches_as_stages_and_gpipe_all():
     assert parts(GPT, replace(plan, interleave=2))["activations"] > parts(GPT, plan)["activations"]
 
 
-@pytest.mark.parametrize("kind", ["full", "selective"])
+@pytest.mark.parametrize("kind", ["full", "early-stop", "selective"])
 def test_recomputing_frees_memory(kind):
     plan = Plan(8, 8, 1, 1, 64, recompute="none")
     assert parts(GPT, replace(plan, recompute=kind))["activations"] < parts(GPT, plan)["activations"]

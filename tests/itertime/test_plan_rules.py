@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from itertime import Plan, PlanBatch, load_model
 from itertime.errors import UserError
+from itertime.plan import RECOMPUTE
 
 MODEL = load_model("megatron-39.1b")  # 48 layers, 64 heads, s 2048
 GOOD = {"tp": 8, "pp": 4, "dp": 2, "micro_batch": 2, "global_batch": 64}
@@ -89,7 +90,7 @@ plans = st.builds(
     micro_batch=st.sampled_from([1, 2]),
     global_batch=st.sampled_from([8, 64]),
     interleave=st.sampled_from([1, 2]),
-    recompute=st.sampled_from(["none", "selective", "full"]),
+    recompute=st.sampled_from(RECOMPUTE),
     zero_stage=st.sampled_from([0, 1, 3]),
     zero_group=st.none(),
     sequence_parallel=st.booleans(),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from itertime import ModelSpec, Plan, load_system, predict
 from itertime.errors import UserError
-from itertime.plan import CP_EXCHANGES, RANK_ORDERS
+from itertime.plan import CP_EXCHANGES, RANK_ORDERS, RECOMPUTE
 from itertime.system import Site
 from itertime.timeline import chrome_trace, iteration_graph, write_chrome_trace
 
@@ -61,7 +61,7 @@ def runs(draw):
         micro_batch=draw(st.sampled_from([1, 4])),
         global_batch=dp * 4 * pp * draw(st.integers(1, 3)),
         interleave=interleave,
-        recompute=draw(st.sampled_from(["none", "selective", "full"])),
+        recompute=draw(st.sampled_from(RECOMPUTE)),
         zero_stage=draw(st.sampled_from([0, 1] if pp > 1 else [0, 1, 2, 3])),
         zero_group=draw(st.sampled_from([None, 1])),
         sequence_parallel=model.experts > 1 or draw(st.booleans()),
