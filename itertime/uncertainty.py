@@ -1,14 +1,16 @@
 """How far measured runs lie from their predictions, by class of plan: the interval that a prediction carries.
 
 The table `residuals/measured_over_predicted.json` holds the range of measured over predicted seconds in
-which nine tenths of published runs lie; `itertime.uncertainty_build` works it out. Each range is given again
-with one set of runs left out, so that `validate` can say what the intervals are worth on that set.
+which nine in ten runs of a site that was never seen are to lie; `itertime.uncertainty_build` works it out of
+published runs. Each range is given again with one set of runs left out, so that `validate` can say what the
+intervals are worth on that set.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,29 +87,15 @@ def interval_s(
     return found[0] * iteration_s, found[1] * iteration_s
 
 
-def conformal_range(
-    ratios: Sequence[float], level: float = LEVEL, weights: Sequence[float] | None = None
-) -> tuple[float, float]:
+def conformal_range(ratios: Sequence[float], level: float = LEVEL) -> tuple[float, float]:
     """The range that holds the next ratio with probability `level`, if it is exchangeable with these.
 
     Split conformal prediction with equal tails (Lei et al. 2018, section 2.2): of n ratios those of ranks
     floor((n + 1) (1 - level) / 2) and ceil((n + 1) (1 + level) / 2), or the extremes where n is too small.
-    With weights (Tibshirani et al. 2019, section 2) the next ratio weighs as much as these on average.
     """
-    masses = [1.0] * len(ratios) if weights is None else list(weights)
-    share = sum(masses) * (1 + 1 / len(masses)) * (1 + level) / 2 * (1 - 1e-12)
-    ordered = sorted(zip(ratios, masses, strict=True))
-    return _reach(ordered[::-1], share), _reach(ordered, share)
-
-
-def _reach(ordered: Sequence[tuple[float, float]], share: float) -> float:
-    """The ratio at which the masses, summed in this order, reach `share`; the last one if they never do."""
-    total = 0.0
-    for ratio, mass in ordered:
-        total += mass
-        if total >= share:
-            return ratio
-    return ordered[-1][0]
+    ordered, count = sorted(ratios), len(ratios)
+    rank = min(math.ceil((count + 1) * (1 + level) / 2 - 1e-9), count)
+    return ordered[count - rank], ordered[rank - 1]
 
 
 @functools.cache

@@ -2,13 +2,12 @@
 
     cd ../shared/data/iterations; python -m itertime.uncertainty_build a100_*.csv published.csv
 
-rewrites `residuals/measured_over_predicted.json`. Every set of runs weighs the same, however many rows it
-has, because the runs of one site err together. A class needs 20 runs to have a range of its own; where they
-are from fewer than three sets, its range is widened to the pooled one, which knows how sites differ.
-
-Exchangeability fails between sites: ranges drawn at 90 % hold less of a set that they never saw. So they are
-drawn at the first level from 90 to 99 % at which the sets, each left out in turn, are held to 90 % over all
-rows. That is one number chosen by these sets.
+rewrites `residuals/measured_over_predicted.json`. The runs of one site err together, so a run at a site that
+was never seen errs in two ways, as in a random-effects model (Higgins, Thompson, Spiegelhalter 2009, "A
+re-evaluation of random-effects meta-analysis", section 4): its site by as much as another draw of a normal
+distribution of which the sets' medians are the known draws, in logarithms, Student's t; and the run beside
+its site by as much as the runs of the plan's class lie beside their sets' medians, every set weighing the
+same. A range is the middle nine tenths of the sum. A class with fewer than 20 runs has the runs of all.
 """
 
 from __future__ import annotations
@@ -16,22 +15,27 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
 
 from itertime.atomic import write_text
 from itertime.runset import RunSet
 from itertime.system import Site
 from itertime.table import read_table
-from itertime.uncertainty import CLASSES, LEVEL, TABLE, conformal_range, plan_class
+from itertime.uncertainty import CLASSES, LEVEL, TABLE, plan_class
 
 __all__ = ["measured_ranges"]
 
 FEWEST = 20  # runs of a class with a range of its own
-ENOUGH_SETS = 3  # for a class to know how sites differ
-_LEVELS = tuple(round(0.9 + step / 100, 2) for step in range(10))
+_SITES = 999  # equally likely sites that stand for the distribution of sites
 Sample = tuple[str, str, float]  # set, class, measured over predicted
+Array = NDArray[np.float64]
 
 
 def measured_ranges(files: Sequence[str | Path], profile: str = "a100-80gb") -> dict[str, Any]:
@@ -51,56 +55,58 @@ def measured_ranges(files: Sequence[str | Path], profile: str = "a100-80gb") -> 
         ]
         samples += rows
         sets[path.stem] = {"rows": len(rows), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-    for drawn_at in _LEVELS:
-        without = {
-            name: _ranges([each for each in samples if each[0] != name], drawn_at)
-            for name in (sets if len(sets) > 1 else ())
-        }
-        if not without or _coverage(samples, without) >= LEVEL:
-            break
+    left_out = {name: [each for each in samples if each[0] != name] for name in sets} if len(sets) > 1 else {}
     return {
         "profile": profile,
         "level": LEVEL,
-        "drawn_at": drawn_at,
         "unit": "measured seconds over predicted seconds, 1",
         "sets": sets,
-        **_ranges(samples, drawn_at),
-        "without": without,
+        **_ranges(samples),
+        "without": {name: _ranges(rest) for name, rest in left_out.items()},
     }
 
 
-def _coverage(samples: Sequence[Sample], without: Mapping[str, Any]) -> float:
-    """The share of samples in the ranges that their own set had no part in."""
-    held = 0
-    for name, class_, ratio in samples:
-        found = without[name]["classes"].get(class_, without[name]["pooled"])
-        held += found["range"][0] <= ratio <= found["range"][1]
-    return held / len(samples)
+def _ranges(samples: Sequence[Sample]) -> dict[str, Any]:
+    names = dict.fromkeys(sample[0] for sample in samples)
+    medians = {name: float(np.median(_logarithms(samples, name))) for name in names}
+    sites = _sites(list(medians.values()))
+
+    def range_of(members: Sequence[Sample]) -> dict[str, Any]:
+        beside = [_logarithms(members, name) - medians[name] for name in medians]
+        entry = [name for name, found in zip(medians, beside, strict=True) if len(found)]
+        low, high = _middle(sites, [found for found in beside if len(found)])
+        return {"rows": len(members), "sets": entry, "range": [round(low, 4), round(high, 4)]}
+
+    by_class = {name: [sample for sample in samples if sample[1] == name] for name in CLASSES}
+    classes = {name: range_of(members) for name, members in by_class.items() if len(members) >= FEWEST}
+    return {"classes": classes, "pooled": range_of(samples)}
 
 
-def _ranges(samples: Sequence[Sample], level: float) -> dict[str, Any]:
-    pooled = _range(samples, level)
-    classes: dict[str, Any] = {}
-    for name in CLASSES:
-        members = [sample for sample in samples if sample[1] == name]
-        if len(members) >= FEWEST:
-            entry = _range(members, level)
-            if len(entry["sets"]) < ENOUGH_SETS:
-                low, high = zip(entry["range"], pooled["range"], strict=True)
-                entry["range"] = [min(low), max(high)]
-            classes[name] = entry
-    return {"classes": classes, "pooled": pooled}
+def _logarithms(samples: Sequence[Sample], name: str) -> Array:
+    return np.log([ratio for found, _, ratio in samples if found == name])
 
 
-def _range(samples: Sequence[Sample], level: float) -> dict[str, Any]:
-    rows: Mapping[str, int] = _counts([sample[0] for sample in samples])
-    weights = [1 / rows[sample[0]] for sample in samples]
-    low, high = conformal_range([sample[2] for sample in samples], level, weights)
-    return {"rows": len(samples), "sets": list(rows), "range": [round(low, 4), round(high, 4)]}
+def _sites(medians: Sequence[float]) -> Array:
+    """Equally likely medians of the next site, given those of some: the predictive distribution of a normal
+    one. One site alone says nothing of how sites differ: all are taken to be like it.
+    """
+    count = len(medians)
+    if count == 1:
+        return np.array(medians)
+    spread = np.std(medians, ddof=1) * math.sqrt(1 + 1 / count)
+    at = (np.arange(_SITES) + 0.5) / _SITES
+    drawn: Array = np.mean(medians) + spread * stats.t.ppf(at, count - 1)
+    return drawn
 
 
-def _counts(names: Sequence[str]) -> dict[str, int]:
-    return {name: names.count(name) for name in dict.fromkeys(names)}
+def _middle(sites: Array, beside: Sequence[Array]) -> tuple[float, float]:
+    """Between what the middle `LEVEL` of all sums of a site and a run beside its site lies, as ratios."""
+    sums = np.concatenate([np.add.outer(sites, found).ravel() for found in beside])
+    masses = np.concatenate([np.full(len(sites) * len(found), 1 / len(found)) for found in beside])
+    order = np.argsort(sums, kind="stable")
+    reached = np.cumsum(masses[order]) / masses.sum()
+    low, high = np.exp(sums[order][np.searchsorted(reached, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])])
+    return float(low), float(high)
 
 
 def main() -> None:
