@@ -67,9 +67,8 @@ def test_an_early_stop_spares_the_last_gemm_its_sum_and_the_residual_addition():
     assert full["recompute"] - early == pytest.approx(float(spared), rel=1e-12)
     mixture = replace(MODEL, experts=8, experts_per_token=2)
     full, early = (layer(mixture, recompute=kind, ep=1)[1]["recompute"] for kind in ("full", "early-stop"))
-    assert full - early == pytest.approx(
-        residual, rel=1e-9
-    )  # the router's gradients need the experts' output
+    # The gradients of the router need what the experts put out.
+    assert full - early == pytest.approx(residual, rel=1e-9)
 
 
 def test_pytorch_does_not_repeat_the_last_gemm_and_addition_either():
