@@ -21,7 +21,7 @@ __all__ = ["Cluster", "NodeGroup", "Placement", "Pool"]
 Placement = tuple[tuple[int, int], ...]
 """Where a job runs: (node, GPUs there) pairs, by node."""
 
-_SHAPE = re.compile(r"n([0-9]{1,9})g([0-9]{1,9})|([0-9]{1,9})x([0-9]{1,9})")
+_SHAPE = re.compile(r"n(-?[0-9]{1,30})g(-?[0-9]{1,30})|(-?[0-9]{1,30})x(-?[0-9]{1,30})")
 _MAX_NODES, _MAX_GPUS_PER_NODE = 1_000_000, 64
 
 
@@ -141,8 +141,7 @@ class Cluster:
         """
         match = _SHAPE.fullmatch(shape.strip().lower())
         if not match:
-            raise UserError(
-                f"cluster {shape!r}: not a shape; write n128g8 for 128 nodes of 8 GPUs, or name a .yaml file"
-            )
+            what = "not a shape; write n128g8 for 128 nodes of 8 GPUs, or name a .yaml file"
+            raise UserError(f"cluster {shape[:60]!r}: {what}")
         nodes, gpus = (int(x) for x in match.groups() if x is not None)
         return cls(nodes, gpus, system)

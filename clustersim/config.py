@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from itertime.datafile import parse_yaml
 from itertime.errors import UnknownName, UserError
+from traces.files import shown
 
 from .calendar import read_calendar
 from .failures import Failures
@@ -16,6 +17,18 @@ from .overheads import Overheads
 from .tenancy import Tenancy
 
 __all__ = ["RunConfig"]
+
+_WANTED = {
+    "string_type": "must be text; put it in quotes if it looks like a number or a date",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "dict_type": "is set part by part: NAME.PART=VALUE",
+    "list_type": "must be a list of entries, or a file FILE.yaml",
+}
+"""What to tell a user, by pydantic's type of the error."""
 
 
 class RunConfig(BaseModel):
@@ -74,6 +87,13 @@ class RunConfig(BaseModel):
             Tenancy(quotas)  # its errors name the tenant
         return quotas
 
+    @field_validator("until_s", "price_usd_per_gpu_h", "seed", mode="before")
+    @classmethod
+    def _is_no_truth(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError("must be a number, not true or false")
+        return value
+
     @field_validator("params")
     @classmethod
     def _can_be_written_down(cls, params: dict[str, Any]) -> dict[str, Any]:
@@ -100,7 +120,9 @@ class RunConfig(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
-            raise UserError(f"setting {where}={first.get('input')!r}: {first['msg'].lower()}") from None
+            what = _WANTED.get(first["type"], first["msg"].removeprefix("Value error, ").lower())
+            given = repr(first.get("input"))
+            raise UserError(f"setting {where}={shown(given)}: {what}") from None
 
 
 def _assign(values: dict[str, Any], text: str) -> None:

@@ -106,7 +106,7 @@ class Failures:
         """
         values = dict(settings)
         preset = values.pop("preset", "default")
-        if preset not in PRESETS:
+        if not isinstance(preset, str) or preset not in PRESETS:
             raise UnknownName("preset of failures", str(preset), PRESETS)
         known = [f.name for f in fields(cls)]
         for name in values:

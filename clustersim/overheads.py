@@ -94,7 +94,7 @@ class Overheads:
         """
         values = dict(settings)
         preset = values.pop("preset", "default")
-        if preset not in PRESETS:
+        if not isinstance(preset, str) or preset not in PRESETS:
             raise UnknownName("preset of overheads", str(preset), PRESETS)
         return PRESETS[preset].with_values(**values)
 

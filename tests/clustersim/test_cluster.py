@@ -36,8 +36,27 @@ def test_system_is_kept() -> None:
      "n" + "9" * 5000 + "g8", "n\u0661g8"],
 )  # fmt: skip
 def test_bad_shapes_name_the_value(text: str) -> None:
-    with pytest.raises(UserError, match="cluster"):
+    with pytest.raises(UserError, match="cluster") as caught:
         Cluster.parse(text)
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("n-1g8", "cluster: nodes=-1: must be between 1 and 1000000"),
+        ("n8g-8", "cluster: gpus_per_node=-8: must be between 1 and 64"),
+        ("n9999999999999g8", "cluster: nodes=9999999999999: must be between"),
+        ("8x99999999999", "cluster: gpus_per_node=99999999999: must be between"),
+    ],
+)
+def test_shapes_that_no_cluster_has(text: str, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        Cluster.parse(text)
+
+
+def test_zeros_in_front_change_nothing() -> None:
+    assert Cluster.parse("n0128g08").shape == "n128g8"
 
 
 @pytest.mark.parametrize("mask", [0, 1, 0b1011, 1 << 5000 | 1])
