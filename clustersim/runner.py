@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
@@ -44,8 +44,8 @@ __all__ = ["Trace", "check_config", "run", "run_on"]
 
 @dataclass(frozen=True)
 class Trace:
-    """Jobs in order of submission, and where they come from: a file (they are then on disk, not in memory) or
-    a recipe.
+    """Jobs in order of submission, and where they come from: a file or a recipe (they are then on disk, not
+    in memory).
     """
 
     jobs: tuple[Job, ...] | StoredJobs
@@ -84,9 +84,12 @@ class Trace:
     @classmethod
     def generated(cls, recipe: Recipe) -> Trace:
         """The jobs of a recipe. UserError for one that cannot be followed."""
-        from traces.generate import generate
+        from traces.generate import generate_stored
 
-        return replace(cls.of(generate(recipe)[0]), recipe=asdict(recipe))
+        jobs = generate_stored(recipe)[0]
+        for job in jobs:
+            _check(job)
+        return cls(jobs, recipe=asdict(recipe))
 
 
 def _check(job: Job) -> None:

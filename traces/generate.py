@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,9 +15,10 @@ from traces.files import sha256
 from traces.job import Job
 from traces.rules import Deadlines, Rules
 from traces.sizes import SizeClass, Sizes, load_sizes, sizes_path
-from traces.work import Work, WorkMaker, deadline_factors, stream, work_maker
+from traces.stored import StoredJobs
+from traces.work import Work, WorkMaker, as_floats, deadline_factors, stream, work_maker
 
-__all__ = ["Recipe", "generate", "gpu_seconds_per_job"]
+__all__ = ["Recipe", "generate", "generate_stored", "gpu_seconds_per_job"]
 
 MAX_JOBS = 10_000_000
 
@@ -62,7 +64,14 @@ class Recipe:
 
 
 def generate(recipe: Recipe) -> tuple[list[Job], dict[str, Any]]:
-    """The jobs of a recipe in submission order, and a report of how they were made.
+    """As `generate_stored`, all jobs in memory."""
+    jobs, report = generate_stored(recipe)
+    return list(jobs), report
+
+
+def generate_stored(recipe: Recipe) -> tuple[StoredJobs, dict[str, Any]]:
+    """The jobs of a recipe in submission order, and a report of how they were made. Memory holds a few
+    numbers of each job.
 
     The rate of arrivals is load x gpus / (expected GPU-seconds of a job), so that the load is the expected
     one; what a trace asks for in fact, which the report states beside it, scatters with its longest jobs.
@@ -71,19 +80,21 @@ def generate(recipe: Recipe) -> tuple[list[Job], dict[str, Any]]:
     sizes, maker, source = _ingredients(recipe)
     rules = maker.rules if maker else None
     each = gpu_seconds_per_job(sizes, rules)
-    chosen, run_times = _draw_sizes(sizes, recipe)
-    works = _works(chosen, run_times, maker, recipe)
     rate_per_s = recipe.load * recipe.gpus / each
     submits = arrival_times(
         recipe.arrivals, recipe.jobs, rate_per_s, stream(recipe.seed, "arrivals"), recipe.cv
-    ).tolist()
+    )
     if submits[-1] > MAX_SECONDS:
         raise UserError(f"load={recipe.load:g}: puts {recipe.jobs} jobs beyond {MAX_SECONDS:g} s; raise it")
-    deadlines = _deadlines(recipe.deadlines, rules)
-    factors = deadline_factors(deadlines, recipe.seed, recipe.jobs)
-    parts = zip(submits, chosen, run_times, works, factors, strict=True)
-    jobs = [_job(i, *each_part) for i, each_part in enumerate(parts)]
-    asked = demand(jobs)
+    factors = deadline_factors(_deadlines(recipe.deadlines, rules), recipe.seed, recipe.jobs)
+    parts = zip(
+        as_floats(submits), _sizes_drawn(sizes, recipe), _uniform(recipe, "models"), factors, strict=True
+    )
+    jobs = StoredJobs()
+    for i, (submit_s, (size, run_s), uniform, factor) in enumerate(parts):
+        work = _work(size, run_s, uniform, maker, recipe) if maker else None
+        jobs.add(i, _job(i, submit_s, size, run_s, work, factor))
+    asked = demand(jobs.finish(""))
     report = {
         "recipe": asdict(recipe),
         **source,
@@ -124,25 +135,22 @@ def _ingredients(recipe: Recipe) -> tuple[Sizes, WorkMaker | None, dict[str, Any
     return sizes, maker, source | provenance
 
 
-def _draw_sizes(sizes: Sizes, recipe: Recipe) -> tuple[list[SizeClass], list[float]]:
-    chosen = [sizes.choose(u) for u in stream(recipe.seed, "sizes").random(recipe.jobs).tolist()]
-    uniform = stream(recipe.seed, "run-times").random(recipe.jobs).tolist()
-    return chosen, [size.run_time.quantile_s(u) for size, u in zip(chosen, uniform, strict=True)]
+def _sizes_drawn(sizes: Sizes, recipe: Recipe) -> Iterator[tuple[SizeClass, float]]:
+    """The size class and the run time in s of each job."""
+    for drawn, uniform in zip(_uniform(recipe, "sizes"), _uniform(recipe, "run-times"), strict=True):
+        size = sizes.choose(drawn)
+        yield size, size.run_time.quantile_s(uniform)
 
 
-def _works(
-    chosen: list[SizeClass], run_times: list[float], maker: WorkMaker | None, recipe: Recipe
-) -> list[Work | None]:
-    if maker is None:
-        return [None] * len(chosen)
-    works: list[Work | None] = []
-    uniform = stream(recipe.seed, "models").random(recipe.jobs).tolist()
-    for size, run_s, u in zip(chosen, run_times, uniform, strict=True):
-        work = maker.work(size.gpus, run_s, u)
-        if isinstance(work, str):
-            raise UserError(f"rules {recipe.rules}: planner {recipe.planner}: {work}; change the rules")
-        works.append(work)
-    return works
+def _uniform(recipe: Recipe, purpose: str) -> Iterator[float]:
+    return as_floats(stream(recipe.seed, purpose).random(recipe.jobs))
+
+
+def _work(size: SizeClass, run_s: float, uniform: float, maker: WorkMaker, recipe: Recipe) -> Work:
+    work = maker.work(size.gpus, run_s, uniform)
+    if isinstance(work, str):
+        raise UserError(f"rules {recipe.rules}: planner {recipe.planner}: {work}; change the rules")
+    return work
 
 
 def _job(

@@ -185,7 +185,7 @@ def _works(
 def _deadline_factors(log: Log, maker: WorkMaker | None, seed: int) -> list[float | None]:
     """The rules' deadlines, as multiples of run times; a log that states deadlines keeps its own."""
     drawn = maker.rules.deadlines if maker and not log.states_deadlines else None
-    return deadline_factors(drawn, seed, len(log.jobs))
+    return list(deadline_factors(drawn, seed, len(log.jobs)))
 
 
 def _job(row: LoggedJob, work: Work | None, clock: _Clock, deadline_factor: float | None) -> Job:

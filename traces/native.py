@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from traces.stored import StoredJobs
 
 __all__ = ["read_trace", "store_trace", "write_trace"]
 
+_BLOCK = 10_000
 _INTEGERS = ("gpus", "min_gpus", "max_gpus", "global_batch", "seq_len", "priority")
 
 
@@ -57,7 +59,7 @@ def write_trace(jobs: Iterable[Job], path: str | Path) -> None:
     Columns that no job states are left out. Reading the file gives equal jobs. Raises UserError for another
     ending or where `path` cannot be written.
     """
-    path, jobs = Path(path), list(jobs)
+    path, jobs = Path(path), list(jobs) if isinstance(jobs, Iterator) else jobs
     write = next((f for ending, f in _WRITERS.items() if path.name.endswith(ending)), None)
     if write is None:
         raise UserError(f"{path}: unknown kind of trace file; let the name end in {', '.join(_WRITERS)}")
@@ -65,10 +67,15 @@ def write_trace(jobs: Iterable[Job], path: str | Path) -> None:
         write(jobs, _columns_in_use(jobs), temporary)
 
 
-def _columns_in_use(jobs: list[Job]) -> list[str]:
-    blank = Job("", 0.0)
-    needed = ("job_id", "submit_s")
-    return [c for c in COLUMNS if c in needed or any(getattr(job, c) != getattr(blank, c) for job in jobs)]
+def _columns_in_use(jobs: Iterable[Job]) -> list[str]:
+    blank, used = Job("", 0.0), {"job_id", "submit_s"}
+    unused = [c for c in COLUMNS if c not in used]
+    for job in jobs:
+        found = [c for c in unused if getattr(job, c) != getattr(blank, c)]
+        if found:
+            used.update(found)
+            unused = [c for c in unused if c not in used]
+    return [c for c in COLUMNS if c in used]
 
 
 def _cell(value: Any) -> Any:
@@ -80,12 +87,12 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def _write_csv(jobs: list[Job], columns: list[str], path: Path) -> None:
+def _write_csv(jobs: Iterable[Job], columns: list[str], path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         _write_rows(jobs, columns, file)
 
 
-def _write_gzip(jobs: list[Job], columns: list[str], path: Path) -> None:
+def _write_gzip(jobs: Iterable[Job], columns: list[str], path: Path) -> None:
     # No name and no time in the gzip header: equal jobs give equal bytes.
     with path.open("wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:
         file = io.TextIOWrapper(packed, encoding="utf-8", newline="")
@@ -94,23 +101,28 @@ def _write_gzip(jobs: list[Job], columns: list[str], path: Path) -> None:
         file.detach()
 
 
-def _write_rows(jobs: list[Job], columns: list[str], file: io.TextIOWrapper) -> None:
+def _write_rows(jobs: Iterable[Job], columns: list[str], file: io.TextIOWrapper) -> None:
     # csv does not quote a lone carriage return, which would then end the row.
-    returns = any("\r" in (getattr(job, name) or "") for job in jobs for name in TEXTS)
+    texts = [name for name in columns if name in TEXTS]
+    returns = any("\r" in (getattr(job, name) or "") for job in jobs for name in texts)
     writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL)
     writer.writerow(columns)
     writer.writerows([_cell(getattr(job, column)) for column in columns] for job in jobs)
 
 
-def _write_parquet(jobs: list[Job], columns: list[str], path: Path) -> None:
+def _write_parquet(jobs: Iterable[Job], columns: list[str], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     def column_type(name: str) -> Any:
         return pa.string() if name in TEXTS else pa.int64() if name in _INTEGERS else pa.float64()
 
-    arrays = [pa.array([getattr(job, c) for job in jobs], type=column_type(c)) for c in columns]
-    pq.write_table(pa.table(arrays, names=columns), path)
+    schema, rows = pa.schema([(name, column_type(name)) for name in columns]), iter(jobs)
+    batches = []
+    while block := list(islice(rows, _BLOCK)):
+        cells = [pa.array([getattr(job, c) for job in block], type=schema.field(c).type) for c in columns]
+        batches.append(pa.record_batch(cells, schema=schema))
+    pq.write_table(pa.Table.from_batches(batches, schema).combine_chunks(), path)
 
 
 _WRITERS = {".csv": _write_csv, ".csv.gz": _write_gzip, ".parquet": _write_parquet}

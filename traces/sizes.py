@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from statistics import NormalDist
@@ -46,7 +47,7 @@ class LogNormal:
         low = math.log(self.min_s / self.median_s) / self.sigma if self.min_s else -math.inf
         return low, math.log(self.max_s / self.median_s) / self.sigma
 
-    @property
+    @cached_property
     def _mass(self) -> tuple[float, float]:
         low, high = self._bounds
         return _NORMAL.cdf(low), _NORMAL.cdf(high)
@@ -118,8 +119,11 @@ class Sizes:
 
     def choose(self, uniform: float) -> SizeClass:
         """The class at quantile `uniform` in [0, 1) of the shares."""
-        ends = list(accumulate(self.shares))
-        return self.sizes[min(bisect_right(ends, uniform), len(ends) - 1)]
+        return self.sizes[min(bisect_right(self._ends, uniform), len(self.sizes) - 1)]
+
+    @cached_property
+    def _ends(self) -> list[float]:
+        return list(accumulate(self.shares))
 
 
 def list_sizes() -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Protocol
 
 from traces.files import sha256
@@ -11,10 +12,13 @@ from traces.rules import Deadlines, Rules, load_rules, rules_path
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
 
     from itertime.model import ModelSpec
 
-__all__ = ["Planner", "Work", "WorkMaker", "deadline_factors", "stream", "work_maker"]
+__all__ = ["Planner", "Work", "WorkMaker", "as_floats", "deadline_factors", "stream", "work_maker"]
+
+_BLOCK = 10_000
 
 
 class PlannedRun(Protocol):
@@ -99,13 +103,21 @@ def work_maker(rules: str, planner: str, system: str) -> tuple[WorkMaker, dict[s
     return WorkMaker(loaded, make_planner(planner, built)), source
 
 
-def deadline_factors(deadlines: Deadlines | None, seed: int, count: int) -> list[float | None]:
+def deadline_factors(deadlines: Deadlines | None, seed: int, count: int) -> Iterator[float | None]:
     """How many run times after its submission each of `count` jobs has its deadline; None: it has none."""
     if deadlines is None:
-        return [None] * count
+        yield from repeat(None, count)
+        return
     factors = stream(seed, "deadlines").uniform(deadlines.low, deadlines.high, count)
-    given = stream(seed, "deadline-share").random(count) < deadlines.share
-    return [float(factor) if yes else None for factor, yes in zip(factors, given, strict=True)]
+    given = stream(seed, "deadline-share").random(count)
+    for factor, share in zip(as_floats(factors), as_floats(given), strict=True):
+        yield factor if share < deadlines.share else None
+
+
+def as_floats(numbers: NDArray[np.float64]) -> Iterator[float]:
+    """Python's numbers, of which few are in memory at a time."""
+    for i in range(0, len(numbers), _BLOCK):
+        yield from numbers[i : i + _BLOCK].tolist()
 
 
 def stream(seed: int, purpose: str) -> np.random.Generator:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from itertime.commandline import new_app, print_json
+
+if TYPE_CHECKING:
+    from traces import Job
+    from traces.stored import StoredJobs
 
 __all__ = ["app"]
 
@@ -109,11 +113,10 @@ def generate(
     seed: Seed = 0,
 ) -> None:
     """Make a synthetic trace; its recipe goes beside it, into NAME.generate.json."""
-    from traces.generate import Recipe
-    from traces.generate import generate as make
+    from traces.generate import Recipe, generate_stored
 
     recipe = Recipe(jobs, load, gpus, arrivals, cv, sizes, rules, deadlines, planner, system, seed)
-    made, report = make(recipe)
+    made, report = generate_stored(recipe)
     beside = _write(made, report, output, "generate")
     _say(f"{output}: {len(made):,} jobs; {_asked(report['demand'])}")
     _say(f"recipe: {beside}", err=True)
@@ -147,7 +150,7 @@ def check(
 
 
 def _write(
-    jobs: list[Any], report: dict[str, Any], output: Path, kind: str, source: Path | None = None
+    jobs: list[Job] | StoredJobs, report: dict[str, Any], output: Path, kind: str, source: Path | None = None
 ) -> Path:
     """Write the trace and then its report, which holds the trace's hash; give the report's path."""
     from itertime.errors import UserError

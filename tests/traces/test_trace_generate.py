@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ import yaml
 from scipy import stats
 
 from itertime.errors import UserError
-from traces import Job, read_trace, write_trace
+from traces import Job, read_trace, submission_order, write_trace
 from traces.arrivals import DAY_S, arrival_times, weibull_shape
-from traces.generate import Recipe, generate, gpu_seconds_per_job
+from traces.generate import Recipe, generate, generate_stored, gpu_seconds_per_job
 from traces.rules import load_rules
 from traces.sizes import Exponential, LogNormal, list_sizes, load_sizes
 
@@ -185,6 +186,34 @@ def test_a_generated_trace_is_a_valid_trace(tmp_path: Path) -> None:
         write_trace(jobs, tmp_path / "trace.csv")
         assert read_trace(tmp_path / "trace.csv") == jobs
     assert report["load"] is None
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
+def test_jobs_on_disk_are_written_as_those_in_memory(tmp_path: Path, ending: str) -> None:
+    recipe = Recipe(jobs=25_000, seed=4, deadlines="1:2:0.5")
+    stored, report = generate_stored(recipe)
+    jobs, same = generate(recipe)
+    assert (report, len(stored), list(submission_order(stored))) == (same, 25_000, jobs)
+    for name, some in (("stored", stored), ("list", jobs), ("once", iter(jobs))):
+        write_trace(some, tmp_path / f"{name}.{ending}")
+    files = {(tmp_path / f"{name}.{ending}").read_bytes() for name in ("stored", "list", "once")}
+    assert len(files) == 1
+    assert read_trace(tmp_path / f"stored.{ending}") == jobs
+
+
+def test_memory_holds_a_few_numbers_of_each_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job itself takes some 500 bytes."""
+    monkeypatch.setattr("traces.stored.RUN_JOBS", 1000)
+    monkeypatch.setattr("traces.stored.IN_MEMORY_BYTES", 100_000)
+    generate(Recipe(jobs=10))  # what is read once
+    tracemalloc.start()
+    try:
+        jobs, _ = generate_stored(Recipe(jobs=20_000))
+        write_trace(jobs, tmp_path / "trace.csv")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 120 * 20_000 + 1_500_000
 
 
 def test_the_trace_of_a_seed_stays_what_it_was() -> None:

@@ -142,7 +142,7 @@ def test_deadline_factors_are_uniform_for_the_share_that_has_them() -> None:
     assert abs(given.mean() - 1.0) < 4 / np.sqrt(12 * 20_000)
     assert 0.5 <= given.min() < 0.501
     assert 1.499 < given.max() < 1.5
-    assert deadline_factors(None, 3, 2) == [None, None]
+    assert list(deadline_factors(None, 3, 2)) == [None, None]
 
 
 def test_streams_differ_by_purpose_and_seed() -> None:
