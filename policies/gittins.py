@@ -92,12 +92,14 @@ class Gittins(Scheduler):
             self._learn(state)
 
     def _learn(self, state: State) -> None:
-        """Take the finished jobs' service for the distribution, and sort the waiting jobs anew."""
+        """Take the finished jobs' service for the distribution, rank by it those who run as they stand now,
+        and sort the waiting jobs anew.
+        """
         ranking, waiting = state.pending_by(self._standing), list(state.pending)
         for job in waiting:
             ranking.remove(job)
         self._sizes = _distribution(self._finished)
-        self._rank.clear()
+        self._rank = {job: self._claim(job) for job in state.running}
         for job in waiting:
             ranking.add(job)
 

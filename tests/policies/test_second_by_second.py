@@ -238,7 +238,7 @@ def compare(name: str, seed: int) -> None:
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_everybody_runs_when_the_plain_rule_says(name: str) -> None:
-    for seed in range(40):
+    for seed in (*range(40), 155, 2142):  # the last two were once wrong under easy and gittins
         compare(name, seed)
 
 
