@@ -82,16 +82,22 @@ class HeSrpt(Scheduler):
         return before + [(job.order, job.sizes, job) for job in running if job not in known]
 
     def _rounded(self, jobs: Sequence[_Entry], gpus: int) -> dict[JobView, int]:
-        """The fractions as counts that jobs can use: what the shortest cannot use falls to the next."""
+        """The fractions as counts that jobs can use: what the shortest cannot use falls to the next; who has
+        less than its smallest size gets that, and the next ones less.
+        """
         if self._of != (len(jobs), gpus):
             self._of = len(jobs), gpus
             self._parts = [fraction * gpus for fraction in reversed(fractions(len(jobs), self.exponent))]
-        shares, budget = {}, 0.0
+        shares, budget, left = {}, 0.0, gpus
         for (_, _, sizes, job), part in zip(jobs, self._parts, strict=True):
+            if not left:
+                break
             budget += part
-            if sizes[0] <= budget + _ROUNDING:
-                shares[job] = size = sizes[bisect_right(sizes, budget + _ROUNDING) - 1]
+            if budget > _ROUNDING and sizes[0] <= left:
+                within = bisect_right(sizes, budget + _ROUNDING)  # never more than is left
+                shares[job] = size = sizes[within - 1] if within else sizes[0]
                 budget -= size
+                left -= size
         return shares
 
 

@@ -191,6 +191,18 @@ def test_hesrpt_fractions_add_up_and_favour_the_short(jobs: int, exponent: float
     assert all(a <= b * (1 + 1e-9) + 1e-12 for a, b in pairwise(shares))
 
 
+def test_hesrpt_serves_the_shortest_where_few_can_run() -> None:
+    """On one GPU nobody's fraction is a GPU; the shortest comes first, as is best there (Schrage 1968)."""
+    jobs = [Job(str(i), 0, gpus=1, duration_s=run_s) for i, run_s in enumerate((80, 10, 40, 20))]
+    records = simulate(jobs, HeSrpt(round_s=0.0), "n1g1").records
+    assert [(record.job_id, record.finish_s) for record in records] == [
+        ("1", 10),
+        ("3", 30),
+        ("2", 70),
+        ("0", 150),
+    ]
+
+
 def test_hesrpt_rounds_down_and_passes_on() -> None:
     """0.25 and 0.75 of 8 GPUs are 2 and 6; 6 is not a count the short job can use, so 2 fall to the other."""
     table = {("m", 8): {1: 1.0, 2: 1.4, 4: 2.0, 8: 2.8}}
