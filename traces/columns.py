@@ -12,14 +12,16 @@ from typing import Any
 
 from traces.job import Job
 
-__all__ = ["COLUMNS", "contradictions", "number", "whole"]
+__all__ = ["COLUMNS", "MIN_SECONDS", "contradictions", "number", "whole"]
 
 MAX_SECONDS = (
     4e9  # epoch seconds until 2096; from twice that on a double resolves no microsecond, as tables do
 )
+MIN_SECONDS = 1e-6  # what tables resolve
 _MAX_GPUS = 10_000_000
 _MAX_TEXT = 100_000  # cells of 131,072 characters and more are not read back from CSV
 _MAX_COUNT = 10**12
+_MIN_ITERATIONS = 1e-12  # far below any work, and far from where ratios to it are no numbers
 _MAX_BATCH = 10_000_000  # what itertime plans for
 
 
@@ -66,16 +68,20 @@ def _time(text: str) -> float:
 
 
 def _duration(text: str) -> float:
-    value = _time(text)
+    value = number(text)
     if value <= 0:
         raise ValueError("must be greater than 0; leave out jobs that never ran")
-    return value
+    if value < MIN_SECONDS:
+        raise ValueError(f"is below {MIN_SECONDS:g} seconds, which no table resolves; leave the job out")
+    return _time(text)
 
 
 def _iterations(text: str) -> float:
     value = number(text)
     if value <= 0:
         raise ValueError("must be greater than 0; leave out jobs without work")
+    if value < _MIN_ITERATIONS:
+        raise ValueError(f"is below {_MIN_ITERATIONS:g}, which is no work; leave the job out")
     if value > _MAX_COUNT:
         raise ValueError(f"is above {_MAX_COUNT:g}; correct it")
     return value

@@ -21,7 +21,7 @@ from typing import IO, Any, BinaryIO, cast
 
 from itertime.errors import TableError, UserError
 
-__all__ = ["Table", "open_table", "sha256", "shown"]
+__all__ = ["Table", "open_table", "separator_hint", "sha256", "shown"]
 
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -216,6 +216,13 @@ def sha256(path: str | Path, most: float = inf) -> str:
         raise OSError(errno.EFBIG, f"has {found.st_size:,} bytes, more than {most:,}")
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def separator_hint(columns: list[str]) -> str:
+    """What to do about a header that holds one column for want of commas, else nothing."""
+    if len(columns) == 1 and any(sign in columns[0] for sign in ";\t|"):
+        return "columns must be separated by commas"
+    return ""
 
 
 def shown(value: object) -> str:

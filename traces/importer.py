@@ -15,7 +15,7 @@ from traces import elasticflow, itp, named_columns, slurm
 from traces.check import demand
 from traces.files import open_table, sha256, shown
 from traces.job import Job, submission_key
-from traces.logs import Dropped, Log, LoggedJob
+from traces.logs import Dropped, Log, LoggedJob, header
 from traces.rules import Rules
 from traces.work import Work, WorkMaker, deadline_factors, stream, work_maker
 
@@ -53,9 +53,7 @@ class Selection:
 def detect_format(path: str | Path) -> str:
     """The format of a log by its header. Raises TableError if it is of none that is known."""
     with open_table(path) as table:
-        columns = table.columns
-    if not columns:
-        raise TableError(f"{path}:1: empty file; the first line names the columns")
+        columns = header(table)
     found = [name for name, module in FORMATS.items() if module.matches(columns)]
     if not found:
         known, seen = ", ".join(FORMATS), shown(", ".join(columns))

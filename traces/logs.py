@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from itertime.errors import TableError
-from traces.columns import COLUMNS, number, whole
+from traces.columns import COLUMNS, MIN_SECONDS, number, whole
 from traces.files import Table, open_table, shown
 
 __all__ = ["Dropped", "Log", "LoggedJob", "Moments", "moment", "read_log", "span"]
@@ -147,6 +147,13 @@ def span(text: str) -> float:
     return float(COLUMNS["duration_s"](text))
 
 
+def header(table: Table) -> list[str]:
+    """The columns of a log. TableError for an empty file."""
+    if not table.columns:
+        raise TableError(f"{table.path}:1: empty file; the first line names the columns")
+    return table.columns
+
+
 def read_log(
     path: str | Path,
     name: str,
@@ -164,8 +171,11 @@ def read_log(
     jobs: list[LoggedJob] = []
     dropped: list[Dropped] = []
     with open_table(path, delimiter=delimiter) as table:
-        fields = fields_of(table.columns)
+        fields = fields_of(header(table))
         missing = [column for column, _ in fields.values() if column not in table.columns]
+        twice = [column for column, _ in fields.values() if table.columns.count(column) > 1]
+        if twice:
+            raise TableError(f"{path}:1: column {shown(twice[0])} appears twice; keep one")
         if missing:
             raise TableError(f"{path}:1: missing column {', '.join(missing)}; is this an {name} log?")
         places = [(field, table.columns.index(name), parse) for field, (name, parse) in fields.items()]
@@ -217,7 +227,7 @@ def _checked(line: int, values: dict[str, Any]) -> LoggedJob | Dropped:
     values.setdefault("job_id", str(line))  # of a log that does not name its jobs
     if "start_s" in values:
         values["duration_s"] = values.pop("end_s") - values.pop("start_s")
-        if values["duration_s"] <= 0:
+        if values["duration_s"] < MIN_SECONDS:
             return Dropped(line, values["job_id"], "does not end after its start")
     job = LoggedJob(line, **values)
     if job.deadline_s is not None and job.deadline_s < job.submit_s:

@@ -8,7 +8,7 @@ from typing import Any
 
 from itertime.errors import TableError, UnknownName, UserError
 from traces.columns import COLUMNS, number
-from traces.files import open_table, shown
+from traces.files import open_table, separator_hint, shown
 from traces.logs import Fields, Log, Moments, moment, span
 from traces.logs import read_log as _read
 
@@ -97,7 +97,9 @@ def _unknown(column: str, columns: list[str]) -> str:
     known = [shown(name) for name in columns]
     hint = str(UnknownName("column", column, known)).partition("; known: ")[0]
     rest = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
-    return f"{hint}; its columns are {', '.join(known[:_MOST_NAMED])}{rest}"
+    separated = separator_hint(columns)
+    listed = f"{', '.join(known[:_MOST_NAMED])}{rest}"
+    return f"{hint}; its columns are {listed}" + (f"; {separated}" if separated else "")
 
 
 def _assumptions(named: Mapping[str, str]) -> list[str]:

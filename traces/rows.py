@@ -10,7 +10,7 @@ from typing import Any
 
 from itertime.errors import TableError, UnknownName
 from traces.columns import COLUMNS, contradictions
-from traces.files import Table, open_table, shown
+from traces.files import Table, open_table, separator_hint, shown
 from traces.formulas import without_guard
 from traces.job import Job
 
@@ -162,8 +162,8 @@ def _missing(columns: list[str]) -> str:
 
 
 def _other_format(columns: list[str]) -> str:
-    if len(columns) == 1 and any(sign in columns[0] for sign in ";\t|"):
-        return "columns must be separated by commas"
+    if hint := separator_hint(columns):
+        return hint
     if "job_id" not in columns or "submit_s" not in columns:
         return "a job log becomes a trace by `clustersim trace import`"
     return ""

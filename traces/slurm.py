@@ -66,7 +66,7 @@ _ASSUMPTIONS = (
 def matches(columns: list[str]) -> bool:
     """Whether a header, read as CSV, is one of `sacct`; perhaps columns are missing, or `--parsable2` was."""
     header = "|".join(columns)
-    return any(name in header for name in ("JobIDRaw", "ElapsedRaw", "AllocTRES"))
+    return any(name in header for name in ("JobIDRaw", "ElapsedRaw", "AllocTRES", "ReqTRES"))
 
 
 def read_log(path: str | Path) -> Log:

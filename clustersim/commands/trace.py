@@ -177,7 +177,7 @@ def _write_report(report: Mapping[str, Any], output: Path, kind: str) -> Path:
 
 def _asked(demand: Mapping[str, Any]) -> str:
     if demand["mean_gpus"] is None:
-        return f"{demand['gpu_seconds'] / 3600:,.0f} GPU-hours, all at once"
+        return f"{demand['gpu_seconds'] / 3600:,.2f} GPU-hours, all at once"
     days = demand["span_s"] / 86400
     return f"{demand['mean_gpus']:,.1f} GPUs asked for on average over {days:,.2f} days"
 
@@ -190,11 +190,15 @@ def _as_text(trace: Path, summary: Mapping[str, Any]) -> str:
         return ", ".join(parts) + (f" and {len(counts) - 20} more" if len(counts) > 20 else "")
 
     asked, load, deadlines = summary["demand"], summary["load"], summary["deadlines"]
+    on_average = f"{_asked(asked)}, by the {asked['jobs']:,} jobs that state GPUs and run time"
+    if not asked["jobs"]:
+        on_average = "GPUs asked for on average: not known, no job states GPUs and run time (duration_s)"
+    without_load = "all at once" if asked["jobs"] else "not known"
     lines = [
         f"{trace}: {summary['jobs']:,} jobs, tenants: {summary['tenants']:,}",
         f"work stated in: {listed(summary['kinds'])}",
-        f"{_asked(asked)}, by the {asked['jobs']:,} jobs that state GPUs and run time",
-        f"load on {summary['cluster_gpus']:,} GPUs: {'all at once' if load is None else format(load, '.3f')}",
+        on_average,
+        f"load on {summary['cluster_gpus']:,} GPUs: {without_load if load is None else format(load, '.3f')}",
         f"models: {listed(summary['models'])}",
         f"GPUs: {listed(summary['gpus'])}",
         f"deadlines: {deadlines['jobs']:,}, {deadlines['below_run_time']:,} before submission + run time",

@@ -83,6 +83,22 @@ def test_check_of_a_bad_trace_names_the_line_and_exits_with_3(
         assert said.err == f"error: {path}:3: gpus=0: must be at least 1\n"
 
 
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ("a,0,8,60,,,", "0.13 GPU-hours, all at once, by the 1 jobs that state GPUs and run time"),
+        ("a,0,,,gpt3-13b,64,9", "not known, no job states GPUs and run time (duration_s)"),
+    ],
+)  # fmt: skip
+def test_check_says_what_the_jobs_ask_for(
+    tmp_path: Path, row: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(f"job_id,submit_s,gpus,duration_s,model,global_batch,iterations\n{row}\n")
+    assert trace("check", path, "--cluster", "n4g8") == 0
+    assert says in capsys.readouterr().out
+
+
 def test_generate_writes_trace_and_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "made.csv"
     assert (

@@ -445,9 +445,38 @@ def test_sacct_with_other_delimiters_is_told_what_to_print(tmp_path: Path, delim
         import_log(log)
 
 
-def test_an_empty_log_says_so(tmp_path: Path) -> None:
+def test_sacct_with_other_columns_is_told_what_to_print(tmp_path: Path) -> None:
+    log = write(tmp_path, "JobID|Submit|Elapsed|ReqTRES\n7|2024-05-01T12:00:00|01:00:00|gres/gpu=8\n")
+    with pytest.raises(TableError, match=r"missing column JobIDRaw.*; print the log with sacct -a -X"):
+        import_log(log)
+
+
+@pytest.mark.parametrize("columns", [None, "submit_s=at,gpus=n,duration_s=took"])
+def test_an_empty_log_says_so(tmp_path: Path, columns: str | None) -> None:
     with pytest.raises(TableError, match=r"log.csv:1: empty file"):
-        import_log(write(tmp_path, "", "log.csv"))
+        import_log(write(tmp_path, "", "log.csv"), columns=columns)
+
+
+@pytest.mark.parametrize(
+    ("header", "says"),
+    [
+        ("at,n,took,took", "log.csv:1: column took appears twice; keep one"),
+        ("at;n;took", "its columns are at;n;took; columns must be separated by commas"),
+    ],
+)
+def test_a_header_that_names_no_column_for_sure_is_refused(tmp_path: Path, header: str, says: str) -> None:
+    log = write(tmp_path, f"{header}\n0,8,60,70\n", "log.csv")
+    with pytest.raises(TableError) as caught:
+        import_log(log, columns="submit_s=at,gpus=n,duration_s=took", rules="none")
+    assert says in str(caught.value)
+
+
+def test_what_is_imported_lasts_long_enough_to_be_read_again(tmp_path: Path) -> None:
+    rows = "1714521600,8,1714521600,1714521600.0000005\n1714521600,8,1714521600,1714521601\n"
+    log = write(tmp_path, f"at,n,from,to\n{rows}")
+    jobs, report = import_log(log, columns="submit_s=at,gpus=n,start_s=from,end_s=to", rules="none")
+    assert [job.duration_s for job in jobs] == [1.0]
+    assert report["dropped"][0]["reason"] == "does not end after its start"
 
 
 @pytest.mark.parametrize(

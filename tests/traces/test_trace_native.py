@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from itertime.atomic import replacing
 from itertime.errors import TableError, UserError
 from traces import Job, read_trace, write_trace
-from traces.columns import COLUMNS, MAX_SECONDS
+from traces.columns import COLUMNS, MAX_SECONDS, MIN_SECONDS
 
 RIGID = "job_id,submit_s,gpus,duration_s\n"
 LLM = "job_id,submit_s,model,global_batch,iterations\n"
@@ -27,9 +27,9 @@ names = st.text(min_size=1, max_size=20).filter(lambda text: not text.isspace())
 def jobs(draw: st.DrawFn, job_id: str) -> Job:
     submit_s = draw(times)
     low, asked, high = sorted(draw(st.tuples(counts, counts, counts)))
-    work = {"duration_s": draw(times.filter(bool)), "gpus": asked}
+    work = {"duration_s": draw(times.filter(lambda s: s >= MIN_SECONDS)), "gpus": asked}
     if draw(st.booleans()):
-        batch, iterations = draw(counts), draw(st.floats(0, 1e12, exclude_min=True))
+        batch, iterations = draw(counts), draw(st.floats(1e-12, 1e12))
         work |= {"model": draw(st.sampled_from(["gpt3-13b", "bert-large"]))}  # type: ignore[dict-item]
         work |= {"global_batch": batch, "iterations": iterations}
     optional = {
@@ -113,7 +113,9 @@ BAD_CELLS = [
     ("gpus", "eight", "is not a number; write a plain number such as 3600 or 0.5"),
     ("gpus", "NaN", "must be finite; leave an optional cell empty instead"),
     ("duration_s", "0", "must be greater than 0; leave out jobs that never ran"),
-    ("duration_s", "-1", "must not be negative; shift the trace so that its clock starts at 0"),
+    ("duration_s", "-1", "must be greater than 0; leave out jobs that never ran"),
+    ("duration_s", "1e-320", "is below 1e-06 seconds, which no table resolves; leave the job out"),
+    ("iterations", "1e-320", "is below 1e-12, which is no work; leave the job out"),
     ("min_gpus", "9", "is below min_gpus=9; the request must lie within the bounds"),
     ("max_gpus", "2", "is above max_gpus=2; the request must lie within the bounds"),
     ("deadline_s", "99", "is before submit_s=100; deadlines are absolute, not relative to the submission"),
