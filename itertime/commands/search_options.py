@@ -1,0 +1,42 @@
+"""Options of `itertime search` alone: what is searched, and what of it is shown."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "CpChoices", "EpChoices", "Explain", "Gpus", "InterleaveChoices", "MaxGpus", "MicroBatchChoices",
+    "Objective", "Pareto", "PpChoices", "Price", "RecomputeChoices", "SequenceParallelChoice", "Top",
+    "TpChoices", "ZeroChoices",
+]  # fmt: skip
+
+Gpus = Annotated[int | None, typer.Option("--gpus", min=1, help="Use exactly this many GPUs.")]
+MaxGpus = Annotated[int | None, typer.Option("--max-gpus", min=1, help="Use at most this many GPUs.")]
+Objective = Annotated[str, typer.Option("--objective", help="time, cost (dollars per iteration), or pareto.")]
+Price = Annotated[float, typer.Option("--price", help="Dollars per GPU-hour.")]
+Pareto = Annotated[
+    bool,
+    typer.Option("--pareto", help="The front of time against GPUs, up to --max-gpus; --objective pareto."),
+]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Show where the time and the memory of the best plan go.")
+]
+Top = Annotated[
+    int | None, typer.Option("--top", min=1, help="How many plans to show: 10, or the whole front.")
+]
+TpChoices = Annotated[str, typer.Option("--tp", help="Only these, such as 4,8; all within a node.")]
+PpChoices = Annotated[str, typer.Option("--pp", help="Only these; all that divide the layers.")]
+MicroBatchChoices = Annotated[str, typer.Option("--micro-batch", help="Only these; 1 to 64.")]
+InterleaveChoices = Annotated[
+    str, typer.Option("--interleave", help="Only so many chunks a stage, such as 1,2; all.")
+]
+RecomputeChoices = Annotated[str, typer.Option("--recompute", help="Only these choices.")]
+ZeroChoices = Annotated[str, typer.Option("--zero", help="Only these ZeRO stages, such as 0,1.")]
+SequenceParallelChoice = Annotated[
+    bool | None,
+    typer.Option("--sequence-parallel/--no-sequence-parallel", help="Only with it, or only without."),
+]
+CpChoices = Annotated[str, typer.Option("--cp", help="Context parallelism to try, such as 1,2.")]
+EpChoices = Annotated[str, typer.Option("--ep", help="Only this expert parallelism; all.")]
