@@ -147,16 +147,16 @@ def paired(
 def cost_percent(results: Sequence[Result], metric: str, policy: str, with_: str, without: str) -> str:
     """By how much more a metric is with a thing than without, in percent of without."""
     pairs = paired(results, metric, policy, with_, without)
-    return _shown(*interval([100 * (a / b - 1) for a, b in pairs]), "%")
+    return with_interval(*interval([100 * (a / b - 1) for a, b in pairs]), "%")
 
 
 def cost_points(results: Sequence[Result], metric: str, policy: str, with_: str, without: str) -> str:
     """The same of a ratio, in percentage points."""
     pairs = paired(results, metric, policy, with_, without)
-    return _shown(*interval([100 * (a - b) for a, b in pairs]), "pp")
+    return with_interval(*interval([100 * (a - b) for a, b in pairs]), "pp")
 
 
-def _shown(mean: float, half_width: float, unit: str) -> str:
+def with_interval(mean: float, half_width: float, unit: str) -> str:
     text = f"{mean:+.1f} ± {half_width:.1f} {unit}"
     return f"**{text}**" if abs(mean) > half_width else text
 
