@@ -60,7 +60,7 @@ class Scheduler:
 
         Called once per instant at which something happened, after all of it has been applied.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must implement schedule(self, state)")
 
 
 class Event(NamedTuple):

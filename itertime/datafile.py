@@ -40,6 +40,10 @@ __all__ = [
 MAX_BYTES = 4_000_000
 SMALLEST, LARGEST = 1e-30, 1e30  # of numbers that are not 0: products of some stay finite
 
+_KINDS = {type(None): "nothing", list: "a list", str: "bare text"}
+
+_TOO_DEEP = "its lists and mappings are nested too deeply"
+
 T = TypeVar("T")
 
 
@@ -128,11 +132,17 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
             stated = max(size, len(content))
             raise UserError(f"{path}: {stated} bytes; a data file has at most {MAX_BYTES}")
         text = content.decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    except UnicodeDecodeError as error:
+        line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
+        raise UserError(
+            f"{path}:{line}: byte {byte:#04x} is not UTF-8 text; save the file in UTF-8"
+        ) from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
     value = _parse_json(text, path) if path.suffix == ".json" else _parse_yaml(text, path)
     if not isinstance(value, Mapping):
-        raise UserError(f"{path}: holds {type(value).__name__}; expected a mapping of keys to values")
+        kind = _KINDS.get(type(value), "no mapping")
+        raise UserError(f"{path}: holds {kind}; expected a mapping of keys to values, such as `name: value`")
     for key in value:
         if not isinstance(key, str):
             raise UserError(f"{path}: key {key!r} is not a name")
@@ -142,7 +152,9 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
 def _parse_json(text: str, path: Path) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_json_object)
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise UserError(f"{path}: not valid JSON: {_TOO_DEEP}") from error
+    except ValueError as error:
         raise UserError(f"{path}: not valid JSON: {error}") from error
 
 
@@ -150,7 +162,9 @@ def parse_yaml(text: str) -> Any:
     """The data that YAML text stands for. Raises ValueError if it stands for none."""
     try:
         return yaml.load(text, Loader=_StrictLoader)
-    except (yaml.YAMLError, TypeError, RecursionError) as error:
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    except (yaml.YAMLError, TypeError) as error:
         raise ValueError(str(error)) from error
 
 

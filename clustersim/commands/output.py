@@ -98,17 +98,17 @@ def has_report(runs: Sequence[Run]) -> bool:
     return sum(len(run.jobs) for run in runs) <= _MOST_REPORTED
 
 
-def print_run(run: Run, out: Path | None, json: bool) -> None:
+def print_run(run: Run, json: bool) -> None:
     from clustersim.report_headline import comparison_table
 
     if json:
         print_json(run.summary)
         return
     print_table(*comparison_table([run], None))
-    _print_notes([run], out)
+    _print_notes([run])
 
 
-def print_comparison(runs: Sequence[Run], baseline: str, out: Path | None, json: bool) -> None:
+def print_comparison(runs: Sequence[Run], baseline: str, json: bool) -> None:
     from clustersim.commands.grid_output import as_rows, print_differences
     from clustersim.grid.results import compare_runs
     from clustersim.report_headline import comparison_table
@@ -129,10 +129,10 @@ def print_comparison(runs: Sequence[Run], baseline: str, out: Path | None, json:
         return
     print_table(*comparison_table(runs, baseline))
     print_differences(differences, {"policy": baseline})
-    _print_notes(runs, out)
+    _print_notes(runs)
 
 
-def _print_notes(runs: Sequence[Run], out: Path | None) -> None:
+def _print_notes(runs: Sequence[Run]) -> None:
     from clustersim.report_runs import named
     from clustersim.report_verdict import sizes_given
 
@@ -167,6 +167,3 @@ def _print_notes(runs: Sequence[Run], out: Path | None) -> None:
     if knowing:
         names = ", ".join(knowing)
         print(f"True durations from the log were used by {names} (oracle): no real scheduler knows them.")
-    if out is not None:
-        page = f"; open {out / 'report.html'}" if has_report(runs) else ""
-        print(f"Written to {out}{page}")

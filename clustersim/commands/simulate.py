@@ -89,9 +89,10 @@ def run(
         raise
     except KeyboardInterrupt as interrupt:
         raise Interrupted(out if hasattr(interrupt, "partial") else None) from None
-    print_run(result, out, json)
+    print_run(result, json)
     if out is not None:
         _report([result], out)
+        _say_where([result], out, json)
 
 
 def compare(
@@ -241,9 +242,10 @@ def _compare(
             runs = simulate(trace, configs, workers=workers, out=folders, parquet=parquet, on_done=on_done)
     except KeyboardInterrupt:
         raise Interrupted(out) from None
-    print_comparison(runs, baseline or names[0], out, json)
+    print_comparison(runs, baseline or names[0], json)
     if out is not None:
         _report(runs, out, baseline)
+        _say_where(runs, out, json)
 
 
 def _report(runs: list[Run], out: Path, baseline: str | None = None) -> None:
@@ -258,6 +260,15 @@ def _report(runs: list[Run], out: Path, baseline: str | None = None) -> None:
     from itertime.atomic import write_text
 
     write_text(out / "report.html", render_report(runs, baseline=baseline))
+
+
+def _say_where(runs: list[Run], out: Path, json: bool) -> None:
+    """Where everything is, once it is there."""
+    from clustersim.commands.output import has_report
+
+    if not json:
+        page = f"; open {out / 'report.html'}" if has_report(runs) else ""
+        print(f"Written to {out}{page}")
 
 
 def _folder_name(policy: str, seed: int, with_seed: bool) -> str:

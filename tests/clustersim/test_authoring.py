@@ -73,6 +73,9 @@ class Lazy(Scheduler):
 class Raises(Scheduler):
     def schedule(self, state):
         return 1 / 0
+
+class Idle(Scheduler):
+    pass
 """
 
 
@@ -81,6 +84,7 @@ class Raises(Scheduler):
     [
         ("Lazy", "rigid jobs: BROKEN: job 9 is unfinished"),
         ("Raises", "rigid jobs: BROKEN: policy Raises at t="),
+        ("Idle", "Idle must implement schedule(self, state)"),
     ],
 )
 def test_broken_policies_are_found(

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from clustersim.cli import main
+from itertime.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 TRACE = "job_id,submit_s,gpus,duration_s\na,0,8,60\nb,0,8,30\nc,10,4,5\nwide,20,999,5\n"
@@ -114,6 +115,25 @@ def test_run_writes_its_folder(call: Callable[..., Done], trace: Path, tmp_path:
         "preemptions,resizes,restarts,lost_s"
     )
     assert json.loads((out / "manifest.json").read_text())["overheads"]["launch_s"] == 1.0
+
+
+@pytest.mark.parametrize("command", [["run", "--policy", "fifo"], ["compare", "--policies", "fifo,srtf"]])
+def test_nobody_is_sent_to_a_report_that_could_not_be_written(
+    call: Callable[..., Done],
+    trace: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: list[str],
+) -> None:
+    def disk_is_full(path: Path, _: str) -> None:
+        raise UserError(f"{path}: cannot be written: No space left on device")
+
+    monkeypatch.setattr("itertime.atomic.write_text", disk_is_full)
+    done = call(command[0], trace, *command[1:], "--cluster", "n1g8", "--out", tmp_path / "out")
+    assert done.code == 2
+    assert "report.html: cannot be written: No space left on device" in done.err
+    assert "JCT mean" in done.out
+    assert "Written to" not in done.out
 
 
 def test_a_page_that_no_browser_opens_is_left_out_in_one_line(

@@ -129,11 +129,25 @@ def test_a_wrong_file_names_file_and_key(
     assert caught.value.exit_code == 2
 
 
-@pytest.mark.parametrize("content", [b"", b"- 1\n", b"\xff\xfe", b"[" * 5000])
-def test_a_file_that_is_no_mapping(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "x.yaml"
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("x.yaml", b"", r"x\.yaml: holds nothing; expected a mapping"),
+        ("x.yaml", b"- 1\n", r"x\.yaml: holds a list; expected a mapping"),
+        ("x.yaml", b"7", r"x\.yaml: holds no mapping; expected a mapping"),
+        (
+            "x.yaml",
+            b"name: a\nsource: \xfc\n",
+            r"x\.yaml:2: byte 0xfc is not UTF-8 text; save the file in UTF-8",
+        ),
+        ("x.yaml", b"[" * 5000, r"x\.yaml: not valid YAML: its lists and mappings are nested too deeply"),
+        ("x.json", b"[" * 100_000, r"x\.json: not valid JSON: its lists and mappings are nested too deeply"),
+    ],
+)
+def test_a_file_that_is_no_mapping(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+    path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(UserError, match=r"x\.yaml"):
+    with pytest.raises(UserError, match=says):
         load_system(path)
 
 
