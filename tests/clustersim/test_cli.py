@@ -68,13 +68,13 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-def failed(done: Done, code: int, *texts: str) -> None:
+def error_of(done: Done, code: int) -> str:
+    """What a command said on stderr that ended with `code`: one error, and nothing on stdout."""
     assert done.code == code, done.err
     assert done.err.startswith("error: ")
     assert "Traceback" not in done.err
     assert not done.out
-    for text in texts:
-        assert text in done.err
+    return done.err
 
 
 # What works
@@ -308,7 +308,7 @@ def test_policies(call: Callable[..., Done]) -> None:
 def test_mistakes_in_settings(
     call: Callable[..., Done], trace: Path, tmp_path: Path, arguments: list[str], text: str
 ) -> None:
-    failed(call("run", trace, *arguments, "--json", "--out", tmp_path / "out"), 2, text)
+    assert text in error_of(call("run", trace, *arguments, "--json", "--out", tmp_path / "out"), 2)
     assert not (tmp_path / "out").exists()
 
 
@@ -328,7 +328,7 @@ def test_mistakes_in_parameters_of_a_policy(
     call: Callable[..., Done], trace: Path, tmp_path: Path, policy: str, setting: str, text: str
 ) -> None:
     arguments = ("--policy", policy, "--set", setting, "--json", "--out", tmp_path / "out")
-    failed(call("run", trace, *arguments), 4, text)
+    assert text in error_of(call("run", trace, *arguments), 4)
     assert not (tmp_path / "out").exists()
 
 
@@ -357,29 +357,29 @@ def test_mistakes_in_options(call: Callable[..., Done], arguments: str) -> None:
 def test_mistakes_in_comparisons(
     call: Callable[..., Done], trace: Path, tmp_path: Path, arguments: list[str], text: str
 ) -> None:
-    failed(call("compare", trace, *arguments, "--out", tmp_path / "out"), 2, text)
+    assert text in error_of(call("compare", trace, *arguments, "--out", tmp_path / "out"), 2)
     assert not (tmp_path / "out").exists()
 
 
 def test_places_that_cannot_be_written(call: Callable[..., Done], trace: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        failed(
-            call("run", trace, "--policy", "fifo", "--out", place), 2, str(tmp_path / "file"), "not a folder"
-        )
+        error = error_of(call("run", trace, "--policy", "fifo", "--out", place), 2)
+        assert str(tmp_path / "file") in error
+        assert "not a folder" in error
     assert (tmp_path / "file").read_text() == "x"
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "thesis.tex").write_text("x")
-    failed(call("run", trace, "--policy", "fifo", "--out", foreign), 2, "thesis.tex")
+    assert "thesis.tex" in error_of(call("run", trace, "--policy", "fifo", "--out", foreign), 2)
     assert [path.name for path in foreign.iterdir()] == ["thesis.tex"]
 
 
 def test_nothing_to_report(call: Callable[..., Done], tmp_path: Path) -> None:
-    failed(call("report", tmp_path / "none"), 2, "is not a folder")
-    failed(call("report", tmp_path), 2, "holds no run")
+    assert "is not a folder" in error_of(call("report", tmp_path / "none"), 2)
+    assert "holds no run" in error_of(call("report", tmp_path), 2)
     (tmp_path / "cells").mkdir()
-    failed(call("report", tmp_path), 2, "holds a grid; its runs are in", "cells")
+    assert f"holds a grid; its runs are in {tmp_path / 'cells'}" in error_of(call("report", tmp_path), 2)
 
 
 # 3: traces and tables
@@ -405,19 +405,19 @@ def test_nothing_to_report(call: Callable[..., Done], tmp_path: Path) -> None:
 def test_bad_traces(call: Callable[..., Done], tmp_path: Path, content: str, text: str) -> None:
     path = tmp_path / "trace.csv"
     path.write_text(content)
-    failed(call("run", path, "--policy", "fifo", "--json", "--out", tmp_path / "out"), 3, text)
+    assert text in error_of(call("run", path, "--policy", "fifo", "--json", "--out", tmp_path / "out"), 3)
     assert not (tmp_path / "out").exists()
 
 
 def test_a_trace_that_is_not_there(call: Callable[..., Done], tmp_path: Path) -> None:
-    failed(call("run", tmp_path / "none.csv", "--policy", "fifo"), 2, "none.csv")
+    assert "none.csv" in error_of(call("run", tmp_path / "none.csv", "--policy", "fifo"), 2)
 
 
 def test_bad_tables(call: Callable[..., Done], trace: Path, tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     table.write_text("model,global_batch,gpus,iterations_per_s\nm,8,0,1\n")
-    failed(call("run", trace, "--policy", "fifo", "--table", table), 3, "table.csv:2: gpus=0")
-    failed(call("run", trace, "--policy", "fifo", "--table", tmp_path / "none.csv"), 2, "none.csv")
+    assert "table.csv:2: gpus=0" in error_of(call("run", trace, "--policy", "fifo", "--table", table), 3)
+    assert "none.csv" in error_of(call("run", trace, "--policy", "fifo", "--table", tmp_path / "none.csv"), 2)
 
 
 # 4: policies
@@ -439,11 +439,13 @@ def test_a_rule_broken_leaves_the_records_so_far(
     done = call(
         "run", trace, "--policy", f"{tmp_path}/greedy.py:Greedy", "--cluster", "n1g8", "--json", "--out", out
     )
-    failed(done, 4, "policy Greedy at t=0 s: start(job a, gpus=7): it can run on 8 GPUs")
+    assert "policy Greedy at t=0 s: start(job a, gpus=7): it can run on 8 GPUs" in error_of(done, 4)
     assert json.loads((out / "manifest.json").read_text())["complete"] is False
     assert len((out / "jobs.csv").read_text().splitlines()) == 5
     (tmp_path / "bad.py").write_text("1 / 0\n")
-    failed(call("run", trace, "--policy", f"{tmp_path}/bad.py:X"), 4, "bad.py:1: ZeroDivisionError")
+    assert "bad.py:1: ZeroDivisionError" in error_of(
+        call("run", trace, "--policy", f"{tmp_path}/bad.py:X"), 4
+    )
 
 
 # 130 and 1
@@ -454,7 +456,7 @@ def test_interrupted(call: Callable[..., Done], trace: Path, monkeypatch: pytest
         raise KeyboardInterrupt
 
     monkeypatch.setattr("clustersim.simulation.Simulation._decide", interrupt)
-    failed(call("run", trace, "--policy", "fifo"), 130, "interrupted")
+    assert "interrupted" in error_of(call("run", trace, "--policy", "fifo"), 130)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no process groups")

@@ -134,7 +134,7 @@ class Compacting(Scheduler):
     """Runs jobs at arbitrary sizes, and tries `compact` on a draft at each decision."""
 
     def __init__(self, seed: int):
-        self.random = Random(seed)
+        self.random, self.compared = Random(seed), 0
 
     def schedule(self, state: State) -> Proposal:
         self.compare(state)
@@ -171,6 +171,7 @@ class Compacting(Scheduler):
                 used[place] = used.get(place, 0) + count
         assert all(count <= node for count in used.values())
         assert draft.free == state.cluster.gpus - sum(used.values())
+        self.compared += 1
 
 
 @given(
@@ -185,7 +186,9 @@ def test_compact_makes_room(seed: int, work: list[tuple[float, int]]) -> None:
         Job(str(i), at, model="m", global_batch=8, gpus=1, iterations=float(n))
         for i, (at, n) in enumerate(work)
     ]
-    simulate(jobs, Compacting(seed), "n4g8", table=POWERS, until_s=2000)
+    policy = Compacting(seed)
+    simulate(jobs, policy, "n4g8", table=POWERS, until_s=2000)
+    assert policy.compared >= len({job.submit_s for job in jobs})
 
 
 def test_compact_checks_what_is_wanted(script: Any) -> None:
