@@ -102,12 +102,7 @@ def write_run(directory: str | Path, run: Run, *, parquet: bool = False) -> Run:
     from .rundir_writer import RunWriter
 
     with RunWriter(directory, run.cluster, parquet=parquet) as writer:
-        for order, record in enumerate(run.jobs):
-            writer.keep_job(record, order)
-        for event in run.events:
-            writer.keep_event(event)
-        for snapshot in run.snapshots:
-            writer.keep_snapshot(snapshot)
+        writer.keep_all(run)
         written = writer.finish(run.policy, run.planner, run.summary, run.manifest, run.plans)
     return replace(run, manifest=written.manifest)
 

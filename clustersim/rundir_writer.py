@@ -208,6 +208,15 @@ class RunWriter(Recorder):
     def keep_job(self, record: JobRecord, order: int) -> None:
         self._spool.add(record, order)
 
+    def keep_all(self, run: Run) -> None:
+        """Take over the records of a run that has ended."""
+        for order, record in enumerate(run.jobs):
+            self.keep_job(record, order)
+        for event in run.events:
+            self.keep_event(event)
+        for snapshot in run.snapshots:
+            self.keep_snapshot(snapshot)
+
     @property
     def event_count(self) -> int:
         return len(self._events)

@@ -240,22 +240,29 @@ def page(folder: Path, names: Sequence[str] = SETS, pictures: Path | None = DOCS
         "skipped": skipped(sets),
         "pictures": "\n".join(images),
     }
-    text = (DOCS / "accuracy.template.md").read_text()
-    for name, content in parts.items():
-        text = text.replace(f"<!-- {name} -->", content)
+    return filled("accuracy", parts)
+
+
+def filled(name: str, parts: dict[str, str]) -> str:
+    """The template of a page, each of its places taken by the part that it names."""
+    text = (DOCS / f"{name}.template.md").read_text()
+    for part, content in parts.items():
+        assert f"<!-- {part} -->" in text, part
+        text = text.replace(f"<!-- {part} -->", content)
     return text
 
 
-def main() -> None:
+def write_page(name: str, page: Callable[[Path], str], description: str | None) -> None:
+    """The program that writes a page of these docs: it takes the folder of the iteration tables."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", nargs="?", type=Path, default=SHARED / "data" / "iterations")
-    options = parser.parse_args()
-    if not options.folder.is_dir():
-        sys.exit(f"{options.folder}: no such folder; give the one that holds the iteration tables")
-    write_text(DOCS / "accuracy.md", page(options.folder))
+    folder = parser.parse_args().folder
+    if not folder.is_dir():
+        sys.exit(f"{folder}: no such folder; give the one that holds the iteration tables")
+    write_text(DOCS / f"{name}.md", page(folder))
 
 
 if __name__ == "__main__":
-    main()
+    write_page("accuracy", page, __doc__)

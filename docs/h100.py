@@ -8,21 +8,18 @@ others, on 16, 64, 256 and 512, are reported beside them.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import itertools
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from accuracy import DOCS, SHARED, mean, number, table
+from accuracy import filled, mean, number, table, write_page
 from h100_laws import FITTED_ON, Array, Columns, Laws, laws, sorted_by_kind
 
 from itertime import Site, load_system
-from itertime.atomic import write_text
 from itertime.calibration import Calibration, calibrate
 from itertime.measured import MeasuredRun
 from itertime.runset import RunSet
@@ -233,23 +230,8 @@ def page(folder: Path) -> str:
         "memory": memory(runs),
         "calibrated": calibrated(path, columns),
     }
-    text = (DOCS / "h100.template.md").read_text()
-    for name, content in parts.items():
-        assert f"<!-- {name} -->" in text, name
-        text = text.replace(f"<!-- {name} -->", content)
-    return text
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder", nargs="?", type=Path, default=SHARED / "data" / "iterations")
-    folder = parser.parse_args().folder
-    if not folder.is_dir():
-        sys.exit(f"{folder}: no such folder; give the one that holds the iteration tables")
-    write_text(DOCS / "h100.md", page(folder))
+    return filled("h100", parts)
 
 
 if __name__ == "__main__":
-    main()
+    write_page("h100", page, __doc__)

@@ -25,6 +25,12 @@ SHARED = Overheads(
     launch_s=1.0, checkpoint_bytes_per_parameter=1.0, storage_node_bytes_per_s=10 * GB,
     storage_bytes_per_s=10 * GB, storage_shared=True,
 )  # fmt: skip
+# two jobs start, are stopped, and start again at the same times
+TOGETHER = {
+    0.0: lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["b"])),
+    20.0: lambda p, jobs: (p.stop(jobs["a"]), p.stop(jobs["b"])),
+    30.0: lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["b"])),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -51,13 +57,8 @@ def tick(at_s: float) -> Job:
 
 def test_two_loads_at_once_take_twice_as_long(script: Any) -> None:
     """Both stopped at t=20, both restarted at t=30: 1 s launch + 6 s save, then 12 s of loading together."""
-    steps = {
-        0.0: lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["b"])),
-        20.0: lambda p, jobs: (p.stop(jobs["a"]), p.stop(jobs["b"])),
-        30.0: lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["b"])),
-    }
     jobs = [job("a"), job("b"), tick(20), tick(30)]
-    outcome = simulate(jobs, script(steps), "n2g4", table=TABLE, overheads=SHARED)
+    outcome = simulate(jobs, script(TOGETHER), "n2g4", table=TABLE, overheads=SHARED)
     for name in "ab":
         log = [(e.time_s, e.event, e.overhead_s) for e in outcome.events if e.job_id == name]
         assert log == [
@@ -70,13 +71,7 @@ def test_two_loads_at_once_take_twice_as_long(script: Any) -> None:
 
 def test_a_load_that_is_given_up_leaves_its_share(script: Any) -> None:
     """`b` is stopped again 4 s into the loads: `a` has 60 - 20 GB left, now alone."""
-    steps = {
-        0.0: lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["b"])),
-        20.0: lambda p, jobs: (p.stop(jobs["a"]), p.stop(jobs["b"])),
-        30.0: lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["b"])),
-        41.0: lambda p, jobs: p.stop(jobs["b"]),
-        60.0: lambda p, jobs: p.start(jobs["b"]),
-    }
+    steps = {**TOGETHER, 41.0: lambda p, jobs: p.stop(jobs["b"]), 60.0: lambda p, jobs: p.start(jobs["b"])}
     jobs = [job("a"), job("b"), tick(20), tick(30), tick(41), tick(60)]
     outcome = simulate(jobs, script(steps), "n2g4", table=TABLE, overheads=SHARED)
     loaded = {(e.job_id, e.time_s): e.overhead_s for e in outcome.events if e.event == "loaded"}
@@ -156,13 +151,7 @@ def test_elastic_jobs_of_real_models_with_shared_storage() -> None:
 
 
 def test_shared_loads_are_proved_and_forged_ones_caught(script: Any) -> None:
-    steps = {
-        0.0: lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["b"])),
-        20.0: lambda p, jobs: (p.stop(jobs["a"]), p.stop(jobs["b"])),
-        30.0: lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["b"])),
-        41.0: lambda p, jobs: p.stop(jobs["b"]),
-        60.0: lambda p, jobs: p.start(jobs["b"]),
-    }
+    steps = {**TOGETHER, 41.0: lambda p, jobs: p.stop(jobs["b"]), 60.0: lambda p, jobs: p.start(jobs["b"])}
     jobs = [job("a"), job("b")]
     outcome = simulate([*jobs, tick(20), tick(30), tick(41), tick(60)], script(steps), "n2g4", table=TABLE,
                        overheads=SHARED)  # fmt: skip

@@ -120,12 +120,7 @@ def test_two_writes_are_equal_byte_for_byte(tmp_path: Path) -> None:
 def test_the_numbers_of_all_records_are_there_before_and_after_the_end(tmp_path: Path) -> None:
     run = small_run()
     with RunWriter(tmp_path / "run", CLUSTER) as writer:
-        for order, record in enumerate(run.jobs):
-            writer.keep_job(record, order)
-        for event in run.events:
-            writer.keep_event(event)
-        for snapshot in run.snapshots:
-            writer.keep_snapshot(snapshot)
+        writer.keep_all(run)
         before = (len(writer.job_columns), writer.event_count, writer.usage_columns["pending"].tolist())
         writer.finish(run.policy, run.planner, run.summary, run.manifest, run.plans)
         after = (len(writer.job_columns), writer.event_count, writer.usage_columns["pending"].tolist())
