@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 
+from .everybody import everybody
 from .free_gpus import FreeGpus
 
 __all__ = ["EdfAdmission"]
@@ -20,10 +21,11 @@ class EdfAdmission(Scheduler):
     admitted one late is declined.
 
     The test works out the schedule that earliest deadline first will make of all admitted jobs and the new
-    one, counting GPUs, with what starts and restarts cost; nobody is late if any free GPUs will do. On one
-    processor no test admits more (Liu and Layland, JACM 1973). Who is late in any case, because of failures
-    or because his nodes were taken away, keeps nobody out. Jobs without a deadline are always admitted and
-    run last. Run times that users do not state come from the oracle.
+    one, counting GPUs, with what starts and restarts cost; nobody is late if any free GPUs will do. Where
+    they will not, small jobs move together, which the test does not charge. On one processor no test admits
+    more (Liu and Layland, JACM 1973). Who is late in any case, because of failures or because his nodes were
+    taken away, keeps nobody out. Jobs without a deadline are always admitted and run last. Run times that
+    users do not state come from the oracle.
     """
 
     one_gpu_type = True
@@ -46,7 +48,40 @@ class EdfAdmission(Scheduler):
     def schedule(self, state: State) -> Proposal:
         proposal = state.proposal()
         proposal.run_by(_urgency, falling=True)
-        return proposal
+        due = _due(state)
+        if all(proposal.placement(job) for job in due):
+            return proposal
+        return _together(state, due) or proposal
+
+
+def _due(state: State) -> dict[JobView, int]:
+    """Requests of the jobs that run now if GPUs are counted, as the admission test counts them."""
+    left = state.in_service
+    due: dict[JobView, int] = {}
+    walk = everybody(state, _urgency)(lambda gpus: gpus <= left)
+    for job in walk:
+        if job.requested <= left and state.ever_fits(job):
+            due[job] = job.requested
+            left -= job.requested
+        if not left:
+            break
+    return due
+
+
+def _together(state: State, due: Mapping[JobView, int]) -> Proposal | None:
+    """A draft in which all of them run, jobs smaller than a node moved as far as it takes; None if they find
+    no place even so.
+    """
+    proposal = state.proposal()
+    for job in state.running:
+        if job not in due:
+            proposal.stop(job)
+    waiting = {job: gpus for job, gpus in due.items() if proposal.placement(job) is None}
+    draft = proposal.copy()
+    if any(draft.start(job) is None for job in sorted(waiting, key=lambda job: -job.requested)):
+        draft = proposal
+        draft.compact(waiting)
+    return draft if all(draft.gpus(job) == gpus for job, gpus in due.items()) else None
 
 
 def _late(state: State, jobs: Iterable[JobView]) -> Iterator[JobView]:

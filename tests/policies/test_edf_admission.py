@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import clustersim
@@ -78,6 +78,31 @@ def random_jobs(seed: int, sizes: tuple[int, ...]) -> list[Job]:
             job(str(i), now, random.choice(sizes), run_s, deadline_s if random.random() < 0.8 else None)
         )
     return jobs
+
+
+def test_small_jobs_move_together_for_whom_gpus_were_counted() -> None:
+    """At 10 s each node has 2 GPUs free: `wide` was admitted by their number, and needs 4 of one node."""
+    jobs = [
+        job("a", 0, 2, 10, 10), job("b", 0, 2, 50, 50), job("c", 1, 2, 9, 10), job("d", 1, 2, 50, 51),
+        job("wide", 5, 4, 30, 60), job("free", 6, 2, 5),
+    ]  # fmt: skip
+    outcome = simulate(jobs, EdfAdmission(), "n2g4")
+    ends = {"a": 10, "b": 50, "c": 10, "d": 51, "wide": 40, "free": 45}
+    assert finishes(outcome) == ends
+    assert sum(record.migrations for record in outcome.records) == 1
+
+
+@given(st.integers(0, 10**9), st.sampled_from(("pack", "spread")))
+@example(63, "pack")
+@settings(max_examples=150, deadline=None)
+def test_no_admitted_job_is_late_in_nodes_where_moves_are_free(seed: int, placement: str) -> None:
+    """Of sizes that divide a node or are whole nodes."""
+    jobs = random_jobs(seed, (1, 1, 2, 2, 4, 8, 16))
+    outcome = simulate(jobs, EdfAdmission(), "n2g4", placement=placement)
+    for record in outcome.records:
+        if record.state == "finished" and record.deadline_s is not None:
+            assert record.finish_s is not None
+            assert record.finish_s <= record.deadline_s + 1e-6
 
 
 @given(st.integers(0, 10**9), st.sampled_from((0.0, 1.0)))
