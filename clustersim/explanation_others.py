@@ -145,4 +145,6 @@ def free_gpus(run: Recorded, from_s: float, to_s: float, needed: int) -> tuple[i
         until(row.time_s)
         taken, out = row.allocated + row.down, row.down
     until(to_s)
+    if most < needed:
+        short_s = to_s - from_s  # all of it, which the sum of its parts misses by rounding
     return least, most, short_s, down

@@ -69,6 +69,15 @@ def test_who_was_ahead_and_what_was_free() -> None:
     assert wait.holders == (("a", 8 * 98.0), ("b", 16 * 40.0))
 
 
+def test_who_never_had_room_is_not_said_to_have_been_passed_over() -> None:
+    """Whatever the gaps between the changes add up to in floating point."""
+    jobs = [Job(f"j{i:02}", 0.1 * i, gpus=16, duration_s=1 / (i + 3)) for i in range(40)]
+    for job in jobs[1:]:
+        wait = explain(simulated(tuple(jobs), "fifo"), job.job_id).spells[0]
+        assert isinstance(wait, Wait)
+        assert (wait.free, wait.short_s) == ((0, 0), wait.to_s - wait.from_s)
+
+
 @pytest.mark.parametrize("policy", ["fifo", "srtf", "elasticflow", "vtrain-aware", "edf"])
 def test_a_story_adds_up_to_its_record(policy: str) -> None:
     jobs = tuple(
