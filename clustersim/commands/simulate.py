@@ -170,13 +170,15 @@ def demo(
 
 
 def _settings_of(name: str, names: list[str], settings: list[str] | None) -> list[str]:
-    """The settings that concern one of the compared policies: `srtf.x=1` is `policy.x=1` for srtf alone."""
+    """The settings that concern one of the compared policies: `srtf.x=1` is `policy.x=1` for srtf alone, and
+    `mine.py:Mine.x=1` for the class of that file.
+    """
     own = []
     for text in settings or []:
-        first, dot, rest = text.partition(".")
-        if dot and first == name:
-            own.append(f"policy.{rest}")
-        elif first not in names:
+        addressed = next((other for other in names if text.startswith(f"{other}.")), None)
+        if addressed == name:
+            own.append(f"policy.{text.removeprefix(f'{name}.')}")
+        elif addressed is None:
             own.append(text)
     return own
 

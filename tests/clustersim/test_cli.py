@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
+from clustersim.authoring import write_template
 from clustersim.cli import main
 from itertime.errors import UserError
 
@@ -544,3 +545,18 @@ def test_a_setting_for_one_policy(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main([*common, "--set", "elasticflow.guard_s=2"]) == 0
     assert main([*common, "--set", "policy.guard_s=2"]) == 4
     assert "unknown parameter of policy fifo" in capsys.readouterr().err
+
+
+def test_a_setting_for_one_policy_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_template("mine", tmp_path)
+    (tmp_path / "trace.csv").write_text("job_id,submit_s,gpus,duration_s\na,0,8,60\n")
+    common = ["compare", "trace.csv", "--policies", "fifo,mine.py:Mine", "--cluster", "n1g8"]
+    assert main([*common, "--set", "mine.py:Mine.patience_s=7", "--out", "out"]) == 0
+    assert json.loads((tmp_path / "out/mine.py_Mine/manifest.json").read_text())["params"] == {
+        "patience_s": 7
+    }
+    assert main([*common, "--set", "mine.py:Mine.patience=7"]) == 4
+    assert "did you mean patience_s" in capsys.readouterr().err
