@@ -16,7 +16,7 @@ from .capacity import bits
 from .cluster import Placement
 
 if TYPE_CHECKING:
-    from .active import JobView
+    from .job_view import JobView
     from .proposal import Proposal
 
 __all__ = ["block", "compact"]

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from itertime.errors import UserError
 from traces.job import Job, submission_order
 
-from .active import ActiveJob, JobView
+from .active import ActiveJob
 from .cluster import Cluster, Placement
+from .job_view import JobView
 from .overheads import Overheads
 from .placement import placer
 from .questions import Questions

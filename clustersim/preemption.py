@@ -12,8 +12,8 @@ from .capacity import Vacated
 from .ranking import Entry, Key, Line, Turn
 
 if TYPE_CHECKING:
-    from .active import JobView
     from .cluster import Placement
+    from .job_view import JobView
     from .proposal import Proposal
 
 __all__ = ["run_by"]

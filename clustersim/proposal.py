@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from itertime.errors import UnknownName
 
-from .active import JobView
 from .capacity import Capacity, Room
 from .cluster import Placement
 from .compaction import compact
 from .errors import PolicyError
+from .job_view import JobView
 from .preemption import run_by
 from .ranking import Key
 

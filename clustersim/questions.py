@@ -6,8 +6,8 @@ import reprlib
 from collections.abc import Callable
 from time import perf_counter
 
-from .active import JobView
 from .errors import PolicyError, blame, place_of
+from .job_view import JobView
 from .scheduler import Proposal, Scheduler, State
 
 __all__ = ["Questions"]

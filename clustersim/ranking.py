@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from heapq import heapify, heappop, heapreplace
 from typing import Any, Protocol
 
-from .active import JobView
+from .job_view import JobView
 
 __all__ = ["Entry", "FallingKeys", "Key", "KeysOfNow", "Line", "Ranking", "Turn"]
 

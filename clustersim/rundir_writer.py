@@ -1,9 +1,5 @@
 """Writing the folder of a run while the run goes on, so that memory holds the jobs in the system, not those
-that have left it.
-
-Events and usage go straight into their files, beside their places. Jobs leave the system in another order
-than they were submitted in: their rows go into a spool file as they leave, and are copied in order of
-submission when the run ends. Nothing is in its place before everything is written.
+that have left it. Nothing is in its place before everything is written.
 """
 
 from __future__ import annotations
@@ -11,23 +7,20 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import mmap
 import os
-from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
-from itertools import accumulate, islice
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 from itertime.atomic import replacing
-from itertime.errors import UserError
 from traces.files import Table
 from traces.formulas import without_guard
 
 from .cluster import Cluster
-from .columns import Columns, by_field
+from .columns import Columns
 from .plan_records import PlanRecord
 from .records import JobRecord, Recorder, Snapshot
 from .rundir import (
@@ -44,6 +37,7 @@ from .rundir import (
     manifest_hash,
     stored_tables,
 )  # fmt: skip
+from .rundir_growing import GrowingFile, GrowingTable, Spool
 from .rundir_place import SPOOL, remove, usable
 from .rundir_rows import parse_rows
 from .rundir_tables import (
@@ -51,117 +45,13 @@ from .rundir_tables import (
     JOBS,
     PLANS,
     USAGE,
-    Column,
     csv_text,
     header_of,
-    lines_of,
 )  # fmt: skip
 
 __all__ = ["RunWriter"]
 
-_RECORDS, _ROWS = 1000, 100_000  # that wait to be made into text, and rows copied at once
-
-
-class _Growing:
-    """A file that grows at its end, beside its place; UserError, in one line, where it cannot."""
-
-    def __init__(self, path: Path, temporary: Path):
-        self.path, self.size, self._hash = path, 0, hashlib.sha256()
-        self._file: BinaryIO = self._try(lambda: temporary.open("wb"))
-
-    def write(self, content: bytes) -> None:
-        self._try(lambda: self._file.write(content))
-        self._hash.update(content)
-        self.size += len(content)
-
-    def finish(self) -> str:
-        """Everything is on disk; returns the hash of it."""
-
-        def settle() -> None:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-
-        self._try(settle)
-        return self._hash.hexdigest()
-
-    def _try(self, step: Callable[[], Any]) -> Any:
-        try:
-            return step()
-        except OSError as error:
-            raise UserError(f"{self.path}: cannot be written: {error.strerror or error}") from None
-
-
-class _Table:
-    """A CSV file that grows by records; their numbers go into `numbers` too."""
-
-    def __init__(self, file: _Growing, columns: Sequence[Column], numbers: Columns | None = None):
-        self.file, self._columns, self._numbers = file, columns, numbers
-        self._waiting: list[Any] = []
-        self._written = 0
-        file.write(f"{header_of(columns)}\n".encode())
-
-    def __len__(self) -> int:
-        return self._written + len(self._waiting)
-
-    def add(self, record: Any) -> None:
-        self._waiting.append(record)
-        if len(self._waiting) >= _RECORDS:
-            self.flush()
-
-    def flush(self) -> None:
-        if not self._waiting:
-            return  # the file may be closed
-        fields = by_field(self._waiting, [column.name for column in self._columns])
-        if self._numbers is not None:
-            self._numbers.extend(fields)
-        lines = lines_of(self._columns, fields)
-        self.file.write("".join([f"{line}\n" for line in lines]).encode())
-        self._written += len(lines)
-        self._waiting.clear()
-
-    def finish(self) -> str:
-        self.flush()
-        return self.file.finish()
-
-
-class _Spool:
-    """Rows of jobs in the order in which they come, to be read in the order of submission."""
-
-    def __init__(self, path: Path, temporary: Path, numbers: Columns):
-        self._file, self._temporary, self._numbers = _Growing(path, temporary), temporary, numbers
-        self._starts, self._orders = array("Q"), array("Q")
-        self._waiting: list[JobRecord] = []
-        self._end = 0
-
-    def add(self, record: JobRecord, order: int) -> None:
-        self._orders.append(order)
-        self._waiting.append(record)
-        if len(self._waiting) >= _RECORDS:
-            self.flush()
-
-    def flush(self) -> None:
-        if not self._waiting:
-            return
-        fields = by_field(self._waiting, [column.name for column in JOBS])
-        self._numbers.extend(fields)
-        rows = [f"{line}\n".encode() for line in lines_of(JOBS, fields)]
-        *starts, self._end = accumulate(map(len, rows), initial=self._end)
-        self._starts.extend(starts)
-        self._file.write(b"".join(rows))
-        self._waiting.clear()
-
-    def rows(self) -> Iterator[bytes]:
-        """Every row, in order of submission; nothing can be added any more."""
-        self.flush()
-        self._file.finish()
-        self._starts.append(self._end)
-        if not self._end:
-            return
-        places = array("Q", sorted(range(len(self._orders)), key=self._orders.__getitem__))
-        with self._temporary.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as rows:
-            for i in places:
-                yield rows[self._starts[i] : self._starts[i + 1]]
+_ROWS = 100_000  # copied at once
 
 
 class RunWriter(Recorder):
@@ -186,11 +76,11 @@ class RunWriter(Recorder):
             for name in (MANIFEST, SUMMARY, PLANS_FILE, USAGE_FILE, EVENTS_FILE, self._jobs_file):
                 beside[name] = self._files.enter_context(replacing(self.folder / name))
             self._beside = beside
-            self._events = _Table(self._growing(EVENTS_FILE), EVENTS)
-            self._usage = _Table(self._growing(USAGE_FILE), USAGE, self._usage_columns)
+            self._events = GrowingTable(self._growing(EVENTS_FILE), EVENTS)
+            self._usage = GrowingTable(self._growing(USAGE_FILE), USAGE, self._usage_columns)
             spool = self.folder / f".{SPOOL}.{os.getpid()}.tmp"
             self._files.callback(lambda: spool.unlink(missing_ok=True))
-            self._spool = _Spool(self.folder / self._jobs_file, spool, self._job_columns)
+            self._spool = Spool(self.folder / self._jobs_file, spool, self._job_columns)
             self._files = self._files.pop_all()
         self.keep_event, self.keep_snapshot = self._events.add, self._usage.add
 
@@ -268,8 +158,8 @@ class RunWriter(Recorder):
             self._finished = True
         return completed
 
-    def _growing(self, name: str) -> _Growing:
-        return _Growing(self.folder / name, self._beside[name])
+    def _growing(self, name: str) -> GrowingFile:
+        return GrowingFile(self.folder / name, self._beside[name])
 
     def _whole(self, name: str, content: bytes) -> str:
         file = self._growing(name)

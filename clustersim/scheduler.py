@@ -19,10 +19,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from .active import ActiveJob, JobView
+from .active import ActiveJob
 from .capacity import Capacity
 from .cluster import Cluster
 from .errors import PolicyError
+from .job_view import JobView
 from .proposal import Proposal
 from .ranking import FallingKeys, Key, KeysOfNow, Line, Ranking
 from .tenancy import Tenancy

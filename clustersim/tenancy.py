@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from itertime.errors import UserError
 
 if TYPE_CHECKING:
-    from .active import JobView
+    from .job_view import JobView
 
 __all__ = ["Tenancy"]
 

@@ -28,11 +28,11 @@ from typing import Any
 from itertime.errors import UserError
 from traces.job import Job, submission_order
 
-from .active import JobView
 from .calendar import Calendar
 from .cluster import Cluster
 from .deciding import Decision, decide
 from .failures import Failures
+from .job_view import JobView
 from .overheads import Overheads
 from .scheduler import Proposal, Scheduler, State
 from .simulation import Simulation

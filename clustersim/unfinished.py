@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import inf
 from typing import TYPE_CHECKING
 
-from .active import JobView
+from .job_view import JobView
 from .records import JobRecord
 
 if TYPE_CHECKING:

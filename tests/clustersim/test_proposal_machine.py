@@ -6,8 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
-from clustersim.active import ActiveJob, JobView
+from clustersim.active import ActiveJob
 from clustersim.cluster import Cluster
+from clustersim.job_view import JobView
 from clustersim.overheads import Overheads
 from clustersim.placement import PLACERS, placer
 from clustersim.proposal import Proposal
