@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -237,3 +238,12 @@ def test_real_speeds_of_a_small_cluster() -> None:
     assert all(curve.unit_s[n] <= baseline.unit_s[n] * (1 + 1e-12) for n in baseline.sizes), (
         "3d contains data-parallel"
     )
+
+
+def test_what_a_job_can_grow_to_beside_powers_of_two() -> None:
+    """On 77 nodes 64 is the largest power of two; bounds and requests are offered as well."""
+    speed = speed_for(Cluster(77, 8), "3d")
+    job = Job("large", 0.0, model="gpt3-175b", global_batch=1536, iterations=10.0)
+    assert speed.curve(job).sizes[-1] == 64 * 8
+    assert speed.curve(replace(job, max_gpus=77 * 8)).sizes[-1] == 77 * 8
+    assert speed.curve(replace(job, gpus=72 * 8)).sizes[-1] == 72 * 8
