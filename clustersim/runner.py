@@ -14,6 +14,7 @@ from itertime.errors import TableError, UserError
 from traces.columns import COLUMNS, contradictions
 from traces.files import shown
 from traces.job import Job, submission_order
+from traces.rows import TEXTS
 from traces.stored import StoredJobs
 
 from .calendar import Calendar
@@ -97,6 +98,9 @@ def _check(job: Job) -> None:
         value = getattr(job, column)
         if value is None:
             continue
+        if isinstance(value, str) != (column in TEXTS):
+            kind = "text" if column in TEXTS else "a number"
+            raise TableError(f"job {shown(job.job_id)}: {column}={shown(repr(value))}: must be {kind}")
         try:
             parse(str(value))
         except ValueError as error:

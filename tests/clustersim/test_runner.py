@@ -142,6 +142,8 @@ def test_a_table_serves_models_of_its_own(tmp_path: Path) -> None:
         (Job("x", 0.0), "job x: gpus=: is empty"),
         (Job("x", 0.0, gpus=0, duration_s=1.0), "job x: gpus=0: must be at least 1"),
         (Job("x", 0.0, gpus=2.5, duration_s=1.0), r"job x: gpus=2\.5"),  # type: ignore[arg-type]
+        (Job("x", 0.0, gpus="8", duration_s=1.0), "job x: gpus='8': must be a number"),  # type: ignore[arg-type]
+        (Job(7, 0.0, gpus=8, duration_s=1.0), "job 7: job_id=7: must be text"),  # type: ignore[arg-type]
         (Job("x", -1.0, gpus=1, duration_s=1.0), r"job x: submit_s=-1\.0"),
         (Job("x", float("nan"), gpus=1, duration_s=1.0), "job x: submit_s=nan: must be finite"),
         (Job("x", 0.0, gpus=1, duration_s=0.0), r"job x: duration_s=0\.0: must be greater than 0"),
