@@ -215,13 +215,14 @@ def _signed(value: float, decimals: int) -> str:
     return (_MINUS if value < 0 else "+") + text
 
 
-def duration(seconds: float | None) -> str:
-    """A time in the unit that suits it, with three digits.
+def duration(seconds: float | None, beside: float = 0.0) -> str:
+    """A time in the unit that suits it, with three digits; or a longer one `beside` it, if it is to be
+    compared with that.
 
-    >>> duration(7776.0)
-    '2.16 h'
+    >>> duration(7776.0), duration(3600.0), duration(3600.0, beside=7776.0)
+    ('2.16 h', '60.0 min', '1.00 h')
     """
     if seconds is None:
         return "–"
-    unit, factor = _time_unit(seconds)
+    unit, factor = _time_unit(max(seconds, beside))
     return f"{seconds / factor:,.{_decimals(seconds / factor)}f} {unit}"

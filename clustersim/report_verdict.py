@@ -81,13 +81,16 @@ def _who_is_soonest(groups: Sequence[Group], baseline: str) -> list[str]:
         return [f"All policies have the same mean JCT, {duration(base)} {over}."]
     if means[best] < base:
         leaders = _plural(_all_with(means, means[best]), "completes", "complete")
-        text = f"{leaders} jobs soonest: mean JCT {duration(means[best])} {over}, "
+        text = f"{leaders} jobs soonest: mean JCT {duration(means[best], beside=base)} {over}, "
         change = difference("time", means[best], base)
         return [text + f"against {duration(base)} under {baseline} ({change})."]
     later = {label: mean for label, mean in means.items() if mean > base}
     second = min(later, key=lambda label: later[label])
-    text = f"No policy completes jobs sooner than {baseline}: mean JCT {duration(base)} {over}; "
-    return [text + f"{second} takes {duration(later[second])} ({difference('time', later[second], base)})."]
+    takes = later[second]
+    text = (
+        f"No policy completes jobs sooner than {baseline}: mean JCT {duration(base, beside=takes)} {over}; "
+    )
+    return [text + f"{second} takes {duration(takes)} ({difference('time', takes, base)})."]
 
 
 def _who_is_in_time(groups: Sequence[Group], baseline: str) -> list[str]:

@@ -188,7 +188,7 @@ def test_differences(kind: str, value: float, base: float, text: str) -> None:
 
 def test_verdict_names_the_best_against_the_baseline() -> None:
     first, second = verdict([SLOW, FAST], "fifo")
-    assert first.startswith("srtf completes jobs soonest: mean JCT 100 s over the 3 jobs")
+    assert first.startswith("srtf completes jobs soonest: mean JCT 1.67 min over the 3 jobs")
     assert first.endswith("against 3.33 min under fifo (−50.0 %).")
     assert second == "srtf meets the most deadlines, 100.0 % of 2; fifo meets 50.0 %."
     assert verdict([SLOW, FAST], "srtf")[0].startswith("No policy completes jobs sooner than srtf")
