@@ -37,7 +37,6 @@ class Ledger:
     """
 
     def __init__(self, types: int):
-        self._types = types
         self._row: dict[JobView, int] = {}  # of the tables (jobs, types) and columns (jobs,) below
         self._share, self._owed, self._received = (np.zeros((0, types)) for _ in range(3))
         self._attained = np.zeros(0)  # GPU-seconds at the last booking
