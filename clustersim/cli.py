@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from itertime.commandline import new_app, run_app
+from itertime.commandline import new_program, run_app
 
 from .commands import check, explain, grid, plot, policies, report, simulate, timeline, trace
 
 __all__ = ["app", "main"]
 
-app = new_app(
+app = new_program(
     "Simulate a multi-tenant GPU cluster that trains large language models, and compare scheduling policies."
 )
 app.command("demo")(simulate.demo)

@@ -137,6 +137,8 @@ def _assign(values: dict[str, Any], text: str) -> None:
         value = parse_yaml(raw)
     except ValueError:
         raise UserError(f"--set {text!r}: the value is not valid YAML") from None
+    if not raw.strip():
+        raise UserError(f"--set {text!r}: the value is missing; write null for none, '' for empty text")
     if parts == ["policy"]:
         raise UserError(f"--set {text!r}: name the policy with --policy")
     if len(parts) == 1:

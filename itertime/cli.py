@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from itertime.commandline import new_app, run_app
+from itertime.commandline import new_program, run_app
 from itertime.commands.budget import budget
 from itertime.commands.calibrate import calibrate
 from itertime.commands.catalogue import models, systems
@@ -17,7 +17,7 @@ from itertime.commands.validate import validate
 
 __all__ = ["app", "main"]
 
-app = new_app(
+app = new_program(
     "Predict the time of one training iteration of a large language model, and search for the best plan."
 )
 for command in (predict, search, budget, validate, calibrate, timeline, models, systems):

@@ -10,13 +10,13 @@ import threading
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from itertime.errors import UserError
 
-__all__ = ["new_app", "print_json", "run_app"]
+__all__ = ["new_app", "new_program", "print_json", "run_app"]
 
 OK, INTERNAL, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -34,6 +34,29 @@ def new_app(text: str) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+
+
+def new_program(text: str) -> typer.Typer:
+    """A `new_app` that is a program of its own: it knows `--version`, which is that of the whole project."""
+    app = new_app(text)
+
+    def options(
+        version: Annotated[
+            bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Show the version.")
+        ] = False,
+    ) -> None:
+        pass
+
+    app.callback(help=text)(options)
+    return app
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"clustersim {version('clustersim')}")
+        raise typer.Exit
 
 
 def run_app(app: typer.Typer, program: str, arguments: Sequence[str] | None = None) -> int:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -503,6 +504,10 @@ def test_help(call: Callable[..., Done], command: str) -> None:
     done = call(*command.split(), "--help")
     assert (done.code, done.err) == (0, "")
     assert "Usage: clustersim" in done.out
+
+
+def test_version(call: Callable[..., Done]) -> None:
+    assert call("--version") == Done(0, f"clustersim {version('clustersim')}\n", "")
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -60,6 +60,7 @@ def test_assignments_add_up_and_the_last_one_counts() -> None:
     [
         ("seed", r"--set 'seed': write NAME=VALUE"),
         ("=3", r"write NAME=VALUE"),
+        ("overheads= ", r"--set 'overheads= ': the value is missing; write null for none"),
         ("a..b=3", r"write NAME=VALUE"),
         (".b=3", r"write NAME=VALUE"),
         ("a.b.c=3", r"nested one level deep"),
