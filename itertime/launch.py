@@ -40,7 +40,8 @@ def kernels(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
     if model.attention != "core":
         exchanged = exchanged + np.where(plans.cp_gather, plans.cp > 1, plans.cp - 1)
     once = matrices + around + core + exchanged
-    ending = 1 + (model.experts == 1) * (1 + (plans.tp > 1))  # what early-stop does not come to
+    # What early-stop does not come to.
+    ending = (not model.dropout) * (1 + (model.experts == 1) * (1 + (plans.tp > 1)))
     repeated = np.choose(plans.recompute, [0, core if model.attention == "core" else 0, once, once - ending])
     back = 3 * matrices + around + 1 + core_back
     return once, back + exchanged + again + repeated

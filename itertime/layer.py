@@ -101,7 +101,11 @@ def _ending_s(
     tensor-parallel ranks (half of it under sequence parallelism, a reduce-scatter), the residual addition.
 
     The gradients of a mixture's router need what its experts put out: there only the addition is spared.
+    With dropout nothing is: its mask is the last tensor that backward needs, and one kernel makes it, drops
+    and adds.
     """
+    if model.dropout:
+        return np.zeros(len(plans))
     residual = _residual(model, plans)
     seconds = profile.elementwise_s(residual.forward, residual.kind) / system.site.hbm_fraction
     if model.experts == 1:

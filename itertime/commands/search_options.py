@@ -32,7 +32,7 @@ MicroBatchChoices = Annotated[str, typer.Option("--micro-batch", help="Only thes
 InterleaveChoices = Annotated[
     str, typer.Option("--interleave", help="Only so many chunks a stage, such as 1,2; all.")
 ]
-RecomputeChoices = Annotated[str, typer.Option("--recompute", help="Only these choices.")]
+RecomputeChoices = Annotated[str, typer.Option("--recompute", help="Only these; early-stop too if named.")]
 ZeroChoices = Annotated[str, typer.Option("--zero", help="Only these ZeRO stages, such as 0,1.")]
 SequenceParallelChoice = Annotated[
     bool | None,
