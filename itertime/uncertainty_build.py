@@ -4,10 +4,11 @@
 
 rewrites `residuals/measured_over_predicted.json`. The runs of one site err together, so a run at a site that
 was never seen errs in two ways, as in a random-effects model (Higgins, Thompson, Spiegelhalter 2009, "A
-re-evaluation of random-effects meta-analysis", section 4): its site by as much as another draw of a normal
+re-evaluation of random-effects meta-analysis"): its site by as much as another draw of a normal
 distribution of which the sets' medians are the known draws, in logarithms, Student's t; and the run beside
 its site by as much as the runs of the plan's class lie beside their sets' medians, every set weighing the
 same. A range is the middle nine tenths of the sum. A class with fewer than 20 runs has the runs of all.
+Simpler than there: medians count as exact, so that what they err by adds to how sites seem to differ.
 """
 
 from __future__ import annotations

@@ -13,7 +13,9 @@ import pytest
 from itertime import Site, load_system
 from itertime.cli import main
 from itertime.errors import UserError
+from itertime.layer import layer_costs
 from itertime.measured import measured_run
+from itertime.planbatch import PlanBatch
 from itertime.table import read_table
 from itertime.validation import statistics, summary, validate, write_rows
 
@@ -157,6 +159,52 @@ def test_every_measured_a100_run_is_predicted_and_fits(name, largest):
     mape = statistics(result.predicted)["mape"]
     assert mape is not None
     assert mape <= largest
+
+
+@pytest.mark.parametrize(
+    ("change", "recompute"),
+    [
+        ({}, "early-stop"),
+        ({"gpu": "H100-SXM-80GB"}, "full"),
+        ({"site": "elsewhere"}, "full"),
+        ({"note": "precision=bf16"}, "full"),
+        ({"recompute": "none"}, "none"),
+    ],
+)
+def test_llm_foundrys_newer_runs_on_the_a100_stop_recomputing_early(write_table, change, recompute):
+    row = {"site": "mosaicml", "note": "precision=amp_bf16 mp=DEFAULT", "recompute": "full"} | change
+    (cells,) = read_table(write_table(row))
+    assert measured_run(cells, Site()).plan.recompute == recompute
+
+
+def gemm_and_attention_shares(path):
+    """What GEMMs and attention of the layers alone take of the measured time if all are repeated, by the
+    row's recomputation.
+    """
+    shares: dict[str, list[float]] = {}
+    for row in read_table(path):
+        run = measured_run(row, Site())
+        costs = layer_costs(run.model, PlanBatch.of([run.plan]), np.zeros(1), run.system, run.profile)
+        layer_s = sum(2 * costs.forward[part][0] + costs.backward[part][0] for part in ("gemm", "attention"))
+        layers = run.plan.microbatches * run.model.layers
+        shares.setdefault(run.plan.recompute, []).append(layers * layer_s / row["iteration_s"])
+    return shares
+
+
+@pytest.mark.parametrize(
+    ("name", "recompute", "least", "most"),
+    [
+        ("a100_llmfoundry_fsdp", "early-stop", 98, 105),
+        ("a100_llmfoundry_fsdp", "full", 79, 97),
+        ("h100_llmfoundry_fsdp", "full", 70, 90),
+    ],
+)
+def test_which_runs_would_have_had_time_to_repeat_everything(name, recompute, least, most):
+    path = TABLES / f"{name}.csv"
+    if not path.exists():
+        pytest.skip(f"{path} is not here")
+    shares = gemm_and_attention_shares(path)[recompute]
+    assert [round(100 * share) for share in (min(shares), max(shares))] == [least, most]
 
 
 def test_the_plan_predicted_best_is_close_to_the_best_measured():
