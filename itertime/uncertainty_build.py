@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from itertime.atomic import write_text
+from itertime.errors import UserError
 from itertime.runset import RunSet
 from itertime.system import Site
 from itertime.table import read_table
@@ -42,7 +43,7 @@ Array = NDArray[np.float64]
 def measured_ranges(files: Sequence[str | Path], profile: str = "a100-80gb") -> dict[str, Any]:
     """The table's document, from the rows of `files` that ran on this profile's GPU and can be expressed.
 
-    Raises TableError for a malformed file.
+    Raises TableError for a malformed file, UserError for one without such a row.
     """
     samples: list[Sample] = []
     sets = {}
@@ -54,6 +55,8 @@ def measured_ranges(files: Sequence[str | Path], profile: str = "a100-80gb") -> 
             for run, ratio in zip(runs.runs, ratios, strict=True)
             if run.profile.name == profile
         ]
+        if not rows:
+            raise UserError(f"{path}: no row ran on the GPU of profile {profile}; leave the file out")
         samples += rows
         sets[path.stem] = {"rows": len(rows), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
     left_out = {name: [each for each in samples if each[0] != name] for name in sets} if len(sets) > 1 else {}

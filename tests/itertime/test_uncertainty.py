@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from itertime import Plan, load_model, load_system, predict, search
+from itertime.errors import UserError
 from itertime.uncertainty import CLASSES, TABLE, conformal_range, interval_s, load_ranges, plan_class
 from itertime.uncertainty_build import _ranges, measured_ranges
 from itertime.validation import statistics, validate
@@ -119,6 +120,11 @@ def test_one_set_alone_says_nothing_about_other_sites(write_table):
     both = table["pooled"]["range"]
     assert both[0] < low
     assert both[1] > high
+
+
+def test_a_table_of_another_gpu_is_refused(write_table):
+    with pytest.raises(UserError, match=r"other\.csv: no row ran on the GPU of profile a100-80gb"):
+        measured_ranges([write_table({}), write_table({"gpu": "H100-SXM-80GB"}, name="other.csv")])
 
 
 def here(names):
