@@ -28,7 +28,7 @@ class Estimates:
         """
         for event in state.events:
             if event.kind == "submitted" and event.job is not None:
-                self._note_excess(event.job)
+                self._excess(event.job)
             elif event.kind == "finished" and event.job is not None:
                 self._excess_s.pop(event.job, None)
 
@@ -43,11 +43,15 @@ class Estimates:
         return now + job.paying_s + job.oracle_remaining() + self._excess(job)
 
     def _note_excess(self, job: JobView) -> None:
-        if self.factor > 1 and not _states_work(job):
-            self._excess_s[job] = (self.factor - 1) * job.oracle_remaining()
+        whole_s = 0.0 if _states_work(job) else job.oracle_remaining() + job.productive_s
+        self._excess_s[job] = (self.factor - 1) * whole_s
 
     def _excess(self, job: JobView) -> float:
-        return self._excess_s.get(job, 0.0)
+        if self.factor == 1.0:
+            return 0.0
+        if job not in self._excess_s:  # it ran before the first decision, as in a scene for `decide`
+            self._note_excess(job)
+        return self._excess_s[job]
 
 
 def _states_work(job: JobView) -> bool:

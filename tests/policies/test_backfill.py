@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import clustersim
 from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Proposal, State
-from clustersim.testing import Outcome, simulate
+from clustersim.testing import Outcome, decide, simulate
 from policies.conservative import Conservative
 from policies.easy import Easy
 from policies.fifo import Fifo
@@ -77,6 +77,19 @@ def test_estimates_are_of_the_whole_run() -> None:
     jobs = [job("a", 0, 1, 10), job("head", 8, 4, 5), job("b", 9, 1, 6)]
     outcome = simulate(jobs, Easy(estimate_factor=3), "n1g4")
     assert starts(outcome) == {"a": 0, "head": 15, "b": 9}
+
+
+@pytest.mark.parametrize("policy", [Easy, Conservative])
+def test_estimates_are_of_the_whole_run_in_a_scene_that_begins_with_running_jobs(policy: Any) -> None:
+    """At twice the truth `runs` seems to end at 100 s, and the 90 s of `early` fit before the head."""
+
+    def started(factor: float, early_s: float) -> list[str]:
+        pending = [job("head", 5, 8, 10), job("early", 10, 2, early_s)]
+        scene = {"running": [job("runs", 0, 6, 50)], "pending": pending, "overheads": Overheads.none()}
+        return list(decide(policy(estimate_factor=factor), **scene).starts)
+
+    assert (started(1, 40), started(1, 41)) == (["early"], [])
+    assert (started(2, 45), started(2, 46)) == (["early"], [])
 
 
 def test_stated_work_needs_no_estimate() -> None:
