@@ -171,11 +171,11 @@ def demo(
 
 def _settings_of(name: str, names: list[str], settings: list[str] | None) -> list[str]:
     """The settings that concern one of the compared policies: `srtf.x=1` is `policy.x=1` for srtf alone, and
-    `mine.py:Mine.x=1` for the class of that file.
+    `mine.py:Mine.x=1` for the class of that file (also beside a policy `mine`).
     """
     own = []
     for text in settings or []:
-        addressed = next((other for other in names if text.startswith(f"{other}.")), None)
+        addressed = max((other for other in names if text.startswith(f"{other}.")), key=len, default=None)
         if addressed == name:
             own.append(f"policy.{text.removeprefix(f'{name}.')}")
         elif addressed is None:

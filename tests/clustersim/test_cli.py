@@ -565,3 +565,15 @@ def test_a_setting_for_one_policy_of_a_file(
     }
     assert main([*common, "--set", "mine.py:Mine.patience=7"]) == 4
     assert "did you mean patience_s" in capsys.readouterr().err
+
+
+def test_a_setting_for_a_policy_of_a_file_that_is_called_like_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_template("fifo", tmp_path)
+    (tmp_path / "trace.csv").write_text("job_id,submit_s,gpus,duration_s\na,0,8,60\n")
+    both = ["compare", "trace.csv", "--policies", "fifo,fifo.py:Fifo", "--cluster", "n1g8", "--out", "out"]
+    assert main([*both, "--set", "fifo.py:Fifo.patience_s=7"]) == 0
+    manifest = json.loads((tmp_path / "out/fifo.py_Fifo/manifest.json").read_text())
+    assert manifest["params"] == {"patience_s": 7}
