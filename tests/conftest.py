@@ -1,4 +1,4 @@
-"""What all tests share: where other people's data lie."""
+"""What all tests share: where other people's data lie, and that no test is about seconds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+# A slow or busy machine is no fault of what is tested.
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-machine")
 os.environ["ITERTIME_CACHE"] = "off"  # tests of the cache have folders of their own
 SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[2] / "shared"))
 
