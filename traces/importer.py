@@ -126,18 +126,29 @@ def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) 
     clock = _Clock(rows[next(iter(done))].submit_s, selection.time_scale)
     factors = _deadline_factors(log, maker, seed)
     jobs = [_job(rows[i], work, clock, factors[i]) for i, work in done.items()]
+    parts = sum(rows[i].part_of_gpu for i in done)
     left_out = {"window": len(rows) - len(inside), "limit": len(inside) - len(kept)}
     report = {
         "counts": _counts(log, jobs, dropped, left_out),
-        "parts_of_gpus": log.parts_of_gpus,
+        "parts_of_gpus": parts,
         "clock": {"shift_s": clock.zero_s, "time_scale": clock.scale},
         "selection": _plain(selection),
         "demand": demand(jobs),
-        "assumptions": [*log.assumptions, *_assumptions(log, maker.rules if maker else None)],
+        "assumptions": [
+            *log.assumptions,
+            *_of_parts(parts),
+            *_assumptions(log, maker.rules if maker else None),
+        ],
         "choices": _choices(rows, done),
         "dropped": [{"line": row.line, "job_id": row.job_id, "reason": row.reason} for row in dropped],
     }
     return jobs, report
+
+
+def _of_parts(jobs: int) -> list[str]:
+    what = "a part of a GPU (MIG slices such as 1g.5gb, or gpu_milli below 1000)"
+    why = "count with whole GPUs: the trace asks for more than was held"
+    return [f"{jobs:,} jobs held {what}, and {why}"] if jobs else []
 
 
 def _window(rows: list[LoggedJob], selection: Selection) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,10 @@ _CLOCK = re.compile(r"(?:(\d+)(?:-| days?,? ))?(\d+):([0-5]\d):([0-5]\d(?:\.\d+)
 
 @dataclass(frozen=True, slots=True)
 class LoggedJob:
-    """One row of a log, on the log's own clock (seconds); None where the format does not say."""
+    """One row of a log, on the log's own clock (seconds); None where the format does not say.
+
+    `part_of_gpu`: it held a part of a GPU, which counts as a whole one.
+    """
 
     line: int
     job_id: str
@@ -33,6 +36,7 @@ class LoggedJob:
     deadline_s: float | None = None
     tenant: str = "default"
     state: str | None = None
+    part_of_gpu: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,6 @@ class Log:
     """A log as read: `jobs` and `dropped` are its rows, `assumptions` what the reading took for granted.
 
     `states_deadlines`: whether the format has deadlines; a job without one is then best effort.
-    `parts_of_gpus`: rows that hold a part of a GPU, which counts as a whole one.
     """
 
     format: str
@@ -58,14 +61,6 @@ class Log:
     jobs: tuple[LoggedJob, ...]
     dropped: tuple[Dropped, ...]
     assumptions: tuple[str, ...]
-    parts_of_gpus: int = 0
-
-    def with_parts(self, rows: int, what: str) -> Log:
-        """That `rows` of it hold parts of GPUs, and what these are."""
-        if not rows:
-            return self
-        note = f"{rows:,} rows hold {what}, and count with whole GPUs: the trace asks for more than was held"
-        return replace(self, assumptions=(*self.assumptions, note), parts_of_gpus=rows)
 
 
 Fields = Mapping[str, tuple[str, Callable[[str], Any]]]
@@ -192,7 +187,7 @@ def read_log(
     if not jobs:
         first_reason = f"; line {dropped[0].line}: {dropped[0].reason}" if dropped else ""
         raise TableError(f"{path}:1: holds no job that can be used ({len(dropped)} rows){first_reason}")
-    used = tuple(name for name, _ in fields.values())
+    used = tuple(dict.fromkeys(name for name, _ in fields.values()))
     return Log(name, used, "deadline_s" in fields, tuple(jobs), tuple(dropped), tuple(assumptions))
 
 

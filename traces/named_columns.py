@@ -8,7 +8,7 @@ from typing import Any
 
 from itertime.errors import TableError, UnknownName, UserError
 from traces.columns import COLUMNS, number
-from traces.files import open_table, separator_hint, shown
+from traces.files import separator_hint, shown
 from traces.logs import Fields, Log, Moments, moment, span
 from traces.logs import read_log as _read
 
@@ -29,7 +29,7 @@ MEANINGS: Mapping[str, Callable[[str], Any]] = {
 """What a column of a log can be named as -> parser of its cells; those of moments are all of one kind."""
 
 _MOST_NAMED = 50  # columns of a log
-_OPTIONAL = ("deadline_s", "tenant", "state")
+_OPTIONAL = ("deadline_s", "tenant", "state", "part_of_gpu")
 _SHARE, _WHOLE_GPU = "gpu_milli", 1000  # of Alibaba's GPU traces of 2023 (Weng et al., USENIX ATC 2023)
 
 
@@ -67,26 +67,18 @@ def read_log(path: str | Path, named: Mapping[str, str]) -> Log:
         for column in named.values():
             if column not in columns:
                 raise TableError(f"{path}:1: {_unknown(column, columns)}")
-        return {meaning: (column, _parser(MEANINGS[meaning])) for meaning, column in named.items()}
+        fields = {meaning: (column, _parser(MEANINGS[meaning])) for meaning, column in named.items()}
+        return fields | ({"part_of_gpu": (_SHARE, _is_share)} if _SHARE in columns else {})
 
-    log = _read(path, "columns", fields_of, _assumptions(named), _OPTIONAL)
-    return log.with_parts(_shared_gpus(path), f"a share of one GPU ({_SHARE} below {_WHOLE_GPU})")
+    return _read(path, "columns", fields_of, _assumptions(named), _OPTIONAL)
 
 
 def _parser(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     return Moments() if parse is moment else parse
 
 
-def _shared_gpus(path: str | Path) -> int:
-    """How many rows state a share of a GPU, as Alibaba's logs do, whichever columns were named."""
-    with open_table(path) as table:
-        if _SHARE not in table.columns:
-            return 0
-        at = table.columns.index(_SHARE)
-        return sum(len(row) > at and _is_share(row[at]) for _, row in table.rows)
-
-
 def _is_share(cell: str) -> bool:
+    """Whether that is a share of a GPU, as Alibaba's logs state it."""
     try:
         return 0 < number(cell) < _WHOLE_GPU
     except ValueError:

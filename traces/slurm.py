@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from itertime.errors import TableError
 from traces.columns import COLUMNS, whole
@@ -34,6 +32,11 @@ def gpus_of(text: str) -> int:
     return int(COLUMNS["gpus"](total[0] if total else str(sum(whole(count) for _, count in found))))
 
 
+def _has_slices(text: str) -> bool:
+    """Whether MIG slices are among its GPUs, which are named like `1g.5gb`."""
+    return any(_SLICE.search(gpu_type) for gpu_type, _ in _GPUS.findall(text))
+
+
 def _job_id(text: str) -> str:
     """Of a job, which is a number; steps (`17.batch`, `17.0`) hold GPUs that their job holds already."""
     if "." in text:
@@ -46,11 +49,12 @@ def _state(text: str) -> str:
     return str(COLUMNS["state"](text.split()[0]))
 
 
-_FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
+_FIELDS: Fields = {
     "job_id": ("JobIDRaw", _job_id),
     "submit_s": ("Submit", moment),
     "duration_s": column("ElapsedRaw", "duration_s"),
     "gpus": ("AllocTRES", gpus_of),
+    "part_of_gpu": ("AllocTRES", _has_slices),
     "tenant": column("Account", "tenant"),
     "state": ("State", _state),
 }
@@ -76,19 +80,6 @@ def read_log(path: str | Path) -> Log:
         missing = [name for name, _ in _FIELDS.values() if name not in columns]
         if missing:
             raise TableError(f"{path}:1: missing column {', '.join(missing)}; print the log with {COMMAND}")
-        return _FIELDS | {"submit_s": ("Submit", Moments()), "gpus": ("AllocTRES", gpus)}
+        return {**_FIELDS, "submit_s": ("Submit", Moments())}
 
-    slices = 0
-
-    def gpus(text: str) -> int:
-        nonlocal slices
-        count = gpus_of(text)
-        slices += _has_slices(text)
-        return count
-
-    log = _read(path, "slurm", fields_of, _ASSUMPTIONS, optional=("tenant", "state"), delimiter="|")
-    return log.with_parts(slices, "MIG slices (gres/gpu of a type such as 1g.5gb)")
-
-
-def _has_slices(text: str) -> bool:
-    return any(_SLICE.search(gpu_type) for gpu_type, _ in _GPUS.findall(text))
+    return _read(path, "slurm", fields_of, _ASSUMPTIONS, optional=("tenant", "state"), delimiter="|")

@@ -67,7 +67,7 @@ def import_(
         first = next((f", the first on line {d['line']}: {d['reason']}" for d in report["dropped"]), "")
         _say(f"dropped {counts['dropped']:,} rows{first}; {left_out:,} outside the selection", err=True)
     if parts := report["parts_of_gpus"]:
-        _say(f"{parts:,} rows hold parts of GPUs, which count as whole GPUs", err=True)
+        _say(f"{parts:,} of the jobs held parts of GPUs, which count as whole GPUs", err=True)
     if rules != "none":
         made = "models, batches, GPU counts, and deadlines where the log has none, are those of the rules"
         _say(f"{made} {rules}, not the log's; --rules none keeps jobs as they were logged", err=True)

@@ -542,13 +542,14 @@ def test_mig_slices_count_as_gpus_and_that_is_said(
     head = "JobIDRaw|Account|Submit|ElapsedRaw|AllocTRES|State\n"
     held = ["gres/gpu=2,gres/gpu:1g.5gb=2", "gres/gpu:a100_3G.20GB=1", "gres/gpu:a100=1", "gres/gpu=8"]
     rows = "".join(f"{i}|a|2024-05-01T12:00:00|60|{tres}|x\n" for i, tres in enumerate(held))
+    rows += "9|a|2024-05-01T12:00:00|0|gres/gpu:1g.5gb=1|never ran\n"
     log, out = write(tmp_path, head + rows, "sacct.txt"), tmp_path / "t.csv"
     assert main(["trace", "import", str(log), "--rules", "none", "-o", str(out)]) == 0
-    assert "2 rows hold parts of GPUs, which count as whole GPUs" in capsys.readouterr().err
+    assert "2 of the jobs held parts of GPUs, which count as whole GPUs" in capsys.readouterr().err
     jobs, report = import_log(log, rules="none")
     assert [job.gpus for job in jobs] == [2, 1, 1, 8]
     assert report["parts_of_gpus"] == 2
-    assert any(text.startswith("2 rows hold MIG slices") for text in report["assumptions"])
+    assert any(text.startswith("2 jobs held a part of a GPU (MIG slices") for text in report["assumptions"])
 
 
 def test_shares_of_a_gpu_count_as_gpus_and_that_is_said(shared_traces: Path) -> None:
@@ -556,5 +557,9 @@ def test_shares_of_a_gpu_count_as_gpus_and_that_is_said(shared_traces: Path) -> 
     pods = shared_traces / "alibaba" / "openb_pod_list_default.csv.gz"
     report = import_log(pods, columns=named, rules="none")[1]
     with gzip.open(pods, "rt") as file:
-        shares = sum(0 < float(row["gpu_milli"] or 0) < 1000 for row in csv.DictReader(file))
-    assert report["parts_of_gpus"] == shares > 1000
+        shares = {
+            i for i, row in enumerate(csv.DictReader(file), 2) if 0 < float(row["gpu_milli"] or 0) < 1000
+        }
+    assert report["parts_of_gpus"] == len(shares - {row["line"] for row in report["dropped"]}) > 1000
+    first = import_log(pods, columns=named, rules="none", selection=Selection(limit=10))
+    assert first[1]["parts_of_gpus"] <= len(first[0]) == 10
