@@ -25,7 +25,7 @@ __all__ = ["Calendar", "Planned", "read_calendar"]
 _WHAT = ("maintenance", "add", "remove")
 _KEYS = (*_WHAT, "at_s", "for_s", "every_s", "times")
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?")
-_MOST_S, _MOST_CHANGES = 1e12, 1_000_000
+_MOST_S, _MOST_CHANGES, _MOST_ENTRIES = 1e12, 1_000_000, 100_000
 
 
 class Planned(NamedTuple):
@@ -93,6 +93,11 @@ def read_calendar(path: str) -> list[Any]:
 def _listed(entries: object) -> Iterable[tuple[str, Mapping[str, Any]]]:
     if not isinstance(entries, list | tuple):
         raise UserError(f"calendar={entries!r:.80}: must be a list of entries")
+    if len(entries) > _MOST_ENTRIES:
+        raise UserError(
+            f"calendar: has {len(entries):,} entries, more than {_MOST_ENTRIES:,}, and each goes into "
+            "manifest.json; plan fewer, by nodes: 0-7, and every_s and times"
+        )
     for i, entry in enumerate(entries):
         where = f"calendar: entry {i + 1}"
         if not isinstance(entry, Mapping):

@@ -73,6 +73,7 @@ def test_a_calendar_may_be_a_file(tmp_path: Path) -> None:
             [{"at_s": 1, "maintenance": "0-3", "for_s": 1, "every_s": 1, "times": 100_000}] * 3,
             r"more than 1,000,000 changes",
         ),
+        ([{"at_s": 1, "add": 1}] * 100_001, r"has 100,001 entries, more than 100,000"),
     ],
 )
 def test_mistakes_are_named(entries: Any, text: str) -> None:
