@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import HealthCheck, settings
 # A slow or busy machine is no fault of what is tested.
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
+# Programs started in the background by a script ignore Ctrl-C, and so would those that tests send it to.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["ITERTIME_CACHE"] = "off"  # tests of the cache have folders of their own
 SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[2] / "shared"))
 

@@ -122,7 +122,7 @@ def test_a_type_without_a_profile_is_known_but_has_no_system(tmp_path: Path) -> 
         ("network: magic\ngroups: [{name: a, gpu_type: a100, nodes: 2}]", "unknown network 'magic'"),
         ("groups: [{name: a, gpu_type: a100, nodes: 2", "not valid YAML"),
         ("groups: &g [*g]", "cluster.yaml"),
-        ("- 1", "holds list"),
+        ("- 1", "holds a list"),
     ],
 )  # fmt: skip
 def test_bad_files_name_file_key_value_and_remedy(tmp_path: Path, text: str, words: str) -> None:
