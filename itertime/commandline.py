@@ -45,7 +45,7 @@ def new_program(text: str) -> typer.Typer:
             bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Show the version.")
         ] = False,
     ) -> None:
-        pass
+        """What the program itself is asked, rather than one of its commands."""
 
     app.callback(help=text)(options)
     return app
