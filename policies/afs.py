@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from policies.solvers.afs_scan import Gain, Scan, gains
+from policies.toolkit.fulfil import run_elastic
 
 from .everybody import Walk, everybody
-from .placing import run_elastic
-from .scan import Gain, Scan, gains
 
 __all__ = ["Afs", "apathetic_shares"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from clustersim.scheduler import Cluster
-
-from .room import WHOLE
+from policies.reservation.calendar import WHOLE
 
 __all__ = ["Claims", "Place"]
 

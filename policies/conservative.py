@@ -6,9 +6,9 @@ from bisect import bisect_left, bisect_right
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from policies.toolkit.backfill import Estimates
+from policies.toolkit.gpu_calendar import FreeGpus
 
-from .estimates import Estimates
-from .free_gpus import FreeGpus
 from .shadow import Shadow
 
 __all__ = ["Conservative"]

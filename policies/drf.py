@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from heapq import heapify, heappop, heapreplace
 
 from clustersim.scheduler import Proposal, Scheduler, State
-
-from .parameters import by_tenant
-from .tenants import TenantQueues
+from policies.toolkit.parameters import by_tenant
+from policies.toolkit.tenant_queues import TenantQueues
 
 __all__ = ["Drf"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from policies.toolkit.backfill import Estimates
 
-from .estimates import Estimates
 from .shadow import Shadow
 
 __all__ = ["Easy"]

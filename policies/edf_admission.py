@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from policies.toolkit.gpu_calendar import FreeGpus
 
 from .everybody import everybody
-from .free_gpus import FreeGpus
 
 __all__ = ["EdfAdmission"]
 

@@ -20,11 +20,10 @@ from functools import partial
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-
-from .parameters import number
-from .promises import Agenda, Promises
-from .seating import Seating
-from .spare import may_stay, share_out
+from policies.reservation.admission import Agenda, Promises
+from policies.reservation.seating import Seating
+from policies.reservation.spare_gpus import may_stay, share_out
+from policies.toolkit.parameters import number
 
 __all__ = ["ElasticFlow"]
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from policies.toolkit.fulfil import run_ranked
+from policies.toolkit.gavel import Ledger
+from policies.toolkit.parameters import number
 
-from .ledger import Ledger
-from .parameters import number
-from .placing import run_ranked
 from .rounds import Rounds
 
 __all__ = ["Gavel"]

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustersim.scheduler import JobView
+from policies.solvers.finish_time import isolated_shares, least_ratio
+from policies.solvers.time_shares import each, most_throughput
 
-from .finish_time import isolated_shares, least_ratio
 from .gavel import Gavel
-from .timeshares import each, most_throughput
 
 __all__ = ["GavelFtf"]
 

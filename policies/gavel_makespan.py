@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustersim.scheduler import JobView
+from policies.solvers.time_shares import each, largest_level, most_throughput
 
 from .gavel import Gavel
-from .timeshares import each, largest_level, most_throughput
 
 __all__ = ["GavelMakespan"]
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustersim.scheduler import JobView
+from policies.solvers.time_shares import grouped, water_filling
 
 from .gavel import Gavel
-from .timeshares import grouped, water_filling
 
 __all__ = ["GavelMaxMin", "equal_time"]
 

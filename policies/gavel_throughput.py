@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustersim.scheduler import JobView
+from policies.solvers.time_shares import grouped, in_turn, most_throughput
 
 from .gavel import Gavel
-from .timeshares import grouped, in_turn, most_throughput
 
 __all__ = ["GavelThroughput"]
 

@@ -8,9 +8,8 @@ from math import ceil, inf
 import numpy as np
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-
-from .parameters import number, positive
-from .turns import Turns
+from policies.toolkit.parameters import number, positive
+from policies.toolkit.rounds import Turns
 
 __all__ = ["Gittins", "gittins_index"]
 

@@ -6,9 +6,9 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from policies.toolkit.fulfil import run_elastic
+from policies.toolkit.parameters import number
 
-from .parameters import number
-from .placing import run_elastic
 from .rounds import Rounds
 
 __all__ = ["HeSrpt", "fractions"]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-
-from .parameters import number
-from .turns import Turns
+from policies.toolkit.parameters import number
+from policies.toolkit.rounds import Turns
 
 __all__ = ["Las"]
 

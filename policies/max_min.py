@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from policies.toolkit.fulfil import run_elastic
+from policies.toolkit.stepwise import by_steps
 
 from .everybody import everybody
-from .placing import run_elastic
-from .steps import by_steps
 
 __all__ = ["MaxMin"]
 

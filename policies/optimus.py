@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from policies.toolkit.fulfil import run_elastic
+from policies.toolkit.parameters import number
+from policies.toolkit.stepwise import by_steps
 
 from .everybody import everybody
-from .parameters import number
-from .placing import run_elastic
 from .rounds import Rounds
-from .steps import by_steps
 
 __all__ = ["Optimus"]
 

@@ -7,8 +7,7 @@ from heapq import heappop, heappush
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Ranking, Scheduler, State
-
-from .tenants import TenantQueues
+from policies.toolkit.tenant_queues import TenantQueues
 
 __all__ = ["Quota"]
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from itertools import count
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-
-from .parameters import number
-from .turns import Turns
+from policies.toolkit.parameters import number
+from policies.toolkit.rounds import Turns
 
 __all__ = ["RoundRobin"]
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal
-
-from .estimates import Estimates
+from policies.toolkit.backfill import Estimates
 
 __all__ = ["Shadow"]
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from policies.solvers.assignment import Choice, assign
+from policies.toolkit.fulfil import Wanted, in_service_by_type, run_or_less
+from policies.toolkit.parameters import number
 
-from .assignment import Choice, assign
-from .parameters import number
-from .placing import Wanted, in_service_by_type, run_or_less
 from .rounds import Rounds
 
 __all__ = ["Sia"]

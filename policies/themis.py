@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from math import ceil, log
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from policies.solvers.partial_allocation import auction
+from policies.toolkit.fulfil import Wanted, run_ranked
+from policies.toolkit.parameters import number
 
-from .auction import auction
-from .parameters import number
-from .placing import Wanted, run_ranked
 from .rounds import Rounds
 
 __all__ = ["Themis"]

@@ -8,8 +8,7 @@ from heapq import heappop, heappush
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-
-from .parameters import increasing, number
+from policies.toolkit.parameters import increasing, number
 
 __all__ = ["Tiresias"]
 

@@ -17,8 +17,8 @@ from clustersim.testing import Outcome, decide, simulate
 from policies.conservative import Conservative
 from policies.easy import Easy
 from policies.fifo import Fifo
-from policies.free_gpus import FreeGpus
 from policies.shadow import Shadow
+from policies.toolkit.gpu_calendar import FreeGpus
 from traces.job import Job
 
 

@@ -13,7 +13,7 @@ from clustersim.overheads import Overheads
 from clustersim.testing import Outcome, simulate
 from policies.edf import Edf
 from policies.edf_admission import EdfAdmission
-from policies.free_gpus import FreeGpus
+from policies.toolkit.gpu_calendar import FreeGpus
 from traces.job import Job
 
 

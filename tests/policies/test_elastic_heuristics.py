@@ -23,8 +23,8 @@ from policies.hesrpt import HeSrpt, fractions
 from policies.max_min import MaxMin
 from policies.optimus import Optimus, _loss_per_gpu
 from policies.sia import Sia
-from policies.steps import by_steps
 from policies.themis import Themis
+from policies.toolkit.stepwise import by_steps
 from traces.job import Job
 
 ELASTIC = [Afs, HeSrpt, MaxMin, Optimus]

@@ -15,7 +15,7 @@ from clustersim.overheads import PRESETS, Overheads
 from clustersim.scheduler import Proposal, State
 from clustersim.testing import Outcome, check_outcome
 from policies.elasticflow import ElasticFlow
-from policies.room import WHOLE
+from policies.reservation.calendar import WHOLE
 from policies.vtrain_aware import VTrainAware
 from traces.job import Job
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from policies.free_gpus import FreeGpus
+from policies.toolkit.gpu_calendar import FreeGpus
 
 GPUS = 32
 Booking = tuple[float, float, int]

@@ -19,7 +19,7 @@ from policies.gavel_ftf import GavelFtf
 from policies.gavel_makespan import GavelMakespan
 from policies.gavel_max_min import GavelMaxMin
 from policies.gavel_throughput import GavelThroughput
-from policies.ledger import Ledger, priorities
+from policies.toolkit.gavel import Ledger, priorities
 from traces.job import Job
 
 ALL = [GavelMaxMin, GavelFtf, GavelMakespan, GavelThroughput]

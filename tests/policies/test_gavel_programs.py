@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from clustersim.testing import simulate
-from policies.finish_time import least_ratio
 from policies.gavel_max_min import GavelMaxMin, equal_time
-from policies.timeshares import each, grouped, water_filling
+from policies.solvers.finish_time import least_ratio
+from policies.solvers.time_shares import each, grouped, water_filling
 from traces.job import Job
 
 Array = NDArray[np.float64]

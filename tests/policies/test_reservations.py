@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from policies.reservations import Demand, fill, shorten, yield_of
-from policies.room import WHOLE, Piece, Room
+from policies.reservation.calendar import WHOLE, Piece, Room
+from policies.reservation.filling import Demand, fill, shorten, yield_of
 
 GPUS = 32
 SIZES = (1, 2, 4, 8, 16, 32)

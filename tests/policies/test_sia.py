@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import clustersim
 from clustersim.overheads import Overheads
 from clustersim.testing import simulate
-from policies.assignment import Choice, _stdout_spared, assign
 from policies.sia import Sia
+from policies.solvers.assignment import Choice, _stdout_spared, assign
 from traces.job import Job
 
 TABLE = {("m", 8): {1: 1.0, 2: 1.8, 4: 3.0, 8: 4.5}}

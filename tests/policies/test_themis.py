@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from clustersim.overheads import Overheads
 from clustersim.scheduler import Proposal, State
 from clustersim.testing import Outcome, simulate
-from policies.auction import auction
+from policies.solvers.partial_allocation import auction
 from policies.themis import Themis
 from traces.job import Job
 

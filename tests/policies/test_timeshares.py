@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from policies.finish_time import isolated_shares, least_ratio
-from policies.timeshares import (
+from policies.solvers.finish_time import isolated_shares, least_ratio
+from policies.solvers.time_shares import (
     Problem,
     each,
     grouped,

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .one_type import fullest_shares, level_of_shares
+from policies.one_type import fullest_shares, level_of_shares
 
 __all__ = [
     "Level",

@@ -14,7 +14,7 @@ from math import inf
 
 from clustersim.scheduler import JobView
 
-from .room import WHOLE, Piece, Room
+from .calendar import WHOLE, Piece, Room
 
 __all__ = ["Demand", "fill", "shorten", "yield_of"]
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import NamedTuple
 
-from .free_gpus import FreeGpus
+from policies.toolkit.gpu_calendar import FreeGpus
 
 __all__ = ["WHOLE", "Piece", "Room"]
 

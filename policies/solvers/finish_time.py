@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .timeshares import Problem, largest_level
+from .time_shares import Problem, largest_level
 
 __all__ = ["isolated_shares", "least_ratio"]
 

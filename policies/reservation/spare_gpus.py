@@ -12,9 +12,9 @@ from math import inf
 
 from clustersim.scheduler import JobView, State
 
-from .promises import Agenda, Promises, urgency
-from .reservations import Demand, yield_of
-from .room import Piece
+from .admission import Agenda, Promises, urgency
+from .calendar import Piece
+from .filling import Demand, yield_of
 
 __all__ = ["may_stay", "share_out"]
 

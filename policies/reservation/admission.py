@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from math import inf
 
 from clustersim.scheduler import Cluster, JobView, State
+from policies.claims import Claims
 
-from .claims import Claims
-from .reservations import Demand, fill, shorten, yield_of
-from .room import WHOLE, Piece, Room
+from .calendar import WHOLE, Piece, Room
+from .filling import Demand, fill, shorten, yield_of
 
 __all__ = ["Agenda", "Promises", "urgency"]
 

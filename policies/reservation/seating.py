@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from clustersim.scheduler import Cluster, JobView, Proposal
+from policies.claims import Claims, Place
 
-from .claims import Claims, Place
-from .room import WHOLE, Piece
+from .calendar import WHOLE, Piece
 
 __all__ = ["Seating"]
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from clustersim.scheduler import JobView
-
-from .everybody import Walk
+from policies.everybody import Walk
 
 __all__ = ["Price", "by_steps"]
 

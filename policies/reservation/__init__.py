@@ -1,0 +1,1 @@
+"""Reservations before a deadline."""

@@ -1,0 +1,1 @@
+"""The mathematical programs of policies."""
