@@ -34,8 +34,8 @@ from policies.round_robin import RoundRobin
 from policies.srsf import Srsf
 from policies.srtf import Srtf
 from policies.tiresias import Tiresias
-from tests.policies import plain_rules as plain
-from tests.policies.plain_world import Now, Plain, Rule, Runs, schedule, served
+from tests.oracles import plain_rules as plain
+from tests.oracles.plain_world import Now, Plain, Rule, Runs, schedule, served
 from traces.job import Job
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
-from tests.policies.plain_world import Now, Plain, Rule, served
+from tests.oracles.plain_world import Now, Plain, Rule, served
 
 __all__ = ["ByKey", "Conservative", "Drf", "Easy", "Fifo", "Gittins", "Las", "RoundRobin", "Tiresias"]
 
