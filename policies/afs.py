@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.solvers.afs_scan import Gain, Scan, gains
 from policies.toolkit.fulfil import run_elastic
-
-from .everybody import Walk, everybody
+from policies.toolkit.stepwise import Walk, everybody
 
 __all__ = ["Afs", "apathetic_shares"]
 

@@ -6,10 +6,8 @@ from bisect import bisect_left, bisect_right
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.toolkit.backfill import Estimates
+from policies.toolkit.backfill import Estimates, Shadow
 from policies.toolkit.gpu_calendar import FreeGpus
-
-from .shadow import Shadow
 
 __all__ = ["Conservative"]
 

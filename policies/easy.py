@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.toolkit.backfill import Estimates
-
-from .shadow import Shadow
+from policies.toolkit.backfill import Estimates, Shadow
 
 __all__ = ["Easy"]
 

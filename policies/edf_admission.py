@@ -7,8 +7,7 @@ from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.toolkit.gpu_calendar import FreeGpus
-
-from .everybody import everybody
+from policies.toolkit.stepwise import everybody
 
 __all__ = ["EdfAdmission"]
 

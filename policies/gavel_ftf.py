@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from clustersim.scheduler import JobView
 from policies.solvers.finish_time import isolated_shares, least_ratio
 from policies.solvers.time_shares import each, most_throughput
-
-from .gavel import Gavel
+from policies.toolkit.gavel import Gavel
 
 __all__ = ["GavelFtf"]
 

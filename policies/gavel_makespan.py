@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from clustersim.scheduler import JobView
 from policies.solvers.time_shares import each, largest_level, most_throughput
-
-from .gavel import Gavel
+from policies.toolkit.gavel import Gavel
 
 __all__ = ["GavelMakespan"]
 

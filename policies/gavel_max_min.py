@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from clustersim.scheduler import JobView
 from policies.solvers.time_shares import grouped, water_filling
-
-from .gavel import Gavel
+from policies.toolkit.gavel import Gavel
 
 __all__ = ["GavelMaxMin", "equal_time"]
 

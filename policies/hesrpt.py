@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.toolkit.fulfil import run_elastic
 from policies.toolkit.parameters import number
-
-from .rounds import Rounds
+from policies.toolkit.rounds import Rounds
 
 __all__ = ["HeSrpt", "fractions"]
 

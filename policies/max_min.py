@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.toolkit.fulfil import run_elastic
-from policies.toolkit.stepwise import by_steps
-
-from .everybody import everybody
+from policies.toolkit.stepwise import by_steps, everybody
 
 __all__ = ["MaxMin"]
 

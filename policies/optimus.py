@@ -7,10 +7,8 @@ from math import inf
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.toolkit.fulfil import run_elastic
 from policies.toolkit.parameters import number
-from policies.toolkit.stepwise import by_steps
-
-from .everybody import everybody
-from .rounds import Rounds
+from policies.toolkit.rounds import Rounds
+from policies.toolkit.stepwise import by_steps, everybody
 
 __all__ = ["Optimus"]
 

@@ -9,8 +9,7 @@ from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.solvers.assignment import Choice, assign
 from policies.toolkit.fulfil import Wanted, in_service_by_type, run_or_less
 from policies.toolkit.parameters import number
-
-from .rounds import Rounds
+from policies.toolkit.rounds import Rounds
 
 __all__ = ["Sia"]
 

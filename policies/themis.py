@@ -10,8 +10,7 @@ from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.solvers.partial_allocation import auction
 from policies.toolkit.fulfil import Wanted, run_ranked
 from policies.toolkit.parameters import number
-
-from .rounds import Rounds
+from policies.toolkit.rounds import Rounds
 
 __all__ = ["Themis"]
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from math import inf
 
 from clustersim.scheduler import Cluster, JobView, State
-from policies.claims import Claims
 
-from .calendar import WHOLE, Piece, Room
+from .calendar import WHOLE, Claims, Piece, Room
 from .filling import Demand, fill, shorten, yield_of
 
 __all__ = ["Agenda", "Promises", "urgency"]

@@ -12,9 +12,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from clustersim.scheduler import Cluster, JobView, Proposal
-from policies.claims import Claims, Place
 
-from .calendar import WHOLE, Piece
+from .calendar import WHOLE, Claims, Piece, Place
 
 __all__ = ["Seating"]
 

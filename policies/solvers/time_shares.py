@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.one_type import fullest_shares, level_of_shares
-
 __all__ = [
     "Level",
     "Problem",
     "each",
+    "fullest_shares",
     "grouped",
     "in_turn",
     "largest_level",
+    "level_of_shares",
     "most_throughput",
     "water_filling",
 ]
@@ -214,4 +214,46 @@ def _cleared(shares: Array) -> Array:
     """Shares without what is only rounding."""
     shares = np.clip(shares, 0.0, 1.0)
     shares[shares < _SLACK] = 0.0
+    return shares
+
+
+# One type of GPU: closed forms
+
+
+def level_of_shares(
+    load: Array, capacity: float, required: Array, floors: Array
+) -> tuple[Array, float, Array]:
+    """The largest level at which X[m] >= level x required[m], X[m] >= floors[m] where nothing is required:
+    X (rows,), the level, and prices (rows,) as of `timeshares.Level`.
+
+    Where several rows need all of their time, each has an equal part of the price.
+
+    >>> X, level, prices = level_of_shares(np.array([8., 4.]), 8.0, np.array([1., 2.]), np.zeros(2))
+    >>> X, level, prices
+    (array([0.5, 1. ]), 0.5, array([0.5 , 0.25]))
+    """
+    asked = required > 0
+    left = max(0.0, capacity - float(load @ np.where(asked, 0.0, floors)))
+    total, most = float(load @ required), float(required.max())
+    if left * most <= total:
+        level, prices = left / total, load / total
+    else:
+        level, longest = 1 / most, required == most
+        prices = longest / (most * longest.sum())
+    return np.where(asked, level * required, floors), level, prices
+
+
+def fullest_shares(load: Array, capacity: float, worth: Array, floors: Array) -> Array:
+    """X (rows,) >= floors with the largest sum of worth[m] x load[m] X[m]: what the floors leave goes to the
+    rows worth most per GPU, of equal ones to the last: the jobs that came last have received least.
+
+    >>> fullest_shares(np.array([8., 4., 4.]), 10.0, np.array([1., 1., 2.]), np.array([0., 0.5, 0.]))
+    array([0.25, 1.  , 1.  ])
+    """
+    order = np.argsort(worth, kind="stable")[::-1]
+    room = (load * np.maximum(0.0, 1 - floors))[order]
+    before = np.cumsum(room) - room
+    left = capacity - float(load @ floors)
+    shares = np.minimum(1.0, floors)
+    shares[order] += np.clip(left - before, 0.0, room) / load[order]
     return shares

@@ -17,7 +17,7 @@ from clustersim.testing import Outcome, decide, simulate
 from policies.conservative import Conservative
 from policies.easy import Easy
 from policies.fifo import Fifo
-from policies.shadow import Shadow
+from policies.toolkit.backfill import Shadow
 from policies.toolkit.gpu_calendar import FreeGpus
 from traces.job import Job
 

@@ -15,7 +15,6 @@ from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Scheduler
 from clustersim.testing import simulate
 from policies.afs import Afs, apathetic_shares
-from policies.everybody import Walk
 from policies.gavel_ftf import GavelFtf
 from policies.gavel_makespan import GavelMakespan
 from policies.gavel_max_min import GavelMaxMin
@@ -24,7 +23,7 @@ from policies.max_min import MaxMin
 from policies.optimus import Optimus, _loss_per_gpu
 from policies.sia import Sia
 from policies.themis import Themis
-from policies.toolkit.stepwise import by_steps
+from policies.toolkit.stepwise import Walk, by_steps
 from traces.job import Job
 
 ELASTIC = [Afs, HeSrpt, MaxMin, Optimus]
