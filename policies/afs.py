@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.solvers.afs_scan import Gain, Scan, gains
 from policies.toolkit.fulfil import run_elastic
-from policies.toolkit.stepwise import Walk, everybody
+from policies.toolkit.stepwise import Walk, jobs_by
 
 __all__ = ["Afs", "apathetic_shares"]
 
@@ -31,7 +31,7 @@ class Afs(Scheduler):
         for event in state.events:
             if event.kind == "finished" and event.job is not None:
                 self._gains.pop(event.job, None)
-        walk = everybody(state, _run_time)
+        walk = jobs_by(state, _run_time)
         return run_elastic(state, apathetic_shares(walk, state.in_service, self._gains))
 
 

@@ -63,7 +63,7 @@ class Conservative(Scheduler):
 
     def _keep_up(self, state: State) -> None:
         """Give new jobs a reservation; plan anew if something did not end when it was expected to."""
-        self._estimates.keep_up(state)
+        self._estimates.update(state)
         self._free.advance(state.now)
         for event in state.events:
             if event.kind == "finished" and event.job is not None:

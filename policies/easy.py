@@ -21,7 +21,7 @@ class Easy(Scheduler):
         self.estimate_factor = self._estimates.factor
 
     def schedule(self, state: State) -> Proposal:
-        self._estimates.keep_up(state)
+        self._estimates.update(state)
         proposal = state.proposal()
         head = next((job for job in state.pending if not proposal.start(job)), None)
         if head is not None and proposal.free:

@@ -7,7 +7,7 @@ from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.toolkit.gpu_calendar import FreeGpus
-from policies.toolkit.stepwise import everybody
+from policies.toolkit.stepwise import jobs_by
 
 __all__ = ["EdfAdmission"]
 
@@ -57,7 +57,7 @@ def _due(state: State) -> dict[JobView, int]:
     """Requests of the jobs that run now if GPUs are counted, as the admission test counts them."""
     left = state.in_service
     due: dict[JobView, int] = {}
-    walk = everybody(state, _urgency)(lambda gpus: gpus <= left)
+    walk = jobs_by(state, _urgency)(lambda gpus: gpus <= left)
     for job in walk:
         if job.requested <= left and state.ever_fits(job):
             due[job] = job.requested

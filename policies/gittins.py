@@ -9,7 +9,7 @@ import numpy as np
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.toolkit.parameters import number, positive
-from policies.toolkit.rounds import Turns
+from policies.toolkit.rounds import TimeSlices
 
 __all__ = ["Gittins", "gittins_index"]
 
@@ -56,16 +56,16 @@ class Gittins(Scheduler):
         self._sizes = _distribution(self.sizes_gpu_s or ())
         self._finished: list[float] = []
         self._learn_at = _LEAST_SAMPLE if self.sizes_gpu_s is None else inf
-        self._turns = Turns(self.quantum_s)
+        self._slices = TimeSlices(self.quantum_s)
         self._rank: dict[JobView, tuple[float, float]] = {}
 
     def schedule(self, state: State) -> Proposal:
         self._see_finished(state)
-        for job in self._turns.over(state):
+        for job in self._slices.expired(state):
             self._rank[job] = self._claim(job)
         proposal = state.proposal()
         proposal.run_by(self._standing)
-        self._turns.wake(proposal, state)
+        self._slices.request_wake_up(proposal, state)
         return proposal
 
     def _claim(self, job: JobView) -> tuple[float, float]:

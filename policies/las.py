@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.toolkit.parameters import number
-from policies.toolkit.rounds import Turns
+from policies.toolkit.rounds import TimeSlices
 
 __all__ = ["Las"]
 
@@ -19,18 +19,18 @@ class Las(Scheduler):
 
     def __init__(self, quantum_s: float = 600.0):
         self.quantum_s = number("quantum_s", quantum_s, least=1)
-        self._turns = Turns(self.quantum_s)
+        self._slices = TimeSlices(self.quantum_s)
         self._rank: dict[JobView, float] = {}
 
     def schedule(self, state: State) -> Proposal:
-        for job in self._turns.over(state):
+        for job in self._slices.expired(state):
             self._rank[job] = job.attained
         for event in state.events:
             if event.kind == "finished" and event.job is not None:
                 self._rank.pop(event.job, None)
         proposal = state.proposal()
         proposal.run_by(self._attained)
-        self._turns.wake(proposal, state)
+        self._slices.request_wake_up(proposal, state)
         return proposal
 
     def _attained(self, job: JobView) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.toolkit.fulfil import run_elastic
-from policies.toolkit.stepwise import by_steps, everybody
+from policies.toolkit.stepwise import allocate_stepwise, jobs_by
 
 __all__ = ["MaxMin"]
 
@@ -20,7 +20,7 @@ class MaxMin(Scheduler):
     one_gpu_type = True
 
     def schedule(self, state: State) -> Proposal:
-        return run_elastic(state, by_steps(everybody(state, _smallest), state.in_service, _size))
+        return run_elastic(state, allocate_stepwise(jobs_by(state, _smallest), state.in_service, _size))
 
 
 def _smallest(job: JobView) -> int:

@@ -8,7 +8,7 @@ from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.toolkit.fulfil import run_elastic
 from policies.toolkit.parameters import number
 from policies.toolkit.rounds import Rounds
-from policies.toolkit.stepwise import by_steps, everybody
+from policies.toolkit.stepwise import allocate_stepwise, jobs_by
 
 __all__ = ["Optimus"]
 
@@ -30,7 +30,7 @@ class Optimus(Scheduler):
     def schedule(self, state: State) -> Proposal:
         if not self._rounds.begins(state):
             return self._rounds.until_end(state.proposal(), state)
-        shares = by_steps(everybody(state, _submission), state.in_service, _loss_per_gpu)
+        shares = allocate_stepwise(jobs_by(state, _submission), state.in_service, _loss_per_gpu)
         return self._rounds.until_end(run_elastic(state, shares), state)
 
 

@@ -6,7 +6,7 @@ from itertools import count
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.toolkit.parameters import number
-from policies.toolkit.rounds import Turns
+from policies.toolkit.rounds import TimeSlices
 
 __all__ = ["RoundRobin"]
 
@@ -20,7 +20,7 @@ class RoundRobin(Scheduler):
 
     def __init__(self, quantum_s: float = 600.0):
         self.quantum_s = number("quantum_s", quantum_s, least=1)
-        self._turns = Turns(self.quantum_s)
+        self._slices = TimeSlices(self.quantum_s)
         self._ticket = count()
         self._place: dict[JobView, int] = {}
 
@@ -28,11 +28,11 @@ class RoundRobin(Scheduler):
         for event in state.events:
             if event.kind == "finished" and event.job is not None:
                 self._place.pop(event.job, None)
-        for job in self._turns.over(state):
+        for job in self._slices.expired(state):
             self._place[job] = next(self._ticket)
         proposal = state.proposal()
         proposal.run_by(self._line)
-        self._turns.wake(proposal, state)
+        self._slices.request_wake_up(proposal, state)
         return proposal
 
     def _line(self, job: JobView) -> int:

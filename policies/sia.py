@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.solvers.assignment import Choice, assign
-from policies.toolkit.fulfil import Wanted, in_service_by_type, run_or_less
+from policies.toolkit.fulfil import Wanted, in_service_by_type, run_at_most
 from policies.toolkit.parameters import number
 from policies.toolkit.rounds import Rounds
 
@@ -73,7 +73,7 @@ class Sia(Scheduler):
         wanted = self._assigned(state, movable, capacity)
         if wanted is None:
             return self._rounds.until_end(state.proposal(), state)
-        proposal = run_or_less(state, wanted)
+        proposal = run_at_most(state, wanted)
         after: _Held = {job: (proposal.gpu_type(job), proposal.gpus(job)) for job in jobs}
         for job in state.running:
             if proposal.gpus(job) and before[job] != after[job]:

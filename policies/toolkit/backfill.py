@@ -1,6 +1,4 @@
-"""How long users say that their jobs take, and EASY's reservation: when the job at the head of the queue can
-start at the latest, and who may start before it without being in its way.
-"""
+"""Backfilling: estimates of run times, and the reservation of the first job in the queue."""
 
 from __future__ import annotations
 
@@ -16,19 +14,19 @@ __all__ = ["Estimates", "Shadow"]
 class Estimates:
     """Run times at the requested GPUs, in seconds, as users would estimate them.
 
-    A job that states its work is estimated exactly. For one of which only the logged duration is known the
-    estimate is `factor` times that (from the oracle, noted in the records): the f-model of Mu'alem and
-    Feitelson, IEEE TPDS 2001. Estimates are upper bounds (`factor` >= 1), since batch systems end jobs that
-    exceed theirs.
+    The estimate of a job that states its work is exact. For a job with only a logged duration it is `factor`
+    times that duration, taken from the oracle and noted in the records: the f-model of Mu'alem and Feitelson,
+    IEEE TPDS 2001. Estimates are upper bounds (`factor` >= 1), since batch systems end jobs that exceed
+    theirs.
     """
 
     def __init__(self, factor: float):
         self.factor = number("estimate_factor", factor, least=1)
         self._excess_s: dict[JobView, float] = {}
 
-    def keep_up(self, state: State) -> None:
-        """First thing in every decision: by how much a job's estimate exceeds the truth depends on all its
-        work, so that is noted before some of it is done.
+    def update(self, state: State) -> None:
+        """To be called first in every decision: the excess of an estimate over the true run time depends on
+        all of a job's work, so it is noted before the job makes progress.
         """
         for event in state.events:
             if event.kind == "submitted" and event.job is not None:
@@ -37,11 +35,11 @@ class Estimates:
                 self._excess_s.pop(event.job, None)
 
     def run_s(self, job: JobView) -> float:
-        """Seconds that a job which waits will hold GPUs once it gets them, its start included."""
+        """Seconds for which a pending job will hold its GPUs, its start included."""
         return job.start_cost_s(job.requested) + job.oracle_remaining() + self._excess(job)
 
     def end_s(self, job: JobView, now: float) -> float:
-        """When a job will be done: one that runs, or one that would start now."""
+        """When a job ends that runs already, or starts now."""
         if not job.running:
             return now + self.run_s(job)
         return now + job.paying_s + job.oracle_remaining() + self._excess(job)
@@ -67,11 +65,11 @@ def _states_work(job: JobView) -> bool:
 
 
 class Shadow:
-    """The reservation of `head`, which has no room in `proposal` now.
+    """EASY's reservation for `head`, the first job of the queue, which does not fit in `proposal` now.
 
-    `start_s`, the shadow time, is when enough of the running jobs will have ended, by the estimates; infinite
-    if there is no room for it even then. It is found in a draft of that moment, so that it holds for the
-    places of GPUs, not only for their number.
+    `start_s`, the shadow time, is when enough of the running jobs have ended by their estimates; infinite if
+    `head` does not fit even after all of them. The search stops jobs in a draft, so it accounts for the
+    location of GPUs and not only for their number.
     """
 
     def __init__(self, head: JobView, proposal: Proposal, estimates: Estimates, now: float):
@@ -88,7 +86,7 @@ class Shadow:
                 self.start_s = end_s
 
     def backfill(self, job: JobView) -> bool:
-        """Start `job` now if there is room and the head can still start at `start_s`."""
+        """Start `job` now if it fits and `head` can still start at `start_s`. Returns whether it started."""
         if self.now + self._estimates.run_s(job) <= self.start_s:
             return self._proposal.start(job) is not None
         if job.requested > self._later.free - self.head.requested:

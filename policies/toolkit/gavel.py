@@ -1,7 +1,9 @@
-"""Gavel: policies as linear programs over shares of time, realised in rounds.
+"""What Gavel's four policies share: rounds that follow shares of time.
 
-Narayanan et al. (Gavel), OSDI 2020, section 5: in every round jobs run in the order of their priorities, the
-time that X says they should have spent on a type over the time that they have spent there.
+Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads", OSDI 2020. A
+policy computes X[m, j], the fraction of its time that job m is to spend on GPU type j, as the solution of a
+linear program. Rounds follow X by priorities (section 5): the time that X assigns to a job on a GPU type,
+over the time that the job has spent there.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ Array = NDArray[np.float64]
 
 
 def priorities(owed: Array, received: Array) -> Array:
-    """owed / received, element by element: infinite for what was owed and never given, 0 where nothing is
+    """owed / received, element by element; infinite where time is owed and none was received, 0 where none is
     owed. Both (jobs, types), in the same unit of time.
 
     >>> print(priorities(np.array([[0.6, 0.4, 0.0]]), np.array([[3.0, 0.0, 1.0]])))
@@ -34,23 +36,23 @@ def priorities(owed: Array, received: Array) -> Array:
 
 
 class Ledger:
-    """Accounts of all jobs, in seconds by GPU type, from their first round on.
+    """The time owed to each job and received by it, in seconds by GPU type, from its first round on.
 
-    Owed is the integral of the share over time, so that shares may change without the past being forgotten:
-    with constant shares owed / received orders jobs of one age as X / received does.
+    The time owed is the integral of the share over time, so a change of shares keeps the past. With constant
+    shares, owed / received orders jobs of equal age as X / received does.
     """
 
     def __init__(self, types: int):
-        self._row: dict[JobView, int] = {}  # of the tables (jobs, types) and columns (jobs,) below
+        self._row: dict[JobView, int] = {}  # in the tables (jobs, types) and columns (jobs,) below
         self._share, self._owed, self._received = (np.zeros((0, types)) for _ in range(3))
-        self._attained = np.zeros(0)  # GPU-seconds at the last booking
-        self._type = np.zeros(0, dtype=int)  # on which a job ran since
+        self._attained = np.zeros(0)  # GPU-seconds at the last call of `book`
+        self._type = np.zeros(0, dtype=int)  # on which each job has run since
         self._since_s = 0.0
 
     def book(self, jobs: Sequence[JobView], now: float) -> None:
-        """Enter what happened since the last booking; keep accounts for `jobs` alone."""
+        """Enter what happened since the last call. Accounts of jobs other than `jobs` are dropped."""
         passed_s, self._since_s = now - self._since_s, now
-        rows = np.array([self._row.get(job, -1) for job in jobs], dtype=int)  # the last one is that of nobody
+        rows = np.array([self._row.get(job, -1) for job in jobs], dtype=int)  # -1: the row of zeros
         self._row = {job: i for i, job in enumerate(jobs)}
         self._share, self._owed, self._received, self._attained, self._type = (
             np.concatenate([table, np.zeros((1, *table.shape[1:]), dtype=table.dtype)])[rows]
@@ -63,11 +65,11 @@ class Ledger:
         self._attained = attained
 
     def set_shares(self, shares: Array) -> None:
-        """From now on jobs, in the order of the last booking, are owed these shares (jobs, types)."""
+        """The shares (jobs, types) owed from now on, to jobs in the order of the last call of `book`."""
         self._share = shares
 
     def ranked(self, ahead_s: float) -> list[tuple[JobView, int]]:
-        """(job, type) pairs by priority, the coming `ahead_s` seconds owed already; of equal ones the larger
+        """(job, type) pairs by priority, with the coming `ahead_s` seconds counted as owed. Ties: the larger
         share first, then in order of submission. Pairs without a share come last.
         """
         if not self._row:
@@ -84,8 +86,8 @@ class Ledger:
 
 
 class Gavel(Scheduler):
-    """What Gavel's policies share: at the beginning of a round, if other jobs are here than before, shares of
-    time are computed anew; then jobs run in the order of their priorities.
+    """The base of Gavel's policies: at the beginning of a round, shares of time are computed anew if the set
+    of jobs has changed, and jobs run in the order of their priorities.
 
     Jobs run at their requested GPUs. A job that arrives within a round of `round_s` seconds waits for the
     next one.
@@ -95,13 +97,13 @@ class Gavel(Scheduler):
         self.round_s = number("round_s", round_s, 1.0, 1e7)
         self._rounds = Rounds(self.round_s)
         self._ledger: Ledger | None = None
-        self._jobs: list[JobView] = []  # of the last round
+        self._jobs: list[JobView] = []  # in the last round
 
     def time_shares(
         self, jobs: Sequence[JobView], rates: Array, capacity: Sequence[int], now: float
     ) -> Array:
-        """X (jobs, types) for `jobs` in order of submission; `rates` (jobs, types) as `JobView.rate` on the
-        requested GPUs, `capacity` the GPUs of each type.
+        """X (jobs, types). `jobs` are in order of submission; `rates` (jobs, types) are `JobView.rate` on the
+        requested GPUs; `capacity` is the number of GPUs of each type.
         """
         raise NotImplementedError
 

@@ -1,4 +1,4 @@
-"""A calendar: how many GPUs, or whole nodes, are free at each future time.
+"""A calendar of the GPUs, or whole nodes, that are free at each future time.
 
 Times are seconds on the trace's clock.
 """
@@ -13,7 +13,7 @@ __all__ = ["FreeGpus"]
 
 
 class FreeGpus:
-    """Free GPUs (or nodes) over time: `free[i]` from `times[i]` to `times[i + 1]`, the last one for ever."""
+    """Free GPUs (or nodes) over time: `free[i]` from `times[i]` to `times[i + 1]`, the last without end."""
 
     __slots__ = ("free", "times")
 
@@ -27,7 +27,7 @@ class FreeGpus:
         return twin
 
     def advance(self, now: float) -> None:
-        """Forget what lies before `now`, and join neighbours that are equal."""
+        """Drop the time before `now`, and merge adjacent entries that are equal."""
         first = bisect_right(self.times, now) - 1
         times, free = [now], [self.free[first]]
         for time, count in zip(self.times[first + 1 :], self.free[first + 1 :], strict=True):
@@ -37,10 +37,11 @@ class FreeGpus:
         self.times, self.free = times, free
 
     def take(self, start: float, end: float, gpus: int) -> None:
-        """Count `gpus` fewer from `start` to `end`; what lies before the calendar is past."""
+        """Subtract `gpus` from `start` to `end`. The part before the calendar begins is ignored."""
         self._add(start, end, -gpus)
 
     def give_back(self, start: float, end: float, gpus: int) -> None:
+        """Undo `take`."""
         self._add(start, end, gpus)
 
     # Forwards
@@ -65,7 +66,7 @@ class FreeGpus:
         return inf
 
     def gaps(self, gpus: int, after: float) -> Iterator[tuple[float, float]]:
-        """The stretches, as long as they last, during which `gpus` GPUs are free, from `after` on."""
+        """The maximal intervals from `after` on during which `gpus` GPUs are free."""
         start = inf
         for time, free in zip(self.times, self.free, strict=True):
             if free >= gpus:
@@ -78,7 +79,7 @@ class FreeGpus:
             yield start, inf
 
     def stretches(self, gpus: int, start: float, end: float) -> list[tuple[float, float]]:
-        """The parts of the time from `start` to `end` at which exactly `gpus` are free."""
+        """The intervals between `start` and `end` during which exactly `gpus` GPUs are free."""
         first, found = max(bisect_right(self.times, start) - 1, 0), []
         for i in range(first, bisect_left(self.times, end)):
             if self.free[i] == gpus:
@@ -89,11 +90,13 @@ class FreeGpus:
     # Backwards
 
     def before(self, end: float) -> int:
-        """The GPUs that are free right before `end`, which lies within the calendar."""
+        """The GPUs that are free right before `end`, which must lie within the calendar."""
         return self.free[bisect_left(self.times, end) - 1]
 
     def since(self, gpus: int, end: float) -> float:
-        """From when on `gpus` are free all the time until `end`; `end` if they are not right before it."""
+        """The earliest time from which `gpus` are free without interruption until `end`; `end` if there is
+        none.
+        """
         i = bisect_left(self.times, end)
         while i and self.free[i - 1] >= gpus:
             i -= 1
@@ -119,7 +122,7 @@ class FreeGpus:
             self.free[i] += gpus
 
     def _cut(self, time: float) -> int:
-        """Make `time` a boundary; returns its index."""
+        """Make `time` a boundary and return its index."""
         i = bisect_left(self.times, time)
         if i == len(self.times) or self.times[i] != time:
             self.times.insert(i, time)

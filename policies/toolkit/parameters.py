@@ -1,4 +1,4 @@
-"""Checks of policies' parameters. What they raise reaches users as a `UserError` that names the policy."""
+"""Checks of policies' parameters. Users see the ValueError as a `UserError` that names the policy."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ __all__ = ["by_tenant", "increasing", "number", "positive"]
 
 
 def number(name: str, value: object, least: float, most: float = inf) -> float:
-    """`value` if it is a finite number from `least` to `most`; ValueError naming parameter, value and range
-    if not.
+    """`value`, a finite number from `least` to `most`. Otherwise a ValueError names parameter, value and
+    range.
     """
     if _is_number(value) and least <= value <= most:  # type: ignore[operator]
         return float(value)  # type: ignore[arg-type]
@@ -20,7 +20,9 @@ def number(name: str, value: object, least: float, most: float = inf) -> float:
 
 
 def positive(name: str, values: object) -> tuple[float, ...]:
-    """A list of positive finite numbers, at least one; ValueError naming parameter and value if not."""
+    """`values`, a list of one or more positive finite numbers. Otherwise a ValueError names parameter and
+    value.
+    """
     if not isinstance(values, Sequence) or isinstance(values, str) or not values:
         raise ValueError(f"{name}={values!r}: must be a list of positive numbers, as in [1000, 2000]")
     for value in values:
@@ -30,16 +32,16 @@ def positive(name: str, values: object) -> tuple[float, ...]:
 
 
 def increasing(name: str, values: object) -> tuple[float, ...]:
-    """As `positive`, each number larger than the one before."""
+    """As `positive`, and each number must be larger than the previous one."""
     checked = positive(name, values)
     if any(a >= b for a, b in pairwise(checked)):
-        raise ValueError(f"{name}={values!r}: each must be larger than the one before")
+        raise ValueError(f"{name}={values!r}: each must be larger than the previous one")
     return checked
 
 
 def by_tenant(name: str, values: object, least: float = 0.0) -> dict[str, float]:
-    """A mapping from tenants to finite numbers above `least`, None an empty one; ValueError naming parameter,
-    tenant and value if it is not.
+    """`values`, a mapping from tenants to finite numbers of at least `least`; None means an empty mapping.
+    Otherwise a ValueError names parameter, tenant and value.
     """
     if values is None:
         return {}

@@ -1,8 +1,8 @@
-"""Policies that decide once a round, and time slicing.
+"""When a policy decides: once a round, or at the ends of time slices.
 
-A policy that compares everybody with everybody does so at the beginning of a round and leaves the cluster
-alone until the next one. A decision at every instant at which one job's claim passes another's would be
-processor sharing, with a preemption each time. Schedulers that share over time therefore decide in rounds.
+A decision at every instant at which one job's priority passes another's would be processor sharing, with a
+preemption each time. Policies that share GPUs over time therefore decide in rounds, and so do those that
+compare every job with every other.
 """
 
 from __future__ import annotations
@@ -11,43 +11,16 @@ from math import inf
 
 from clustersim.scheduler import JobView, Proposal, State
 
-__all__ = ["Rounds", "Turns"]
+__all__ = ["Rounds", "TimeSlices"]
 
-_INSTANT_S = 1e-6  # a wake-up may come this much early: times are sums of times
-
-
-class Turns:
-    """Rounds of `quantum_s` seconds, kept up only while somebody waits.
-
-    A turn lasts until the end of the first round by which the job has made progress for `quantum_s`: the
-    overhead of its start does not count, or jobs whose restart takes longer than a round would change places
-    for ever without getting anything done.
-    """
-
-    def __init__(self, quantum_s: float):
-        self.quantum_s = quantum_s
-        self._ends_s = -inf
-
-    def over(self, state: State) -> list[JobView]:
-        """At the end of a round, the running jobs that have had their turn, in order of their start; between
-        the ends of rounds, nobody.
-        """
-        if state.now < self._ends_s - _INSTANT_S:
-            return []
-        self._ends_s = state.now + self.quantum_s
-        return [job for job in state.running if job.productive_s >= self.quantum_s - _INSTANT_S]
-
-    def wake(self, proposal: Proposal, state: State) -> None:
-        """Ask to be called at the end of this round, if it can matter."""
-        if state.pending:
-            proposal.wake_at = self._ends_s
+_INSTANT_S = 1e-6  # an end this close is reached: the engine's clock adds up differences
 
 
 class Rounds:
-    """The clock of a policy that decides once per round of `round_s` seconds.
+    """The clock of a policy that decides once per round of `round_s` seconds and otherwise changes nothing.
 
-    A round begins when the one before it has ended, or at once when nothing runs, so that an idle cluster
-    keeps nobody waiting.
+    A round begins when the previous one ends, or at once when no job runs, so that an idle cluster keeps no
+    job waiting.
     """
 
     def __init__(self, round_s: float):
@@ -62,7 +35,34 @@ class Rounds:
         return True
 
     def until_end(self, proposal: Proposal, state: State) -> Proposal:
-        """`proposal`, to be thought over when the round ends, if there is anybody then."""
+        """`proposal`, with a wake-up at the end of the round if there are jobs in the system."""
         if state.running or state.pending:
             proposal.wake_at = self._end_s
         return proposal
+
+
+class TimeSlices:
+    """The clock of a policy that slices time into rounds of `quantum_s` seconds while jobs wait.
+
+    A job's slice lasts until the end of the first round by which the job has made progress for `quantum_s`
+    seconds. The overhead of its start does not count: otherwise jobs whose restart takes longer than a round
+    would preempt each other endlessly without making progress.
+    """
+
+    def __init__(self, quantum_s: float):
+        self.quantum_s = quantum_s
+        self._end_s = -inf
+
+    def expired(self, state: State) -> list[JobView]:
+        """At the end of a round, the running jobs whose slice is over, in order of their start. Empty between
+        the ends of rounds.
+        """
+        if state.now < self._end_s - _INSTANT_S:
+            return []
+        self._end_s = state.now + self.quantum_s
+        return [job for job in state.running if job.productive_s >= self.quantum_s - _INSTANT_S]
+
+    def request_wake_up(self, proposal: Proposal, state: State) -> None:
+        """Wake the policy at the end of this round if any job is pending."""
+        if state.pending:
+            proposal.wake_at = self._end_s

@@ -1,7 +1,8 @@
-"""GPUs handed out step by step, each time to the job that deserves its next step most.
+"""Jobs in the order of a key, and GPUs handed out to them one step at a time.
 
-Under load thousands of jobs wait for the few that the cluster has room for. A policy that hands out GPUs from
-the front of a line, and stops when none are left, never comes to most of them.
+Under load thousands of jobs wait for the few GPUs that become free. A policy that hands out GPUs in order,
+and stops when none remain, should not look at most of the jobs. Both functions here look only as far as
+needed.
 """
 
 from __future__ import annotations
@@ -12,64 +13,65 @@ from typing import Any
 
 from clustersim.scheduler import JobView, State
 
-__all__ = ["Price", "Walk", "by_steps", "everybody"]
+__all__ = ["Price", "Walk", "allocate_stepwise", "jobs_by"]
 
 Walk = Callable[[Callable[[int], bool]], Iterator[JobView]]
-"""walk(fits): jobs in order; those that wait are left out if their smallest size does not fit when they are
-looked at. What fits must not grow during the walk.
+"""walk(fits): jobs in order. A pending job is left out if its smallest size does not fit when the walk
+reaches it. Sizes that do not fit must not start to fit during the walk.
 """
-
-
-def everybody(state: State, key: Callable[[JobView], Any]) -> Walk:
-    """Those who run and those who wait, by (`key`, order of submission).
-
-    `key` as for `State.pending_by`: the same function object each time, its value fixed while a job waits.
-    """
-
-    def place(job: JobView) -> tuple[Any, int]:
-        return key(job), job.order
-
-    def walk(fits: Callable[[int], bool]) -> Iterator[JobView]:
-        waiting = state.pending_by(key, elastic=True).walk(fits)
-        return merge(sorted(state.running, key=place), waiting, key=place)
-
-    return walk
-
 
 Price = Callable[[JobView, int, int], float]
 """price(job, held, size): the lowest is served first. `held` and `size` are neighbours in (0, *job.sizes)."""
 
 
-def by_steps(walk: Walk, gpus: int, price: Price) -> dict[JobView, int]:
-    """GPUs by job, in order of submission, which is also that of ties; jobs that get none are left out.
+def jobs_by(state: State, key: Callable[[JobView], Any]) -> Walk:
+    """Running and pending jobs by (`key`, order of submission).
 
-    `walk` in the order of what the first steps cost. A step for which there are too few GPUs is passed over,
-    and the job with it.
+    `key` as for `State.pending_by`: the same function object at every call, its value fixed while a job
+    waits.
     """
-    left = gpus
+
+    def rank(job: JobView) -> tuple[Any, int]:
+        return key(job), job.order
+
+    def walk(fits: Callable[[int], bool]) -> Iterator[JobView]:
+        pending = state.pending_by(key, elastic=True).walk(fits)
+        return merge(sorted(state.running, key=rank), pending, key=rank)
+
+    return walk
+
+
+def allocate_stepwise(walk: Walk, gpus: int, price: Price) -> dict[JobView, int]:
+    """Give out `gpus` GPUs, always the cheapest next step of any job. Returns GPUs by job, in order of
+    submission, without the jobs that get none.
+
+    `walk` yields the jobs in the order of the prices of their first steps. Ties are broken by order of
+    submission. A job whose next step is larger than the remaining GPUs takes no further steps.
+    """
+    remaining = gpus
     held: dict[JobView, int] = {}
     steps: list[tuple[float, int, int, JobView, int]] = []
-    line = walk(lambda size: size <= left)
+    unseen = walk(lambda size: size <= remaining)
 
     def push(job: JobView, level: int) -> None:
         cost = price(job, job.sizes[level - 1] if level else 0, job.sizes[level])
         heappush(steps, (cost, job.order, len(held), job, level))
 
-    def push_next() -> None:
-        job = next(line, None)
+    def push_next_first_step() -> None:
+        job = next(unseen, None)
         if job is not None:
             push(job, 0)
 
-    push_next()
-    while steps and left:
+    push_next_first_step()
+    while steps and remaining:
         *_, job, level = heappop(steps)
         size = job.sizes[level]
         more = size - held.get(job, 0)
-        if more <= left:
-            left -= more
+        if more <= remaining:
+            remaining -= more
             held[job] = size
             if level + 1 < len(job.sizes):
                 push(job, level + 1)
         if not level:
-            push_next()  # first steps come in order, so one of them is enough in the heap
+            push_next_first_step()  # first steps come in order of price, so the heap needs only one of them
     return {job: held[job] for job in sorted(held, key=lambda job: job.order)}

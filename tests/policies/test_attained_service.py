@@ -252,7 +252,7 @@ def test_waiting_jobs_are_sorted_by_what_was_learned() -> None:
         (lambda: Las(quantum_s="soon"), "quantum_s='soon'"),  # type: ignore[arg-type]
         (lambda: Las(quantum_s=True), "quantum_s=True"),
         (lambda: Tiresias(thresholds_gpu_s=[]), r"thresholds_gpu_s=\[\]: must be a list"),
-        (lambda: Tiresias(thresholds_gpu_s=[5, 5]), "each must be larger than the one before"),
+        (lambda: Tiresias(thresholds_gpu_s=[5, 5]), "each must be larger than the previous one"),
         (lambda: Tiresias(thresholds_gpu_s=[-1]), "-1 in it: must be a positive finite number"),
         (lambda: Tiresias(thresholds_gpu_s="10"), "thresholds_gpu_s='10'"),
         (lambda: Tiresias(promote_knob=0), "promote_knob=0"),

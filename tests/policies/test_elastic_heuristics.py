@@ -23,7 +23,7 @@ from policies.max_min import MaxMin
 from policies.optimus import Optimus, _loss_per_gpu
 from policies.sia import Sia
 from policies.themis import Themis
-from policies.toolkit.stepwise import Walk, by_steps
+from policies.toolkit.stepwise import Walk, allocate_stepwise
 from traces.job import Job
 
 ELASTIC = [Afs, HeSrpt, MaxMin, Optimus]
@@ -82,7 +82,7 @@ def test_optimus_has_the_smallest_remaining_time_in_all(jobs: list[Any], gpus: i
     """With concave speeds and steps of one GPU the greedy rule is optimal: no division that gives everybody
     a GPU has a smaller sum of remaining times.
     """
-    shares = by_steps(submitted(jobs), gpus, _loss_per_gpu)
+    shares = allocate_stepwise(submitted(jobs), gpus, _loss_per_gpu)
     assert len(shares) == len(jobs)
     mine = sum(job.oracle_remaining(n) for job, n in shares.items())
     for counts in product(*(job.sizes for job in jobs)):
@@ -244,7 +244,7 @@ def test_hesrpt_refuses_other_exponents(value: Any) -> None:
 def test_max_min_is_the_fairest_of_all_divisions(mosts: list[int], gpus: int) -> None:
     """No other division has, sorted, a lexicographically larger list of counts."""
     jobs: list[Any] = [power(1.0, 0.9, most) for most in mosts]
-    shares = by_steps(submitted(jobs), gpus, lambda job, held, size: size)
+    shares = allocate_stepwise(submitted(jobs), gpus, lambda job, held, size: size)
     mine = sorted(shares.get(job, 0) for job in jobs)
     for counts in product(*(range(most + 1) for most in mosts)):
         if sum(counts) <= gpus:
