@@ -3,24 +3,23 @@
 Gu et al., "ElasticFlow: An Elastic Serverless Training Platform for Distributed Deep Learning", ASPLOS
 2023.
 
-- Admission (`promises.py`): a job with a deadline is admitted if the work it states can be reserved on the
-  GPUs that are free until then, or on those that jobs with later deadlines can still do without.
-- Allocation: every admitted job gets what it has reserved for now; what is left goes, one step at a time, to
-  the job whose GPU time grows least per GPU added (`spare.py`; the best marginal return, section 4.2).
+- Admission: a job with a deadline is admitted if its stated work can be reserved on the GPUs that are free
+  before the deadline, or on GPUs that jobs with later deadlines can do without.
+- Allocation: every admitted job gets what it has reserved for now. The remaining GPUs go, one step at a time,
+  to the job whose GPU time grows least per GPU added (the best marginal return, section 4.2).
 
-Differences to the published artifact: arrivals of one instant are judged one by one, not declined together;
-the marginal return is the smallest increase of GPU time, not the largest; every piece of a reservation is
-charged a restart (the first one at least a launch), so that a promise holds under overheads; a job on spare
+Differences from the published artifact: arrivals of one instant are judged one by one, not declined together;
+the marginal return is the smallest increase of GPU time, not the largest; every slot of a reservation is
+charged a restart (the first one at least a launch), so that deadlines are met under overheads; a job on spare
 GPUs is moved only where that finishes it earlier.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.reservation.admission import Agenda, Promises
+from policies.reservation.admission import Admission, Agenda
 from policies.reservation.seating import Seating
 from policies.reservation.spare_gpus import may_stay, share_out
 from policies.toolkit.parameters import number
@@ -33,10 +32,10 @@ _LEAST_GUARD_S = 1e-3  # well above the rounding of times, else reservations cou
 class ElasticFlow(Scheduler):
     """Admission by minimum satisfactory share, spare GPUs by marginal return, data parallelism only.
 
-    Jobs without a deadline are always admitted and live on spare GPUs. Each reservation holds `guard_s`
-    seconds (at least 0.001) more work than the job needs, so that rounded times break no promise. With
-    `admission` off, a job that cannot be promised its deadline is not declined but lives on spare GPUs too.
-    Work is the stated iterations; for jobs that state none it comes from the oracle.
+    Jobs without a deadline are always admitted and run on spare GPUs. Each reservation holds `guard_s`
+    seconds (at least 0.001) more work than the job needs, so that rounding makes no job late. With
+    `admission` off, a job whose deadline cannot be met is not declined but runs on spare GPUs too. Work is
+    the stated iterations; for jobs that state none it comes from the oracle.
     """
 
     planner = "data-parallel"
@@ -46,70 +45,103 @@ class ElasticFlow(Scheduler):
         if not isinstance(admission, bool):
             raise ValueError(f"admission={admission!r}: must be true or false")
         self.guard_s, self.admission = number("guard_s", guard_s, _LEAST_GUARD_S), admission
-        self._promises: Promises | None = None
+        self._admission: Admission | None = None
 
     def admit(self, job: JobView, state: State) -> bool:
-        promises = self._of(state)
-        promises.forget_finished(state)  # what ends at this instant is free for what arrives at it
-        if promises.admit(job, state):
+        admission = self._reservations(state)
+        admission.release_finished(state)  # a job that ends at this instant makes room for one that arrives
+        if admission.admit(job, state):
             return True
         if not self.admission:
-            promises.take_without_promise(job)
+            admission.admit_without_reservation(job)
         return not self.admission
 
     def schedule(self, state: State) -> Proposal:
-        promises = self._of(state)
-        promises.forget_finished(state)
-        agenda = promises.agenda(state.now)
-        target = share_out(state, promises, agenda)
-        promises.widen(agenda, target, state)
-        proposal = self._propose(state, agenda, target)
+        admission = self._reservations(state)
+        admission.release_finished(state)
+        agenda = admission.agenda(state.now)
+        target = share_out(state, admission, agenda)
+        admission.widen(agenda, target, state)
+        proposal = _Following(admission, agenda, target, state).propose()
         if agenda.wake_at < inf:
             proposal.wake_at = agenda.wake_at
         return proposal
 
-    def _of(self, state: State) -> Promises:
-        if self._promises is None:
-            self._promises = Promises(state.now, state.cluster, self.guard_s)
-        return self._promises
+    def _reservations(self, state: State) -> Admission:
+        if self._admission is None:
+            self._admission = Admission(state.now, state.cluster, self.guard_s)
+        return self._admission
 
-    def _propose(self, state: State, agenda: Agenda, target: dict[JobView, int]) -> Proposal:
-        """Shrink first, then seat those whose reservation says so, then place what grows, largest first."""
-        proposal, due, promises = state.proposal(), agenda.due, self._of(state)
-        for job in state.running:
-            gpus = target.get(job, 0)
+
+class _Following:
+    """One decision: a draft that gives every job its `target`, and seats the jobs that must be at the address
+    of their reservation.
+
+    A job that is due need not be there: it may also stay where it runs, on spare GPUs, as long as that costs
+    it no more than it can afford (`may_stay`).
+    """
+
+    def __init__(self, admission: Admission, agenda: Agenda, target: dict[JobView, int], state: State):
+        self.admission, self.agenda, self.target, self.state = admission, agenda, target, state
+        self.proposal = state.proposal()
+
+    def propose(self) -> Proposal:
+        """Shrink first, then seat the jobs that must follow their reservation, then grow, then seat the jobs
+        that were to grow but could not.
+        """
+        target, due, proposal = self.target, self.agenda.due, self.proposal
+        self._shrink()
+        seating = Seating(proposal, self.state.cluster, due)
+        unseated = self._keep_seats(seating)
+        reserved_only = [job for job in unseated if target[job] == due[job].gpus]
+        seating.seat([job for job in reserved_only if not (job.gpus == target[job] and self._may_stay(job))])
+        self._grow(seating)
+        failed = [job for job in unseated if proposal.gpus(job) != target[job] and not self._may_stay(job)]
+        seating.seat([job for job in failed if job not in seating.seated])
+        for job in seating.evicted:
+            if job not in due and not proposal.gpus(job):
+                seating.give_spare(job, target[job])
+        self.admission.note_seated(due, seating.seated)
+        return proposal
+
+    def _shrink(self) -> None:
+        """Stop the jobs without a target, and resize those that hold more than theirs."""
+        for job in self.state.running:
+            gpus = self.target.get(job, 0)
             if not gpus:
-                proposal.stop(job)
+                self.proposal.stop(job)
             elif gpus < job.gpus:
-                proposal.resize(job, gpus)
-        seating = Seating(proposal, state.cluster, due)
-        unseated = [job for job in due if not (promises.demands[job].in_place and seating.keep(job))]
-        unseated.sort(key=lambda job: (promises.slack_s(job, state.now), job.order))
-        unseated = [
-            job for job in unseated if not (proposal.gpus(job) == due[job].gpus and seating.keep(job))
-        ]
-        may_stay = partial(self._may_stay, proposal, state)
-        tied = [job for job in unseated if target[job] == due[job].gpus]
-        seating.seat(job for job in tied if not (job.gpus == target[job] and may_stay(job)))
-        early = {job: promises.pieces(job)[0] for *_, job, gpus in agenda.soon if target.get(job) == gpus}
+                self.proposal.resize(job, gpus)
+
+    def _keep_seats(self, seating: Seating) -> list[JobView]:
+        """Seat the due jobs that are at their address: first those that were there before, then those that
+        happen to run where their address can be. Returns the others, the least slack first.
+        """
+        due, demands = self.agenda.due, self.admission.demands
+        others = [job for job in due if not (demands[job].in_place and seating.keep(job))]
+        others.sort(key=lambda job: (self.admission.slack_s(job, self.state.now), job.order))
+        return [job for job in others if not (self.proposal.gpus(job) == due[job].gpus and seating.keep(job))]
+
+    def _grow(self, seating: Seating) -> None:
+        """Give jobs that hold less than their target the GPUs they lack, the largest target first.
+
+        Reservations that begin early do so at their address if possible. A due job that was evicted was
+        seated again instead, unless it found no place.
+        """
+        target, proposal = self.target, self.proposal
+        early = {
+            job: self.admission.slots(job)[0] for *_, job, gpus in self.agenda.soon if target.get(job) == gpus
+        }
         growing = [job for job in target if target[job] > proposal.gpus(job)]
         for job in sorted(growing, key=lambda job: (-target[job], job.order)):
             if job in early and not proposal.gpus(job) and seating.begin_early(job, early[job]):
                 continue
-            if job not in due or job not in seating.evicted or job in seating.unplaced:
+            if job not in self.agenda.due or job not in seating.evicted or job in seating.unplaced:
                 seating.give_spare(job, target[job])
-        failed = (job for job in unseated if proposal.gpus(job) != target[job] and not may_stay(job))
-        seating.seat(job for job in failed if job not in seating.seated)
-        for job in seating.evicted:
-            if job not in due and not proposal.gpus(job):
-                seating.give_spare(job, target[job])
-        promises.note_seats(due, seating.seated)
-        return proposal
 
-    def _may_stay(self, proposal: Proposal, state: State, job: JobView) -> bool:
+    def _may_stay(self, job: JobView) -> bool:
         """Whether a job that is due may stay where it is, on spare GPUs."""
-        promises = self._of(state)
-        pieces = promises.pieces(job)
-        if proposal.gpus(job) != job.gpus or job.gpus < pieces[0].gpus:
+        slots = self.admission.slots(job)
+        if self.proposal.gpus(job) != job.gpus or job.gpus < slots[0].gpus:
             return False
-        return may_stay(promises.demands[job], pieces[0].gpus, pieces, state.now)
+        return may_stay(self.admission.demands[job], slots[0].gpus, slots, self.state.now)

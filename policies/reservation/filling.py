@@ -1,8 +1,8 @@
 """How a job's work is reserved before its deadline.
 
-Used by the deadline policies. Times are seconds on the trace's clock. Work is counted in units (iterations)
-and done at a rate that depends on the number of GPUs; every change of that number or of the address costs the
-job a restart, during which it holds its GPUs and makes no progress.
+Times are seconds on the trace's clock. Work is counted in iterations and done at a rate that depends on the
+number of GPUs. Every change of that number or of the address costs the job a restart, during which it holds
+its GPUs and makes no progress.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from math import inf
 
 from clustersim.scheduler import JobView
 
-from .calendar import WHOLE, Piece, Room
+from .calendar import WHOLE, NodeCalendar, Slot
 
 __all__ = ["Demand", "fill", "shorten", "yield_of"]
 
 
 @dataclass(slots=True)
 class Demand:
-    """What one job needs: `sizes` it can use, ascending, with its `rates` (units/s) and `restarts` (s) there,
-    and the whole `nodes` that each takes.
+    """What one job needs: the `sizes` it can use, ascending, with its `rates` (iterations/s) and `restarts`
+    (s) there, and the number of whole `nodes` that each size takes.
 
     `work`, `gpus` and `paying_s` (overhead left to pay on the GPUs it holds) are as of the last `refresh`.
-    `work` is `guard_s` seconds more than the job needs, so that it is done before its reservation ends,
-    whatever the rounding. `in_place`: it holds what it has reserved for now, where it has reserved it, so
-    that the restart of that piece is paid, or being paid. `counts_on_launch`: it has never run, and its
-    reservation begins with a launch, not a restart.
+    `work` is `guard_s` seconds more than the job needs, so that rounding never leaves work undone at the end
+    of the reservation. `in_place`: the job holds the GPUs that it has reserved for now, at the reserved
+    address, so the restart of that slot is paid or being paid. `counts_on_launch`: the job has never run, and
+    its reservation begins with a launch, not with a restart.
     """
 
     job: JobView
@@ -45,22 +45,26 @@ class Demand:
     counts_on_launch: bool = False
 
     @classmethod
-    def of(cls, job: JobView, guard_s: float, node: int) -> Demand:
-        """The demand of `job` on nodes of `node` GPUs.
-
-        A job that asks for a node or more is planned in whole nodes, if its fastest size is such a count.
+    def of(cls, job: JobView, guard_s: float, gpus_per_node: int) -> Demand:
+        """The demand of `job`. A job that requests a node or more is planned in whole nodes, if its fastest
+        size is a number of whole nodes.
         """
-        in_nodes = job.requested >= node and job.sizes[-1] % node == 0
-        sizes = tuple(n for n in job.sizes if n % node == 0) if in_nodes else job.sizes
-        nodes = tuple(-(-n // node) for n in sizes)
-        rates = {n: job.rate(n) for n in sizes}
-        restarts = {n: job.restart_s(n) for n in sizes}
-        deadline_s = inf if job.deadline_s is None else job.deadline_s
-        demand = cls(job, deadline_s, sizes, nodes, rates, restarts, guard_s)
+        in_nodes = job.requested >= gpus_per_node and job.sizes[-1] % gpus_per_node == 0
+        sizes = tuple(n for n in job.sizes if n % gpus_per_node == 0) if in_nodes else job.sizes
+        demand = cls(
+            job=job,
+            deadline_s=inf if job.deadline_s is None else job.deadline_s,
+            sizes=sizes,
+            nodes=tuple(-(-n // gpus_per_node) for n in sizes),
+            rates={n: job.rate(n) for n in sizes},
+            restarts={n: job.restart_s(n) for n in sizes},
+            guard_s=guard_s,
+        )
         demand.refresh()
         return demand
 
     def refresh(self) -> None:
+        """Take over what the job has done and holds now."""
         smallest = self.sizes[0]
         self.work = (
             self.job.oracle_remaining(smallest) * self.rates[smallest] + self.guard_s * self.rates[smallest]
@@ -70,48 +74,51 @@ class Demand:
         self.counts_on_launch = self.counts_on_launch and not self.job.started
 
     def opening_s(self, gpus: int) -> float:
-        """What is charged at the start of the first piece of a reservation."""
+        """What the first slot of a reservation is charged at its start."""
         return self.job.start_cost_s(gpus) if self.counts_on_launch else self.restarts[gpus]
 
-    def dearer_restarts(self) -> bool:
-        """Whether a first start is cheaper than a restart on any of its sizes."""
+    def launch_is_cheaper(self) -> bool:
+        """Whether the start of the first slot costs less than a restart on any of the sizes."""
         return any(self.opening_s(gpus) < self.restarts[gpus] for gpus in self.sizes)
 
     def least_gpu_seconds(self) -> float:
-        """A lower bound of the GPU-seconds that its remaining work takes."""
+        """A lower bound of the GPU-seconds that the remaining work takes."""
         return self.work * min(n / self.rates[n] for n in self.sizes)
 
 
-def fill(room: Room, demand: Demand, now: float, home: int | None = None) -> list[Piece] | None:
-    """Reserve nothing yet: find pieces in `room` that finish `demand` by its deadline at the smallest
-    level, or None.
+def fill(calendar: NodeCalendar, demand: Demand, now: float, home: int | None = None) -> list[Slot] | None:
+    """Slots in `calendar` that finish `demand` by its deadline at the lowest level, or None. Nothing is
+    reserved yet.
 
-    A level is one of the job's sizes. At level n the job takes n GPUs, or the largest of its sizes that is
-    free where fewer are, from its deadline backwards until its work is done: as late as possible, which
-    leaves the near future to others (ElasticFlow, ASPLOS 2023, section 4.1: the smallest such level is the
-    job's minimum satisfactory share). A restart is charged at the start of every piece, except of one in
-    which the job goes on as it runs: at the address `home`, where what it holds may become its own; and of
-    the first one of a job that counts on a launch.
+    A level is one of the job's sizes. At level n the job takes n GPUs, or its largest size that is free where
+    fewer are, from its deadline backwards until its work is done. The reservation is thus as late as possible
+    and leaves the near future to other jobs (ElasticFlow, ASPLOS 2023, section 4.1: the lowest such level is
+    the job's minimum satisfactory share).
+
+    Every slot is charged a restart at its start, with two exceptions. A job that runs at the address `home`
+    may go on there without one. The first slot of a job that counts on a launch is charged the launch.
     """
     span = demand.deadline_s - now
-    fill_at = _fill_whole if demand.sizes[0] >= room.gpus_per_node else _fill_shared
+    fill_at = _fill_whole if demand.sizes[0] >= calendar.gpus_per_node else _fill_shared
     for level in demand.sizes:
         if demand.rates[level] * span < demand.work:
             continue
-        pieces = fill_at(room, demand, level, now, home)
-        if pieces is not None:
-            return pieces
+        slots = fill_at(calendar, demand, level, now, home)
+        if slots is not None:
+            return slots
     return None
 
 
-def _fill_whole(room: Room, demand: Demand, level: int, now: float, home: int | None) -> list[Piece] | None:
-    """For a job that needs a node or more on any of its sizes: nodes are counted."""
-    times, counts = room.whole.times, room.whole.free
+def _fill_whole(
+    calendar: NodeCalendar, demand: Demand, level: int, now: float, home: int | None
+) -> list[Slot] | None:
+    """`fill` for a job whose sizes are all a node or more: free nodes are counted."""
+    times, counts = calendar.whole.times, calendar.whole.free
     nodes, sizes = demand.nodes, demand.sizes
     enough = nodes[sizes.index(level)]
     need = demand.work
-    pieces: list[Piece] = []
-    end = upper = demand.deadline_s  # of the piece that is open, of the stretch that is looked at
+    slots: list[Slot] = []
+    end = upper = demand.deadline_s  # of the slot in progress, of the time looked at
     gpus = 0
     for i in range(bisect_left(times, upper) - 1, -1, -1):
         if counts[i] >= enough:
@@ -123,7 +130,7 @@ def _fill_whole(room: Room, demand: Demand, level: int, now: float, home: int | 
             if gpus:
                 done = (end - upper - demand.restarts[gpus]) * demand.rates[gpus]
                 if done > 0:
-                    pieces.append(Piece(upper, end, gpus))
+                    slots.append(Slot(upper, end, gpus))
                     need -= done
             gpus, end = here, upper
         lower = times[i]
@@ -133,41 +140,43 @@ def _fill_whole(room: Room, demand: Demand, level: int, now: float, home: int | 
             whole = need / demand.rates[gpus]
             start = end - demand.opening_s(gpus) - whole
             if start >= lower:
-                pieces.append(Piece(start, end, gpus))
-                return pieces[::-1]
+                slots.append(Slot(start, end, gpus))
+                return slots[::-1]
             if lower == now and home == WHOLE and _goes_on(demand, gpus, end - now, whole):
-                pieces.append(Piece(now, end, gpus))
-                return pieces[::-1]
+                slots.append(Slot(now, end, gpus))
+                return slots[::-1]
         if lower == now:
             return None
         upper = lower
     return None
 
 
-def _fill_shared(room: Room, demand: Demand, level: int, now: float, home: int | None) -> list[Piece] | None:
-    """For a job that also runs on less than a node: every piece of that kind has a virtual node."""
+def _fill_shared(
+    calendar: NodeCalendar, demand: Demand, level: int, now: float, home: int | None
+) -> list[Slot] | None:
+    """`fill` for a job that also runs on less than a node: such slots are on a virtual node."""
     need, end = demand.work, demand.deadline_s
-    pieces: list[Piece] = []
+    slots: list[Slot] = []
     while end > now:
-        gpus = room.largest(demand.sizes, level, end)
+        gpus = calendar.largest(demand.sizes, level, end)
         larger = _above(demand.sizes, gpus)
-        change = now if gpus == level else max(now, room.last(larger, end))
+        change = now if gpus == level else max(now, calendar.last(larger, end))
         if not gpus:
             end = change
             continue
         whole = need / demand.rates[gpus]
         start = end - demand.opening_s(gpus) - whole
-        node, since = room.stay(gpus, end, max(start, change), home)
+        node, since = calendar.address_before(gpus, end, max(start, change), home)
         lower = max(since, change)
         if start >= lower:
-            pieces.append(Piece(start, end, gpus, node))
-            return pieces[::-1]
+            slots.append(Slot(start, end, gpus, node))
+            return slots[::-1]
         if lower == now and node == home and _goes_on(demand, gpus, end - now, whole):
-            pieces.append(Piece(now, end, gpus, node))
-            return pieces[::-1]
+            slots.append(Slot(now, end, gpus, node))
+            return slots[::-1]
         done = (end - lower - demand.restarts[gpus]) * demand.rates[gpus]
         if done > 0:
-            pieces.append(Piece(lower, end, gpus, node))
+            slots.append(Slot(lower, end, gpus, node))
             need -= done
         end = lower
     return None
@@ -179,14 +188,16 @@ def _above(sizes: Sequence[int], gpus: int) -> int:
 
 
 def _goes_on(demand: Demand, gpus: int, span_s: float, work_s: float) -> bool:
-    """Whether the job is done within `span_s` seconds on the `gpus` GPUs that it holds, without a restart."""
+    """Whether the job is done within `span_s` seconds if it goes on without a restart on the `gpus` GPUs that
+    it holds.
+    """
     return gpus == demand.gpus and span_s - demand.paying_s >= work_s
 
 
-def yield_of(pieces: Sequence[Piece], demand: Demand, now: float) -> float:
+def yield_of(slots: Sequence[Slot], demand: Demand, now: float) -> float:
     """The work that the rest of a reservation does from `now` on, if the job follows it."""
     total, first = 0.0, True
-    for start, end, gpus, _ in pieces:
+    for start, end, gpus, _ in slots:
         begin = max(start, now)
         if end <= begin:
             continue
@@ -198,13 +209,13 @@ def yield_of(pieces: Sequence[Piece], demand: Demand, now: float) -> float:
     return total
 
 
-def shorten(pieces: Sequence[Piece], demand: Demand, now: float) -> list[Piece]:
-    """The latest part of a reservation that still does the job's remaining work: what it no longer needs
-    comes off the front.
+def shorten(slots: Sequence[Slot], demand: Demand, now: float) -> list[Slot]:
+    """The latest part of a reservation that still does the job's remaining work. The part no longer needed is
+    cut off at the front.
     """
     need = demand.work
-    kept: list[Piece] = []
-    for start, end, gpus, node in reversed(pieces):
+    kept: list[Slot] = []
+    for start, end, gpus, node in reversed(slots):
         if need <= 0:
             break
         begin = max(start, now)
@@ -213,9 +224,9 @@ def shorten(pieces: Sequence[Piece], demand: Demand, now: float) -> list[Piece]:
         rate, restart = demand.rates[gpus], demand.restarts[gpus]
         latest = end - demand.opening_s(gpus) - need / rate
         if latest > begin:
-            kept.append(Piece(latest, end, gpus, node))
+            kept.append(Slot(latest, end, gpus, node))
             need = 0.0
         else:
-            kept.append(Piece(begin, end, gpus, node))
+            kept.append(Slot(begin, end, gpus, node))
             need -= max(0.0, end - begin - restart) * rate
     return kept[::-1]

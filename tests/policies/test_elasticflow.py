@@ -225,35 +225,37 @@ class Watched(ElasticFlow):
 
     def schedule(self, state: State) -> Proposal:
         proposal = super().schedule(state)
-        assert self._promises is not None
+        assert self._admission is not None
         used: Counter[int] = Counter()
         serves: dict[int, int] = {}
         whole: list[int] = []
-        for job, pieces in self._promises._pieces.items():
-            demand = self._promises.demands[job]
+        for job, slots in self._admission._slots.items():
+            demand = self._admission.demands[job]
             demand.refresh()
             if proposal.placement(job) != state.proposal().placement(job):
                 gpus = proposal.gpus(job)  # what it will pay there
                 demand.paying_s = (
                     (job.start_cost_s(gpus) if not job.gpus else demand.restarts[gpus]) if gpus else 0.0
                 )
-            assert self._promises.slack_s(job, state.now) > -1e-3, "the reservation is enough, if followed"
-            if not pieces or pieces[0].start > state.now + 1e-6:
+            assert self._admission.slack_s(job, state.now) > -1e-3, "the reservation is enough, if followed"
+            if not slots or slots[0].start > state.now + 1e-6:
                 continue
-            piece, place = pieces[0], proposal.placement(job) or ()
-            assert proposal.gpus(job) >= piece.gpus, "who is due runs"
-            if piece.node == WHOLE:
-                used[WHOLE] += -(-piece.gpus // state.cluster.gpus_per_node)
+            slot, placement = slots[0], proposal.placement(job) or ()
+            assert proposal.gpus(job) >= slot.gpus, "who is due runs"
+            if slot.node == WHOLE:
+                used[WHOLE] += -(-slot.gpus // state.cluster.gpus_per_node)
             else:
-                used[piece.node] += piece.gpus
+                used[slot.node] += slot.gpus
             if not demand.in_place:
                 continue
-            assert proposal.gpus(job) == piece.gpus
-            assert len(place) == -(-piece.gpus // state.cluster.gpus_per_node)
-            if piece.node == WHOLE:
-                whole += [node for node, _ in place]
+            assert proposal.gpus(job) == slot.gpus
+            assert len(placement) == -(-slot.gpus // state.cluster.gpus_per_node)
+            if slot.node == WHOLE:
+                whole += [node for node, _ in placement]
             else:
-                assert serves.setdefault(piece.node, place[0][0]) == place[0][0], "one node for all there"
+                assert serves.setdefault(slot.node, placement[0][0]) == placement[0][0], (
+                    "one node for all there"
+                )
         assert len({*whole, *serves.values()}) == len(whole) + len(serves), "nodes serve one address each"
         assert all(used[v] <= state.cluster.gpus_per_node for v in used if v != WHOLE)
         assert used[WHOLE] + len([v for v in used if v != WHOLE]) <= state.cluster.nodes, "nodes enough"

@@ -1,4 +1,4 @@
-"""What is filled into the room that reservations have, against plain models."""
+"""Reservations filled into a calendar, against plain models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from policies.reservation.calendar import WHOLE, Piece, Room
+from policies.reservation.calendar import WHOLE, NodeCalendar, Slot
 from policies.reservation.filling import Demand, fill, shorten, yield_of
 
 GPUS = 32
@@ -18,27 +18,27 @@ times = st.integers(0, 200).map(float)
 
 
 @st.composite
-def bookings(draw: st.DrawFn) -> list[Piece]:
+def bookings(draw: st.DrawFn) -> list[Slot]:
     """Stretches that overlap as they like, but never take more than there is."""
-    pieces: list[Piece] = []
+    slots: list[Slot] = []
     for _ in range(draw(st.integers(0, 8))):
         start = draw(times)
         end = start + draw(st.integers(1, 80))
         gpus = draw(st.sampled_from(SIZES))
-        if all(taken(pieces, t) + gpus <= GPUS for t in range(int(start), int(end))):
-            pieces.append(Piece(start, end, gpus))
-    return pieces
+        if all(taken(slots, t) + gpus <= GPUS for t in range(int(start), int(end))):
+            slots.append(Slot(start, end, gpus))
+    return slots
 
 
-def taken(pieces: list[Piece], time: float) -> int:
-    return sum(gpus for start, end, gpus, _ in pieces if start <= time < end)
+def taken(slots: list[Slot], time: float) -> int:
+    return sum(gpus for start, end, gpus, _ in slots if start <= time < end)
 
 
-def room_beside(pieces: list[Piece]) -> Room:
-    """Nodes of a GPU each: every piece is of whole nodes."""
-    room = Room(0.0, GPUS, 1)
-    room.reserve(pieces)
-    return room
+def calendar_with(slots: list[Slot]) -> NodeCalendar:
+    """Nodes of a GPU each: every slot is of whole nodes."""
+    calendar = NodeCalendar(0.0, GPUS, 1)
+    calendar.reserve(slots)
+    return calendar
 
 
 @st.composite
@@ -60,11 +60,11 @@ def demands(draw: st.DrawFn) -> Demand:
 # Filling
 
 
-def best_yield(pieces: list[Piece], demand: Demand, level: int) -> float:
+def best_yield(slots: list[Slot], demand: Demand, level: int) -> float:
     """The work of a job that takes what it may of what is free, second by second, up to its deadline."""
     total, run, size_before = 0.0, 0.0, 0
     for second in range(int(demand.deadline_s) + 1):
-        able = [n for n in demand.sizes if n <= min(level, GPUS - taken(pieces, second))]
+        able = [n for n in demand.sizes if n <= min(level, GPUS - taken(slots, second))]
         size = able[-1] if able and second < demand.deadline_s else 0
         if size != size_before:
             if size_before:
@@ -76,10 +76,10 @@ def best_yield(pieces: list[Piece], demand: Demand, level: int) -> float:
 
 @given(bookings(), demands())
 @settings(max_examples=300, deadline=None)
-def test_fill(pieces: list[Piece], demand: Demand) -> None:
-    free = room_beside(pieces).whole
-    found = fill(room_beside(pieces), demand, 0.0)
-    possible = {level: best_yield(pieces, demand, level) for level in demand.sizes}
+def test_fill(slots: list[Slot], demand: Demand) -> None:
+    free = calendar_with(slots).whole
+    found = fill(calendar_with(slots), demand, 0.0)
+    possible = {level: best_yield(slots, demand, level) for level in demand.sizes}
     if found is None:
         assert all(done < demand.work + 1e-6 for done in possible.values())
         return
@@ -87,34 +87,34 @@ def test_fill(pieces: list[Piece], demand: Demand) -> None:
     assert all(a[1] <= b[0] for a, b in pairwise(found))
     assert all(gpus in demand.sizes and free.least(start, end) >= gpus for start, end, gpus, _ in found)
     assert yield_of(found, demand, 0.0) >= demand.work * (1 - 1e-9), "done by the deadline"
-    used = max(piece.gpus for piece in found)
+    used = max(slot.gpus for slot in found)
     for level in demand.sizes:
         assert level >= used or possible[level] < demand.work + 1e-6, "the smallest level that will do"
 
 
 @given(bookings(), demands())
 @settings(deadline=None)
-def test_fill_is_late(pieces: list[Piece], demand: Demand) -> None:
-    """As late as possible: after its first piece the job holds its level wherever that is free."""
-    found = fill(room_beside(pieces), demand, 0.0)
+def test_fill_is_late(slots: list[Slot], demand: Demand) -> None:
+    """As late as possible: after its first slot the job holds its level wherever that is free."""
+    found = fill(calendar_with(slots), demand, 0.0)
     assume(found is not None)
     assert found is not None
-    level = max(piece.gpus for piece in found)
+    level = max(slot.gpus for slot in found)
     for second in range(int(found[0][0]) + 1, int(demand.deadline_s)):
-        able = [n for n in demand.sizes if n <= min(level, GPUS - taken(pieces, second))]
+        able = [n for n in demand.sizes if n <= min(level, GPUS - taken(slots, second))]
         held = [gpus for start, end, gpus, _ in found if start <= second < end]
         if not held and able:
             # only a stretch too short to restart in is left out
-            assert _stretch(pieces, demand, level, second) <= demand.restarts[able[-1]]
+            assert _stretch(slots, demand, level, second) <= demand.restarts[able[-1]]
         else:
             assert held == able[-1:]
 
 
-def _stretch(pieces: list[Piece], demand: Demand, level: int, second: int) -> int:
+def _stretch(slots: list[Slot], demand: Demand, level: int, second: int) -> int:
     """How long the same size is free around `second`."""
 
     def size(t: int) -> int:
-        able = [n for n in demand.sizes if n <= min(level, GPUS - taken(pieces, t))]
+        able = [n for n in demand.sizes if n <= min(level, GPUS - taken(slots, t))]
         return able[-1] if able and 0 <= t < demand.deadline_s else 0
 
     first = last = second
@@ -132,18 +132,18 @@ def demand_of(work: float, deadline_s: float, **more: Any) -> Demand:
     )
 
 
-def booked(pieces: list[Piece] | None) -> list[tuple[float, float, int]] | None:
-    return None if pieces is None else [piece[:3] for piece in pieces]
+def booked(slots: list[Slot] | None) -> list[tuple[float, float, int]] | None:
+    return None if slots is None else [slot[:3] for slot in slots]
 
 
 def test_fill_by_hand() -> None:
-    free = Room(0.0, 8, 1)
+    free = NodeCalendar(0.0, 8, 1)
     assert booked(fill(free, demand_of(50.0, 100.0), 0.0)) == [(40.0, 100.0, 4)]
     assert booked(fill(free, demand_of(90.0, 100.0), 0.0)) == [(0.0, 100.0, 4)]
     assert booked(fill(free, demand_of(91.0, 100.0), 0.0)) == [(100 - 10 - 91 / 1.6, 100.0, 8)]
     assert fill(free, demand_of(145.0, 100.0), 0.0) is None
-    free.reserve([Piece(60.0, 80.0, 4)])
-    # at level 4 the booking leaves 4; at level 8 three pieces, each with a restart
+    free.reserve([Slot(60.0, 80.0, 4)])
+    # at level 4 the booking leaves 4; at level 8 three slots, each with a restart
     assert booked(fill(free, demand_of(90.0, 100.0), 0.0)) == [(0.0, 100.0, 4)]
     assert booked(fill(free, demand_of(100.0, 100.0), 0.0)) == [
         (60 - 10 - 74 / 1.6, 60.0, 8),
@@ -154,7 +154,7 @@ def test_fill_by_hand() -> None:
 
 @pytest.mark.parametrize("node", [1, 16])
 def test_a_running_job_goes_on_without_a_restart_where_it_may(node: int) -> None:
-    free, home = Room(0.0, 8 // node or 1, node), WHOLE if node == 1 else 0
+    free, home = NodeCalendar(0.0, 8 // node or 1, node), WHOLE if node == 1 else 0
     runs = {"gpus": 4, "paying_s": 1.0}
     assert booked(fill(free, demand_of(99.0, 100.0, **runs), 0.0, home)) == [(0.0, 100.0, 4)]
     assert booked(fill(free, demand_of(99.5, 100.0, **runs), 0.0, home)) != [(0.0, 100.0, 4)]
@@ -165,31 +165,31 @@ def test_a_running_job_goes_on_without_a_restart_where_it_may(node: int) -> None
 
 
 @st.composite
-def tenancies(draw: st.DrawFn) -> list[Piece]:
+def tenancies(draw: st.DrawFn) -> list[Slot]:
     """Pieces at addresses on 4 nodes of 8 GPUs that never take more than there is."""
-    room, pieces = Room(0.0, 4, 8), []
+    calendar, slots = NodeCalendar(0.0, 4, 8), []
     for _ in range(draw(st.integers(0, 14))):
         start = draw(times)
         gpus = draw(st.sampled_from((1, 2, 3, 5, 7, 8, 16)))
         node = WHOLE if gpus >= 8 else draw(st.integers(0, 3))
-        piece = Piece(start, start + draw(st.integers(1, 80)), gpus, node)
-        if all(_has_room([*pieces, piece], t) for t in range(int(piece.start), int(piece.end))):
-            pieces.append(piece)
-    room.reserve(pieces)
-    return pieces
+        slot = Slot(start, start + draw(st.integers(1, 80)), gpus, node)
+        if all(_has_room([*slots, slot], t) for t in range(int(slot.start), int(slot.end))):
+            slots.append(slot)
+    calendar.reserve(slots)
+    return slots
 
 
-def _used(pieces: list[Piece], time: float, node: int) -> int:
-    return sum(p.gpus for p in pieces if p.node == node and p.start <= time < p.end)
+def _used(slots: list[Slot], time: float, node: int) -> int:
+    return sum(p.gpus for p in slots if p.node == node and p.start <= time < p.end)
 
 
-def _whole(pieces: list[Piece], time: float) -> int:
+def _whole(slots: list[Slot], time: float) -> int:
     """Nodes of the four that are neither reserved whole nor shared."""
-    return 4 - _used(pieces, time, WHOLE) // 8 - sum(_used(pieces, time, v) > 0 for v in range(4))
+    return 4 - _used(slots, time, WHOLE) // 8 - sum(_used(slots, time, v) > 0 for v in range(4))
 
 
-def _has_room(pieces: list[Piece], time: float) -> bool:
-    return _whole(pieces, time) >= 0 and all(_used(pieces, time, v) <= 8 for v in range(4))
+def _has_room(slots: list[Slot], time: float) -> bool:
+    return _whole(slots, time) >= 0 and all(_used(slots, time, v) <= 8 for v in range(4))
 
 
 @st.composite
@@ -209,15 +209,15 @@ def small_demands(draw: st.DrawFn) -> Demand:
 
 @given(tenancies(), st.data(), st.integers(0, 40))
 @settings(deadline=None)
-def test_the_room_counts(pieces: list[Piece], data: st.DataObject, now: int) -> None:
-    assume(len(set(pieces)) == len(pieces))
-    room = Room(0.0, 4, 8)
-    room.reserve(pieces)
-    kept = [piece for piece in pieces if data.draw(st.booleans())]
-    twin = room.copy()
-    twin.give_back(piece for piece in pieces if piece not in kept)
+def test_the_calendar_counts(slots: list[Slot], data: st.DataObject, now: int) -> None:
+    assume(len(set(slots)) == len(slots))
+    calendar = NodeCalendar(0.0, 4, 8)
+    calendar.reserve(slots)
+    kept = [slot for slot in slots if data.draw(st.booleans())]
+    twin = calendar.copy()
+    twin.give_back(slot for slot in slots if slot not in kept)
     twin.advance(float(now))
-    for state, there in ((room, pieces), (twin, kept)):
+    for state, there in ((calendar, slots), (twin, kept)):
         for time in range(now, 300):
             assert state.whole.least(time, time + 0.5) == _whole(there, time)
             for v, calendar in enumerate(state.shared):
@@ -226,20 +226,20 @@ def test_the_room_counts(pieces: list[Piece], data: st.DataObject, now: int) -> 
 
 @given(tenancies(), small_demands(), st.sampled_from([None, WHOLE, 0, 1, 2, 3]))
 @settings(max_examples=400, deadline=None)
-def test_fill_at_addresses(pieces: list[Piece], demand: Demand, home: int | None) -> None:
-    """What is found can be reserved, and does the work with a restart a piece, but for the going on."""
-    room = Room(0.0, 4, 8)
-    room.reserve(pieces)
-    found = fill(room, demand, 0.0, home)
+def test_fill_at_addresses(slots: list[Slot], demand: Demand, home: int | None) -> None:
+    """What is found can be reserved, and does the work with a restart a slot, except where a job goes on."""
+    calendar = NodeCalendar(0.0, 4, 8)
+    calendar.reserve(slots)
+    found = fill(calendar, demand, 0.0, home)
     if found is None:
-        alone = fill(Room(0.0, 4, 8), demand, 0.0, home)
-        assert pieces or alone is None
+        alone = fill(NodeCalendar(0.0, 4, 8), demand, 0.0, home)
+        assert slots or alone is None
         return
     assert all(0.0 <= p.start < p.end <= demand.deadline_s and p.gpus in demand.sizes for p in found)
     assert all(a.end <= b.start for a, b in pairwise(found))
     assert all((p.node == WHOLE) == (p.gpus >= 8) for p in found)
-    bounds = {t for p in (*pieces, *found) for t in (p.start, p.end)}
-    assert all(_has_room([*pieces, *found], t) for t in sorted(bounds))
+    bounds = {t for p in (*slots, *found) for t in (p.start, p.end)}
+    assert all(_has_room([*slots, *found], t) for t in sorted(bounds))
     goes_on = found[0].start == 0.0 and (found[0].gpus, found[0].node) == (demand.gpus, home)
     demand.in_place = goes_on
     assert yield_of(found, demand, 0.0) >= demand.work * (1 - 1e-9)
@@ -247,23 +247,23 @@ def test_fill_at_addresses(pieces: list[Piece], demand: Demand, home: int | None
 
 @given(tenancies(), st.integers(1, 280), st.sampled_from((1, 2, 3, 5, 7, 8, 16)), st.integers(0, 200))
 @settings(max_examples=200, deadline=None)
-def test_room_backwards(pieces: list[Piece], end: int, gpus: int, goal: int) -> None:
-    room = Room(0.0, 4, 8)
-    room.reserve(pieces)
+def test_the_calendar_backwards(slots: list[Slot], end: int, gpus: int, goal: int) -> None:
+    calendar = NodeCalendar(0.0, 4, 8)
+    calendar.reserve(slots)
 
     def fits(time: int, v: int) -> bool:
         if gpus >= 8:
-            return _whole(pieces, time) >= gpus // 8
-        used = _used(pieces, time, v)
-        return used + gpus <= 8 and (used > 0 or _whole(pieces, time) > 0)
+            return _whole(slots, time) >= gpus // 8
+        used = _used(slots, time, v)
+        return used + gpus <= 8 and (used > 0 or _whole(slots, time) > 0)
 
     def since(v: int) -> int:
         return next((t + 1 for t in range(end - 1, -1, -1) if not fits(t, v)), 0)
 
     some = [t + 1 for t in range(end) if any(fits(t, v) for v in range(4))]
-    assert room.last(gpus, float(end)) == (some[-1] if some else -float("inf"))
-    assert (room.largest((gpus,), gpus, float(end)) == gpus) == (some[-1:] == [end])
-    node, start = room.stay(gpus, float(end), float(goal), None)
+    assert calendar.last(gpus, float(end)) == (some[-1] if some else -float("inf"))
+    assert (calendar.largest((gpus,), gpus, float(end)) == gpus) == (some[-1:] == [end])
+    node, start = calendar.address_before(gpus, float(end), float(goal), None)
     if some[-1:] != [end]:
         assert (node, start) == (WHOLE, float("inf"))
     elif gpus >= 8:
@@ -274,52 +274,52 @@ def test_room_backwards(pieces: list[Piece], end: int, gpus: int, goal: int) -> 
 
 
 def test_a_job_stays_at_home_or_goes_to_the_fullest_node_that_will_do() -> None:
-    room = Room(0.0, 4, 8)
-    room.reserve([Piece(0.0, 100.0, 3, 0), Piece(0.0, 100.0, 5, 1), Piece(50.0, 100.0, 7, 2)])
-    assert room.stay(2, 100.0, 20.0, None)[0] == 1
-    assert room.stay(2, 100.0, 20.0, 0)[0] == 0
-    assert room.stay(4, 100.0, 20.0, None)[0] == 0
-    assert room.stay(6, 100.0, 20.0, None)[0] == 3
-    assert room.stay(1, 40.0, 20.0, None)[0] == 1
+    calendar = NodeCalendar(0.0, 4, 8)
+    calendar.reserve([Slot(0.0, 100.0, 3, 0), Slot(0.0, 100.0, 5, 1), Slot(50.0, 100.0, 7, 2)])
+    assert calendar.address_before(2, 100.0, 20.0, None)[0] == 1
+    assert calendar.address_before(2, 100.0, 20.0, 0)[0] == 0
+    assert calendar.address_before(4, 100.0, 20.0, None)[0] == 0
+    assert calendar.address_before(6, 100.0, 20.0, None)[0] == 3
+    assert calendar.address_before(1, 40.0, 20.0, None)[0] == 1
 
 
 def test_three_and_five_share_a_node_of_eight() -> None:
     """5 + 3 fill one node, 5 another; 4 GPUs are then only free where no address has them together."""
-    room = Room(0.0, 2, 8)
+    calendar = NodeCalendar(0.0, 2, 8)
     for gpus in (5, 5, 3):
         demand = Demand(cast(Any, None), 100.0, (gpus,), (1,), {gpus: 1.0}, {gpus: 10.0}, 0.0, work=90.0)
-        found = fill(room, demand, 0.0)
+        found = fill(calendar, demand, 0.0)
         assert found is not None
-        room.reserve(found)
-    assert sorted(calendar.before(50.0) for calendar in room.shared) == [0, 3]
+        calendar.reserve(found)
+    assert sorted(calendar.before(50.0) for calendar in calendar.shared) == [0, 3]
     four = Demand(cast(Any, None), 100.0, (4,), (1,), {4: 1.0}, {4: 10.0}, 0.0, work=1.0)
-    assert fill(room, four, 0.0) is None
+    assert fill(calendar, four, 0.0) is None
 
 
 # Following
 
 
 def test_yield_by_hand() -> None:
-    pieces = [Piece(0.0, 30.0, 4), Piece(30.0, 60.0, 8)]
-    assert yield_of(pieces, demand_of(0.0, 60.0), 0.0) == pytest.approx(20 * 1.0 + 20 * 1.6)
-    assert yield_of(pieces, demand_of(0.0, 60.0, gpus=4, paying_s=3.0, in_place=True), 0.0) == pytest.approx(
+    slots = [Slot(0.0, 30.0, 4), Slot(30.0, 60.0, 8)]
+    assert yield_of(slots, demand_of(0.0, 60.0), 0.0) == pytest.approx(20 * 1.0 + 20 * 1.6)
+    assert yield_of(slots, demand_of(0.0, 60.0, gpus=4, paying_s=3.0, in_place=True), 0.0) == pytest.approx(
         27 * 1.0 + 20 * 1.6
     )
-    assert yield_of(pieces, demand_of(0.0, 60.0, gpus=4), 0.0) == pytest.approx(20 * 1.0 + 20 * 1.6)
-    assert yield_of(pieces, demand_of(0.0, 60.0), 25.0) == pytest.approx(20 * 1.6)
-    assert yield_of(pieces, demand_of(0.0, 60.0), 60.0) == 0.0
+    assert yield_of(slots, demand_of(0.0, 60.0, gpus=4), 0.0) == pytest.approx(20 * 1.0 + 20 * 1.6)
+    assert yield_of(slots, demand_of(0.0, 60.0), 25.0) == pytest.approx(20 * 1.6)
+    assert yield_of(slots, demand_of(0.0, 60.0), 60.0) == 0.0
 
 
 @given(bookings(), demands(), st.integers(0, 100), st.floats(0.0, 1.0), st.data())
 @settings(max_examples=200, deadline=None)
 def test_shorten_keeps_enough(
-    pieces: list[Piece], demand: Demand, now: int, share: float, data: st.DataObject
+    slots: list[Slot], demand: Demand, now: int, share: float, data: st.DataObject
 ) -> None:
     """Of what was reserved at 0 and followed until `now`, what is kept still does the rest of the work."""
-    found = fill(room_beside(pieces), demand, 0.0)
+    found = fill(calendar_with(slots), demand, 0.0)
     assume(found is not None)
     assert found is not None
-    running = [piece for piece in found if piece.start <= now < piece.end]
+    running = [slot for slot in found if slot.start <= now < slot.end]
     demand.in_place = bool(running) and data.draw(st.booleans())
     if demand.in_place:
         gpus = demand.gpus = running[0].gpus
