@@ -134,7 +134,9 @@ def _gantt(plt: Any, runs: Sequence[Run]) -> Figure:
         axes.set_title(group.label, loc="left", fontsize=9)
     named = models if len(models) <= len(COLOURS) else models[: len(COLOURS) - 1]
     marks = [plt.Rectangle((0, 0), 1, 1, color=COLOURS[i]) for i in range(min(len(models), len(COLOURS)))]
-    words = [model or "no model stated" for model in named] + ["other"] * (len(models) > len(named))
+    words = [model or "no model stated" for model in named]
+    if len(models) > len(named):
+        words.append("other")
     figure.legend(marks, words, loc="outside lower center", ncols=4, fontsize=8)
     figure.supylabel("nodes", fontsize=9)
     rows[-1, 0].set_xlabel(clock.axis["title"]["text"])

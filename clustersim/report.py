@@ -1,4 +1,4 @@
-"""The report of one run or of a comparison: one HTML file that needs no network and trusts no text."""
+"""The report of one run or of a comparison: one HTML file that loads nothing and trusts no text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .gpu_time import gpu_time
+from .report_charts import Chart, charts
+from .report_data import packed, page_data
+from .report_fairness import by_size, by_tenant
 from .report_headline import comparison_table, headline_rows
+from .report_pairs import pairs
+from .report_plans import plan_rows
 from .report_runs import cluster_words, group_runs, named
+from .report_sections import all_metrics, assumptions, commands, coverage, covered, deadline_rows, time_rows
 from .report_verdict import caution, verdict
 
 if TYPE_CHECKING:
-    from .report_charts import Chart
     from .rundir import Run
 
 __all__ = ["comparison_table", "headline_rows", "render_report"]
@@ -25,17 +31,12 @@ _SCRIPTS = ("page.js", "charts.js", "gantt_data.js", "gantt.js", "jobs.js", "sto
 
 
 def render_report(runs: Sequence[Run], *, baseline: str | None = None, title: str | None = None) -> str:
-    """The page for `runs`, as HTML text, with differences to policy `baseline` (default: the first run's).
+    """Return the page for `runs` as HTML, with differences to policy `baseline` (default: the first run's).
 
-    All text from traces and manifests is escaped or packed, and a content security policy allows only the
-    page's own scripts, by their hashes: a job's name cannot become markup or code.
+    All text from traces and manifests is escaped or packed. A content security policy allows only the page's
+    own scripts, by their hashes. So the name of a job cannot become markup or code.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    from .gpu_time import gpu_time
-    from .report_charts import charts
-    from .report_data import packed, page_data
-    from .report_pairs import pairs
 
     groups = group_runs(runs)
     against = (baseline or runs[0].policy) if len(groups) > 1 else None
@@ -70,18 +71,6 @@ def render_report(runs: Sequence[Run], *, baseline: str | None = None, title: st
 
 
 def _sections(runs: Sequence[Run], times: Any) -> dict[str, Any]:
-    from .report_fairness import by_size, by_tenant
-    from .report_plans import plan_rows
-    from .report_sections import (
-        all_metrics,
-        assumptions,
-        commands,
-        coverage,
-        covered,
-        deadline_rows,
-        time_rows,
-    )
-
     return {
         "time_rows": time_rows(times),
         "tenants": by_tenant(runs),
@@ -115,7 +104,7 @@ def _data(chart: Chart) -> dict[str, Any]:
 
 @cache
 def _plotly() -> tuple[str, str]:
-    """Plotly's script, and the same compressed: a fifth of the page that it would be."""
+    """Plotly's script, and the same compressed to about a fifth."""
     from plotly.offline import get_plotlyjs
 
     source = _inline_script(get_plotlyjs())
@@ -123,7 +112,7 @@ def _plotly() -> tuple[str, str]:
 
 
 def _inline_script(source: str) -> str:
-    """A script for a script element: nothing in it can end the element; line ends as parsers read them."""
+    """A script that is safe inside a script element, with line ends as parsers read them."""
     return source.replace("\r\n", "\n").replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 

@@ -1,4 +1,4 @@
-"""The charts of a report, as data: series thinned here, drawn by `templates/charts.js` with plotly."""
+"""The charts of a report as data. Series are downsampled here; `templates/charts.js` draws them."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def charts(
 
 
 def _completion(groups: Sequence[Group]) -> Chart:
-    """Cumulative distribution of JCT over all submitted jobs, so that what never finished is missing."""
+    """Cumulative distribution of JCT over all submitted jobs, so that a curve may end below 1."""
     series = []
     for number, group in enumerate(groups):
         jobs = group.runs[0].jobs
         jct = np.sort([job.jct_s for job in jobs if job.jct_s is not None])
-        rank = _thinned(len(jct))
+        rank = _downsampled(len(jct))
         seconds = np.maximum(jct[rank], 1.0)  # the axis is logarithmic
         share = 100 * (rank + 1) / len(jobs)
         text = [duration(float(jct[i])) for i in rank]
@@ -98,7 +98,7 @@ def _paired(pairs: Sequence[Pair], baseline: str) -> Chart:
     """Cumulative distribution of JCT over the JCT of the same job under the baseline."""
     series = []
     for pair in pairs:
-        rank = _thinned(len(pair.ratio))
+        rank = _downsampled(len(pair.ratio))
         share = 100 * (rank + 1) / max(1, len(pair.ratio))
         text = [_times(float(pair.ratio[i])) for i in rank]
         ratio = np.clip(pair.ratio[rank], 1e-3, 1e3)
@@ -225,7 +225,7 @@ def _slowdown(groups: Sequence[Group]) -> Chart:
     return Chart("chart-slowdown", "Slowdown by size", caption, 340, series, layout)
 
 
-def _thinned(count: int) -> np.ndarray:
+def _downsampled(count: int) -> np.ndarray:
     """At most `MOST_POINTS` positions among `count`, the first and the last included."""
     return np.unique(np.linspace(0, count - 1, min(count, MOST_POINTS)).round().astype(int))
 

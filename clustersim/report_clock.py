@@ -25,9 +25,9 @@ Steps = tuple[list[float], list[float]]
 
 @dataclass(frozen=True)
 class Clock:
-    """From the first submission of any run to the last thing that happened in one.
+    """From the first submission of any run to the last event of any run.
 
-    Where a run changes too often for a screen, all are averaged over the same spans.
+    Where one run changes too often for a screen, all runs are averaged over the same spans.
     """
 
     from_s: float
@@ -55,14 +55,14 @@ class Clock:
         return "every change" if self.exact else f"averaged over spans of {duration(bin_s)}"
 
     def snapshots(self, run: Run, field: str) -> Steps:
-        """(time, value from then on) of one field of the snapshots."""
+        """(time, value from that time on) of one field of the snapshots."""
         times = np.array([snapshot.time_s for snapshot in run.snapshots])
         return self._steps(
             times, np.array([getattr(snapshot, field) for snapshot in run.snapshots], dtype=float)
         )
 
     def useful(self, run: Run) -> Steps:
-        """(time, GPUs from then on whose job makes progress: held, with the overhead paid)."""
+        """(time, GPUs from that time on that make progress: held, with the overhead paid)."""
         changes = [(held.from_s + held.paid_s, held.given.gpus) for held in allocations(run)]
         changes += [(held.to_s, -held.given.gpus) for held in allocations(run)]
         rows = np.array(sorted(changes), dtype=float).reshape(-1, 2)
@@ -83,5 +83,5 @@ class Clock:
 
 
 def short(values: np.ndarray) -> list[float]:
-    """Five digits are more than a screen shows."""
+    """The values rounded to five digits, more than a screen shows."""
     return [float(f"{value:.5g}") for value in values]

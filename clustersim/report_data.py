@@ -1,7 +1,6 @@
-"""The jobs and allocations of a report, as compact columns for its job table, its Gantt chart and the stories
-of its jobs.
+"""The jobs and allocations of a report as compact columns, for its job table, Gantt chart and job stories.
 
-Times are whole multiples of `step_s` since `from_s`; a column that only grows holds differences.
+Times are whole multiples of `step_s` since `from_s`. A column that only grows holds differences.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ STATES = ("finished", "rejected", "unfinished", "failed")
 
 
 def packed(document: Any) -> str:
-    """JSON, compressed, in letters and digits: short, the same every time, and nothing in it is markup."""
+    """The document as compressed JSON in base64: deterministic, and free of markup."""
     text = json.dumps(document, allow_nan=False, separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
 
 
 @dataclass
 class _Names:
-    """Texts by number, each once."""
+    """Distinct texts, numbered in order of appearance."""
 
     numbers: dict[str, int] = field(default_factory=dict)
 
@@ -48,9 +47,9 @@ class _Names:
 
 
 def page_data(groups: Sequence[Group]) -> dict[str, Any]:
-    """All jobs of the first run of each policy, and what became of them there.
+    """All jobs of the first run of each policy, with their outcome in that run.
 
-    A job is told apart by its id and its submission, so that runs over different traces do not mix.
+    A job is identified by its id and submission time, so that runs over different traces do not mix.
     """
     runs = [group.runs[0] for group in groups]
     clock = _Clock.of(runs)
@@ -150,7 +149,7 @@ def _held(run: Run, clock: _Clock, row_of: dict[str, int]) -> dict[str, Any]:
 
 
 def _down(run: Run, clock: _Clock) -> list[tuple[int, int, int]]:
-    """(node, from, to) of nodes that were out of service, if the log tells of any."""
+    """(node, from, to) for each time that a node was out of service."""
     since: dict[int, int] = {}
     spells = []
     for event in run.events:
@@ -167,7 +166,7 @@ def _down(run: Run, clock: _Clock) -> list[tuple[int, int, int]]:
 
 
 def _grown(values: Iterable[int]) -> list[int]:
-    """Each value less the one before."""
+    """The differences between successive values; the first value is kept."""
     differences, before = [], 0
     for value in values:
         differences.append(value - before)

@@ -1,4 +1,4 @@
-"""Who fares how: jobs by tenant and by the GPUs they ask for."""
+"""Results by class of jobs: by tenant, and by requested GPUs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ SIZES = ((1, "1 GPU"), (7, "2 to 7"), (8, "8"), (63, "9 to 63"), (511, "64 to 51
 
 @dataclass(frozen=True)
 class Class:
-    """Some of the jobs, and per run: submitted, finished, GPU-hours, share of them, mean queueing, mean JCT,
-    mean slowdown, deadlines met.
+    """One class of jobs. Cells per run: submitted, finished, GPU-hours, share of GPU-hours, mean queueing,
+    mean JCT, mean slowdown, deadlines met.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Class:
 
 
 def by_tenant(runs: Sequence[Run]) -> list[Class]:
-    """The tenants with most GPU-hours (of all runs) first, the rest together; empty if there is only one."""
+    """Classes by tenant, most GPU-hours first, the rest as one class. Empty for a single tenant."""
     held: dict[str, list[float]] = {}
     for run in runs:
         for job in run.jobs:
@@ -45,17 +45,17 @@ def by_tenant(runs: Sequence[Run]) -> list[Class]:
 
 
 def by_size(runs: Sequence[Run]) -> list[Class]:
-    """Classes of the GPUs asked for; those without jobs are left out."""
+    """Classes by requested GPUs; classes without jobs are left out."""
     return _classes(runs, size_of, [name for _, name in SIZES])
 
 
 def size_of(job: JobRecord) -> int:
-    """The number of the class of `SIZES` that a job is in; jobs that state no GPUs are in the first."""
+    """The index in `SIZES` of a job's class. Jobs that state no GPUs belong to the first."""
     return next(i for i, (most, _) in enumerate(SIZES) if (job.gpus or 1) <= most)
 
 
 def mean_slowdown(jobs: Sequence[JobRecord]) -> float | None:
-    """Mean of JCT over the run time at the requested GPUs; None if no job finished that took time."""
+    """Mean ratio of JCT to run time on the requested GPUs; None without finished jobs that took time."""
     ratios = [job.jct_s / job.isolated_s for job in jobs if job.jct_s and job.isolated_s]
     return fsum(ratios) / len(ratios) if ratios else None
 

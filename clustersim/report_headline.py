@@ -29,7 +29,7 @@ _TIME_UNITS = (("d", 86400.0, 3 * 86400.0), ("h", 3600.0, 7200.0), ("min", 60.0,
 
 @dataclass(frozen=True)
 class Measure:
-    """What a column shows: a metric, its kind (time, share, count, usd), which direction is better."""
+    """What a column shows: a metric, its kind (time, share, count, usd), and which direction is better."""
 
     key: str
     title: str
@@ -61,7 +61,7 @@ _ON_TERMINAL = (
 
 @dataclass(frozen=True)
 class Cell:
-    """A value as text in its column's unit, its difference to the baseline, and whether it is better."""
+    """A value as text in the unit of its column, its difference to the baseline, and its trend."""
 
     text: str
     difference: str = ""
@@ -70,7 +70,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """The head of a column. `unit` holds for all its cells; `better` is lower, higher or empty."""
+    """The head of a column. `unit` applies to all its cells; `better` is lower, higher or empty."""
 
     key: str
     title: str
@@ -80,7 +80,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """One run; `series` numbers its policy."""
+    """One run; `series` is the number of its policy."""
 
     label: str
     series: int
@@ -90,7 +90,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Headline:
-    """The table. Columns that undefined in every run, and counts of what never happened, are left out."""
+    """The table, without columns that are undefined in every run and counts that are zero in every run."""
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
@@ -99,9 +99,9 @@ class Headline:
 def headline_rows(runs: Sequence[Run], baseline: str | None) -> Headline:
     """The headline table of `runs`, with differences to the run of policy `baseline`, of the same seed.
 
-    Where runs finished different jobs, a column over the jobs that all of them finished is added, and the
-    other averages over finished jobs are not called better or worse: a policy that declines long jobs looks
-    fast over the rest. UnknownName if no run is of the baseline.
+    Where runs finished different jobs, a column over the jobs that all of them finished is added. The other
+    averages over finished jobs are then not called better or worse: a policy that declines long jobs looks
+    fast over the rest. Raises UnknownName if no run has the baseline's policy.
     """
     values = {id(run): measured(run) for run in runs}
     measures = _measures(runs, values)
@@ -198,7 +198,7 @@ def _cell(measure: Measure, scale: _Scale, value: float | None, base: float | No
 
 
 def difference(kind: str, value: float, base: float) -> str:
-    """`value` against `base`: percent of it for times and money, points for shares, a number for counts."""
+    """`value` less `base` as text: percent for times and money, points for shares, a number for counts."""
     if kind == "count":
         return _signed(value - base, 0)
     if kind == "share":
@@ -216,8 +216,7 @@ def _signed(value: float, decimals: int) -> str:
 
 
 def duration(seconds: float | None, beside: float = 0.0) -> str:
-    """A time in the unit that suits it, with three digits; or a longer one `beside` it, if it is to be
-    compared with that.
+    """A time with three digits, in the unit that suits the longer of it and the time `beside` it.
 
     >>> duration(7776.0), duration(3600.0), duration(3600.0, beside=7776.0)
     ('2.16 h', '60.0 min', '1.00 h')

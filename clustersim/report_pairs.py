@@ -1,4 +1,4 @@
-"""Job by job against the baseline: how much sooner or later the same job completes."""
+"""Each job against the baseline: how much sooner or later the same job completes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SAME = 0.01
 
 @dataclass(frozen=True)
 class Pair:
-    """Jobs that finished under a policy and under the baseline. `ratio`: JCT over the baseline's, sorted."""
+    """Jobs that finished under a policy and the baseline. `ratio` is JCT over the baseline's JCT, sorted."""
 
     label: str
     series: int
@@ -26,8 +26,10 @@ class Pair:
 
 
 def pairs(groups: Sequence[Group], baseline: str | None) -> list[Pair]:
-    """One row per other policy, of the first run of each: jobs compared, shares sooner, alike and later, and
-    percentiles of the change in percent. Jobs that took no time under the baseline are not compared.
+    """One row per policy but the baseline, from the first run of each.
+
+    Cells: jobs compared, shares sooner, alike and later, and percentiles of the change in percent. Jobs that
+    took no time under the baseline are not compared.
     """
     if baseline is None:
         return []

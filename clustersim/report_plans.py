@@ -1,4 +1,4 @@
-"""Which training plans jobs ran under, how much of the GPU time, and how sure their iteration times are."""
+"""The training plans that jobs used, their GPU time, and the accuracy of their iteration times."""
 
 from __future__ import annotations
 
@@ -55,8 +55,11 @@ def _cells(record: PlanRecord) -> tuple[str, ...]:
     rest = [word for word in words if not any(_is(word, name) for name in ("tp", "pp", "dp", "mb"))]
     batch = f"{record.global_batch:,}" + (f" × {record.seq_len:,} tokens" if record.seq_len else "")
     comm = record.tp_comm_s + record.pp_comm_s + record.dp_comm_s
-    gpus = f"{record.plan_gpus:,} of " * (record.plan_gpus < record.gpus) + f"{record.gpus:,}"
-    gpus += f" {record.gpu_type}" * bool(record.gpu_type)
+    gpus = f"{record.gpus:,}"
+    if record.plan_gpus < record.gpus:
+        gpus = f"{record.plan_gpus:,} of {gpus}"
+    if record.gpu_type:
+        gpus += f" {record.gpu_type}"
     return (
         record.model, batch, gpus, *numbers, " ".join(rest), duration(record.iteration_s), _range(record),
         f"{100 * record.mfu:.1f} %", f"{record.memory_gb:.0f} GB", _share(record.bubble_s, record),
@@ -83,7 +86,7 @@ def _share(part_s: float, record: PlanRecord) -> str:
 
 
 def accuracy(time: GpuTime | None, plans: Sequence[PlanRecord]) -> str:
-    """How far measured iterations lie from the predicted ones, for the plans of a run by GPU time."""
+    """The range of measured over predicted iteration times, averaged over a run's plans by GPU time."""
     weights: Mapping[PlanKey, float] = time.by_plan if time is not None else {}
     found, unknown = [], []
     for plan in plans:

@@ -1,4 +1,4 @@
-"""Which runs of a report belong together, and what may be compared between them."""
+"""How the runs of a report are grouped and labelled, and which of them may be compared."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Group:
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
-    """The runs by policy, in order of appearance; labels name the planner only where that tells two apart."""
+    """The runs by policy, in order of appearance. Labels name the planner where only it tells two apart."""
     planners: dict[str, dict[str, None]] = {}
     for run in runs:
         planners.setdefault(run.policy, {})[run.planner] = None
@@ -40,14 +40,14 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
 
 
 def run_labels(group: Group) -> list[str]:
-    """A label for each run of a group: its seed is added if there are several."""
+    """A label for each run of a group, with its seed if the group has several runs."""
     if len(group.runs) == 1:
         return [group.label]
     return [f"{group.label}, seed {run.manifest.get('seed', index)}" for index, run in enumerate(group.runs)]
 
 
 def baseline_run(run: Run, runs: Sequence[Run], baseline: str) -> Run:
-    """The run of policy `baseline` to compare `run` with, of the same seed if any; else UnknownName."""
+    """The run of policy `baseline` to compare `run` with, of the same seed if any. Raises UnknownName."""
     candidates = [other for other in runs if other.policy == baseline]
     if not candidates:
         raise UnknownName("baseline", baseline, {other.policy for other in runs})
@@ -79,7 +79,7 @@ def mean_jct_s(run: Run, ids: set[str]) -> float:
 
 
 def measured(run: Run) -> dict[str, float | None]:
-    """The numbers of a summary, None for what is none; preemptions + resizes are `disruptions`."""
+    """The numbers of a summary, None for other values. `disruptions` is preemptions + resizes."""
     values: dict[str, float | None] = {}
     for name, value in run.summary.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -107,7 +107,7 @@ def named(runs: Sequence[Run]) -> list[Named]:
 
 
 def cluster_words(cluster: Cluster) -> str:
-    """Its nodes and what they are built from, by group if there are several.
+    """The nodes of a cluster and their system, by group.
 
     >>> from clustersim.cluster import Cluster
     >>> cluster_words(Cluster.parse("n128g8"))

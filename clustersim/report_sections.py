@@ -31,7 +31,7 @@ _LONGEST_REASON = 200
 
 @dataclass(frozen=True)
 class Coverage:
-    """What became of the jobs of one run; why some did not finish, as (reason, jobs), most frequent first."""
+    """Jobs of one run by state; the reasons of unfinished ones as (reason, jobs), most frequent first."""
 
     label: str
     series: int
@@ -41,7 +41,7 @@ class Coverage:
 
 
 def coverage(runs: Sequence[Run]) -> list[Coverage]:
-    """Counts are submitted, finished, rejected, unfinished, failed."""
+    """One row a run. Its counts are submitted, finished, rejected, unfinished, failed."""
     rows = []
     for one in named(runs):
         jobs = one.run.jobs
@@ -54,7 +54,7 @@ def coverage(runs: Sequence[Run]) -> list[Coverage]:
 
 
 def covered(runs: Sequence[Run]) -> list[tuple[str, list[Named]]]:
-    """What the averages cover, in the words of the summaries, and the runs for which that holds."""
+    """The coverage of averages, as summaries state it, each with the runs that state it."""
     texts: dict[str, list[Named]] = {}
     for one in named(runs):
         texts.setdefault(str(one.run.summary.get("covers", "not recorded")), []).append(one)
@@ -91,7 +91,7 @@ def deadline_rows(runs: Sequence[Run]) -> list[tuple[Named, tuple[str, ...]]]:
 
 
 def time_rows(times: Sequence[tuple[Named, GpuTime | None]]) -> list[tuple[str, str, list[tuple[str, str]]]]:
-    """(category, its name, (GPU-hours, share) in every run), without categories that no run has."""
+    """(category, its name, (GPU-hours, share) of every run), without categories that no run has."""
     rows = []
     for category, name in CATEGORIES.items():
         cells = []
@@ -108,14 +108,14 @@ def time_rows(times: Sequence[tuple[Named, GpuTime | None]]) -> list[tuple[str, 
 
 @dataclass(frozen=True)
 class Fact:
-    """One assumption: a single value if all runs share it, else one per run."""
+    """One assumption: a single value if all runs agree, else one per run."""
 
     name: str
     values: tuple[str, ...]
 
 
 def assumptions(runs: Sequence[Run], times: Sequence[tuple[Named, GpuTime | None]] = ()) -> list[Fact]:
-    """What the runs were given, as their manifests state it; how sure their iteration times are."""
+    """The inputs and settings of the runs, as manifests state them, and the accuracy of iteration times."""
     split = {id(one.run): time for one, time in times}
     facts: list[tuple[str, Callable[[Run], str]]] = [
         ("Cluster", _cluster),
@@ -165,13 +165,13 @@ def _overheads(run: Run) -> str:
 
 def _oracle(run: Run) -> str:
     if run.manifest.get("oracle_used") is True:
-        return "yes: from the log, where no real scheduler has them"
+        return "yes: from the log, which no real scheduler knows"
     return "no" if run.manifest.get("oracle_used") is False else "not recorded"
 
 
 def _end(run: Run) -> str:
     until_s = run.manifest.get("until_s")
-    text = "when nothing was left to happen"
+    text = "when no event was left"
     if until_s is not None:
         text = f"at {_plain(until_s)} s on the trace's clock"
     if run.manifest.get("status") == "interrupted":
@@ -194,7 +194,7 @@ def _plain(value: Any) -> str:
 
 
 def commands(runs: Sequence[Run]) -> list[str]:
-    """The distinct command lines that made the runs, ready for a shell; the program without its folder."""
+    """The distinct commands that made the runs, quoted for a shell, with the program's base name."""
     lines: dict[str, None] = {}
     for run in runs:
         argv = run.manifest.get("command")
@@ -207,7 +207,7 @@ def commands(runs: Sequence[Run]) -> list[str]:
 
 
 def all_metrics(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
-    """(metric, its value in every run); wall times come from the manifests."""
+    """(metric, its value in every run). Wall times come from the manifests."""
     rows = []
     for metric in METRICS:
         if metric != "covers":

@@ -1,4 +1,4 @@
-"""What a comparison says, in sentences."""
+"""The conclusions of a comparison, as sentences."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 __all__ = ["caution", "sizes_given", "verdict"]
 
-_SHORTEST_S = 1e-3  # of a time held whose GPUs can be told from its GPU-seconds, rounded to 1e-6
+_SHORTEST_S = 1e-3  # GPUs follow from GPU-seconds (rounded to 1e-6) for allocations of at least this length
 
 
 def verdict(runs: Sequence[Run], baseline: str | None) -> list[str]:
-    """One policy: how its jobs fared. Several: who is soonest, meets the most deadlines, rejects jobs, gives
-    other numbers of GPUs than were asked for.
+    """One policy: an account of its jobs. Several: which policy completes jobs soonest, meets the most
+    deadlines, rejects jobs, and allocates other numbers of GPUs than requested.
 
     Policies are compared by the mean JCT over the jobs that all of them finished, averaged over seeds.
     """
@@ -30,13 +30,13 @@ def verdict(runs: Sequence[Run], baseline: str | None) -> list[str]:
         return ["These runs are not over the same jobs: their differences say little about the policies."]
     named = next((group.label for group in groups if group.runs[0].policy == baseline), groups[0].label)
     return [
-        *_who_is_soonest(groups, named), *_who_is_in_time(groups, named), *_who_rejects(groups),
+        *_soonest(groups, named), *_most_in_time(groups, named), *_rejections(groups),
         *sizes_given(runs),
     ]  # fmt: skip
 
 
 def caution(runs: Sequence[Run]) -> str:
-    """How far the verdict carries; empty if there is nothing to say."""
+    """The limits of the verdict; empty if there are none."""
     groups = group_runs(runs)
     sentences = []
     if len(groups) > 1:
@@ -70,7 +70,7 @@ def _account(label: str, values: Mapping[str, float | None]) -> list[str]:
     return sentences
 
 
-def _who_is_soonest(groups: Sequence[Group], baseline: str) -> list[str]:
+def _soonest(groups: Sequence[Group], baseline: str) -> list[str]:
     common = common_jobs([run for group in groups for run in group.runs])
     if not common:
         return ["No job was finished under every policy, so completion times cannot be compared."]
@@ -93,7 +93,7 @@ def _who_is_soonest(groups: Sequence[Group], baseline: str) -> list[str]:
     return [text + f"{second} takes {duration(takes)} ({difference('time', takes, base)})."]
 
 
-def _who_is_in_time(groups: Sequence[Group], baseline: str) -> list[str]:
+def _most_in_time(groups: Sequence[Group], baseline: str) -> list[str]:
     jobs = int(measured(groups[0].runs[0]).get("deadline_jobs") or 0)
     if not jobs:
         return []
@@ -109,8 +109,8 @@ def _who_is_in_time(groups: Sequence[Group], baseline: str) -> list[str]:
     return [f"{leaders} the most deadlines, {100 * met[best]:.1f} % of {jobs:,}{rest}."]
 
 
-def _who_rejects(groups: Sequence[Group]) -> list[str]:
-    """Said where policies reject different numbers of jobs, which are then missing from the averages."""
+def _rejections(groups: Sequence[Group]) -> list[str]:
+    """The numbers of rejected jobs where policies differ in them: averages leave these jobs out."""
     rejected: dict[str, float] = {}
     for group in groups:
         rejected[group.label] = fsum(measured(run).get("rejected") or 0.0 for run in group.runs) / len(
@@ -127,7 +127,7 @@ def _who_rejects(groups: Sequence[Group]) -> list[str]:
 
 
 def sizes_given(runs: Sequence[Run]) -> list[str]:
-    """Said where policies give other numbers of GPUs than asked for: that may be most of a difference."""
+    """Where policies allocate other numbers of GPUs than requested: this can be most of a difference."""
     sizes = {group.label: _sizes(group) for group in group_runs(runs)}
     elastic = {label: shares for label, shares in sizes.items() if any(shares)}
     if not elastic:
@@ -144,7 +144,7 @@ def sizes_given(runs: Sequence[Run]) -> list[str]:
 
 
 def _sizes(group: Group) -> tuple[float, float]:
-    """Shares of finished jobs that held over 1 % more and fewer GPUs than they asked for, on average."""
+    """Shares of finished jobs that held on average over 1 % more, and over 1 % fewer, GPUs than requested."""
     held = [
         job.gpu_seconds / (job.jct_s - job.wait_s) / job.gpus
         for run in group.runs

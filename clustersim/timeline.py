@@ -76,7 +76,8 @@ def _write(events: Iterable[dict[str, Any]], path: Path, *, compressed: bool) ->
         file.write(b'{"displayTimeUnit":"ms","traceEvents":[\n')
         for event in events:
             text = json.dumps(event, allow_nan=False, separators=(",", ":"))
-            file.write((",\n" * (count > 0) + text).encode())
+            separator = ",\n" if count else ""
+            file.write((separator + text).encode())
             count += 1
         file.write(b"\n]}\n")
         if compressed:
@@ -120,7 +121,7 @@ def _outages(run: Run, from_s: float) -> Iterator[dict[str, Any]]:
 
 
 def _told(held: Allocation, job: JobRecord) -> dict[str, Any]:
-    """What a viewer shows of an allocation."""
+    """The details of an allocation that a viewer shows."""
     told = {
         "tenant": job.tenant,
         "model": job.model,

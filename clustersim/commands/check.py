@@ -1,4 +1,4 @@
-"""`clustersim check`: prove, from what a run left behind, that it kept every rule."""
+"""`clustersim check`: prove from the files of a run that it kept every rule."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def check(
 
 
 def _replay(reports: Mapping[Path, list[Finding]], trace: Path | None, policy: str | None) -> list[UserError]:
-    """What comes of each run is added to its report; why some cannot be replayed is returned."""
+    """Add the result of each replay to its report; return the reasons for runs that cannot be replayed."""
     from clustersim.replaying import replay
 
     failures = []
@@ -91,16 +91,16 @@ def _print(home: Path, findings: Sequence[Finding]) -> None:
 
 
 def _proved(findings: Sequence[Finding]) -> str:
-    """What the findings leave open, and how to prove it."""
+    """What the findings do not prove, and how to prove it."""
     broken = any(finding.violations for finding in findings)
     if _decisions_proved(findings):
-        return "Proved: the whole folder; no other comes of these jobs, settings and seed."
+        return "Proved: the whole folder; these jobs, settings and seed give no other."
     partly = ", ".join(finding.rule for finding in findings if finding.unproved)
     proved = "the other rules" if broken else "every rule above"
     proved += f", {partly} in part (see there)" if partly else ""
     if any(finding.rule == _REPLAY for finding in findings):
         return f"Proved: {proved}."
-    decided = "what the policy decided (whom, on which nodes, in which order within an instant)"
+    decided = "what the policy decided (which jobs, on which nodes, in which order within an instant)"
     return f"Proved: {proved}. Not proved: {decided}; --replay proves it."
 
 

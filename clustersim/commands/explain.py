@@ -1,4 +1,4 @@
-"""`clustersim explain`: what became of one job, and why."""
+"""`clustersim explain`: the story of one job, and the reasons for its waits."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ def _costs(story: Explanation) -> Iterator[str]:
         spells = [s for s in story.spells if isinstance(s, Spell) and s.given.event == kind]
         if spells:
             gpu_s = sum(s.paid_s * s.given.gpus for s in spells)
-            times = f"{len(spells)} {kind}{'s' * (len(spells) > 1)}"
-            yield f"  cost of {times}: {_n(sum(s.paid_s for s in spells))} s, {_n(gpu_s)} GPU-seconds"
+            paid_s = sum(s.paid_s for s in spells)
+            yield f"  cost of {_counted(len(spells), kind)}: {_n(paid_s)} s, {_n(gpu_s)} GPU-seconds"
     record = story.record
     paid_s = sum(s.paid_s for s in story.spells if isinstance(s, Spell))
     saves_s = record.lost_s - record.lost_work_s - paid_s
@@ -133,7 +133,11 @@ def _costs(story: Explanation) -> Iterator[str]:
         waited_s = sum(w.to_s - w.from_s for w in waits)
         lost = f"{_n(record.lost_work_s)} s of work and " if kind == "interrupt" else ""
         if count:
-            yield f"  cost of {count} {name}{'s' * (count > 1)}: {lost}{_n(waited_s)} s of waiting"
+            yield f"  cost of {_counted(count, name)}: {lost}{_n(waited_s)} s of waiting"
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
 def _named(names: Sequence[str]) -> str:

@@ -75,7 +75,7 @@ def check_folder(folder: Path, expected: Sequence[str] = ()) -> None:
 
 
 def run_folders(folder: Path) -> list[Path]:
-    """The folder of a run itself, or those in the folder of a comparison. UserError if there is none."""
+    """The folder itself if it holds a run, else the folders of runs in it. UserError if there is none."""
     if not folder.is_dir():
         raise UserError(f"{folder}: is not a folder")
     if (folder / "manifest.json").exists():
@@ -89,12 +89,12 @@ def run_folders(folder: Path) -> list[Path]:
 
 
 def plain(text: str) -> str:
-    """Text from a file that anybody may have written: no control characters reach the terminal."""
+    """Untrusted text for a terminal, without control characters."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def has_report(runs: Sequence[Run]) -> bool:
-    """Whether a page of these runs is one that a browser opens."""
+    """Whether a browser can open a report of these runs."""
     return sum(len(run.jobs) for run in runs) <= _MOST_REPORTED
 
 

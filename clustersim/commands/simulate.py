@@ -30,7 +30,7 @@ OverheadsPreset = Annotated[
     str | None,
     typer.Option("--overheads", help="What is charged: default, none, elasticflow, pollux or helios."),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all random draws.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="NAME=VALUE, such as overheads.launch_s=10 or policy.guard_s=2; repeatable."),
@@ -265,7 +265,7 @@ def _report(runs: list[Run], out: Path, baseline: str | None = None) -> None:
 
 
 def _say_where(runs: list[Run], out: Path, json: bool) -> None:
-    """Where everything is, once it is there."""
+    """Print where the results are."""
     from clustersim.commands.output import has_report
 
     if not json:
@@ -274,6 +274,6 @@ def _say_where(runs: list[Run], out: Path, json: bool) -> None:
 
 
 def _folder_name(policy: str, seed: int, with_seed: bool) -> str:
-    """A safe folder name for a policy, which may be a path to somebody's file."""
+    """A safe folder name for a policy, whose name may be a path."""
     safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in policy).strip(".")
     return f"{safe}-seed{seed}" if with_seed else safe

@@ -20,10 +20,10 @@ Rows = Sequence[Sequence[str]]
 
 
 def print_table(heads: Sequence[str], rows: Rows, keys: int = 1) -> None:
-    """Rows under their heads, the first `keys` columns left-aligned and blank where they repeat.
+    """Print rows under their heads; the first `keys` columns are left-aligned and blank where they repeat.
 
-    Where a terminal is too narrow, first the heads are folded, then the cells before what stands in
-    parentheses; at last each row is a paragraph.
+    On a narrow terminal the heads are folded first, then the cells at their parentheses. If that is still
+    too wide, each row becomes a paragraph.
     """
     from rich.console import Console
 
@@ -40,7 +40,7 @@ def print_table(heads: Sequence[str], rows: Rows, keys: int = 1) -> None:
 
 
 def _without_repeats(rows: Rows, keys: int) -> list[list[str]]:
-    """The rows, their first cells blank as far as they are those of the row before."""
+    """The rows, with the first cells blank as far as they repeat those of the row before."""
     shown, before = [], tuple[str, ...]()
     for row in rows:
         key = tuple(row[:keys])
@@ -54,8 +54,8 @@ def _folded(rows: Rows) -> list[list[str]]:
 
 
 def _widths(heads: Sequence[str], rows: Rows, room: int) -> list[int]:
-    """Widths of the columns that hold every line of the cells and every word of the heads; empty if that is
-    more than there is room for. What is left goes to heads that would be folded, the nearest first.
+    """Widths of columns that hold every line of the cells and every word of the heads. Empty if `room` is too
+    small. Spare width goes to folded heads, those that need least first.
     """
     words = [max(map(len, head.split())) for head in heads]
     lines = [

@@ -129,7 +129,7 @@ def check(
         str, typer.Option(help="Cluster that the load refers to: a shape, or a YAML file.")
     ] = "n128g8",
     table: Annotated[
-        Path | None, typer.Option(help="Throughput table whose models the trace may name as well.")
+        Path | None, typer.Option(help="Throughput table; the trace may name its models too.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:

@@ -1,4 +1,4 @@
-// One job's story under every policy: when it waited and for whom, where it ran, what that cost it.
+// One job's story under every policy: its waits and the jobs ahead of it, its allocations and their costs.
 (function () {
   "use strict";
   var GAINS = { start: "started", restart: "restarted", resize: "resized to", migrate: "migrated, still" };
@@ -25,7 +25,7 @@
       var fate = page.fates(run)[row];
       if (fate) { dialog.append(title(run, number, fate), strip(run, number, row, fate, last), steps(run, row, fate)); }
     });
-    dialog.append(page.make("p", "“clustersim explain DIR --job ID” tells more: who was ahead, and who overtook it.", { "class": "keys" }));
+    dialog.append(page.make("p", "“clustersim explain DIR --job ID” tells more: which jobs were ahead of it, and which overtook it.", { "class": "keys" }));
     if (!dialog.open) { dialog.showModal(); }
     dialog.scrollTop = 0;
   };
@@ -93,7 +93,7 @@
     return list;
   }
 
-  // Who held the GPUs while a job waited, and how few and how many were free.
+  // The jobs that held the GPUs while a job waited, and the least and most GPUs that were free.
   function meanwhile(run, row, a, b) {
     var held = page.held(run), holders = new Map(), changes = [], total = run.nodes * run.gpus_per_node, now = 0;
     for (var i = 0; i < held.from.length; i++) {

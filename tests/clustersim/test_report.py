@@ -248,7 +248,7 @@ def test_use_of_true_run_times_is_said() -> None:
     told = replace(FAST, manifest={**FAST.manifest, "oracle_used": True})
     assert "srtf was told true run times" in caution([SLOW, told])
     values = next(fact.values for fact in assumptions([SLOW, told]) if fact.name == "True run times used")
-    assert values == ("no", "yes: from the log, where no real scheduler has them")
+    assert values == ("no", "yes: from the log, which no real scheduler knows")
 
 
 def test_coverage_counts_every_job_and_its_reason() -> None:
