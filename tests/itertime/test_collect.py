@@ -54,7 +54,7 @@ def test_a_case_without_memory_is_left_out_aloud(
         raise RuntimeError("CUDA out of memory. Tried to allocate 3 GiB")
 
     case = collect.Case({"table": "gemm", "m": 7}, too_large)  # type: ignore[arg-type]
-    monkeypatch.setattr(collect, "_cases", lambda grid: iter([case]))
+    monkeypatch.setattr(collect, "cases_of", lambda grid: iter([case]))
     assert main(arguments(tmp_path / "mine.csv")) == 0
     captured = capsys.readouterr()
     assert "left out, not enough memory: {'table': 'gemm', 'm': 7}" in captured.err

@@ -12,7 +12,7 @@ import pytest
 from itertime.errors import UserError
 from itertime.profile import COLLECTIVES, ELEMENTWISE_KINDS, Profile, load_profile
 from itertime.profile_build import build, main
-from itertime.profiling.collect import COLUMNS, Grid, _cases
+from itertime.profiling.collect import COLUMNS, Grid, cases_of
 from itertime.profiling.fit_collected import COLLECTED
 
 TRUE = load_profile("a100-80gb")
@@ -43,7 +43,7 @@ def seconds(row: dict[str, Any]) -> float:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    rows = [case.columns for case in _cases(GRID)]
+    rows = [case.columns for case in cases_of(GRID)]
     times = {"time_us": [seconds(row) * 1e6 for row in rows], "gpu": "Some A100", "source": "torch/9.9"}
     path = tmp_path_factory.mktemp("collected") / "mine.csv.gz"
     pd.DataFrame(rows, columns=COLUMNS).assign(**times).to_csv(path, index=False)

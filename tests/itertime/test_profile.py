@@ -266,7 +266,7 @@ def test_a_copy_loads(tmp_path: Path) -> None:
         (("elementwise", "adam"), ..., "elementwise lacks 'adam'"),
         (("elementwise", "softmax", "by_width", 0, "width"), 9000, "widths [9000, 8192, 16384] must rise"),
         (("attention_slowdown", "flash1"), ..., "attention_slowdown lacks 'flash1'"),
-        (("attention_slowdown", "flash1", "seq"), [512], "each needs one of times per entry of seq"),
+        (("attention_slowdown", "flash1", "seq"), [512], "each needs one entry of times per entry of seq"),
         (("evidence", 0, "measured", "m"), [5, 1], "measured.m: 5 is above 1"),
         (("collectives", "all_reduce"), ..., "collectives lacks 'all_reduce'"),
         (

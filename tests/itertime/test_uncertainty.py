@@ -13,7 +13,7 @@ import pytest
 from itertime import Plan, load_model, load_system, predict, search
 from itertime.errors import UserError
 from itertime.uncertainty import CLASSES, TABLE, conformal_range, interval_s, load_ranges, plan_class
-from itertime.uncertainty_build import _ranges, measured_ranges
+from itertime.uncertainty_build import measured_ranges, ranges_of
 from itertime.validation import statistics, validate
 
 SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[3] / "shared"))
@@ -94,7 +94,7 @@ def test_ranges_hold_nine_tenths_of_the_runs_of_a_site_that_was_never_seen():
         sites = rng.normal(0.05, 0.1, 6)
         runs = np.exp(sites[:, None] + rng.normal(0, 0.05, (6, 30)))
         known = [(f"s{i}", "data", float(ratio)) for i in range(5) for ratio in runs[i]]
-        low, high = _ranges(known)["pooled"]["range"]
+        low, high = ranges_of(known)["pooled"]["range"]
         inside.append(np.mean((low <= runs[5]) & (runs[5] <= high)))
     assert np.mean(inside) == pytest.approx(0.9, abs=0.03)
 
@@ -102,11 +102,11 @@ def test_ranges_hold_nine_tenths_of_the_runs_of_a_site_that_was_never_seen():
 def test_a_class_lies_beside_its_sites_and_few_runs_make_none():
     flat = [("a", "data", 1.0), ("b", "data", 1.1), ("c", "data", 1.2)] * 30
     slow = [("a", "small", 1.3)] * 20
-    found = _ranges(flat + slow)
+    found = ranges_of(flat + slow)
     assert list(found["classes"]) == ["small", "data"]
     low, high = found["classes"]["data"]["range"]
     assert np.divide(found["classes"]["small"]["range"], (low, high)) == pytest.approx([1.3, 1.3], rel=1e-3)
-    assert list(_ranges(flat + slow[:-1])["classes"]) == ["data"]
+    assert list(ranges_of(flat + slow[:-1])["classes"]) == ["data"]
 
 
 def test_one_set_alone_says_nothing_about_other_sites(write_table):
