@@ -19,6 +19,7 @@ import argparse
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from itertime.system import Site
 from itertime.table import read_table
 from itertime.uncertainty import CLASSES, LEVEL, TABLE, plan_class
 
-__all__ = ["measured_ranges", "ranges_of"]
+__all__ = ["main", "measured_ranges", "ranges_of"]
 
 PROGRAM = "python -m itertime.uncertainty_build"
 EXAMPLE = f"""\
@@ -123,8 +124,8 @@ def _middle(sites: Array, beside: Sequence[Array]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def main() -> None:
-    """Run the command."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command. Returns its exit code."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Compute the ranges that predictions carry as intervals.",
@@ -132,10 +133,15 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("files", nargs="+", type=Path, help="iteration tables")
-    parser.add_argument("-o", "--output", type=Path, default=TABLE, help="file to write (the shipped one)")
-    options = parser.parse_args()
-    write_text(options.output, json.dumps(measured_ranges(options.files), indent=2) + "\n")
+    parser.add_argument("-o", "--output", type=Path, default=TABLE, help="default: the shipped table")
+    options = parser.parse_args(arguments)
+    try:
+        write_text(options.output, json.dumps(measured_ranges(options.files), indent=2) + "\n")
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

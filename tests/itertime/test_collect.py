@@ -47,7 +47,7 @@ def test_collect_times_every_kind_of_operator(
 
 
 @needs_torch
-def test_a_case_without_memory_is_left_out_aloud(
+def test_a_case_without_memory_is_left_out_with_a_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def too_large(bench: object) -> None:
@@ -61,7 +61,7 @@ def test_a_case_without_memory_is_left_out_aloud(
     assert captured.out.startswith("0 rows written")
 
 
-def test_without_torch_there_is_one_line(
+def test_without_torch_the_error_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
