@@ -120,24 +120,13 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     refused because opening one blocks until another process writes, and an untrusted file may name one.
     """
     path = Path(path)
+    content = _content(path)
     try:
-        found = os.stat(path)
-        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
-            raise UserError(f"{path}: cannot be read: is not a regular file; save its content to one")
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size  # /proc reports 0
-            content = file.read(min(size or MAX_BYTES, MAX_BYTES) + 1)
-        if len(content) > MAX_BYTES:
-            stated = max(size, len(content))
-            raise UserError(f"{path}: {stated} bytes; a data file has at most {MAX_BYTES}")
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
-        raise UserError(
-            f"{path}:{line}: byte {byte:#04x} is not UTF-8 text; save the file in UTF-8"
-        ) from error
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
+        what = f"byte {byte:#04x} is not UTF-8 text; save the file in UTF-8"
+        raise UserError(f"{path}:{line}: {what}") from error
     value = _parse_json(text, path) if path.suffix == ".json" else _parse_yaml(text, path)
     if not isinstance(value, Mapping):
         kind = _KINDS.get(type(value), "no mapping")
@@ -146,6 +135,21 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
         if not isinstance(key, str):
             raise UserError(f"{path}: key {key!r} is not a name")
     return dict(value)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            raise UserError(f"{path}: cannot be read: is not a regular file; save its content to one")
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size  # /proc reports 0
+            content = file.read(min(size or MAX_BYTES, MAX_BYTES) + 1)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if len(content) > MAX_BYTES:
+        raise UserError(f"{path}: {max(size, len(content))} bytes; a data file has at most {MAX_BYTES}")
+    return content
 
 
 def _parse_json(text: str, path: Path) -> Any:

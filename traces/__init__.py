@@ -1,4 +1,4 @@
-"""Job traces: what was submitted to a cluster, read from files, imported from logs, or generated.
+"""Job traces: the jobs submitted to a cluster, read from files, imported from logs, or generated.
 
 | name | what |
 |---|---|

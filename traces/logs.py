@@ -166,13 +166,7 @@ def read_log(
     dropped: list[Dropped] = []
     with open_table(path, delimiter=delimiter) as table:
         fields = fields_of(header(table))
-        missing = [column for column, _ in fields.values() if column not in table.columns]
-        twice = [column for column, _ in fields.values() if table.columns.count(column) > 1]
-        if twice:
-            raise TableError(f"{path}:1: column {shown(twice[0])} appears twice; keep one")
-        if missing:
-            raise TableError(f"{path}:1: missing column {', '.join(missing)}; is this an {name} log?")
-        places = [(field, table.columns.index(column), parse) for field, (column, parse) in fields.items()]
+        places = _places(table, fields, name)
         lines: dict[str, int] = {}
         for line, row in table.rows:
             result = _logged_job(table, line, row, places, optional)
@@ -197,6 +191,19 @@ def read_log(
 
 
 Places = list[tuple[str, int, Callable[[str], Any]]]
+"""(field of `LoggedJob`, index of its column, parser of its cells) for every field that a log states."""
+
+
+def _places(table: Table, fields: Fields, name: str) -> Places:
+    """Find the columns of `fields` in a log. Raises TableError if one is missing or repeated."""
+    columns = [column for column, _ in fields.values()]
+    missing = [column for column in columns if column not in table.columns]
+    twice = [column for column in columns if table.columns.count(column) > 1]
+    if twice:
+        raise TableError(f"{table.path}:1: column {shown(twice[0])} appears twice; keep one")
+    if missing:
+        raise TableError(f"{table.path}:1: missing column {', '.join(missing)}; is this an {name} log?")
+    return [(field, table.columns.index(column), parse) for field, (column, parse) in fields.items()]
 
 
 def _logged_job(
