@@ -1,4 +1,4 @@
-"""Output files that are written whole or not at all."""
+"""Atomic writes: an output file is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["replacing", "write_bytes", "write_text"]
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`, and put that file in its place if the block ends well.
+    """Yield a temporary path beside `path`; if the block succeeds, that file replaces `path`.
 
-    A reader never sees half a file, and a failure leaves the old one. Raises UserError where the file cannot
-    be written, and for anything but a regular file: to replace a device would destroy it.
+    A reader never sees half a file, and a failure leaves the old one. Raises UserError if the file cannot be
+    written, and for anything but a regular file: replacing a device would destroy it.
     """
     path = Path(path)
     if os.path.exists(path) and not os.path.isfile(path):
@@ -34,11 +34,11 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a UTF-8 file whole or not at all; UserError if it cannot be written."""
+    """Write a UTF-8 file atomically. Raises UserError if it cannot be written."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
-    """Write a file whole or not at all; UserError if it cannot be written."""
+    """Write a file atomically. Raises UserError if it cannot be written."""
     with replacing(path) as temporary:
         temporary.write_bytes(content)

@@ -1,12 +1,12 @@
-"""Site calibration: fits a handful of a site's constants to measured runs and says how they do on others.
+"""Site calibration: fits a few constants of a site to measured runs and measures their error on other runs.
 
-Every held-out figure comes from fits that never saw the run: k folds drawn with a seed, and whole models or
-whole GPU counts left out. With `choose`, each of those fits chooses its constants anew from its own runs.
+Every held-out figure comes from fits that did not see the run: k folds drawn with a seed, and whole models or
+whole GPU counts left out. With `choose`, each of these fits selects its constants from its own runs.
 
-Constants that raise the mean absolute error, of the runs they were fitted to or of runs held out, are not
-handed out: the site stays neutral, and the result says so. A fit can come to that where runs lie far from
-the model: it looks at ratios, under which being 5 times too fast is as bad as being 5 times too slow, while
-the error in percent knows at most 100 one way and 400 the other.
+Constants that raise the mean absolute error, of the runs they were fitted to or of held-out runs, are
+refused: the site stays neutral, and the result says so. A fit can raise this error where runs lie far from
+the model. It minimises ratios, in which 5 times too fast is as bad as 5 times too slow; in percent, the one
+error is -80 and the other 400.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ __all__ = ["Calibration", "calibrate", "default_constants"]
 Array = NDArray[np.float64]
 FEWEST = 8  # runs
 MOST_CONSTANTS = 3
-REPORTED = 0.01  # percentage points: two digits after the point
+REPORTED = 0.01  # percentage points: reports show two decimals
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Constants fitted to all runs, and errors in percent, predicted over measured less one.
+    """Constants fitted to all runs, and errors in percent (predicted over measured, minus one).
 
-    `fitted` is what the fit found, of time and of memory; `constants` leaves those of time, or of memory,
-    neutral where they are `refused`. `in_sample` and `held_out`, of what the fit found, are one element per
-    run of `runs`; `left_out` maps "model" and "GPU count" to the errors of runs whose whole group the fit
-    never saw, where there is more than one group. The memory fields are the same for bytes, None without
-    enough measurements.
+    `fitted` holds the result of the fit, for time and memory; in `constants` those of time, or of memory, are
+    neutral if they are `refused`. `in_sample` and `held_out` are errors under `fitted`, one element per run
+    of `runs`. If there are several groups, `left_out` maps "model" and "GPU count" to the errors of runs
+    under fits without their group. The memory fields are the same for bytes, None without enough
+    measurements.
     """
 
     runs: RunSet
@@ -61,7 +61,7 @@ class Calibration:
 
     @property
     def refused(self) -> list[str]:
-        """Of "time" and "memory", those whose constants predict worse than the neutral ones."""
+        """Which of "time" and "memory" have constants that predict worse than the neutral ones."""
         both = {
             "time": (self.neutral, self.in_sample, self.held_out),
             "memory": (self.memory_neutral, self.memory_in_sample, self.memory_held_out),
@@ -70,7 +70,7 @@ class Calibration:
 
     @property
     def constants(self) -> dict[str, float]:
-        """The constants that are handed out."""
+        """The fitted constants, neutral where they are refused."""
         values = dict(self.fitted)
         for kind, known in (("time", TIME_CONSTANTS), ("memory", MEMORY_CONSTANTS)):
             if kind in self.refused:
@@ -79,8 +79,8 @@ class Calibration:
 
     @property
     def site(self) -> Site:
-        """The neutral site with the constants, and the range of its errors: of held-out runs, or with neutral
-        constants where those of time are refused.
+        """The neutral site with the constants and the range of its errors: those of held-out runs or, if the
+        constants of time are refused, those of the neutral constants.
         """
         errors = self.neutral if "time" in self.refused else self.held_out
         ratios = 1 / (1 + errors / 100)
@@ -88,7 +88,7 @@ class Calibration:
 
     @property
     def at_bound(self) -> list[str]:
-        """Fitted constants at a bound, where no site should be: the model lacks what the runs have."""
+        """Fitted constants at a bound. No real site lies there, so the model lacks something."""
         known = {**TIME_CONSTANTS, **MEMORY_CONSTANTS}
         ends = {name: (known[name].low, known[name].high) for name in self.fitted}
         return [
@@ -99,7 +99,7 @@ class Calibration:
 
     @property
     def does_not_fit(self) -> list[str]:
-        """Runs that were measured and yet do not fit in memory with the site's constants."""
+        """Measured runs that, with the site's constants, are predicted not to fit in memory."""
         _, needed = self.runs.evaluate(self.site)
         limits = [run.profile.memory_bytes for run in self.runs.runs]
         names = [str(cells["id"]) for cells in self.runs.cells]
@@ -114,10 +114,10 @@ def calibrate(
     choose: bool = False,
     most: int = MOST_CONSTANTS,
 ) -> Calibration:
-    """Fits the site that ran the rows of `files`.
+    """Fit the site that ran the rows of `files`.
 
-    `constants` names the constants to fit; without, `default_constants` of the runs, or with `choose` up to
-    `most` that the runs speak for (`SiteFit.choose`). Memory constants are fitted on their own, wherever
+    `constants` names the constants to fit. None means `default_constants` of the runs or, with `choose`, up
+    to `most` constants that the runs support (`SiteFit.choose`). Memory constants are fitted separately if
     enough rows state memory. Raises TableError for a malformed file, UserError for fewer than 8 runs, more
     folds than runs, fewer than 2 folds, or a constant that does not exist.
     """
@@ -145,24 +145,26 @@ def calibrate(
             left_out[name] = _errors(fitter, everything, _by_group(groups), fitted)
     memory = _memory(runs, folds, seed)
     return Calibration(
-        runs,
-        {**values, **memory[0]},
-        folds,
-        seed,
-        _error(fitter, values, everything),
-        _errors(fitter, everything, _folds(everything, folds, seed), fitted),
-        left_out,
-        _error(fitter, {}, everything),
-        *memory[1:],
+        runs=runs,
+        fitted={**values, **memory.fitted},
+        folds=folds,
+        seed=seed,
+        in_sample=_error(fitter, values, everything),
+        held_out=_errors(fitter, everything, _folds(everything, folds, seed), fitted),
+        left_out=left_out,
+        neutral=_error(fitter, {}, everything),
+        memory_neutral=memory.neutral,
+        memory_in_sample=memory.in_sample,
+        memory_held_out=memory.held_out,
     )
 
 
 def default_constants(runs: Iterable[MeasuredRun]) -> tuple[str, ...]:
-    """Three constants that runs of this kind can tell apart: arithmetic, and what the kind pays besides.
+    """Three constants that runs of this kind can distinguish: arithmetic, and the kind's other costs.
 
-    Tensor or pipeline parallelism in most runs: communication in every layer, and a layer's overhead. Data
-    parallelism alone: an iteration's overhead, with ZeRO-1 or -2 in most runs the broadcast of weights, else
-    a layer's overhead.
+    With tensor or pipeline parallelism in most runs: communication in every layer, and a layer's overhead.
+    With data parallelism alone: an iteration's overhead, and either the broadcast of weights (ZeRO-1 or -2 in
+    most runs) or a layer's overhead.
     """
     plans = [run.plan for run in runs]
     if _most(plan.tp > 1 or plan.pp > 1 for plan in plans):
@@ -184,28 +186,39 @@ _GROUPS: Mapping[str, Callable[[MeasuredRun], Hashable]] = {
 
 
 def _worse(neutral: Array | None, *fitted: Array | None) -> bool:
-    """Whether any errors are larger than the neutral ones, in the mean of their sizes as it is reported."""
+    """Whether the mean absolute error of any fit exceeds the neutral one by a reported digit."""
     if neutral is None:
         return False
     most = np.abs(neutral).mean() + REPORTED
     return any(np.abs(errors).mean() > most for errors in fitted if errors is not None)
 
 
-def _memory(
-    runs: RunSet, folds: int, seed: int
-) -> tuple[dict[str, float], Array | None, Array | None, Array | None]:
-    """Constants, and the errors with neutral ones, in sample and held out."""
+@dataclass(frozen=True)
+class _Memory:
+    """Constants fitted to measured memory, and errors in percent; None without enough measurements."""
+
+    fitted: dict[str, float]
+    neutral: Array | None = None
+    in_sample: Array | None = None
+    held_out: Array | None = None
+
+
+def _memory(runs: RunSet, folds: int, seed: int) -> _Memory:
     rows = np.flatnonzero(np.isfinite(runs.measured_bytes))
     if len(rows) < FEWEST:
-        return {}, None, None, None
+        return _Memory({})
     fitter, constants = SiteFit(runs, of_memory=True), tuple(MEMORY_CONSTANTS.values())
 
     def fitted(known: NDArray[np.int64]) -> dict[str, float]:
         return fitter.fit(constants, known)
 
     values = fitted(rows)
-    held_out = _errors(fitter, rows, _folds(rows, min(folds, len(rows)), seed), fitted)
-    return values, _error(fitter, {}, rows), _error(fitter, values, rows), held_out
+    return _Memory(
+        fitted=values,
+        neutral=_error(fitter, {}, rows),
+        in_sample=_error(fitter, values, rows),
+        held_out=_errors(fitter, rows, _folds(rows, min(folds, len(rows)), seed), fitted),
+    )
 
 
 def _errors(
@@ -214,7 +227,7 @@ def _errors(
     parts: Iterable[NDArray[np.int64]],
     fitted: Callable[[NDArray[np.int64]], Mapping[str, float]],
 ) -> Array:
-    """Errors of `rows`, each part's from a fit to all the others."""
+    """Errors of `rows`; those of each part are from a fit to all other rows."""
     errors = np.zeros(len(fitter.measured))
     for part in parts:
         errors[part] = _error(fitter, fitted(np.setdiff1d(rows, part)), part)

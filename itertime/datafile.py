@@ -1,7 +1,6 @@
-"""Reads the data files that describe systems, sites and profiles: YAML or JSON mappings, hostile until
-parsed.
+"""Reads the data files that describe systems, sites and profiles: YAML or JSON mappings, untrusted.
 
-Every complaint names the file and the key. Keys carry their unit, so a key without one is an unknown key.
+Every error names the file and the key. Keys carry their unit, so a key without its unit is unknown.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ __all__ = [
 ]
 
 MAX_BYTES = 4_000_000
-SMALLEST, LARGEST = 1e-30, 1e30  # of numbers that are not 0: products of some stay finite
+SMALLEST, LARGEST = 1e-30, 1e30  # of numbers other than 0: products of a few of them stay finite
 
 _KINDS = {type(None): "nothing", list: "a list", str: "bare text"}
 
@@ -61,13 +60,13 @@ def _nonempty(value: str) -> str:
     return value
 
 
-def _of_this_world(value: float) -> float:
+def _plausible(value: float) -> float:
     if value != 0 and not SMALLEST <= value <= LARGEST:
         raise ValueError("is beyond what any machine has; check its unit")
     return value
 
 
-def _short(value: float) -> float:
+def _at_most_1_s(value: float) -> float:
     if value > 1:
         raise ValueError("must be at most 1 s; a microsecond is 1e-6")
     return value
@@ -75,19 +74,19 @@ def _short(value: float) -> float:
 
 CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False)
 Name = Annotated[str, AfterValidator(_nonempty)]
-Positive = Annotated[float, BeforeValidator(_not_bool), Field(gt=0), AfterValidator(_of_this_world)]
-NonNegative = Annotated[float, BeforeValidator(_not_bool), Field(ge=0), AfterValidator(_of_this_world)]
-Latency = Annotated[float, BeforeValidator(_not_bool), Field(ge=0), AfterValidator(_short)]
-Fraction = Annotated[float, BeforeValidator(_not_bool), Field(gt=0, le=1), AfterValidator(_of_this_world)]
-Ratio = Annotated[float, BeforeValidator(_not_bool), Field(ge=1), AfterValidator(_of_this_world)]
+Positive = Annotated[float, BeforeValidator(_not_bool), Field(gt=0), AfterValidator(_plausible)]
+NonNegative = Annotated[float, BeforeValidator(_not_bool), Field(ge=0), AfterValidator(_plausible)]
+Latency = Annotated[float, BeforeValidator(_not_bool), Field(ge=0), AfterValidator(_at_most_1_s)]
+Fraction = Annotated[float, BeforeValidator(_not_bool), Field(gt=0, le=1), AfterValidator(_plausible)]
+Ratio = Annotated[float, BeforeValidator(_not_bool), Field(ge=1), AfterValidator(_plausible)]
 Share = Annotated[float, BeforeValidator(_not_bool), Field(ge=0, le=1)]
 Count = Annotated[int, BeforeValidator(_not_bool), Field(ge=1)]
 Whole = Annotated[int, BeforeValidator(_not_bool), Field(ge=0)]
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML that refuses a key given twice, where PyYAML silently keeps the last one, and reads 1e9 and 1.5e3
-    as the numbers that they are in YAML 1.2, where 1.1 takes them for text.
+    """YAML in which a repeated key is an error (PyYAML silently keeps the last one), and 1e9 and 1.5e3 are
+    numbers as in YAML 1.2 (text in YAML 1.1).
     """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -116,37 +115,41 @@ def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_mapping(path: str | Path) -> dict[str, Any]:
     """The mapping in a YAML file, or in a JSON file (by the suffix `.json`).
 
-    Raises `UserError`, naming the file, when it cannot be read, is no regular file (to open a pipe is to wait
-    for who writes it, and a file that somebody sent may name one), is larger than 4 MB, is not YAML or JSON,
-    gives a key twice, or holds something other than a mapping of names.
+    Raises `UserError`, naming the file, if the file cannot be read, is not a regular file, is larger than
+    4 MB, is not YAML or JSON, gives a key twice, or holds something other than a mapping of names. Pipes are
+    refused because opening one blocks until another process writes, and an untrusted file may name one.
     """
     path = Path(path)
+    content = _content(path)
     try:
-        found = os.stat(path)
-        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
-            raise UserError(f"{path}: cannot be read: is not a file; save what it gives to one")
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size  # 0 under /proc
-            content = file.read(min(size or MAX_BYTES, MAX_BYTES) + 1)
-        if len(content) > MAX_BYTES:
-            stated = max(size, len(content))
-            raise UserError(f"{path}: {stated} bytes; a data file has at most {MAX_BYTES}")
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
-        raise UserError(
-            f"{path}:{line}: byte {byte:#04x} is not UTF-8 text; save the file in UTF-8"
-        ) from error
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
+        what = f"byte {byte:#04x} is not UTF-8 text; save the file in UTF-8"
+        raise UserError(f"{path}:{line}: {what}") from error
     value = _parse_json(text, path) if path.suffix == ".json" else _parse_yaml(text, path)
     if not isinstance(value, Mapping):
         kind = _KINDS.get(type(value), "no mapping")
-        raise UserError(f"{path}: holds {kind}; expected a mapping of keys to values, such as `name: value`")
+        raise UserError(f"{path}: holds {kind}; expected a mapping of keys to values, like `name: value`")
     for key in value:
         if not isinstance(key, str):
             raise UserError(f"{path}: key {key!r} is not a name")
     return dict(value)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            raise UserError(f"{path}: cannot be read: is not a regular file; save its content to one")
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size  # /proc reports 0
+            content = file.read(min(size or MAX_BYTES, MAX_BYTES) + 1)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if len(content) > MAX_BYTES:
+        raise UserError(f"{path}: {max(size, len(content))} bytes; a data file has at most {MAX_BYTES}")
+    return content
 
 
 def _parse_json(text: str, path: Path) -> Any:
@@ -159,7 +162,7 @@ def _parse_json(text: str, path: Path) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """The data that YAML text stands for. Raises ValueError if it stands for none."""
+    """The data in YAML text. Raises ValueError if the text is not YAML."""
     try:
         return yaml.load(text, Loader=_StrictLoader)
     except RecursionError:
@@ -182,8 +185,8 @@ def _parse_yaml(text: str, path: Path) -> Any:
 def construct(kind: type[T], values: Mapping[str, Any], path: str | Path) -> T:
     """`values` as an instance of the pydantic dataclass `kind`.
 
-    Raises `UserError` naming `path` and the first wrong key: unknown (before all others), missing, or of a
-    wrong value.
+    Raises `UserError` naming `path` and the first wrong key; an unknown key is reported before a missing key
+    or a wrong value.
     """
     try:
         return TypeAdapter(kind).validate_python(dict(values))
@@ -215,7 +218,7 @@ def _suggestion(key: str, kind: type) -> str:
 
 
 def _keys(kind: Any) -> list[str]:
-    """Names of the fields of a dataclass and of the dataclasses in it."""
+    """Names of the fields of a dataclass and of the dataclasses nested in it."""
     names = []
     for name, field in getattr(kind, "__pydantic_fields__", {}).items():
         names += [name, *_keys(field.annotation)]

@@ -1,6 +1,6 @@
-"""Errors that are the user's to mend: every one says what is wrong, where, and what to do.
+"""Errors that the user can fix: each states what is wrong, where, and what to do.
 
-They carry the exit code of the command-line contract, so that one `except` in a command's `main` serves all
+They carry the exit code of the command-line contract, so one `except` in a command's `main` serves all
 packages.
 """
 
@@ -13,16 +13,16 @@ __all__ = ["TableError", "UnknownName", "UserError"]
 
 
 class UserError(Exception):
-    """Something the user wrote (an option, a file, a name) cannot be used.
+    """An option, a file or a name given by the user cannot be used.
 
-    Commands print it and exit with `exit_code`.
+    Commands print the message and exit with `exit_code`.
     """
 
     exit_code = 2
 
 
 class UnknownName(UserError):
-    """A name that is not in a catalogue; the message lists close matches, else all that is known."""
+    """A name that is not in a catalogue; the message lists close matches, else all known names."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]):
         names = sorted(known)
@@ -32,7 +32,7 @@ class UnknownName(UserError):
         self.kind, self.name, self.known = kind, name, names
 
     def __reduce__(self) -> tuple[type[UnknownName], tuple[str, str, list[str]]]:
-        """Exceptions are pickled with their message alone, which would not do to make this one anew."""
+        """Pickle the arguments: by default an exception is pickled with its message alone."""
         return type(self), (self.kind, self.name, self.known)
 
 

@@ -1,9 +1,9 @@
 """One row of an iteration table as a run: its model, plan, system and profile.
 
-Where a cell is empty: multi-head attention, an MLP of 4 h, one chunk, micro-batch 1, no ZeRO, no sequence
-parallelism, no overlap. What the columns do not say follows from them: a gated MLP comes with RMS norm,
-rotary positions, an output layer of its own and no biases (LLaMA), unfused attention with dropout (GPT-3),
-layers that pp does not divide with a balanced split.
+Empty cells mean multi-head attention, an MLP of 4 h, one chunk, micro-batch 1, no ZeRO, no sequence
+parallelism and no overlap. What has no column is inferred: a gated MLP implies RMS norm, rotary positions, a
+separate output layer and no biases (LLaMA); unfused attention implies dropout (GPT-3); layers that pp does
+not divide imply a balanced split.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from itertime.table import Cells
 __all__ = ["MeasuredRun", "candidate_plans", "measured_run"]
 
 _PROFILES = {"A100-SXM-80GB": "a100-80gb", "A100-SXM-40GB": "a100-80gb", "H100-SXM-80GB": "h100-80gb"}
-# The same die with other memory: bytes/s and bytes (NVIDIA A100 data sheet, 2021; the driver keeps some for
-# itself).
+# The same die with other memory: bytes/s and bytes (NVIDIA A100 data sheet, 2021, less the driver's share).
 _MEMORY = {"A100-SXM-40GB": (1555e9, 42.5e9)}
-# What sites ran, by their documentation, where the columns have no word for it: llm-foundry its Triton
-# attention (`attn_impl: triton`) and its fused cross-entropy, InternLM flash-attention 1.0.5.
+# Software that sites document and the columns cannot express: llm-foundry's Triton attention
+# (`attn_impl: triton`) and fused cross-entropy, InternLM's flash-attention 1.0.5.
 _SOFTWARE: dict[str, dict[str, Any]] = {
     "mosaicml": {"attention": "triton", "fused_loss": True},
     "internevo-cluster": {"attention": "flash1"},
 }
-# nanotron's benchmarks train models of Llama 3's shapes with as many heads of keys and values as of queries
-# and, the two small ones, tied embeddings. Only so do the sizes in the rows' notes come out, 1B, 3B, 8B, 80B:
-# 1.34, 3.57, 8.86 and 80.0 billion parameters; MLPs of 4 h would make 1.6, 5.0, 9.7 and 88. By hidden size:
+# nanotron's benchmarks train models of Llama 3's shapes with as many heads of keys and values as of queries;
+# the two small ones have tied embeddings. Only these shapes give the sizes in the rows' notes, 1B, 3B, 8B and
+# 80B: 1.34, 3.57, 8.86 and 80.0 billion parameters. MLPs of 4 h would give 1.6, 5.0, 9.7 and 88. By hidden
+# size:
 _NANOTRON = "hf-h100"
 _NANOTRON_MODELS: dict[int, dict[str, Any]] = {
     2048: {"ffn_hidden": 8192, "tied_embeddings": True},
@@ -53,7 +53,7 @@ _STATED = (
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """What somebody ran, as far as `predict` needs to know."""
+    """A measured run: the arguments that predict it."""
 
     model: ModelSpec
     plan: Plan
@@ -62,7 +62,7 @@ class MeasuredRun:
 
 
 def measured_run(row: Cells, site: Site) -> MeasuredRun:
-    """The run that a row describes, at a site; UserError, saying why, if it cannot be expressed."""
+    """The run of a row, at a site. Raises UserError, with the reason, if the run cannot be expressed."""
     for column in _STATED:
         if row[column] is None:
             raise UserError(f"the source does not say {column}")
@@ -75,9 +75,9 @@ def measured_run(row: Cells, site: Site) -> MeasuredRun:
 
 
 def candidate_plans(row: Cells, run: MeasuredRun) -> list[Plan]:
-    """The plan of the row, or one for every power of two that an unstated micro-batch can be.
+    """The plan of the row, or one plan for every power of two that an unstated micro-batch can be.
 
-    UserError naming the broken rules if none can train the model.
+    Raises UserError, naming the broken rules, if no plan can train the model.
     """
     if row["micro_batch"]:
         return [run.plan.check(run.model)]
@@ -129,8 +129,8 @@ def _model(row: Cells) -> ModelSpec:
 
 
 def _plan(row: Cells) -> Plan:
-    """nanotron, without being asked, sums gradients in 32 bit, splits a pipeline by arithmetic, and overlaps
-    gradients with the backward pass where there is no ZeRO.
+    """The plan of a row. By default nanotron sums gradients in 32 bit, splits a pipeline by arithmetic and,
+    without ZeRO, overlaps gradients with the backward pass.
     """
     nanotron = row["site"] == _NANOTRON
     overlap = row["grad_overlap"]
@@ -155,12 +155,14 @@ def _plan(row: Cells) -> Plan:
 
 
 def _recompute(row: Cells) -> str:
-    """llm-foundry checkpoints without reentrance (`activation_checkpointing_reentrant: false` in its files),
-    which stops early from PyTorch 2.1 on; which version ran is not said. That its newer benchmarks on the
-    A100, the ones whose precision is amp_bf16, did so is read from their speed: with every GEMM repeated,
-    the layers' GEMMs and attention alone would take 98 to 105 % of the measured time, of the older runs at
-    most 97 %. On the H100 it is 70 to 90 %, which tells nothing; there everything is taken to be repeated,
-    with which those runs are better predicted, before and after calibration.
+    """The recomputation of a row, which for some of llm-foundry's runs is "early-stop" instead of "full".
+
+    llm-foundry checkpoints without reentrance (`activation_checkpointing_reentrant: false` in its files),
+    which stops early since PyTorch 2.1; the version is not documented. Speed shows that the newer benchmarks
+    on the A100, those with precision amp_bf16, stop early: with every GEMM repeated, the layers' GEMMs and
+    attention alone would take 98 to 105 % of the measured time (older runs: at most 97 %). On the H100 the
+    share is 70 to 90 %, which is inconclusive. Full recomputation is assumed there, since it predicts those
+    runs better, before and after calibration.
     """
     newer = row["site"] == "mosaicml" and _NEWER_MOSAICML in (row["note"] or "")
     early = newer and row["recompute"] == "full" and row["gpu"].startswith("A100")

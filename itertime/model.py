@@ -1,7 +1,7 @@
-"""What is trained: the shape of a transformer, its parameters and its arithmetic.
+"""The model to train: the shape of a transformer, its parameters and its arithmetic.
 
-Shapes that papers publish are data files in `itertime/models/`, one YAML file each with its source;
-`load_model` reads them by name, or reads a user's file of the same form by path.
+Published shapes are data files in `itertime/models/`, one YAML file each with its source. `load_model` reads
+them by name, or a user's file of the same form by path.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from itertime.datafile import read_mapping
 from itertime.errors import UnknownName, UserError
 
 __all__ = ["ModelSpec", "list_models", "load_model"]
@@ -31,16 +32,17 @@ _COUNTS = (
 class ModelSpec:
     """One transformer, as trained: a stack of equal layers between an embedding and a vocabulary projection.
 
-    `kv_heads` and `ffn_hidden` left out mean `heads` (multi-head attention) and `4 * hidden`. `seq_len` is in
+    `kv_heads` defaults to `heads` (multi-head attention), `ffn_hidden` to `4 * hidden`. `seq_len` is in
     tokens. `attention` is "core" (unfused QK^T, softmax, V), "flash" (FlashAttention-2), "flash1" (the
     first FlashAttention) or "triton" (llm-foundry's form of it). `fused_loss`: cross-entropy in one kernel
-    that keeps no copy of the logits. `biases` says whether the linear layers have them. The vocabulary is
-    padded to a multiple of `vocab_multiple` on every tensor-parallel rank (1: not at all).
+    that keeps no copy of the logits. `biases`: whether the linear layers have biases. The vocabulary is
+    padded to a multiple of `vocab_multiple` on every tensor-parallel rank (1: no padding).
 
-    With `experts` > 1 every layer's MLP is that many experts of `ffn_hidden`, of which a router picks
-    `experts_per_token` (Shazeer et al. 2017); loads are taken as balanced. An `encoder` attends in both
-    directions, and before the vocabulary it transforms the tokens that it predicts, `predicted_share` of all
-    (BERT: 0.15); everything else is causal. Raises UserError, naming the field, for an impossible shape.
+    With `experts` > 1 the MLP of every layer is that many experts of `ffn_hidden`, of which a router picks
+    `experts_per_token` (Shazeer et al. 2017); the load is assumed to be balanced. An `encoder` attends in
+    both directions, and transforms the tokens that it predicts, `predicted_share` of all (BERT: 0.15), before
+    the vocabulary projection. All other models are causal. Raises UserError, naming the field, for an
+    impossible shape.
     """
 
     name: str
@@ -105,7 +107,7 @@ class ModelSpec:
 
     @property
     def expert_parameters(self) -> int:
-        """One MLP, or one expert, with its biases."""
+        """Parameters of one MLP, or of one expert, with its biases."""
         biases = self.ffn_hidden * (2 if self.gated_mlp else 1) + self.hidden
         return self.mlp_matmul_parameters + (biases if self.biases else 0)
 
@@ -133,14 +135,14 @@ class ModelSpec:
 
     @property
     def head_parameters(self) -> int:
-        """Final norm, an encoder's transform, and the projection unless it is the token embedding again."""
+        """Final norm, an encoder's transform, and the projection unless it is tied to the token embedding."""
         norm = self.hidden * (2 if self.norm == "layernorm" else 1)
         transform = self.hidden * (self.hidden + 1) if self.encoder else 0
         return norm + transform + (0 if self.tied_embeddings else self.vocab * self.hidden)
 
     @property
     def parameters(self) -> int:
-        """All trained parameters.
+        """The number of all trained parameters.
 
         >>> round(load_model("gpt3-175b").parameters / 1e9)
         175
@@ -148,11 +150,11 @@ class ModelSpec:
         return self.layers * self.layer_parameters + self.embedding_parameters + self.head_parameters
 
     def flops_per_iteration(self, global_batch: int) -> float:
-        """Model FLOPs of forward and backward over `global_batch` sequences, without any recomputation.
+        """Model FLOPs of forward and backward over `global_batch` sequences, without recomputation.
 
         Narayanan et al. (SC'21), equation 3 and its appendix: 72 B s l h^2 (1 + s/6h + V/12lh) for multi-head
         attention and a 4h MLP, written here for any shape. Attention counts all s^2 scores, masked or not, as
-        is usual in MFU; of the experts, those that a token passes.
+        is usual in MFU. Of the experts, only those that a token passes count.
         """
         tokens = float(global_batch) * self.seq_len
         scores = 4.0 * self.seq_len * self.hidden
@@ -162,7 +164,7 @@ class ModelSpec:
         return 3.0 * tokens * forward
 
     def with_seq_len(self, seq_len: int | None) -> ModelSpec:
-        """The same model on sequences of another length; None keeps its own."""
+        """The same model on sequences of another length; None keeps the model's own."""
         return self if seq_len in (None, self.seq_len) else replace(self, seq_len=seq_len)
 
 
@@ -173,7 +175,7 @@ def list_models() -> list[str]:
 
 @cache
 def load_model(name: str) -> ModelSpec:
-    """The shipped model `name`, or the one in a YAML file if `name` is a path (it ends in .yaml or .yml).
+    """The shipped model `name`, or the model in a YAML file if `name` is a path (it ends in .yaml or .yml).
 
     Raises UnknownName for a name that is not shipped, UserError for a file that is not a model.
     """
@@ -183,20 +185,18 @@ def load_model(name: str) -> ModelSpec:
         path = _FOLDER / f"{name}.yaml"
     else:
         raise UnknownName("model", name, list_models())
-    from itertime.datafile import read_mapping  # YAML takes a while to import
-
     return model_from_mapping({"name": path.stem, **read_mapping(path)}, where=str(path))
 
 
 def model_from_mapping(content: dict[str, Any], where: str) -> ModelSpec:
-    """A ModelSpec from parsed YAML; errors start with `where` and name the key."""
+    """A ModelSpec from parsed YAML. Errors start with `where` and name the key."""
     known = {field.name: field for field in fields(ModelSpec)}
     for key in content:
         if key not in known:
             raise UserError(f"{where}: {UnknownName('key', str(key), known)}")
     for key in ("layers", "hidden", "heads", "vocab", "seq_len"):
         if key not in content:
-            raise UserError(f"{where}: {key} is missing; it must be given")
+            raise UserError(f"{where}: {key} is missing; add it")
     for key, value in content.items():
         types = {"str": (str,), "bool": (bool,), "int": (int,), "float": (int, float)}
         wanted = types[str(known[key].type)]

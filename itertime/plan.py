@@ -1,4 +1,4 @@
-"""How a model is trained: the degrees of parallelism and the schedule, and the rules they keep."""
+"""Training plans: the degrees of parallelism, the schedule, and the rules that a plan must keep."""
 
 from __future__ import annotations
 
@@ -36,24 +36,32 @@ _CHOICES = {
 class Plan:
     """One way to train a model on `gpus` = tp x cp x pp x dp GPUs, numbered in `rank_order`, tp first.
 
-    `global_batch` and `micro_batch` count sequences. `interleave` is the number of model chunks a stage holds
-    (Narayanan et al., SC'21, section 2.2; 1 is plain 1F1B). `recompute`: "full" keeps one input per layer,
-    "early-stop" does too but repeats a layer only up to the last tensor that the backward pass needs
-    (torch.utils.checkpoint since PyTorch 2.1, unless reentrant), "selective" repeats the attention core only
-    (Korthikanti et al. 2022), "none" keeps everything.
-    `zero_stage` shards optimizer states (1), gradients (2) and weights (3, as FSDP does) over `zero_group`
-    ranks of the data-parallel group, all of them when it is None. `grad_overlap` hides gradient communication
-    behind the last micro-batch's backward pass. `split`: "even" gives every stage the same number of layers;
-    "balanced" lets pp not divide the layers, counting the embedding and the vocabulary projection as one
-    layer each (DeepSpeed's `type:transformer|embedding` partition); "compute" gives every stage the same
-    share of the matrices' arithmetic, that of the projection included, to the next layer (nanotron).
+    | field | meaning |
+    |---|---|
+    | `global_batch`, `micro_batch` | sequences |
+    | `interleave` | model chunks per stage (Narayanan et al., SC'21, section 2.2); 1 is plain 1F1B |
+    | `recompute` | what the backward pass computes again, see below |
+    | `zero_stage` | what is sharded: optimizer states (1), gradients (2), weights (3, like FSDP) |
+    | `zero_group` | number of data-parallel ranks over which ZeRO shards; None means all of them |
+    | `grad_overlap` | gradient communication is hidden behind the last micro-batch's backward pass |
+    | `split` | how the layers are divided among the stages, see below |
+    | `cp` | ranks that share a sequence; for gradients and ZeRO they count as data-parallel ranks |
+    | `cp_exchange` | how these exchange keys and values, see below |
+    | `ep` | ranks of dp x cp that share the experts of a mixture (GShard, Lepikhin et al. 2021) |
+    | `prefetch` | ZeRO-3 gathers the next layer's weights while the current layer computes |
+    | `bucket_bytes` | size of a gradient bucket; None: one per layer if overlapped with backward, else one |
 
-    `cp` ranks share a sequence; keys and values go around a "ring" behind the attention of the blocks at hand
-    (Liu et al. 2023, Ring Attention) or are gathered first ("gather"; Llama 3, 2024, section 3.3.2). They
-    count as data-parallel ranks when gradients are summed and states sharded. `ep` of those ranks share the
-    experts of a mixture (GShard, Lepikhin et al. 2021). `prefetch`: ZeRO-3 gathers the next layer's weights
-    while this one computes. `bucket_bytes`: gradients are exchanged in buckets of this size; None means one a
-    layer where they overlap the backward pass, and all at once where they do not.
+    `recompute`: "full" keeps one input per layer. "early-stop" does too, but repeats a layer only up to the
+    last tensor that the backward pass needs (torch.utils.checkpoint since PyTorch 2.1, unless reentrant).
+    "selective" repeats only the attention core (Korthikanti et al. 2022). "none" keeps everything.
+
+    `split`: "even" gives every stage the same number of layers. "balanced" does not require pp to divide the
+    layers, and counts the embedding and the vocabulary projection as one layer each (DeepSpeed's
+    `type:transformer|embedding` partition). "compute" gives every stage the same share of the matrices'
+    arithmetic, that of the projection included, rounded to whole layers (nanotron).
+
+    `cp_exchange`: "ring" passes keys and values around while attention works on the blocks already received
+    (Liu et al. 2023, Ring Attention). "gather" gathers all of them first (Llama 3, 2024, section 3.3.2).
 
     >>> Plan(tp=8, pp=2, dp=4, micro_batch=1, global_batch=64).microbatches
     16
@@ -86,17 +94,20 @@ class Plan:
 
     @property
     def label(self) -> str:
-        """The plan in a few words, for tables and logs.
+        """A short form of the plan, for tables and logs.
 
         >>> Plan(tp=8, pp=2, dp=4, micro_batch=1, global_batch=64, interleave=2).label
         'tp8 pp2 dp4 mb1 v2 full'
         """
         words = [f"tp{self.tp}", f"pp{self.pp}", f"dp{self.dp}", f"mb{self.micro_batch}"]
         words += [f"{name}{value}" for name, value in (("cp", self.cp), ("ep", self.ep)) if value > 1]
-        words += [f"v{self.interleave}"] * (self.interleave > 1) + [f"zero{self.zero_stage}"] * (
-            self.zero_stage > 0
-        )
-        return " ".join([*words, *["sp"] * self.sequence_parallel, self.recompute])
+        if self.interleave > 1:
+            words.append(f"v{self.interleave}")
+        if self.zero_stage > 0:
+            words.append(f"zero{self.zero_stage}")
+        if self.sequence_parallel:
+            words.append("sp")
+        return " ".join([*words, self.recompute])
 
     @property
     def microbatches(self) -> int:
@@ -104,12 +115,12 @@ class Plan:
         return self.global_batch // (self.dp * self.micro_batch)
 
     def broken_rules(self, model: ModelSpec) -> list[str]:
-        """Why `model` cannot be trained this way: one sentence a rule, empty when it can."""
+        """The rules that the plan breaks for `model`, one sentence each; empty if it can train the model."""
         bad_values = self._bad_values()
         return bad_values or [why for broken, why in self._rules(model) if broken]
 
     def check(self, model: ModelSpec) -> Plan:
-        """Returns itself; raises UserError naming every broken rule."""
+        """The plan itself. Raises UserError, naming every broken rule, if it cannot train `model`."""
         broken = self.broken_rules(model)
         if broken:
             raise UserError(f"this plan cannot train {model.name}: " + "; ".join(broken))

@@ -1,8 +1,7 @@
 """The profile of a GPU: how long its kernels and its in-node collectives take.
 
-A profile is a JSON file of coefficients and small tables that `itertime.profile_build` computes from
-measurements. Each part says whether it was measured, fitted or assumed, on how many rows, and with which
-error.
+A profile is a JSON file of coefficients and small tables, computed from measurements. Each part states
+whether it was measured, fitted or assumed, on how many rows, and with which error.
 """
 
 from __future__ import annotations
@@ -25,9 +24,14 @@ from itertime.profiling.models import Array, AttentionModel, AttentionSlowdown, 
 from itertime.profiling.tables import SizeTable
 
 __all__ = [
-    "COLLECTIVES", "ELEMENTWISE_KINDS", "Evidence", "Profile", "list_profiles", "load_profile",
+    "COLLECTIVES",
+    "ELEMENTWISE_KINDS",
+    "Evidence",
+    "Profile",
+    "list_profiles",
+    "load_profile",
     "profile_path",
-]  # fmt: skip
+]
 
 FOLDER = Path(__file__).parent / "profiles"
 
@@ -50,11 +54,11 @@ COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send
 
 @dataclass(frozen=True, config=CONFIG)
 class Evidence:
-    """Where one part of a profile comes from: one row of `itertime profile show`.
+    """The evidence for one part of a profile: one row of `itertime profile show`.
 
-    Errors are mean absolute percentage errors over `rows` rows; None where there is nothing to compare with.
+    Errors are mean absolute percentage errors over `rows` rows, None without a measurement to compare with.
     `error_held_out_pct` is on rows that the coefficients were not fitted to; `note` says which. `measured`
-    tells, for each argument (m, n, k; bytes; head_dim, seq; width; ranks), the least and most of its rows.
+    gives the range of each argument (m, n, k; bytes; head_dim, seq; width; ranks) over these rows.
     """
 
     part: str
@@ -78,8 +82,8 @@ class Evidence:
 class Profile:
     """Times of one GPU type's kernels, in seconds; every method takes scalars or arrays and broadcasts.
 
-    Site multipliers are not applied here: a profile is what the GPU does when nothing disturbs it.
-    `launch_s` is the time of the smallest kernel. `memory_bytes` is what CUDA reports as the GPU's total.
+    A profile describes an undisturbed GPU, without site multipliers. `launch_s` is the time of the smallest
+    kernel. `memory_bytes` is the GPU's total as CUDA reports it.
     """
 
     name: str
@@ -111,15 +115,15 @@ class Profile:
 
     @property
     def ranges(self) -> dict[str, dict[str, tuple[float, float]]]:
-        """By kernel ("gemm", "attention", a kind, a collective) and argument: the least and the most that any
-        evidence covers. What is assumed has none.
+        """The range that the evidence covers, by kernel ("gemm", "attention", a kind, a collective) and
+        argument. Assumed parts have no range.
         """
         ranges: dict[str, dict[str, tuple[float, float]]] = self._ranges  # type: ignore[attr-defined]
         return ranges
 
     @functools.cached_property
     def digest(self) -> str:
-        """A hash of everything in the profile: equal for profiles that answer alike."""
+        """A hash of everything in the profile: equal for profiles that give equal times."""
         return hashlib.blake2b(repr(self).encode(), digest_size=20).hexdigest()
 
     @property
@@ -128,11 +132,10 @@ class Profile:
         return self.peak_flops_per_s
 
     def gemm_s(self, m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1) -> Array:
-        """Seconds of one launch of `batch` GEMMs y[m, n] = x[m, k] w[k, n] in bf16/fp16, launch floor
-        included.
+        """Seconds of one launch of `batch` GEMMs y[m, n] = x[m, k] w[k, n] in bf16/fp16, with the launch.
 
-        The GEMMs of the backward pass, dx = dy w^T (m, k, n) and dw = x^T dy (k, n, m), and batched ones
-        take the same formula: nothing measures them (`parts` says so).
+        The GEMMs of the backward pass, dx = dy w^T (m, k, n) and dw = x^T dy (k, n, m), and batched GEMMs
+        use the same formula; where no table measures them, `parts` says so.
         """
         return self.gemm.seconds(m, n, k, batch)
 
@@ -149,15 +152,15 @@ class Profile:
     ) -> Array:
         """Seconds of one layer's flash attention kernel, forward or backward.
 
-        `heads` and `kv_heads` are those on this GPU; sequences in tokens. Causal halves the work, as for
-        seq_q = seq_kv.
+        `heads` and `kv_heads` are those on this GPU; sequences are in tokens. Causal attention halves the
+        work, which is exact for seq_q = seq_kv.
         """
         return self.attention.seconds(batch, heads, kv_heads, head_dim, seq_q, seq_kv, causal, backward)
 
     def attention_factor(self, kernel: str, head_dim: float, seq: float, causal: bool = True) -> float:
-        """What `attention_s`, which is FlashAttention-2's time, is multiplied by for another kernel.
+        """The time of an attention kernel over that of FlashAttention-2, which `attention_s` gives.
 
-        `kernel` is "flash" (1) or one of `OLDER_ATTENTION`; raises `UnknownName` for another one.
+        `kernel` is "flash" (1) or one of `OLDER_ATTENTION`. Raises `UnknownName` for another kernel.
         """
         if kernel == "flash":
             return 1.0
@@ -168,8 +171,7 @@ class Profile:
     def elementwise_s(
         self, nbytes: ArrayLike, kind: str = "elementwise", width: float | None = None
     ) -> Array:
-        """Seconds of one memory-bound kernel that reads and writes `nbytes` bytes in all; 0 bytes is no
-        kernel.
+        """Seconds of one memory-bound kernel that reads and writes `nbytes` bytes in all; 0 for 0 bytes.
 
         `kind` is one of `ELEMENTWISE_KINDS`. Bytes count every tensor once, read or written, in 16 bit: 4
         per element of layernorm, rmsnorm, softmax, gelu, rotary, embedding; 6 per element of the MLP width
@@ -191,12 +193,12 @@ class Profile:
         return self.collectives[operation].seconds(nbytes, ranks)
 
     def parts(self) -> Iterator[Evidence]:
-        """One row a part: what it is, whether measured, fitted or assumed, its source and its errors."""
+        """The evidence of each part: measured, fitted or assumed, its source and its errors."""
         yield from self.evidence
 
 
 def _united(evidence: list[Evidence]) -> dict[str, dict[str, tuple[float, float]]]:
-    """Ranges of all evidence of a kernel, whose name is the first word of its parts."""
+    """The union of the ranges of each kernel's evidence; the first word of a part is the kernel's name."""
     ranges: dict[str, dict[str, tuple[float, float]]] = {}
     for item in evidence:
         found = ranges.setdefault(re.split(r"[ ,(]", item.part)[0], {})
@@ -212,7 +214,7 @@ def list_profiles() -> list[str]:
 
 
 def load_profile(name_or_path: str | Path) -> Profile:
-    """A shipped profile by name, or one from a JSON file by its path; the same object for the same argument.
+    """A shipped profile by name, or one from a JSON file by its path. The result is cached by argument.
 
     Raises `UnknownName` for a name that is not shipped, `UserError` naming file and key for a wrong file.
     """
@@ -220,7 +222,7 @@ def load_profile(name_or_path: str | Path) -> Profile:
 
 
 def profile_path(name_or_path: str | Path) -> Path:
-    """The file of a profile, by name or path. `UnknownName` for a name that is not shipped."""
+    """The file of a profile, by name or path. Raises `UnknownName` for a name that is not shipped."""
     text = str(name_or_path)
     is_path = isinstance(name_or_path, Path) or "/" in text or text.endswith(".json")
     if not is_path and text not in list_profiles():
@@ -231,5 +233,5 @@ def profile_path(name_or_path: str | Path) -> Path:
 @functools.lru_cache(maxsize=16)
 def _load(path: Path) -> Profile:
     profile = construct(Profile, read_mapping(path), path)
-    assert profile.digest  # worked out with the rest, so that nobody waits for it later
+    assert profile.digest  # computed here, so that no later call has to
     return profile

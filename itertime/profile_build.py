@@ -1,16 +1,7 @@
-"""Computes a GPU's profile from tables of measured operators.
+"""Computes a GPU's profile from tables of measured operators; run it with `--help` for its usage.
 
-    python -m itertime.profile_build ../shared/data/operators --gpu h100-80gb -o profiles/h100-80gb.json
-
-    itertime profile collect -o mine.csv.gz
-    python -m itertime.profile_build mine.csv.gz --gpu h100-80gb --base h100-80gb -o mine.json
-
-The first reads a folder of published tables. The last reads what was measured here on one GPU of that type;
-collectives, which one GPU cannot measure, come from the base profile. A GPU of another type is described in
-a YAML file with the fields of `itertime.profiling.chips.Chip`.
-
-The same tables give the same bytes. The file holds coefficients and small tables of medians, never the
-measured rows.
+Equal tables give equal bytes. The file holds coefficients and small tables of medians, never the measured
+rows.
 """
 
 from __future__ import annotations
@@ -26,9 +17,33 @@ from typing import Any
 
 from itertime.atomic import write_text
 from itertime.errors import UserError
+from itertime.profile import Evidence, load_profile
+from itertime.profiling.attention_slowdown import measure_slowdown
+from itertime.profiling.chips import Chip, chip_named
+from itertime.profiling.fit_attention import fit_attention
+from itertime.profiling.fit_collected import fit_collected
+from itertime.profiling.fit_collectives import fit_collectives
+from itertime.profiling.fit_elementwise import fit_elementwise
+from itertime.profiling.fit_gemm import fit_gemm
+from itertime.profiling.models import AttentionSlowdown
+from itertime.profiling.tables import SizeTable
 
 __all__ = ["build", "main", "render"]
 
+PROGRAM = "python -m itertime.profile_build"
+EXAMPLES = f"""\
+From a folder of published tables:
+
+    {PROGRAM} ../shared/data/operators --gpu h100-80gb -o profiles/h100-80gb.json
+
+From measurements on one GPU of that type; collectives, which one GPU cannot measure, come from the base
+profile:
+
+    itertime profile collect -o mine.csv.gz
+    {PROGRAM} mine.csv.gz --gpu h100-80gb --base h100-80gb -o mine.json
+
+A YAML file with the fields of a `Chip` describes a GPU of another type.
+"""
 ASSUMED = (
     ("gemm, backward layouts", "the forward formula", "dx = dy w^T and dw = x^T dy: no table measures them"),
     (
@@ -42,47 +57,28 @@ ASSUMED = (
 
 
 def build(folder: Path, gpu: str = "a100-80gb", base: str | None = None) -> dict[str, Any]:
-    """The profile as plain values, as it is written; raises `UserError` for tables that it cannot use.
+    """The profile as plain values, as they are written. Raises `UserError` for unusable tables.
 
-    `folder` holds the tables; or it is a file of `itertime profile collect`, and collectives are taken from
+    `folder` holds the tables. It may also be a file of `itertime profile collect`; collectives then come from
     the profile `base`.
     """
-    from itertime.profile import Evidence, load_profile
-    from itertime.profiling.attention_slowdown import measure_slowdown
-    from itertime.profiling.chips import chip_named
-    from itertime.profiling.fit_attention import fit_attention
-    from itertime.profiling.fit_collected import fit_collected
-    from itertime.profiling.fit_collectives import fit_collectives
-    from itertime.profiling.fit_elementwise import fit_elementwise
-    from itertime.profiling.fit_gemm import fit_gemm
-
     chip = chip_named(gpu)
     gemm, gemm_evidence = fit_gemm(folder, chip)
     fit_kernels = fit_collected if folder.is_file() else fit_elementwise
     elementwise, elementwise_evidence = fit_kernels(folder, chip)
     launch_s = elementwise["elementwise"].launch_s
     attention, attention_evidence = fit_attention(folder, chip, launch_s)
-    if base is None:
-        slowdown, slowdown_evidence = measure_slowdown(folder, chip)
-        attention_evidence += slowdown_evidence
-    else:
-        slowdown = load_profile(base).attention_slowdown
-    if base is None:
-        collectives, collective_evidence = fit_collectives(folder, chip)
-    else:
-        collectives = load_profile(base).collectives
-        note = "one GPU measures no collective"
-        collective_evidence = [
-            Evidence(name, "assumed", f"those of the profile {base}", 0, note=note) for name in collectives
+    slowdown, slowdown_evidence = _slowdown(folder, chip, base)
+    collectives, collective_evidence = _collectives(folder, chip, base)
+    evidence = _with_assumptions(
+        [
+            *gemm_evidence,
+            *attention_evidence,
+            *slowdown_evidence,
+            *elementwise_evidence,
+            *collective_evidence,
         ]
-    evidence = [*gemm_evidence, *attention_evidence, *elementwise_evidence, *collective_evidence]
-    known = {
-        "element-wise kernels, backward" if item.part.endswith("(backward)") else item.part
-        for item in evidence
-    }
-    evidence += [
-        Evidence(part, "assumed", source, 0, note=note) for part, source, note in ASSUMED if part not in known
-    ]
+    )
     return {
         "name": chip.name,
         "gpu": chip.gpu,
@@ -95,17 +91,55 @@ def build(folder: Path, gpu: str = "a100-80gb", base: str | None = None) -> dict
         "attention": dataclasses.asdict(attention),
         "attention_slowdown": {name: dataclasses.asdict(one) for name, one in slowdown.items()},
         "elementwise": {kind: dataclasses.asdict(model) for kind, model in elementwise.items()},
-        "collectives": {name: _table(table) for name, table in collectives.items()},
+        "collectives": {name: _plain(table) for name, table in collectives.items()},
         "evidence": [dataclasses.asdict(item) for item in evidence],
     }
 
 
-def _table(table: Any) -> dict[str, Any]:
+def _slowdown(
+    folder: Path, chip: Chip, base: str | None
+) -> tuple[dict[str, AttentionSlowdown], list[Evidence]]:
+    if base is None:
+        return measure_slowdown(folder, chip)
+    return load_profile(base).attention_slowdown, []
+
+
+def _collectives(folder: Path, chip: Chip, base: str | None) -> tuple[dict[str, SizeTable], list[Evidence]]:
+    if base is None:
+        return fit_collectives(folder, chip)
+    collectives = load_profile(base).collectives
+    evidence = [
+        Evidence(
+            part=name,
+            kind="assumed",
+            source=f"those of the profile {base}",
+            rows=0,
+            note="one GPU measures no collective",
+        )
+        for name in collectives
+    ]
+    return collectives, evidence
+
+
+def _with_assumptions(evidence: list[Evidence]) -> list[Evidence]:
+    """The evidence, and a row for each of `ASSUMED` that it does not cover."""
+    covered = {item.part for item in evidence}
+    if any(part.endswith("(backward)") for part in covered):
+        covered.add("element-wise kernels, backward")
+    assumed = [
+        Evidence(part=part, kind="assumed", source=source, rows=0, note=note)
+        for part, source, note in ASSUMED
+        if part not in covered
+    ]
+    return [*evidence, *assumed]
+
+
+def _plain(table: SizeTable) -> dict[str, Any]:
     return {"ranks": table.ranks, "first_bytes": table.first_bytes, "time_s": table.time_s}
 
 
 def render(profile: dict[str, Any]) -> str:
-    """JSON with each list of numbers on one line, and numbers without the noise of their arithmetic."""
+    """The profile as JSON, each list of numbers on one line, numbers to 6 significant digits."""
 
     def on_one_line(numbers: re.Match[str]) -> str:
         return "[" + ", ".join(numbers[0].strip("[]").replace(",", " ").split()) + "]"
@@ -122,9 +156,12 @@ def _tidy(value: Any) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command. Returns its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m itertime.profile_build", description=__doc__.splitlines()[0]
+        prog=PROGRAM,
+        description="Compute a GPU's profile from tables of measured operators.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "folder",
@@ -134,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--gpu",
         default="a100-80gb",
-        help="a100-80gb (the default), h100-80gb, or a YAML file that describes one",
+        help="a100-80gb (the default), h100-80gb, or a YAML file that describes a GPU",
     )
     parser.add_argument("--base", help="profile that the collectives are taken from")
     parser.add_argument("-o", "--output", type=Path, required=True, help="profile to write (.json)")

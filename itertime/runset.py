@@ -1,4 +1,4 @@
-"""The rows of iteration tables as runs that are evaluated together, under one site after another."""
+"""The rows of iteration tables as a set of runs, evaluated together for any site."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Group:
-    """Plans of one model on one system, and the rows of the set they belong to."""
+    """Plans of one model on one system, and for each plan the row of its run in the set."""
 
     model: ModelSpec
     system: System
@@ -37,9 +37,9 @@ class _Group:
 
 @dataclass(frozen=True)
 class RunSet:
-    """Runs that can be expressed, in order; `skipped` are (id, why) of those that cannot.
+    """The runs that can be expressed, in order; `skipped` holds (id, reason) of the others.
 
-    `measured_s` in seconds and `measured_bytes` (NaN where memory was not measured): one element per run.
+    `measured_s` (seconds) and `measured_bytes` (NaN without a memory measurement) have one element per run.
     """
 
     cells: tuple[Cells, ...]
@@ -57,7 +57,7 @@ class RunSet:
                 runs.append(run)
             except UserError as error:
                 skipped.append((str(row["id"]), str(error)))
-        return cls(tuple(kept), tuple(runs), tuple(skipped))
+        return cls(cells=tuple(kept), runs=tuple(runs), skipped=tuple(skipped))
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -74,7 +74,7 @@ class RunSet:
     def evaluate(self, site: Site) -> tuple[Array, Array]:
         """Predicted seconds and bytes of every run at a site.
 
-        An unstated micro-batch is the fastest power of two that fits in memory, or the smallest if none does.
+        An unstated micro-batch is the fastest power of two that fits in memory, or the smallest if none fits.
         """
         seconds, memory = np.full(len(self), np.inf), np.zeros(len(self))
         for group in self._groups:
@@ -88,7 +88,7 @@ class RunSet:
 
     @functools.cached_property
     def _groups(self) -> list[_Group]:
-        """Runs that differ in their plans only go through the formulas together."""
+        """Runs that differ only in their plans, grouped so that each group is one evaluation."""
         members: dict[tuple[ModelSpec, System, str, str], list[tuple[int, Plan]]] = {}
         profiles: dict[tuple[str, str], Profile] = {}
         for row, (cells, run) in enumerate(zip(self.cells, self.runs, strict=True)):
@@ -98,11 +98,11 @@ class RunSet:
             members.setdefault(key, []).extend((row, plan) for plan in candidate_plans(cells, run))
         return [
             _Group(
-                model,
-                system,
-                profiles[name, gpu],
-                PlanBatch.of([plan for _, plan in entries]),
-                np.array([row for row, _ in entries]),
+                model=model,
+                system=system,
+                profile=profiles[name, gpu],
+                plans=PlanBatch.of([plan for _, plan in entries]),
+                rows=np.array([row for row, _ in entries]),
             )
             for (model, system, name, gpu), entries in members.items()
         ]

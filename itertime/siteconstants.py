@@ -1,8 +1,8 @@
-"""The constants of a site that can be fitted: how far each may stray, and where it is linear.
+"""The constants of a site that can be fitted: their bounds, their scales, and the variable of the fit.
 
 Every constant is fitted as z = (u - neutral u) / scale, where u is the constant, or its inverse if time is
-proportional to that; so the predicted time is close to linear in z, z = 0 is neutral, and one unit of z is
-what sites commonly differ by. Bounds are what can be had physically.
+proportional to the inverse. So the predicted time is close to linear in z, z = 0 is neutral, and one unit of
+z is a typical difference between sites. Bounds are physical limits.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ __all__ = ["MEMORY_CONSTANTS", "TIME_CONSTANTS", "Constant", "constants_named", 
 
 @dataclass(frozen=True)
 class Constant:
-    """A field of `Site`: its bounds, the scale by which sites differ (of its inverse, if `inverse`).
+    """A field of `Site`: its bounds, and the scale by which sites differ (of its inverse, if `inverse`).
 
-    `starts`: values of z to begin a fit from, beside 0, where the time does not change at all near neutral.
+    `starts`: values of z from which a fit starts, in addition to 0, for a constant that has no effect on the
+    time near neutral.
     """
 
     name: str
@@ -42,7 +43,7 @@ class Constant:
         return low, high
 
     def value(self, z: float) -> float:
-        """The constant at z, within its bounds to the last digit."""
+        """The constant at z, clamped to its bounds."""
         if self.inverse:
             return min(max(self.neutral / (1 + z * self.scale), self.low), self.high)
         return min(max(self.neutral + z * self.scale, self.low), self.high)
@@ -79,7 +80,7 @@ MEMORY_CONSTANTS = {
 
 
 def constants_named(names: Iterable[str]) -> tuple[Constant, ...]:
-    """The time constants of these names; UnknownName for another, UserError for one given twice."""
+    """The time constants of these names. Raises UnknownName for another, UserError for a repeated one."""
     found: list[Constant] = []
     for name in names:
         if name not in TIME_CONSTANTS:

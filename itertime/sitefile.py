@@ -1,4 +1,4 @@
-"""The system file of a calibrated site: what `itertime calibrate` writes and `--system` reads."""
+"""The system file of a calibrated site: written by `itertime calibrate`, read by `--system`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def report(calibration: Calibration) -> dict[str, Any]:
 
 
 def write_site(calibration: Calibration, files: Sequence[str | Path], path: str | Path) -> System:
-    """Writes the YAML file of a system like most of the runs', with the site's constants; returns the system.
+    """Write the YAML file of the runs' most common system with the site's constants; returns that system.
 
     Raises UserError if the file cannot be written.
     """
@@ -95,17 +95,28 @@ def _comments(calibration: Calibration, systems: int) -> list[str]:
     return lines
 
 
+_BLANK = System(
+    name="x",
+    profile="x",
+    gpus_per_node=1,
+    nic_bytes_per_s=1.0,
+    nvlink_bytes_per_s=1.0,
+    source="x",
+)
+"""Any system in which the optional fields have their defaults."""
+
+
 def _yaml(system: System, comments: Sequence[str]) -> str:
     import yaml
 
-    content = _changed(system, System("x", "x", 1, 1.0, 1.0, "x"))
+    content = _changed(system, _BLANK)
     content["site"] = _changed(system.site, Site())
     head = "".join(f"# {line}\n" for line in comments)
     return head + yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=1000)
 
 
 def _changed(value: Any, neutral: Any) -> dict[str, Any]:
-    """The fields that differ from the neutral ones, as YAML can hold them."""
+    """The fields that differ from the neutral ones, as plain values for YAML."""
     found = {}
     for field in dataclasses.fields(value):
         content = getattr(value, field.name)

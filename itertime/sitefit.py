@@ -1,10 +1,10 @@
-"""Fits site constants to measured runs: robust, bounded, held towards neutral.
+"""Fits site constants to measured runs: robust, bounded, regularised towards neutral.
 
-The residuals are log(predicted / measured) over 0.5 %, under the soft L1 loss: nearly the mean absolute error
-that is reported, so that a few runs that contradict their neighbours do not decide. One z a constant (see
-`siteconstants`) comes on top, under the square: the mode of a Laplace-like likelihood under a normal prior.
-Predictions are nearly linear in z, so a fit is a handful of small problems, each on the predictions made
-linear around the last solution.
+The residuals are log(predicted / measured) over 0.5 %, under the soft L1 loss. It is close to the reported
+mean absolute error, so a few runs that contradict their neighbours do not decide. Each constant adds its z
+(see `Constant`) under the square loss. The result is the mode of a Laplace-like likelihood under a normal
+prior. Predictions are nearly linear in z, so a fit is a few small problems, each with the predictions
+linearised at the last solution.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ __all__ = ["SiteFit"]
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
-RESIDUAL_SCALE = 0.005  # where the corner of the absolute value is rounded, so that it has a slope
-STEP = 0.1  # of z, for differences
+RESIDUAL_SCALE = 0.005  # below this the absolute value is smoothed, so that it has a derivative
+STEP = 0.1  # of z, for finite differences
 TOLERANCE = 0.02  # of z
-INSIDE = 0.05  # of z: starts this far from the bounds, where the solver's steps vanish
-AT_BOUND = 1e-4  # of z: the solver comes as close as it likes, but never arrives
+INSIDE = 0.05  # of z: distance of starts from the bounds, where the solver's steps vanish
+AT_BOUND = 1e-4  # of z: the solver approaches a bound but never reaches it
 MOST_ROUNDS = 6
 
 
 class SiteFit:
-    """Fits to (parts of) one set of runs; predictions are kept, as parts share them.
+    """Fits to subsets of one set of runs, which share cached predictions.
 
-    `of_memory` fits bytes where they were measured, instead of seconds.
+    `of_memory` fits the measured bytes instead of seconds.
     """
 
     def __init__(self, runs: RunSet, of_memory: bool = False):
@@ -53,7 +53,7 @@ class SiteFit:
         return self._known[key]
 
     def fit(self, constants: Sequence[Constant], rows: Whole) -> dict[str, float]:
-        """The constants that suit these rows best, of fits begun at neutral and at constants' `starts`."""
+        """The constants of the best fit to these rows. Fits start at neutral and at constants' `starts`."""
         found = []
         for start in itertools.product(*((0.0, *each.starts) for each in constants)):
             z = self._fit(constants, rows, np.array(start))
@@ -74,11 +74,11 @@ class SiteFit:
         return 0.5 * float(_loss(np.concatenate([np.log(ratios) / RESIDUAL_SCALE, z]), len(rows))[0].sum())
 
     def choose(self, candidates: Sequence[Constant], rows: Whole, most: int) -> tuple[Constant, ...]:
-        """Up to `most` constants, one after the other, each the one that lowers the cost most on these rows.
+        """Select up to `most` constants greedily; each lowers the cost on these rows the most.
 
-        Stops when the Bayesian information criterion (Schwarz 1978) finds the next not worth its place:
-        rows x log(cost before / after) <= log(rows) / 2, as for Laplace errors of unknown width. Works on
-        predictions made linear around the neutral constants.
+        The selection stops where the Bayesian information criterion (Schwarz 1978) rejects the next constant:
+        rows x log(cost before / after) <= log(rows) / 2, as for Laplace errors of unknown width. It uses
+        predictions linearised at the neutral constants.
         """
         base = self.predicted({})
         chosen: tuple[Constant, ...] = ()
@@ -100,7 +100,7 @@ class SiteFit:
         return chosen
 
     def _neutral_slope(self, constant: Constant) -> Array:
-        """Seconds per unit of z from neutral on; to the first of a constant's `starts`, where it has any."""
+        """Seconds per unit of z, from neutral to the first of the constant's `starts`, or else to `STEP`."""
         if constant.name not in self._slopes:
             step = constant.starts[0] if constant.starts else STEP
             self._slopes[constant.name] = self._slope((constant,), np.zeros(1), 0, step)
@@ -123,7 +123,7 @@ class SiteFit:
     def _solve(
         self, constants: Sequence[Constant], rows: Whole, base: Array, slopes: Array, at: Array
     ) -> tuple[Array, float]:
-        """The best z of predictions base + slopes (z - at), and its cost."""
+        """The best z for the linear predictions base + slopes (z - at), and its cost."""
         from scipy.optimize import least_squares
 
         base, slopes, measured = base[rows], slopes[rows], self.measured[rows]
@@ -146,7 +146,7 @@ class SiteFit:
 
 
 def _loss(residuals: Array, rows: int) -> Array:
-    """scipy's rho, rho', rho'' of squared residuals: soft L1 for the runs, the square for the constants."""
+    """rho, rho' and rho'' of squared residuals, as scipy expects: soft L1 for runs, square for constants."""
     rho = np.array([residuals**2, np.ones_like(residuals), np.zeros_like(residuals)])
     root = np.sqrt(1 + residuals[:rows] ** 2)
     rho[:, :rows] = 2 * (root - 1), 1 / root, -0.5 / root**3

@@ -1,4 +1,4 @@
-"""A system: which GPU, how many a node has, what connects them, and the site's calibration constants."""
+"""A system: the GPU type, GPUs per node, the links between them, and the site's calibration constants."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Algorithms = Annotated[tuple[Literal["ring", "tree", "hierarchical"], ...], Fiel
 
 @dataclass(frozen=True, config=CONFIG)
 class Site:
-    """What one site's software and network add to, or take from, the profile; the defaults are neutral.
+    """Corrections of the profile for one site's software and network; the defaults are neutral.
 
     | field | unit | meaning |
     |---|---|---|
@@ -41,21 +41,20 @@ class Site:
     | `hbm_fraction` | 1 | HBM bandwidth over the profile's; element-wise times are divided by it |
     | `network_efficiency` | 1 | achieved fraction of the NIC bandwidth |
     | `all_reduce_multiplier` | 1 | multiplies the times of all-reduce, reduce-scatter and all-gather |
-    | `launch_s` | s | CPU time to issue one kernel: a pass takes at least its kernels times this |
+    | `launch_s` | s | CPU time to issue one kernel; a pass takes at least its number of kernels times this |
     | `layer_overhead_s` | s | added per layer and micro-batch, forward and backward together |
     | `iteration_overhead_s` | s | added per iteration |
     | `p2p_exposure` | 1 | share of the point-to-point time that asynchronous sends do not hide |
     | `zero_broadcast_s` | s | per iteration and rank of a ZeRO-1 or ZeRO-2 group: weights sent rank by rank |
-    | `memory_multiplier` | 1 | memory reserved over memory needed: what the allocator loses in fragments |
+    | `memory_multiplier` | 1 | memory reserved over memory needed: the allocator's fragmentation |
     | `memory_overhead_bytes` | bytes | CUDA context, NCCL buffers and the like beyond the assumed, per GPU |
-    | `measured_over_predicted` | 1, 1 | of nine tenths of the site's runs, lowest and highest, if known |
+    | `measured_over_predicted` | 1, 1 | lowest and highest over nine tenths of the site's runs, if known |
 
-    `launch_s` of 20 us: what eager PyTorch takes on one core for each kernel that `itertime.launch` counts
-    (`python benchmarks/eager.py`); the driver's part, and a framework's own work in every layer, are not in
-    it.
-    `network_efficiency` of 0.8: NCCL reaches 0.82 of two nodes' 4 x 100 Gb/s in a 1 GB all-reduce
-    (nccl-tests in awsome-distributed-training). `p2p_exposure` of 0.2: what 1F1B runs with asynchronous
-    sends show.
+    Sources of the defaults. `launch_s`, 20 us: eager PyTorch on one core per counted kernel
+    (`python benchmarks/eager.py`), without the driver's part and a framework's own work in every layer.
+    `network_efficiency`, 0.8: NCCL reaches 0.82 of two nodes' 4 x 100 Gb/s in a 1 GB all-reduce
+    (nccl-tests in awsome-distributed-training). `p2p_exposure`, 0.2: observed in 1F1B runs with asynchronous
+    sends.
     """
 
     gemm_multiplier: Positive = 1.0
@@ -75,14 +74,14 @@ class Site:
 
 @dataclass(frozen=True, config=CONFIG)
 class System:
-    """A cluster's hardware as far as one training job sees it.
+    """A cluster's hardware as seen by one training job.
 
     Bandwidths are in bytes/s, one direction. `nic_bytes_per_s` is the sum over a node's NICs,
     `gpu_nic_bytes_per_s` the most that a single GPU moves to and from them (its PCIe link),
     `nvlink_bytes_per_s` a GPU's sum over its links. `network_latency_s` is one hop of a collective between
-    nodes, for a small message: assumed, no table measures it on InfiniBand (NCCL over EFA shows 70 us, in
-    the nccl-tests named at `Site`). `network_bulk_latency_s` is what a hop holds up a large one besides
-    (`itertime.collectives`), 0 where nothing measures it.
+    nodes, for a small message. It is assumed: no table measures it on InfiniBand (NCCL over EFA shows 70 us,
+    in the nccl-tests named at `Site`). `network_bulk_latency_s` is the additional delay of a large message
+    per hop (see the cost model of collectives), 0 where no measurement exists.
     """
 
     name: Name
@@ -104,7 +103,7 @@ class System:
     site: Site = dataclasses.field(default_factory=Site)
 
     def with_nic(self, gbps: float) -> System:
-        """The same system with `gbps` Gb/s of NICs per node, one direction: more or fewer of its NICs."""
+        """The same system with more or fewer of its NICs: `gbps` Gb/s per node, one direction."""
         nic_bytes_per_s = gbps * 1e9 / 8
         one = self.nic_bytes_per_s / (self.nics_per_node or self.gpus_per_node)
         nics = max(round(nic_bytes_per_s / one), 1)
@@ -119,8 +118,8 @@ def list_systems() -> list[str]:
 def load_system(name_or_path: str | Path) -> System:
     """A shipped system by name, or one from a YAML (or JSON) file by its path.
 
-    Raises `UnknownName` for a name that is not shipped, `UserError` naming file and key for a wrong file:
-    an unknown key, a key without its unit, a value that is negative or not a number.
+    Raises `UnknownName` for a name that is not shipped. Raises `UserError`, naming file and key, for a wrong
+    file: an unknown key, a key without its unit, a value that is negative or not a number.
 
     >>> load_system("dgx-a100-80gb").nic_bytes_per_s
     200000000000.0

@@ -1,7 +1,7 @@
-"""Iteration tables: measured seconds per iteration, one row a run, each row its own model, plan and system.
+"""Iteration tables: measured seconds per iteration, one row a run, each with its own model, plan and system.
 
 The columns are those of `../shared/data/README.md`. A file that is not such a table raises TableError with
-its line; a row that says something the simulator cannot express keeps the reason instead.
+its line.
 """
 
 from __future__ import annotations
@@ -112,12 +112,11 @@ _LONGEST_CELL = 10_000
 
 
 def read_table(path: str | Path) -> list[Cells]:
-    """The rows of an iteration table, in order: column -> value, None for an empty cell, and "line", the line
+    """The rows of an iteration table, in order: column -> value, None for an empty cell; "line" -> the line
     of the file.
 
-    Columns that the format does not know are ignored. Raises TableError for everything that is not such a
-    table: no file, other text, missing or repeated columns, ragged rows, cells of the wrong kind, repeated
-    ids.
+    Unknown columns are ignored. Raises TableError for a file that is not such a table: missing, other text,
+    missing or repeated columns, ragged rows, cells of the wrong kind, repeated ids.
     """
     path = Path(path)
     rows: list[Cells] = []
@@ -125,7 +124,7 @@ def read_table(path: str | Path) -> list[Cells]:
     for line, header, cells in _lines(path):
         row = _row(path, line, header, cells)
         if row["id"] is None:
-            raise TableError(f"{path}:{line}: id=: is empty; give every row a name of its own")
+            raise TableError(f"{path}:{line}: id=: is empty; give every row its own name")
         if row["id"] in seen:
             raise TableError(f"{path}:{line}: id={row['id']}: is also on line {seen[row['id']]}; rename one")
         seen[row["id"]] = line
@@ -171,7 +170,7 @@ def _check_header(path: Path, header: list[str]) -> None:
 def _row(path: Path, line: int, header: list[str], cells: list[str]) -> Cells:
     if len(cells) != len(header):
         raise TableError(
-            f"{path}:{line}: has {len(cells)} cells, the header {len(header)}; give one cell per column"
+            f"{path}:{line}: has {len(cells)} cells where the header has {len(header)}; complete the row"
         )
     row: Cells = dict.fromkeys(_COLUMNS)
     row["line"] = line

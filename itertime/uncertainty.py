@@ -1,9 +1,8 @@
-"""How far measured runs lie from their predictions, by class of plan: the interval that a prediction carries.
+"""Intervals of predictions: the range of measured over predicted seconds, by class of plan.
 
-The table `residuals/measured_over_predicted.json` holds the range of measured over predicted seconds in
-which nine in ten runs of a site that was never seen are to lie; `itertime.uncertainty_build` works it out of
-published runs. Each range is given again with one set of runs left out, so that `validate` can say what the
-intervals are worth on that set.
+The table `residuals/measured_over_predicted.json` holds the ranges in which nine in ten runs of an unseen
+site should lie, computed from published runs. It repeats all ranges with each set of runs left out, so that
+`validate` can measure the coverage of the intervals on that set.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ CLASSES = {
 
 @dataclass(frozen=True)
 class Ranges:
-    """Measured over predicted, lowest and highest, by class; `pooled` where a class has too few runs."""
+    """Measured over predicted seconds, lowest and highest, by class; `pooled` for a class with few runs."""
 
     profile: str
     by_class: Mapping[str, tuple[float, float]]
@@ -58,7 +57,7 @@ class Ranges:
 
 
 def plan_class(model: ModelSpec, plan: Plan, system: System) -> str:
-    """The first of `CLASSES` that fits."""
+    """The first of `CLASSES` that the plan belongs to."""
     if model.hidden <= SMALL_HIDDEN:
         return "small"
     if plan.tp > system.gpus_per_node:
@@ -73,10 +72,10 @@ def plan_class(model: ModelSpec, plan: Plan, system: System) -> str:
 def interval_s(
     model: ModelSpec, plan: Plan, system: System, iteration_s: float, without: str = ""
 ) -> tuple[float, float] | None:
-    """Seconds between which nine in ten measured iterations lie, given the predicted seconds.
+    """The interval in seconds that should hold nine in ten measured iterations, given the predicted seconds.
 
-    At a calibrated site the range of its own held-out runs; elsewhere that of the plan's class, with the set
-    `without` left out. None for a GPU whose published runs say too little.
+    A calibrated site has the range of its own held-out runs. Elsewhere the range is that of the plan's class,
+    with the set `without` left out. None for a GPU with too few published runs.
     """
     found = system.site.measured_over_predicted
     if found is None:
@@ -90,8 +89,8 @@ def interval_s(
 def conformal_range(ratios: Sequence[float], level: float = LEVEL) -> tuple[float, float]:
     """The range that holds the next ratio with probability `level`, if it is exchangeable with these.
 
-    Split conformal prediction with equal tails (Lei et al. 2018, section 2.2): of n ratios those of ranks
-    floor((n + 1) (1 - level) / 2) and ceil((n + 1) (1 + level) / 2), or the extremes where n is too small.
+    Split conformal prediction with equal tails (Lei et al. 2018, section 2.2): of n ratios, the ones of ranks
+    floor((n + 1) (1 - level) / 2) and ceil((n + 1) (1 + level) / 2), or the extremes if n is too small.
     """
     ordered, count = sorted(ratios), len(ratios)
     rank = min(math.ceil((count + 1) * (1 + level) / 2 - 1e-9), count)
@@ -100,11 +99,11 @@ def conformal_range(ratios: Sequence[float], level: float = LEVEL) -> tuple[floa
 
 @functools.cache
 def load_ranges(without: str = "") -> Ranges:
-    """The shipped ranges, with one set left out if it is among theirs."""
+    """The shipped ranges, without the set `without` if they include it."""
     table = _table()
     entry = table["without"].get(without, table)
     by_class = {name: _pair(found["range"]) for name, found in entry["classes"].items()}
-    return Ranges(table["profile"], by_class, _pair(entry["pooled"]["range"]))
+    return Ranges(profile=table["profile"], by_class=by_class, pooled=_pair(entry["pooled"]["range"]))
 
 
 @functools.cache

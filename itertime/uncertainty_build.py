@@ -1,14 +1,16 @@
-"""Works out the ranges of measured over predicted seconds that predictions carry as intervals.
+"""Computes the ranges of measured over predicted seconds that predictions carry as intervals; run it with
+`--help` for its usage.
 
-    cd ../shared/data/iterations; python -m itertime.uncertainty_build a100_*.csv published.csv
+The runs of one site share an error. So a run at an unseen site has two errors, as in a random-effects model
+(Higgins, Thompson, Spiegelhalter 2009, "A re-evaluation of random-effects meta-analysis"), in logarithms:
 
-rewrites `residuals/measured_over_predicted.json`. The runs of one site err together, so a run at a site that
-was never seen errs in two ways, as in a random-effects model (Higgins, Thompson, Spiegelhalter 2009, "A
-re-evaluation of random-effects meta-analysis"): its site by as much as another draw of a normal
-distribution of which the sets' medians are the known draws, in logarithms, Student's t; and the run beside
-its site by as much as the runs of the plan's class lie beside their sets' medians, every set weighing the
-same. A range is the middle nine tenths of the sum. A class with fewer than 20 runs has the runs of all.
-Simpler than there: medians count as exact, so that what they err by adds to how sites seem to differ.
+- that of its site, another draw of the normal distribution from which the sets' medians are known draws
+  (Student's t);
+- that of the run at its site, distributed like the distances of the class's runs from their sets' medians,
+  with equal weight for every set.
+
+A range is the middle nine tenths of the sum. A class with fewer than 20 runs uses the runs of all classes.
+One simplification: medians count as exact, so their errors add to the apparent differences between sites.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import argparse
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,18 +35,24 @@ from itertime.system import Site
 from itertime.table import read_table
 from itertime.uncertainty import CLASSES, LEVEL, TABLE, plan_class
 
-__all__ = ["measured_ranges"]
+__all__ = ["main", "measured_ranges", "ranges_of"]
 
-FEWEST = 20  # runs of a class with a range of its own
-_SITES = 999  # equally likely sites that stand for the distribution of sites
+PROGRAM = "python -m itertime.uncertainty_build"
+EXAMPLE = f"""\
+Example, which rewrites the shipped ranges:
+
+    cd ../shared/data/iterations; {PROGRAM} a100_*.csv published.csv
+"""
+FEWEST = 20  # runs of a class with its own range
+_SITES = 999  # equally likely sites that represent the distribution of sites
 Sample = tuple[str, str, float]  # set, class, measured over predicted
 Array = NDArray[np.float64]
 
 
 def measured_ranges(files: Sequence[str | Path], profile: str = "a100-80gb") -> dict[str, Any]:
-    """The table's document, from the rows of `files` that ran on this profile's GPU and can be expressed.
+    """The document of ranges, from the rows of `files` that ran on the profile's GPU and can be expressed.
 
-    Raises TableError for a malformed file, UserError for one without such a row.
+    Raises TableError for a malformed file, UserError for a file without such a row.
     """
     samples: list[Sample] = []
     sets = {}
@@ -65,12 +74,13 @@ def measured_ranges(files: Sequence[str | Path], profile: str = "a100-80gb") -> 
         "level": LEVEL,
         "unit": "measured seconds over predicted seconds, 1",
         "sets": sets,
-        **_ranges(samples),
-        "without": {name: _ranges(rest) for name, rest in left_out.items()},
+        **ranges_of(samples),
+        "without": {name: ranges_of(rest) for name, rest in left_out.items()},
     }
 
 
-def _ranges(samples: Sequence[Sample]) -> dict[str, Any]:
+def ranges_of(samples: Sequence[Sample]) -> dict[str, Any]:
+    """The ranges of all classes with enough samples, and that of all samples together ("pooled")."""
     names = dict.fromkeys(sample[0] for sample in samples)
     medians = {name: float(np.median(_logarithms(samples, name))) for name in names}
     sites = _sites(list(medians.values()))
@@ -91,8 +101,9 @@ def _logarithms(samples: Sequence[Sample], name: str) -> Array:
 
 
 def _sites(medians: Sequence[float]) -> Array:
-    """Equally likely medians of the next site, given those of some: the predictive distribution of a normal
-    one. One site alone says nothing of how sites differ: all are taken to be like it.
+    """Equally likely medians of the next site, given known ones: the predictive distribution of a normal.
+
+    A single site does not show how sites differ, so all sites are assumed to be like it.
     """
     count = len(medians)
     if count == 1:
@@ -104,7 +115,7 @@ def _sites(medians: Sequence[float]) -> Array:
 
 
 def _middle(sites: Array, beside: Sequence[Array]) -> tuple[float, float]:
-    """Between what the middle `LEVEL` of all sums of a site and a run beside its site lies, as ratios."""
+    """The middle `LEVEL` of all sums of a site's error and a run's error at its site, as ratios."""
     sums = np.concatenate([np.add.outer(sites, found).ravel() for found in beside])
     masses = np.concatenate([np.full(len(sites) * len(found), 1 / len(found)) for found in beside])
     order = np.argsort(sums, kind="stable")
@@ -113,13 +124,24 @@ def _middle(sites: Array, beside: Sequence[Array]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Rewrite the ranges that predictions carry.")
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command. Returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Compute the ranges that predictions carry as intervals.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("files", nargs="+", type=Path, help="iteration tables")
-    parser.add_argument("-o", "--output", type=Path, default=TABLE)
-    options = parser.parse_args()
-    write_text(options.output, json.dumps(measured_ranges(options.files), indent=2) + "\n")
+    parser.add_argument("-o", "--output", type=Path, default=TABLE, help="default: the shipped table")
+    options = parser.parse_args(arguments)
+    try:
+        write_text(options.output, json.dumps(measured_ranges(options.files), indent=2) + "\n")
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

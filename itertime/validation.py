@@ -1,4 +1,4 @@
-"""Predicted against measured: the rows of iteration tables through `predict`, and the errors of the whole."""
+"""Predicted against measured: predictions for the rows of iteration tables, and their errors."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ __all__ = ["FileErrors", "RowError", "Skipped", "statistics", "summary", "valida
 
 @dataclass(frozen=True)
 class RowError:
-    """One row that was predicted; bytes of memory are None where nothing was measured.
+    """One predicted row; `memory_measured_gb` is None without a measurement.
 
-    `interval_s` is what the prediction would carry if nothing were known of the row's own file.
+    `interval_s` is the prediction's interval, computed without the runs of the row's own file.
     """
 
     id: str
@@ -37,13 +37,13 @@ class RowError:
 
     @property
     def error_pct(self) -> float:
-        """Predicted over measured, less one, in percent."""
+        """Predicted over measured seconds, minus one, in percent."""
         return (self.prediction.iteration_s / self.measured_s - 1) * 100
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """A row that cannot be expressed, and why."""
+    """A row that cannot be expressed, and the reason."""
 
     id: str
     why: str
@@ -51,7 +51,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class FileErrors:
-    """All rows of one file, in its order: those predicted and those that could not be."""
+    """All rows of one file, in order: the predicted rows and the skipped ones."""
 
     file: str
     predicted: tuple[RowError, ...]
@@ -63,9 +63,7 @@ class FileErrors:
 
 
 def validate(path: str | Path, site: Site | None = None) -> FileErrors:
-    """Predicts every row of a table; `site` adds a site's constants. Raises TableError for a malformed
-    file.
-    """
+    """Predict every row of a table, with the constants of `site`. Raises TableError for a malformed file."""
     predicted, skipped = [], []
     for row in read_table(path):
         try:
@@ -76,11 +74,11 @@ def validate(path: str | Path, site: Site | None = None) -> FileErrors:
 
 
 def statistics(rows: Sequence[RowError]) -> dict[str, float | None]:
-    """Errors in percent over rows: mean, median and 95th percentile of the absolute error, mean signed error;
-    R^2 of seconds.
+    """Errors over rows: mean, median and 95th percentile of the absolute error and the mean signed error, in
+    percent; R^2 of seconds.
 
     `memory_mape` covers the rows with measured memory. `coverage` is the percentage of rows with an interval
-    that lie in it. None where there is nothing to average.
+    that lie in it. A figure without rows is None.
     """
     if not rows:
         return dict.fromkeys(("mape", "median_ape", "p95_ape", "bias", "r2", "memory_mape", "coverage"))
@@ -110,7 +108,7 @@ def _coverage(rows: Sequence[RowError]) -> float | None:
 
 
 def write_rows(files: Sequence[FileErrors], path: str | Path) -> None:
-    """Writes one line per predicted row of all files: measured and predicted seconds and memory."""
+    """Write one CSV row per predicted row of all files: measured and predicted seconds and memory."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
@@ -126,9 +124,9 @@ def write_rows(files: Sequence[FileErrors], path: str | Path) -> None:
 
 
 def _predict_row(row: Cells, site: Site, file: str) -> RowError:
-    """Raises UserError, saying why, for a row that cannot be expressed.
+    """Predict one row. Raises UserError, with the reason, for a row that cannot be expressed.
 
-    Without a micro-batch: the fastest of the powers of two that fit, or 1 if none does.
+    An unstated micro-batch is the fastest power of two that fits in memory, or 1 if none fits.
     """
     run = measured_run(row, site)
     plans = candidate_plans(row, run)
@@ -136,7 +134,13 @@ def _predict_row(row: Cells, site: Site, file: str) -> RowError:
     possible = [each for each in found if each[1].fits] or found[:1]
     plan, prediction = min(possible, key=lambda each: each[1].iteration_s)
     interval = interval_s(run.model, plan, run.system, prediction.iteration_s, without=file)
-    return RowError(row["id"], row["iteration_s"], prediction, row["memory_gb"], interval)
+    return RowError(
+        id=row["id"],
+        measured_s=row["iteration_s"],
+        prediction=prediction,
+        memory_measured_gb=row["memory_gb"],
+        interval_s=interval,
+    )
 
 
 def summary(files: Sequence[FileErrors]) -> dict[str, Any]:

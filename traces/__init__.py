@@ -1,4 +1,4 @@
-"""Job traces: what was submitted to a cluster, read from files, imported from logs, or generated.
+"""Job traces: the jobs submitted to a cluster, read from files, imported from logs, or generated.
 
 | name | what |
 |---|---|
@@ -6,8 +6,8 @@
 | `submission_order(jobs)` | the jobs in the order in which they count as submitted |
 | `read_trace(path)`, `write_trace(jobs, path)` | the native CSV or Parquet trace |
 
-Importers (`traces.itp`, `traces.elasticflow`), rules (`traces.rules`), the generator (`traces.generate`)
-and the check (`traces.check`) are modules of their own, imported when needed.
+The importers of logs, the rules that give jobs their models, the generator of synthetic traces and the
+summary of a trace are in modules of their own.
 """
 
 from traces.job import Job, submission_order

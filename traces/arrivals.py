@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["ARRIVALS", "arrival_times", "weibull_shape"]
 
 ARRIVALS = ("poisson", "bursty", "day-night", "at-zero")
-BURSTY_CV = 4.0  # ITP clusters: 3.3 to 4.9 where it can be told from a lull of days
+BURSTY_CV = 4.0  # ITP clusters: 3.3 to 4.9, where no lull of several days dominates it
 DAY_S = 86_400.0
 DAY_TO_NIGHT = 2.0  # busiest over quietest rate; 1.9 on ITP cluster04 by hour of the day
 _MAX_CV = 50.0
@@ -30,17 +30,17 @@ def arrival_times(
     |---|---|
     | poisson | exponential with mean 1 / rate_per_s |
     | bursty | Weibull with that mean and coefficient of variation `cv` (default 4) |
-    | day-night | as `cv` says (default 1), their rate swinging 2:1 over 24 hours; see `_day_night` |
-    | at-zero | none: all at 0 |
+    | day-night | Weibull with `cv` (default 1); the rate swings 2:1 over 24 hours (`_day_night`) |
+    | at-zero | none: all jobs arrive at 0 |
 
-    Weibull gaps put short gaps where logs have them: with cluster04's mean (325 s) and cv (4.7), 25 % of
-    gaps are below 1 s, 29 % in the log; a hyper-exponential (balanced means) gives 1 %, a gamma 69 %.
-    Raises UnknownName, or UserError for `cv`.
+    Weibull gaps reproduce the short gaps of logs: with cluster04's mean (325 s) and cv (4.7), 25 % of the
+    gaps are below 1 s, and 29 % in the log. A hyper-exponential (balanced means) gives 1 %, a gamma 69 %.
+    Raises UnknownName for another kind, UserError for an unusable `cv`.
     """
     if kind not in ARRIVALS:
         raise UnknownName("arrivals", kind, ARRIVALS)
     if cv is not None and kind in ("poisson", "at-zero"):
-        raise UserError(f"cv={cv:g}: arrivals {kind!r} have none to choose; use bursty or day-night")
+        raise UserError(f"cv={cv:g}: arrivals {kind!r} take no cv; use bursty or day-night")
     if kind == "at-zero":
         return np.zeros(count)
     if cv is None:
@@ -73,11 +73,11 @@ def weibull_shape(cv: float) -> float:
 
 
 def _day_night(times: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Times of a process of constant rate r, moved so that the rate is r (1 + a sin(2 pi t / day)), a = 1/3.
+    """Move times of a process of constant rate r so that its rate is r (1 + a sin(2 pi t / day)), a = 1/3.
 
     Time change (Cinlar, Introduction to Stochastic Processes, 1975, section 4.7): t solves L(t) = time,
-    where L(t) = t + a day / 2 pi (1 - cos(2 pi t / day)) is the integral of 1 + a sin. L rises, so
-    bisection finds it.
+    where L(t) = t + a day / 2 pi (1 - cos(2 pi t / day)) is the integral of 1 + a sin. L increases, so
+    bisection finds t.
     """
     swing = (DAY_TO_NIGHT - 1) / (DAY_TO_NIGHT + 1) * DAY_S / (2 * math.pi)
     low, high = times - 2 * swing, times.copy()

@@ -1,4 +1,4 @@
-"""What a trace asks for, in numbers: jobs, kinds, models, GPU counts, deadlines, arrivals, load."""
+"""Summarise a trace in numbers: jobs, kinds, models, GPU counts, deadlines, arrivals, load."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from traces.job import Job
 
 __all__ = ["demand", "summarise"]
 
-_RESOLVED_S = 1e-6  # tables resolve no shorter time: submissions closer together are at once
+_RESOLVED_S = 1e-6  # the resolution of tables: submissions closer together are simultaneous
 
 
 def demand(jobs: Iterable[Job]) -> dict[str, Any]:
     """Requested GPU-seconds over the span of submissions (last - first submit_s).
 
     `mean_gpus` is their ratio: on G GPUs the load is mean_gpus / G. It is None if all jobs are submitted at
-    once. Only jobs that state `gpus` and `duration_s` can be counted; `jobs` says how many do.
+    the same time. Only jobs that state `gpus` and `duration_s` count; `jobs` is their number.
     """
     submits, gpu_seconds = array("d"), array("d")
     for job in jobs:
@@ -31,17 +31,17 @@ def demand(jobs: Iterable[Job]) -> dict[str, Any]:
 
 
 def _demand(gpu_seconds: array[float], span_s: float) -> dict[str, Any]:
-    total = fsum(gpu_seconds)  # whatever the order of the jobs
+    total = fsum(gpu_seconds)  # exact, so independent of the order of the jobs
     mean_gpus = total / span_s if span_s >= _RESOLVED_S and gpu_seconds else None
     return {"jobs": len(gpu_seconds), "gpu_seconds": total, "span_s": span_s, "mean_gpus": mean_gpus}
 
 
 def summarise(jobs: Iterable[Job], cluster_gpus: int = 1024) -> dict[str, Any]:
-    """A summary of the trace as a JSON-ready mapping; `load` is on `cluster_gpus` GPUs. The jobs (at least
-    one) are gone through once, in any order; of each a few numbers are kept.
+    """Summarise a trace as a JSON-ready mapping; `load` is on `cluster_gpus` GPUs.
 
-    `deadlines.below_run_time` counts jobs whose deadline comes before they could finish on the GPUs they
-    ask for, started at once; `larger_than_cluster` counts jobs that ask for more than `cluster_gpus`.
+    The jobs (at least one) are read once, in any order; memory holds a few numbers of each.
+    `deadlines.below_run_time` counts jobs that miss their deadline even if they start at submission on the
+    GPUs they request. `larger_than_cluster` counts jobs that request more than `cluster_gpus`.
     """
     submits, run_times, gpu_seconds = array("d"), array("d"), array("d")
     kinds, models, gpus = Counter[Any](), Counter[Any](), Counter[Any]()

@@ -1,7 +1,7 @@
 """The columns of the native trace: how a cell's text becomes a value, and which values contradict each other.
 
-Every rule here is a `ValueError` or a yielded text of the form "what is wrong; how to fix it"; the reader
-adds file, line, column and value.
+A broken rule is a `ValueError` or a yielded text of the form "what is wrong; how to fix it". The reader adds
+file, line, column and value.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ from traces.job import Job
 
 __all__ = ["COLUMNS", "MIN_SECONDS", "contradictions", "number", "whole"]
 
-MAX_SECONDS = (
-    4e9  # epoch seconds until 2096; from twice that on a double resolves no microsecond, as tables do
-)
-MIN_SECONDS = 1e-6  # what tables resolve
+MAX_SECONDS = 4e9  # epoch seconds until 2096; above 8e9 a double cannot resolve the microseconds of tables
+MIN_SECONDS = 1e-6  # the resolution of tables
 _MAX_GPUS = 10_000_000
-_MAX_TEXT = 100_000  # cells of 131,072 characters and more are not read back from CSV
+_MAX_TEXT = 100_000  # the csv module does not read cells of 131,072 characters or more
 _MAX_COUNT = 10**12
-_MIN_ITERATIONS = 1e-12  # far below any work, and far from where ratios to it are no numbers
-_MAX_BATCH = 10_000_000  # what itertime plans for
+_MIN_ITERATIONS = 1e-12  # below any real work, and large enough that ratios to it stay finite
+_MAX_BATCH = 10_000_000  # the largest global batch that itertime plans
 
 
 def _text(text: str) -> str:
@@ -32,7 +30,7 @@ def _text(text: str) -> str:
 
 
 def number(text: str) -> float:
-    """A finite number, or ValueError."""
+    """Parse a finite number. Raises ValueError for other text."""
     try:
         value = float(text)
     except ValueError:
@@ -45,7 +43,7 @@ def number(text: str) -> float:
 
 
 def whole(text: str) -> int:
-    """A whole number, also where it is written as 8.0, or ValueError."""
+    """Parse a whole number, which may be written as 8.0. Raises ValueError for other text."""
     try:
         value = int(text)
     except ValueError:
@@ -122,11 +120,11 @@ COLUMNS: dict[str, Callable[[str], Any]] = {
     "priority": _priority,
     "state": _text,
 }
-"""Column name -> parser of a cell that is not empty, in the order of the contract."""
+"""Column name -> parser of its non-empty cells, in the order in which columns are written."""
 
 
 def contradictions(job: Job) -> Iterator[tuple[str, object, str]]:
-    """(column, value, what is wrong; how to fix it) for each way in which a job contradicts itself."""
+    """Yield (column, value, "what is wrong; how to fix it") for each contradiction within a job."""
     if job.kind == "duration" and (job.gpus is None or job.duration_s is None):
         yield _no_work(job)
     if job.min_gpus is not None and job.max_gpus is not None and job.min_gpus > job.max_gpus:

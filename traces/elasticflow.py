@@ -36,12 +36,12 @@ _ASSUMPTIONS = (
 
 
 def matches(columns: list[str]) -> bool:
-    """Whether a header is of this format, in the simulator's or in the testbed's names."""
+    """Whether a header is of this format, with the simulator's or the testbed's column names."""
     return _names(columns) is not None
 
 
 def read_log(path: str | Path) -> Log:
-    """Read an ElasticFlow trace (CSV, gzip or not). Raises TableError if no row of it can be used."""
+    """Read an ElasticFlow trace (CSV, optionally gzip). Raises TableError if it has no usable row."""
 
     def fields_of(columns: list[str]) -> Fields:
         names = _names(columns)
@@ -76,8 +76,8 @@ class TableRow(NamedTuple):
 def read_throughputs(folder: str | Path) -> tuple[list[TableRow], dict[str, Any]]:
     """Read a folder of `MODEL.csv` files: `global_batch_size,1,2,4,...` with iterations/s in the cells.
 
-    Gives the rows, and a report of what was read. Empty, NaN and zero cells mean that the job does not run
-    on that many GPUs; they give no row and are counted. Raises UserError for a folder without such files,
+    Returns the rows and a report. An empty, NaN or zero cell means that the job does not run on that many
+    GPUs; the report counts these cells, which give no row. Raises UserError for a folder without such files,
     TableError for a bad cell.
     """
     folder = Path(folder)
@@ -118,13 +118,13 @@ def _throughputs_of(path: Path) -> tuple[list[TableRow], int]:
                 raise TableError(f"{path}:{line}: {lengths}; complete the row")
             batch = _cell(path, line, "global_batch_size", row[0], COLUMNS["global_batch"])
             if batch in seen:
-                again = f"is that of line {seen[batch]} again; keep one"
+                again = f"is already on line {seen[batch]}; keep one"
                 raise TableError(f"{path}:{line}: global_batch_size={batch}: {again}")
             seen[batch] = line
             for n, cell in zip(counts, row[1:], strict=True):
                 speed = _cell(path, line, str(n), cell or "0", rate)
                 if speed > 0:
-                    rows.append(TableRow(path.stem, batch, n, speed))
+                    rows.append(TableRow(model=path.stem, global_batch=batch, gpus=n, iterations_per_s=speed))
             cells += len(counts)
     return rows, cells
 

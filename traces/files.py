@@ -1,4 +1,4 @@
-"""Reading tables that other people wrote and writing files whole or not at all."""
+"""CSV and Parquet tables from outside, read as untrusted text; user text in messages; hashes of files."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ __all__ = ["Table", "open_table", "separator_hint", "sha256", "shown"]
 
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_BATCH = 10_000  # rows of a Parquet file that are in memory at a time
-_LONGEST_ROW = 10_000_000  # characters, which are in memory at a time; nobody's table has so many
+_BATCH = 10_000  # rows of a Parquet file that memory holds at a time
+_LONGEST_ROW = 10_000_000  # characters; memory holds a whole row, and no real table has one this long
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Table:
     """An opened table: its column names, and its rows as (where, cells); every cell is text, "" if missing.
 
     `where` is the line of a text file on which the row starts, or the number of a Parquet row, from 1.
-    `is_csv`: whether text in it may carry the guard of `traces.formulas`. `file`: its bytes, if it was opened
-    from some.
+    `is_csv`: whether its text may carry the guard against spreadsheet formulas. `file`: the bytes that the
+    table is read from, None for a table that was not opened from a file.
     """
 
     path: Path
@@ -45,7 +45,7 @@ class Table:
     file: BinaryIO | None = None
 
     def sha256(self) -> str:
-        """Hex digest of the whole file, at any time of its reading, which goes on where it is."""
+        """Hex digest of the whole file. The position of a reader that is half way through is restored."""
         assert self.file is not None
         place = self.file.seek(0, io.SEEK_CUR)
         self.file.seek(0)
@@ -58,13 +58,13 @@ class Table:
 def open_table(path: str | Path, *, pipes: bool = False, delimiter: str = ",") -> Iterator[Table]:
     """Open a CSV file (plain or gzip, by content) or a Parquet file (by content) row by row.
 
-    `pipes`: what comes through a pipe is copied to a temporary file first; only for those who open it once.
-    `delimiter`: between the cells of a text file; with another than a comma nothing is quoted.
+    `pipes`: accept a pipe, whose content is copied to a temporary file; only for callers that open it once.
+    `delimiter`: the separator of a text file; with any other than a comma, quotes have no meaning.
     Raises UserError for a file that cannot be opened, TableError with file and line for one that is not
-    such a table; rows of the wrong length are the caller's to judge.
+    such a table. Rows of the wrong length are left to the caller.
     """
     path = Path(path)
-    if path.is_fifo() and not pipes:  # to open it is to wait for somebody who writes
+    if path.is_fifo() and not pipes:  # opening it would block until another process writes
         raise UserError(f"{path}: is a pipe, and is needed more than once; save it to a file first")
     try:
         with path.open("rb") as given, _seekable(path, given, pipes) as raw:
@@ -78,7 +78,7 @@ def open_table(path: str | Path, *, pipes: bool = False, delimiter: str = ",") -
                     what = "a ZIP archive or workbook" if start == _ZIP else "UTF-16 text"
                     raise TableError(f"{path}:1: is {what}; save it as CSV in UTF-8")
                 binary: Any = gzip.GzipFile(fileobj=raw) if start.startswith(_GZIP) else raw
-                text = io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")  # closes `raw` when it goes
+                text = io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")  # owns and closes `raw`
                 rows = _csv_rows(path, text, delimiter)
                 columns = [name.strip() for name in next(rows, (0, []))[1]]
                 yield Table(path, columns, rows, file=raw)
@@ -92,7 +92,7 @@ def open_table(path: str | Path, *, pipes: bool = False, delimiter: str = ",") -
 
 @contextmanager
 def _seekable(path: Path, given: BinaryIO, pipes: bool) -> Iterator[BinaryIO]:
-    """The file itself, or a copy of what a pipe gives, which goes when it is closed. Devices have no end."""
+    """The file itself, or a temporary copy of a pipe's content. Devices are refused: they may never end."""
     if stat.S_ISCHR(os.fstat(given.fileno()).st_mode) and not given.isatty():
         raise UserError(f"{path}: is a device; give a file or a pipe")
     if given.seekable():
@@ -100,7 +100,7 @@ def _seekable(path: Path, given: BinaryIO, pipes: bool) -> Iterator[BinaryIO]:
         return
     if not pipes:
         raise UserError(f"{path}: is a pipe, and is needed more than once; save it to a file first")
-    copy = tempfile.TemporaryFile()  # noqa: SIM115 (closing it fails as well where the disk is full)
+    copy = tempfile.TemporaryFile()  # noqa: SIM115 (on a full disk closing it fails too)
     try:
         shutil.copyfileobj(given, copy)
         copy.seek(0)
@@ -140,7 +140,7 @@ def _csv_rows(path: Path, text: IO[str], delimiter: str) -> Iterator[tuple[int, 
 
 
 def _where_not_utf8(path: Path, raw: BinaryIO) -> str:
-    """Name the line that is not UTF-8: decoding works in blocks and cannot say."""
+    """Name the first line that is not UTF-8. The failed decoder works in blocks and does not know lines."""
     raw.seek(0)
     packed = raw.read(2) == _GZIP
     raw.seek(0)
@@ -167,7 +167,7 @@ def _parquet(path: Path, raw: BinaryIO) -> Table:
 
 
 def _parquet_rows(path: Path, file: Any) -> Iterator[tuple[int, list[str]]]:
-    """A batch of rows at a time: as text, a whole column is many times as large as its file."""
+    """Rows, converted a batch at a time: as text, a whole column is many times as large as the file."""
     import pyarrow as pa
 
     batches, read = file.iter_batches(_BATCH), 0
@@ -193,10 +193,10 @@ def _not_parquet(path: Path, error: Exception) -> Exception:
 
 
 def _as_text(path: Path, name: str, column: Any) -> list[str]:
-    """One Parquet column as text, so that both formats meet the same checks. Numbers keep every digit."""
+    """One Parquet column as text, so that both formats pass the same checks. Numbers keep every digit."""
     import pyarrow as pa
 
-    if pa.types.is_duration(column.type):  # its text is a number of whatever the unit is
+    if pa.types.is_duration(column.type):  # its text would be a number without its unit
         raise TableError(f"{path}: column {name}: type {column.type} has a unit of its own; write seconds")
     try:
         return column.cast(pa.string()).fill_null("").to_pylist()
@@ -206,8 +206,8 @@ def _as_text(path: Path, name: str, column: Any) -> list[str]:
 
 
 def sha256(path: str | Path, most: float = inf) -> str:
-    """Hex digest of a file's bytes. OSError if it cannot be read; so for what has no end, or more than `most`
-    bytes.
+    """Hex digest of a file's bytes. Raises OSError if the file cannot be read, is not a regular file, or has
+    more than `most` bytes.
     """
     found = os.stat(path)
     if stat.S_IFMT(found.st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
@@ -219,14 +219,14 @@ def sha256(path: str | Path, most: float = inf) -> str:
 
 
 def separator_hint(columns: list[str]) -> str:
-    """What to do about a header that holds one column for want of commas, else nothing."""
+    """The remedy for a header that is a single column because its separators are not commas, else ""."""
     if len(columns) == 1 and any(sign in columns[0] for sign in ";\t|"):
         return "columns must be separated by commas"
     return ""
 
 
 def shown(value: object) -> str:
-    """A user's value for a message: as it is if short and printable, else escaped and cut."""
+    """A user's value for a message: unchanged if short and printable, else escaped and truncated."""
     text = str(value)
     if len(text) > 60:
         text = text[:60] + "..."

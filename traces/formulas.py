@@ -1,8 +1,7 @@
-"""Text in CSV files that a spreadsheet would take for a formula.
+"""A guard for text in CSV files that a spreadsheet would evaluate as a formula (OWASP, CSV Injection).
 
 A cell that begins with = + - @, a tab or a line break, or with apostrophes before one of these, is written
-with one more apostrophe in front, and reading takes one away again: no text is a formula to whoever opens
-the file, and a round trip changes nothing (OWASP, CSV Injection).
+with one more apostrophe in front. Reading removes one, so a round trip changes nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _GUARDED = re.compile(r"'+[=+\-@\t\r\n]")
 
 
 def with_guard(text: str) -> str:
-    """The text as it is written.
+    """The cell to write for a text.
 
     >>> with_guard("=1+1"), with_guard("'=1+1"), with_guard("'tis")
     ("'=1+1", "''=1+1", "'tis")
@@ -25,7 +24,7 @@ def with_guard(text: str) -> str:
 
 
 def without_guard(cell: str) -> str:
-    """The text that was meant.
+    """The text that a cell stands for.
 
     >>> without_guard("'=1+1"), without_guard("=1+1"), without_guard("'tis")
     ('=1+1', '=1+1', "'tis")

@@ -29,14 +29,14 @@ class Recipe:
 
     | field | meaning |
     |---|---|
-    | jobs | how many |
-    | load | expected GPU-seconds asked for, over those that `gpus` GPUs have between submissions |
+    | jobs | number of jobs |
+    | load | expected requested GPU-seconds over those that `gpus` GPUs offer between submissions |
     | gpus | GPUs of the cluster that `load` refers to |
-    | arrivals, cv | see `traces.arrivals.arrival_times`; all at zero has no load |
+    | arrivals, cv | see `arrival_times`; jobs that all arrive at zero have no load |
     | sizes | bundled sizes or a file: GPU counts and run times, as logged |
-    | rules | rules that give models and multiply GPUs; "none": rigid jobs of a duration |
+    | rules | rules that assign models and multiply GPUs; "none": rigid jobs of a duration |
     | deadlines | "rules", "none", or LOW:HIGH or LOW:HIGH:SHARE for submit_s + U(LOW, HIGH) x run time |
-    | planner, system | give the iteration time on the requested GPUs, as in an import |
+    | planner, system | determine the iteration time on the requested GPUs, as in an import |
     | seed | of all random draws; each purpose has a stream of its own |
     """
 
@@ -64,7 +64,7 @@ class Recipe:
 
 
 def generate(recipe: Recipe) -> tuple[list[Job], dict[str, Any]]:
-    """As `generate_stored`, all jobs in memory."""
+    """Like `generate_stored`, with all jobs in memory."""
     jobs, report = generate_stored(recipe)
     return list(jobs), report
 
@@ -73,9 +73,9 @@ def generate_stored(recipe: Recipe) -> tuple[StoredJobs, dict[str, Any]]:
     """The jobs of a recipe in submission order, and a report of how they were made. Memory holds a few
     numbers of each job.
 
-    The rate of arrivals is load x gpus / (expected GPU-seconds of a job), so that the load is the expected
-    one; what a trace asks for in fact, which the report states beside it, scatters with its longest jobs.
-    Raises UserError for a recipe that cannot be followed.
+    Jobs arrive at the rate load x gpus / (expected GPU-seconds of a job), so the recipe's load is the
+    expected one. The report states beside it the load of the trace, which varies with its longest jobs.
+    Raises UserError for a recipe that cannot be carried out.
     """
     sizes, maker, source = _ingredients(recipe)
     rules = maker.rules if maker else None
@@ -109,7 +109,7 @@ def generate_stored(recipe: Recipe) -> tuple[StoredJobs, dict[str, Any]]:
 
 
 def gpu_seconds_per_job(sizes: Sizes, rules: Rules | None) -> float:
-    """Expected GPU-seconds that a job asks for: GPUs after the rules' multipliers x run time."""
+    """Expected GPU-seconds that a job requests: GPUs after the rules' multipliers x run time."""
     return math.fsum(
         share * size.run_time.expected_s() * _mean_gpus(size, rules)
         for share, size in zip(sizes.shares, sizes.sizes, strict=True)
@@ -157,8 +157,8 @@ def _job(
     i: int, submit_s: float, size: SizeClass, run_s: float, work: Work | None, factor: float | None
 ) -> Job:
     return Job(
-        str(i),
-        submit_s,
+        job_id=str(i),
+        submit_s=submit_s,
         model=work.model if work else None,
         gpus=work.gpus if work else size.gpus,
         global_batch=work.global_batch if work else None,
@@ -169,7 +169,7 @@ def _job(
 
 
 def _deadlines(text: str, rules: Rules | None) -> Deadlines | None:
-    """The deadlines that the recipe's text asks for."""
+    """Parse the recipe's `deadlines`."""
     if text == "none":
         return None
     if text == "rules":
@@ -179,6 +179,6 @@ def _deadlines(text: str, rules: Rules | None) -> Deadlines | None:
         if not 0 < low <= high < math.inf or len(share) > 1 or not 0 <= sum(share) <= 1:
             raise ValueError
     except (ValueError, AttributeError):
-        wanted = "rules, none, LOW:HIGH or LOW:HIGH:SHARE, such as 0.5:1.5"
+        wanted = "rules, none, LOW:HIGH or LOW:HIGH:SHARE, for example 0.5:1.5"
         raise UserError(f"deadlines={text}: must be {wanted}") from None
     return Deadlines(low, high, share[0] if share else 1.0)

@@ -1,4 +1,4 @@
-"""From a job log to a native trace, with a report of every assumption made and every row left behind."""
+"""From a job log to a native trace, with a report of every assumption and every dropped row."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Report = dict[str, Any]
 
 @dataclass(frozen=True)
 class Selection:
-    """Which part of a log becomes jobs, and how its clock runs.
+    """Which part of a log becomes jobs, and how its clock is scaled.
 
-    Kept are jobs submitted from `from_s` to before `until_s` (seconds after the log's first submission),
-    and of those the first `limit`. Gaps between submissions are multiplied by `time_scale`; run times and
-    the distance of a deadline from its submission are not.
+    The selection holds jobs submitted from `from_s` to before `until_s` (seconds after the log's first
+    submission), and of those the first `limit`. Gaps between submissions are multiplied by `time_scale`; run
+    times and the distance of a deadline from its submission are not.
     """
 
     from_s: float = 0.0
@@ -51,7 +51,7 @@ class Selection:
 
 
 def detect_format(path: str | Path) -> str:
-    """The format of a log by its header. Raises TableError if it is of none that is known."""
+    """The format of a log by its header. Raises TableError for a header of no known format."""
     with open_table(path) as table:
         columns = header(table)
     found = [name for name, module in FORMATS.items() if module.matches(columns)]
@@ -73,11 +73,11 @@ def import_log(
     seed: int = 0,
     selection: Selection | None = None,
 ) -> tuple[list[Job], Report]:
-    """Read a log and turn it into jobs in submission order, with a report that can be written as JSON.
+    """Read a log and turn it into jobs in submission order, with a JSON-ready report.
 
-    `log_format` None detects the format; `columns` names the columns of a log of another format instead, as
-    `named_columns.parse_columns` reads it; `rules` is a bundled name, a file, or "none" to keep the jobs as
-    logged. Raises UserError for options that cannot be used, TableError for a log that cannot.
+    `log_format` None detects the format; for a log of another layout, `columns` names its columns instead, as
+    `parse_columns` reads them. `rules` is a bundled name, a file, or "none" to keep the jobs as logged.
+    Raises UserError for unusable options, TableError for an unusable log.
     """
     log = _read(path, log_format, columns)
     head: Report = {
@@ -97,7 +97,7 @@ def _read(path: str | Path, log_format: str | None, columns: str | None) -> Log:
     if columns is not None:
         if log_format is not None:
             raise UserError(
-                f"--columns {columns}: says what --format {log_format} says; leave out one of them"
+                f"--columns {columns}: cannot be combined with --format {log_format}; give one of them"
             )
         return named_columns.read_log(path, named_columns.parse_columns(columns))
     log_format = log_format or detect_format(path)
@@ -108,11 +108,11 @@ def _read(path: str | Path, log_format: str | None, columns: str | None) -> Log:
 
 
 def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) -> tuple[list[Job], Report]:
-    """Jobs in submission order, and the part of the report that tells what became of each row.
+    """Jobs in submission order, and the part of the report that accounts for every row.
 
-    Random draws are made for every job of the log before the selection, in submission order, one stream per
-    purpose: the selection changes which jobs there are, never what a job is. Raises UserError if the
-    selection is empty, TableError if no job of it can be used.
+    Random draws cover every job of the log before the selection, in submission order, with one stream per
+    purpose. So the selection decides which jobs remain, never what a job is. Raises UserError if the
+    selection is empty, TableError if it holds no usable job.
     """
     rows = sorted(log.jobs, key=lambda row: submission_key(row.submit_s, row.job_id))
     inside = _window(rows, selection)
@@ -172,14 +172,14 @@ class _Clock:
         return (row.submit_s - self.zero_s) * self.scale
 
     def deadline_s(self, row: LoggedJob) -> float | None:
-        """The logged deadline at its logged distance from the submission."""
+        """The logged deadline, at its logged distance from the submission."""
         return None if row.deadline_s is None else self.submit_s(row) + (row.deadline_s - row.submit_s)
 
 
 def _works(
     rows: list[LoggedJob], kept: list[int], maker: WorkMaker | None, seed: int
 ) -> dict[int, Work | Dropped | None]:
-    """For each kept row its work under the rules, or why it has none; None where there are no rules."""
+    """For each kept row its work under the rules, or why it has none; None without rules."""
     if maker is None:
         return dict.fromkeys(kept)
     uniform = stream(seed, "models").random(len(rows))
@@ -201,8 +201,8 @@ def _job(row: LoggedJob, work: Work | None, clock: _Clock, deadline_factor: floa
     submit_s = clock.submit_s(row)
     drawn = None if deadline_factor is None else submit_s + deadline_factor * row.duration_s
     return Job(
-        row.job_id,
-        submit_s,
+        job_id=row.job_id,
+        submit_s=submit_s,
         tenant=row.tenant,
         state=row.state,
         model=work.model if work else row.model,
@@ -215,7 +215,7 @@ def _job(row: LoggedJob, work: Work | None, clock: _Clock, deadline_factor: floa
 
 
 def _choices(rows: list[LoggedJob], works: Mapping[int, Work | None]) -> list[Report]:
-    """How many jobs got which work, by logged GPU count."""
+    """The number of jobs with each kind of work, by logged GPU count."""
     names = ("logged_gpus", "model", "global_batch", "gpus", "iteration_s")
     made = ((rows[i].gpus, work) for i, work in works.items() if work is not None)
     counts = Counter((gpus, w.model, w.global_batch, w.gpus, w.iteration_s) for gpus, w in made)
@@ -223,7 +223,7 @@ def _choices(rows: list[LoggedJob], works: Mapping[int, Work | None]) -> list[Re
 
 
 def _counts(log: Log, jobs: list[Job], dropped: list[Dropped], left_out: dict[str, int]) -> Report:
-    """What became of the rows: rows = jobs + dropped + left_out.window + left_out.limit."""
+    """Rows by outcome: rows = jobs + dropped + left_out.window + left_out.limit."""
     rows = len(log.jobs) + len(log.dropped)
     assert rows == len(jobs) + len(dropped) + sum(left_out.values())
     return {"rows": rows, "jobs": len(jobs), "dropped": len(dropped), "left_out": left_out}

@@ -28,5 +28,5 @@ def matches(columns: list[str]) -> bool:
 
 
 def read_log(path: str | Path) -> Log:
-    """Read an ITP log (CSV, gzip or not). Raises TableError if no row of it can be used."""
+    """Read an ITP log (CSV, optionally gzip). Raises TableError if it has no usable row."""
     return _read(path, "itp", lambda columns: _FIELDS, _ASSUMPTIONS)

@@ -1,4 +1,4 @@
-"""What was submitted: one frozen record per job, and the one order in which jobs count as submitted."""
+"""Submitted jobs: one frozen record per job, and the one order in which jobs count as submitted."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ SubmissionKey = tuple[float, int, int, str, str]
 class Job:
     """One job as its user submitted it. Times are in seconds on the trace's clock; None means "not stated".
 
-    A job states its work in one of two ways, which `kind` tells apart: by `model`, `global_batch`
+    A job states its work in one of two ways, which `kind` distinguishes: by `model`, `global_batch`
     (sequences per iteration) and `iterations`, or by `gpus` and `duration_s` (its run time on exactly those
-    GPUs). With both stated the iterations are the work, and `duration_s` is what the log said.
+    GPUs). If both are stated, the iterations are the work and `duration_s` is the logged run time.
 
     | field | unit | meaning |
     |---|---|---|
     | job_id | text | unique in its trace; arbitrary text, never a path |
-    | submit_s | s | when it was submitted |
-    | tenant | text | who submitted it |
-    | model | name | what it trains |
+    | submit_s | s | time of submission |
+    | tenant | text | the account that submitted it |
+    | model | name | the model that it trains |
     | global_batch | sequences | per iteration |
     | seq_len | tokens | per sequence; None = the model's own |
-    | gpus | GPUs | what it asked for; rigid policies give it exactly this |
-    | min_gpus, max_gpus | GPUs | bounds for policies that choose |
+    | gpus | GPUs | the request; rigid policies allocate exactly this many |
+    | min_gpus, max_gpus | GPUs | bounds for policies that choose the number |
     | iterations | iterations | work; need not be whole |
     | duration_s | s | run time on `gpus` GPUs |
     | deadline_s | s | absolute, on the same clock as `submit_s` |
     | priority | | larger is more urgent |
-    | state | text | how it ended in the log; for information |
+    | state | text | how the job ended in the log; informational |
     """
 
     job_id: str
@@ -61,7 +61,7 @@ class Job:
 def submission_order(jobs: Iterable[Job]) -> list[Job]:
     """The jobs by submission time, ties by job id: whole numbers by value and first, then other ids as text.
 
-    The order depends on nothing but the jobs, so shuffling a trace's rows leaves a simulation as it was.
+    The order depends on the jobs alone, so shuffling the rows of a trace does not change a simulation.
 
     >>> jobs = [Job(name, 0.0, gpus=1, duration_s=1.0) for name in ("10", "b", "9")]
     >>> [job.job_id for job in submission_order(jobs)]
@@ -71,9 +71,9 @@ def submission_order(jobs: Iterable[Job]) -> list[Job]:
 
 
 def submission_key(submit_s: float, job_id: str) -> SubmissionKey:
-    """What `submission_order` sorts by."""
+    """The sort key of `submission_order`."""
     if not (job_id.isascii() and job_id.isdigit()):
         return (submit_s, 1, 0, job_id, "")
-    # Digits compare by length, then as text: an id may have more digits than int() takes.
+    # Digits compare by length, then as text: an id may have more digits than int() accepts.
     digits = job_id.lstrip("0")
     return (submit_s, 0, len(digits), digits, job_id)

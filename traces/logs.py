@@ -1,4 +1,4 @@
-"""Reading the job logs of others: rows that cannot be used are dropped with line and reason."""
+"""Job logs of any format: usable rows as `LoggedJob`, the others dropped with line and reason."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _CLOCK = re.compile(r"(?:(\d+)(?:-| days?,? ))?(\d+):([0-5]\d):([0-5]\d(?:\.\d+)
 
 @dataclass(frozen=True, slots=True)
 class LoggedJob:
-    """One row of a log, on the log's own clock (seconds); None where the format does not say.
+    """One row of a log, on the log's own clock (seconds); None where the format does not state a field.
 
-    `part_of_gpu`: it held a part of a GPU, which counts as a whole one.
+    `part_of_gpu`: the job held a part of a GPU, which counts as a whole GPU.
     """
 
     line: int
@@ -50,9 +50,9 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Log:
-    """A log as read: `jobs` and `dropped` are its rows, `assumptions` what the reading took for granted.
+    """A log as read: `jobs` and `dropped` are its rows, `assumptions` the interpretations of the reader.
 
-    `states_deadlines`: whether the format has deadlines; a job without one is then best effort.
+    `states_deadlines`: whether the format has deadlines; a job without a deadline is then best effort.
     """
 
     format: str
@@ -68,7 +68,7 @@ Fields = Mapping[str, tuple[str, Callable[[str], Any]]]
 
 
 def column(name: str, field: str) -> tuple[str, Callable[[str], Any]]:
-    """A log's column whose cells obey the rules of the native trace's `field`."""
+    """A column of a log, parsed like the column `field` of the native trace."""
     return name, COLUMNS[field]
 
 
@@ -81,21 +81,22 @@ def flag(text: str) -> bool:
 
 
 def moment(text: str) -> float:
-    """Seconds, or a date and time as seconds since 1970; without an offset it is taken to be UTC."""
+    """Parse seconds, or a date and time (UTC unless it has an offset) as seconds since 1970."""
     if _is_number(text):
         return float(COLUMNS["submit_s"](text))
     try:
         when = datetime.fromisoformat(text.strip())
     except ValueError:
-        what = "is neither a number of seconds nor a date such as 2024-05-01 13:30:00"
+        what = "is neither a number of seconds nor a date like 2024-05-01 13:30:00"
         raise ValueError(what) from None
     seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     return float(COLUMNS["submit_s"](repr(seconds)))
 
 
 class Moments:
-    """`moment` for the cells of one column, of which all are seconds or all are dates: where both occur,
-    seconds since another time than 1970 would be taken for moments of that year.
+    """`moment` for the cells of one column, which must be all seconds or all dates.
+
+    In a mixed column, seconds since any time but 1970 would be misread as moments of that year.
     """
 
     def __init__(self) -> None:
@@ -108,14 +109,14 @@ class Moments:
             self._first, self._are_dates = text, is_date
         elif is_date != self._are_dates:
             kinds = ("a number of seconds", "a date")
-            is_, were = kinds[is_date], kinds[self._are_dates]
-            what = f"is {is_}; the rows before it have {were}, the first {shown(self._first)}"
+            this, others = kinds[is_date], kinds[self._are_dates]
+            what = f"is {this}; the rows before it have {others}, the first {shown(self._first)}"
             raise MixedColumnError(f"{what}; write the whole column one way")
         return value
 
 
 class MixedColumnError(Exception):
-    """A cell is of another kind than those of its column before it: no row of the log can be believed."""
+    """A cell is of another kind than those before it in its column, so no row of the log can be trusted."""
 
 
 def _is_number(text: str) -> bool:
@@ -127,15 +128,14 @@ def _is_number(text: str) -> bool:
 
 
 def span(text: str) -> float:
-    """Seconds, or days, hours, minutes and seconds as Slurm (`3-04:05:06`) and Python (`3 days, 4:05:06`)
-    print them.
+    """Parse seconds, or a run time as Slurm (`3-04:05:06`) or Python (`3 days, 4:05:06`) prints it.
 
     >>> span("3-04:05:06")
     273906.0
     """
     found = _CLOCK.fullmatch(text.strip())
     if not found and ":" in text:
-        raise ValueError("is neither a number of seconds nor a run time such as 3-04:05:06")
+        raise ValueError("is neither a number of seconds nor a run time like 3-04:05:06")
     if found:
         days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
         text = repr(((24 * days + hours) * 60 + minutes) * 60 + seconds)
@@ -143,7 +143,7 @@ def span(text: str) -> float:
 
 
 def header(table: Table) -> list[str]:
-    """The columns of a log. TableError for an empty file."""
+    """The columns of a log. Raises TableError for an empty file."""
     if not table.columns:
         raise TableError(f"{table.path}:1: empty file; the first line names the columns")
     return table.columns
@@ -159,21 +159,14 @@ def read_log(
 ) -> Log:
     """Read a log of format `name`; `fields_of(header)` maps its columns, `optional` cells may be empty.
 
-    `delimiter`: between cells, as `open_table` takes it.
-
-    Raises TableError if no row can be used or a column mixes seconds and dates, and as `open_table` does.
+    `delimiter` separates the cells, as in `open_table`. Raises TableError if there is no usable row or a
+    column mixes seconds and dates, and what `open_table` raises.
     """
     jobs: list[LoggedJob] = []
     dropped: list[Dropped] = []
     with open_table(path, delimiter=delimiter) as table:
         fields = fields_of(header(table))
-        missing = [column for column, _ in fields.values() if column not in table.columns]
-        twice = [column for column, _ in fields.values() if table.columns.count(column) > 1]
-        if twice:
-            raise TableError(f"{path}:1: column {shown(twice[0])} appears twice; keep one")
-        if missing:
-            raise TableError(f"{path}:1: missing column {', '.join(missing)}; is this an {name} log?")
-        places = [(field, table.columns.index(name), parse) for field, (name, parse) in fields.items()]
+        places = _places(table, fields, name)
         lines: dict[str, int] = {}
         for line, row in table.rows:
             result = _logged_job(table, line, row, places, optional)
@@ -186,12 +179,31 @@ def read_log(
                 dropped.append(result)
     if not jobs:
         first_reason = f"; line {dropped[0].line}: {dropped[0].reason}" if dropped else ""
-        raise TableError(f"{path}:1: holds no job that can be used ({len(dropped)} rows){first_reason}")
-    used = tuple(dict.fromkeys(name for name, _ in fields.values()))
-    return Log(name, used, "deadline_s" in fields, tuple(jobs), tuple(dropped), tuple(assumptions))
+        raise TableError(f"{path}:1: holds no usable job ({len(dropped)} rows){first_reason}")
+    return Log(
+        format=name,
+        columns=tuple(dict.fromkeys(column for column, _ in fields.values())),
+        states_deadlines="deadline_s" in fields,
+        jobs=tuple(jobs),
+        dropped=tuple(dropped),
+        assumptions=tuple(assumptions),
+    )
 
 
 Places = list[tuple[str, int, Callable[[str], Any]]]
+"""(field of `LoggedJob`, index of its column, parser of its cells) for every field that a log states."""
+
+
+def _places(table: Table, fields: Fields, name: str) -> Places:
+    """Find the columns of `fields` in a log. Raises TableError if one is missing or repeated."""
+    columns = [column for column, _ in fields.values()]
+    missing = [column for column in columns if column not in table.columns]
+    twice = [column for column in columns if table.columns.count(column) > 1]
+    if twice:
+        raise TableError(f"{table.path}:1: column {shown(twice[0])} appears twice; keep one")
+    if missing:
+        raise TableError(f"{table.path}:1: missing column {', '.join(missing)}; is this an {name} log?")
+    return [(field, table.columns.index(column), parse) for field, (column, parse) in fields.items()]
 
 
 def _logged_job(
@@ -219,7 +231,7 @@ def _logged_job(
 def _checked(line: int, values: dict[str, Any]) -> LoggedJob | Dropped:
     if values.pop("best_effort", False):
         values.pop("deadline_s", None)
-    values.setdefault("job_id", str(line))  # of a log that does not name its jobs
+    values.setdefault("job_id", str(line))  # for a log without job ids
     if "start_s" in values:
         values["duration_s"] = values.pop("end_s") - values.pop("start_s")
         if values["duration_s"] < MIN_SECONDS:
@@ -232,7 +244,7 @@ def _checked(line: int, values: dict[str, Any]) -> LoggedJob | Dropped:
 
 
 def rate(text: str) -> float:
-    """Parse a speed; 0 and NaN are how throughput tables say that a job does not run."""
+    """Parse a speed. In throughput tables 0 and NaN mean that a job does not run."""
     if text.strip().lower() == "nan":
         return 0.0
     value = number(text)

@@ -1,4 +1,4 @@
-"""Logs of any layout: the user names the columns that say what a job is."""
+"""Logs of any layout: the user names the columns that state a job's fields."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ MEANINGS: Mapping[str, Callable[[str], Any]] = {
     "tenant": COLUMNS["tenant"],
     "state": COLUMNS["state"],
 }
-"""What a column of a log can be named as -> parser of its cells; those of moments are all of one kind."""
+"""Name that the user can give to a column -> parser of its cells; moments in one column are of one kind."""
 
-_MOST_NAMED = 50  # columns of a log
+_MOST_NAMED = 50  # columns of a log that an error lists
 _OPTIONAL = ("deadline_s", "tenant", "state", "part_of_gpu")
 _SHARE, _WHOLE_GPU = "gpu_milli", 1000  # of Alibaba's GPU traces of 2023 (Weng et al., USENIX ATC 2023)
 
 
 def parse_columns(text: str) -> dict[str, str]:
-    """`submit_s=timestamp,gpus=num_gpus,...` as a mapping from what is meant to the log's column.
+    """Parse `submit_s=timestamp,gpus=num_gpus,...` into a mapping from a job's field to the log's column.
 
-    UserError for other text, an unknown or repeated name, or where submission, GPUs or run time is missing.
+    Raises UserError for other text, an unknown or repeated field, or if the submission, the GPUs or the run
+    time is missing.
 
     >>> parse_columns("submit_s=when,gpus=n,duration_s=t")
     {'submit_s': 'when', 'gpus': 'n', 'duration_s': 't'}
@@ -45,15 +46,15 @@ def parse_columns(text: str) -> dict[str, str]:
     for part in text.split(","):
         meaning, equals, column = (piece.strip() for piece in part.partition("="))
         if not (meaning and equals and column):
-            raise UserError(f"--columns {part!r}: write NAME=COLUMN, such as submit_s=timestamp")
+            raise UserError(f"--columns {part!r}: write NAME=COLUMN, for example submit_s=timestamp")
         if meaning not in MEANINGS:
             raise UnknownName("name in --columns", meaning, MEANINGS)
         if meaning in named:
-            raise UserError(f"--columns: {meaning} is stated twice; keep one")
+            raise UserError(f"--columns: {meaning} is given twice; keep one")
         named[meaning] = column
     for meaning in ("submit_s", "gpus"):
         if meaning not in named:
-            raise UserError(f"--columns: needs {meaning}=COLUMN")
+            raise UserError(f"--columns: {meaning} is missing; add {meaning}=COLUMN")
     spans = {"start_s", "end_s"} & set(named)
     if ("duration_s" in named) == bool(spans) or len(spans) == 1:
         raise UserError("--columns: needs either duration_s=COLUMN or both start_s=COLUMN and end_s=COLUMN")
@@ -61,7 +62,7 @@ def parse_columns(text: str) -> dict[str, str]:
 
 
 def read_log(path: str | Path, named: Mapping[str, str]) -> Log:
-    """Read a log whose columns are `named`, as `parse_columns` gives them. TableError if no row is usable."""
+    """Read a log with the columns `named` (see `parse_columns`). Raises TableError if no row is usable."""
 
     def fields_of(columns: list[str]) -> Fields:
         for column in named.values():
@@ -78,7 +79,7 @@ def _parser(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def _is_share(cell: str) -> bool:
-    """Whether that is a share of a GPU, as Alibaba's logs state it."""
+    """Whether a cell states a share of a GPU, as in Alibaba's logs."""
     try:
         return 0 < number(cell) < _WHOLE_GPU
     except ValueError:

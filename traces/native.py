@@ -1,4 +1,4 @@
-"""The native trace: a CSV or Parquet row per job, read with every mistake named, written atomically."""
+"""The native trace: a CSV or Parquet row per job. Reading reports every mistake, writing is atomic."""
 
 from __future__ import annotations
 
@@ -27,29 +27,31 @@ _INTEGERS = ("gpus", "min_gpus", "max_gpus", "global_batch", "seq_len", "priorit
 def read_trace(path: str | Path, known_models: Collection[str] | None = None) -> list[Job]:
     """Read a native trace, in the order of its rows.
 
-    CSV may be gzip-compressed, with a byte order mark, with any line ends, and with the guard of
-    `traces.formulas` on text. Columns are `job_id, submit_s`,
-    either `model, global_batch, iterations` or `gpus, duration_s`, and the optional ones of `Job`; one
-    whose name starts with `x_` is the user's own and is not read. `known_models` are the names that a job
-    stated in iterations may train (None: those that `itertime` ships). Raises UserError if the file cannot
-    be opened, else one TableError that lists the first 20 mistakes as `file:line: column=value: what is
-    wrong; how to fix it`; for Parquet, `line` is the row from 1.
+    CSV may be gzip-compressed, with a byte order mark, with any line ends, and with the guard against
+    spreadsheet formulas on text. Columns are `job_id, submit_s`, either `model, global_batch, iterations` or
+    `gpus, duration_s`, and the optional fields of `Job`. A column named `x_...` is the user's own and is
+    ignored. `known_models` are the models that a job stated in iterations may name (None: the shipped ones).
+
+    Raises UserError if the file cannot be opened. Otherwise raises one TableError that lists the first 20
+    mistakes as `file:line: column=value: what is wrong; how to fix it`. Parquet rows count from 1.
     """
     found: list[tuple[int, Job]] = []
     read_rows(
-        path, known_models, lambda line, job: found.append((line, job)),
-        lambda: ((line, job.job_id) for line, job in found),
-    )  # fmt: skip
+        path,
+        known_models,
+        add=lambda line, job: found.append((line, job)),
+        ids=lambda: ((line, job.job_id) for line, job in found),
+    )
     return [job for _, job in found]
 
 
 def store_trace(path: str | Path, known_models: Collection[str] | None = None) -> StoredJobs:
-    """Read a native trace as `read_trace` does, raising the same, but keep its jobs on disk.
+    """Like `read_trace`, but the jobs are kept on disk.
 
     The file is read once, from beginning to end, and may be a pipe.
     """
     jobs = StoredJobs()
-    _, sha256 = read_rows(path, known_models, jobs.add, jobs.ids)
+    _, sha256 = read_rows(path, known_models, add=jobs.add, ids=jobs.ids)
     return jobs.finish(sha256)
 
 
@@ -57,7 +59,7 @@ def write_trace(jobs: Iterable[Job], path: str | Path) -> None:
     """Write jobs as CSV, gzip-compressed CSV or Parquet, by the ending of `path`: .csv, .csv.gz, .parquet.
 
     Columns that no job states are left out. Reading the file gives equal jobs. Raises UserError for another
-    ending or where `path` cannot be written.
+    ending or if `path` cannot be written.
     """
     path, jobs = Path(path), list(jobs) if isinstance(jobs, Iterator) else jobs
     write = next((f for ending, f in _WRITERS.items() if path.name.endswith(ending)), None)
@@ -79,7 +81,7 @@ def _columns_in_use(jobs: Iterable[Job]) -> list[str]:
 
 
 def _cell(value: Any) -> Any:
-    """Numbers in their shortest form that reads back as the same number; text that is no formula."""
+    """Numbers in their shortest form that reads back exactly; text with the guard against formulas."""
     if isinstance(value, str):
         return with_guard(value)
     if isinstance(value, float):

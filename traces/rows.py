@@ -1,4 +1,4 @@
-"""The rows of a native trace as jobs, with every mistake named."""
+"""The rows of a native trace as jobs; every mistake is reported with its line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from itertime.errors import TableError, UnknownName
+from itertime.model import list_models
 from traces.columns import COLUMNS, contradictions
 from traces.files import Table, open_table, separator_hint, shown
 from traces.formulas import without_guard
@@ -17,7 +20,7 @@ from traces.job import Job
 __all__ = ["TEXTS", "read_rows"]
 
 MAX_ERRORS_SHOWN = 20
-_MOST_NAMED = 5  # unknown columns
+_MOST_NAMED = 5  # unknown columns that an error lists
 TEXTS = ("job_id", "tenant", "model", "state")
 _BY_ITERATIONS, _BY_DURATION = ("model", "global_batch", "iterations"), ("gpus", "duration_s")
 _FIELDS = [field.name for field in fields(Job)]
@@ -25,14 +28,16 @@ _UNSTATED: list[Any] = [None, None, *(field.default for field in fields(Job)[2:]
 
 
 def read_rows(
-    path: str | Path, known_models: Collection[str] | None,
-    add: Callable[[int, Job], None], ids: Callable[[], Iterable[tuple[int, str]]],
-) -> tuple[int, str]:  # fmt: skip
-    """Give each row of a trace to `add`, as its line and job; returns their number and the hash of the file.
+    path: str | Path,
+    known_models: Collection[str] | None,
+    add: Callable[[int, Job], None],
+    ids: Callable[[], Iterable[tuple[int, str]]],
+) -> tuple[int, str]:
+    """Pass each row of a trace to `add`, as its line and job. Returns their number and the file's SHA-256.
 
-    Only when all rows have been read are mistakes raised (see `traces.native.read_trace`), so what was added
-    is of use only if this returns. Of each row no more than 8 bytes are kept; `ids` gives line and id of all
-    that were added, in any order: it is asked only where two ids may be the same.
+    Mistakes are raised after the last row (see `read_trace`), so the added jobs are valid only if this
+    function returns. Memory holds 8 bytes of each row. `ids` yields line and id of all added jobs, in any
+    order; it is called only if two ids may be equal.
     """
     with open_table(path, pipes=True) as table:
         _check_header(table)
@@ -41,7 +46,7 @@ def read_rows(
             hashes.append(hash(job.job_id))
             add(line, job)
         for line, job_id, first in _repeats(hashes, ids):
-            text = f"is the job of line {first} again; ids must be unique"
+            text = f"is also the id of line {first}; ids must be unique"
             problems.add_late(line, "job_id", job_id, text)
         problems.raise_if_any()
         if not hashes:
@@ -52,9 +57,7 @@ def read_rows(
 def _repeats(
     hashes: array[int], ids: Callable[[], Iterable[tuple[int, str]]]
 ) -> Iterator[tuple[int, str, int]]:
-    """(line, id, first line of that id) of every row whose id an earlier one has, in order of lines."""
-    import numpy as np
-
+    """(line, id, first line of that id) of every row that repeats an earlier id, in order of lines."""
     ordered = np.sort(np.frombuffer(hashes, dtype=np.int64))
     suspects = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
     if not suspects:
@@ -68,7 +71,7 @@ def _repeats(
 
 
 class _Problems:
-    """The mistakes found in one file: all counted, the first ones kept."""
+    """The mistakes in one file: all are counted, the first ones kept."""
 
     def __init__(self, path: Path):
         self.path, self.count = path, 0
@@ -79,11 +82,11 @@ class _Problems:
         self.add_row(line, f"{column}={shown(value)}: {text}")
 
     def add_row(self, line: int, text: str) -> None:
-        """Anything; lines must not fall."""
+        """Add a mistake that concerns the whole row. Lines must not decrease from call to call."""
         self._keep(self._found, line, text)
 
     def add_late(self, line: int, column: str, value: object, text: str) -> None:
-        """A mistake that shows only when all rows have been read; lines must not fall among these."""
+        """Add a mistake found after the last row. Lines must not decrease from call to call."""
         self._keep(self._late, line, f"{column}={shown(value)}: {text}")
 
     def _keep(self, found: list[tuple[int, str]], line: int, text: str) -> None:
@@ -102,7 +105,7 @@ class _Problems:
 
 
 class _Models:
-    """What is wrong with a model's name, looked up once per name and only if a job needs one.
+    """What is wrong with a model's name, looked up once per name and only if a job needs a model.
 
     Only the first name that resembles no model gets the whole list of models.
     """
@@ -113,8 +116,6 @@ class _Models:
     def problem(self, name: str) -> str | None:
         if name not in self._answers:
             if self._known is None:
-                from itertime.model import list_models
-
                 self._known = list_models()
             known = name in self._known
             self._answers[name] = None if known else str(UnknownName("model", name, self._known))
@@ -131,7 +132,7 @@ def _check_header(table: Table) -> None:
     where, columns = f"{table.path}:1", table.columns
     if not columns:
         example = "job_id,submit_s,gpus,duration_s"
-        raise TableError(f"{where}: empty file; the first line names the columns, such as {example}")
+        raise TableError(f"{where}: empty file; the first line names the columns, for example {example}")
     for name in columns:
         if columns.count(name) > 1:
             raise TableError(f"{where}: column {shown(name)} appears twice; keep one")

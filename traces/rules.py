@@ -1,8 +1,8 @@
 """Explicit rules that turn a log of GPU counts and run times into jobs with models.
 
 A rules file (YAML) maps ranges of requested GPUs to weighted choices of model, global batch and GPU
-multiplier, and says how deadlines are drawn. `load_rules` takes the name of a bundled one, which are in
-`traces/rules/`, or the path of a file.
+multiplier, and states how deadlines are drawn. `load_rules` takes the name of a bundled file (in
+`traces/rules/`) or the path of another one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pydantic.dataclasses import dataclass
 
 from itertime.datafile import CONFIG, Count, Name, Positive, Share, construct, read_mapping
 from itertime.errors import UnknownName, UserError
+from itertime.model import list_models
 
 __all__ = ["Choice", "Deadlines", "Rules", "SizeRule", "list_rules", "load_rules", "rules_path"]
 
@@ -24,7 +25,7 @@ FILE_ENDINGS = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True, config=CONFIG)
 class Choice:
-    """A model, its global batch (sequences), on `gpu_multiplier` times the logged GPUs; drawn by `weight`."""
+    """A model and its global batch (sequences), on `gpu_multiplier` x the logged GPUs; drawn by `weight`."""
 
     model: Name
     global_batch: Count
@@ -34,7 +35,7 @@ class Choice:
 
 @dataclass(frozen=True, config=CONFIG)
 class SizeRule:
-    """The choices for jobs that ask for `gpus` = [lowest, highest] GPUs, both included."""
+    """The choices for jobs that request `gpus` = [lowest, highest] GPUs, both included."""
 
     gpus: tuple[Count, Count]
     choices: Annotated[tuple[Choice, ...], Field(min_length=1)]
@@ -42,7 +43,7 @@ class SizeRule:
 
 @dataclass(frozen=True, config=CONFIG)
 class Deadlines:
-    """A deadline is submit_s + U(low, high) x duration_s, for this share of the jobs; the others get none."""
+    """A `share` of the jobs gets the deadline submit_s + U(low, high) x duration_s; the others get none."""
 
     low: Positive
     high: Positive
@@ -51,7 +52,7 @@ class Deadlines:
 
 @dataclass(frozen=True, config=CONFIG)
 class Rules:
-    """A rules file. Multiplied GPU counts are raised to a multiple of `gpus_multiple_of` (a node, say)."""
+    """A rules file. Multiplied GPU counts are rounded up to a multiple of `gpus_multiple_of`, say a node."""
 
     source: Name
     sizes: Annotated[tuple[SizeRule, ...], Field(min_length=1)]
@@ -73,17 +74,17 @@ class Rules:
         return choices[-1] if choices else None
 
     def requested_gpus(self, gpus: int, choice: Choice) -> int:
-        """The GPUs that a job of `gpus` logged GPUs asks for under `choice`."""
+        """The GPUs that a job of `gpus` logged GPUs requests under `choice`."""
         return -(-gpus * choice.gpu_multiplier // self.gpus_multiple_of) * self.gpus_multiple_of
 
 
 def list_rules() -> list[str]:
-    """Names of the bundled rules, sorted; NAME.sizes.yaml is no rules file but a size mix."""
+    """Names of the bundled rules, sorted. Files named NAME.sizes.yaml are size mixes."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml") if "." not in path.stem)
 
 
 def rules_path(name_or_path: str | Path) -> Path:
-    """The file of rules: a path (ending in .yaml, .yml or .json) itself, or where the bundled name is."""
+    """The file of the rules: a path (ending in .yaml, .yml or .json), or that of a bundled name."""
     name = str(name_or_path)
     if name.endswith(FILE_ENDINGS):
         return Path(name)
@@ -93,7 +94,7 @@ def rules_path(name_or_path: str | Path) -> Path:
 
 
 def load_rules(name_or_path: str | Path) -> Rules:
-    """Bundled rules by name, or a file's. Raises UserError, naming file and key, for unusable rules."""
+    """Load bundled rules by name, or a file. Raises UserError, naming file and key, for unusable rules."""
     path = rules_path(name_or_path)
     rules = construct(Rules, read_mapping(path), path)
     _check_ranges(rules, path)
@@ -116,8 +117,6 @@ def _check_ranges(rules: Rules, path: Path) -> None:
 
 
 def _check_models(rules: Rules, path: Path) -> None:
-    from itertime.model import list_models
-
     known = list_models()
     for index, rule in enumerate(rules.sizes):
         for position, choice in enumerate(rule.choices):

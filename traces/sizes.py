@@ -1,7 +1,7 @@
-"""How many GPUs jobs ask for and how long they run: size classes with their run-time distributions.
+"""How many GPUs jobs request and how long they run: size classes with their run-time distributions.
 
 A sizes file (YAML) lists classes of GPU counts with shares of the jobs. `load_sizes` takes the name of a
-bundled one (`traces/rules/NAME.sizes.yaml`) or the path of a file.
+bundled file (`traces/rules/NAME.sizes.yaml`) or the path of another one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LogNormal:
     def __post_init__(self) -> None:
         low, high = self._mass
         if high - low < 1e-6:
-            raise ValueError("practically no run time lies between min_s and max_s; widen them")
+            raise ValueError("practically no run time lies between min_s and max_s; move them apart")
 
     @property
     def _bounds(self) -> tuple[float, float]:
@@ -86,7 +86,7 @@ class Exponential:
 
 @dataclass(frozen=True, config=CONFIG)
 class SizeClass:
-    """Jobs that ask for `gpus` GPUs: their share (of the sum of shares), one distribution of run times."""
+    """Jobs that request `gpus` GPUs: their share (of the sum of shares) and one run-time distribution."""
 
     gpus: Count
     share: Positive
@@ -132,7 +132,7 @@ def list_sizes() -> list[str]:
 
 
 def sizes_path(name_or_path: str | Path) -> Path:
-    """The file of a size mix: a path (it ends in .yaml, .yml or .json), or where the bundled name is."""
+    """The file of a size mix: a path (ending in .yaml, .yml or .json), or that of a bundled name."""
     name = str(name_or_path)
     if name.endswith(FILE_ENDINGS):
         return Path(name)
@@ -142,6 +142,6 @@ def sizes_path(name_or_path: str | Path) -> Path:
 
 
 def load_sizes(name_or_path: str | Path) -> Sizes:
-    """A bundled size mix by name, or a file's. Raises UserError, naming file and key, for an unusable one."""
+    """Load a bundled size mix by name, or a file. Raises UserError, naming file and key, if unusable."""
     path = sizes_path(name_or_path)
     return construct(Sizes, read_mapping(path), path)

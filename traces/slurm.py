@@ -13,14 +13,14 @@ from traces.logs import read_log as _read
 __all__ = ["COMMAND", "matches", "read_log"]
 
 COMMAND = "sacct -a -X --parsable2 --format=JobIDRaw,Account,Submit,ElapsedRaw,AllocTRES,State"
-"""Prints what is read here; further columns do no harm."""
+"""The command that prints the expected log; further columns are ignored."""
 
 _GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=([^,]*)")
 _SLICE = re.compile(r"\dg\.\d+gb", re.ASCII | re.IGNORECASE)
 
 
 def gpus_of(text: str) -> int:
-    """GPUs of a list of trackable resources: `gres/gpu`, or the sum of those stated by type alone.
+    """GPUs in a list of trackable resources: `gres/gpu`, or the sum over GPU types if only those are stated.
 
     >>> gpus_of("billing=64,cpu=64,gres/gpu:a100=6,gres/gpu:h100=2,node=1")
     8
@@ -33,19 +33,19 @@ def gpus_of(text: str) -> int:
 
 
 def _has_slices(text: str) -> bool:
-    """Whether MIG slices are among its GPUs, which are named like `1g.5gb`."""
+    """Whether a list of trackable resources includes MIG slices, which are named like `1g.5gb`."""
     return any(_SLICE.search(gpu_type) for gpu_type, _ in _GPUS.findall(text))
 
 
 def _job_id(text: str) -> str:
-    """Of a job, which is a number; steps (`17.batch`, `17.0`) hold GPUs that their job holds already."""
+    """Parse the id of a job; the GPUs of a step (`17.batch`, `17.0`) are already counted with its job."""
     if "." in text:
         raise ValueError("is a step of a job; sacct -X leaves steps out")
     return str(COLUMNS["job_id"](text))
 
 
 def _state(text: str) -> str:
-    """`CANCELLED by 1000` is `CANCELLED`."""
+    """Parse a state; `CANCELLED by 1000` becomes `CANCELLED`."""
     return str(COLUMNS["state"](text.split()[0]))
 
 
@@ -68,13 +68,13 @@ _ASSUMPTIONS = (
 
 
 def matches(columns: list[str]) -> bool:
-    """Whether a header, read as CSV, is one of `sacct`; perhaps columns are missing, or `--parsable2` was."""
+    """Whether a header, read as CSV, is one of `sacct`, even if columns or `--parsable2` were missing."""
     header = "|".join(columns)
     return any(name in header for name in ("JobIDRaw", "ElapsedRaw", "AllocTRES", "ReqTRES"))
 
 
 def read_log(path: str | Path) -> Log:
-    """Read what `COMMAND` prints. Raises TableError if no row of it can be used."""
+    """Read the output of `COMMAND`. Raises TableError if it has no usable row."""
 
     def fields_of(columns: list[str]) -> Fields:
         missing = [name for name, _ in _FIELDS.values() if name not in columns]

@@ -1,4 +1,4 @@
-"""Jobs on disk, in order of submission: a trace of any length of which memory holds what is looked at."""
+"""Jobs on disk, in order of submission: memory holds only a few blocks of a trace of any length."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ __all__ = ["StoredJobs"]
 RUN_JOBS = 50_000
 BLOCK_JOBS = 1000
 IN_MEMORY_BYTES = 4_000_000
-"""Jobs that are sorted in memory at a time, that are read at a time, and how much needs no file."""
+"""Jobs that are sorted at a time, jobs that are read at a time, and the most bytes kept without a file."""
 
 _Row = tuple[Any, ...]  # the fields of a job, then its line
 _values_of = attrgetter(*Job.__dataclass_fields__)
 
 
 class StoredJobs:
-    """Jobs by order of submission (see `traces.submission_order`), to be gone through any number of times.
+    """Jobs in order of submission (see `submission_order`), which can be iterated any number of times.
 
-    They are added in any order with the line that each was on, sorted by runs that are merged as they are
-    read (external merge sort: Knuth, The Art of Computer Programming, vol. 3, section 5.4), and kept in a
-    temporary file without a name, which goes with the process. A trace whose rows are in order of submission
-    is one run. `sha256` is that of the file they came from.
+    Jobs are added in any order, each with its line. An external merge sort (Knuth, The Art of Computer
+    Programming, vol. 3, section 5.4) sorts them in runs and merges the runs while reading. The rows lie in an
+    unnamed temporary file that disappears with the process. A trace whose rows are already in order of
+    submission is one run. `sha256` is the hash of the file that the jobs came from.
     """
 
     def __init__(self) -> None:
@@ -43,14 +43,14 @@ class StoredJobs:
         self._length = 0
 
     def add(self, line: int, job: Job) -> None:
-        """UserError if the temporary file cannot be written."""
+        """Add the job of a line. Raises UserError if the temporary file cannot be written."""
         self._length += 1
         self._waiting.append((*_values_of(job), line))
         if len(self._waiting) >= RUN_JOBS:
             self._flush()
 
     def finish(self, sha256: str) -> Self:
-        """Nothing will be added any more."""
+        """Declare that all jobs have been added, and set the hash of their file."""
         self._flush()
         self.sha256 = sha256
         return self
@@ -92,10 +92,10 @@ def _key(row: _Row) -> SubmissionKey:
 
 
 class _Blocks:
-    """Byte strings in a row: in memory while they are few, then in a file that has no name.
+    """A sequence of byte strings: in memory up to `IN_MEMORY_BYTES`, then in an unnamed file.
 
-    Processes that were forked share the file; reading moves no common position. Copies for other processes
-    hold all blocks in memory.
+    Forked processes share the file, so reading does not move its position. A pickled copy holds all blocks in
+    memory.
     """
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ class _Blocks:
         return {"_places": self._places, "_memory": blocks, "_file": None, "_end": self._end}
 
     def _move_to_file(self) -> None:
-        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (lives as long as this)
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (lives as long as this object)
         for block in self._memory:
             self._write(block)
         self._memory.clear()
@@ -143,4 +143,4 @@ class _Blocks:
         except OSError as error:
             where = tempfile.gettempdir() if tempfile.tempdir else "a temporary file"
             text = f"{where}: the trace cannot be stored there: {error.strerror or error}"
-            raise UserError(f"{text}; set TMPDIR to a folder with room") from None
+            raise UserError(f"{text}; set TMPDIR to a folder with more space") from None

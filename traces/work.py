@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.model import load_model
+from itertime.planner import Planner, make_planner
+from itertime.system import load_system
 from traces.files import sha256
 from traces.rules import Deadlines, Rules, load_rules, rules_path
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from itertime.model import ModelSpec
-
-__all__ = ["Planner", "Work", "WorkMaker", "as_floats", "deadline_factors", "stream", "work_maker"]
+__all__ = ["Work", "WorkMaker", "as_floats", "deadline_factors", "stream", "work_maker"]
 
 _BLOCK = 10_000
 
 
-class PlannedRun(Protocol):
-    """What of a planner's answer is used here."""
-
-    @property
-    def iteration_s(self) -> float: ...
-
-
-class Planner(Protocol):
-    """Gives the planned run of a model at each GPU count that can run it, as `itertime.planner` does."""
-
-    def curve(
-        self, model: ModelSpec, global_batch: int, counts: Collection[int], seq_len: int | None = None
-    ) -> Mapping[int, PlannedRun]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Work:
-    """On `gpus` GPUs, `iterations` of `iteration_s` seconds each take the run time that was logged."""
+    """A job's work: on `gpus` GPUs, `iterations` of `iteration_s` seconds each take the logged run time."""
 
     model: str
     global_batch: int
@@ -48,10 +33,10 @@ class Work:
 
 
 class WorkMaker:
-    """Gives jobs their work: models by `rules`, iteration times by `planner`.
+    """Assigns work to jobs: models by `rules`, iteration times by `planner`.
 
     iterations = duration_s / iteration_s, with the iteration time that the planner reaches on exactly the
-    requested GPUs; the logged run time is reproduced when the job runs there under the same planner.
+    requested GPUs. There, under the same planner, the job takes its logged run time.
     """
 
     def __init__(self, rules: Rules, planner: Planner):
@@ -71,14 +56,18 @@ class WorkMaker:
         iteration_s = self._time(choice.model, choice.global_batch, requested)
         if iteration_s is None:
             return f"{choice.model} with global batch {choice.global_batch} has no plan on {requested} GPUs"
-        return Work(choice.model, choice.global_batch, requested, duration_s / iteration_s, iteration_s)
+        return Work(
+            model=choice.model,
+            global_batch=choice.global_batch,
+            gpus=requested,
+            iterations=duration_s / iteration_s,
+            iteration_s=iteration_s,
+        )
 
     def _time(self, model: str, global_batch: int, gpus: int) -> float | None:
         key = (model, global_batch, gpus)
         if key not in self._iteration_s:
-            from itertime.model import load_model
-
-            # Planners that freeze a plan freeze that of the smallest count asked for: ask from 1 GPU on.
+            # Some planners freeze the plan of the smallest count in the query, so the query starts at 1 GPU.
             counts = sorted({*(1 << k for k in range(gpus.bit_length())), gpus})
             run = self._planner.curve(load_model(model), global_batch, counts).get(gpus)
             self._iteration_s[key] = run.iteration_s if run else None
@@ -86,13 +75,10 @@ class WorkMaker:
 
 
 def work_maker(rules: str, planner: str, system: str) -> tuple[WorkMaker, dict[str, Any]]:
-    """A WorkMaker by names, and where its numbers come from, for a report.
+    """A WorkMaker by names, and the provenance of its numbers, for a report.
 
     Raises UserError for rules, a planner or a system that does not exist or cannot be read.
     """
-    from itertime.planner import make_planner
-    from itertime.system import load_system
-
     loaded, path, built = load_rules(rules), rules_path(rules), load_system(system)
     source = {
         "rules": {"name": path.stem, "sha256": sha256(path), "source": loaded.source},
@@ -104,7 +90,7 @@ def work_maker(rules: str, planner: str, system: str) -> tuple[WorkMaker, dict[s
 
 
 def deadline_factors(deadlines: Deadlines | None, seed: int, count: int) -> Iterator[float | None]:
-    """How many run times after its submission each of `count` jobs has its deadline; None: it has none."""
+    """For each of `count` jobs the distance of its deadline from its submission, in run times; None: none."""
     if deadlines is None:
         yield from repeat(None, count)
         return
@@ -115,16 +101,14 @@ def deadline_factors(deadlines: Deadlines | None, seed: int, count: int) -> Iter
 
 
 def as_floats(numbers: NDArray[np.float64]) -> Iterator[float]:
-    """Python's numbers, of which few are in memory at a time."""
+    """The numbers as Python floats, converted a block at a time."""
     for i in range(0, len(numbers), _BLOCK):
         yield from numbers[i : i + _BLOCK].tolist()
 
 
 def stream(seed: int, purpose: str) -> np.random.Generator:
-    """Random numbers for one purpose, independent of those for any other.
+    """A random generator for one purpose, independent of those for other purposes.
 
-    Drawing more arrivals, say, leaves the models as they were.
+    Drawing more arrivals, for example, does not change the models.
     """
-    import numpy as np
-
     return np.random.default_rng([seed, *purpose.encode()])

@@ -1,2 +1,1 @@
-"""Operator models: formulas whose coefficients a profile holds, and the fits that compute them from
-measurements."""
+"""Measuring a GPU's operators, and fitting the coefficients of a profile to measurements."""

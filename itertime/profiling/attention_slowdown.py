@@ -1,4 +1,4 @@
-"""How much longer earlier flash attention kernels take than FlashAttention-2."""
+"""Measures how much longer earlier flash attention kernels take than FlashAttention-2."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ AROUND = 2.0
 
 
 def measure_slowdown(folder: Path, chip: Chip) -> tuple[dict[str, AttentionSlowdown], list[Evidence]]:
-    """Factors of "flash1" and "triton", and their evidence.
+    """The factors of "flash1" and "triton", and their evidence.
 
-    The A100's chart has the first FlashAttention, kernel by kernel; other GPUs are assumed alike. The Triton
-    kernel that llm-foundry shipped is in no table: the chart's own Triton kernel is another one.
+    The A100's chart measures the first FlashAttention kernel by kernel; other GPUs are assumed to have the
+    same factors. The Triton kernel that llm-foundry shipped is in no table; the chart's Triton kernel is a
+    different one.
     """
     rows = read_table(folder, f"{CHIPS[0].tables}_attention", ("dir", "impl", "head_dim", "seq", "causal"))
     rows = rows.loc[rows.dir == "fwd+bwd"]
@@ -30,18 +31,27 @@ def measure_slowdown(folder: Path, chip: Chip) -> tuple[dict[str, AttentionSlowd
     seq = [int(one) for one in times["flash2"].columns]
     factors = times["flash1"] / times["flash2"]
     curves = [
-        SlowdownCurve(int(head_dim), bool(causal), [significant(factor) for factor in row])
+        SlowdownCurve(
+            head_dim=int(head_dim), causal=bool(causal), times=[significant(factor) for factor in row]
+        )
         for (causal, head_dim), row in zip(factors.index, factors.to_numpy().tolist(), strict=True)
     ]
-    around = [SlowdownCurve(64, causal, [AROUND]) for causal in (False, True)]
-    slowdown = {"flash1": AttentionSlowdown(seq, curves), "triton": AttentionSlowdown(seq[:1], around)}
+    around = [SlowdownCurve(head_dim=64, causal=causal, times=[AROUND]) for causal in (False, True)]
+    slowdown = {
+        "flash1": AttentionSlowdown(seq=seq, curves=curves),
+        "triton": AttentionSlowdown(seq=seq[:1], curves=around),
+    }
     triton = (times["triton"] / times["flash2"]).to_numpy()
     note = (
         f"{AROUND:g} times FlashAttention-2's time, its paper's figure for the first FlashAttention; "
         f"the chart's own Triton kernel, another one, takes {triton.min():.3g} to {triton.max():.3g}"
     )
     assumed = Evidence(
-        "attention, llm-foundry's Triton kernel", "assumed", "Dao 2023, abstract", 0, note=note
+        part="attention, llm-foundry's Triton kernel",
+        kind="assumed",
+        source="Dao 2023, abstract",
+        rows=0,
+        note=note,
     )
     return slowdown, [_flash1(factors.to_numpy(), seq, chip), assumed]
 
@@ -50,7 +60,7 @@ def _flash1(table: np.ndarray, seq: list[int], chip: Chip) -> Evidence:
     part = "attention, the first FlashAttention"
     note = f"{table.min():.3g} to {table.max():.3g} times FlashAttention-2's time"
     if chip is not CHIPS[0]:
-        return Evidence(part, "assumed", CHART, 0, note=f"{note}, as on the A100")
+        return Evidence(part=part, kind="assumed", source=CHART, rows=0, note=f"{note}, as on the A100")
     return Evidence(
         part=part,
         kind="measured",

@@ -1,4 +1,4 @@
-"""The GPUs that profiles are built for: what their data sheets state, and which tables measure them."""
+"""The GPUs that profiles are built for: figures of their data sheets, and the tables that measure them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ HBM_BYTES_PER_S = {
 
 @dataclass(frozen=True, config=CONFIG)
 class Chip:
-    """One GPU type. `tables` is the first part of its tables' file names; rates are dense, 16 bit, per
-    second; `memory_bytes` is what CUDA reports as the total;
-    `forward_like` is the GPU whose split between forward and backward attention is assumed, if there is no
-    measured one."""
+    """One GPU type.
+
+    Rates are dense, 16 bit, per second. `memory_bytes` is the total that CUDA reports. `tables` is the first
+    part of the file names of its tables. `forward_like` names a GPU with a measured split between forward and
+    backward attention, which is assumed for this GPU if its own is not measured.
+    """
 
     name: Name
     gpu: Name
@@ -72,10 +74,9 @@ CHIPS = (
 
 
 def chip_named(name: str) -> Chip:
-    """One of `CHIPS`, or that of a YAML file.
+    """One of `CHIPS` by name, or the chip in a YAML file by its path.
 
-    Raises `UnknownName` with what is close for another name, `UserError` naming file and key for a wrong
-    file.
+    Raises `UnknownName` for another name, `UserError` naming file and key for a wrong file.
     """
     if name.endswith((".yaml", ".yml")):
         return construct(Chip, read_mapping(name), name)

@@ -1,9 +1,9 @@
 """Measures the operators of this machine's GPU (or CPU) with torch, into one table.
 
-Every row says to which of the operator tables it belongs (`table`: gemm, attention, elementwise) and has that
-table's columns; `itertime.profile_build` fits it. Sizes are those of the GEMM that runs: a backward product
-is a row of its own with its own m, n, k, and `layout` says which it is. A backward element-wise kernel has
-`dir` "bwd". Bytes count every tensor once, as `Profile.elementwise_s` wants them.
+Column `table` names the operator table that a row belongs to (gemm, attention, elementwise); the row has that
+table's columns, and a profile is fitted to them. Sizes are those of the GEMM that runs: a backward product is
+a separate row with its own m, n, k, identified by `layout`. A backward element-wise kernel has `dir` "bwd".
+Bytes count every tensor once, as in `Profile.elementwise_s`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,14 +23,14 @@ from itertime.atomic import write_bytes
 from itertime.errors import UnknownName, UserError
 from itertime.profiling import kernels
 
-__all__ = ["COLUMNS", "GRIDS", "Grid", "collect"]
+__all__ = ["COLUMNS", "GRIDS", "Grid", "cases_of", "collect"]
 
 COLUMNS = (
     *("table", "op", "layout", "dir", "impl", "m", "n", "k", "batch", "heads", "kv_heads", "head_dim", "seq"),
     *("causal", "rows", "cols", "elements", "bytes", "dtype", "time_us", "gpu", "source"),
 )
 WARM_UP = 3
-FLUSH_BYTES = 256 * 2**20  # more than any L2 cache: no run finds its operands there
+FLUSH_BYTES = 256 * 2**20  # larger than any L2 cache, so that no run finds its operands in the cache
 
 
 @dataclass(frozen=True)
@@ -72,17 +73,17 @@ GRIDS = {
 
 @dataclass(frozen=True)
 class Case:
-    """One thing to time: its columns, and a function that prepares it and returns what to run."""
+    """One kernel to time: its columns, and a function that prepares it and returns the function to run."""
 
     columns: dict[str, Any]
     prepare: Callable[[kernels.Bench], Callable[[], Any]] = field(repr=False)
 
 
 def collect(device: str, grid: str, repeats: int, output: Path) -> int:
-    """Time every case of a grid and write the table; returns its number of rows.
+    """Time every case of a grid and write the table. Returns its number of rows.
 
-    Raises `UserError` where torch or the device is missing, for an unknown grid, or a file that cannot be
-    written. A case that runs out of memory is left out, and stderr says so.
+    Raises `UserError` if torch or the device is missing, for an unknown grid, and for a file that cannot be
+    written. A case that runs out of memory is left out, with a note on stderr.
     """
     if grid not in GRIDS:
         raise UnknownName("grid", grid, GRIDS)
@@ -90,7 +91,7 @@ def collect(device: str, grid: str, repeats: int, output: Path) -> int:
         raise UserError(f"-o {output}: must end in .csv or .csv.gz")
     bench = kernels.bench_on(device)
     rows = []
-    for case in _cases(GRIDS[grid]):
+    for case in cases_of(GRIDS[grid]):
         seconds = _median_s(bench, case, repeats)
         if seconds is None:
             sizes = {name: value for name, value in case.columns.items() if value != ""}
@@ -112,7 +113,7 @@ def _write(rows: list[dict[str, Any]], output: Path) -> None:
 
 
 def _median_s(bench: kernels.Bench, case: Case, repeats: int) -> float | None:
-    """Median seconds of one run with cold caches, after a warm-up; None where memory does not suffice."""
+    """Median seconds of one run with cold caches, after a warm-up; None if memory does not suffice."""
     try:
         run = case.prepare(bench)
         for _ in range(WARM_UP):
@@ -140,7 +141,8 @@ def _once_s(bench: kernels.Bench, run: Callable[[], Any]) -> float:
     return max(float(begin.elapsed_time(end)) * 1e-3, 1e-9)
 
 
-def _cases(grid: Grid) -> Iterator[Case]:
+def cases_of(grid: Grid) -> Iterator[Case]:
+    """All kernels of a grid."""
     yield from _gemms(grid)
     yield from _attention(grid)
     yield from _rows(grid)
@@ -170,23 +172,21 @@ def _gemm(layout: str, m: int, n: int, k: int, batch: int) -> Case:
 
 def _attention(grid: Grid) -> Iterator[Case]:
     tokens = grid.sequences[-1]
-    for heads in grid.heads:
-        for share in grid.kv_share:
-            for head_dim in grid.head_dims:
-                for seq in grid.sequences:
-                    for causal in (False, True):
-                        for direction in ("fwd", "fwd+bwd"):
-                            shape = (max(tokens // seq, 1), heads, max(heads // share, 1), head_dim, seq)
-                            names = ("batch", "heads", "kv_heads", "head_dim", "seq")
-                            columns = {
-                                "table": "attention",
-                                "op": "attention",
-                                "dir": direction,
-                                "impl": "flash2",
-                                "causal": causal,
-                                **dict(zip(names, shape, strict=True)),
-                            }
-                            yield Case(columns, kernels.attention(*shape, causal, direction))
+    sizes = itertools.product(grid.heads, grid.kv_share, grid.head_dims, grid.sequences)
+    for heads, share, head_dim, seq in sizes:
+        for causal in (False, True):
+            for direction in ("fwd", "fwd+bwd"):
+                shape = {
+                    "batch": max(tokens // seq, 1),
+                    "heads": heads,
+                    "kv_heads": max(heads // share, 1),
+                    "head_dim": head_dim,
+                    "seq": seq,
+                }
+                columns: dict[str, Any] = {"table": "attention", "op": "attention", "dir": direction}
+                columns |= {"impl": "flash2", "causal": causal, **shape}
+                prepare = kernels.attention(**shape, causal=causal, direction=direction)
+                yield Case(columns, prepare)
 
 
 # Bytes per element, forward and backward, of the kernels that torch runs (0: nothing to run).

@@ -1,9 +1,10 @@
-"""Fits `AttentionModel`: forward to its measurements, backward to what forward + backward leaves."""
+"""Fits `AttentionModel`: forward to its measurements, backward to the remainder of forward + backward."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -27,8 +28,9 @@ SERVING = "ai-dynamo/aiconfigurator (sglang-0.5.10, context attention)"
 CHART = "Dao-AILab/flash-attention, chart of FlashAttention-2 forward + backward (+-0.5 TFLOP/s)"
 COLUMNS = ("dir", "impl", "batch", "heads", "kv_heads", "head_dim", "seq", "causal")
 BLOCK_ROWS = 128
-SHORTEST = 256  # tokens; shorter prompts are all launch
+SHORTEST = 256  # tokens; the time of shorter prompts is all launch
 DIMS = (64, 128)
+DIRECTIONS: tuple[Literal["forward", "backward"], ...] = ("forward", "backward")
 
 FORWARD_BOUNDS = {
     "tera_flops_per_s": (200.0, 100.0, 312.0),
@@ -42,7 +44,7 @@ BACKWARD_BOUNDS = {"tera_flops_per_s": (180.0, 50.0, 900.0), "seq_half": (300.0,
 
 @dataclass(frozen=True)
 class _Kernel:
-    """What all curves have in common."""
+    """The parameters that all curves share."""
 
     chip: Chip
     tail_blocks: float
@@ -50,31 +52,32 @@ class _Kernel:
 
     def model(self, curves: list[AttentionCurve]) -> AttentionModel:
         return AttentionModel(
-            curves,
-            BLOCK_ROWS,
-            self.tail_blocks,
-            self.chip.multiprocessors,
-            self.chip.hbm_bytes_per_s,
-            self.launch_s,
+            curves=curves,
+            block_rows=BLOCK_ROWS,
+            tail_blocks=self.tail_blocks,
+            multiprocessors=self.chip.multiprocessors,
+            bytes_per_s=self.chip.hbm_bytes_per_s,
+            launch_s=self.launch_s,
         )
 
 
 def fit_attention(folder: Path, chip: Chip, launch_s: float) -> tuple[AttentionModel, list[Evidence]]:
-    """The model and its evidence; `launch_s` is one kernel's launch, of which the measured forward holds two.
+    """The model and its evidence; `launch_s` is one kernel's launch, of which the measured forward has two.
 
-    Measured are forward, causal, head dim 128 (a serving kernel, which also writes keys and values to a
-    cache; that write is fitted as passes over them, and left out of the model), and forward + backward of
-    training for head dims 64 and 128, causal and not. Assumed is the rest of the forward: its rate for head
-    dim 64 stands to that for 128 as forward + backward do, and without the mask only the half-empty
-    diagonal blocks go. Backward is what remains, so the sum of both, which training without recomputation
-    pays, is measured for every curve.
+    Two things are measured. One is the forward, causal, head dim 128, of a serving kernel. That kernel also
+    writes keys and values to a cache; the write is fitted as passes over them and left out of the model. The
+    other is forward + backward of training for head dims 64 and 128, causal and not.
 
-    The forward of the H100's tables reaches 660 TFLOP/s, twice what FlashAttention-2 does there: another
-    kernel. Where the two tables disagree like that, the forward is the A100's share of the time of both.
+    The rest of the forward is assumed. Its rates for head dims 64 and 128 have the ratio of those of
+    forward + backward, and a curve without the mask lacks only the half-empty diagonal blocks. The backward
+    is the remainder, so the sum, the cost of training without recomputation, is measured for every curve.
+
+    The forward in the H100's tables reaches 660 TFLOP/s, twice the rate of FlashAttention-2 there, so it is
+    another kernel. For such a chip the forward is the A100's share of the time of both.
     """
     fit, evidence, share = _forward(folder, chip)
     launch = max(fit["launch_us"] * 1e-6 - launch_s, launch_s)
-    kernel = _Kernel(chip, fit["tail_blocks"], launch)
+    kernel = _Kernel(chip=chip, tail_blocks=fit["tail_blocks"], launch_s=launch)
     both = _trained(folder, chip)
     curves = _forward_curves(fit, both)
     for head_dim in DIMS:
@@ -97,7 +100,7 @@ def fit_attention(folder: Path, chip: Chip, launch_s: float) -> tuple[AttentionM
 
 
 def _trained(folder: Path, chip: Chip) -> pd.DataFrame:
-    """FlashAttention-2's forward + backward."""
+    """The rows of FlashAttention-2's forward + backward."""
     rows = read_table(folder, f"{chip.tables}_attention", COLUMNS)
     rows = rows.loc[(rows.dir == "fwd+bwd") & (rows.impl == "flash2") & (rows.kv_heads == rows.heads)]
     shape = ["batch", "heads", "kv_heads", "head_dim", "seq", "causal"]
@@ -105,7 +108,9 @@ def _trained(folder: Path, chip: Chip) -> pd.DataFrame:
 
 
 def _forward(folder: Path, chip: Chip) -> tuple[Fit, list[Evidence], str]:
-    """The forward's fit and evidence, or another chip's fit at this chip's rate, and whose share that is."""
+    """The forward's fit, its evidence, and "". For a chip with `forward_like`: that chip's fit at this chip's
+    rate, no evidence, and the source of the share.
+    """
     rows = read_table(folder, f"{chip.tables}_attention", COLUMNS)
     if chip.forward_like is None or (rows.origin == "torch").all():
         return *_fit_forward(rows, chip), ""
@@ -127,11 +132,17 @@ def _fit_forward(rows: pd.DataFrame, chip: Chip) -> tuple[Fit, list[Evidence]]:
     def predict(fit: Fit) -> Array:
         rate = fit["tera_flops_per_s"] * 1e12
         curves = [
-            AttentionCurve(direction, causal, 128, rate, fit["seq_half"])
-            for direction in ("forward", "backward")
+            AttentionCurve(
+                direction=direction,
+                causal=causal,
+                head_dim=128,
+                flops_per_s=rate,
+                seq_half=fit["seq_half"],
+            )
+            for direction in DIRECTIONS
             for causal in (False, True)
         ]
-        kernel = _Kernel(chip, fit["tail_blocks"], fit["launch_us"] * 1e-6)
+        kernel = _Kernel(chip=chip, tail_blocks=fit["tail_blocks"], launch_s=fit["launch_us"] * 1e-6)
         return (
             kernel.model(curves).seconds(batch, heads, kv_heads, 128, seq, seq)
             + fit["cache_passes"] * cache_s
@@ -168,19 +179,29 @@ def _fit_forward(rows: pd.DataFrame, chip: Chip) -> tuple[Fit, list[Evidence]]:
 
 
 def _forward_curves(fit: Fit, both: pd.DataFrame) -> list[AttentionCurve]:
-    """Long-sequence rates of both head dims, in proportion to those of forward + backward without a mask."""
+    """The forward curves. Their long-sequence rates are in proportion to those of forward + backward without
+    a mask.
+    """
     rate = _longest(both)
     unmasked = significant(max(fit["seq_half"] - BLOCK_ROWS, 0.0))
     curves = []
     for head_dim in DIMS:
         flops_per_s = significant(fit["tera_flops_per_s"] * 1e12 * float(rate[head_dim] / rate[128]))
-        curves.append(AttentionCurve("forward", False, head_dim, flops_per_s, unmasked))
-        curves.append(AttentionCurve("forward", True, head_dim, flops_per_s, fit["seq_half"]))
+        for causal, seq_half in ((False, unmasked), (True, fit["seq_half"])):
+            curves.append(
+                AttentionCurve(
+                    direction="forward",
+                    causal=causal,
+                    head_dim=head_dim,
+                    flops_per_s=flops_per_s,
+                    seq_half=seq_half,
+                )
+            )
     return curves
 
 
 def _longest(both: pd.DataFrame) -> pd.Series:
-    """By head dim, what is proportional to the rate of forward + backward of the longest sequences."""
+    """By head dim, the rate of forward + backward for the longest sequences, up to a common factor."""
     longest = both.loc[(both.seq == both.seq.max()) & ~both.causal]
     longest = longest.sort_values("heads").groupby("head_dim").last()
     return longest.batch * longest.heads * longest.index / longest.time_us
@@ -193,10 +214,18 @@ def _fit_backward(
     head_dim, causal = int(rows.head_dim.iloc[0]), bool(rows.causal.iloc[0])
     batch, heads, seq = (rows[column].to_numpy(dtype=float) for column in ("batch", "heads", "seq"))
     measured = rows.time_us.to_numpy(dtype=float) * 1e-6
-    unused = AttentionCurve("backward", not causal, head_dim, 1e14, 0.0)
+    unused = AttentionCurve(
+        direction="backward", causal=not causal, head_dim=head_dim, flops_per_s=1e14, seq_half=0.0
+    )
 
     def curve(fit: Fit) -> AttentionCurve:
-        return AttentionCurve("backward", causal, head_dim, fit["tera_flops_per_s"] * 1e12, fit["seq_half"])
+        return AttentionCurve(
+            direction="backward",
+            causal=causal,
+            head_dim=head_dim,
+            flops_per_s=fit["tera_flops_per_s"] * 1e12,
+            seq_half=fit["seq_half"],
+        )
 
     def predict(fit: Fit) -> Array:
         model = kernel.model([*forward, unused, curve(fit)])

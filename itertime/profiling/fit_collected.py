@@ -1,4 +1,4 @@
-"""Fits element-wise kernels to what `itertime profile collect` measured: every kind, none assumed."""
+"""Fits all element-wise kernels to the measurements of `itertime profile collect`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ COLLECTED = {
 
 
 def fit_collected(folder: Path, chip: Chip) -> tuple[dict[str, ElementwiseModel], list[Evidence]]:
-    """A model of every kind and its evidence; backward kernels check the forward bandwidths."""
+    """A model of every kind and the evidence; backward kernels check the forward bandwidths."""
     rows = elementwise_rows(folder, chip)
     models: dict[str, ElementwiseModel] = {}
     evidence = []
     forward, backward = (rows.loc[rows.dir == direction] for direction in ("fwd", "bwd"))
     for name, op in COLLECTED.items():
         widths = MEASURED[name].by_width if name in MEASURED else ()
-        kind = Kind((("torch", (op,)),), None, "as the table counts them", widths)
+        kind = Kind(fitted=(("torch", (op,)),), bytes_per_element="as the table counts them", by_width=widths)
         fit, found = fit_kind(name, kind, forward)
         models[name] = kind_model(fit, kind, chip, fit["launch_us_torch"] * 1e-6)
         evidence += found

@@ -1,4 +1,4 @@
-"""Tables of NCCL collectives within a node, by size and ranks, from measurements."""
+"""Builds tables of NCCL collectives within a node, by size and ranks, from measurements."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ OPERATIONS = {
 
 
 def fit_collectives(folder: Path, chip: Chip) -> tuple[dict[str, SizeTable], list[Evidence]]:
-    """Tables and evidence.
+    """The tables and their evidence.
 
-    All four collectives come from one program on one machine, nccl-tests from 512 B to 512 MB: the only
-    source with every size and operation. The sources of all-reduce differ by up to 2.6 times near 1 MB,
-    where NCCL versions pick other protocols, and agree within 10 % from 128 MB; the others (vTrain's table
-    for the A100, 1 MB to 1 GB, vidur's for the H100) are kept out and check ours by range. Times are made
-    to rise with the size, which nccl-tests' noise breaks below 64 KB.
+    All four collectives come from one program on one machine, nccl-tests from 512 B to 512 MB, the only
+    source with every size and operation. The sources of all-reduce differ by up to 2.6 times near 1 MB, where
+    NCCL versions pick different protocols, and agree within 10 % from 128 MB. The other sources (vTrain's
+    table for the A100, 1 MB to 1 GB, vidur's for the H100) are held out and check the table by range. Times
+    are made monotonic in the size; below 64 KB the noise of nccl-tests breaks that.
     """
     rows = pd.concat([read_table(folder, name, COLUMNS) for name in chip.collective_tables])
     tested = rows.loc[(rows.source == NCCL_ROWS) & (rows.dtype == "half") & rows.n_gpus.isin(RANKS)]
@@ -60,7 +60,7 @@ def _table(rows: pd.DataFrame) -> SizeTable:
 
 
 def _send_table(rows: pd.DataFrame) -> SizeTable:
-    """Medians within 15 % of each power of two; the few empty small octaves by interpolation."""
+    """Medians within 15 % of each power of two; a few small octaves without rows are interpolated."""
     sizes = 2.0 ** np.arange(11, 27)
     nbytes, times = rows.bytes.to_numpy(dtype=float), rows.time_us.to_numpy(dtype=float) * 1e-6
     medians = np.full(len(sizes), np.nan)
@@ -73,7 +73,8 @@ def _send_table(rows: pd.DataFrame) -> SizeTable:
 
 def _rising(ranks: list[int], first_bytes: int, times: Array) -> SizeTable:
     times = np.maximum.accumulate(times, axis=1)
-    return SizeTable(ranks, first_bytes, [[significant(time) for time in row] for row in times.tolist()])
+    time_s = [[significant(time) for time in row] for row in times.tolist()]
+    return SizeTable(ranks=ranks, first_bytes=first_bytes, time_s=time_s)
 
 
 def _measured(name: str, source: str, table: SizeTable, rows: int) -> Evidence:

@@ -18,7 +18,7 @@ __all__ = ["fit_gemm"]
 TILES = ((128, 256), (128, 128), (64, 64))
 LARGE_M = 512
 
-# How much each group of rows counts: training runs the large rows of whole layers, above all.
+# The weight of each group of rows: training runs mostly the large GEMMs of whole layers.
 WEIGHTS = {"layers, m >= 512": 1.5, "grid, m >= 512": 0.7, "layers, m < 512": 0.2, "grid, m < 512": 0.3}
 
 # start, least, most
@@ -37,11 +37,10 @@ GRID_BOUNDS = (0.96, 0.7, 1.3)
 
 
 def fit_gemm(folder: Path, chip: Chip) -> tuple[GemmModel, list[Evidence]]:
-    """The model fitted to all rows, and its evidence; held out is half of the (n, k) shapes, both ways.
+    """The model fitted to all rows, and its evidence; each half of the (n, k) shapes is held out in turn.
 
-    Two sources that differ by a few percent at equal shape (power limits, clocks) are told apart by one
-    factor, and the model keeps the level of the rows that were measured on real layers; a grid alone gives
-    its own level.
+    One factor represents the few percent by which two sources differ at equal shape (power limits, clocks).
+    The model has the level of the rows measured on real layers, or that of the grid if there are no others.
     """
     rows = _rows(folder, chip)
     m, n, k = (rows[column].to_numpy(dtype=float) for column in "mnk")
@@ -79,7 +78,7 @@ def fit_gemm(folder: Path, chip: Chip) -> tuple[GemmModel, list[Evidence]]:
 
 
 def _rows(folder: Path, chip: Chip) -> pd.DataFrame:
-    """One row per source and shape; LLMCompass' 20 rows, 20 % faster than either source, are left out."""
+    """One row per source and shape, without LLMCompass' 20 rows, which are 20 % faster than either source."""
     rows = _table(folder, chip)
     in_grid = (rows.origin == "aiconfigurator") & (rows.n >= 64) & (rows.k >= 64)
     rows = rows.loc[(rows.layout == "forward") & (rows.origin.isin(["vidur", "torch"]) | in_grid)]
@@ -94,7 +93,7 @@ def _other_layouts(folder: Path, chip: Chip) -> pd.DataFrame:
 
 
 def _table(folder: Path, chip: Chip) -> pd.DataFrame:
-    """All rows, with a `layout` and a `batch`: tables without these columns hold single forward products."""
+    """All rows, with `layout` and `batch`; a table without these columns holds single forward products."""
     rows = read_table(folder, f"{chip.tables}_gemm", ("m", "n", "k"))
     if "layout" not in rows.columns:
         rows = rows.assign(layout="forward", batch=1)
@@ -102,7 +101,7 @@ def _table(folder: Path, chip: Chip) -> pd.DataFrame:
 
 
 def _checks(model: GemmModel, rows: pd.DataFrame) -> list[Evidence]:
-    """How well the forward formula foretells the backward layouts and batched products, where measured."""
+    """The error of the forward formula on measured backward layouts and batched products."""
     checks = []
     layouts = {"gemm, backward layouts": ("dx", "dw"), "gemm, batched": ("batched",)}
     for part, names in layouts.items():

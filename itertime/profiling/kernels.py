@@ -1,5 +1,8 @@
-"""The kernels that `itertime profile collect` times, in torch. Each function returns a preparation: given a
-`Bench`, it makes the tensors and returns what to run."""
+"""The kernels that `itertime profile collect` times, in torch.
+
+Each function returns a preparation, which takes a `Bench`, creates the tensors and returns the function to
+run.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ Preparation = Callable[["Bench"], Callable[[], Any]]
 
 @dataclass
 class Bench:
-    """Where kernels run: torch, the device, the element type (bf16; 32 bit on a CPU)."""
+    """The environment of kernels: torch, the device, the element type (bf16; 32 bit on a CPU)."""
 
     torch: Any
     device: str
@@ -31,7 +34,7 @@ class Bench:
         return self.torch.randn(*shape, device=self.device, dtype=self.dtype, requires_grad=grad)
 
     def flush(self, nbytes: int) -> None:
-        """Overwrite the caches."""
+        """Evict the caches by overwriting `nbytes` bytes."""
         if self._trash is None:
             self._trash = self.torch.empty(nbytes, dtype=self.torch.int8, device=self.device)
         self._trash.zero_()
@@ -40,7 +43,7 @@ class Bench:
 def bench_on(device: str) -> Bench:
     """The bench of a device, "cuda" or "cpu" (one core).
 
-    Raises `UserError` for another one, and without torch or a GPU.
+    Raises `UserError` for another device, and if torch or the GPU is missing.
     """
     if device not in ("cuda", "cpu"):
         raise UserError(f"--device {device}: must be cuda or cpu")
@@ -53,18 +56,27 @@ def bench_on(device: str) -> Bench:
     torch.manual_seed(0)
     source = f"torch/{torch.__version__}"
     if device == "cpu":
-        torch.set_num_threads(1)  # more would measure the waiting of threads for each other
-        return Bench(torch, "cpu", torch.float32, "fp32", "cpu", source)
+        torch.set_num_threads(1)  # several threads would add their synchronisation to the times
+        return Bench(
+            torch=torch, device="cpu", dtype=torch.float32, dtype_name="fp32", name="cpu", source=source
+        )
     if not torch.cuda.is_available():
         raise UserError("--device cuda: torch finds no CUDA GPU; use --device cpu for a trial")
-    name = torch.cuda.get_device_name()
-    return Bench(torch, "cuda", torch.bfloat16, "bf16", name, f"{source}, cuda {torch.version.cuda}")
+    return Bench(
+        torch=torch,
+        device="cuda",
+        dtype=torch.bfloat16,
+        dtype_name="bf16",
+        name=torch.cuda.get_device_name(),
+        source=f"{source}, cuda {torch.version.cuda}",
+    )
 
 
 def gemm(layout: str, m: int, n: int, k: int, batch: int) -> Preparation:
-    """y[m, n] = a[m, k] b[k, n] with the operands stored as training stores them.
+    """y[m, n] = a[m, k] b[k, n] with the operands stored as in training.
 
-    Weights are (out, in): forward reads the transposed weight, dx the plain one, dw the transposed gradient.
+    Weights are (out, in): forward reads the transposed weight, dx the plain weight, dw the transposed
+    gradient.
     """
 
     def prepare(bench: Bench) -> Callable[[], Any]:
@@ -81,7 +93,7 @@ def gemm(layout: str, m: int, n: int, k: int, batch: int) -> Preparation:
 def attention(
     batch: int, heads: int, kv_heads: int, head_dim: int, seq: int, causal: bool, direction: str
 ) -> Preparation:
-    """Scaled dot-product attention, torch's flash kernel on a GPU; forward, or forward and backward."""
+    """Scaled dot-product attention (torch's flash kernel on a GPU), forward or forward and backward."""
 
     def prepare(bench: Bench) -> Callable[[], Any]:
         backward = direction != "fwd"

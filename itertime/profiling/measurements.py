@@ -1,4 +1,4 @@
-"""Reads the tables of measured operators, and the arithmetic that all fits share."""
+"""Tables of measured operators, and the arithmetic that all fits share."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = [
 
 
 def read_table(folder: Path, name: str, columns: tuple[str, ...]) -> pd.DataFrame:
-    """The rows of `folder/name.csv.gz`, with `source` shortened to its first part in a column `origin`.
+    """The rows of `folder/name.csv.gz`, with the first part of `source` as a column `origin`.
 
-    Where `folder` is a file, as `itertime profile collect` writes one, those of its rows whose `table` is the
-    last word of `name`. Raises `UserError` naming the file when it is missing, unreadable, or lacks one of
-    `columns`, and naming column and row when a time is not positive.
+    If `folder` is a file of `itertime profile collect`, the rows are those in which `table` is the last word
+    of `name`. Raises `UserError` naming the file if it is missing, unreadable, or lacks one of `columns`, and
+    naming column and row if a time is not positive.
     """
     path = folder if folder.is_file() else folder / f"{name}.csv.gz"
     try:
@@ -55,7 +55,7 @@ def read_table(folder: Path, name: str, columns: tuple[str, ...]) -> pd.DataFram
     return table
 
 
-# How the first part of a row's source is credited.
+# First part of a row's source -> the name in a profile's evidence.
 NAMES = {
     "vidur": "microsoft/vidur (fp16, kernels of an inference server)",
     "aiconfigurator": "ai-dynamo/aiconfigurator",
@@ -66,7 +66,7 @@ NAMES = {
 
 
 def credit(sources: pd.Series) -> str:
-    """The projects behind rows, in the order of their first rows; aiconfigurator with what it ran."""
+    """The names of the rows' sources, in the order of their first rows; aiconfigurator's with its version."""
     found: dict[str, None] = {}
     for source in sources.drop_duplicates():
         origin, _, rest = source.partition("/")
@@ -81,7 +81,7 @@ def mape_pct(predicted: Array, measured: Array) -> float:
 
 
 def measured_range(**arguments: Array) -> dict[str, tuple[float, float]]:
-    """The least and the most of each argument."""
+    """The minimum and the maximum of each argument."""
     return {name: (float(np.min(values)), float(np.max(values))) for name, values in arguments.items()}
 
 
@@ -104,9 +104,9 @@ def fit_logarithms(
     weights: Array,
     bounds: Bounds,
 ) -> Fit:
-    """Parameters within `bounds` that bring log(predicted) closest to log(measured), weighted.
+    """Parameters within `bounds` that minimise the weighted distance of log(predicted) from log(measured).
 
-    The loss is soft-L1 with a scale of 5 %: library heuristics make single shapes 20 % off, and must not
+    The loss is soft-L1 with a scale of 5 %: library heuristics shift single shapes by 20 %, which must not
     bend the curve.
     """
     start, least, most = (np.array(column) for column in zip(*bounds.values(), strict=True))
@@ -115,7 +115,7 @@ def fit_logarithms(
 
     def residual(values: Array) -> Array:
         fit = Fit(dict(zip(bounds, values.tolist(), strict=True)))
-        pull = 1e-3 * (values - start) / (most - least)  # decides what the rows leave open
+        pull = 1e-3 * (values - start) / (most - least)  # determines parameters that no row constrains
         return np.concatenate([(np.log(predict(fit) / measured) * weights)[used], pull])
 
     found = least_squares(
@@ -142,8 +142,8 @@ def fit_in_halves(
 ) -> tuple[Fit, Array, Array]:
     """The fit to all rows, its predictions, and predictions of each half of the rows by a fit to the other.
 
-    Rows that are equal in all of `groups` fall into the same half: a neighbour of a row would give it away.
-    If all are equal, each row is a group. Raises `UserError` for fewer than two rows.
+    Rows that are equal in all of `groups` are in the same half, since a neighbour of a held-out row would
+    reveal it. If all rows are equal, each row is a group. Raises `UserError` for fewer than two rows.
     """
     if len(measured) < 2:
         raise UserError(f"{len(measured)} rows of {', '.join(bounds)}: at least 2 are needed; measure more")
@@ -159,5 +159,5 @@ def fit_in_halves(
 
 
 def significant(value: float, digits: int = 4) -> float:
-    """`value` rounded to a number of significant digits, so that a file does not hold the noise of a fit."""
+    """`value` rounded to significant digits, so that files do not contain the noise of a fit."""
     return float(f"{value:.{digits}g}")

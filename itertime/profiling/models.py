@@ -1,6 +1,6 @@
-"""Formulas for the time of one kernel, with the coefficients that a profile file holds.
+"""Models of the time of one kernel: formulas whose coefficients a profile file holds.
 
-Every `seconds` takes scalars or arrays, which broadcast, and evaluates all of them at once.
+Every `seconds` takes scalars or arrays, which broadcast, and evaluates all elements at once.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Array = NDArray[np.float64]
 
 # Of the forward pass: 5 matrix products against 2 (Dao, FlashAttention-2, 2023, section 4.1).
 BACKWARD_FLOPS = 2.5
-FEW = 4  # numbers that plain Python handles faster
+FEW = 4  # numbers: up to this many, plain Python is faster than arrays
 
 
 @dataclass(frozen=True, config=CONFIG)
 class GemmTile:
-    """A thread block's share of the output, rows x columns; the fraction of peak it reaches in full waves."""
+    """A thread block's part of the output, rows x columns, and its fraction of peak in full waves."""
 
     rows: Count
     columns: Count
@@ -57,9 +57,9 @@ class GemmModel:
         depth   K = (k**e + k_offset**e) ** (1/e), e = k_exponent
         compute C = 2 W S rows columns K / (peak_fraction peak_flops_per_s)
 
-    The fastest tile counts, as the library picks its kernel by shape. Its compute time and the time of the
+    The fastest tile counts, as the library picks its kernel by shape. Its compute time and the time B of the
     operands' bytes overlap in part: (C**p + B**p) ** (1/p), p = overlap_exponent; plus one launch. Tile and
-    wave quantisation as in NVIDIA's "Matrix Multiplication Background" guide; the blends are fitted.
+    wave quantisation follow NVIDIA's "Matrix Multiplication Background" guide; the blends are fitted.
     """
 
     tiles: list[GemmTile]
@@ -95,7 +95,7 @@ class GemmModel:
         return np.min(waves * wave_s, axis=0)
 
     def _shaped(self, axes: int) -> tuple[Array, Array, Array]:
-        """`_tile_columns` ready to broadcast against arrays of so many axes."""
+        """`_tile_columns`, shaped to broadcast against arrays of `axes` dimensions."""
         known = self._known_shapes
         if axes not in known:
             rows, columns, wave_s = (each.reshape(-1, *[1] * axes) for each in self._tile_columns)
@@ -116,8 +116,7 @@ class GemmModel:
 
 @dataclass(frozen=True, config=CONFIG)
 class AttentionCurve:
-    """Rate of one flash attention kernel for long sequences, and the key length at which it reaches half of
-    it."""
+    """Rate of one flash attention kernel for long sequences, and the key length at half of that rate."""
 
     direction: Literal["forward", "backward"]
     causal: bool
@@ -135,9 +134,9 @@ class AttentionModel:
         C = F (1 + seq_half / seq_kv) / flops_per_s  +  tail_blocks S f / flops_per_s
 
     where f are the FLOPs of the longest thread block (`block_rows` queries against all keys) and S the
-    multiprocessors: the last wave is only partly full. The bytes of queries, keys, values and outputs are a
-    lower bound. Head dims are padded to a multiple of 32, as the kernels do; the curves are interpolated in
-    the head dim and held outside those given.
+    multiprocessors: the last wave is only partly full. The bytes of queries, keys, values and outputs give a
+    lower bound. Head dims are padded to a multiple of 32, as the kernels do. The curves are interpolated in
+    the head dim, and constant outside the given head dims.
     """
 
     curves: list[AttentionCurve]
@@ -172,8 +171,7 @@ class AttentionModel:
         causal: ArrayLike = True,
         backward: bool = False,
     ) -> Array:
-        """Seconds of one layer's kernel; `heads` and `kv_heads` are those on this GPU, sequences in
-        tokens."""
+        """Seconds of one layer's kernel; `heads`, `kv_heads` are those on this GPU, sequences in tokens."""
         batch, heads, kv_heads, head_dim, seq_q, seq_kv = (
             np.asarray(value, dtype=float) for value in (batch, heads, kv_heads, head_dim, seq_q, seq_kv)
         )
@@ -192,7 +190,7 @@ class AttentionModel:
         return np.maximum(compute, memory) + self.launch_s
 
     def _rate(self, head_dim: Array, backward: bool, causal: bool) -> tuple[Array, Array]:
-        """Seconds per FLOP, and that times the half length, at these head dims."""
+        """Seconds per FLOP, and its product with `seq_half`, at these head dims."""
         tables: dict[tuple[str, bool], Array] = self._tables  # type: ignore[attr-defined]
         dims, s_per_flop, s_half = tables["backward" if backward else "forward", causal]
         return np.interp(head_dim, dims, s_per_flop), np.interp(head_dim, dims, s_half)
@@ -209,10 +207,10 @@ class SlowdownCurve:
 
 @dataclass(frozen=True, config=CONFIG)
 class AttentionSlowdown:
-    """How much longer another attention kernel takes than FlashAttention-2, forward and backward together.
+    """The time of another attention kernel over that of FlashAttention-2, forward and backward together.
 
-    `seq` and head dims rise. Between sequence lengths the factor is linear in log2(seq), between head dims in
-    the head dim; beyond both it is constant.
+    `seq` and the head dims ascend. Between sequence lengths the factor is linear in log2(seq), between head
+    dims in the head dim; outside both it is constant.
     """
 
     seq: list[Count]
@@ -225,13 +223,13 @@ class AttentionSlowdown:
         for causal in (False, True):
             dims = [curve.head_dim for curve in self.curves if curve.causal is causal]
             if not dims or any(a >= b for a, b in itertools.pairwise(dims)):
-                raise ValueError(f"curves: head dims {dims} for causal={causal} must be there and rise")
+                raise ValueError(f"curves: head dims {dims} for causal={causal} must be given and rise")
         if any(len(curve.times) != len(self.seq) for curve in self.curves):
-            raise ValueError("curves: each needs one of times per entry of seq")
+            raise ValueError("curves: each needs one entry of times per entry of seq")
         return self
 
     def factor(self, head_dim: float, seq: float, causal: bool) -> float:
-        """Its time over that of FlashAttention-2."""
+        """The kernel's time over that of FlashAttention-2."""
         curves = [curve for curve in self.curves if curve.causal is causal]
         at_seq = [np.interp(math.log2(seq), np.log2(self.seq), curve.times) for curve in curves]
         return float(np.interp(head_dim, [curve.head_dim for curve in curves], at_seq))
@@ -247,10 +245,10 @@ class WidthRate:
 
 @dataclass(frozen=True, config=CONFIG)
 class ElementwiseModel:
-    """Time of a memory-bound kernel: bytes read and written over the bandwidth it reaches, plus a floor.
+    """Time of a memory-bound kernel: bytes read and written over the achieved bandwidth, plus a launch.
 
-    `by_width`, in rising order, tells how the bandwidth depends on the length of a row; `bytes_per_s` is that
-    of a row whose length is not said. Between widths it is linear in log2(width), beyond them constant.
+    `by_width`, in ascending order, gives the bandwidth by the length of a row: linear in log2(width) between
+    widths, constant outside. `bytes_per_s` is the bandwidth without a stated length.
     """
 
     bytes_per_s: Positive
@@ -265,9 +263,9 @@ class ElementwiseModel:
         return self
 
     def seconds(self, nbytes: ArrayLike, width: float | None = None) -> Array:
-        """Seconds to read and write `nbytes` bytes in one kernel; 0 bytes is no kernel."""
+        """Seconds to read and write `nbytes` bytes in one kernel; 0 for 0 bytes."""
         nbytes, rate = np.asarray(nbytes, dtype=float), self.rate(width)
-        if nbytes.size <= FEW:  # arrays cost more than what they hold
+        if nbytes.size <= FEW:
             times = [size / rate + self.launch_s if size > 0 else 0.0 for size in nbytes.ravel().tolist()]
             return np.array(times).reshape(nbytes.shape)
         return np.where(nbytes > 0, nbytes / rate + self.launch_s, 0.0)
@@ -288,7 +286,7 @@ class ElementwiseModel:
 
     @cached_property
     def _known_rates(self) -> dict[float, float]:
-        """By width; a model has but one or two."""
+        """Rates by width. A language model has only one or two widths."""
         return {}
 
     @cached_property

@@ -1,5 +1,4 @@
-"""Times by message size and ranks, looked up by interpolation. The sizes are powers of two, so a lookup
-searches nothing."""
+"""Times by message size and ranks, interpolated. Sizes are powers of two, so a look-up needs no search."""
 
 from __future__ import annotations
 
@@ -21,9 +20,9 @@ __all__ = ["SizeTable"]
 class SizeTable:
     """`time_s[i][j]` seconds for `ranks[i]` ranks and `first_bytes * 2**j` bytes.
 
-    Between two sizes the time is linear in the bytes; below the first size it is constant; above the last
-    it goes on at the bandwidth of the last octave. Between two rank counts it is linear in log2(ranks);
-    beyond the largest the bus bandwidth (nccl-tests' definition) stays that of the largest.
+    Between two sizes the time is linear in the bytes. Below the first size it is constant, above the last it
+    continues at the bandwidth of the last octave. Between two rank counts it is linear in log2(ranks). Beyond
+    the largest count the bus bandwidth (nccl-tests' definition) is that of the largest.
     """
 
     ranks: list[int]
@@ -58,7 +57,7 @@ class SizeTable:
         """Seconds for `nbytes` bytes among `ranks` ranks; 0 where there are no bytes or a single rank."""
         nbytes = np.asarray(nbytes, dtype=float)
         ranks = np.asarray(ranks, dtype=int)
-        if nbytes.size == ranks.size == 1:  # arrays cost ten times what they hold
+        if nbytes.size == ranks.size == 1:  # ten times faster than arrays
             shape = (1,) * max(nbytes.ndim, ranks.ndim)
             return np.array(self._one(nbytes.item(), ranks.item())).reshape(shape)
         last, sizes = self.ranks[-1], self._dense.shape[1]
@@ -76,8 +75,8 @@ class SizeTable:
 
     @cached_property
     def _octaves(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """First bytes of every octave; of every rank count and octave, row by row, its first seconds and how
-        many more the next one has.
+        """The first size of every octave; then, for every rank count and octave (row by row), the seconds at
+        the first size and their increase to the next octave.
         """
         starts = self.first_bytes * np.exp2(np.arange(self._dense.shape[1]))
         steps = np.diff(self._dense, axis=1, append=0.0)

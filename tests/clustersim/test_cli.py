@@ -399,7 +399,7 @@ def test_nothing_to_report(call: Callable[..., Done], tmp_path: Path) -> None:
         ("job_id,submit_s,gpus,duration_s\na,0,1.5,5\n", "trace.csv:2: gpus=1.5"),
         (
             "job_id,submit_s,gpus,duration_s\na,0,1,5\na,0,1,5\n",
-            "trace.csv:3: job_id=a: is the job of line 2 again",
+            "trace.csv:3: job_id=a: is also the id of line 2",
         ),
         ("job_id,submit_s,model,global_batch,iterations\na,0,gpt3-175,64,5\n", "did you mean gpt3-175b"),
     ],

@@ -1,4 +1,4 @@
-"""An iteration table of one good row, for the tests of everything that reads such tables."""
+"""A valid iteration table of one row, for all tests that read such tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def table_row() -> dict[str, str]:
 
 @pytest.fixture
 def write_table(tmp_path: Path, table_row: dict[str, str]) -> Callable[..., Path]:
-    """Writes rows given as changes to the good one; without any, just the good one."""
+    """Write rows given as changes of the valid one; without changes, the valid row alone."""
 
     def write(*changes: dict[str, str], columns: Sequence[str] = (), name: str = "t.csv") -> Path:
         header = list(columns or table_row)

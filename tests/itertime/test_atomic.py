@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, in the place of files only."""
+"""Atomic writes replace whole files, and nothing but files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from itertime.errors import UserError
 
 
 def test_only_a_file_is_replaced(tmp_path):
-    """A device, a pipe, or a link to one, would be gone for good."""
+    """Replacing a device, a pipe, or a link to one, would destroy it."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     (tmp_path / "link").symlink_to(pipe)
@@ -23,7 +23,7 @@ def test_only_a_file_is_replaced(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["link", "pipe"]
 
 
-def test_an_error_names_the_file_asked_for_and_not_the_temporary_one(tmp_path):
+def test_an_error_names_the_requested_file_and_not_the_temporary_one(tmp_path):
     (tmp_path / "file").write_text("old")
     path = tmp_path / "file" / "below.json"
     with pytest.raises(UserError) as caught:

@@ -1,4 +1,4 @@
-"""Calibration: finds constants that made the runs, holds out honestly, and improves published sets."""
+"""Calibration recovers known constants, holds out honestly, and improves published sets."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def made(write_table):
     return make
 
 
-def test_finds_the_constants_that_made_the_times(made):
+def test_recovers_the_constants_behind_the_times(made):
     result = calibrate([made()], folds=4)
     for name, value in TRUTH.items():
         # held towards neutral by one part in some hundred
@@ -65,8 +65,8 @@ def test_finds_the_constants_that_made_the_times(made):
     assert np.abs(result.held_out).mean() < 0.5
 
 
-def test_constants_that_predict_worse_than_neutral_are_not_handed_out(made, write_table, tmp_path, capsys):
-    """Two runs in three are 20 times slower for a reason that no constant stands for."""
+def test_constants_that_predict_worse_than_neutral_are_refused(made, write_table, tmp_path, capsys):
+    """Two runs in three are 20 times slower for a reason that no constant represents."""
     with made({}).open() as file:
         rows = list(csv.DictReader(file))
     for index, row in enumerate(rows):
@@ -90,8 +90,8 @@ def test_constants_that_predict_worse_than_neutral_are_not_handed_out(made, writ
     assert (site.gemm_multiplier, site.all_reduce_multiplier, site.layer_overhead_s) == (1, 1, 0)
 
 
-def test_finds_the_time_of_launches_from_where_it_makes_no_difference(made):
-    """Near neutral no run waits for a launch: a search downhill from there would never leave."""
+def test_recovers_the_launch_time_although_it_has_no_effect_near_neutral(made):
+    """Near neutral no run waits for a launch, so a descent that starts there would not move."""
     path = made({"launch_s": 1.5e-4, "gemm_multiplier": 1.1})
     result = calibrate([path], ["gemm_multiplier", "launch_s"], folds=4)
     assert result.constants["launch_s"] == pytest.approx(1.5e-4, rel=0.02)
@@ -116,7 +116,7 @@ def test_without_a_difference_the_constants_stay_neutral(made):
         assert result.constants[name] == pytest.approx(getattr(Site(), name), abs=0.02 * scale)
 
 
-def test_chooses_the_constants_that_made_the_times(made):
+def test_chooses_the_constants_behind_the_times(made):
     result = calibrate([made({"layer_overhead_s": 0.01}, noise=0.005)], choose=True, folds=3)
     assert "layer_overhead_s" in result.constants
     assert result.constants["layer_overhead_s"] == pytest.approx(0.01, rel=0.1)
@@ -144,7 +144,7 @@ def test_memory_constants_are_fitted_to_measured_memory(made):
 
 
 def test_a_held_out_error_never_saw_its_run(made, write_table):
-    """A run in an absurd place changes nothing about its own held-out prediction."""
+    """An absurd measurement does not change the held-out prediction of its own run."""
     with made(noise=0.02).open() as file:
         rows = list(csv.DictReader(file))
     before = calibrate([write_table(*rows, name="a.csv")], folds=len(rows))

@@ -47,21 +47,21 @@ def test_collect_times_every_kind_of_operator(
 
 
 @needs_torch
-def test_a_case_without_memory_is_left_out_aloud(
+def test_a_case_without_memory_is_left_out_with_a_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def too_large(bench: object) -> None:
         raise RuntimeError("CUDA out of memory. Tried to allocate 3 GiB")
 
     case = collect.Case({"table": "gemm", "m": 7}, too_large)  # type: ignore[arg-type]
-    monkeypatch.setattr(collect, "_cases", lambda grid: iter([case]))
+    monkeypatch.setattr(collect, "cases_of", lambda grid: iter([case]))
     assert main(arguments(tmp_path / "mine.csv")) == 0
     captured = capsys.readouterr()
     assert "left out, not enough memory: {'table': 'gemm', 'm': 7}" in captured.err
     assert captured.out.startswith("0 rows written")
 
 
-def test_without_torch_there_is_one_line(
+def test_without_torch_the_error_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)

@@ -1,4 +1,4 @@
-"""A profile from a table that `itertime profile collect` wrote: it finds the GPU behind the times."""
+"""A profile built from a table of `itertime profile collect` recovers the GPU behind the times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from itertime.errors import UserError
 from itertime.profile import COLLECTIVES, ELEMENTWISE_KINDS, Profile, load_profile
 from itertime.profile_build import build, main
-from itertime.profiling.collect import COLUMNS, Grid, _cases
+from itertime.profiling.collect import COLUMNS, Grid, cases_of
 from itertime.profiling.fit_collected import COLLECTED
 
 TRUE = load_profile("a100-80gb")
@@ -43,7 +43,7 @@ def seconds(row: dict[str, Any]) -> float:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    rows = [case.columns for case in _cases(GRID)]
+    rows = [case.columns for case in cases_of(GRID)]
     times = {"time_us": [seconds(row) * 1e6 for row in rows], "gpu": "Some A100", "source": "torch/9.9"}
     path = tmp_path_factory.mktemp("collected") / "mine.csv.gz"
     pd.DataFrame(rows, columns=COLUMNS).assign(**times).to_csv(path, index=False)
@@ -57,7 +57,7 @@ def profile(table: Path) -> Profile:
     return load_profile(path)
 
 
-def test_it_finds_the_rates_behind_the_times(profile: Profile) -> None:
+def test_the_fit_recovers_the_rates_behind_the_times(profile: Profile) -> None:
     m, n, k = np.meshgrid([512, 2048, 8192], [1024, 8192], [1024, 8192])
     np.testing.assert_allclose(profile.gemm_s(m, n, k), TRUE.gemm_s(m, n, k), rtol=0.03)
     for kind in ELEMENTWISE_KINDS:
@@ -71,7 +71,7 @@ def test_it_finds_the_rates_behind_the_times(profile: Profile) -> None:
     assert profile.collectives == load_profile("h100-80gb").collectives
 
 
-def test_what_was_not_fitted_is_checked(profile: Profile) -> None:
+def test_unfitted_rows_check_the_fit(profile: Profile) -> None:
     parts = {part.part: part for part in profile.parts()}
     backward = parts["gemm, backward layouts"]
     assert backward.kind == "measured"
@@ -91,7 +91,7 @@ def test_a_file_that_was_not_collected(tmp_path: Path) -> None:
         build(path, base="a100-80gb")
 
 
-def test_a_gpu_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_users_own_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chip = tmp_path / "gpu.yaml"
     chip.write_text("name: mine\ngpu: Mine\nsource: me\npeak_flops: 1\n")
     assert main([str(tmp_path), "--gpu", str(chip), "-o", str(tmp_path / "p.json")]) == 2

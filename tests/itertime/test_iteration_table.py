@@ -1,4 +1,4 @@
-"""Iteration tables: hostile files get one line that says where, what and how to mend it."""
+"""Iteration tables: hostile files get one line with the place, the mistake and the remedy."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ def test_a_byte_order_mark_blank_lines_and_crlf_are_fine(tmp_path, write_table, 
     assert len(read_table(tmp_path / "t.csv")) == 1
 
 
-def test_columns_it_does_not_know_are_ignored_and_optional_ones_may_be_missing(
-    tmp_path, write_table, table_row
-):
+def test_unknown_columns_are_ignored_and_optional_ones_may_be_missing(tmp_path, write_table, table_row):
     columns = [name for name in table_row if name not in ("note", "kv_heads", "interleave", "memory_gb")]
     (row,) = read_table(write_table({"colour": "red"}, columns=[*columns, "colour"]))
     assert row["interleave"] is None
@@ -100,7 +98,7 @@ CELLS = st.text(max_size=12) | st.sampled_from(["0", "1", "-1", "8", "1e3", "nan
     )
 )
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_text_in_the_cells_gives_a_table_or_a_complaint(table_row, tmp_path, change):
+def test_any_text_in_the_cells_gives_a_table_or_an_error(table_row, tmp_path, change):
     path = tmp_path / "t.csv"
     text = io.StringIO()
     writer = csv.writer(text)

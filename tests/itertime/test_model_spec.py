@@ -52,7 +52,7 @@ def test_grouped_heads_and_gated_mlp_count_their_weights():
     assert model.layer_matmul_parameters == 2 * 8192 * (8192 + 1024) + 3 * 8192 * 28672
 
 
-def test_a_mixture_counts_all_experts_and_computes_with_those_picked():
+def test_a_mixture_counts_all_experts_and_computes_with_the_chosen_ones():
     """Mixtral 8x7B (Jiang et al. 2024, section 2.1): 47 billion parameters, of which a token uses 13."""
     mixtral = load_model("mixtral-8x7b")
     assert mixtral.parameters / 1e9 == pytest.approx(46.7, abs=0.1)
@@ -60,7 +60,7 @@ def test_a_mixture_counts_all_experts_and_computes_with_those_picked():
     assert active / 1e9 == pytest.approx(12.9, abs=0.1)
 
 
-def test_an_unknown_name_is_answered_with_close_ones():
+def test_an_unknown_name_suggests_close_ones():
     with pytest.raises(UnknownName, match=r"megatron-39\.1b"):
         load_model("megatron-39b")
 
@@ -106,7 +106,7 @@ def test_a_model_file_is_named_after_itself(tmp_path):
         (GOOD + "kv_heads: 3\n", "kv_heads=3"),
     ],
 )
-def test_files_that_are_not_models_say_which_key(tmp_path, text, complaint):
+def test_files_that_are_not_models_name_the_key(tmp_path, text, complaint):
     path = tmp_path / "broken.yaml"
     path.write_text(text)
     with pytest.raises(UserError, match=complaint) as error:
@@ -114,6 +114,6 @@ def test_files_that_are_not_models_say_which_key(tmp_path, text, complaint):
     assert "broken.yaml" in str(error.value)
 
 
-def test_a_file_that_is_not_there_is_a_user_error(tmp_path):
+def test_a_missing_file_is_a_user_error(tmp_path):
     with pytest.raises(UserError, match="cannot be read"):
         load_model(str(tmp_path / "nothing.yaml"))

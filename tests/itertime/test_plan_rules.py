@@ -1,4 +1,4 @@
-"""Plans: every broken rule is named, and a batch holds exactly the plans it was made of."""
+"""Plans: every broken rule is named, and a batch returns exactly its plans."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ plans = st.builds(
 
 
 @given(st.lists(plans, min_size=1, max_size=5))
-def test_a_batch_returns_the_plans_it_was_made_of(several):
+def test_a_batch_returns_its_plans(several):
     batch = PlanBatch.of(several)
     assert [batch.plan(row) for row in range(len(batch))] == several
     assert list(batch.gpus) == [plan.gpus for plan in several]

@@ -1,4 +1,4 @@
-"""The shipped profile: properties of its formulas, published rates that it meets, files that it refuses."""
+"""The shipped profile: properties of its formulas, published rates, and refused files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_same_profile_is_loaded_once() -> None:
     assert PROFILE.peak_flops == 312e12
 
 
-def test_parts_say_where_every_part_comes_from() -> None:
+def test_every_part_states_its_source() -> None:
     parts = list(PROFILE.parts())
     named = " ".join(part.part for part in parts)
     for name in (*ELEMENTWISE_KINDS, *COLLECTIVES, "gemm", "attention", "backward"):
@@ -43,8 +43,8 @@ def test_parts_say_where_every_part_comes_from() -> None:
         assert (part.kind == "assumed") == (part.error_held_out_pct is None)
 
 
-def test_held_out_errors_of_what_matters_most() -> None:
-    """Errors that the builder found on rows that it did not fit (`test_profile_build` recomputes them)."""
+def test_held_out_errors_of_the_most_important_parts() -> None:
+    """Errors on rows that were not fitted, as the profile states them (see `test_profile_build`)."""
     error = {part.part: part.error_held_out_pct for part in PROFILE.parts()}
     assert error["gemm (layers, m >= 512)"] <= 5.2
     assert error["gemm (layers, m >= 2048)"] <= 4.5
@@ -117,7 +117,7 @@ def test_attention_is_bounded_by_physics_and_grows(
     assert seconds(batch, heads, seq + 1) >= seconds(batch, heads, seq)
 
 
-def test_attention_compares_as_it_must() -> None:
+def test_attention_depends_on_mask_and_heads_as_it_should() -> None:
     shape = (4, 32, 32, 128, 4096, 4096)
     forward, masked = PROFILE.attention_s(*shape, causal=False), PROFILE.attention_s(*shape, causal=True)
     assert 0.45 * forward < masked < 0.65 * forward
@@ -232,7 +232,7 @@ class TestSizeTable:
 
 
 def edited(folder: Path, keys: tuple[str | int, ...], value: Any) -> Path:
-    """A copy of the shipped profile with one value changed, or taken away (`...`)."""
+    """A copy of the shipped profile with one value changed, or removed (`...`)."""
     content = json.loads((FOLDER / "a100-80gb.json").read_text())
     place = content
     for key in keys[:-1]:
@@ -266,7 +266,7 @@ def test_a_copy_loads(tmp_path: Path) -> None:
         (("elementwise", "adam"), ..., "elementwise lacks 'adam'"),
         (("elementwise", "softmax", "by_width", 0, "width"), 9000, "widths [9000, 8192, 16384] must rise"),
         (("attention_slowdown", "flash1"), ..., "attention_slowdown lacks 'flash1'"),
-        (("attention_slowdown", "flash1", "seq"), [512], "each needs one of times per entry of seq"),
+        (("attention_slowdown", "flash1", "seq"), [512], "each needs one entry of times per entry of seq"),
         (("evidence", 0, "measured", "m"), [5, 1], "measured.m: 5 is above 1"),
         (("collectives", "all_reduce"), ..., "collectives lacks 'all_reduce'"),
         (
@@ -289,7 +289,7 @@ def test_a_wrong_file_names_file_and_key(
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"name": 1, "name": 2}', "[" * 100_000])
-def test_a_file_that_is_no_profile(tmp_path: Path, content: str) -> None:
+def test_a_file_that_is_not_a_profile(tmp_path: Path, content: str) -> None:
     path = tmp_path / "mine.json"
     path.write_text(content)
     with pytest.raises(UserError, match=r"mine\.json"):

@@ -1,4 +1,4 @@
-"""The builder: it finds coefficients that it is shown, refuses bad tables, and made the shipped profile."""
+"""The builder recovers known coefficients, refuses bad tables, and reproduces the shipped profile."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def write_table(folder: Path, name: str, rows: pd.DataFrame) -> None:
 
 
 def synthetic_gemms(noise: float) -> pd.DataFrame:
-    """Rows as the two sources hold them, with the times of `KNOWN`; the grid's machine is 5 % faster."""
+    """Rows like those of the two sources, with the times of `KNOWN`; the grid's machine is 5 % faster."""
     generator = np.random.default_rng(1)
     m = generator.choice([1, 16, 64, 128, 200, 512, 700, 1024, 2048, 3000, 4096, 8192], 3000)
     n, k = (generator.choice([256, 512, 768, 1024, 1536, 2560, 4096, 5120, 12288], 3000) for _ in "nk")
@@ -57,7 +57,7 @@ def synthetic_gemms(noise: float) -> pd.DataFrame:
     return rows.drop_duplicates(["m", "n", "k", "source"])
 
 
-def test_the_gemm_fit_finds_the_model_behind_noisy_times(tmp_path: Path) -> None:
+def test_the_gemm_fit_recovers_the_model_behind_noisy_times(tmp_path: Path) -> None:
     write_table(tmp_path, "a100_gemm", synthetic_gemms(noise=0.03))
     found, evidence = fit_gemm(tmp_path, A100)
     m, n, k = np.meshgrid([64, 512, 2048, 8192], [1024, 3000, 12288], [256, 4096])
@@ -69,7 +69,7 @@ def test_the_gemm_fit_finds_the_model_behind_noisy_times(tmp_path: Path) -> None
 
 
 def test_halves_are_predicted_by_the_other_half() -> None:
-    """A group that contradicts all others is predicted as they are, not as it is."""
+    """The held-out prediction of a group that contradicts all others follows the others."""
     group = np.repeat(np.arange(20.0), 5)
     measured = np.where(group == 7, 2.0, 1.0)
     fit, in_sample, held_out = fit_in_halves(
@@ -82,7 +82,7 @@ def test_halves_are_predicted_by_the_other_half() -> None:
     assert len(np.unique(held_out)) == 2
 
 
-def test_collectives_within_a_node_are_tables_that_rise(tmp_path: Path) -> None:
+def test_tables_of_collectives_within_a_node_ascend(tmp_path: Path) -> None:
     sizes = [512 * 2**i for i in range(6)]
     rows = [
         {"op": op, "n_gpus": ranks, "nodes": 1, "bytes": size, "time_us": 10.0 + i + (5 if i == 1 else 0),
@@ -150,7 +150,7 @@ def test_rendered_numbers_are_tidy() -> None:
 
 @needs_operators
 @pytest.mark.parametrize("name", [chip.name for chip in CHIPS])
-def test_the_shipped_profile_is_what_the_measurements_give(name: str) -> None:
+def test_the_shipped_profile_is_built_from_the_measurements(name: str) -> None:
     assert render(build(OPERATORS, name)) == (FOLDER / f"{name}.json").read_text()
 
 

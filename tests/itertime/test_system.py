@@ -1,4 +1,4 @@
-"""Systems: what is shipped, and what a user's file may not hold."""
+"""Systems: the shipped files, and errors in a user's file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GOOD = {
 
 
 def write(folder: Path, changes: dict[str, str | None]) -> Path:
-    """A system file; a change of None takes the key away."""
+    """A system file; a change of None removes the key."""
     values = {key: value for key, value in (GOOD | changes).items() if value is not None}
     path = folder / "mine.yaml"
     path.write_text("".join(f"{key}: {value}\n" for key, value in values.items()))
@@ -57,7 +57,7 @@ def test_with_nic_changes_the_nics_only() -> None:
     assert dataclasses.replace(slower, nic_bytes_per_s=system.nic_bytes_per_s, nics_per_node=8) == system
 
 
-def test_a_file_of_ones_own(tmp_path: Path) -> None:
+def test_a_users_own_file(tmp_path: Path) -> None:
     site = "{gemm_multiplier: 1.1, layer_overhead_s: 0.004}"
     system = load_system(write(tmp_path, {"site": site}))
     assert system == System(
@@ -144,7 +144,7 @@ def test_a_wrong_file_names_file_and_key(
         ("x.json", b"[" * 100_000, r"x\.json: not valid JSON: its lists and mappings are nested too deeply"),
     ],
 )
-def test_a_file_that_is_no_mapping(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+def test_a_file_that_is_not_a_mapping(tmp_path: Path, name: str, content: bytes, says: str) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(UserError, match=says):
@@ -169,7 +169,7 @@ def test_unknown_names_get_a_hint() -> None:
     "field", [name for name, value in vars(load_system("p5-48xlarge")).items() if isinstance(value, float)]
 )
 @pytest.mark.parametrize("end", [SMALLEST, LARGEST])
-def test_whatever_a_system_may_hold_predicts_a_finite_time(field: str, end: float) -> None:
+def test_every_valid_system_predicts_a_finite_time(field: str, end: float) -> None:
     system = load_system("p5-48xlarge")
     try:
         extreme = dataclasses.replace(system, **{field: end}, nodes_per_leaf=1, nodes_per_spine=2)

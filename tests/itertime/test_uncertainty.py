@@ -1,4 +1,4 @@
-"""Intervals: the statistics behind them, what carries them, and what they are worth on sets left out."""
+"""Intervals: their statistics, the predictions that have one, and their coverage of left-out sets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from itertime import Plan, load_model, load_system, predict, search
 from itertime.errors import UserError
 from itertime.uncertainty import CLASSES, TABLE, conformal_range, interval_s, load_ranges, plan_class
-from itertime.uncertainty_build import _ranges, measured_ranges
+from itertime.uncertainty_build import measured_ranges, ranges_of
 from itertime.validation import statistics, validate
 
 SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[3] / "shared"))
@@ -31,7 +31,7 @@ def test_conformal_ranks():
     assert conformal_range([3, 1, 2], 0.9) == (1, 3)
 
 
-def test_conformal_ranges_hold_as_many_new_ones_as_they_say():
+def test_conformal_ranges_hold_their_share_of_new_ratios():
     draws = np.random.default_rng(0).normal(1, 0.1, (2000, 60)).tolist()
     inside = []
     for new, *known in draws:
@@ -75,7 +75,7 @@ def test_a_calibrated_site_has_its_own_and_an_unknown_gpu_none():
     assert interval_s(MODEL, plan, replace(SYSTEM, profile="h100-80gb"), 10.0) is None
 
 
-def test_the_shipped_table_has_its_origin():
+def test_the_shipped_table_states_its_origin():
     table = json.loads(TABLE.read_text())
     assert table["level"] == 0.9
     assert list(table["without"]) == list(table["sets"])
@@ -86,7 +86,7 @@ def test_the_shipped_table_has_its_origin():
             assert 0.5 < low < 1 < high < 2
 
 
-def test_ranges_hold_nine_tenths_of_the_runs_of_a_site_that_was_never_seen():
+def test_ranges_hold_nine_tenths_of_the_runs_of_an_unseen_site():
     """Sites differ by 10 %, runs of a site by 5 %; five sites are known, with one range for each draw."""
     rng = np.random.default_rng(1)
     inside = []
@@ -94,22 +94,22 @@ def test_ranges_hold_nine_tenths_of_the_runs_of_a_site_that_was_never_seen():
         sites = rng.normal(0.05, 0.1, 6)
         runs = np.exp(sites[:, None] + rng.normal(0, 0.05, (6, 30)))
         known = [(f"s{i}", "data", float(ratio)) for i in range(5) for ratio in runs[i]]
-        low, high = _ranges(known)["pooled"]["range"]
+        low, high = ranges_of(known)["pooled"]["range"]
         inside.append(np.mean((low <= runs[5]) & (runs[5] <= high)))
     assert np.mean(inside) == pytest.approx(0.9, abs=0.03)
 
 
-def test_a_class_lies_beside_its_sites_and_few_runs_make_none():
+def test_a_class_has_its_own_range_unless_its_runs_are_few():
     flat = [("a", "data", 1.0), ("b", "data", 1.1), ("c", "data", 1.2)] * 30
     slow = [("a", "small", 1.3)] * 20
-    found = _ranges(flat + slow)
+    found = ranges_of(flat + slow)
     assert list(found["classes"]) == ["small", "data"]
     low, high = found["classes"]["data"]["range"]
     assert np.divide(found["classes"]["small"]["range"], (low, high)) == pytest.approx([1.3, 1.3], rel=1e-3)
-    assert list(_ranges(flat + slow[:-1])["classes"]) == ["data"]
+    assert list(ranges_of(flat + slow[:-1])["classes"]) == ["data"]
 
 
-def test_one_set_alone_says_nothing_about_other_sites(write_table):
+def test_a_single_set_does_not_show_how_sites_differ(write_table):
     rows = [{"id": f"r{number}", "iteration_s": str(5 + number / 10)} for number in range(25)]
     one, other = write_table(*rows, name="one.csv"), write_table({"pp": "8", "dp": "1"}, name="other.csv")
     table = measured_ranges([one, other])
@@ -134,7 +134,7 @@ def here(names):
     return paths
 
 
-def test_the_shipped_table_is_what_the_sets_give():
+def test_the_shipped_table_is_built_from_the_sets():
     built = measured_ranges(here(SETS))
     shipped = json.loads(TABLE.read_text())
     assert built["sets"] == shipped["sets"]
@@ -142,7 +142,7 @@ def test_the_shipped_table_is_what_the_sets_give():
 
 
 def test_intervals_cover_sets_that_were_left_out():
-    """Nine tenths in all, from ranges that never saw the set; a single slow site may have less."""
+    """Nine tenths in all, with ranges computed without the set; a single slow site may have less."""
     results = [validate(path) for path in here(SETS)]
     rows = [row for result in results for row in result.predicted]
     everything = statistics(rows)["coverage"]

@@ -1,4 +1,4 @@
-"""Validation: the statistics, what is skipped and why, and the accuracy on published measurements."""
+"""Validation: the statistics, the reasons of skipped rows, and the accuracy on published measurements."""
 
 from __future__ import annotations
 
@@ -178,8 +178,8 @@ def test_llm_foundrys_newer_runs_on_the_a100_stop_recomputing_early(write_table,
 
 
 def gemm_and_attention_shares(path):
-    """What GEMMs and attention of the layers alone take of the measured time if all are repeated, by the
-    row's recomputation.
+    """By recomputation, the share of the measured time that the layers' GEMMs and attention alone would take
+    if all were repeated.
     """
     shares: dict[str, list[float]] = {}
     for row in read_table(path):
@@ -199,7 +199,7 @@ def gemm_and_attention_shares(path):
         ("h100_llmfoundry_fsdp", "full", 70, 90),
     ],
 )
-def test_which_runs_would_have_had_time_to_repeat_everything(name, recompute, least, most):
+def test_which_runs_had_time_to_repeat_everything(name, recompute, least, most):
     path = TABLES / f"{name}.csv"
     if not path.exists():
         pytest.skip(f"{path} is not here")

@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def shared_traces() -> Path:
-    """Published job logs, where they are at hand."""
+    """The folder of published job logs; skips the test where it is missing."""
     shared = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[3] / "shared"))
     folder = shared / "data" / "traces"
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""Traces on disk: the jobs that `read_trace` gives, in order of submission, whatever comes how and whence."""
+"""Traces on disk: the jobs of `read_trace` in order of submission, from every kind of file and from pipes."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.function_sco
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few jobs make many runs of several blocks, most of them in a file."""
+    """Shrink the limits: few jobs make many runs of several blocks, most of them in a file."""
     monkeypatch.setattr(stored, "RUN_JOBS", 7)
     monkeypatch.setattr(stored, "BLOCK_JOBS", 3)
     monkeypatch.setattr(stored, "IN_MEMORY_BYTES", 200)
 
 
 def jobs_of(count: int) -> list[Job]:
-    """Jobs of which many are submitted at the same time."""
+    """Jobs in groups of five with the same submission time."""
     return [
         Job(str(i), float(i // 5), tenant="tä\u2028n" * (1 + i % 2), gpus=1 + i % 8, duration_s=1.0 / (i + 1))
         for i in range(count)
@@ -46,7 +46,7 @@ def jobs_of(count: int) -> list[Job]:
 
 @contextmanager
 def piped(path: Path, content: bytes) -> Iterator[Path]:
-    """A pipe at `path` that gives `content` to whoever opens it first."""
+    """A pipe at `path` that gives `content` to its first reader."""
     os.mkfifo(path)
 
     def give() -> None:
@@ -64,7 +64,7 @@ def piped(path: Path, content: bytes) -> Iterator[Path]:
     ids=st.randoms(use_true_random=False),
 )
 @settings(parent=SHARED, max_examples=80)
-def test_jobs_come_in_order_of_submission(
+def test_jobs_are_iterated_in_order_of_submission(
     small: None, tmp_path: Path, times: list[float], ids: Random
 ) -> None:
     names = [f"{'x' * (i % 2)}{i}" for i in range(len(times))]
@@ -101,7 +101,7 @@ def test_rows_of_parquet_are_numbered_through_all_batches(
     monkeypatch.setattr("traces.files._BATCH", 3)
     jobs = [Job(str(i % 8), float(i), gpus=1, duration_s=1.0) for i in range(10)]
     write_trace(jobs, tmp_path / "t.parquet")
-    with pytest.raises(TableError, match=":9: job_id=0: is the job of line 1 again"):
+    with pytest.raises(TableError, match=":9: job_id=0: is also the id of line 1"):
         store_trace(tmp_path / "t.parquet")
 
 
@@ -116,7 +116,7 @@ def test_a_trace_in_order_is_one_run_and_needs_no_merging(small: None) -> None:
 
 
 def test_several_readers_at_different_places(small: None) -> None:
-    """Two iterators of one process, and a forked one, do not move each other's place; a copy has its own."""
+    """Iterators of one process, of a forked process and of a copy do not move each other's position."""
     jobs = jobs_of(50)
     found = StoredJobs()
     for line, job in enumerate(reversed(jobs)):
@@ -139,7 +139,7 @@ def _must_equal(found: StoredJobs, jobs: list[Job]) -> None:
 
 
 def test_memory_holds_few_jobs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """8 bytes a job while the trace is read, next to nothing after that, where a list takes hundreds."""
+    """8 bytes a job while the trace is read and almost nothing afterwards; a list takes hundreds."""
     monkeypatch.setattr(stored, "RUN_JOBS", 500)
     monkeypatch.setattr(stored, "BLOCK_JOBS", 50)
     monkeypatch.setattr(stored, "IN_MEMORY_BYTES", 1000)
@@ -165,8 +165,8 @@ def test_memory_holds_few_jobs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 # Mistakes
 
 
-def both_say(path: Path) -> str:
-    """What is wrong with a trace: the same, stored or listed."""
+def error_of(path: Path) -> str:
+    """The error of a trace, which must be the same stored and listed."""
     texts = []
     for read in (read_trace, store_trace):
         with pytest.raises(TableError) as caught:
@@ -176,23 +176,23 @@ def both_say(path: Path) -> str:
     return texts[0]
 
 
-def test_repeated_ids_are_told_among_the_other_mistakes_by_line(small: None, tmp_path: Path) -> None:
+def test_repeated_ids_are_listed_by_line_among_the_other_mistakes(small: None, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(RIGID + "a,0,1,5\nb,0,0,5\na,9,1,5\nc,1,1,-5\n a,9,1,5\na,9,1,5\n")
-    assert [line.split(": ")[:2] for line in both_say(path).splitlines()] == [
+    assert [line.split(": ")[:2] for line in error_of(path).splitlines()] == [
         ["3", "gpus=0"],
         ["4", "job_id=a"],
         ["5", "duration_s=-5"],
         ["7", "job_id=a"],
     ]
-    assert both_say(path).count("is the job of line 2 again") == 2
+    assert error_of(path).count("is also the id of line 2") == 2
 
 
 def test_of_many_mistakes_the_first_are_shown(small: None, tmp_path: Path) -> None:
-    """Repeated ids, which show last, take their places among the first twenty."""
+    """Repeated ids, which are found last, are sorted among the first twenty mistakes."""
     path = tmp_path / "t.csv"
     path.write_text(RIGID + "".join(f"{i // 2},0,1,5\nx,0,0,5\n" for i in range(100)))
-    lines = both_say(path).splitlines()
+    lines = error_of(path).splitlines()
     numbers = [int(line.split(":")[0]) for line in lines[:20]]
     assert (
         numbers
@@ -202,7 +202,7 @@ def test_of_many_mistakes_the_first_are_shown(small: None, tmp_path: Path) -> No
     assert lines[20].endswith("130 more errors are not shown")
 
 
-def test_ids_of_equal_hashes_are_told_apart(
+def test_ids_with_equal_hashes_are_not_confused(
     small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rows, "hash", lambda job_id: len(job_id), raising=False)
@@ -210,11 +210,11 @@ def test_ids_of_equal_hashes_are_told_apart(
     path.write_text(RIGID + "".join(f"{i},0,1,5\n" for i in range(30)))
     assert len(store_trace(path)) == len(read_trace(path)) == 30
     path.write_text(path.read_text() + "7,1,1,5\n")
-    assert both_say(path) == "32: job_id=7: is the job of line 9 again; ids must be unique"
+    assert error_of(path) == "32: job_id=7: is also the id of line 9; ids must be unique"
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
-def test_a_pipe_that_gives_nonsense(tmp_path: Path, packed: bool) -> None:
+def test_a_pipe_with_nonsense(tmp_path: Path, packed: bool) -> None:
     data = RIGID.encode() + b"a,0,1,5\nb\xff,0,1,5\n"
     with (
         piped(tmp_path / "pipe", gzip.compress(data) if packed else data) as source,
@@ -223,7 +223,7 @@ def test_a_pipe_that_gives_nonsense(tmp_path: Path, packed: bool) -> None:
         store_trace(source)
 
 
-def test_who_reads_twice_refuses_pipes(tmp_path: Path) -> None:
+def test_functions_that_read_twice_refuse_pipes(tmp_path: Path) -> None:
     with (
         piped(tmp_path / "pipe", RIGID.encode()) as source,
         pytest.raises(UserError, match="is a pipe, and is needed more than once; save it to a file first"),
@@ -233,7 +233,7 @@ def test_who_reads_twice_refuses_pipes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("device", ["/dev/null", "/dev/zero", "/dev/urandom"])
-def test_a_device_has_no_end(device: str) -> None:
+def test_devices_are_refused(device: str) -> None:
     if not os.path.exists(device):
         pytest.skip(f"no {device}")
     with pytest.raises(UserError, match="is a device; give a file or a pipe"):
@@ -242,7 +242,7 @@ def test_a_device_has_no_end(device: str) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 @pytest.mark.parametrize("pipe", [False, True], ids=["file", "pipe"])
-def test_no_room_for_the_temporary_file(
+def test_no_space_for_the_temporary_file(
     small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipe: bool
 ) -> None:
     full = Path("/dev/full")

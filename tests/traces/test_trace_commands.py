@@ -61,7 +61,7 @@ def test_check_summarises_as_text_and_json(log: Path, capsys: pytest.CaptureFixt
     assert sum(summary["models"].values()) == summary["deadlines"]["jobs"] == 40
 
 
-def test_jobs_submitted_closer_together_than_tables_resolve_ask_for_no_load(
+def test_jobs_submitted_closer_together_than_tables_resolve_have_no_load(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "burst.csv"
@@ -90,7 +90,7 @@ def test_check_of_a_bad_trace_names_the_line_and_exits_with_3(
         ("a,0,,,gpt3-13b,64,9", "not known, no job states GPUs and run time (duration_s)"),
     ],
 )  # fmt: skip
-def test_check_says_what_the_jobs_ask_for(
+def test_check_shows_what_the_jobs_request(
     tmp_path: Path, row: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "trace.csv"
@@ -148,7 +148,7 @@ def test_a_throughput_table_lets_a_trace_name_its_models(
         (["import-table", ".", "-o", "out.csv"], 3, "the first column must be global_batch_size"),
     ],
 )
-def test_mistakes_end_with_their_code_one_message_and_no_output(
+def test_mistakes_exit_with_their_code_one_message_and_no_output(
     log: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -1,4 +1,4 @@
-"""What docs/traces.md shows is what happens."""
+"""The examples of docs/traces.md are true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No text of a trace is a formula to a spreadsheet, and none is changed by a round trip."""
+"""No spreadsheet evaluates text of a trace as a formula, and a round trip changes no text."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ FORMULA = tuple("=+-@\t\r\n")
 
 
 @given(st.text())
-def test_text_comes_back(text: str) -> None:
+def test_text_survives_a_round_trip(text: str) -> None:
     assert without_guard(with_guard(text)) == text
     assert not with_guard(text).startswith(FORMULA)
 
 
 @given(st.text(alphabet="'=+-@\t\r\na"))
-def test_hostile_text_comes_back(text: str) -> None:
+def test_hostile_text_survives_a_round_trip(text: str) -> None:
     assert without_guard(with_guard(text)) == text
     assert not with_guard(text).startswith(FORMULA)
 
@@ -54,6 +54,6 @@ def test_a_trace_of_hostile_names(tmp_path: Path, ending: str) -> None:
                 assert not row[0].startswith(FORMULA)
 
 
-def test_what_others_wrote_without_a_guard_is_read_as_it_is(tmp_path: Path) -> None:
+def test_foreign_text_without_a_guard_is_read_unchanged(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("job_id,submit_s,gpus,duration_s\n=cmd(),0,1,1\n'tis,0,1,1\n")
     assert [job.job_id for job in read_trace(tmp_path / "t.csv")] == ["=cmd()", "'tis"]

@@ -37,7 +37,7 @@ def test_poisson_gaps_are_exponential() -> None:
 
 
 @pytest.mark.parametrize("cv", [1.5, 3.0, 4.7])
-def test_bursty_gaps_have_the_mean_and_the_variation_asked_for(cv: float) -> None:
+def test_bursty_gaps_have_the_requested_mean_and_variation(cv: float) -> None:
     shape = weibull_shape(cv)
     law = stats.weibull_min(shape)
     assert law.std() / law.mean() == pytest.approx(cv, rel=1e-9)
@@ -47,7 +47,7 @@ def test_bursty_gaps_have_the_mean_and_the_variation_asked_for(cv: float) -> Non
 
 
 def test_day_and_night_swing_two_to_one_around_the_rate() -> None:
-    """The rate is r (1 + sin(2 pi t / day) / 3): 4/3 r at best, 2/3 r at worst, r over whole days."""
+    """The rate is r (1 + sin(2 pi t / day) / 3): 4/3 r at most, 2/3 r at least, r over whole days."""
     submits = times("day-night")
     days = math.floor(submits[-1] / DAY_S)
     submits = submits[submits < days * DAY_S]
@@ -78,7 +78,7 @@ def test_run_times_have_the_mean_that_the_load_is_computed_from(law: LogNormal |
     assert np.all(np.diff(quantiles) >= 0)
 
 
-def test_a_log_normal_that_is_hardly_cut_has_the_textbook_quantiles() -> None:
+def test_a_hardly_truncated_log_normal_has_the_textbook_quantiles() -> None:
     law = LogNormal(100, 0.5, 1e9)
     for uniform in (0.01, 0.5, 0.999):
         assert law.quantile_s(uniform) == pytest.approx(stats.lognorm(0.5, scale=100).ppf(uniform), rel=1e-9)
@@ -86,7 +86,7 @@ def test_a_log_normal_that_is_hardly_cut_has_the_textbook_quantiles() -> None:
     assert law.quantile_s(math.nextafter(1, 0)) <= 1e9
 
 
-def test_the_load_is_that_asked_for() -> None:
+def test_the_load_is_the_requested_one() -> None:
     """Renewal reward: the standard error of GPU-seconds / span follows from the variances of both."""
     recipe = Recipe(jobs=200_000, load=0.8, gpus=64, rules="none")
     jobs, report = generate(recipe)
@@ -96,7 +96,7 @@ def test_the_load_is_that_asked_for() -> None:
     assert 4 * relative < 0.12
 
 
-def test_m_m_c_jobs_are_exponential_and_alike() -> None:
+def test_m_m_c_jobs_are_exponential_and_of_one_size() -> None:
     jobs, report = generate(Recipe(jobs=50_000, load=0.7, gpus=3, sizes="exponential", rules="none"))
     run_times = np.array([job.duration_s for job in jobs])
     gaps = np.diff([job.submit_s for job in jobs])
@@ -108,7 +108,7 @@ def test_m_m_c_jobs_are_exponential_and_alike() -> None:
     assert report["expected"]["jobs_per_s"] == pytest.approx(0.7 * 3 / 3600)
 
 
-def test_gpu_counts_come_in_their_shares() -> None:
+def test_gpu_counts_have_their_shares() -> None:
     sizes = load_sizes("itp")
     jobs, _ = generate(Recipe(jobs=20_000, rules="none"))
     found = Counter(job.gpus for job in jobs)
@@ -149,7 +149,7 @@ def test_changing_one_purpose_leaves_the_others_alone(change: dict[str, Any], ke
     assert fields(changed, *kept) == fields(plain, *kept)
 
 
-def test_more_jobs_of_the_same_seed_begin_alike() -> None:
+def test_a_longer_trace_of_the_same_seed_begins_with_the_same_jobs() -> None:
     few, many = generate(RIGID)[0], generate(dataclasses.replace(RIGID, jobs=300))[0]
     assert fields(many[:200], "submit_s", "gpus", "duration_s") == fields(
         few, "submit_s", "gpus", "duration_s"
@@ -189,7 +189,7 @@ def test_a_generated_trace_is_a_valid_trace(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
-def test_jobs_on_disk_are_written_as_those_in_memory(tmp_path: Path, ending: str) -> None:
+def test_jobs_on_disk_are_written_like_jobs_in_memory(tmp_path: Path, ending: str) -> None:
     recipe = Recipe(jobs=25_000, seed=4, deadlines="1:2:0.5")
     stored, report = generate_stored(recipe)
     jobs, same = generate(recipe)
@@ -202,7 +202,7 @@ def test_jobs_on_disk_are_written_as_those_in_memory(tmp_path: Path, ending: str
 
 
 def test_memory_holds_a_few_numbers_of_each_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job itself takes some 500 bytes."""
+    """For comparison, a `Job` takes some 500 bytes."""
     monkeypatch.setattr("traces.stored.RUN_JOBS", 1000)
     monkeypatch.setattr("traces.stored.IN_MEMORY_BYTES", 100_000)
     generate(Recipe(jobs=10))  # what is read once
@@ -216,7 +216,7 @@ def test_memory_holds_a_few_numbers_of_each_job(tmp_path: Path, monkeypatch: pyt
     assert peak < 120 * 20_000 + 1_500_000
 
 
-def test_the_trace_of_a_seed_stays_what_it_was() -> None:
+def test_the_trace_of_a_seed_does_not_change() -> None:
     """Regression: tests/traces/golden/generated.csv."""
     jobs, _ = generate(
         Recipe(jobs=25, arrivals="day-night", cv=2, rules="none", deadlines="0.5:1.5:0.5", seed=7)
@@ -239,7 +239,7 @@ def test_the_trace_of_a_seed_stays_what_it_was() -> None:
         ({"load": 1e-9}, r"load=1e-09: puts 200 jobs beyond 4e\+09 s; raise it"),
         ({"seed": -1}, "seed=-1: must not be negative"),
         ({"arrivals": "poison"}, "unknown arrivals 'poison'; did you mean poisson"),
-        ({"cv": 2}, "cv=2: arrivals 'poisson' have none to choose"),
+        ({"cv": 2}, "cv=2: arrivals 'poisson' take no cv"),
         ({"arrivals": "bursty", "cv": 0.5}, "cv=0.5: must be between 1"),
         ({"sizes": "it"}, "unknown sizes 'it'"),
         ({"rules": "llm"}, "unknown rules 'llm'"),
@@ -305,7 +305,7 @@ def test_bundled_itp_sizes_are_those_of_the_published_logs(shared_traces: Path) 
         assert (law.min_s, law.max_s) == (log.duration.min(), log.duration.max())
 
 
-def test_weibull_gaps_put_short_gaps_where_a_log_has_them(shared_traces: Path) -> None:
+def test_weibull_gaps_are_as_short_as_those_of_a_log(shared_traces: Path) -> None:
     """Published: of cluster04's gaps 29 % are within a second; bursty arrivals like it have 25 %."""
     import pandas as pd
 

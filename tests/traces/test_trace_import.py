@@ -105,9 +105,7 @@ def test_dropped_rows_carry_line_and_reason(tmp_path: Path, maker: WorkMaker) ->
 
 
 def test_a_log_without_a_usable_row_is_an_error(tmp_path: Path, fake_planner: Any) -> None:
-    with pytest.raises(
-        TableError, match=r"log.csv:1: holds no job that can be used \(1 rows\); line 2: num_gpu=0"
-    ):
+    with pytest.raises(TableError, match=r"log.csv:1: holds no usable job \(1 rows\); line 2: num_gpu=0"):
         itp.read_log(write(tmp_path, ITP + "a,0,60,0\n"))
     with pytest.raises(TableError, match="missing column num_gpu"):
         itp.read_log(write(tmp_path, "job_id,submission_time,duration\na,0,60\n"))
@@ -260,7 +258,7 @@ def test_the_planner_reproduces_the_logged_run_time(tmp_path: Path) -> None:
             assert run[int(job.gpus or 0)].iteration_s * job.iterations == pytest.approx(7200.0, rel=1e-12)
 
 
-def test_unknown_names_are_told(tmp_path: Path) -> None:
+def test_unknown_names_are_reported(tmp_path: Path) -> None:
     path = write(tmp_path, ITP + "a,0,60,1\n")
     for options, message in (
         ({"log_format": "itb"}, "unknown log format 'itb'; did you mean itp"),
@@ -272,7 +270,7 @@ def test_unknown_names_are_told(tmp_path: Path) -> None:
             import_log(path, **options)  # type: ignore[arg-type]
 
 
-def test_cluster04_asks_1024_gpus_for_what_they_can_give(shared_traces: Path, tmp_path: Path) -> None:
+def test_cluster04_loads_1024_gpus_fully(shared_traces: Path, tmp_path: Path) -> None:
     """FORMATS.md and the log itself: 15,802 jobs over 59.45 days."""
     jobs, report = import_log(shared_traces / "itp_raw" / "cluster04.csv.gz")
     assert report["counts"] == {
@@ -336,7 +334,7 @@ def test_a_run_time_may_be_stated_by_start_and_end(tmp_path: Path) -> None:
     assert [(job.job_id, job.duration_s) for job in jobs] == [("a", 60.0), ("b", 30.0)]
     assert [(row["line"], row["reason"]) for row in report["dropped"]] == [
         (4, "does not end after its start"),
-        (5, "from=tomorrow: is neither a number of seconds nor a date such as 2024-05-01 13:30:00"),
+        (5, "from=tomorrow: is neither a number of seconds nor a date like 2024-05-01 13:30:00"),
     ]
 
 
@@ -346,8 +344,8 @@ def test_a_run_time_may_be_stated_by_start_and_end(tmp_path: Path) -> None:
         ("", "write NAME=COLUMN"),
         ("submit_s=when,gpus", "--columns 'gpus': write NAME=COLUMN"),
         ("submit=when", "unknown name in --columns 'submit'; did you mean submit_s"),
-        ("submit_s=when,submit_s=n", "submit_s is stated twice"),
-        ("submit_s=when,duration_s=took", "needs gpus=COLUMN"),
+        ("submit_s=when,submit_s=n", "submit_s is given twice"),
+        ("submit_s=when,duration_s=took", "gpus is missing; add gpus=COLUMN"),
         ("submit_s=when,gpus=n", "either duration_s=COLUMN or both start_s=COLUMN and end_s=COLUMN"),
         ("submit_s=when,gpus=n,end_s=took", "either duration_s=COLUMN or both"),
         ("submit_s=when,gpus=n,duration_s=took,start_s=when,end_s=took", "either duration_s=COLUMN or both"),
@@ -362,7 +360,7 @@ def test_mistakes_in_named_columns(tmp_path: Path, columns: str, says: str) -> N
 
 
 def test_a_format_and_named_columns_exclude_each_other(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="leave out one of them"):
+    with pytest.raises(UserError, match="cannot be combined with --format itp; give one of them"):
         import_log(write(tmp_path, OWN), columns=NAMED, log_format="itp")
 
 
@@ -425,10 +423,10 @@ def test_what_sacct_prints_is_a_log(tmp_path: Path) -> None:
         ("7", "60", "gres/gpu=8", "the job of line 2 again"),
     ],
 )  # fmt: skip
-def test_rows_of_sacct_that_are_no_job_of_their_own(
+def test_rows_of_sacct_that_are_not_separate_jobs(
     tmp_path: Path, job_id: str, elapsed: str, tres: str, reason: str
 ) -> None:
-    """Most of all steps, where the log was printed without -X: each would hold its job's GPUs once more."""
+    """Steps, above all, of a log printed without -X: each would count its job's GPUs once more."""
     head = "JobIDRaw|Account|Submit|ElapsedRaw|AllocTRES|State\n"
     day = "2024-05-01T12:00"
     rows = f"7|a|{day}:00|60|gres/gpu=8|COMPLETED\n{job_id}|a|{day}:05|{elapsed}|{tres}|COMPLETED\n"
@@ -438,14 +436,14 @@ def test_rows_of_sacct_that_are_no_job_of_their_own(
 
 
 @pytest.mark.parametrize("delimiter", ["    ", ","])
-def test_sacct_with_other_delimiters_is_told_what_to_print(tmp_path: Path, delimiter: str) -> None:
-    """Lists of resources have commas in them, and columns of fixed width are cut off."""
+def test_sacct_with_other_delimiters_names_the_command(tmp_path: Path, delimiter: str) -> None:
+    """Lists of resources contain commas, and columns of fixed width are truncated."""
     log = write(tmp_path, SACCT.replace("|", delimiter) + "1\n", "sacct.txt")
     with pytest.raises(TableError, match="print the log with sacct -a -X --parsable2"):
         import_log(log)
 
 
-def test_sacct_with_other_columns_is_told_what_to_print(tmp_path: Path) -> None:
+def test_sacct_with_other_columns_names_the_command(tmp_path: Path) -> None:
     log = write(tmp_path, "JobID|Submit|Elapsed|ReqTRES\n7|2024-05-01T12:00:00|01:00:00|gres/gpu=8\n")
     with pytest.raises(TableError, match=r"missing column JobIDRaw.*; print the log with sacct -a -X"):
         import_log(log)
@@ -471,7 +469,7 @@ def test_a_header_that_names_no_column_for_sure_is_refused(tmp_path: Path, heade
     assert says in str(caught.value)
 
 
-def test_what_is_imported_lasts_long_enough_to_be_read_again(tmp_path: Path) -> None:
+def test_imported_run_times_are_long_enough_to_be_read_again(tmp_path: Path) -> None:
     rows = "1714521600,8,1714521600,1714521600.0000005\n1714521600,8,1714521600,1714521601\n"
     log = write(tmp_path, f"at,n,from,to\n{rows}")
     jobs, report = import_log(log, columns="submit_s=at,gpus=n,start_s=from,end_s=to", rules="none")
@@ -484,7 +482,7 @@ def test_what_is_imported_lasts_long_enough_to_be_read_again(tmp_path: Path) -> 
     [("3-04:05:06", 273906.0), ("3 days, 4:05:06", 273906.0), ("1 day 00:00:00.5", 86400.5),
      ("100:00:01", 360001.0), (" 7 ", 7.0), ("1e3", 1000.0)],
 )  # fmt: skip
-def test_run_times_that_are_written_out(text: str, seconds: float) -> None:
+def test_run_times_in_days_hours_and_minutes(text: str, seconds: float) -> None:
     assert span(text) == seconds
 
 
@@ -493,14 +491,14 @@ def test_run_times_that_are_written_out(text: str, seconds: float) -> None:
     ["05:06", "3-04:05", "1:60:00", "-1:00:00", "1-1-1:00:00", "0-00:00:00", "UNLIMITED", "Partition_Limit",
      "1::2", "9999999-00:00:00", "nan", "\u0661:00:00", "1-00:00:00+1", f"{10**400}:00:00"],
 )  # fmt: skip
-def test_what_is_no_run_time_is_a_row_dropped_with_its_reason(tmp_path: Path, text: str) -> None:
+def test_a_row_without_a_valid_run_time_is_dropped_with_its_reason(tmp_path: Path, text: str) -> None:
     log = write(tmp_path, f"at,n,took\n0,1,60\n5,1,{text}\n")
     jobs, report = import_log(log, columns="submit_s=at,gpus=n,duration_s=took", rules="none")
     assert len(jobs) == 1
     assert report["dropped"][0]["reason"].startswith(f"took={text[:60]}")
 
 
-def test_a_strange_header_is_told_in_few_and_printable_words(tmp_path: Path) -> None:
+def test_a_strange_header_is_shown_short_and_printable(tmp_path: Path) -> None:
     header = ",".join(["a\x1b[2J", *(f"column{i}" for i in range(20_000))])
     log = write(tmp_path, f"{header}\n1\n")
     with pytest.raises(TableError, match=r"unknown column 'when'.* and 19951 more") as caught:
@@ -536,7 +534,7 @@ def test_columns_may_differ_in_how_they_state_moments(tmp_path: Path) -> None:
     assert [job.deadline_s for job in jobs] == [100.0, None]
 
 
-def test_mig_slices_count_as_gpus_and_that_is_said(
+def test_mig_slices_count_as_gpus_and_the_report_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     head = "JobIDRaw|Account|Submit|ElapsedRaw|AllocTRES|State\n"
@@ -552,7 +550,7 @@ def test_mig_slices_count_as_gpus_and_that_is_said(
     assert any(text.startswith("2 jobs held a part of a GPU (MIG slices") for text in report["assumptions"])
 
 
-def test_shares_of_a_gpu_count_as_gpus_and_that_is_said(shared_traces: Path) -> None:
+def test_shares_of_a_gpu_count_as_gpus_and_the_report_says_so(shared_traces: Path) -> None:
     named = "job_id=name,submit_s=creation_time,gpus=num_gpu,start_s=scheduled_time,end_s=deletion_time"
     pods = shared_traces / "alibaba" / "openb_pod_list_default.csv.gz"
     report = import_log(pods, columns=named, rules="none")[1]

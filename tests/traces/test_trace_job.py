@@ -24,7 +24,7 @@ def test_a_job_cannot_be_changed() -> None:
         Job("a", 0.0).gpus = 4  # type: ignore[misc]
 
 
-def test_ties_go_by_number_then_by_text() -> None:
+def test_ties_are_ordered_by_number_then_by_text() -> None:
     ids = ["10", "9", "a10", "a9", "007", "7", "²", "", "9" * 5000]
     ordered = [job.job_id for job in submission_order(Job(i, 5.0) for i in ids)]
     assert ordered == ["007", "7", "9", "10", "9" * 5000, "", "a10", "a9", "²"]

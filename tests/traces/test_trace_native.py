@@ -81,7 +81,9 @@ def test_what_is_written_reads_back_equal(tmp_path: Path, ending: str, written: 
 @pytest.mark.parametrize("prefix", ["", "\ufeff"], ids=["plain", "bom"])
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"], ids=["lf", "crlf", "cr"])
 @pytest.mark.parametrize("packed", [False, True], ids=["csv", "gzip"])
-def test_encodings_of_one_trace_are_alike(tmp_path: Path, prefix: str, line_end: str, packed: bool) -> None:
+def test_all_encodings_of_a_trace_give_equal_jobs(
+    tmp_path: Path, prefix: str, line_end: str, packed: bool
+) -> None:
     text = 'job_id, submit_s ,gpus,duration_s,x_note\nä,0, 8.0 ,1e3,\n\n"b,",2.5,1,60,free text\n'
     data = (prefix + text.replace("\n", line_end)).encode()
     path = write(tmp_path, gzip.compress(data) if packed else data)
@@ -153,13 +155,16 @@ def test_a_bad_cell_names_line_column_value_and_remedy(
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("", ["1: empty file; the first line names the columns, such as job_id,submit_s,gpus,duration_s"]),
+        (
+            "",
+            ["1: empty file; the first line names the columns, for example job_id,submit_s,gpus,duration_s"],
+        ),
         (RIGID, ["1: holds no jobs; each row after the header is one job"]),
         (RIGID + "a,0,1\n", ["2: has 3 cells where the header has 4; look for a stray comma"]),
         (RIGID + "a,0,1,5,6\n", ["2: has 5 cells where the header has 4; look for a stray comma"]),
         (
             RIGID + "a,0,1,5\nb,0,1,5\na,1,1,5\n",
-            ["4: job_id=a: is the job of line 2 again; ids must be unique"],
+            ["4: job_id=a: is also the id of line 2; ids must be unique"],
         ),
         (RIGID + ",0,1,5\n", ["2: job_id=: is empty; every job needs one"]),
         (RIGID + "a,,1,5\n", ["2: submit_s=: is empty; every job needs one"]),
@@ -218,7 +223,7 @@ def test_a_bad_cell_names_line_column_value_and_remedy(
         (b"\x00\x01\x02\x03", ["1: unknown column"]),
     ],
 )
-def test_a_bad_file_is_told_what_is_wrong(tmp_path: Path, content: str | bytes, expected: list[str]) -> None:
+def test_a_bad_file_names_what_is_wrong(tmp_path: Path, content: str | bytes, expected: list[str]) -> None:
     found = errors(write(tmp_path, content))
     assert len(found) == len(expected)
     for line, start in zip(found, expected, strict=True):
@@ -261,12 +266,12 @@ def test_a_throughput_table_may_name_other_models(tmp_path: Path) -> None:
     assert "gpt3" not in errors(path, known_models=["vgg19"])[0]
 
 
-def test_a_model_that_no_plan_needs_is_information(tmp_path: Path) -> None:
+def test_an_unused_model_name_is_not_checked(tmp_path: Path) -> None:
     path = write(tmp_path, "job_id,submit_s,model,gpus,duration_s\na,0,anything,1,5\n")
     assert read_trace(path)[0].model == "anything"
 
 
-def test_hostile_values_are_shown_harmlessly(tmp_path: Path) -> None:
+def test_hostile_values_are_shown_escaped(tmp_path: Path) -> None:
     found = errors(write(tmp_path, RIGID + "a,0,\x1b[2J" + "9" * 5000 + ",5\n"))
     assert len(found[0]) < 250
     assert "\x1b" not in found[0]
@@ -297,7 +302,7 @@ def test_a_file_that_cannot_be_opened_is_a_usage_error(tmp_path: Path, name: str
 
 @pytest.mark.parametrize("unit", ["s", "us", "ns"])
 def test_a_parquet_column_of_spans_is_refused(tmp_path: Path, unit: str) -> None:
-    """As text 60 s in microseconds are 60000000, which would pass for seconds."""
+    """As text, 60 s in microseconds is 60000000, which would be read as seconds."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -354,8 +359,8 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
     assert os.listdir(tmp_path) == ["trace.csv"]
 
 
-def test_text_that_no_csv_file_could_hold(tmp_path: Path) -> None:
-    """A Parquet file can; the folder of a run could then not be read."""
+def test_text_too_long_for_csv_is_refused(tmp_path: Path) -> None:
+    """A Parquet file can hold such text, but the CSV files of its run could not be read back."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

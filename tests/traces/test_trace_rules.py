@@ -30,7 +30,7 @@ def test_bundled_rules_are_listed() -> None:
 
 
 @pytest.mark.parametrize("planner", ["3d", "data-parallel"])
-def test_every_bundled_choice_fits_wherever_the_rules_put_it(planner: str) -> None:
+def test_every_bundled_choice_has_a_plan_wherever_the_rules_use_it(planner: str) -> None:
     rules, plans = load_rules("llm-mix"), make_planner(planner, load_system("dgx-a100-80gb"))
     for rule in rules.sizes:
         for choice in rule.choices:
@@ -47,7 +47,7 @@ def test_bundled_rules_make_8_to_512_gpus_of_1_to_64() -> None:
     assert rules.choices(65) == ()
 
 
-def test_choices_come_in_proportion_to_their_weights(tmp_path: Path) -> None:
+def test_choices_are_drawn_in_proportion_to_their_weights(tmp_path: Path) -> None:
     values = content()
     values["sizes"][0]["choices"] = [
         {"model": name, "global_batch": 8, "weight": weight}
@@ -60,7 +60,7 @@ def test_choices_come_in_proportion_to_their_weights(tmp_path: Path) -> None:
     assert rules.choose(5, 0.5) is None
 
 
-def test_the_last_choice_takes_what_rounding_leaves() -> None:
+def test_the_last_choice_covers_rounding_errors() -> None:
     rules = load_rules("llm-mix")
     assert rules.choose(1, np.nextafter(1.0, 0.0)) == rules.choices(1)[-1]
 
@@ -115,7 +115,7 @@ def test_ranges_must_ascend(tmp_path: Path, ranges: list[list[int]], message: st
         load(tmp_path, values)
 
 
-def test_unknown_rules_are_told_with_those_known() -> None:
+def test_unknown_rules_are_reported_with_the_known_ones() -> None:
     with pytest.raises(UserError, match="unknown rules 'llm-mixed'; did you mean llm-mix"):
         load_rules("llm-mixed")
     with pytest.raises(UserError, match="cannot be read"):

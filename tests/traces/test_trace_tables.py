@@ -46,7 +46,7 @@ def test_the_written_table_is_one_that_the_simulator_reads(tmp_path: Path) -> No
         ("global_batch_size,one\n64,2\n", "bert.csv:1: header=one: is not a number"),
         ("global_batch_size,0\n64,2\n", "bert.csv:1: header=0: must be at least 1"),
         ("global_batch_size,1\nmany,2\n", "bert.csv:2: global_batch_size=many: is not a number"),
-        ("global_batch_size,1\n64,2\n64,3\n", "bert.csv:3: global_batch_size=64: is that of line 2 again"),
+        ("global_batch_size,1\n64,2\n64,3\n", "bert.csv:3: global_batch_size=64: is already on line 2"),
         ("global_batch_size,1\n64,-2\n", "bert.csv:2: 1=-2: must not be negative"),
         ("global_batch_size,1\n64,inf\n", "bert.csv:2: 1=inf: must be finite"),
         ("global_batch_size,1\n64,2,3\n", "bert.csv:2: has 3 cells where the header has 2"),
