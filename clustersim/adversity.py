@@ -21,8 +21,8 @@ from .outages import Outages
 from .outcomes import fate_of
 
 if TYPE_CHECKING:
+    from .curve import Curve
     from .simulation import Simulation
-    from .speed import Curve
 
 __all__ = ["Adversity", "adversity_of"]
 

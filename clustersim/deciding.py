@@ -10,12 +10,12 @@ from traces.job import Job, submission_order
 
 from .active import ActiveJob
 from .cluster import Cluster, Placement
+from .curve import CannotRun
 from .job_view import JobView
 from .overheads import Overheads
 from .placement import placer
 from .questions import Questions
 from .scheduler import Event, Scheduler, State
-from .speed import CannotRun
 from .testing_checks import Table, TableSpeed
 
 __all__ = ["Decision", "Running", "decide"]

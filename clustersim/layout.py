@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from itertime.planner import Planner
     from itertime.system import System
 
-    from .speed import Curve, Speed
+    from .curve import Curve
+    from .speed import Speed
 
 __all__ = ["IterationTimes", "Layout", "LayoutTimes", "demand_of", "layout_of", "uplinks"]
 

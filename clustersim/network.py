@@ -21,7 +21,8 @@ from .contention import Links
 from .layout import IterationTimes, LayoutTimes, demand_of, layout_of, uplinks, used_part
 
 if TYPE_CHECKING:
-    from .speed import Curve, Speed
+    from .curve import Curve
+    from .speed import Speed
 
 __all__ = ["Network"]
 
