@@ -16,8 +16,7 @@ import pytest
 import clustersim
 from clustersim.checking_folder import check_run_folder
 from clustersim.curve import Curve
-from clustersim.failures import Failures
-from clustersim.outcomes import Fate, fate_of
+from clustersim.failures import Failures, Fate, fate_of
 from clustersim.overheads import Overheads
 from clustersim.replaying import replay
 from clustersim.rundir import read_run, write_run
