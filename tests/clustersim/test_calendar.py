@@ -68,7 +68,7 @@ def test_a_calendar_may_be_a_file(tmp_path: Path) -> None:
         ([{"at_s": 0, "maintenance": 1, "for_s": 9, "every_s": 10, "times": 0}], r"times=0: must be a whole"),
         (
             [{"at_s": 1, "add": 1}, {"at_s": 2, "add": 1}],
-            r"entry 2: add: node 1 is already in the cluster at t=2 s",
+            r"entry 2: add: node 1 is already in the cluster at",
         ),
         ([{"at_s": 1, "remove": 1}, {"at_s": 2, "remove": 1}], r"node 1 is no longer in the cluster"),
         ([{"at_s": 1, "remove": 1}, {"at_s": 1, "add": 1}], r"node 1 is changed twice at t=1 s"),
