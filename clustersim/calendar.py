@@ -147,7 +147,7 @@ def _nodes(where: str, value: object, count: int) -> list[int]:
     for part in parts:
         match = _RANGE.fullmatch(str(part).strip())
         if match is None:
-            raise UserError(f"{where}={value!r:.80}: must name nodes, such as 3, 0-15 or 0-3,9")
+            raise UserError(f"{where}={value!r:.80}: must name nodes, as in 3, 0-15 or 0-3,9")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise UserError(f"{where}={value!r:.80}: {match[0]} runs backwards; the lower number comes first")

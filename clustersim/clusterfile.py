@@ -191,7 +191,7 @@ def _check_tiers(group: _Group, where: str) -> None:
         ratio, gbps = (getattr(group, f"{tier}_{key}") for key in ("oversubscription", "uplink_gbps"))
         if ratio is not None and gbps is not None:
             keys = f"{tier}_oversubscription and {tier}_uplink_gbps"
-            raise UserError(f"{where}: {keys} say the same in two ways; keep one")
+            raise UserError(f"{where}: {keys} state the same quantity; keep one")
     per_leaf, per_spine = group.nodes_per_leaf, group.nodes_per_spine
     if per_spine is not None and per_spine % (per_leaf or per_spine):
         raise UserError(

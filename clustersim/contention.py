@@ -54,7 +54,7 @@ class Links(Generic[Job]):
         self._on_link: dict[int, dict[_Flow[Job], float]] = {}
         self._level = dict.fromkeys(capacity, 1.0)
         self._due = dict.fromkeys(capacity, 1.0)  # the right level
-        self._room = dict(capacity)  # spare bytes/s, or less; of links whose level is 1, rightly
+        self._room = dict(capacity)  # spare bytes/s, or less; of links whose level and right level are 1
         self._touched: dict[int, None] = {}
         self._fresh: dict[_Flow[Job], None] = {}
         self._count = 0
@@ -208,7 +208,7 @@ class _Flow(Generic[Job]):
             self.second = min(levels)
 
     def has_changed(self, link: int, old: float, level: Mapping[int, float]) -> bool:
-        """Update the limit after the level of `link` changed from `old`. Returns whether that may affect it."""
+        """Update the limit after the level of `link` changed from `old`. False: it stays the same."""
         new = level[link]
         if self.where == link and new <= self.second:
             self.lowest = new

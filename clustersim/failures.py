@@ -69,8 +69,8 @@ class Failures:
     | job_failed_share | | of the other jobs fail, drawn by job |
     | job_cancelled_share | | of the other jobs are cancelled, drawn by job |
 
-    A Weibull shape of 0.7 to 0.8 and log-normal repairs are what Schroeder and Gibson found ("A large-scale
-    study of failures in high-performance computing systems", DSN 2006).
+    Schroeder and Gibson found a Weibull shape of 0.7 to 0.8 and log-normal repairs ("A large-scale study of
+    failures in high-performance computing systems", DSN 2006).
     """
 
     mtbf_gpu_h: float | None = 25_000.0
@@ -162,9 +162,7 @@ def _wrong(name: str, value: object, what: str) -> UserError:
 
 def _kinds(value: object) -> dict[str, tuple[float, float]]:
     """Kinds of fault as settings state them, with shares that add up to 1."""
-    wanted = (
-        "must give each kind its share and mean hours to repair, such as {gpu: [0.6, 12], other: [0.4, 1]}"
-    )
+    wanted = "must give each kind its share and mean hours to repair, as in {gpu: [0.6, 12], other: [0.4, 1]}"
     kinds: dict[str, tuple[float, float]] = {}
     for name, pair in value.items() if isinstance(value, Mapping) else ():
         numbers = pair if isinstance(pair, list | tuple) else ()
@@ -229,7 +227,7 @@ class Machine:
 
 
 def lemons(parameters: Failures, machines: int, seed: int) -> frozenset[int]:
-    """The numbers of the machines, of so many in all, that are lemons."""
+    """The numbers of the lemons among `machines` machines."""
     count = round(parameters.lemon_share * machines)
     chosen = stream(seed, "lemons").permutation(machines)[:count] if count else ()
     return frozenset(int(number) for number in chosen)

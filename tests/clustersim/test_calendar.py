@@ -58,7 +58,7 @@ def test_a_calendar_may_be_a_file(tmp_path: Path) -> None:
         ([{"at_s": 0, "add": "2-1"}], r"add='2-1': 2-1 runs backwards"),
         ([{"at_s": 0, "add": "9-3"}], r"9-3 runs backwards"),
         ([{"at_s": 0, "add": 4}], r"add=4: the cluster has the nodes 0 to 3"),
-        ([{"at_s": 0, "add": "all"}], r"add='all': must name nodes, such as 3, 0-15"),
+        ([{"at_s": 0, "add": "all"}], r"add='all': must name nodes, as in 3, 0-15"),
         ([{"at_s": 0, "add": []}], r"must name nodes"),
         ([{"at_s": 0, "add": 1.5}], r"must name nodes"),
         ([{"at_s": 0, "add": 1, "for_s": 3}], r"for_s=3: belongs to maintenance"),
