@@ -10,9 +10,9 @@ from .cluster import Placement
 from .job_view import JobView
 
 if TYPE_CHECKING:
+    from .curve import Curve, Offer
     from .overheads import Overheads
     from .scheduler import State
-    from .speed import Curve, Offer
 
 __all__ = ["ActiveJob"]
 

@@ -13,16 +13,15 @@ from .active import ActiveJob
 from .calendar import Calendar
 from .checkpoints import Cycle
 from .cluster import Placement
-from .failures import Failures
+from .failures import Failures, fate_of
 from .fallible import FallibleJob
 from .interruptions import Interruptions
 from .loading import Loading
 from .outages import Outages
-from .outcomes import fate_of
 
 if TYPE_CHECKING:
+    from .curve import Curve
     from .simulation import Simulation
-    from .speed import Curve
 
 __all__ = ["Adversity", "adversity_of"]
 

@@ -1,4 +1,4 @@
-"""Beginning a policy: the files that `clustersim policies new NAME` writes."""
+"""Files to start a new policy from, as `clustersim policies new NAME` writes them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 def write_template(name: str, folder: Path) -> tuple[Path, Path, str]:
-    """Write a policy that works and its test into `folder`; returns both files and the name of the class.
+    """Write a working policy and its test into `folder`. Returns both files and the name of the class.
 
-    UserError for a name that cannot be one, a missing folder, and files that exist already.
+    UserError for an invalid name, a missing folder, and files that already exist.
     """
     module, class_name = name.replace("-", "_"), "".join(word.capitalize() for word in name.split("-"))
     if not _NAME.fullmatch(name) or keyword.iskeyword(module) or keyword.iskeyword(class_name):

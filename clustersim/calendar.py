@@ -1,12 +1,12 @@
-"""What is planned for the nodes: maintenance, and when nodes are added or taken away.
+"""Planned changes of nodes: maintenance, and nodes that are added or removed.
 
     - {at_s: 86400, maintenance: 0-15, for_s: 7200}
     - {at_s: 604800, maintenance: 0-15, for_s: 7200, every_s: 604800, times: 4}
     - {at_s: 172800, add: 64-127}
     - {at_s: 259200, remove: "0-3,9"}
 
-Nodes are numbers of the cluster, the last one included. A cluster's shape counts all the nodes that it ever
-has: those whose first entry is `add` are not there before.
+Nodes are given by their numbers in the cluster; ranges include their last node. The shape of a cluster counts
+all the nodes that it ever has: nodes whose first entry is `add` are absent before.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from itertime.datafile import read_mapping
 from itertime.errors import UnknownName, UserError
 
 __all__ = ["Calendar", "Planned", "read_calendar"]
@@ -29,7 +30,7 @@ _MOST_S, _MOST_CHANGES, _MOST_ENTRIES = 1e12, 1_000_000, 100_000
 
 
 class Planned(NamedTuple):
-    """At `time_s` one more (`delta` +1) or one less (-1) reason keeps `node` out of service."""
+    """At `time_s` a reason to keep `node` out of service begins (`delta` +1) or ends (-1)."""
 
     time_s: float
     node: int
@@ -39,8 +40,8 @@ class Planned(NamedTuple):
 
 @dataclass(frozen=True)
 class Calendar:
-    """Every planned change, in order of time; what ends comes before what begins. `absent`: the nodes that
-    are not there at first.
+    """Every planned change, in order of time; at equal times, ends come before beginnings. `absent`: the
+    nodes that are not in the cluster at first.
     """
 
     changes: tuple[Planned, ...] = ()
@@ -48,8 +49,8 @@ class Calendar:
 
     @classmethod
     def of(cls, entries: object, nodes: int) -> Calendar:
-        """From the entries shown above. UserError names the entry, the field and the value: unknown nodes,
-        times that are none, a node added that is there or removed that is not.
+        """From entries as in the module's docstring. UserError names the entry, the field and the value:
+        unknown nodes, impossible times, and nodes that are added while present or removed while absent.
         """
         changes: list[Planned] = []
         present: dict[int, list[tuple[float, str, str]]] = {}
@@ -71,16 +72,16 @@ class Calendar:
             steps.sort(key=lambda step: step[0])
             if steps[0][1] == "add":
                 absent.add(node)
-            _check_turns(node, steps)
-            changes += [Planned(t, node, -1 if what == "add" else 1, "capacity") for t, what, _ in steps]
+            _check_steps(node, steps)
+            changes += [
+                Planned(at_s, node, -1 if what == "add" else 1, "capacity") for at_s, what, _ in steps
+            ]
         changes.sort(key=lambda change: (change.time_s, change.delta, change.node))
         return cls(tuple(changes), frozenset(absent))
 
 
 def read_calendar(path: str) -> list[Any]:
     """The entries of a YAML or JSON file that holds them under `calendar`. UserError names the file."""
-    from itertime.datafile import read_mapping
-
     if Path(path).suffix not in (".yaml", ".yml", ".json"):
         raise UserError(f"calendar={path!r:.80}: must be a list of entries, or a file FILE.yaml")
     document = read_mapping(path)
@@ -146,7 +147,7 @@ def _nodes(where: str, value: object, count: int) -> list[int]:
     for part in parts:
         match = _RANGE.fullmatch(str(part).strip())
         if match is None:
-            raise UserError(f"{where}={value!r:.80}: must name nodes, such as 3, 0-15 or 0-3,9")
+            raise UserError(f"{where}={value!r:.80}: must name nodes, as in 3, 0-15 or 0-3,9")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise UserError(f"{where}={value!r:.80}: {match[0]} runs backwards; the lower number comes first")
@@ -156,10 +157,11 @@ def _nodes(where: str, value: object, count: int) -> list[int]:
     return list(chosen)
 
 
-def _check_turns(node: int, steps: list[tuple[float, str, str]]) -> None:
+def _check_steps(node: int, steps: list[tuple[float, str, str]]) -> None:
+    """A node must be added and removed in turns, and only once at a time."""
     for (before_s, before, _), (at_s, what, where) in pairwise(steps):
         if before_s == at_s:
-            raise UserError(f"{where}: {what}: node {node} is changed twice at t={at_s:g} s; state one")
+            raise UserError(f"{where}: {what}: node {node} is changed twice at t={at_s:g} s; keep one")
         if what == before:
-            state = "is there already" if what == "add" else "is not there any more"
+            state = "is already in the cluster" if what == "add" else "is no longer in the cluster"
             raise UserError(f"{where}: {what}: node {node} {state} at t={at_s:g} s")

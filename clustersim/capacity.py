@@ -1,24 +1,71 @@
 """Which GPUs are free: the one mutable model of a cluster.
 
-The engine owns the real one, a `Proposal` works on a copy.
+The engine owns the real one; a `Proposal` works on a copy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
 
 from .cluster import Cluster, Placement
+from .node_set import NodeSet, bits, node_range
 from .topology import Leaf, Pool
 
-__all__ = ["AnyRoom", "Capacity", "PoolCapacity", "Room", "Vacated", "bits", "lowest", "mask_of"]
+__all__ = ["Capacity", "FreeNodes", "PoolCapacity", "Room", "Vacated"]
+
+
+class FreeNodes(Protocol):
+    """The free GPUs of some nodes: enough to tell whether a job fits."""
+
+    @property
+    def free(self) -> int:
+        """Free GPUs in all."""
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs of the largest node."""
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First node and number of nodes."""
+
+    def nodes_with(self, free: int) -> NodeSet:
+        """The nodes with exactly `free` free GPUs."""
+
+    def count_with(self, free: int) -> int:
+        """How many nodes have exactly `free` free GPUs."""
+
+    def empty_nodes(self) -> int:
+        """How many nodes of the full size, `gpus_per_node`, run nothing."""
+
+
+class Room(FreeNodes, Protocol):
+    """The free GPUs of a cluster, or of its nodes of one type: what a placer chooses from."""
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+
+    @property
+    def leaves(self) -> Sequence[Leaf]:
+        """The leaf switches above the nodes."""
+
+    def empty_by_leaf(self) -> list[int]:
+        """How many nodes of each leaf run nothing and are in service."""
+
+    def free_on(self, node: int) -> int:
+        """Free GPUs of one node."""
 
 
 class Capacity:
     """Free GPUs by node.
 
-    For each count f the nodes with exactly f free GPUs are the bits of one integer, so that "the fullest
-    node with room for 3" and "how many nodes are empty" cost a few machine operations, and a copy costs
-    some ten references. A node out of service (`close`) is in none of these sets.
+    For each count f there is the set of the nodes with exactly f free GPUs. So "the fullest node with room
+    for 3" and "how many nodes are empty" cost a few machine operations, and a copy costs some ten references.
+    A node out of service (`close`) is in none of these sets.
     """
 
     __slots__ = (
@@ -43,7 +90,7 @@ class Capacity:
         self._with = [0] * (self.gpus_per_node + 1)
         first = 0
         for group in cluster.groups or (cluster,):
-            self._with[group.gpus_per_node] |= ((1 << group.nodes) - 1) << first
+            self._with[group.gpus_per_node] |= node_range(first, group.nodes)
             first += group.nodes
         leaves = cluster.leaves
         self._leaf_of = cluster.leaf_of if len(leaves) > 1 else ()
@@ -58,7 +105,7 @@ class Capacity:
         return twin
 
     def pool(self, gpu_type: str) -> Capacity | PoolCapacity:
-        """The free GPUs of one type. UnknownName for one that the cluster does not have."""
+        """The free GPUs of one type. UnknownName for a type that the cluster does not have."""
         pool = self._cluster.pool(gpu_type)
         return PoolCapacity(self, pool) if self._cluster.mixed else self
 
@@ -78,9 +125,13 @@ class Capacity:
     def free_on(self, node: int) -> int:
         return 0 if self._closed and self._closed >> node & 1 else self._free[node]
 
-    def nodes_with(self, free: int) -> int:
-        """The nodes with exactly `free` free GPUs, as a set of bits."""
+    def nodes_with(self, free: int) -> NodeSet:
+        """The nodes with exactly `free` free GPUs."""
         return self._with[free]
+
+    def count_with(self, free: int) -> int:
+        """How many nodes have exactly `free` free GPUs."""
+        return self._with[free].bit_count()
 
     def empty_nodes(self) -> int:
         """How many nodes of the full size, `gpus_per_node`, run nothing."""
@@ -102,7 +153,7 @@ class Capacity:
         return 0
 
     def take(self, placement: Placement) -> None:
-        """Occupy the GPUs of `placement`; ValueError (and no change) if one of them is not free."""
+        """Occupy the GPUs of `placement`. ValueError, and no change, if one of them is not free."""
         free, nodes, closed = self._free, self.nodes, self._closed
         for node, count in placement:
             if not 0 <= node < nodes or not 0 < count <= free[node] or (closed and closed >> node & 1):
@@ -112,12 +163,12 @@ class Capacity:
         self._move(placement, -1)
 
     def release(self, placement: Placement) -> None:
-        """Give the GPUs of `placement` back; ValueError if a node would have more free than it has."""
+        """Free the GPUs of `placement`. ValueError if more GPUs of a node would be free than it has."""
         self._move(placement, 1)
 
     def close(self, node: int) -> None:
-        """Take a node out of service: what is free there, and what jobs on it give back from now on, is
-        nobody's until `open`. ValueError if it is out of service already.
+        """Take a node out of service: GPUs that are free there, or become free, count again after `open`.
+        ValueError if the node is out of service already.
         """
         if self._closed >> node & 1:
             raise ValueError(f"node {node}: is out of service already")
@@ -132,18 +183,19 @@ class Capacity:
         self._count(node, self._free[node], 1)
 
     @property
-    def closed(self) -> int:
-        """The nodes out of service, as a set of bits."""
+    def closed(self) -> NodeSet:
+        """The nodes out of service."""
         return self._closed
 
     def _count(self, node: int, free: int, sign: int) -> None:
+        """Add (`sign` 1) or remove (-1) a node with `free` free GPUs."""
         self._with[free] ^= 1 << node
         self.free += sign * free
         if self._leaf_of and free == self._sizes[node]:
             self._empty_by_leaf[self._leaf_of[node]] += sign
 
     def _move(self, placement: Placement, sign: int) -> None:
-        """`sign`: 1 for GPUs that become free, -1 for those that are taken."""
+        """`sign`: 1 if the GPUs become free, -1 if they are taken."""
         free, nodes_with, sizes = self._free, self._with, self._sizes
         closed, leaf_of, moved = self._closed, self._leaf_of, 0
         for node, count in placement:
@@ -165,9 +217,7 @@ class Capacity:
 
 
 class Vacated:
-    """What is free, and what would be if the jobs in some places gave it back: as much of it as tells whether
-    there is room. Nodes are counted when they are asked for.
-    """
+    """The GPUs that would be free if the jobs at some placements stopped. Nodes are counted on demand."""
 
     __slots__ = ("_free", "free", "gpus_per_node", "span")
 
@@ -184,29 +234,34 @@ class Vacated:
                 free[node] = 0
             self.free = sum(free)
 
-    def nodes_with(self, free: int) -> int:
-        table = bytearray(b"0") * 256
-        table[free] = ord("1")
-        return int(self._free.translate(table)[::-1], 2)
+    def nodes_with(self, free: int) -> NodeSet:
+        """The nodes with exactly `free` free GPUs."""
+        matches = np.frombuffer(self._free, np.uint8) == free
+        return int.from_bytes(np.packbits(matches, bitorder="little").tobytes(), "little")
+
+    def count_with(self, free: int) -> int:
+        """How many nodes have exactly `free` free GPUs."""
+        return self._free.count(free)
 
     def empty_nodes(self) -> int:
+        """How many nodes of the full size, `gpus_per_node`, run nothing."""
         return self._free.count(self.gpus_per_node)
 
 
 class PoolCapacity:
-    """The free GPUs of one type: what a placer may look at, with the same names as in `Capacity`."""
+    """The free GPUs of one type, a view of a `Capacity`. The members mean the same as there."""
 
-    __slots__ = ("_all", "_mask", "_pool", "gpus_per_node", "leaves", "nodes")
+    __slots__ = ("_all", "_own", "_pool", "gpus_per_node", "leaves", "nodes")
 
     def __init__(self, capacity: Capacity, pool: Pool):
         self._all, self._pool = capacity, pool
-        self._mask = ((1 << pool.nodes) - 1) << pool.first
+        self._own = node_range(pool.first, pool.nodes)
         self.nodes, self.gpus_per_node = pool.nodes, pool.gpus_per_node
         self.leaves: Sequence[Leaf] = capacity.leaves[pool.first_leaf : pool.first_leaf + pool.leaves]
 
     @property
     def free(self) -> int:
-        return sum(n * self.nodes_with(n).bit_count() for n in range(1, self.gpus_per_node + 1))
+        return sum(n * self.count_with(n) for n in range(1, self.gpus_per_node + 1))
 
     @property
     def span(self) -> tuple[int, int]:
@@ -220,34 +275,11 @@ class PoolCapacity:
         first = self._pool.first
         return self._all.free_on(node) if first <= node < first + self.nodes else 0
 
-    def nodes_with(self, free: int) -> int:
-        return self._all.nodes_with(free) & self._mask
+    def nodes_with(self, free: int) -> NodeSet:
+        return self._all.nodes_with(free) & self._own
+
+    def count_with(self, free: int) -> int:
+        return self.nodes_with(free).bit_count()
 
     def empty_nodes(self) -> int:
-        return self.nodes_with(self.gpus_per_node).bit_count()
-
-
-Room = Capacity | PoolCapacity
-"""What a placer looks at: the free GPUs of a cluster, or of its nodes of one GPU type."""
-AnyRoom = Room | Vacated
-"""What it looks at to say whether there is room."""
-
-
-def lowest(mask: int) -> int:
-    """The position of the lowest set bit."""
-    return (mask & -mask).bit_length() - 1
-
-
-def bits(mask: int) -> Iterator[int]:
-    """The positions of the set bits, lowest first."""
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
-
-
-def mask_of(nodes: Iterable[int]) -> int:
-    mask = 0
-    for node in nodes:
-        mask |= 1 << node
-    return mask
+        return self.count_with(self.gpus_per_node)

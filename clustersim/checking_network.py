@@ -9,10 +9,10 @@ from .checking_plans import Plans, same
 from .checking_speeds import Recomputed
 from .checking_sums import GIVES
 from .cluster import Placement
+from .curve import Curve
 from .network import Network
 from .plan_records import PlanRecord, plan_key
 from .records import EventRecord
-from .speed import Curve
 
 __all__ = ["PlacedPlans"]
 

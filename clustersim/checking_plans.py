@@ -14,9 +14,9 @@ from typing import Any
 from .checking import Life, Log, Rule
 from .checking_speeds import Recomputed
 from .checking_sums import GIVES
+from .curve import Curve
 from .plan_records import PARTS, PlanKey, PlanRecord, plan_key, plan_of_label
 from .records import EventRecord, JobRecord
-from .speed import Curve
 
 __all__ = ["Plans", "same"]
 

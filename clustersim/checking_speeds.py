@@ -13,10 +13,11 @@ from traces.files import sha256, shown
 from traces.job import Job
 
 from .cluster import Cluster
+from .curve import CannotRun, Curve, Offer, regular_counts
 from .hashes import systems_hash
 from .manifest import is_of_this_code
 from .plan_records import PlanKey, PlanRecord, plan_of_label, plan_record
-from .speed import CannotRun, Curve, Offer, Speed, regular_counts, speed_for
+from .speed import Speed, speed_for
 
 if TYPE_CHECKING:
     from itertime.plan import Plan
@@ -98,8 +99,7 @@ class Recomputed:
         from itertime import list_models
 
         assert self._speed is not None
-        tables = [self._speed.table, *(pool.table for pool in getattr(self._speed, "by_type", {}).values())]
-        return model in list_models() or any(model == name for table in tables for name, _ in table)
+        return model in list_models() or model in self._speed.tabled_models
 
     def is_exact(self, gpu_type: str, gpus: int) -> bool:
         """Whether a plan depends on nothing but what the folder states: under one planner a number of GPUs

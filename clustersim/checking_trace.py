@@ -16,14 +16,14 @@ from .checking import Life, Log, Rule
 from .checking_records import RESOLUTION_S, Tally
 from .checking_speeds import LARGEST_FILE, Recomputed
 from .checking_sums import GIVES
+from .curve import CannotRun
+from .failures import Fate, fate_of
 from .hashes import recipe_hash
 from .interruptions import GIVEN_UP
 from .manifest import is_of_this_code
-from .outcomes import Fate, fate_of
 from .records import EventRecord, JobRecord
 from .runner import Trace
 from .simulation import DECLINED
-from .speed import CannotRun
 
 __all__ = ["Submitted", "find_trace", "stated_hash"]
 

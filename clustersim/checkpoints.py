@@ -1,8 +1,8 @@
-"""How often a job saves a checkpoint, and what its periodic saves do to its progress, in closed form.
+"""Periodic checkpoints: how often a job saves, and how saves slow its progress, in closed form.
 
-A job that runs undisturbed goes through cycles: `interval_s` seconds of work, then `save_s` seconds in which
-it stands still and writes. A save that is complete holds the work done up to its beginning. Nothing is
-simulated per checkpoint: where a job is in its cycles follows from how long it has run.
+An undisturbed job goes through cycles: `interval_s` seconds of work, then `save_s` seconds in which it writes
+and makes no progress. A complete save holds the work done up to its beginning. Checkpoints are no events of
+the simulation: the position of a job in its cycles follows from how long it has run.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from math import ceil, floor, inf, sqrt
 
 __all__ = ["Cycle", "daly_interval_s", "young_interval_s"]
 
-_EQUAL = 1e-12  # relative: work this close to a whole number of intervals is one, so that no save is invented
+_EQUAL = 1e-12  # relative: work this close to a whole number of intervals needs no further save
 
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """Work for `interval_s`, save for `save_s`, again and again. An interval of 0 keeps all work at all
-    times and costs nothing; an infinite one never saves.
+    """Work for `interval_s`, then save for `save_s`, repeatedly. With an interval of 0 all work is saved at
+    all times at no cost; with an infinite one a job never saves.
 
-    Every method counts from the beginning of a cycle, in seconds.
+    All methods count seconds from the beginning of a cycle.
 
     >>> hourly = Cycle(interval_s=3600.0, save_s=60.0)
     >>> hourly.worked_s(3650.0), hourly.worked_s(3670.0), hourly.saved_s(3670.0), hourly.elapsed_s(7200.0)
@@ -32,7 +32,7 @@ class Cycle:
 
     @property
     def never(self) -> bool:
-        """Whether a job makes progress all the time."""
+        """Whether a job makes progress all the time, because it never stops to save."""
         return self.interval_s == inf or not self.interval_s
 
     def _whole(self, elapsed_s: float) -> tuple[int, float]:
@@ -49,13 +49,13 @@ class Cycle:
         return count * self.interval_s + min(rest_s, self.interval_s)
 
     def saved_s(self, elapsed_s: float) -> float:
-        """Of that work, the seconds that the last complete save holds."""
+        """Seconds of work in the first `elapsed_s` that the last complete save holds."""
         if self.never:
             return elapsed_s if not self.interval_s else 0.0
         return self._whole(elapsed_s)[0] * self.interval_s
 
     def elapsed_s(self, work_s: float) -> float:
-        """When `work_s` seconds of work are done: a save follows every whole interval before the last."""
+        """Seconds until `work_s` seconds of work are done; a save follows every interval but the last."""
         if self.never or work_s <= 0:
             return max(0.0, work_s)
         saves = ceil(work_s / self.interval_s * (1 - _EQUAL)) - 1
@@ -67,9 +67,9 @@ class Cycle:
 
 
 def young_interval_s(save_s: float, mtbf_s: float) -> float:
-    """Seconds of work between saves, sqrt(2 C M), that waste least to first order (Young, "A first order
-    approximation to the optimum checkpoint interval", CACM 17(9), 1974), for saves of C seconds and M
-    seconds between failures of the job.
+    """Seconds of work between saves, sqrt(2 C M), which waste the least time to first order, for saves of C
+    seconds and M seconds between failures of the job (Young, "A first order approximation to the optimum
+    checkpoint interval", CACM 17(9), 1974).
     """
     return sqrt(2 * save_s * mtbf_s) if save_s else 0.0
 

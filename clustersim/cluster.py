@@ -1,7 +1,7 @@
-"""The machines: what a cluster is made of.
+"""The machines of a cluster.
 
-Nodes are numbered from 0 through all groups, in their order. GPUs are counted per node; which GPU of a node a
-job holds makes no difference to any rule. Which of them are free is `clustersim.capacity`'s.
+Nodes are numbered from 0 through all groups, in the order of the groups. GPUs are counted per node: no rule
+depends on which GPU of a node a job holds. `clustersim.capacity` keeps track of the free GPUs.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _MAX_NODES, _MAX_GPUS_PER_NODE = 1_000_000, 64
 
 @dataclass(frozen=True)
 class Cluster:
-    """`nodes` equal nodes of `gpus_per_node` GPUs; `system` names the `itertime` system they are built
-    from. Or `groups` of nodes (`Cluster.of`): then `nodes` counts all of them, `gpus_per_node` is that of
-    the largest, and `system` that of the first group.
+    """`nodes` equal nodes of `gpus_per_node` GPUs, built from the `itertime` system that `system` names. Or
+    `groups` of nodes (`Cluster.of`): then `nodes` counts all of them, `gpus_per_node` is that of the largest
+    node, and `system` that of the first group.
 
-    `network`: what the speed of a job knows of where it runs: "ideal", "tiers" or "contention" (see
+    `network`: how the speed of a job depends on its placement: "ideal", "tiers" or "contention" (see
     `clustersim.network`).
     """
 
@@ -53,11 +53,16 @@ class Cluster:
 
     @classmethod
     def of(cls, groups: Iterable[NodeGroup], network: str = "ideal") -> Cluster:
-        """The cluster of these groups, their nodes numbered in this order."""
-        all_ = tuple(groups)
-        nodes, largest = sum(g.nodes for g in all_), max((g.gpus_per_node for g in all_), default=0)
-        pools_of(all_)  # groups of one GPU type must be alike
-        return cls(nodes, largest, (all_[0].system or "none") if all_ else "none", all_, network)
+        """The cluster of these groups, with nodes numbered in this order."""
+        groups = tuple(groups)
+        pools_of(groups)  # raises if groups of one GPU type differ
+        return cls(
+            nodes=sum(group.nodes for group in groups),
+            gpus_per_node=max((group.gpus_per_node for group in groups), default=0),
+            system=(groups[0].system or "none") if groups else "none",
+            groups=groups,
+            network=network,
+        )
 
     @cached_property
     def gpus(self) -> int:
@@ -67,7 +72,7 @@ class Cluster:
 
     @property
     def shape(self) -> str:
-        """`n128g8`; of several groups joined by `+`."""
+        """`n128g8`; the shapes of several groups are joined by `+`."""
         return "+".join(f"n{g.nodes}g{g.gpus_per_node}" for g in self.groups or (self,))
 
     def document(self) -> dict[str, Any]:
@@ -80,13 +85,13 @@ class Cluster:
 
     @cached_property
     def pools(self) -> tuple[Pool, ...]:
-        """The nodes by GPU type, in the order of the groups. A job runs within one of them."""
+        """The nodes by GPU type, in the order of the groups. A job runs within one pool."""
         groups = self.groups or (NodeGroup.of_system("nodes", self.nodes, self.gpus_per_node, self.system),)
         return pools_of(groups)
 
     @cached_property
     def mixed(self) -> bool:
-        """Whether it has GPUs of several types."""
+        """Whether the cluster has GPUs of several types."""
         return len({group.gpu_type for group in self.groups}) > 1
 
     @cached_property
@@ -94,7 +99,7 @@ class Cluster:
         return tuple(pool.gpu_type for pool in self.pools)
 
     def pool(self, gpu_type: str) -> Pool:
-        """The nodes of a GPU type; UnknownName for one that the cluster does not have."""
+        """The nodes of a GPU type. UnknownName for a type that the cluster does not have."""
         for pool in self.pools:
             if pool.gpu_type == gpu_type:
                 return pool
@@ -119,12 +124,12 @@ class Cluster:
 
     @cached_property
     def node_sizes(self) -> int:
-        """How many different sizes its nodes have."""
+        """How many different sizes the nodes have."""
         return len({group.gpus_per_node for group in self.groups}) if self.groups else 1
 
     @cached_property
     def leaves(self) -> tuple[Leaf, ...]:
-        """The leaf switches, by their nodes; a single one where nothing else is stated."""
+        """The leaf switches, in the order of their nodes; a single one unless the groups state more."""
         return leaves_of(self.groups) if self.groups else (Leaf(0, self.nodes),)
 
     @cached_property

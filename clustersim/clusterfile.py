@@ -11,35 +11,34 @@
         gpu_type: a100
         nodes: 96
 
-Hostile until parsed: unknown keys, impossible numbers and names that nobody knows are refused with the file,
-the key, its value and what to do. Fields and units: `docs/clusters.md`.
+A file is untrusted input. Unknown keys, impossible numbers and unknown names are refused; the error names the
+file, the key, its value and a remedy. Fields and units: `docs/clusters.md`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from itertime.datafile import CONFIG, Name, Positive, Ratio, construct, read_mapping
 from itertime.errors import UnknownName, UserError
+from itertime.system import System, load_system
 
 from .cluster import Cluster
 from .topology import NETWORKS, Gpus, NodeGroup, Nodes
 
-if TYPE_CHECKING:
-    from itertime.system import System
-
 __all__ = ["GPU_TYPES", "cluster_of", "load_cluster"]
 
 GPU_TYPES: Mapping[str, str | None] = {"a100": "dgx-a100-80gb", "h100": "dgx-h100", "v100": None}
-"""The GPU types that need no `system` in a cluster file, and theirs; None: known, but no profile exists."""
+"""GPU type -> its system, for the types that need no `system` in a cluster file. None: a known type without a
+profile."""
 
 DEFAULT_SYSTEM = "dgx-a100-80gb"
-_V100_NODE = 8
+_V100_GPUS_PER_NODE = 8
 _SUFFIXES = (".yaml", ".yml", ".json")
 Gbps = Annotated[Positive, Field(le=1e9)]
 
@@ -71,10 +70,10 @@ class _Group:
 
 def load_cluster(text: str, system: str | None = None, network: str | None = None) -> Cluster:
     """A cluster by its shape (`n128g8`, nodes of `system`) or from a file (a path, or a name that ends in
-    .yaml, .yml or .json). `network` overrides what the file says.
+    .yaml, .yml or .json). `network` overrides that of the file.
 
-    UserError for anything that cannot be used; a file states the systems of its groups itself, so `system`
-    must then be left at its default.
+    UserError for anything that cannot be used. A file states the systems of its groups itself, so `system`
+    must then have its default.
     """
     if network is not None and network not in NETWORKS:
         raise UnknownName("network", network, NETWORKS)
@@ -92,8 +91,8 @@ def load_cluster(text: str, system: str | None = None, network: str | None = Non
 
 
 def cluster_of(document: Mapping[str, Any]) -> Cluster:
-    """The cluster of which `Cluster.document` made `document`, as it stands in a manifest. UserError if none
-    did.
+    """The cluster that `Cluster.document` describes, as it is stored in a manifest. UserError for anything
+    else.
     """
     groups, network = document.get("groups", []), document.get("network", "ideal")
     if not isinstance(groups, list) or len(groups) > 1000 or not isinstance(network, str):
@@ -133,10 +132,10 @@ def _from_file(path: Path, network: str | None) -> Cluster:
 
 
 def _resolved(group: _Group, where: str, folder: Path) -> NodeGroup:
-    """The group with its system's figures where it states none of its own."""
+    """The group, with the figures of its system where it states none of its own."""
     _check_tiers(group, where)
     reference, system = _system(group, where, folder)
-    gpus = group.gpus_per_node or (system.gpus_per_node if system else _V100_NODE)
+    gpus = group.gpus_per_node or (system.gpus_per_node if system else _V100_GPUS_PER_NODE)
     if system is not None and gpus > system.gpus_per_node:
         raise UserError(
             f"{where}: gpus_per_node={gpus}: nodes of system {system.name} have {system.gpus_per_node} GPUs"
@@ -149,18 +148,24 @@ def _resolved(group: _Group, where: str, folder: Path) -> NodeGroup:
         leaf, leaf_up = system.nodes_per_leaf, leaf_up or system.leaf_oversubscription
         spine, spine_up = spine or system.nodes_per_spine, spine_up or system.spine_oversubscription
     leaf, spine = (None if n is None else min(n, group.nodes) for n in (leaf, spine))
+    leaf_uplink = _uplink(where, "leaf", leaf or group.nodes, full, leaf_up, group.leaf_uplink_gbps)
+    spine_uplink = _uplink(where, "spine", spine or group.nodes, full, spine_up, group.spine_uplink_gbps)
     return NodeGroup(
-        group.name, group.nodes, gpus,
-        group.gpu_type or (system.profile.partition("-")[0] if system else ""), reference, nic,
-        leaf, _uplink(where, "leaf", leaf or group.nodes, full, leaf_up, group.leaf_uplink_gbps),
-        spine, _uplink(where, "spine", spine or group.nodes, full, spine_up, group.spine_uplink_gbps),
-    )  # fmt: skip
+        name=group.name,
+        nodes=group.nodes,
+        gpus_per_node=gpus,
+        gpu_type=group.gpu_type or (system.profile.partition("-")[0] if system else ""),
+        system=reference,
+        nic_bytes_per_s=nic,
+        nodes_per_leaf=leaf,
+        leaf_uplink_bytes_per_s=leaf_uplink,
+        nodes_per_spine=spine,
+        spine_uplink_bytes_per_s=spine_uplink,
+    )
 
 
 def _system(group: _Group, where: str, folder: Path) -> tuple[str | None, System | None]:
-    """What the group's nodes are built from: by name or path, and loaded."""
-    from itertime.system import load_system
-
+    """The system of the group's nodes: its name or path, and the system itself."""
     reference = group.system
     if reference is None:
         if group.gpu_type is None:
@@ -186,7 +191,7 @@ def _check_tiers(group: _Group, where: str) -> None:
         ratio, gbps = (getattr(group, f"{tier}_{key}") for key in ("oversubscription", "uplink_gbps"))
         if ratio is not None and gbps is not None:
             keys = f"{tier}_oversubscription and {tier}_uplink_gbps"
-            raise UserError(f"{where}: {keys} say the same in two ways; keep one")
+            raise UserError(f"{where}: {keys} state the same quantity; keep one")
     per_leaf, per_spine = group.nodes_per_leaf, group.nodes_per_spine
     if per_spine is not None and per_spine % (per_leaf or per_spine):
         raise UserError(
@@ -197,12 +202,13 @@ def _check_tiers(group: _Group, where: str) -> None:
 def _uplink(
     where: str, tier: str, nodes: int, nic: float | None, oversubscription: float | None, gbps: float | None
 ) -> float | None:
-    """Bytes/s up from `nodes` nodes with NICs of `nic` bytes/s; None where it is not less than they send."""
+    """Bytes/s up from `nodes` nodes with NICs of `nic` bytes/s; None if the uplinks carry all of that."""
     if gbps is not None:
         return gbps * 1e9 / 8
     if oversubscription is None or oversubscription == 1.0:
         return None
     if nic is None:
         key = f"{tier}_oversubscription={oversubscription:g}"
-        raise UserError(f"{where}: {key}: of what? this GPU type has no system; state nic_gbps as well")
+        what = "the NICs of this GPU type are unknown, because it has no system; state nic_gbps as well"
+        raise UserError(f"{where}: {key}: {what}")
     return nodes * nic / oversubscription

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from .capacity import bits
 from .cluster import Placement
+from .node_set import bits
 
 if TYPE_CHECKING:
     from .job_view import JobView

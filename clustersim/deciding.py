@@ -1,4 +1,4 @@
-"""Asking a policy once: `decide` sets a scene, lets the policy decide, and tells what it would change."""
+"""One decision of a policy: `decide` sets up a situation and returns the changes that the policy proposes."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from traces.job import Job, submission_order
 
 from .active import ActiveJob
 from .cluster import Cluster, Placement
+from .curve import CannotRun
 from .job_view import JobView
 from .overheads import Overheads
 from .placement import placer
 from .questions import Questions
 from .scheduler import Event, Scheduler, State
-from .speed import CannotRun
 from .testing_checks import Table, TableSpeed
 
 __all__ = ["Decision", "Running", "decide"]
 
 Running = Job | tuple[Job, int]
-"""A job that runs, on its requested GPUs or on so many."""
+"""A running job, on its requested number of GPUs or on the number given."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What a policy would change at `now_s`, by job id, in order of submission.
+    """The changes that a policy proposes at `now_s`, by job id, in order of submission.
 
-    `starts`, `resizes`, `moves`: the GPUs a job gets, by node. `stops`: who loses them. `waits`: pending jobs
-    that stay so. `declined`: jobs that its `admit` refused. `wake_at_s`: when it wants to be asked again.
+    `starts`, `resizes`, `moves`: the GPUs that a job gets, by node. `stops`: jobs that lose their GPUs.
+    `waits`: jobs that stay pending. `declined`: jobs that the policy's `admit` refused. `wake_at_s`: the
+    wake-up that the policy asked for. `held`: the GPUs that running jobs held before.
     """
 
     now_s: float
@@ -41,10 +42,9 @@ class Decision:
     declined: tuple[str, ...]
     wake_at_s: float | None
     held: Mapping[str, int]
-    """GPUs that running jobs held before."""
 
     def gpus(self, job_id: str) -> int:
-        """The GPUs that a job would hold from now on; 0 for one that waits or was declined."""
+        """The GPUs that a job holds after the decision; 0 for a job that waits or was declined."""
         for changed in (self.starts, self.resizes, self.moves):
             if job_id in changed:
                 return _size(changed[job_id])
@@ -67,19 +67,24 @@ class Decision:
 
 
 def decide(
-    policy: Scheduler, *, pending: Sequence[Job] = (), running: Sequence[Running] = (),
-    cluster: str | Cluster = "n1g8", now_s: float | None = None,
+    policy: Scheduler,
+    *,
+    pending: Sequence[Job] = (),
+    running: Sequence[Running] = (),
+    cluster: str | Cluster = "n1g8",
+    now_s: float | None = None,
     table: Table | None = None,
-    overheads: Overheads | None = None, placement: str = "pack",
-) -> Decision:  # fmt: skip
-    """What `policy` would do in this situation. Nothing is simulated; the policy is asked once.
+    overheads: Overheads | None = None,
+    placement: str = "pack",
+) -> Decision:
+    """One decision of `policy` in the situation described. Nothing is simulated.
 
-    `running` jobs have held their GPUs since they were submitted, placed one after the other by the run's
-    placer; `pending` jobs have just been submitted and go through the policy's `admit`. Speeds of jobs with
-    a model come from `table` (model and global batch -> GPUs -> iterations/s), as in `simulate`. `now_s`: by
-    default the latest submission.
+    `running` jobs have held their GPUs since their submission; `placement` names the placer that places them
+    in order of submission. `pending` jobs have just been submitted and go through the policy's `admit`. The
+    speeds of jobs with a model come from `table` (model and global batch -> GPUs -> iterations/s), as in
+    `simulate`. `now_s`: by default the latest submission.
 
-    UserError for a scene that cannot be (running jobs that do not fit, a job that cannot run anywhere), and
+    UserError for an impossible situation (running jobs that do not fit, a job that cannot run anywhere);
     PolicyError for a policy that breaks a rule.
 
     >>> from clustersim.testing import decide
@@ -104,7 +109,7 @@ def decide(
 
 
 class _Scene:
-    """A state built by hand, and the policy that is asked about it."""
+    """A state built by hand, and the policy that decides in it."""
 
     def __init__(self, policy: Scheduler, state: State, speed: TableSpeed):
         self.state, self.speed = state, speed
@@ -112,7 +117,7 @@ class _Scene:
         self.declined: list[str] = []
 
     def run(self, job: Job, order: int, gpus: int | None) -> None:
-        """Let `job` hold GPUs since its submission."""
+        """Let `job` hold `gpus` GPUs, by default those it requests, since its submission."""
         view, now = self._enter(job, order), self.state.now
         if not self.questions.admit(view):
             raise UserError(f"decide: job {job.job_id} is said to run, but the policy declines it")
@@ -160,10 +165,16 @@ class _Scene:
             else:
                 resizes[job.id] = place
         return Decision(
-            state.now, starts, tuple(stops), resizes, moves,
-            tuple(job.id for job in waiting if job.id not in starts),
-            tuple(self.declined), proposal.wake_at, {job.id: job.gpus for job in state.running},
-        )  # fmt: skip
+            now_s=state.now,
+            starts=starts,
+            stops=tuple(stops),
+            resizes=resizes,
+            moves=moves,
+            waits=tuple(job.id for job in waiting if job.id not in starts),
+            declined=tuple(self.declined),
+            wake_at_s=proposal.wake_at,
+            held={job.id: job.gpus for job in state.running},
+        )
 
     def _enter(self, job: Job, order: int) -> JobView:
         if job.submit_s > self.state.now:

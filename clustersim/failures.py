@@ -1,12 +1,12 @@
-"""How nodes fail, and how long they then stay away: the parameters, and the draws of one machine.
+"""How nodes and jobs fail: the parameters, the draws of one machine, and those of one job.
 
-Defaults: one failure per 25,000 GPU-hours (an assumption between the 50,700 of Llama 3 and smaller, younger
-sites), at the shares that Llama 3 reports for its 419 unexpected interruptions in 54 days on 16,384 GPUs
-("The Llama 3 Herd of Models", 2024, table 5). The times to repair are assumptions: what a part must be
-exchanged for takes a shift or two, what ends with a reboot takes minutes.
+Defaults: one failure per 25,000 GPU-hours, an assumption between the 50,700 of Llama 3 and the fewer of
+smaller, younger sites. The kinds have the shares that Llama 3 reports for its 419 unexpected interruptions in
+54 days on 16,384 GPUs ("The Llama 3 Herd of Models", 2024, table 5). The times to repair are assumptions: a
+part that must be exchanged takes a shift or two, a reboot takes minutes.
 
-Every machine has random streams of its own, and draws the same numbers whatever the policy does (common
-random numbers): two policies meet the same failures.
+Every machine has its own random streams, and draws the same numbers under every policy (common random
+numbers): two policies meet the same failures.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from itertime.errors import UnknownName, UserError
+from traces.job import Job
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["PRESETS", "Failures", "Fault", "Machine"]
+__all__ = ["KINDS", "PRESETS", "Failures", "Fate", "Fault", "Machine", "fate_of", "lemons"]
 
 HOUR_S = 3600.0
 _MOST = 1e12
@@ -37,12 +38,14 @@ KINDS: Mapping[str, tuple[float, float]] = MappingProxyType(
         "other": (0.19, 1.0),
     }
 )
-"""Kind of fault: its share, mean hours to repair. `memory` is that of the GPU, `host` unplanned maintenance;
-`other` is what is left of Llama 3's table."""
+"""Kind of fault: its share, and the mean hours to repair it. `memory`: of the GPU. `host`: unplanned
+maintenance. `other`: the remaining rows of Llama 3's table."""
 
 
 class Fault(NamedTuple):
-    """What ended a machine's time in service: its kind, and the seconds until it can serve again."""
+    """A fault that ends a machine's time in service: its kind, and the seconds until the machine can serve
+    again.
+    """
 
     kind: str
     repair_s: float
@@ -52,20 +55,22 @@ class Fault(NamedTuple):
 class Failures:
     """| parameter | unit | meaning |
     |---|---|---|
-    | mtbf_gpu_h | GPU-hours | in service, per failure of a node, over all nodes; None: nodes never fail |
-    | weibull_shape | | of the time in service; 1: exponential, below: failures come in clusters |
-    | lemon_share, lemon_factor | | so many of the nodes fail so many times as often as the others |
+    | mtbf_gpu_h | GPU-hours | in service per failure of a node, over all nodes; None: nodes never fail |
+    | weibull_shape | | of the time in service; 1: exponential; below 1: failures cluster |
+    | lemon_share | | of the nodes are lemons, which fail more often than the others |
+    | lemon_factor | | how many times as often a lemon fails |
     | kinds | share, hours | by kind of fault: its share, and the mean time to repair it |
     | repair_sigma | | of the log-normal times to repair; 0: always the mean |
     | repair_scale | | multiplies all times to repair |
-    | spare_nodes | nodes | beyond the cluster's, which take the place of failed ones |
-    | spare_swap_s | s | until a spare node, or another one that was repaired, serves in the place |
-    | retries | | a job that failures stop more often than that is given up |
-    | end_as_logged | | jobs whose trace says that they failed or were cancelled end so, not as finished |
-    | job_failed_share, job_cancelled_share | | of the other jobs fail or are cancelled, drawn by job |
+    | spare_nodes | nodes | in addition to the cluster's; they replace failed nodes |
+    | spare_swap_s | s | until a spare node, or a repaired node from elsewhere, serves in a place |
+    | retries | | how often failures may stop a job; at the next one it is given up |
+    | end_as_logged | | jobs that failed or were cancelled in the trace end that way here |
+    | job_failed_share | | of the other jobs fail, drawn by job |
+    | job_cancelled_share | | of the other jobs are cancelled, drawn by job |
 
-    A Weibull shape of 0.7 to 0.8 and log-normal repairs are what Schroeder and Gibson found ("A large-scale
-    study of failures in high-performance computing systems", DSN 2006).
+    Schroeder and Gibson found a Weibull shape of 0.7 to 0.8 and log-normal repairs ("A large-scale study of
+    failures in high-performance computing systems", DSN 2006).
     """
 
     mtbf_gpu_h: float | None = 25_000.0
@@ -101,8 +106,8 @@ class Failures:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Failures:
-        """The parameters of the preset that `settings` names as `preset` ("default" if it names none), with
-        the others replaced. UnknownName for a preset or a parameter that does not exist.
+        """The preset that `settings` names as `preset` ("default" if it names none), with the other settings
+        in place of its parameters. UnknownName for a preset or a parameter that does not exist.
         """
         values = dict(settings)
         preset = values.pop("preset", "default")
@@ -115,24 +120,24 @@ class Failures:
         return replace(PRESETS[preset], **values)
 
     def stated(self) -> dict[str, Any]:
-        """Every parameter as plain JSON data; `Failures(**stated)` gives them back."""
+        """Every parameter as plain JSON data; `Failures(**stated)` reads them again."""
         kinds = {name: list(pair) for name, pair in self.kinds.items()}
         return {**{f.name: getattr(self, f.name) for f in fields(self)}, "kinds": kinds}
 
     def node_mtbf_s(self, gpus_per_node: int) -> float:
-        """Mean seconds that a node serves between failures, averaged over lemons and others by failures;
-        infinite if nodes never fail.
+        """Mean seconds that a node serves between failures, averaged over the failures of lemons and other
+        nodes; infinite if nodes never fail.
         """
         if self.mtbf_gpu_h is None:
             return float("inf")
         return self.mtbf_gpu_h * HOUR_S / gpus_per_node
 
     def ordinary_mtbf_s(self, gpus_per_node: int) -> float:
-        """The same of a node that is no lemon: the mean rate over all nodes is the stated one."""
+        """The same of a node that is no lemon, so that the mean rate over all nodes is the stated one."""
         return self.node_mtbf_s(gpus_per_node) * (1 - self.lemon_share + self.lemon_share * self.lemon_factor)
 
     def repair_mean_s(self) -> float:
-        """Mean seconds to repair, over all kinds."""
+        """Mean seconds to repair, over all kinds of fault."""
         return self.repair_scale * HOUR_S * fsum(share * hours for share, hours in self.kinds.values())
 
 
@@ -156,10 +161,8 @@ def _wrong(name: str, value: object, what: str) -> UserError:
 
 
 def _kinds(value: object) -> dict[str, tuple[float, float]]:
-    """Shares are brought to a sum of 1."""
-    wanted = (
-        "must give each kind its share and mean hours to repair, such as {gpu: [0.6, 12], other: [0.4, 1]}"
-    )
+    """Kinds of fault as settings state them, with shares that add up to 1."""
+    wanted = "must give each kind its share and mean hours to repair, as in {gpu: [0.6, 12], other: [0.4, 1]}"
     kinds: dict[str, tuple[float, float]] = {}
     for name, pair in value.items() if isinstance(value, Mapping) else ():
         numbers = pair if isinstance(pair, list | tuple) else ()
@@ -179,24 +182,25 @@ PRESETS: Mapping[str, Failures] = {
     "none": Failures(mtbf_gpu_h=None),
 }
 """`llama3`: 419 unexpected interruptions in 54 days on 16,384 GPUs. `none`: nodes never fail; for runs in
-which jobs fail by themselves."""
+which jobs fail on their own."""
 
 
 class Machine:
-    """The life of one machine: how long it serves, what then breaks, how long that takes to repair."""
+    """The random draws of one machine: how long it serves, what fails then, how long the repair takes."""
 
     __slots__ = ("_faults", "_life", "_parameters")
 
     def __init__(self, parameters: Failures, seed: int, number: int):
-        """Machines of one seed differ by `number` alone."""
+        """`number`: the machine's own; together with the seed it determines all draws."""
         self._parameters = parameters
         self._life, self._faults = stream(seed, "life", number), stream(seed, "faults", number)
 
     def first_life_s(self, mean_s: float) -> float:
         """Seconds to the first failure of a machine that has long been in service, and fails every `mean_s`.
 
-        The rest of a life met at a random moment: a uniform part of one drawn in proportion to its length
-        (renewal theory: Cox, Renewal Theory, 1962, section 5.2). For the exponential that is any life.
+        This is the rest of a life observed at a random moment: a uniform part of a life that is drawn in
+        proportion to its length (Cox, Renewal Theory, 1962, section 5.2). For the exponential distribution it
+        has the distribution of any life.
         """
         shape = self._parameters.weibull_shape
         whole = self._life.standard_gamma(1 + 1 / shape) ** (1 / shape)
@@ -208,13 +212,13 @@ class Machine:
         return mean_s / gamma(1 + 1 / shape) * (-log(uniform)) ** (1 / shape)
 
     def fault(self) -> Fault:
-        """What broke, and how long it takes to repair: log-normal, of the kind's mean."""
+        """The kind of a fault, and how long it takes to repair: log-normal, with the mean of the kind."""
         uniform, normal = float(self._faults.random()), float(self._faults.standard_normal())
-        left, chosen = uniform, ""
+        remaining, chosen = uniform, ""
         for kind, (share, _) in self._parameters.kinds.items():
             if share:
-                chosen, left = kind, left - share
-            if share and left < 0:
+                chosen, remaining = kind, remaining - share
+            if share and remaining < 0:
                 break
         sigma = self._parameters.repair_sigma
         factor = exp(sigma * normal - sigma * sigma / 2)
@@ -223,7 +227,7 @@ class Machine:
 
 
 def lemons(parameters: Failures, machines: int, seed: int) -> frozenset[int]:
-    """Which of so many machines are lemons."""
+    """The numbers of the lemons among `machines` machines."""
     count = round(parameters.lemon_share * machines)
     chosen = stream(seed, "lemons").permutation(machines)[:count] if count else ()
     return frozenset(int(number) for number in chosen)
@@ -234,3 +238,38 @@ def stream(seed: int, purpose: str, number: int = 0) -> np.random.Generator:
     import numpy as np
 
     return np.random.default_rng([seed, number, *purpose.encode()])
+
+
+_FAILED = ("fail", "failed", "failure", "error", "oom", "node_fail", "timeout", "out_of_memory", "boot_fail")
+_CANCELLED = ("cancel", "canceled", "cancelled", "kill", "killed", "stop", "stopped", "aborted", "revoked")
+
+
+class Fate(NamedTuple):
+    """How an unfinished job ends, and the share of its stated work that is done before."""
+
+    reason: str
+    share: float
+
+
+def fate_of(job: Job, failures: Failures, seed: int) -> Fate | None:
+    """The fate of `job`; None if it will finish.
+
+    With `end_as_logged`, a job that failed or was cancelled in the trace ends that way after the work that
+    the trace states, which is the work that it did. Of the other jobs the stated shares fail or are
+    cancelled, drawn by job id from a stream of their own. They end at a share of their work that is uniform
+    in (0, 1): an assumption, because no distribution is published.
+    """
+    if failures.end_as_logged and job.state is not None:
+        state = job.state.strip().lower()
+        if state in _FAILED:
+            return Fate("failed, as logged", 1.0)
+        if state in _CANCELLED:
+            return Fate("cancelled, as logged", 1.0)
+    failed, cancelled = failures.job_failed_share, failures.job_cancelled_share
+    if not failed and not cancelled:
+        return None
+    draws = stream(seed, f"fate of {job.job_id}")
+    chosen, share = float(draws.random()), float(1 - draws.random())
+    if chosen < failed:
+        return Fate("failed, as drawn", share)
+    return Fate("cancelled, as drawn", share) if chosen < failed + cancelled else None

@@ -1,17 +1,17 @@
-"""How long an iteration takes where a job runs: spread over more nodes or leaf switches than it needs.
+"""Iteration times by placement: of jobs on more nodes or leaf switches than they need.
 
-A placement becomes a `Layout`, the shape that `itertime` can be asked about:
+A placement is reduced to a `Layout`, a shape that `itertime` can predict:
 
-- *nodes*: every node counts as the one with the fewest of the job's GPUs, k of them, with k GPUs' part of the
-  node's NICs (a GPU's NIC is its own; neighbours of other jobs use theirs). Collectives that no longer fit
-  into a node cross NICs. Full nodes and one with the rest, under one leaf, are what the job's speed is for.
-- *leaves*: of the nodes that a job has below a switch, as many send upwards at once as rings leave it (see
-  `itertime.fabric`): one for rings through neighbours, the nodes of a stage where pipeline stages send to the
-  next. What that comes to, over what the job gets of the uplinks, is how far they are oversubscribed, at
-  the worst of its switches. A group counts as crossing when it is larger than the job's smallest part
-  under one leaf.
+- *nodes*: all nodes count as the node with the fewest of the job's GPUs. With k GPUs there, a node has the
+  NICs of k GPUs (a GPU's NIC is its own; other jobs on the node use theirs). Collectives that no longer fit
+  into a node cross NICs. The job's curve holds for full nodes, and one with the rest, under one leaf.
+- *leaves*: of the job's nodes below a switch, those that send upwards at once are as many as the rings that
+  leave the switch (see `itertime.fabric`): one for rings through neighbours, and the nodes of a stage where
+  pipeline stages send to the next. Their traffic over the job's part of the uplinks is the oversubscription;
+  the worst of the job's switches counts. A group crosses leaves if it is larger than the job's smallest
+  part under one leaf.
 
-A plan that uses fewer GPUs than the job holds leaves those out that lie most scattered.
+If a plan uses fewer GPUs than the job holds, the most scattered GPUs are left out.
 """
 
 from __future__ import annotations
@@ -19,26 +19,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from math import floor, inf, isclose, log2
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from itertime.plan import Plan
+from itertime.planbatch import PlanBatch
+from itertime.planner import Planner
+from itertime.prediction import evaluate
+from itertime.system import System
 
 from .cluster import Cluster, Placement
+from .curve import Curve
+from .speed import Speed
 
-if TYPE_CHECKING:
-    from itertime.plan import Plan
-    from itertime.planner import Planner
-    from itertime.system import System
-
-    from .speed import Curve, Speed
-
-__all__ = ["IterationTimes", "Layout", "LayoutTimes", "demand_of", "layout_of", "uplinks"]
+__all__ = [
+    "IterationTimes", "Layout", "LayoutTimes", "demand_of", "layout_of", "nodes_apart", "system_at",
+    "uplinks", "used_part",
+]  # fmt: skip
 
 KNOTS_PER_OCTAVE = 4
 
 
 class Layout(NamedTuple):
-    """The GPU type; GPUs per node (of the node with the fewest); nodes, of that many GPUs, under the leaf
-    with the fewest, 0 if all are under one, and how many of these send up at once; what they send over what
-    the uplinks carry when nobody else uses them, at least 1.
+    """The shape of a placement.
+
+    `gpus_per_node`: of the node with the fewest. `nodes_per_leaf`: nodes of that many GPUs under the leaf
+    with the fewest GPUs; 0 if all nodes are under one leaf. `nodes_sending`: how many of them send up at
+    once. `oversubscription`: the traffic of the job over the capacity of the uplinks, at least 1.
     """
 
     gpu_type: str
@@ -49,7 +55,9 @@ class Layout(NamedTuple):
 
 
 def uplinks(cluster: Cluster) -> dict[int, float]:
-    """Bytes/s of the links that can be short: leaf i's uplinks as link i, spine block j's as link -1 - j."""
+    """Bytes/s of the links that can be a bottleneck. The uplinks of leaf i are link i, those of spine block j
+    link -1 - j.
+    """
     links: dict[int, float] = {}
     for i, leaf in enumerate(cluster.leaves):
         if leaf.uplink_bytes_per_s is not None:
@@ -60,8 +68,8 @@ def uplinks(cluster: Cluster) -> dict[int, float]:
 
 
 def demand_of(cluster: Cluster, placement: Placement, plan: Plan, nic_bytes_per_s: float) -> dict[int, float]:
-    """Bytes/s that a job sends up from each leaf and spine block if nothing holds it back, by link; nothing
-    from the only leaf or block it is on. `nic_bytes_per_s`: of one GPU.
+    """Bytes/s by link that an unhindered job sends up from each leaf and spine block; none if it is on a
+    single leaf or block. `nic_bytes_per_s`: of one GPU.
     """
     leaves, blocks = _gpus_by_switch(cluster, placement)
     if len(leaves) == 1:
@@ -75,8 +83,9 @@ def demand_of(cluster: Cluster, placement: Placement, plan: Plan, nic_bytes_per_
 
 
 def nodes_apart(plan: Plan, gpus_per_node: int) -> int:
-    """How many nodes lie, at most, between a rank and the next of one of its rings: so many rings leave a
-    switch side by side, each with a node's traffic. Ranks count tp, cp, dp, pp.
+    """The largest distance, in nodes, from a rank to the next one of its rings. So many rings leave a switch
+    side by side, each with the traffic of a node. Ranks are numbered by tp, cp, dp, pp unless the plan states
+    another order.
     """
     stage = plan.tp * plan.cp * plan.dp
     if plan.rank_order == "tp-cp-pp-dp":
@@ -87,6 +96,7 @@ def nodes_apart(plan: Plan, gpus_per_node: int) -> int:
 
 
 def _gpus_by_switch(cluster: Cluster, placement: Placement) -> tuple[dict[int, int], dict[int, int]]:
+    """The GPUs of a placement by leaf, and by spine block."""
     leaf_of, switches = cluster.leaf_of, cluster.leaves
     leaves: dict[int, int] = {}
     for node, count in placement:
@@ -99,20 +109,24 @@ def _gpus_by_switch(cluster: Cluster, placement: Placement) -> tuple[dict[int, i
 
 
 def used_part(placement: Placement, gpus: int) -> Placement:
-    """The places of `gpus` of a job's GPUs, the nodes where it holds the most first."""
-    left, used = gpus, []
+    """The part of a placement that holds `gpus` GPUs, with the nodes where the job has the most GPUs."""
+    remaining, used = gpus, []
     for node, count in sorted(placement, key=lambda place: (-place[1], place[0])):
-        if left:
-            used.append((node, min(count, left)))
-            left -= used[-1][1]
+        if remaining:
+            used.append((node, min(count, remaining)))
+            remaining -= used[-1][1]
     return tuple(sorted(used))
 
 
 def layout_of(
-    cluster: Cluster, gpu_type: str, placement: Placement, plan: Plan, demand: Mapping[int, float],
+    cluster: Cluster,
+    gpu_type: str,
+    placement: Placement,
+    plan: Plan,
+    demand: Mapping[int, float],
     capacity: Mapping[int, float],
-) -> Layout:  # fmt: skip
-    """The layout of `placement`, whose `demand` (see `demand_of`) meets links of `capacity` bytes/s."""
+) -> Layout:
+    """The layout of `placement`. `demand` (see `demand_of`) and `capacity` are bytes/s by link."""
     per_node = cluster.pool(gpu_type).gpus_per_node
     if len(placement) == 1 or (not demand and _is_packed(placement, per_node)):
         return Layout(gpu_type, per_node)
@@ -126,19 +140,19 @@ def layout_of(
 
 
 def _is_packed(placement: Placement, gpus_per_node: int) -> bool:
-    """Whether all nodes but one, which has the rest, are full: `itertime` prices a plan on such nodes."""
+    """Whether all nodes are full but one, which has the rest: the nodes for which `itertime` times a plan."""
     return sum(count == gpus_per_node for _, count in placement) >= len(placement) - 1
 
 
 class LayoutTimes:
-    """Seconds per iteration by layout, each worked out once."""
+    """Seconds per iteration by layout, each computed once."""
 
     def __init__(self, speed: Speed):
         self._speed = speed
         self._known: dict[tuple[object, object, Layout], IterationTimes] = {}
 
     def of(self, curve: Curve, gpus: int, layout: Layout) -> IterationTimes | None:
-        """Those of a job of `curve` on `gpus` GPUs; None if nothing is known of what it sends."""
+        """The times of a job with `curve` on `gpus` GPUs; None if its traffic is unknown."""
         plan, planner = curve.training.get(gpus), self._speed.planner_of(layout.gpu_type)
         if plan is None or planner is None:
             return None
@@ -151,9 +165,9 @@ class LayoutTimes:
 class IterationTimes:
     """Seconds per iteration of one kind of job in one layout.
 
-    At a smaller share of the uplinks than a job gets alone, the time is interpolated on a straight line
-    between exact times at 2^(1/4) times the oversubscription, and so on: what is sent grows linearly with it,
-    and changes of slope, where communication outgrows what hides it, are few.
+    For a job that shares its uplinks the time is interpolated linearly between exact times, which are a
+    factor of 2^(1/4) in oversubscription apart. The time of a transfer is linear in the oversubscription, and
+    the slope changes only where communication outgrows the computation that hides it.
     """
 
     def __init__(self, curve: Curve, gpus: int, layout: Layout, planner: Planner):
@@ -162,8 +176,8 @@ class IterationTimes:
         self._lines: dict[int, tuple[float, float, float, float]] = {}
 
     def unit_s(self, oversubscription: float = 1.0) -> float:
-        """`oversubscription`: what it sends up over what it gets, as it is now; no less than that of the
-        layout, when nobody else is there.
+        """`oversubscription`: the job's demand over its present share of the uplinks. A value below that of
+        the layout, which is for a job alone on its links, counts as that of the layout.
         """
         alone = self._layout.oversubscription
         if oversubscription <= alone or isclose(oversubscription, alone, rel_tol=1e-9):
@@ -183,9 +197,6 @@ class IterationTimes:
         return seconds
 
     def _iteration_s(self, oversubscription: float) -> float:
-        from itertime.planbatch import PlanBatch
-        from itertime.prediction import evaluate
-
         curve, gpus, planner = self._curve, self._gpus, self._planner
         assert curve.model is not None
         system = system_at(planner.system, self._layout, oversubscription)
@@ -196,20 +207,21 @@ class IterationTimes:
 
 
 def system_at(system: System, layout: Layout, oversubscription: float) -> System:
-    """`system` as a job of that layout sees it."""
+    """`system`, with the nodes and switches that a job of that layout has."""
     count = layout.gpus_per_node
     share = count / system.gpus_per_node
     nics = system.nics_per_node and max(1, round(system.nics_per_node * share))
-    crosses = layout.nodes_per_leaf > 0 and oversubscription > 1
+    nodes_per_leaf, leaf_oversubscription = None, 1.0
+    if layout.nodes_per_leaf > 0 and oversubscription > 1:
+        nodes_per_leaf = layout.nodes_per_leaf
+        leaf_oversubscription = oversubscription * layout.nodes_per_leaf / layout.nodes_sending
     return replace(
         system,
         gpus_per_node=count,
         nic_bytes_per_s=system.nic_bytes_per_s * share,
         nics_per_node=nics,
-        nodes_per_leaf=layout.nodes_per_leaf if crosses else None,
-        leaf_oversubscription=oversubscription * layout.nodes_per_leaf / layout.nodes_sending
-        if crosses
-        else 1.0,
+        nodes_per_leaf=nodes_per_leaf,
+        leaf_oversubscription=leaf_oversubscription,
         nodes_per_spine=None,
         spine_oversubscription=1.0,
     )

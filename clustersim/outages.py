@@ -1,7 +1,7 @@
-"""When which node is out of service, and why: failures, repairs and spare nodes, and what is planned.
+"""Outages of nodes: failures, repairs, spare nodes, and planned changes.
 
-Nothing here depends on jobs or policies, so that every policy meets the same outages. Changes are made as
-they are asked for, in order of time, without end where nodes fail.
+Nothing here depends on jobs or policies, so every policy meets the same outages. Changes are generated on
+demand, in order of time; where nodes fail, they never end.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ __all__ = ["NodeChange", "Outages"]
 
 
 class NodeChange(NamedTuple):
-    """`node` goes out of service (`up` is False) or comes back. `kind`: the fault, "maintenance" or
-    "capacity"; `planned`: it was known before, so that jobs can be saved.
+    """`node` goes out of service (`up` is False) or comes back. `kind`: the kind of fault, "maintenance" or
+    "capacity". `planned`: the change was known in advance, so that jobs can save checkpoints.
     """
 
     time_s: float
@@ -31,64 +31,69 @@ class NodeChange(NamedTuple):
 
 
 class Outages:
-    """The changes of service, from `start_s` on, of nodes with so many GPUs each as `gpus` says.
+    """The changes of service, from `start_s` on, of the nodes of a cluster. `gpus`: the GPUs of each node.
 
-    A place in the cluster (a node, to everybody else) holds a machine. One that fails is taken away and
-    repaired; meanwhile a spare machine takes its place, if there is one, `spare_swap_s` later. A repaired
-    machine goes back to its own place if that is still empty, at once; else to the place that has been empty
-    for longest, after the swap; else to the spares. Machines age only while they serve a place, also one that
-    is under maintenance.
+    A place in the cluster (a node, for all other modules) holds a machine. A machine that fails is removed
+    and repaired. A spare machine, if there is one, takes the place `spare_swap_s` later. A repaired machine
+    returns to its own place at once if that is still empty. Otherwise it goes to the place that has been
+    empty for longest, after the swap, or to the spares. A machine ages only while it serves a place, even if
+    the place is under maintenance.
     """
 
     def __init__(
-        self, gpus: Sequence[int], start_s: float, *,
-        failures: Failures | None = None, calendar: Calendar | None = None, seed: int = 0,
-    ):  # fmt: skip
-        self._reasons: dict[int, int] = {}  # why a node is out of service: how many reasons, if any
-        self._gone_from_s: dict[int, float] = {}  # nodes that a plan takes away and never gives back
-        self._due: list[tuple[float, int, int, int, str]] = []  # (time, rank, node, machine, what or kind)
-        self._empty: dict[int, None] = {}  # places without a machine, in the order in which they lost it
+        self,
+        gpus: Sequence[int],
+        start_s: float,
+        *,
+        failures: Failures | None = None,
+        calendar: Calendar | None = None,
+        seed: int = 0,
+    ):
+        self._reasons: dict[int, int] = {}  # node -> number of reasons why it is out of service
+        self._gone_from_s: dict[int, float] = {}  # node -> when it is removed and not added again; or inf
+        self._due: list[tuple[float, int, int, int, str]] = []  # (time, rank, node, machine, kind), a heap
+        self._empty: dict[int, None] = {}  # places without a machine, in the order in which they lost theirs
         self._spares: deque[int] = deque()
         self._machines: list[Machine] = []
         self._lemons: frozenset[int] = frozenset()
         self._mean_s: list[float] = []  # time in service of an ordinary machine, by place
         self.failures = failures
         self._plan(calendar or Calendar(), start_s)
-        self._none_left_s = max(self._gone_from_s.values()) if len(self._gone_from_s) == len(gpus) else inf
+        self._all_gone_s = max(self._gone_from_s.values()) if len(self._gone_from_s) == len(gpus) else inf
         if failures is not None and failures.mtbf_gpu_h is not None:
             self._install_all(failures, gpus, start_s, seed)
         heapify(self._due)
 
     def next(self) -> NodeChange | None:
-        """The next change of service; None if there is none any more."""
+        """The next change of service; None after the last."""
         while self._due:
-            time_s, rank, node, machine, what = heappop(self._due)
-            if time_s > self._none_left_s:
-                return None  # machines go on failing, but in no place that counts
+            time_s, rank, node, machine, kind = heappop(self._due)
+            if time_s > self._all_gone_s:
+                return None  # machines still fail, but no node is left in the cluster
             change: NodeChange | None
             if rank in (_PLANNED_UP, _PLANNED_DOWN):
                 delta = 1 if rank == _PLANNED_DOWN else -1
-                change = self._count(time_s, node, delta, what, planned=True)
+                change = self._count(time_s, node, delta, kind, planned=True)
             elif rank == _FAILS:
                 change = self._fail(time_s, node, machine)
             elif rank == _REPAIRED:
-                change = self._repaired(time_s, node, machine, what)
+                change = self._repaired(time_s, node, machine, kind)
             else:
-                change = self._install(time_s, node, machine, what)
+                change = self._install(time_s, node, machine, kind)
             if change is not None:
                 return change
         return None
 
     def gone(self, now: float) -> frozenset[int]:
-        """The nodes that a plan has taken away for good by `now`."""
+        """The nodes that are removed permanently at or before `now`."""
         return frozenset(node for node, time_s in self._gone_from_s.items() if time_s <= now)
 
     def last_removals_s(self) -> list[float]:
-        """When nodes are taken away for good, ascending, each time once."""
+        """The times at which nodes are removed permanently, ascending and distinct."""
         return sorted({time_s for time_s in self._gone_from_s.values() if time_s < inf})
 
     def _plan(self, calendar: Calendar, start_s: float) -> None:
-        """Queue what is planned; what is so from before the start on, at the start."""
+        """Queue the planned changes. The net effect of those before the start is queued at the start."""
         at_start = dict.fromkeys(sorted(calendar.absent), 1)
         kinds = dict.fromkeys(at_start, "capacity")
         for time_s, node, delta, kind in calendar.changes:
@@ -139,7 +144,7 @@ class Outages:
         return None
 
     def _send(self, time_s: float, node: int, machine: int, kind: str) -> None:
-        """Let a machine take an empty place; nobody else is sent there meanwhile."""
+        """Send a machine to an empty place. No other machine is sent to that place meanwhile."""
         assert self.failures is not None
         del self._empty[node]
         heappush(self._due, (time_s + self.failures.spare_swap_s, _INSTALLED, node, machine, kind))
@@ -151,7 +156,9 @@ class Outages:
         return self._count(time_s, node, -1, kind, planned=False)
 
     def _count(self, time_s: float, node: int, delta: int, kind: str, *, planned: bool) -> NodeChange | None:
-        """One reason more or less; a change only if that brings the node out of service, or back."""
+        """Add or remove a reason for which the node is out of service. Returns a change only if the node
+        thereby goes out of service or comes back.
+        """
         before = self._reasons.get(node, 0)
         after = before + delta
         self._reasons[node] = after
@@ -160,5 +167,5 @@ class Outages:
         return NodeChange(time_s, node, not after, kind, planned)
 
 
-# At one time what gives nodes back comes before what takes them.
+# At equal times, changes that return nodes come before changes that take them.
 _PLANNED_UP, _REPAIRED, _INSTALLED, _PLANNED_DOWN, _FAILS = range(5)

@@ -1,28 +1,29 @@
-"""What a start, a restart and a resize cost a job before it makes progress again, and what its checkpoints
-cost while it runs.
+"""The overheads of a job: seconds without progress at a start, a restart and a resize, and the cost of its
+checkpoints while it runs.
 
-The engine charges these times, policies only read them (`JobView.restart_s`). While it pays, a job holds
-its new GPUs and makes no progress.
+The engine charges these times; policies only read them (`JobView.restart_s`). Meanwhile the job holds its new
+GPUs and makes no progress.
 
 | what | costs |
 |---|---|
 | begin | `scheduling_s` + `launch_s` + `launch_log2_s` x (log2 GPUs + 1) + the step of `launch_steps` |
 | first start | begin |
 | restart of a preempted job, resize, migration | begin + save + load, + `resize_s` or `migrate_s` |
-| restart after a failure | begin + load; begin alone if no checkpoint was complete |
+| restart after a failure | begin + load; begin alone if no checkpoint is complete |
 | save, load | checkpoint bytes / min(nodes x `storage_node_bytes_per_s`, `storage_bytes_per_s`) |
 | checkpoint bytes | parameters x 14: fp16 weight 2, fp32 master weight 4, two fp32 Adam moments 8 |
 | every `checkpoint_interval_s` of work | save |
 
 All times are multiplied by `scale`. The 14 bytes are those of mixed-precision Adam (ZeRO, Rajbhandari et al.,
-SC 2020, section 3.1). A job whose checkpoints have no known size (its model is not known, or
-`checkpoint_bytes_per_parameter` is 0) pays half of `plain_restart_s` for a save and half for a load.
+SC 2020, section 3.1). The size of a checkpoint is unknown if the model is unknown or
+`checkpoint_bytes_per_parameter` is 0. The job then pays half of `plain_restart_s` for a save and half for a
+load.
 
-The save of a job that loses its GPUs is charged at its next start, so that a preempting policy is never
-delayed by what it preempts; GPU-seconds come out the same.
+The save of a job that loses its GPUs is charged at its next start, so that the jobs that a policy preempts
+never delay those that it starts. The GPU-seconds are the same.
 
-With `storage_shared` the loads of one time share `storage_bytes_per_s` (`clustersim.storage`); the table
-gives what a load alone takes. Saves are taken to be spread over time, and do not compete.
+With `storage_shared`, simultaneous loads share `storage_bytes_per_s`; the table gives the time of a load that
+is alone. Saves are assumed to be spread over time, and do not compete.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from .checkpoints import Cycle, daly_interval_s, young_interval_s
 
 __all__ = ["PRESETS", "Overheads"]
 
-_MOST = 1e15  # beyond all sense, and still far from overflowing a product of two
+_MOST = 1e15  # beyond any sensible value, while a product of two is still far from an overflow
 _INTERVALS = ("daly", "young", "none")
 
 
@@ -46,11 +47,11 @@ _INTERVALS = ("daly", "young", "none")
 class Overheads:
     """Constants of the table above.
 
-    30 s to launch is what Pollux (OSDI 2021) and Sia (SOSP 2023) charge for a restart; the storage figures
-    are assumptions: 2 GB/s per node out of 100 GB/s in all. `launch_steps`: (from this many GPUs on,
-    seconds). `checkpoint_interval_s`: seconds of work, or by whose formula they follow from the save and the
-    job's mean time between failures: "daly", "young" (see `clustersim.checkpoints`); "none" saves only what
-    is preempted. Without failures the formulas never save.
+    A launch of 30 s is the restart of Pollux (OSDI 2021) and Sia (SOSP 2023). The storage figures are
+    assumptions: 2 GB/s per node out of 100 GB/s in all. `launch_steps`: (from this many GPUs on, seconds).
+    `checkpoint_interval_s`: seconds of work; or "daly" or "young", the formula that derives them from the
+    time of a save and the job's mean time between failures (see `clustersim.checkpoints`); or "none", which
+    saves only when a job loses its GPUs. Without failures the formulas never save.
     """
 
     scheduling_s: float = 0.0
@@ -89,8 +90,8 @@ class Overheads:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Overheads:
-        """The constants of the preset that `settings` names as `preset` ("default" if it names none), with
-        the others replaced. UnknownName for a preset or a constant that does not exist.
+        """The preset that `settings` names as `preset` ("default" if it names none), with the other settings
+        in place of its constants. UnknownName for a preset or a constant that does not exist.
         """
         values = dict(settings)
         preset = values.pop("preset", "default")
@@ -107,11 +108,11 @@ class Overheads:
         return replace(self, **values)
 
     def stated(self) -> dict[str, Any]:
-        """Every constant as plain JSON data; `Overheads(**stated)` gives them back."""
+        """Every constant as plain JSON data; `Overheads(**stated)` reads them again."""
         return {**asdict(self), "launch_steps": [list(step) for step in self.launch_steps]}
 
     def start_s(self, gpus: int = 1) -> float:
-        """Seconds from getting `gpus` GPUs for the first time to the first iteration."""
+        """Seconds from the allocation of a job's first `gpus` GPUs to its first iteration."""
         begin_s = self.scheduling_s + self.launch_s
         if self.launch_log2_s:
             begin_s += self.launch_log2_s * (log2(max(gpus, 1)) + 1)
@@ -120,14 +121,14 @@ class Overheads:
         return self.scale * begin_s
 
     def restart_s(self, parameters: float, nodes: int, gpus: int = 1, kind: str = "restart") -> float:
-        """Seconds from getting other GPUs to the next iteration, for a model of `parameters` parameters on
-        `nodes` nodes. `kind`: "restart", "resize" or "migrate".
+        """Seconds from the allocation of other GPUs to the next iteration, for a model of `parameters`
+        parameters on `nodes` nodes. `kind`: "restart", "resize" or "migrate".
         """
         extra_s = {"resize": self.resize_s, "migrate": self.migrate_s}.get(kind, 0.0)
         return self.start_s(gpus) + self.scale * extra_s + 2 * self.save_s(parameters, nodes)
 
     def change_s(self, parameters: float, nodes: int, gpus: int) -> float:
-        """The most that a restart, a resize or a migration costs."""
+        """Seconds of the most expensive of a restart, a resize and a migration."""
         kind = "resize" if self.resize_s > self.migrate_s else "migrate"
         return self.restart_s(parameters, nodes, gpus, kind)
 
@@ -144,22 +145,22 @@ class Overheads:
         return self.scale * (size_bytes / bandwidth)
 
     def load_s(self, parameters: float, nodes: int) -> float:
-        """Seconds to load a checkpoint, with the storage to itself."""
+        """Seconds to load a checkpoint while no other job loads."""
         return self.save_s(parameters, nodes)
 
     def checkpoint_bytes(self, parameters: float) -> float:
         return parameters * self.checkpoint_bytes_per_parameter
 
     def load_limit(self, nodes: int) -> float:
-        """Bytes per second that `nodes` nodes can load at most."""
+        """The most bytes/s that `nodes` nodes can load."""
         return nodes * self.storage_node_bytes_per_s
 
     def shares_load(self, parameters: float) -> bool:
-        """Whether the load of such a job depends on who else loads."""
+        """Whether the load of such a job depends on the loads of other jobs."""
         return self.storage_shared and self.scale > 0 and self.checkpoint_bytes(parameters) > 0
 
     def cycle(self, parameters: float, nodes: int, mtbf_s: float = inf) -> Cycle:
-        """How a job on `nodes` nodes saves that fails every `mtbf_s` seconds on average."""
+        """The checkpoint cycle of a job on `nodes` nodes that fails every `mtbf_s` seconds on average."""
         save_s = self.save_s(parameters, nodes)
         interval = self.checkpoint_interval_s
         if interval == "none":
@@ -182,7 +183,7 @@ def _check_interval(value: object) -> None:
 
 def _steps(value: object) -> tuple[tuple[int, float], ...]:
     """Pairs of (from this many GPUs on, seconds), GPUs ascending."""
-    wanted = "must be pairs of GPUs (ascending) and seconds, such as [[1, 7], [2, 30], [9, 60]]"
+    wanted = "must be pairs of GPUs (ascending) and seconds, as in [[1, 7], [2, 30], [9, 60]]"
     if isinstance(value, list | tuple):
         pairs = [tuple(pair) for pair in value if isinstance(pair, list | tuple) and len(pair) == 2]
         counts = [count for count, _ in pairs]
@@ -209,15 +210,15 @@ PRESETS: Mapping[str, Overheads] = {
         checkpoint_bytes_per_parameter=0.0,
     ),
 }
-"""What published simulators charge:
+"""The overheads of published simulators:
 
-- `none`: nothing, as Gavel (OSDI 2020) and Tiresias (NSDI 2019) simulate;
+- `none`: nothing, as in Gavel (OSDI 2020) and Tiresias (NSDI 2019);
 - `elasticflow`: a start takes 2 to 7 s by model + 2 (log2 n + 1) s on n GPUs, a restart 27 to 47 s more
-  (the simulator of ElasticFlow, ASPLOS 2023); here the middle of both ranges, for all models alike;
+  (the simulator of ElasticFlow, ASPLOS 2023); here the middle of both ranges for all models;
 - `pollux`: 30 s for every start and restart (Pollux, OSDI 2021; Sia, SOSP 2023, charges the same);
 - `helios`: 7, 30 and 60 s for 1, up to 8 and more GPUs (the simulator of Helios, SC 2021, and Lucid,
   ASPLOS 2023).
 
-The published ones save and load in no time; with failures that means checkpoints at all times where saves
-are free ("pollux", "helios"), so state `checkpoint_interval_s` and `plain_restart_s` there.
+The published ones save and load in no time. With failures, free saves ("pollux", "helios") mean that a
+checkpoint is complete at every moment, so state `checkpoint_interval_s` and `plain_restart_s` there.
 """

@@ -1,10 +1,10 @@
 """Placers: which free GPUs a job gets.
 
-A placer is a pair of functions: `fits(capacity, gpus)` answers quickly whether there is room,
-`place(capacity, gpus, prefer, unit)` says where, or None. `prefer` lists nodes to use first (those a job
-already holds), so that a resize moves as little as possible. `unit` GPUs stay together on a node (a
-tensor-parallel group); for a unit above 1 `fits` may promise too much. All choices are deterministic: ties
-go to the lowest node number.
+A placer is a pair of functions. `fits(capacity, gpus)` tells quickly whether there is room.
+`place(capacity, gpus, prefer, unit)` returns the placement, or None. `prefer` lists nodes to use first (those
+that the job already holds), so that a resize moves as little as possible. `unit` GPUs stay together on a node
+(a tensor-parallel group); for a unit above 1 `fits` may be true although `place` finds nothing. All choices
+are deterministic: ties go to the lowest node number.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Protocol
 
 from itertime.errors import UnknownName
 
-from .capacity import AnyRoom, Room
+from .capacity import FreeNodes, Room
 from .cluster import Placement
-from .placement_blocks import buddy, buddy_fits, topology
+from .placement_blocks import buddy, buddy_fits
 from .placement_nodes import any_fits, any_free, pack, pack_fits, spread
+from .placement_switch import topology
 
 __all__ = ["PLACERS", "Placer", "placer"]
 
@@ -33,7 +34,7 @@ class Place(Protocol):
 class Placer:
     name: str
     summary: str
-    fits: Callable[[AnyRoom, int], bool]
+    fits: Callable[[FreeNodes, int], bool]
     place: Place
 
 

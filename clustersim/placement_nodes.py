@@ -2,124 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
-from .capacity import AnyRoom, Room, bits, lowest, mask_of
+from .capacity import FreeNodes
 from .cluster import Placement
+from .node_set import NodeSet, bits, first_node, node_set
 
 __all__ = ["any_fits", "any_free", "fullest", "pack", "pack_fits", "spread"]
 
 
-def fullest(capacity: Room, gpus: int, prefer: int, among: int = -1) -> int | None:
-    """Best fit: of the nodes `among` (a set of bits; all), the one with the fewest free GPUs that has room
-    for `gpus`; a preferred node before all others.
+def fullest(capacity: FreeNodes, gpus: int, preferred: NodeSet, candidates: NodeSet = -1) -> int | None:
+    """Best fit: the candidate with the fewest free GPUs that has room for `gpus`. A preferred node comes
+    before all others. `candidates`: all nodes by default.
     """
     best = None
     for free in range(gpus, capacity.gpus_per_node + 1):
-        nodes = capacity.nodes_with(free) & among
-        if nodes and not prefer:
-            return lowest(nodes)
-        if nodes & prefer:
-            return lowest(nodes & prefer)
+        nodes = capacity.nodes_with(free) & candidates
+        if nodes and not preferred:
+            return first_node(nodes)
+        if nodes & preferred:
+            return first_node(nodes & preferred)
         if best is None and nodes:
-            best = lowest(nodes)
+            best = first_node(nodes)
     return best
 
 
-def pack_fits(capacity: AnyRoom, gpus: int) -> bool:
+def pack_fits(capacity: FreeNodes, gpus: int) -> bool:
     if gpus > capacity.free:
         return False
     whole, rest = divmod(gpus, capacity.gpus_per_node)
     empty = capacity.empty_nodes()
     if whole != empty or not rest:
         return whole <= empty
-    return any(capacity.nodes_with(free) for free in range(rest, capacity.gpus_per_node))
+    return any(capacity.count_with(free) for free in range(rest, capacity.gpus_per_node))
 
 
-def pack(capacity: Room, gpus: int, prefer: Iterable[int] = (), unit: int = 1) -> Placement | None:
-    liked, size = mask_of(prefer) if prefer else 0, capacity.gpus_per_node
+def pack(capacity: FreeNodes, gpus: int, prefer: Iterable[int] = (), unit: int = 1) -> Placement | None:
+    preferred, size = node_set(prefer) if prefer else 0, capacity.gpus_per_node
     if gpus < size:
-        node = fullest(capacity, gpus, liked)
+        node = fullest(capacity, gpus, preferred)
         return None if node is None else ((node, gpus),)
     if not pack_fits(capacity, gpus):
         return None
     whole, rest = divmod(gpus, size)
     empty = capacity.nodes_with(size)
-    nodes = chain(bits(empty & liked), bits(empty & ~liked)) if liked else bits(empty)
+    nodes = chain(bits(empty & preferred), bits(empty & ~preferred)) if preferred else bits(empty)
     spots = [(node, size) for node in islice(nodes, whole)]
     if rest:
-        last = fullest(capacity, rest, liked, among=~mask_of(node for node, _ in spots))
+        last = fullest(capacity, rest, preferred, candidates=~node_set(node for node, _ in spots))
         assert last is not None, "pack_fits said that there is room"
         spots.append((last, rest))
-    return tuple(sorted(spots)) if liked or rest else tuple(spots)
+    return tuple(sorted(spots)) if preferred or rest else tuple(spots)
 
 
-def any_fits(capacity: AnyRoom, gpus: int) -> bool:
+def any_fits(capacity: FreeNodes, gpus: int) -> bool:
     return gpus <= capacity.free
 
 
-def any_free(capacity: Room, gpus: int, prefer: Iterable[int] = (), unit: int = 1) -> Placement | None:
+def any_free(capacity: FreeNodes, gpus: int, prefer: Iterable[int] = (), unit: int = 1) -> Placement | None:
     if gpus > capacity.free:
         return None
-    liked = mask_of(prefer)
+    preferred = node_set(prefer)
     order = (
         (node, free)
-        for wanted in (True, False)
+        for candidates in (preferred, ~preferred)
         for free in range(1, capacity.gpus_per_node + 1)
-        for node in bits(capacity.nodes_with(free) & (liked if wanted else ~liked))
+        for node in bits(capacity.nodes_with(free) & candidates)
     )
     return _in_units(order, gpus, unit)
 
 
-def spread(capacity: Room, gpus: int, prefer: Iterable[int] = (), unit: int = 1) -> Placement | None:
+def spread(capacity: FreeNodes, gpus: int, prefer: Iterable[int] = (), unit: int = 1) -> Placement | None:
     if gpus > capacity.free:
         return None
-    liked, size = mask_of(prefer), capacity.gpus_per_node
-    whole = gpus - gpus % unit
-    level = next(  # the smallest number of GPUs per node with which the job fits
-        (
-            k
-            for k in range(unit, size + 1, unit)
-            if sum(
-                min(free - free % unit, k) * capacity.nodes_with(free).bit_count()
-                for free in range(1, size + 1)
-            )
-            >= whole
-        ),
-        size,
-    )
+    preferred = node_set(prefer)
     order = (
         (node, free)
-        for free in range(size, 0, -1)
-        for mask in (capacity.nodes_with(free) & liked, capacity.nodes_with(free) & ~liked)
-        for node in bits(mask)
+        for free in range(capacity.gpus_per_node, 0, -1)
+        for candidates in (preferred, ~preferred)
+        for node in bits(capacity.nodes_with(free) & candidates)
     )
-    return _in_units(order, gpus, unit, level)
+    return _in_units(order, gpus, unit, _spread_level(capacity, gpus, unit))
+
+
+def _spread_level(capacity: FreeNodes, gpus: int, unit: int) -> int:
+    """The smallest number of GPUs per node with which the whole units of the job fit."""
+    size = capacity.gpus_per_node
+    for level in range(unit, size + 1, unit):
+        room = sum(min(free - free % unit, level) * capacity.count_with(free) for free in range(1, size + 1))
+        if room >= gpus - gpus % unit:
+            return level
+    return size
 
 
 def _in_units(
-    order: Iterable[tuple[int, int]], gpus: int, unit: int, most: int | None = None
+    order: Iterator[tuple[int, int]], gpus: int, unit: int, most: int | None = None
 ) -> Placement | None:
-    """`gpus` GPUs from (node, room) pairs in their order, `unit` of them together on a node at a time and at
-    most `most` per node; what is less than a unit at the end goes wherever there is room.
+    """`gpus` GPUs from (node, free GPUs) pairs in their order: whole units per node, and at most `most` GPUs
+    per node. A last part of less than a unit goes to any of these nodes with room.
     """
     spots: dict[int, int] = {}
-    left, seen = gpus, []
-    for node, room in order:
-        count = min(room, left, most or room)
+    remaining, seen = gpus, []
+    for node, free in order:
+        count = min(free, remaining, most or free)
         count -= count % unit
         if count:
             spots[node] = count
-            left -= count
-        if not left:
+            remaining -= count
+        if not remaining:
             break
-        seen.append((node, room - count))
-    if left >= unit:
+        seen.append((node, free - count))
+    if remaining >= unit:
         return None
-    for node, room in seen:
-        count = min(room, left)
+    for node, free in seen:
+        count = min(free, remaining)
         if count:
             spots[node] = spots.get(node, 0) + count
-            left -= count
-    return None if left else tuple(sorted(spots.items()))
+            remaining -= count
+    return None if remaining else tuple(sorted(spots.items()))

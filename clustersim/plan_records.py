@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from traces.job import Job
 
+from .curve import CannotRun
 from .records import EventRecord
-from .speed import CannotRun
 
 if TYPE_CHECKING:
     from itertime.plan import Plan

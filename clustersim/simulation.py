@@ -22,6 +22,7 @@ from .calendar import Calendar
 from .capacity import Capacity
 from .clock import Clock, Due
 from .cluster import Cluster
+from .curve import CannotRun
 from .enactment import Enactment
 from .failures import Failures
 from .garbage import rare_collection
@@ -31,7 +32,7 @@ from .placement import Placer, placer
 from .questions import Questions
 from .records import JobRecord, Recorder, as_row
 from .scheduler import Event, Scheduler, State
-from .speed import CannotRun, Speed
+from .speed import Speed
 from .submissions import Submissions
 from .tenancy import Tenancy
 from .unfinished import unfinished

@@ -1,4 +1,4 @@
-"""For authors of policies: run a policy on a few jobs, and check that it keeps every rule.
+"""Tests for authors of policies: run a policy on a few jobs, and check that it keeps every rule.
 
     from clustersim.testing import check_scheduler
 
@@ -9,8 +9,8 @@
 |---|---|
 | `check_scheduler(factory)` | runs the policy over `CASES`: every check, and the same result each time |
 | `check_case(factory, case)`, `check_parameters(policy)` | its parts: one case, and the constructor |
-| `decide(policy, pending=..., ...)` | one decision in a scene that you set, a `Decision` |
-| `simulate(jobs, scheduler, ...)` | one run, an `Outcome`; speeds come from a throughput table |
+| `decide(policy, pending=..., ...)` | one decision in a situation that you describe: a `Decision` |
+| `simulate(jobs, scheduler, ...)` | one run, with speeds from a throughput table: an `Outcome` |
 | `check_outcome(outcome)` | the checks of one run, from its event log |
 | `CASES` | a `Case` each: rigid and elastic jobs, deadlines, jobs that can never run, nodes that fail |
 
@@ -47,11 +47,19 @@ _MOST_DECISIONS = 20_000
 
 
 def simulate(
-    jobs: Sequence[Job], scheduler: Scheduler, cluster: str | Cluster = "n1g8", *, table: Table | None = None,
-    overheads: Overheads | None = None, placement: str = "pack", until_s: float | None = None,
-    failures: Failures | None = None, calendar: Sequence[Mapping[str, Any]] = (), seed: int = 0,
-) -> Outcome:  # fmt: skip
-    """Run `jobs` under `scheduler`; nothing is charged, and nothing fails, unless it is said here.
+    jobs: Sequence[Job],
+    scheduler: Scheduler,
+    cluster: str | Cluster = "n1g8",
+    *,
+    table: Table | None = None,
+    overheads: Overheads | None = None,
+    placement: str = "pack",
+    until_s: float | None = None,
+    failures: Failures | None = None,
+    calendar: Sequence[Mapping[str, Any]] = (),
+    seed: int = 0,
+) -> Outcome:
+    """Run `jobs` under `scheduler`, by default without overheads and failures.
 
     Raises PolicyError if the policy breaks a rule.
 
@@ -62,17 +70,25 @@ def simulate(
     """
     shape = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
     case = Case(
-        "trace", tuple(jobs), shape, table or {}, overheads or Overheads.none(), placement,
-        failures, tuple(calendar), seed,
-    )  # fmt: skip
+        name="trace",
+        jobs=tuple(jobs),
+        cluster=shape,
+        table=table or {},
+        overheads=overheads or Overheads.none(),
+        placement=placement,
+        failures=failures,
+        calendar=tuple(calendar),
+        seed=seed,
+    )
     return _run(case, scheduler, until_s)
 
 
 def check_scheduler(factory: Callable[[], Scheduler], cases: Sequence[Case] | None = None) -> None:
-    """Run what `factory` makes over every case; AssertionError says which rule was broken, where and when.
+    """Run the policies that `factory` makes over every case, a new one for each run. AssertionError says
+    which rule was broken, where and when.
 
-    Beyond the checks of each run: a second run, and one with the trace's rows in another order, give the same
-    result; the run ends; parameters are stored under their own names. `factory` is called anew for each run.
+    Beyond the checks of each run: a second run, and one with the rows of the trace in another order, have the
+    same result; the run ends; parameters are stored under their own names.
     """
     check_parameters(factory())
     for case in CASES if cases is None else cases:
@@ -93,26 +109,34 @@ def check_case(factory: Callable[[], Scheduler], case: Case) -> None:
 
 def _run(case: Case, scheduler: Scheduler, until_s: float | None = None) -> Outcome:
     speed = TableSpeed(case.cluster, case.table)
-    recorder = Simulation(
-        submission_order(case.jobs), case.cluster, scheduler, speed,
-        overheads=case.overheads, placement=case.placement, until_s=until_s, failures=case.failures,
-        calendar=Calendar.of(case.calendar, case.cluster.nodes), seed=case.seed,
-    ).run()  # fmt: skip
+    simulation = Simulation(
+        submission_order(case.jobs),
+        case.cluster,
+        scheduler,
+        speed,
+        overheads=case.overheads,
+        placement=case.placement,
+        until_s=until_s,
+        failures=case.failures,
+        calendar=Calendar.of(case.calendar, case.cluster.nodes),
+        seed=case.seed,
+    )
+    recorder = simulation.run()
     return Outcome(case, tuple(recorder.events), tuple(recorder.jobs), speed)
 
 
 class _Counted(Scheduler):
-    """The policy under test, stopped when it decides without end."""
+    """The policy under test, with an error after too many decisions."""
 
     def __init__(self, inner: Scheduler):
-        self.inner, self.planner, self.left = inner, inner.planner, _MOST_DECISIONS
+        self.inner, self.planner, self.remaining = inner, inner.planner, _MOST_DECISIONS
 
     def admit(self, job: JobView, state: State) -> bool:
         return self.inner.admit(job, state)
 
     def schedule(self, state: State) -> Proposal:
-        self.left -= 1
-        if not self.left:
+        self.remaining -= 1
+        if not self.remaining:
             raise UserError(f"livelock: {_MOST_DECISIONS} decisions, and the jobs are still not done")
         return self.inner.schedule(state)
 
@@ -135,18 +159,18 @@ def _check_same(one: Outcome, two: Outcome, text: str) -> None:
 
 
 def check_parameters(scheduler: Scheduler) -> None:
-    """Parameters must be stored under their own names; AssertionError names the one that is not."""
+    """Parameters must be stored under their own names. AssertionError names one that is not."""
     name = type(scheduler).__name__
     for parameter in inspect.signature(type(scheduler)).parameters:
         if not hasattr(scheduler, parameter):
             raise AssertionError(f"{name}: parameter {parameter} is not stored as self.{parameter}")
 
 
-# The traces of the battery, seeded
+# The traces of the cases, from fixed seeds
 
 
 def _rigid(seed: int, count: int, sizes: Sequence[int], mean_gap_s: int) -> tuple[Job, ...]:
-    """Times in whole seconds, so that submissions and completions often coincide."""
+    """Rigid jobs with times in whole seconds, so that submissions and completions often coincide."""
     random, now, jobs = Random(seed), 0.0, []
     for i in range(count):
         now += random.choice((0, 0, random.randint(1, 4 * mean_gap_s)))
@@ -164,7 +188,7 @@ _TABLE: Table = {
 
 
 def _elastic(seed: int, deadlines: bool) -> tuple[Job, ...]:
-    """Jobs that scale, each model from a size of its own on; one in five has no deadline."""
+    """Elastic jobs whose models have different smallest sizes; with `deadlines`, one job in five has none."""
     random, now, jobs = Random(seed), 0.0, []
     for i in range(30):
         now += random.choice((0.0, random.expovariate(1 / 120)))
@@ -190,21 +214,34 @@ _NEVER = (
 CASES: tuple[Case, ...] = (
     Case("rigid jobs", _rigid(1, 40, (1, 1, 2, 3, 4, 8, 16), 40), _SMALL),
     Case(
-        "rigid jobs with overheads", _rigid(2, 40, (1, 2, 4, 8, 16), 60), _SMALL,
-        overheads=Overheads(), placement="any",
+        "rigid jobs with overheads",
+        _rigid(2, 40, (1, 2, 4, 8, 16), 60),
+        _SMALL,
+        overheads=Overheads(),
+        placement="any",
     ),
     Case("one GPU", _rigid(3, 25, (1,), 300), _TINY),
     Case("elastic jobs", _elastic(4, deadlines=False), Cluster(4, 8), _TABLE),
     Case(
-        "elastic jobs with deadlines and overheads", _elastic(6, deadlines=True), Cluster(4, 8), _TABLE,
+        "elastic jobs with deadlines and overheads",
+        _elastic(6, deadlines=True),
+        Cluster(4, 8),
+        _TABLE,
         overheads=Overheads(launch_s=10.0),
     ),
     Case("jobs that can never run", _rigid(5, 12, (1, 2, 8), 60) + _NEVER, _SMALL, _TABLE),
     Case(
-        "nodes that fail", _rigid(7, 20, (1, 2, 4, 8, 16), 80) + _elastic(8, deadlines=True), _SMALL, _TABLE,
-        overheads=Overheads(launch_s=4.0, plain_restart_s=6.0, checkpoint_interval_s=60.0), seed=2,
+        "nodes that fail",
+        _rigid(7, 20, (1, 2, 4, 8, 16), 80) + _elastic(8, deadlines=True),
+        _SMALL,
+        _TABLE,
+        overheads=Overheads(launch_s=4.0, plain_restart_s=6.0, checkpoint_interval_s=60.0),
         failures=Failures(mtbf_gpu_h=3.0, kinds={"short": (1, 0.02), "long": (1, 0.2)}, spare_nodes=1),
-        calendar=({"at_s": 400, "maintenance": 0, "for_s": 300}, {"at_s": 800, "remove": 1},
-                  {"at_s": 1500, "add": 1}),
+        calendar=(
+            {"at_s": 400, "maintenance": 0, "for_s": 300},
+            {"at_s": 800, "remove": 1},
+            {"at_s": 1500, "add": 1},
+        ),
+        seed=2,
     ),
-)  # fmt: skip
+)

@@ -1,40 +1,41 @@
-"""The rules of `clustersim.checking`, applied to a run that `clustersim.testing` made in memory, where all
-speeds are known.
-"""
+"""The audit rules, applied to a run that `clustersim.testing` made in memory, where all speeds are known."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import ulp
-from typing import Any, cast
+from typing import Any
 
-from itertime.planner import Planner
 from traces.job import Job
 
 from .checking import Evidence, Known, Violation
 from .checking_nodes import RULES
 from .checking_replay import prove
 from .cluster import Cluster
+from .curve import CannotRun, Curve
 from .failures import Failures
 from .overheads import Overheads
 from .records import EventRecord, JobRecord
-from .speed import CannotRun, Curve, Speed
+from .speed import Speed, SpeedOnOneType
 
-__all__ = ["Case", "Outcome", "Table", "TableSpeed", "check_outcome"]
+__all__ = ["Case", "Outcome", "Table", "TableSpeed", "check_outcome", "evidence_of"]
 
 Table = Mapping[tuple[str, int], Mapping[int, float]]
 """(model, global batch) -> GPUs -> iterations per second."""
 
 
-class TableSpeed(Speed):
+class TableSpeed(SpeedOnOneType):
     """Speeds from a throughput table alone: a check needs no training simulator and takes milliseconds."""
 
     def __init__(self, cluster: Cluster, table: Table):
-        super().__init__(cluster, cast(Planner, None), table)
+        super().__init__(cluster, None, table)
 
-    def _from_planner(self, job: Job) -> Curve:
-        raise CannotRun(f"the throughput table does not know the model {job.model}")
+    def curve(self, job: Job) -> Curve:
+        """The curve of `job`. CannotRun, with the reason, if the table has none."""
+        if job.kind != "duration" and job.model not in self.tabled_models:
+            raise CannotRun(f"the throughput table does not know the model {job.model}")
+        return super().curve(job)
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the run of a case left behind: its event log, in order of time, and a record per job."""
+    """The result of running a case: its event log, in order of time, and a record per job."""
 
     case: Case
     events: tuple[EventRecord, ...]
@@ -79,8 +80,8 @@ class Outcome:
 
 def check_outcome(outcome: Outcome) -> None:
     """Every check of one run. AssertionError names the case, the simulated time and the jobs."""
-    for finding in prove(_evidence(outcome), RULES):
-        if finding.rule == "progress":  # it speaks of those that finished; here everybody must
+    for finding in prove(evidence_of(outcome), RULES):
+        if finding.rule == "progress":  # this rule looks at finished jobs alone; here every job must finish
             _raise_first(outcome, _check_drained(outcome))
         _raise_first(outcome, finding.violations)
 
@@ -90,7 +91,8 @@ def _raise_first(outcome: Outcome, broken: Iterable[Violation]) -> None:
         raise AssertionError(f"{outcome.case.name}: {violation.text}")
 
 
-def _evidence(outcome: Outcome) -> Evidence:
+def evidence_of(outcome: Outcome) -> Evidence:
+    """What the audit rules need to know of a run, with the exact speeds of its jobs."""
     case = outcome.case
     known = {job.job_id: _known(job, outcome.curve(job)) for job in case.jobs}
 
@@ -99,12 +101,17 @@ def _evidence(outcome: Outcome) -> Evidence:
         return Known() if about is None else known.get(about.job_id, Known())
 
     records = sorted(outcome.records, key=lambda record: record.submit_s)
-    # Nothing was rounded to be written down, but late times have few digits after the point.
+    # The log was never rounded to text, but late times have few digits after the point.
     last_s = max((abs(event.time_s) for event in outcome.events), default=0.0)
     return Evidence(
-        case.cluster, case.overheads, outcome.events, records, knows, resolution_s=2 * ulp(last_s),
+        case.cluster,
+        case.overheads,
+        outcome.events,
+        records,
+        knows,
+        resolution_s=2 * ulp(last_s),
         failures=case.failures,
-    )  # fmt: skip
+    )
 
 
 def _known(job: Job, curve: Curve | None) -> Known:
@@ -115,7 +122,7 @@ def _known(job: Job, curve: Curve | None) -> Known:
 
 
 def _check_drained(outcome: Outcome) -> Iterator[Violation]:
-    """Every job has one record, and is finished or rejected: nobody is left waiting for ever."""
+    """Every job has one record, and is finished or rejected: no job waits until the end."""
     ids = sorted(record.job_id for record in outcome.records)
     submitted = sorted(job.job_id for job in outcome.case.jobs)
     if ids != submitted:

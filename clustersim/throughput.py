@@ -1,5 +1,6 @@
-"""Throughput tables: measured speeds of jobs, `model,global_batch,gpus,iterations_per_s` and, where a cluster
-has several GPU types, `gpu_type`.
+"""Throughput tables: measured speeds of jobs.
+
+The columns are `model,global_batch,gpus,iterations_per_s`, and `gpu_type` for clusters of several GPU types.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ Throughputs = Mapping[tuple[str, int], Mapping[int, float]]
 
 
 def read_throughput_table(path: str | Path) -> dict[tuple[str, int], dict[int, float]]:
-    """Read a table: {(model, global batch): {GPUs: iterations/s}}; where it states several GPU types, that of
-    the first of them.
+    """Read a table: {(model, global batch): {GPUs: iterations/s}}. If several GPU types state a rate for the
+    same GPU count, that of the first type in the file counts.
 
-    A rate of 0 or an empty one means "does not run there"; other columns are ignored. UserError for a file
-    that cannot be read, TableError with file, line and column for what cannot be used.
+    An empty rate, or one of 0, means "does not run there". Other columns are ignored. UserError for a file
+    that cannot be read, TableError with file, line and column for values that cannot be used.
     """
     merged: dict[tuple[str, int], dict[int, float]] = {}
     for rates in _read(path).values():
@@ -41,22 +42,22 @@ def read_throughput_table(path: str | Path) -> dict[tuple[str, int], dict[int, f
 def throughputs_by_type(path: str | Path, gpu_types: tuple[str, ...]) -> dict[str, Throughputs]:
     """The table's rates on each of `gpu_types`; rows of other types are ignored.
 
-    Raises as `read_throughput_table`, and TableError if the table does not say which of several types its
-    rates are for.
+    Raises as `read_throughput_table`, and TableError if the table has no column for the GPU type although
+    there are several types.
     """
     by_type = _read(path)
     if "" in by_type:
         if len(gpu_types) > 1:
             types = ", ".join(gpu_types)
             raise TableError(
-                f"{path}:1: missing column {_TYPE}; the cluster has {types}: say whose rates these are"
+                f"{path}:1: missing column {_TYPE}; the cluster has {types}: state the type of each rate"
             )
         return {gpu_types[0]: by_type[""]}
     return {name: by_type.get(name, {}) for name in gpu_types}
 
 
 def _read(path: str | Path) -> dict[str, dict[tuple[str, int], dict[int, float]]]:
-    """The rates by GPU type, "" in a table without that column."""
+    """The rates by GPU type; the type is "" in a table without that column."""
     by_type: dict[str, dict[tuple[str, int], dict[int, float]]] = {}
     with open_table(path) as table:
         _check_columns(table)

@@ -1,9 +1,10 @@
-"""What stands above the nodes: groups of equal nodes, the leaf and spine switches they hang on.
+"""Groups of equal nodes, and the leaf and spine switches that connect them.
 
-A group is a stretch of equal nodes. Its nodes are numbered through its leaf switches, its leaves through its
-spine blocks (a folded Clos network or fat tree, Al-Fares et al., SIGCOMM 2008). A leaf's uplinks, and a
-spine block's towards the core, carry so many bytes/s each way; None where they carry all that the nodes
-below can send. Groups share no leaf. Groups of the same GPU type form a pool; a job runs within one pool.
+A group is a stretch of equal nodes. Its nodes are numbered through its leaf switches, and its leaves through
+its spine blocks (a folded Clos network or fat tree, Al-Fares et al., SIGCOMM 2008). The uplinks of a leaf,
+and those of a spine block towards the core, have a bandwidth in bytes/s each way. None means that they carry
+all that the nodes below can send. Groups share no leaf. Groups of the same GPU type form a pool; a job runs
+within one pool.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from itertime.datafile import CONFIG, Count, Name, Positive
 from itertime.errors import UserError
+from itertime.system import load_system
 
 __all__ = ["NETWORKS", "Gpus", "Leaf", "NodeGroup", "Nodes", "Pool", "leaves_of", "pools_of"]
 
@@ -29,9 +31,10 @@ NETWORKS = ("ideal", "tiers", "contention")
 class NodeGroup:
     """`nodes` equal nodes of `gpus_per_node` GPUs of one type.
 
-    `system`: the `itertime` system they are built from, by name or path; None for a type without a profile.
-    `nic_bytes_per_s`: of a node, one direction; None is the system's. A group has `nodes_per_leaf` nodes per
-    leaf and `nodes_per_spine` per spine block (None: one for all; the last may have fewer nodes).
+    `system`: the `itertime` system of the nodes, by name or path; None for a type without a profile.
+    `nic_bytes_per_s`: of a node, one direction; None: that of the system. `nodes_per_leaf`,
+    `nodes_per_spine`: nodes of a leaf, and of a spine block; None: one for the whole group. The last leaf and
+    the last block may have fewer nodes.
     """
 
     name: Name
@@ -47,25 +50,29 @@ class NodeGroup:
 
     @classmethod
     def of_system(cls, name: str, nodes: int, gpus_per_node: int, system: str) -> NodeGroup:
-        """Nodes of an `itertime` system with its switches; the GPU type is the first word of its profile's
-        name. UserError for a system that cannot be loaded.
+        """Nodes of an `itertime` system with its switches. The GPU type is the first word of the name of the
+        system's profile. UserError for a system that cannot be loaded.
         """
-        from itertime.system import load_system
-
         known = load_system(system)
         nic = known.nic_bytes_per_s * gpus_per_node / known.gpus_per_node
         leaf, spine = known.nodes_per_leaf, known.nodes_per_spine
         return cls(
-            name, nodes, gpus_per_node, known.profile.partition("-")[0], system, None,
-            leaf, leaf * nic / known.leaf_oversubscription if leaf else None,
-            spine, spine * nic / known.spine_oversubscription if spine else None,
-        )  # fmt: skip
+            name=name,
+            nodes=nodes,
+            gpus_per_node=gpus_per_node,
+            gpu_type=known.profile.partition("-")[0],
+            system=system,
+            nodes_per_leaf=leaf,
+            leaf_uplink_bytes_per_s=leaf * nic / known.leaf_oversubscription if leaf else None,
+            nodes_per_spine=spine,
+            spine_uplink_bytes_per_s=spine * nic / known.spine_oversubscription if spine else None,
+        )
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A leaf switch: its nodes, `first` to `first + nodes - 1`, and the spine block it hangs on (a number
-    of its own in the whole cluster), with the uplinks of both in bytes/s.
+    """A leaf switch with the nodes `first` to `first + nodes - 1`, and its spine block (a number that is
+    unique in the cluster). The uplinks of both are in bytes/s.
     """
 
     first: int
@@ -114,8 +121,8 @@ def leaves_of(groups: Sequence[NodeGroup]) -> tuple[Leaf, ...]:
 def pools_of(groups: Sequence[NodeGroup]) -> tuple[Pool, ...]:
     """The groups of each GPU type as one pool.
 
-    UserError if groups of one type are not neighbours, or differ in what the speed of a job on them depends
-    on: system, GPUs per node, NICs.
+    UserError if groups of one type do not follow one another, or if they differ in the system, the GPUs per
+    node or the NICs, on which the speed of a job depends.
     """
     pools: list[Pool] = []
     node = leaf = 0
@@ -123,10 +130,17 @@ def pools_of(groups: Sequence[NodeGroup]) -> tuple[Pool, ...]:
         leaves = -(-group.nodes // (group.nodes_per_leaf or group.nodes))
         same = next((pool for pool in pools if pool.gpu_type == group.gpu_type), None)
         if same is None:
-            pools.append(
-                Pool(group.gpu_type, node, group.nodes, group.gpus_per_node, group.system,
-                     group.nic_bytes_per_s, leaf, leaves)
-            )  # fmt: skip
+            pool = Pool(
+                gpu_type=group.gpu_type,
+                first=node,
+                nodes=group.nodes,
+                gpus_per_node=group.gpus_per_node,
+                system=group.system,
+                nic_bytes_per_s=group.nic_bytes_per_s,
+                first_leaf=leaf,
+                leaves=leaves,
+            )
+            pools.append(pool)
         else:
             _check_alike(group, same, pools[-1])
             pools[-1] = replace(same, nodes=same.nodes + group.nodes, leaves=same.leaves + leaves)

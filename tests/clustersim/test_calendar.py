@@ -58,7 +58,7 @@ def test_a_calendar_may_be_a_file(tmp_path: Path) -> None:
         ([{"at_s": 0, "add": "2-1"}], r"add='2-1': 2-1 runs backwards"),
         ([{"at_s": 0, "add": "9-3"}], r"9-3 runs backwards"),
         ([{"at_s": 0, "add": 4}], r"add=4: the cluster has the nodes 0 to 3"),
-        ([{"at_s": 0, "add": "all"}], r"add='all': must name nodes, such as 3, 0-15"),
+        ([{"at_s": 0, "add": "all"}], r"add='all': must name nodes, as in 3, 0-15"),
         ([{"at_s": 0, "add": []}], r"must name nodes"),
         ([{"at_s": 0, "add": 1.5}], r"must name nodes"),
         ([{"at_s": 0, "add": 1, "for_s": 3}], r"for_s=3: belongs to maintenance"),
@@ -66,8 +66,11 @@ def test_a_calendar_may_be_a_file(tmp_path: Path) -> None:
         ([{"at_s": 0, "maintenance": 1, "for_s": 9, "times": 2}], r"every_s=None: must be seconds"),
         ([{"at_s": 0, "maintenance": 1, "for_s": 9, "every_s": 8, "times": 2}], r"would overlap"),
         ([{"at_s": 0, "maintenance": 1, "for_s": 9, "every_s": 10, "times": 0}], r"times=0: must be a whole"),
-        ([{"at_s": 1, "add": 1}, {"at_s": 2, "add": 1}], r"entry 2: add: node 1 is there already at t=2 s"),
-        ([{"at_s": 1, "remove": 1}, {"at_s": 2, "remove": 1}], r"node 1 is not there any more"),
+        (
+            [{"at_s": 1, "add": 1}, {"at_s": 2, "add": 1}],
+            r"entry 2: add: node 1 is already in the cluster at",
+        ),
+        ([{"at_s": 1, "remove": 1}, {"at_s": 2, "remove": 1}], r"node 1 is no longer in the cluster"),
         ([{"at_s": 1, "remove": 1}, {"at_s": 1, "add": 1}], r"node 1 is changed twice at t=1 s"),
         (
             [{"at_s": 1, "maintenance": "0-3", "for_s": 1, "every_s": 1, "times": 100_000}] * 3,

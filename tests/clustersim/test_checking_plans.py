@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from clustersim.checking_folder import check_run, check_run_folder
 from clustersim.cli import main
+from clustersim.curve import Curve
 from clustersim.records import Exact
 from clustersim.rundir import Run, write_run
 from clustersim.runner import run
-from clustersim.speed import Curve, Speed
+from clustersim.speed import SpeedOnOneType
 from itertime.profile import FOLDER as PROFILES
 from itertime.profile import _load
 from itertime.system import FOLDER as SYSTEMS
@@ -200,14 +201,16 @@ def test_what_is_not_what_itertime_gives(
 
 def test_a_run_whose_simulator_was_twice_as_fast(sound: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """All its sums agree: only the speeds are not those of itertime."""
-    honest = Speed._from_planner
+    honest = SpeedOnOneType.curve
 
-    def fast(self: Speed, job: Job) -> Curve:
+    def fast(self: SpeedOnOneType, job: Job) -> Curve:
         curve = honest(self, job)
+        if not curve.plans:
+            return curve
         return replace(curve, unit_s={gpus: s / 2 for gpus, s in curve.unit_s.items()})
 
     with monkeypatch.context() as patch:
-        patch.setattr(Speed, "_from_planner", fast)
+        patch.setattr(SpeedOnOneType, "curve", fast)
         made = run(JOBS, "elasticflow", cluster="n2g8")
     assert [finding.rule for finding in check_run(made) if finding.violations] == ["plans"]
 

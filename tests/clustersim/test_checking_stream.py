@@ -22,7 +22,7 @@ from clustersim.rundir import Run, read_unverified, write_run
 from clustersim.rundir_stream import read_streamed
 from clustersim.runner import run
 from clustersim.testing import simulate
-from clustersim.testing_checks import _evidence
+from clustersim.testing_checks import evidence_of
 from itertime.errors import TableError
 from policies.srtf import Srtf
 from traces.job import Job
@@ -92,7 +92,7 @@ def test_memory_holds_the_jobs_in_the_system() -> None:
             nonlocal most
             most = max(most, len(self.log.lives))
 
-    assert not prove(_evidence(outcome), [*RULES, Watching])[0].violations
+    assert not prove(evidence_of(outcome), [*RULES, Watching])[0].violations
     assert 2 <= most <= 4
 
 

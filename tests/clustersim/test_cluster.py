@@ -7,8 +7,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from clustersim.capacity import Capacity, Vacated, bits, mask_of
+from clustersim.capacity import Capacity, Vacated
 from clustersim.cluster import Cluster
+from clustersim.node_set import bits, first_node, node_range, node_set
 from itertime.errors import UserError
 
 
@@ -59,9 +60,15 @@ def test_zeros_in_front_change_nothing() -> None:
     assert Cluster.parse("n0128g08").shape == "n128g8"
 
 
-@pytest.mark.parametrize("mask", [0, 1, 0b1011, 1 << 5000 | 1])
-def test_bits_round_trip(mask: int) -> None:
-    assert mask_of(bits(mask)) == mask
+@pytest.mark.parametrize("nodes", [[], [0], [0, 1, 3], [0, 5000]])
+def test_sets_of_nodes(nodes: list[int]) -> None:
+    assert list(bits(node_set(nodes))) == nodes
+    assert first_node(node_set(nodes)) == min(nodes, default=-1)
+
+
+def test_ranges_of_nodes() -> None:
+    assert list(bits(node_range(3, 4))) == [3, 4, 5, 6]
+    assert node_range(3, 0) == node_set([])
 
 
 def test_take_is_all_or_nothing() -> None:
@@ -143,6 +150,7 @@ class CapacityMachine(RuleBasedStateMachine):
         assert (imagined.free, imagined.empty_nodes()) == (real.free, real.empty_nodes())
         for count in range(1, self.cluster.gpus_per_node + 1):
             assert imagined.nodes_with(count) == real.nodes_with(count)
+            assert imagined.count_with(count) == real.count_with(count)
 
     @invariant()
     def agrees(self) -> None:

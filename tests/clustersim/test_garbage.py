@@ -13,7 +13,7 @@ from clustersim.overheads import Overheads
 from clustersim.registry import make_policy
 from clustersim.scheduler import JobView, Scheduler, State
 from clustersim.simulation import Simulation
-from clustersim.speed import Speed
+from clustersim.speed import SpeedOnOneType
 from policies.fifo import Fifo
 from traces.job import Job
 
@@ -39,7 +39,7 @@ class Picky(Fifo):
 def simulation(policy: Scheduler, jobs: int = 400) -> Simulation:
     cluster = Cluster(nodes=2, gpus_per_node=8)
     trace = [Job(str(i), 7.0 * i, gpus=1 + i % 16, duration_s=1.0 + 13 * i % 40) for i in range(jobs)]
-    return Simulation(trace, cluster, policy, Speed(cluster, None), overheads=Overheads.none())
+    return Simulation(trace, cluster, policy, SpeedOnOneType(cluster, None), overheads=Overheads.none())
 
 
 @pytest.mark.parametrize("policy", [Fifo(), make_policy("srtf", {}), make_policy("las", {}), Picky()])

@@ -9,13 +9,14 @@ import pytest
 import clustersim
 from clustersim.checking_folder import check_run_folder
 from clustersim.cluster import Cluster, NodeGroup
+from clustersim.curve import CannotRun
 from clustersim.errors import PolicyError
 from clustersim.overheads import Overheads
 from clustersim.records import Recorder
 from clustersim.rundir import read_run, write_run
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.simulation import Simulation
-from clustersim.speed import CannotRun, TypedSpeed, speed_for
+from clustersim.speed import SpeedByType, speed_for
 from clustersim.throughput import read_throughput_table, throughputs_by_type
 from itertime.errors import TableError
 from policies.fifo_skip import FifoSkip
@@ -41,9 +42,9 @@ def llm(name: str, gpus: int, submit_s: float = 0.0, iterations: int = 100) -> J
     return Job(name, submit_s, model="gpt3-6.7b", global_batch=512, iterations=iterations, gpus=gpus)
 
 
-def speed(table: Path | None = None) -> TypedSpeed:
+def speed(table: Path | None = None) -> SpeedByType:
     made = speed_for(CLUSTER, "3d", table)
-    assert isinstance(made, TypedSpeed)
+    assert isinstance(made, SpeedByType)
     return made
 
 

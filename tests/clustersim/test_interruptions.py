@@ -20,7 +20,7 @@ from clustersim.failures import Failures
 from clustersim.overheads import Overheads
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.testing import Outcome, check_outcome, simulate
-from clustersim.testing_checks import _evidence
+from clustersim.testing_checks import evidence_of
 from policies.elasticflow import ElasticFlow
 from policies.fifo import Fifo
 from policies.srtf import Srtf
@@ -419,7 +419,7 @@ def test_a_forged_log_is_caught(
     failed: Outcome, change: dict[str, dict[str, Any]], rule: str, text: str
 ) -> None:
     def violations(outcome: Outcome) -> dict[str, list[str]]:
-        return {one.rule: [v.text for v in one.violations] for one in prove(_evidence(outcome), RULES)}
+        return {one.rule: [v.text for v in one.violations] for one in prove(evidence_of(outcome), RULES)}
 
     assert not any(violations(failed).values())
     forged = [event._replace(**change.get(event.event, {})) for event in failed.events]
@@ -432,7 +432,7 @@ def test_nothing_may_fail_where_nothing_does_and_nobody_runs_who_was_given_up(fa
     (rule,) = (rule for rule in RULES if rule.name == "service")
 
     def found(failures: Failures | None) -> list[str]:
-        evidence = _evidence(replace(failed, case=replace(failed.case, failures=failures)))
+        evidence = evidence_of(replace(failed, case=replace(failed.case, failures=failures)))
         return [violation.text for violation in prove(evidence, [rule])[0].violations]
 
     assert found(None) == ["t=270: interrupt of job a in a run in which nothing fails"]

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim.cluster import Cluster, NodeGroup
+from clustersim.curve import Curve
 from clustersim.layout import (
     Layout,
     LayoutTimes,
@@ -19,7 +20,7 @@ from clustersim.layout import (
     uplinks,
     used_part,
 )
-from clustersim.speed import Curve, Speed, speed_for
+from clustersim.speed import Speed, SpeedOnOneType, speed_for
 from itertime import load_system
 from itertime.plan import Plan
 from itertime.planbatch import PlanBatch
@@ -169,6 +170,6 @@ def test_what_a_job_sees_of_its_system() -> None:
 
 def test_nothing_is_known_of_the_traffic_of_tables() -> None:
     cluster = fabric(4, 8.0)
-    speed = Speed(cluster, None, {("m", 8): {16: 0.5}}, "a100")
+    speed = SpeedOnOneType(cluster, None, {("m", 8): {16: 0.5}}, "a100")
     curve = speed.curve(Job("j", 0.0, model="m", global_batch=8, iterations=10))
     assert LayoutTimes(speed).of(curve, 16, Layout("a100", 1, 1, 1, 9.0)) is None

@@ -10,11 +10,11 @@ import pytest
 from clustersim import run
 from clustersim.checking_nodes import RULES
 from clustersim.checking_replay import prove
+from clustersim.curve import Curve
 from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from clustersim.speed import Curve
 from clustersim.testing import simulate
-from clustersim.testing_checks import _evidence
+from clustersim.testing_checks import evidence_of
 from policies.elasticflow import ElasticFlow
 from traces.job import Job
 
@@ -157,7 +157,7 @@ def test_shared_loads_are_proved_and_forged_ones_caught(script: Any) -> None:
                        overheads=SHARED)  # fmt: skip
 
     def found(events: Any) -> list[str]:
-        evidence = _evidence(replace(outcome, events=tuple(events)))
+        evidence = evidence_of(replace(outcome, events=tuple(events)))
         rules = [rule for rule in RULES if rule.name in ("loads", "overheads")]
         return [violation.text for one in prove(evidence, rules) for violation in one.violations]
 

@@ -18,7 +18,7 @@ from clustersim.metrics import METRICS, Usage, summarise
 from clustersim.overheads import Overheads
 from clustersim.records import JobRecord, Recorder, Snapshot
 from clustersim.simulation import Simulation
-from clustersim.speed import Speed
+from clustersim.speed import SpeedOnOneType
 from policies.fifo import Fifo
 from policies.srtf import Srtf
 from traces.job import Job, submission_order
@@ -123,7 +123,7 @@ def test_all_jobs_alone_are_perfectly_fair() -> None:
 
 
 def run_of(jobs: list[Job], policy: object, overheads: Overheads, until_s: float | None = None) -> Recorder:
-    speed = Speed(CLUSTER, None)
+    speed = SpeedOnOneType(CLUSTER, None)
     return Simulation(jobs, CLUSTER, policy, speed, overheads=overheads, until_s=until_s).run()  # type: ignore[arg-type]
 
 

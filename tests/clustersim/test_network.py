@@ -19,7 +19,7 @@ from clustersim.records import Recorder
 from clustersim.rundir import Run, write_run
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.simulation import Simulation
-from clustersim.speed import Speed, speed_for
+from clustersim.speed import Speed, SpeedOnOneType, speed_for
 from policies.fifo import Fifo
 from policies.fifo_skip import FifoSkip
 from policies.srtf import Srtf
@@ -219,7 +219,7 @@ def test_a_setting_overrides_the_network_of_the_file(tmp_path: Path) -> None:
 def test_srtf_and_a_planless_speed(tmp_path: Path) -> None:
     cluster = fabric("contention")
     recorder = Simulation(
-        [Job("a", 0.0, gpus=24, duration_s=50.0)], cluster, Srtf(), Speed(cluster, None),
+        [Job("a", 0.0, gpus=24, duration_s=50.0)], cluster, Srtf(), SpeedOnOneType(cluster, None),
         overheads=Overheads.none(),
     ).run()  # fmt: skip
     assert recorder.jobs[0].finish_s == 50.0

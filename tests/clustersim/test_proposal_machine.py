@@ -8,12 +8,12 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from clustersim.active import ActiveJob
 from clustersim.cluster import Cluster
+from clustersim.curve import Curve
 from clustersim.job_view import JobView
 from clustersim.overheads import Overheads
 from clustersim.placement import PLACERS, placer
 from clustersim.proposal import Proposal
 from clustersim.scheduler import State
-from clustersim.speed import Curve
 from traces.job import Job
 
 SIZES = (1, 2, 3, 4, 8)

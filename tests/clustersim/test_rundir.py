@@ -22,7 +22,7 @@ from clustersim.records import JOB_COLUMNS, EventRecord, JobRecord, Snapshot
 from clustersim.rundir import Run, read_run, write_run
 from clustersim.rundir_writer import RunWriter
 from clustersim.simulation import Simulation
-from clustersim.speed import Speed
+from clustersim.speed import SpeedOnOneType
 from itertime.errors import TableError, UserError
 from policies.srtf import Srtf
 from traces.job import Job, submission_order
@@ -47,7 +47,9 @@ def small_run() -> Run:
         name, tenant = f"{HOSTILE[i % len(HOSTILE)]}{i}", HOSTILE[i % 3]
         jobs.append(Job(name, float(s), tenant, gpus=g, duration_s=d / 3, deadline_s=s + 90.5))
     jobs = submission_order([*jobs, Job("too-large", 3.0, gpus=33, duration_s=5.0)])
-    recorder = Simulation(jobs, CLUSTER, Srtf(), Speed(CLUSTER, None), overheads=Overheads(scale=0.1)).run()
+    recorder = Simulation(
+        jobs, CLUSTER, Srtf(), SpeedOnOneType(CLUSTER, None), overheads=Overheads(scale=0.1)
+    ).run()
     records, events = recorder.jobs_by_submission(), recorder.events
     summary = summarise(records, recorder.snapshots, CLUSTER, end_s=recorder.end_s, events=len(events))
     manifest = {"seed": 0, "command": ["clustersim", "run", "a b.csv"], "timings": {"wall_s": 0.1}}

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from clustersim.cluster import Cluster
+from clustersim.curve import Curve
 from clustersim.errors import PolicyError
 from clustersim.overheads import Overheads
 from clustersim.records import Recorder
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.simulation import Simulation
-from clustersim.speed import Curve, Speed
+from clustersim.speed import SpeedOnOneType
 from clustersim.testing import simulate
 from policies.fifo import Fifo
 from policies.srtf import Srtf
@@ -321,8 +322,8 @@ def test_the_run_ends_with_its_last_event(script: Any) -> None:
     assert by_id["never"].wait_s == 990 / 3
 
 
-def _speed(cluster: Cluster) -> Speed:
-    return Speed(cluster, None, TABLE)  # type: ignore[arg-type]
+def _speed(cluster: Cluster) -> SpeedOnOneType:
+    return SpeedOnOneType(cluster, None, TABLE)  # type: ignore[arg-type]
 
 
 def test_no_jobs_at_all() -> None:
@@ -421,7 +422,7 @@ def test_snapshots_follow_the_cluster() -> None:
 def test_curve_fields_used_by_the_engine() -> None:
     """A model's parameters reach the checkpoint time of a restart."""
 
-    class Heavy(Speed):
+    class Heavy(SpeedOnOneType):
         def curve(self, job: Job) -> Curve:
             return Curve({8: 1.0}, (8,), {8: "tp8"}, parameters=20e9)
 

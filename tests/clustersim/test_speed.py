@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim.cluster import Cluster
-from clustersim.speed import CannotRun, Curve, Speed, read_throughput_table, speed_for
+from clustersim.curve import CannotRun, Curve
+from clustersim.speed import SpeedOnOneType, read_throughput_table, speed_for
 from itertime.errors import TableError, UnknownName, UserError
 from traces.job import Job
 
@@ -38,8 +39,8 @@ class FakePlanner:
         return {n: SimpleNamespace(iteration_s=batch / n, plan=plan) for n in counts if n >= 4}
 
 
-def speed(cluster: Cluster, table: Any = None, planner: Any = None) -> Speed:
-    return Speed(cluster, cast(Any, planner or FakePlanner()), table)
+def speed(cluster: Cluster, table: Any = None, planner: Any = None) -> SpeedOnOneType:
+    return SpeedOnOneType(cluster, cast(Any, planner or FakePlanner()), table)
 
 
 def llm(**more: Any) -> Job:

@@ -17,7 +17,7 @@ from clustersim.cluster import Cluster
 from clustersim.overheads import Overheads
 from clustersim.scheduler import Scheduler
 from clustersim.simulation import Simulation
-from clustersim.speed import Speed
+from clustersim.speed import SpeedOnOneType
 from clustersim.tenancy import Tenancy
 from policies.conservative import Conservative
 from policies.drf import Drf
@@ -214,7 +214,7 @@ def simulated(jobs: list[Plain], gpus: int, policy: Scheduler) -> list[Runs | No
         for j in jobs
     ]
     cluster = Cluster(1, gpus)
-    speed, free = Speed(cluster, None), Overheads.none()
+    speed, free = SpeedOnOneType(cluster, None), Overheads.none()
     simulation = Simulation(trace, cluster, policy, speed, overheads=free, tenancy=Tenancy(QUOTAS))
     recorder = simulation.run()
     runs: dict[str, Runs] = {job.job_id: [] for job in trace}

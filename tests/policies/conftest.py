@@ -9,23 +9,24 @@ from typing import Any
 import pytest
 
 from clustersim.cluster import Cluster
+from clustersim.curve import Curve
 from clustersim.overheads import Overheads
 from clustersim.scheduler import Scheduler
 from clustersim.simulation import Simulation
-from clustersim.speed import Curve, Speed
+from clustersim.speed import SpeedOnOneType
 from clustersim.testing import Case, Outcome
 from traces.job import Job, submission_order
 
 
-class StatedSpeed(Speed):
+class StatedSpeed(SpeedOnOneType):
     """A throughput table, and the number of parameters of each model, which makes restarts slow."""
 
     def __init__(self, cluster: Cluster, table: Any, parameters: Mapping[str, float]):
-        super().__init__(cluster, None, table)  # type: ignore[arg-type]
+        super().__init__(cluster, None, table)
         self.parameters = parameters
 
-    def _from_table(self, job: Job) -> Curve:
-        return replace(super()._from_table(job), parameters=self.parameters.get(job.model or "", 0.0))
+    def curve(self, job: Job) -> Curve:
+        return replace(super().curve(job), parameters=self.parameters.get(job.model or "", 0.0))
 
 
 class Bench:

@@ -12,7 +12,7 @@ from clustersim.overheads import Overheads
 from clustersim.records import Recorder
 from clustersim.scheduler import Scheduler
 from clustersim.simulation import Simulation
-from clustersim.speed import Speed, TypedSpeed
+from clustersim.speed import SpeedByType, SpeedOnOneType
 from clustersim.testing import Outcome, simulate
 from itertime.errors import UserError
 from policies.gavel_ftf import GavelFtf
@@ -201,9 +201,9 @@ def run_mixed(
     speeds = {}
     for name, nodes in groups.items():
         table = {(model, 1): {1: by_type[name]} for model, by_type in rates.items() if by_type.get(name)}
-        speeds[name] = Speed(Cluster(nodes, 1, "none"), None, table, name)
+        speeds[name] = SpeedOnOneType(Cluster(nodes, 1, "none"), None, table, name)
     jobs = [Job(m, 0, model=m, global_batch=1, gpus=1, iterations=iterations[m]) for m in rates]
-    speed, free = TypedSpeed(cluster, speeds), Overheads.none()
+    speed, free = SpeedByType(speeds), Overheads.none()
     return Simulation(jobs, cluster, policy, speed, overheads=free, until_s=until_s).run()
 
 
