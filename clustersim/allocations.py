@@ -7,16 +7,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from .checking_sums import GIVES
-from .records import EventRecord
+from .records import ALLOCATES, RELEASES, EventRecord
 
 if TYPE_CHECKING:
     from .rundir import Run
 
-__all__ = ["TAKES", "Allocation", "Block", "allocations", "end_of_run_s", "gpu_blocks", "stated_end_s"]
-
-TAKES = ("preempt", "interrupt", "finish", "fail", "reject")
-"""The events that leave a job without GPUs. Any other kind that gives none leaves it as it was."""
+__all__ = ["Allocation", "Block", "allocations", "end_of_run_s", "gpu_blocks", "stated_end_s"]
 
 Block = tuple[int, int, int, int]
 """(first node, last node, first GPU, GPUs): the same GPUs on each of a range of nodes."""
@@ -62,12 +58,12 @@ def allocations(run: Run) -> list[Allocation]:
     found: list[Allocation | None] = []
     held: dict[str, tuple[int, EventRecord]] = {}
     for event in run.events:
-        if event.event not in GIVES and event.event not in TAKES:
+        if event.event not in ALLOCATES and event.event not in RELEASES:
             continue
         before = held.pop(event.job_id, None)
         if before is not None:
             found[before[0]] = Allocation(before[1], event.time_s, event.event)
-        if event.event in GIVES:
+        if event.event in ALLOCATES:
             held[event.job_id] = (len(found), event)
             found.append(None)
     end_s = end_of_run_s(run)

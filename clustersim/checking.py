@@ -17,20 +17,32 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
-from .checking_sums import GIVES, PLAIN, Sums, Terms
+from .checking_sums import PLAIN, Sums, Terms
 from .cluster import Cluster, Placement
 from .failures import Failures
 from .overheads import Overheads
-from .records import EventRecord, JobRecord
+from .records import (
+    ALLOCATES,
+    FAIL,
+    FINISH,
+    INTERRUPT,
+    NODE_DOWN,
+    PREEMPT,
+    REJECT,
+    RELEASES,
+    START,
+    SUBMIT,
+    EventRecord,
+    JobRecord,
+)
 
 __all__ = ["Evidence", "Finding", "Known", "Life", "Log", "Rule", "Violation"]
 
 MOST_KEPT = 1000
 """Violations of a rule of which the words are kept; more are counted."""
 
-_TAKES = ("preempt", "interrupt", "finish", "fail")
-_AFTER = {"submit": "new", "reject": "gone", "preempt": "stopped", "finish": "gone", "interrupt": "stopped",
-          "fail": "gone"}  # fmt: skip
+_AFTER = {SUBMIT: "new", REJECT: "gone", PREEMPT: "stopped", FINISH: "gone", INTERRUPT: "stopped",
+          FAIL: "gone"}  # fmt: skip
 
 
 class Known(NamedTuple):
@@ -146,7 +158,7 @@ class Log:
             life.known = self.evidence.knows(life.record, event, life.planned)
         elif event.plan and not life.planned:
             life.planned, life.known = True, self.evidence.knows(life.record, life.first, True)
-        life.terms = self._terms(event, life) if event.event in GIVES else PLAIN
+        life.terms = self._terms(event, life) if event.event in ALLOCATES else PLAIN
         return life
 
     def holders(self, node: int) -> list[str]:
@@ -166,22 +178,22 @@ class Log:
         kind = event.event
         life.sums.add(event, self.evidence.resolution_s, life.terms)
         life.phase, life.last = _AFTER.get(kind, "running"), kind
-        if kind == "submit":
+        if kind == SUBMIT:
             self.inside += 1
             self.submitted.append(hash(event.job_id))
             return
-        if kind in GIVES or kind in _TAKES:
+        if kind in ALLOCATES or kind in RELEASES:
             self._exchange(life, event)
         if life.phase == "gone":
             self.inside -= 1
             del self.lives[life.job_id]
-        elif kind != "start":
+        elif kind != START:
             life.counts[kind] = life.counts.get(kind, 0) + 1
 
     def turn(self, event: EventRecord) -> None:
         """A node goes out of service, or comes back."""
         size = sum([count for _, count in event.placement])
-        self.down += size if event.event == "node_down" else -size
+        self.down += size if event.event == NODE_DOWN else -size
 
     def _exchange(self, life: Life, event: EventRecord) -> None:
         """Take back what a job holds, and give it what the event gives."""
@@ -189,7 +201,7 @@ class Log:
             self.holding -= 1
             self._add(life.given.placement, -1)
             life.given = None
-        if event.event in GIVES:
+        if event.event in ALLOCATES:
             self.holding += 1
             self._add(event.placement, 1)
             life.given = event
@@ -213,7 +225,7 @@ class Log:
             nodes = (node for node, _ in event.placement if 0 <= node < self.cluster.nodes)
             gpus = sum(self.cluster.size_of(node) for node in nodes)
             mtbf_s = evidence.failures.node_mtbf_s(gpus) if gpus else inf
-        loads = event.event != "start" and (not life.sums.crashed or life.sums.kept)
+        loads = event.event != START and (not life.sums.crashed or life.sums.kept)
         loads = loads and evidence.overheads.shares_load(parameters)
         return Terms(self._cycle(parameters, max(1, len(event.placement)), mtbf_s), loads)
 

@@ -34,7 +34,7 @@ from .failures import Failures
 from .garbage import rare_collection
 from .metrics import summarise
 from .overheads import Overheads
-from .records import EventRecord, JobRecord, Snapshot
+from .records import FINISHED, SUBMIT, EventRecord, JobRecord, Snapshot
 from .rundir import Recorded, changes
 from .rundir_stream import read_streamed
 
@@ -87,7 +87,7 @@ def _known(record: JobRecord | None, first: EventRecord | None, planned: bool) -
         return Known()
     # A request without a plan runs at a speed from a table, with checkpoints of no stated size.
     parameters = _parameters(record.model) if planned else 0.0
-    unit_s = first.unit_s if first is not None and first.event == "submit" else 0.0
+    unit_s = first.unit_s if first is not None and first.event == SUBMIT else 0.0
     rigid = not record.model  # known by its duration alone: a second of work takes a second
     speeds = {record.gpus: 1.0} if rigid and record.gpus is not None else {}
     if record.isolated_s is None or unit_s <= 0:
@@ -168,7 +168,7 @@ class _Summary(Rule):
 
 def _shortest_s(jobs: Columns) -> float:
     """The shortest of the times that ratios are made of."""
-    finished = jobs.equal("state", "finished")
+    finished = jobs.equal("state", FINISHED)
     times = np.concatenate([jobs[name][finished] for name in ("isolated_s", "jct_s")])
     return float(np.min(times, where=~np.isnan(times), initial=inf)) if len(times) else 1.0
 

@@ -14,17 +14,33 @@ from operator import attrgetter
 
 from .checking import Life, Log, Rule
 from .checking_replay import repeated
-from .checking_sums import GIVES, NODES
 from .cluster import Placement
-from .records import EventRecord
+from .records import (
+    ALLOCATES,
+    FAIL,
+    FINISH,
+    FINISHED,
+    INTERRUPT,
+    LOADED,
+    MIGRATE,
+    NODE_EVENTS,
+    PREEMPT,
+    RATE,
+    REJECT,
+    RESIZE,
+    RESTART,
+    START,
+    SUBMIT,
+    EventRecord,
+)
 
 __all__ = ["JOB_RULES"]
 
 _DEGREES = re.compile(r"\b(?:tp|pp|dp|cp)(\d{1,9})\b")  # of a plan's label: their product is its GPUs
 _BEFORE = {
-    "submit": "unknown", "reject": "new", "start": "new", "restart": "stopped",
-    "resize": "running", "migrate": "running", "rate": "running", "preempt": "running", "finish": "running",
-    "loaded": "running", "interrupt": "running", "fail": "running",
+    SUBMIT: "unknown", REJECT: "new", START: "new", RESTART: "stopped",
+    RESIZE: "running", MIGRATE: "running", RATE: "running", PREEMPT: "running", FINISH: "running",
+    LOADED: "running", INTERRUPT: "running", FAIL: "running",
 }  # fmt: skip
 
 
@@ -43,7 +59,7 @@ class Causality(Rule):
         self._now = event.time_s
         if life is None:
             return
-        given_up = event.event == "fail" and life.phase == "stopped"
+        given_up = event.event == FAIL and life.phase == "stopped"
         if life.phase != _BEFORE.get(event.event) and not given_up:
             self._wrong(i, event, life.phase)
 
@@ -54,14 +70,14 @@ class Causality(Rule):
 
     def end(self, unrecorded: Sequence[Life]) -> None:
         """Who was submitted again after he had gone."""
-        ids = (event.job_id for event in self.evidence.events if event.event == "submit")
+        ids = (event.job_id for event in self.evidence.events if event.event == SUBMIT)
         again = repeated(self.log.submitted, lambda: ids)
         if not again:
             return
         seen = set[str]()
         told = {violation.event for violation in self.violations}
         for i, event in enumerate(self.evidence.events):
-            if event.event == "submit" and event.job_id in again:
+            if event.event == SUBMIT and event.job_id in again:
                 if event.job_id in seen and i not in told:
                     self.at(i, event, f"submit of job {event.job_id}, which was submitted before")
                 seen.add(event.job_id)
@@ -95,20 +111,20 @@ class Gang(Rule):
 
     def event(self, i: int, event: EventRecord, life: Life | None) -> None:
         wrong = ""
-        if event.event in GIVES and life is not None:
+        if event.event in ALLOCATES and life is not None:
             wrong = self._not_whole(event.placement, event.gpus)
             if not wrong and life.known.alone and event.gpus not in life.known.unit_s:
                 wrong = f"it can run on {sorted(life.known.unit_s)} GPUs"
             if not wrong and event.plan and _gpus_of(event.plan) > event.gpus:
                 # Fewer it may use: not every count has a plan of its own.
                 wrong = f"its plan {event.plan} is one for {_gpus_of(event.plan)} GPUs"
-        elif event.event in NODES:
+        elif event.event in NODE_EVENTS:
             wrong = "" if len(event.placement) == 1 and not event.gpus else "names not one node"
             if event.job_id:
                 wrong = "names a job"
         elif event.gpus or event.placement:
             wrong = "gives no GPUs"
-        if event.plan and event.event not in GIVES:
+        if event.plan and event.event not in ALLOCATES:
             wrong = f"names the plan {event.plan}, and gives no GPUs"
         if wrong:
             what = f"{event.event} of job {event.job_id}, {event.gpus} GPUs at {event.placement}"
@@ -150,7 +166,7 @@ class Progress(Rule):
 
     def left(self, life: Life) -> None:
         record, work, sums = life.record, life.known.work, life.sums
-        if record is None or record.state != "finished":
+        if record is None or record.state != FINISHED:
             return
         self._finished += 1
         self._unknown += work is None
@@ -171,12 +187,12 @@ def _not_a_speed(event: EventRecord, life: Life | None) -> str:
     if life is None:
         return "nothing runs" if unit_s else ""
     known = life.known.unit_s
-    if kind in GIVES or kind == "rate":
+    if kind in ALLOCATES or kind == RATE:
         due = known.get(event.gpus)
         if due is not None and unit_s != due:
             return f"it takes {due!r} s there"
         return "" if unit_s > 0 else "must be positive"
-    if kind == "submit":
+    if kind == SUBMIT:
         fits = unit_s > 0 and (not known or unit_s in known.values())
         return "" if fits or unit_s == 0 else "that is not its speed on any number of GPUs"
     return "nothing runs" if unit_s else ""
@@ -225,11 +241,11 @@ class Overheads(Rule):
 
     def event(self, i: int, event: EventRecord, life: Life | None) -> None:
         kind = event.event
-        if kind in GIVES and life is not None:
+        if kind in ALLOCATES and life is not None:
             due = self._due_s(event, life)
             if due is not None and event.overhead_s != due:
                 self._compare(i, event, due)
-        elif event.overhead_s and kind not in ("loaded", "interrupt"):  # the one is proved elsewhere, the
+        elif event.overhead_s and kind not in (LOADED, INTERRUPT):  # the one is proved elsewhere, the
             self._compare(i, event, 0.0)  # other when it is known what it costs
 
     def interrupted(self, i: int, event: EventRecord, life: Life) -> None:
@@ -244,7 +260,7 @@ class Overheads(Rule):
     def _due_s(self, event: EventRecord, life: Life) -> float | None:
         """What GPUs cost a job, by the constants; None if the size of its checkpoints is unknown."""
         overheads, nodes = self.evidence.overheads, max(1, len(event.placement))
-        if event.event == "start":
+        if event.event == START:
             return self._start_s(event.gpus)
         parameters = life.known.parameters
         if parameters is None:

@@ -7,16 +7,13 @@ from collections.abc import Iterable, Sequence
 from .checking import Life, Log
 from .checking_plans import Plans, same
 from .checking_speeds import Recomputed
-from .checking_sums import GIVES
 from .cluster import Placement
 from .network import Network
 from .plan_records import PlanRecord, plan_key
-from .records import EventRecord
+from .records import ALLOCATES, RATE, RELEASES, EventRecord
 from .speed import Curve
 
 __all__ = ["PlacedPlans"]
-
-_LOSES = ("preempt", "interrupt", "finish", "fail")
 
 
 class _Sender:
@@ -58,17 +55,17 @@ class PlacedPlans(Plans):
         changes: dict[_Sender, Placement | None] = {}
         stated: dict[str, int] = {}  # whose speed this instant states, and where
         for i, event in enumerate(batch, first):
-            if event.event in _LOSES or event.event in GIVES:
+            if event.event in RELEASES or event.event in ALLOCATES:
                 old = self._senders.pop(event.job_id, None)
                 if old is not None:
                     changes[old] = None
-            if event.event in GIVES and event.plan and event.placement:
+            if event.event in ALLOCATES and event.plan and event.placement:
                 new = self._sender(event)
                 if new is None:
                     self._network = None  # of those who share its links nothing can be said
                     return
                 changes[new], self._senders[event.job_id] = event.placement, new
-            if event.event in GIVES or event.event == "rate":
+            if event.event in ALLOCATES or event.event == RATE:
                 stated[event.job_id] = i
         changed = self._network.after(changes)
         self._speeds.update(changed)
@@ -87,7 +84,7 @@ class PlacedPlans(Plans):
             return
         stated, due = life.sums.unit_s, self._speeds.get(sender) if sender is not None else None
         if due is None:
-            if event.event == "rate":
+            if event.event == RATE:
                 self._unsaid.append((i, event, f"job {job_id} sends nothing, and changes its speed"))
         elif not same(stated, due):
             text = f"job {job_id}: where it runs it takes {due!r} s per unit, not {stated!r}"

@@ -10,9 +10,19 @@ from traces.files import shown
 
 from .checking import Finding, Life, Log, Rule
 from .checking_jobs import JOB_RULES
-from .checking_sums import GIVES, NODES
-from .interruptions import GIVEN_UP
-from .records import EventRecord
+from .records import (
+    ALLOCATES,
+    FAIL,
+    GIVEN_UP,
+    INTERRUPT,
+    LOADED,
+    NODE_DOWN,
+    NODE_EVENTS,
+    NODE_UP,
+    RATE,
+    SUBMIT,
+    EventRecord,
+)
 from .storage import Storage
 
 __all__ = ["RULES"]
@@ -32,7 +42,7 @@ class Service(Rule):
         self._down: dict[int, EventRecord] = {}
         failures = self.evidence.failures
         self._retries = -1 if failures is None else failures.retries
-        self.sees = (*NODES, "interrupt", "fail", *(() if failures is None else GIVES))
+        self.sees = (*NODE_EVENTS, INTERRUPT, FAIL, *(() if failures is None else ALLOCATES))
         self._fates = failures is not None and (
             failures.end_as_logged or failures.job_failed_share > 0 or failures.job_cancelled_share > 0
         )
@@ -41,24 +51,24 @@ class Service(Rule):
         kind = event.event
         if life is None:
             self._turn(i, event)
-        elif kind in GIVES:
-            failures = life.counts.get("interrupt", 0)
+        elif kind in ALLOCATES:
+            failures = life.counts.get(INTERRUPT, 0)
             if failures > self._retries >= 0:
                 text = f"{kind} of job {event.job_id}, which {failures} failures have stopped"
                 self.at(i, event, text)
-        elif kind in ("interrupt", "fail"):
+        elif kind in (INTERRUPT, FAIL):
             self._check_end(i, event, life)
 
     def _check_end(self, i: int, event: EventRecord, life: Life) -> None:
-        job_id, failures = event.job_id, life.counts.get("interrupt", 0)
+        job_id, failures = event.job_id, life.counts.get(INTERRUPT, 0)
         if self._retries < 0:
             self.at(i, event, f"{event.event} of job {job_id} in a run in which nothing fails")
-        elif event.event == "fail":
+        elif event.event == FAIL:
             given_up = event.detail.startswith(GIVEN_UP) or not self._fates
             if given_up != (failures > self._retries):
                 what = "is given up" if given_up else f"fails ({shown(event.detail)})"
                 self.at(i, event, f"job {job_id} {what} after {failures} failures of {self._retries}")
-        if event.event == "interrupt":
+        if event.event == INTERRUPT:
             given = life.given
             nodes = () if given is None or given.time_s == event.time_s else given.placement
             if not any(node in self._down and self._down[node].time_s == event.time_s for node, _ in nodes):
@@ -70,10 +80,10 @@ class Service(Rule):
             if not 0 <= node < cluster.nodes or count != cluster.size_of(node):
                 text = f"{event.event} of {count} GPUs on node {node}, which has not so many"
                 self.at(i, event, text)
-            elif (event.event == "node_up") != (node in down):
+            elif (event.event == NODE_UP) != (node in down):
                 text = f"{event.event} of node {node}, which is {'down' if node in down else 'up'}"
                 self.at(i, event, text)
-            if event.event == "node_down":
+            if event.event == NODE_DOWN:
                 down[node] = event
             else:
                 down.pop(node, None)
@@ -81,14 +91,14 @@ class Service(Rule):
     def instant(self, first: int, batch: Sequence[EventRecord]) -> None:
         """Nobody was given GPUs that are out, or kept those that went out."""
         for i, event in enumerate(batch, first) if self._down else ():
-            if event.event == "node_down":
+            if event.event == NODE_DOWN:
                 used = self.log.used
                 nodes = {node for node, _ in event.placement if node in self._down and used.get(node, 0)}
                 for node in sorted(nodes):
                     jobs = ", ".join(self.log.holders(node))
                     text = f"jobs {jobs} keep GPUs of node {node}, which is out of service"
                     self.at(i, event, text)
-            elif event.event in GIVES and self._holds(event):
+            elif event.event in ALLOCATES and self._holds(event):
                 nodes = {node for node, _ in event.placement if node in self._down}
                 if nodes:
                     text = (
@@ -121,16 +131,16 @@ class Loads(Rule):
     def event(self, i: int, event: EventRecord, life: Life | None) -> None:
         if life is None:
             return
-        if event.event == "loaded" and not life.counts.get("loaded"):
+        if event.event == LOADED and not life.counts.get(LOADED):
             self._loaded += 1
             self._unknown += life.known.parameters is None
         if self._unknown:
             return  # of the rest nothing can be said
         self._begin_until(i, event)
         job_id = event.job_id
-        if event.event == "loaded":
+        if event.event == LOADED:
             self._end(i, event)
-        if event.event not in ("rate", "submit"):
+        if event.event not in (RATE, SUBMIT):
             if job_id in self._storage:
                 self._storage.end(job_id, event.time_s)
             self._given.pop(job_id, None)

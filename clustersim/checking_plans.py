@@ -13,9 +13,8 @@ from typing import Any
 
 from .checking import Life, Log, Rule
 from .checking_speeds import Recomputed
-from .checking_sums import GIVES
 from .plan_records import PARTS, PlanKey, PlanRecord, plan_key, plan_of_label
-from .records import EventRecord, JobRecord
+from .records import ALLOCATES, RATE, SUBMIT, EventRecord, JobRecord
 from .speed import Curve
 
 __all__ = ["Plans", "same"]
@@ -32,21 +31,21 @@ class Plans(Rule):
     def __init__(self, log: Log, due: Recomputed, rows: Iterable[PlanRecord], complete: bool):
         super().__init__(log)
         self.due, self._rows, self.complete = due, rows, complete
-        self.sees = (*GIVES, "submit", "rate")
+        self.sees = (*ALLOCATES, SUBMIT, RATE)
         self._used: dict[PlanKey, None] = {}
         self._other = 0  # differences from a run of another version
         self._unknown: dict[str, int] = {}  # why something was not computed again
         self._wrong_plan = lru_cache(10_000)(self._find_wrong_plan)
 
     def event(self, i: int, event: EventRecord, life: Life | None) -> None:
-        if event.event == "rate":
+        if event.event == RATE:
             self._changed_speed(i, event)
         elif life is None or life.record is None:
             return
         elif not life.record.model:
             if event.plan:
                 self.at(i, event, f"{event.event} of job {event.job_id}, which trains no model, by a plan")
-        elif event.event == "submit":
+        elif event.event == SUBMIT:
             self._submitted(i, event, life.record)
         else:
             self._given(i, event, life, life.record)

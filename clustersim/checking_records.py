@@ -14,15 +14,31 @@ from traces.files import shown
 from .checking import Life, Log, Rule
 from .checking_replay import repeated
 from .columns import Columns, by_field
-from .records import EventRecord, JobRecord, Snapshot
+from .records import (
+    FAIL,
+    FAILED,
+    FINISH,
+    FINISHED,
+    INTERRUPT,
+    MIGRATE,
+    PREEMPT,
+    REJECT,
+    REJECTED,
+    RESIZE,
+    RESTART,
+    UNFINISHED,
+    EventRecord,
+    JobRecord,
+    Snapshot,
+)
 
 __all__ = ["RESOLUTION_S", "Records", "Tally", "Usage", "counted"]
 
 RESOLUTION_S = 1e-6
 _BLOCK = 2000
-_COUNTED = {"preempt": "preemptions", "resize": "resizes", "restart": "restarts", "migrate": "migrations",
-            "interrupt": "interruptions"}  # fmt: skip
-_STATES = {"finish": "finished", "reject": "rejected", "fail": "failed"}
+_COUNTED = {PREEMPT: "preemptions", RESIZE: "resizes", RESTART: "restarts", MIGRATE: "migrations",
+            INTERRUPT: "interruptions"}  # fmt: skip
+_STATES = {FINISH: FINISHED, REJECT: REJECTED, FAIL: FAILED}
 _NONE = [0] * len(_COUNTED)
 _COMPARED = ("state", *_COUNTED.values(), "submit_s", "jct_s", "queue_s")
 _compared = attrgetter(*_COMPARED)
@@ -90,12 +106,12 @@ class Records(Rule):
 
     def event(self, i: int, event: EventRecord, life: Life | None) -> None:
         """A reason is that of the record; events that have none give none."""
-        if life is None or event.event in ("preempt", "interrupt"):
+        if life is None or event.event in (PREEMPT, INTERRUPT):
             return
         record = life.record
-        if event.event == "reject":
+        if event.event == REJECT:
             same = record is None or event.detail == record.reason
-        elif event.event == "fail":
+        elif event.event == FAIL:
             same = record is None or (bool(event.detail) and record.reason.startswith(event.detail))
         else:
             same = not event.detail
@@ -130,7 +146,7 @@ def _contradictions(life: Life, job: JobRecord) -> Iterator[str]:
     if first is not None and (job.isolated_s is None) != (first.unit_s == 0):
         yield f"isolated_s is {job.isolated_s}, with {first.unit_s:g} s per unit when it was submitted"
     logged = (
-        _STATES.get(life.last, "unfinished"),
+        _STATES.get(life.last, UNFINISHED),
         *([counts.get(kind, 0) for kind in _COUNTED] if counts else _NONE),
         job.submit_s if first is None else first.time_s,
         None if job.finish_s is None else job.finish_s - job.submit_s,

@@ -14,8 +14,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from .checking import Evidence, Finding, Life, Log, Rule
-from .checking_sums import NODES
-from .records import JobRecord
+from .records import INTERRUPT, NODE_EVENTS, JobRecord
 
 __all__ = ["prove", "repeated"]
 
@@ -50,7 +49,7 @@ def _replay(log: Log, rules: Sequence[Rule]) -> None:
         if not first:
             log.first_s = time_s
         for i, event in enumerate(batch, first):
-            life = None if event.event in NODES else log.life(i, event, records.take)
+            life = None if event.event in NODE_EVENTS else log.life(i, event, records.take)
             for call in see(event.event):
                 call(i, event, life)
             if life is None:
@@ -59,7 +58,7 @@ def _replay(log: Log, rules: Sequence[Rule]) -> None:
                 log.apply(event, life)
                 if life.phase == "gone":
                     leave(life)
-                elif event.event == "interrupt":
+                elif event.event == INTERRUPT:
                     for call in interrupted:
                         call(i, event, life)
         log.count += len(batch)

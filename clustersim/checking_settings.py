@@ -10,10 +10,9 @@ from traces.files import shown
 
 from .calendar import Calendar
 from .checking import Life, Log, Rule
-from .checking_sums import NODES
 from .manifest import is_of_this_code, malformed_versions
 from .outages import NodeChange, Outages
-from .records import EventRecord
+from .records import NODE_DOWN, NODE_EVENTS, NODE_UP, EventRecord
 from .rundir import COMPLETE
 
 __all__ = ["Drawn", "Stated"]
@@ -27,7 +26,7 @@ class Drawn(Rule):
 
     def __init__(self, log: Log, manifest: Mapping[str, Any]):
         super().__init__(log)
-        self.sees = NODES if "calendar" in manifest else ()
+        self.sees = NODE_EVENTS if "calendar" in manifest else ()
         self._manifest, self._ours = manifest, is_of_this_code(manifest)
         self._outages: Outages | None = None
         self._next: NodeChange | None = None
@@ -56,7 +55,7 @@ class Drawn(Rule):
         return self._outages
 
     def _is(self, event: EventRecord, due: NodeChange) -> bool:
-        kind = "node_up" if due.up else "node_down"
+        kind = NODE_UP if due.up else NODE_DOWN
         same = (event.event, _node(event), event.detail) == (kind, due.node, due.kind)
         return same and abs(event.time_s - due.time_s) <= self._slack_s(due.time_s)
 

@@ -8,15 +8,9 @@ from math import inf
 from typing import NamedTuple
 
 from .checkpoints import Cycle
-from .records import EventRecord
+from .records import ALLOCATES, ENDS, FINISH, INTERRUPT, LOADED, RATE, START, SUBMIT, EventRecord
 
-__all__ = ["GIVES", "NODES", "PLAIN", "Sums", "Terms"]
-
-GIVES = ("start", "restart", "resize", "migrate")
-"""The events that give GPUs to a job."""
-
-NODES = ("node_down", "node_up")
-"""The events of a node; they have no job."""
+__all__ = ["PLAIN", "Sums", "Terms"]
 
 
 class Terms(NamedTuple):
@@ -88,26 +82,26 @@ class Sums:
     def add(self, event: EventRecord, error: float, terms: Terms | None = None) -> None:
         """Count what lies between the last event and this one, then apply this one."""
         kind = event.event
-        if kind != "submit":
+        if kind != SUBMIT:
             self._advance(event.time_s, error)
-        self.since_s, self.closed = event.time_s, kind in ("finish", "reject", "fail")
-        if kind in GIVES:
+        self.since_s, self.closed = event.time_s, kind in ENDS
+        if kind in ALLOCATES:
             cycle, loads = terms or PLAIN
             self.gpus, self.unit_s = event.gpus, event.unit_s
             self.owed_s = inf if loads else event.overhead_s
             self.cycle, self.phase_s, self.saved, self.unsaved_s = cycle, 0.0, self.work or 0.0, 0.0
             self.crashed = False
-        elif kind == "rate":
+        elif kind == RATE:
             self.unit_s = event.unit_s
-        elif kind == "loaded":
+        elif kind == LOADED:
             self.owed_s = 0.0
         else:
-            if kind == "interrupt":
+            if kind == INTERRUPT:
                 self._crash()
             self.gpus = None
-        if kind == "start" and self.start_s is None:
+        if kind == START and self.start_s is None:
             self.start_s = event.time_s
-        elif kind == "finish" and self.finish_s is None:
+        elif kind == FINISH and self.finish_s is None:
             self.finish_s = event.time_s
 
     def end(self, end_s: float | None, error: float) -> None:

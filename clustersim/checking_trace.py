@@ -15,14 +15,22 @@ from traces.job import Job
 from .checking import Life, Log, Rule
 from .checking_records import RESOLUTION_S, Tally
 from .checking_speeds import LARGEST_FILE, Recomputed
-from .checking_sums import GIVES
 from .hashes import recipe_hash
-from .interruptions import GIVEN_UP
 from .manifest import is_of_this_code
 from .outcomes import Fate, fate_of
-from .records import EventRecord, JobRecord
+from .records import (
+    ALLOCATES,
+    DECLINED,
+    FAIL,
+    FAILED,
+    FINISHED,
+    GIVEN_UP,
+    REJECTED,
+    UNFINISHED,
+    EventRecord,
+    JobRecord,
+)
 from .runner import Trace
-from .simulation import DECLINED
 from .speed import CannotRun
 
 __all__ = ["Submitted", "find_trace", "stated_hash"]
@@ -85,7 +93,7 @@ class Submitted(Rule):
         self, log: Log, tally: Tally, manifest: Mapping[str, Any], trace: Trace | str, speeds: Recomputed
     ):
         super().__init__(log)
-        self.sees = () if isinstance(trace, str) else GIVES
+        self.sees = () if isinstance(trace, str) else ALLOCATES
         self._bounds: dict[str, Job] = {}  # those in the system that state the GPUs that they may have
         self._fates: dict[str, Fate] = {}  # of those in the system whose record says that it came true
         self._speeds, self._why_not = speeds, trace if isinstance(trace, str) else ""
@@ -139,7 +147,7 @@ class Submitted(Rule):
         self._bounds.pop(life.job_id, None)
         fate = self._fates.pop(life.job_id, None)
         work, done = life.known.work, life.sums.work
-        if fate is None or life.last != "fail" or work is None or done is None:
+        if fate is None or life.last != FAIL or work is None or done is None:
             return
         due, error = fate.share * work, life.sums.work_error + life.known.work_error
         if not isclose(done, due, rel_tol=_SAME, abs_tol=_SAME + error):
@@ -195,21 +203,21 @@ class Submitted(Rule):
     def _never_came(self, record: JobRecord) -> bool:
         """Whether the run ended before its submission."""
         end_s = self.evidence.end_s
-        return record.state == "unfinished" and (end_s is None or record.submit_s >= end_s - RESOLUTION_S)
+        return record.state == UNFINISHED and (end_s is None or record.submit_s >= end_s - RESOLUTION_S)
 
     def _wrong_end(self, job: Job, record: JobRecord) -> str:
         failures = self.evidence.failures
-        if record.state == "rejected" and record.isolated_s is not None:
+        if record.state == REJECTED and record.isolated_s is not None:
             declined = record.reason.partition("; ")[0] == DECLINED
             return "" if declined else f"it can run, and is rejected: {shown(record.reason)}"
-        if record.state == "finished" and not self._is_note(job, record.reason):
+        if record.state == FINISHED and not self._is_note(job, record.reason):
             return f"it finished, and its record says {shown(record.reason)}"
         if failures is None:
             return ""
         fate = fate_of(job, failures, self._seed)
-        if record.state == "finished" and fate is not None:
+        if record.state == FINISHED and fate is not None:
             return f"it finished, and was to end before: {fate.reason}"
-        if record.state != "failed" or record.reason.startswith(GIVEN_UP):
+        if record.state != FAILED or record.reason.startswith(GIVEN_UP):
             return ""
         if fate is None or not record.reason.startswith(fate.reason):
             return f"nothing says that it fails: {shown(record.reason)}"

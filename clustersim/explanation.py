@@ -14,9 +14,8 @@ from itertools import islice
 from itertime.errors import UserError
 
 from .allocations import stated_end_s
-from .checking_sums import GIVES
-from .explanation_others import WAITS, Surroundings, free_gpus
-from .records import EventRecord, JobRecord
+from .explanation_others import Surroundings, free_gpus
+from .records import ALLOCATES, ENDS, INTERRUPT, LOADED, PREEMPT, RATE, WAITS_AFTER, EventRecord, JobRecord
 from .rundir import Recorded
 
 __all__ = ["Explanation", "Spell", "Wait", "explain"]
@@ -84,8 +83,8 @@ def explain(run: Recorded, job_id: str) -> Explanation:
         known = [job.job_id for job in islice(run.jobs, _MOST_COMPARED)]
         raise UserError(f"--job {job_id}: {_instead(job_id, known)}")
     own, last_s = _own(run, job_id)
-    log = [event for event in own if event.event not in ("rate", "loaded")]
-    loads = {event.time_s: event.overhead_s for event in own if event.event == "loaded"}
+    log = [event for event in own if event.event not in (RATE, LOADED)]
+    loads = {event.time_s: event.overhead_s for event in own if event.event == LOADED}
     end_s = max(last_s, stated_end_s(run.manifest))
     pairs = [
         (event, after, end_s if after is None else after.time_s)
@@ -94,12 +93,12 @@ def explain(run: Recorded, job_id: str) -> Explanation:
     around = Surroundings(
         job_id,
         [(e.time_s, to_s) for e, after, to_s in pairs if _waits(e, after) and to_s > e.time_s],
-        {to_s: e for e, after, to_s in pairs if after is not None and after.event == "preempt"},
+        {to_s: e for e, after, to_s in pairs if after is not None and after.event == PREEMPT},
     )
     around.read(run)
     spells: list[Wait | Spell] = []
     for event, after, to_s in pairs:
-        if event.event in GIVES:
+        if event.event in ALLOCATES:
             loaded_s = sum(seconds for time_s, seconds in loads.items() if event.time_s < time_s <= to_s)
             spells.append(_spell(event, after, to_s, loaded_s, around))
         elif _waits(event, after) and to_s > event.time_s:
@@ -109,7 +108,7 @@ def explain(run: Recorded, job_id: str) -> Explanation:
 
 
 def _waits(event: EventRecord, after: EventRecord | None) -> bool:
-    return event.event in WAITS and (after is None or after.event in GIVES)
+    return event.event in WAITS_AFTER and (after is None or after.event in ALLOCATES)
 
 
 def _own(run: Recorded, job_id: str) -> tuple[list[EventRecord], float]:
@@ -120,7 +119,7 @@ def _own(run: Recorded, job_id: str) -> tuple[list[EventRecord], float]:
         last_s = event.time_s
         if event.job_id == job_id:
             own.append(event)
-            if event.event in ("finish", "reject", "fail"):
+            if event.event in ENDS:
                 break
     return own, last_s
 
@@ -137,8 +136,8 @@ def _spell(
     paid_s = min(given.overhead_s + loaded_s, to_s - given.time_s)
     if after is None:
         return Spell(given, to_s, None, paid_s, ())
-    takers = tuple(around.takers[to_s]) if after.event == "preempt" else ()
-    lost_s = after.overhead_s if after.event == "interrupt" else 0.0
+    takers = tuple(around.takers[to_s]) if after.event == PREEMPT else ()
+    lost_s = after.overhead_s if after.event == INTERRUPT else 0.0
     return Spell(given, to_s, after.event, paid_s, takers, lost_s, after.detail)
 
 

@@ -8,17 +8,10 @@ from itertools import groupby
 from math import inf
 from operator import itemgetter
 
-from .allocations import TAKES
-from .checking_sums import GIVES
-from .records import EventRecord
+from .records import ALLOCATES, ENDS, RELEASES, RESTART, START, SUBMIT, WAITS_AFTER, EventRecord
 from .rundir import Recorded
 
-__all__ = ["WAITS", "Surroundings", "free_gpus"]
-
-WAITS = ("submit", "preempt", "interrupt")
-"""After these a job waits."""
-
-_ENDS = ("finish", "reject", "fail")
+__all__ = ["Surroundings", "free_gpus"]
 
 
 class Others:
@@ -60,13 +53,13 @@ class Surroundings:
             if time_s > last_s:
                 break
             for event in group:
-                if event.event == "submit":
+                if event.event == SUBMIT:
                     self._order[event.job_id] = submitted
                     submitted += 1
-                if event.event in GIVES:
+                if event.event in ALLOCATES:
                     self._begin(event, begun)
                     begun += 1
-                elif event.event in TAKES:
+                elif event.event in RELEASES:
                     self._end(event.job_id, time_s)
                 self._note(event)
             wait = self._wait_at(time_s)
@@ -80,11 +73,11 @@ class Surroundings:
     def _note(self, event: EventRecord) -> None:
         """Who waits from now on, and who is in the system."""
         job_id = event.job_id
-        if event.event in WAITS:
+        if event.event in WAITS_AFTER:
             self._waiting[job_id] = None
         else:
             self._waiting.pop(job_id, None)
-        if event.event in _ENDS and job_id != self.job_id:
+        if event.event in ENDS and job_id != self.job_id:
             self._order.pop(job_id, None)
 
     def _begin(self, event: EventRecord, number: int) -> None:
@@ -97,7 +90,7 @@ class Surroundings:
             if any(node in nodes for node, _ in event.placement):
                 self.takers[now].append(job_id)
         wait = self._wait_at(now)
-        if wait is not None and now < wait[1] and event.event in ("start", "restart"):
+        if wait is not None and now < wait[1] and event.event in (START, RESTART):
             mine = self._order.get(self.job_id, inf)
             if self._order.get(job_id, -1) > mine:
                 self.waits[wait].overtakers[job_id] = None

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .allocations import Allocation, allocations
-from .checking_sums import GIVES
 from .metrics import Usage, makespan_s
 from .plan_records import PlanKey, PlanRecord, plan_key
+from .records import ALLOCATES, RATE
 
 if TYPE_CHECKING:
     from .records import JobRecord
@@ -137,7 +137,7 @@ class _Speeds:
     def __init__(self, run: Run):
         self.changes: dict[str, list[tuple[float, float]]] = {}
         for event in run.events if run.cluster.network != "ideal" else ():
-            if event.event == "rate" or event.event in GIVES:
+            if event.event == RATE or event.event in ALLOCATES:
                 self.changes.setdefault(event.job_id, []).append((event.time_s, event.unit_s))
 
     def slowed(self, held: Allocation, plan: PlanRecord | None) -> float:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .columns import Columns
-from .records import JobRecord, Snapshot
+from .records import FINISHED, STATES, JobRecord, Snapshot
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -30,8 +30,6 @@ Value = float | int | str | None
 Array = np.ndarray
 Jobs = Sequence[JobRecord] | Columns
 Snapshots = Sequence[Snapshot] | Columns
-STATES = ("finished", "rejected", "unfinished", "failed")
-
 METRICS = (
     "jobs", *STATES, "jct_mean_s", "jct_p50_s", "jct_p90_s", "jct_p99_s", "queue_mean_s", "queue_p99_s",
     "makespan_s", "gpu_allocated_ratio", "gpu_useful_ratio", "fragmentation_ratio", "deadline_jobs",
@@ -233,7 +231,7 @@ def _comparable(jobs: Jobs) -> _Comparable:
     columns = job_columns(jobs)
     rows = [columns[name] for name in ("submit_s", "finish_s", "jct_s", "isolated_s", "gpus")]
     submit_s, finish_s, *ratios = rows
-    chosen = columns.equal("state", "finished") & (finish_s > submit_s)  # neither if it is NaN
+    chosen = columns.equal("state", FINISHED) & (finish_s > submit_s)  # neither if it is NaN
     for values in ratios:
         chosen &= (values != 0) & ~np.isnan(values)
     return _Comparable(*(values[chosen] for values in rows))
@@ -241,7 +239,7 @@ def _comparable(jobs: Jobs) -> _Comparable:
 
 def _covers(jobs: Columns) -> str:
     """Which jobs the averages cover, in words."""
-    finished, comparable = int(jobs.equal("state", "finished").sum()), len(_comparable(jobs).jct_s)
+    finished, comparable = int(jobs.equal("state", FINISHED).sum()), len(_comparable(jobs).jct_s)
     rest = "the same" if comparable == finished else f"the {comparable:,} of them that took time"
     return (
         f"jct_*, queue_*: the {finished:,} finished of {len(jobs):,} submitted jobs; "
@@ -253,7 +251,7 @@ def _covers(jobs: Columns) -> str:
 def _of_finished(jobs: Jobs, name: str) -> Array:
     """A column of the finished jobs, where it is stated."""
     columns = job_columns(jobs)
-    values = columns[name][columns.equal("state", "finished")]
+    values = columns[name][columns.equal("state", FINISHED)]
     return values[~np.isnan(values)]
 
 
