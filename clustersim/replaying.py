@@ -11,7 +11,7 @@ from typing import Any
 from itertime.errors import UserError
 from traces.files import sha256, shown
 
-from .checking import Finding, Violation
+from .checking_evidence import Finding, Violation
 from .checking_speeds import LARGEST_FILE, Recomputed
 from .checking_trace import find_trace, stated_hash
 from .config import RunConfig

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.checking import Finding
+from clustersim.checking_evidence import Finding
 from clustersim.checking_folder import check_run, check_run_folder
-from clustersim.checking_sums import Sums
+from clustersim.checking_sums import JobTotals
 from clustersim.cli import main
 from clustersim.config import RunConfig
 from clustersim.failures import Failures
@@ -102,9 +102,12 @@ def test_a_change_of_speed_counts_from_its_instant_on() -> None:
         EventRecord(50.0, "rate", "a", 0, (), "", 0.0, "", Exact(2.0)),
         EventRecord(140.0, "finish", "a", 0, (), "", 0.0, ""),
     ]
-    sums = Sums.of(log, None, 0.0)
-    assert (sums.work, sums.lost_s, sums.overhead_gpu_s, sums.gpu_seconds) == (75.0, 20.0, 160.0, 1120.0)
-    assert (sums.wait_s, sums.start_s, sums.finish_s, sums.closed) == (0.0, 0.0, 140.0, True)
+    totals = JobTotals()
+    for entry in log:
+        totals.add(entry, 0.0)
+    assert (totals.work, totals.lost_s, totals.overhead_gpu_s) == (75.0, 20.0, 160.0)
+    assert (totals.gpu_seconds, totals.wait_s) == (1120.0, 0.0)
+    assert (totals.start_s, totals.finish_s, totals.closed) == (0.0, 140.0, True)
 
 
 @settings(max_examples=25, deadline=None)

@@ -74,7 +74,7 @@ def later(run: Run) -> Run:
         (later, " is due next"),
         (
             lambda run: replace(run, events=[e for e in run.events if not e.event.startswith("node_")]),
-            "node_down of node 2 at t=7.3 (capacity) is due; the log has no such thing",
+            "node_down of node 2 at t=7.3 (capacity) is due; the log has no such event",
         ),
     ],
 )  # fmt: skip
@@ -103,7 +103,7 @@ def cut(run: Run) -> Run:
 @pytest.mark.parametrize(
     ("falsify", "text"),
     [
-        (cut, " runs for ever: nothing says that the run ended before it did"),
+        (cut, " never ends, and nothing says that the run ended before it did"),
         (stated(status="interrupted"), "status is 'interrupted', and complete True"),
         (stated(complete=False), "status is 'complete', and complete False"),
         (stated(end_s=500.0), "end_s is 500, before the last event at t="),

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from clustersim import checking, checking_records, checking_replay, rundir_rows
-from clustersim.checking import Finding, Life, Rule
+from clustersim.checking import JobHistory, Rule
+from clustersim.checking_evidence import Finding
 from clustersim.checking_folder import check_run, check_run_folder
 from clustersim.checking_nodes import RULES
 from clustersim.checking_replay import prove
@@ -88,9 +89,9 @@ def test_memory_holds_the_jobs_in_the_system() -> None:
     class Watching(Rule):
         name = "watching"
 
-        def event(self, i: int, event: EventRecord, life: Life | None) -> None:
+        def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
             nonlocal most
-            most = max(most, len(self.log.lives))
+            most = max(most, len(self.history.jobs))
 
     assert not prove(_evidence(outcome), [*RULES, Watching])[0].violations
     assert 2 <= most <= 4

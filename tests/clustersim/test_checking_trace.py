@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clustersim.checking import Finding
+from clustersim.checking_evidence import Finding
 from clustersim.checking_folder import check_run, check_run_folder
 from clustersim.cli import main
 from clustersim.records import EventRecord
