@@ -118,7 +118,7 @@ def _costs(story: Explanation) -> Iterator[str]:
         spells = [s for s in story.spells if isinstance(s, Spell) and s.given.event == kind]
         if spells:
             gpu_s = sum(s.paid_s * s.given.gpus for s in spells)
-            times = f"{len(spells)} {kind}{'s' * (len(spells) > 1)}"
+            times = _counted(len(spells), kind)
             yield f"  cost of {times}: {_n(sum(s.paid_s for s in spells))} s, {_n(gpu_s)} GPU-seconds"
     record = story.record
     paid_s = sum(s.paid_s for s in story.spells if isinstance(s, Spell))
@@ -133,12 +133,21 @@ def _costs(story: Explanation) -> Iterator[str]:
         waited_s = sum(w.to_s - w.from_s for w in waits)
         lost = f"{_n(record.lost_work_s)} s of work and " if kind == "interrupt" else ""
         if count:
-            yield f"  cost of {count} {name}{'s' * (count > 1)}: {lost}{_n(waited_s)} s of waiting"
+            yield f"  cost of {_counted(count, name)}: {lost}{_n(waited_s)} s of waiting"
 
 
 def _named(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
+
+
+def _counted(count: int, noun: str) -> str:
+    """A number of things.
+
+    >>> _counted(1, "failure"), _counted(2, "failure")
+    ('1 failure', '2 failures')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _n(value: float) -> str:

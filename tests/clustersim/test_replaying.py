@@ -131,7 +131,7 @@ def test_a_recipe_whose_rules_were_changed(tmp_path: Path, capsys: pytest.Captur
     assert main(["check", str(out), "--replay"]) == 2
     told = capsys.readouterr()
     assert "BROKEN" not in told.out
-    assert "the files that its recipe names are not those of the run any more" in told.err
+    assert "the files that its recipe names were changed since the run" in told.err
     rules.unlink()
     assert main(["check", str(out)]) == 0
 
