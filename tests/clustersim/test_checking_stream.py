@@ -1,4 +1,4 @@
-"""`clustersim check` goes through a folder once: few jobs in memory, and still nothing is taken on trust."""
+"""`clustersim check` reads a folder once, with few jobs in memory, and still finds every contradiction."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_memory_of_a_check_is_a_few_numbers_a_job(tmp_path: Path, monkeypatch: p
 
 
 def second_life(made: Run) -> list[EventRecord]:
-    """Job 0 comes once more after it has gone, and runs."""
+    """Job 0 is submitted once more after it has left, and runs."""
     own = [event for event in made.events if event.job_id == "0"]
     assert (own[0].event, own[-1].event) == ("submit", "finish")
     end_s = made.events[-1].time_s
