@@ -1,4 +1,4 @@
-"""The event log as allocations: who held which GPUs from when until when, and on which GPUs of each node."""
+"""The event log as allocations: which job held which GPUs, from when to when, and where on each node."""
 
 from __future__ import annotations
 
@@ -7,16 +7,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from .checking_sums import GIVES
-from .records import EventRecord
+from .records import ALLOCATES, RELEASES, EventRecord
 
 if TYPE_CHECKING:
     from .rundir import Run
 
-__all__ = ["TAKES", "Allocation", "Block", "allocations", "end_of_run_s", "gpu_blocks", "stated_end_s"]
-
-TAKES = ("preempt", "interrupt", "finish", "fail", "reject")
-"""The events that leave a job without GPUs. Any other kind that gives none leaves it as it was."""
+__all__ = ["Allocation", "Block", "allocations", "end_of_run_s", "gpu_blocks", "stated_end_s"]
 
 Block = tuple[int, int, int, int]
 """(first node, last node, first GPU, GPUs): the same GPUs on each of a range of nodes."""
@@ -24,9 +20,8 @@ Block = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What one event gave a job, until the next one. `ended`: the kind of that event, empty at the run's end.
-
-    `paid_s`: how much of the time went into overhead, at its beginning.
+    """The GPUs that one event gave a job, until `to_s`. `ended`: the kind of the event that took them back,
+    empty if the run ended it.
     """
 
     given: EventRecord
@@ -43,11 +38,12 @@ class Allocation:
 
     @property
     def paid_s(self) -> float:
+        """Seconds of overhead, at the beginning of the allocation."""
         return min(self.given.overhead_s, self.held_s)
 
 
 def end_of_run_s(run: Run) -> float:
-    """When the run ended, as far as its folder says."""
+    """When the run ended: as its manifest states, or at the last event if that is later."""
     return max([stated_end_s(run.manifest), *(event.time_s for event in run.events[-1:])])
 
 
@@ -62,12 +58,12 @@ def allocations(run: Run) -> list[Allocation]:
     found: list[Allocation | None] = []
     held: dict[str, tuple[int, EventRecord]] = {}
     for event in run.events:
-        if event.event not in GIVES and event.event not in TAKES:
+        if event.event not in ALLOCATES and event.event not in RELEASES:
             continue
         before = held.pop(event.job_id, None)
         if before is not None:
             found[before[0]] = Allocation(before[1], event.time_s, event.event)
-        if event.event in GIVES:
+        if event.event in ALLOCATES:
             held[event.job_id] = (len(found), event)
             found.append(None)
     end_s = end_of_run_s(run)
@@ -77,11 +73,11 @@ def allocations(run: Run) -> list[Allocation]:
 
 
 def gpu_blocks(found: Sequence[Allocation], size_of: Callable[[int], int]) -> list[list[Block]]:
-    """On which GPUs of its nodes each allocation is, for pictures: one list of blocks per allocation.
+    """The GPUs of its nodes that each allocation occupies, for drawings: a list of blocks per allocation.
 
-    The engine counts the GPUs of a node without naming them. Here each allocation gets the ones that its job
-    had there before, else the lowest free row of enough of them, else the lowest free ones; no two hold one
-    at a time. An allocation that lasted no time has no blocks. `size_of`: the GPUs of a node.
+    The engine counts the GPUs of a node without naming them. Here an allocation gets the GPUs that its job
+    had there before, else the lowest free row of enough GPUs, else the lowest free GPUs. No two allocations
+    share a GPU at a time. An allocation of no duration has no blocks. `size_of`: the GPUs of a node.
     """
     free: dict[int, int] = {}
     masks: dict[int, list[tuple[int, int]]] = {}
@@ -105,7 +101,7 @@ def gpu_blocks(found: Sequence[Allocation], size_of: Callable[[int], int]) -> li
 
 
 def _changes(found: Sequence[Allocation]) -> Iterator[tuple[float, bool, int]]:
-    """(time, whether GPUs are taken, which allocation): what an instant gives back comes first."""
+    """(time, whether GPUs are taken, index of the allocation): at an instant, releases come first."""
     lasting = [i for i, allocation in enumerate(found) if allocation.held_s > 0]
     begins = ((found[i].from_s, True, i) for i in lasting)
     ends = ((found[i].to_s, False, i) for i in lasting)
@@ -113,6 +109,7 @@ def _changes(found: Sequence[Allocation]) -> Iterator[tuple[float, bool, int]]:
 
 
 def _choose(free: int, count: int, before: int, gpus_per_node: int) -> int:
+    """`count` of the `free` GPUs of a node, as bits; `before`: those that the job had there."""
     whole = (1 << gpus_per_node) - 1
     if count >= gpus_per_node:
         return free & whole

@@ -1,211 +1,176 @@
-"""What must hold in every run, proved from its event log: who got which GPUs when.
+"""The rules that hold in every run, proved from its event log: which job held which GPUs when.
 
-The event log is all that is trusted; the records are compared with what it adds up to. `clustersim.testing`
-applies the rules to a policy under test, `clustersim.checking_folder` to the folder of a run.
+Only the event log is trusted; records are compared with what it adds up to. `clustersim.testing` applies the
+rules to a policy under test, `clustersim check` to the folder of a run.
 
-Here is what rules are made of: the evidence, the state of the log as it is replayed, and `Rule` itself.
+This module has the state of jobs and cluster during one pass over the log, and `Rule` itself.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from math import inf
-from operator import itemgetter
-from types import MappingProxyType
-from typing import ClassVar, NamedTuple
+from operator import attrgetter
+from typing import ClassVar
 
-from .checking_sums import GIVES, PLAIN, Sums, Terms
-from .cluster import Cluster, Placement
-from .failures import Failures
-from .overheads import Overheads
-from .records import EventRecord, JobRecord
+from .checking_evidence import MOST_KEPT, Evidence, Finding, JobFacts, Violation
+from .checking_sums import PLAIN, ChargeTerms, JobTotals
+from .cluster import Placement
+from .records import (
+    ALLOCATES,
+    ENDS,
+    INTERRUPT,
+    NODE_DOWN,
+    PREEMPT,
+    RELEASES,
+    START,
+    SUBMIT,
+    EventRecord,
+    JobRecord,
+)
 
-__all__ = ["Evidence", "Finding", "Known", "Life", "Log", "Rule", "Violation"]
+__all__ = ["GONE", "NEW", "RUNNING", "STOPPED", "UNKNOWN", "ClusterHistory", "JobHistory", "Rule"]
 
-MOST_KEPT = 1000
-"""Violations of a rule of which the words are kept; more are counted."""
+UNKNOWN, NEW, RUNNING, STOPPED, GONE = "unknown", "new", "running", "stopped", "gone"
+"""Phases of a job: before its first event, submitted, with GPUs, without them again, out of the system."""
 
-_TAKES = ("preempt", "interrupt", "finish", "fail")
-_AFTER = {"submit": "new", "reject": "gone", "preempt": "stopped", "finish": "gone", "interrupt": "stopped",
-          "fail": "gone"}  # fmt: skip
-
-
-class Known(NamedTuple):
-    """What is known of a job: its work in units, to within `work_error`; the seconds per unit by GPUs; its
-    parameters (for the size of its checkpoints). None is unknown. `alone`: it can run on no other number of
-    GPUs.
-    """
-
-    work: float | None = None
-    work_error: float = 0.0
-    unit_s: Mapping[int, float] = MappingProxyType({})
-    alone: bool = False
-    parameters: float | None = None
+_PHASE_AFTER = {SUBMIT: NEW, PREEMPT: STOPPED, INTERRUPT: STOPPED} | dict.fromkeys(ENDS, GONE)
+_NO_FACTS = JobFacts()
 
 
-Knows = Callable[[JobRecord | None, EventRecord | None, bool], Known]
-"""What is known of a job by its record and the first event of its log (None: there is none), and whether it
-runs training plans."""
+class JobHistory:
+    """A job in the system, up to the present event of the log.
 
-
-@dataclass(frozen=True)
-class Evidence:
-    """What a run left behind. `events` in order of time, `records` in order of submission; both may be gone
-    through several times.
-
-    `end_s`: when it ended at the earliest, None if unknown; then nothing is said of what a job held or waited
-    at the end. `resolution_s`: the largest error of a difference of two recorded times.
-    """
-
-    cluster: Cluster
-    overheads: Overheads
-    events: Iterable[EventRecord]
-    records: Iterable[JobRecord]
-    knows: Knows
-    end_s: float | None = None
-    resolution_s: float = 0.0
-    failures: Failures | None = None
-
-
-class Violation(NamedTuple):
-    """A broken rule, in words; where it has a place in the log, its event (from 0), time and job."""
-
-    text: str
-    event: int | None = None
-    time_s: float | None = None
-    job_id: str | None = None
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One rule, what breaks it (nothing: it is proved), and for what there is no proof either way.
-
-    `violations`: the first 1,000, and how many `more` there are.
-    """
-
-    rule: str
-    text: str
-    violations: tuple[Violation, ...]
-    unproved: str = ""
-    more: int = 0
-
-
-class Life:
-    """A job in the system as the log tells of it, up to the present event.
-
-    `first` is its first event, at `entered` in the log; `given` the one that gave it the GPUs that it holds.
-    `phase`: new, running, stopped, gone, or unknown before its first event. `terms`: on which the present
-    event gives it GPUs. `counts`: of events by kind, but of those that come once. `planned`: it runs training
-    plans.
+    | attribute | meaning |
+    |---|---|
+    | first, first_index | its first event (None: it has none), and the number of that event in the log |
+    | record | its record, None as long as none is found |
+    | facts | what is known of it beside the log |
+    | phase, last | where it stands, and the kind of its last event |
+    | planned | it runs training plans |
+    | allocation | the event that gave it the GPUs that it holds, None without any |
+    | totals | what its events add up to |
+    | terms | the terms of the allocation that the present event makes |
+    | counts | its events by kind, without those that come once |
     """
 
     __slots__ = (
-        "counts", "entered", "first", "given", "job_id", "known", "last", "phase", "planned", "record",
-        "sums", "terms",
+        "allocation", "counts", "facts", "first", "first_index", "job_id", "last", "phase", "planned",
+        "record", "terms", "totals",
     )  # fmt: skip
 
-    def __init__(self, job_id: str, first: EventRecord | None, entered: int):
-        self.job_id, self.first, self.entered = job_id, first, entered
+    def __init__(self, job_id: str, first: EventRecord | None, first_index: int):
+        self.job_id, self.first, self.first_index = job_id, first, first_index
         self.record: JobRecord | None = None
-        self.known = _NOTHING
-        self.phase, self.last, self.planned = "unknown", "", False
-        self.given: EventRecord | None = None
-        self.sums, self.terms = Sums(), PLAIN
+        self.facts = _NO_FACTS
+        self.phase, self.last, self.planned = UNKNOWN, "", False
+        self.allocation: EventRecord | None = None
+        self.totals, self.terms = JobTotals(), PLAIN
         self.counts: dict[str, int] = {}
 
 
-_NOTHING = Known()
+class ClusterHistory:
+    """The cluster and the jobs in it, up to the present event of the log.
 
-
-class Log:
-    """The state of cluster and jobs as the log is replayed: GPUs in use by node, how many in all, and how
-    many there are on the nodes that run something; how many jobs hold GPUs, how many were submitted and have
-    not left, GPUs of nodes out of service; `count` events, and the times of the first and the last.
+    | attribute | meaning |
+    |---|---|
+    | jobs | the jobs in the system, by id |
+    | in_use | GPUs in use by node |
+    | allocated | GPUs in use on all nodes |
+    | gpus_of_busy_nodes | GPUs, in use or not, of the nodes that run something |
+    | running, inside | jobs that hold GPUs; jobs that were submitted and have not left |
+    | down | GPUs of nodes out of service |
+    | event_count, first_s, last_s | events so far, and the times of the first and the latest |
+    | submitted | a hash of the id of each submitted job |
     """
 
     def __init__(self, evidence: Evidence):
         self.evidence, self.cluster = evidence, evidence.cluster
-        self.lives: dict[str, Life] = {}
-        self.used: dict[int, int] = {}
-        self.allocated = self.gpus_of_busy_nodes = self.holding = self.inside = self.down = self.count = 0
+        self.jobs: dict[str, JobHistory] = {}
+        self.in_use: dict[int, int] = {}
+        self.allocated = self.gpus_of_busy_nodes = self.running = self.inside = self.down = 0
+        self.event_count = 0
         self.first_s = self.last_s = 0.0
-        self.submitted = array("q")  # a hash of each submitted job's id
-        self._asked, self._asked_for = 0, set[int]()  # so many of them, which only a broken log has looked up
+        self.submitted = array("q")
+        self._looked_up, self._looked_up_to = set[int](), 0  # filled for broken logs only
         self._cycle = lru_cache(10_000)(evidence.overheads.cycle)
 
-    def life(self, i: int, event: EventRecord, record: Callable[[str, float], JobRecord | None]) -> Life:
-        """The job of an event, with the terms on which that gives it GPUs."""
+    def job_of(
+        self, i: int, event: EventRecord, record_of: Callable[[str, float], JobRecord | None]
+    ) -> JobHistory:
+        """The job of an event, with the terms of the allocation that the event makes. `record_of`: the record
+        of a job, by its id and the time of its first event.
+        """
         job_id = event.job_id
-        life = self.lives.get(job_id)
-        if life is None:
-            life = self.lives[job_id] = Life(job_id, event, i)
-            life.record, life.planned = record(job_id, event.time_s), bool(event.plan)
-            life.known = self.evidence.knows(life.record, event, life.planned)
-        elif event.plan and not life.planned:
-            life.planned, life.known = True, self.evidence.knows(life.record, life.first, True)
-        life.terms = self._terms(event, life) if event.event in GIVES else PLAIN
-        return life
+        job = self.jobs.get(job_id)
+        if job is None:
+            job = self.jobs[job_id] = JobHistory(job_id, event, i)
+            job.record, job.planned = record_of(job_id, event.time_s), bool(event.plan)
+            job.facts = self.evidence.facts_of(job.record, event, job.planned)
+        elif event.plan and not job.planned:
+            job.planned, job.facts = True, self.evidence.facts_of(job.record, job.first, True)
+        job.terms = self._terms(event, job) if event.event in ALLOCATES else PLAIN
+        return job
 
     def holders(self, node: int) -> list[str]:
         """The jobs with GPUs on a node, in the order in which they got them."""
-        gifts = [life.given for life in self.lives.values() if life.given is not None]
-        here = [given for given in gifts if any(place == node for place, _ in given.placement)]
-        return [given.job_id for given in sorted(here, key=itemgetter(0))]
+        allocations = [job.allocation for job in self.jobs.values() if job.allocation is not None]
+        here = [event for event in allocations if any(place == node for place, _ in event.placement)]
+        return [event.job_id for event in sorted(here, key=attrgetter("time_s"))]
 
-    def known_before(self, job_id: str) -> bool:
-        """Whether a job of this id was submitted before, by its hash: for words, not for proofs."""
-        self._asked_for.update(self.submitted[self._asked :])
-        self._asked = len(self.submitted)
-        return hash(job_id) in self._asked_for
+    def submitted_before(self, job_id: str) -> bool:
+        """Whether a job of this id was submitted before, by its hash: good enough for a message, no proof."""
+        self._looked_up.update(self.submitted[self._looked_up_to :])
+        self._looked_up_to = len(self.submitted)
+        return hash(job_id) in self._looked_up
 
-    def apply(self, event: EventRecord, life: Life) -> None:
-        """An event happens to a job."""
+    def apply(self, event: EventRecord, job: JobHistory) -> None:
+        """Apply an event of a job."""
         kind = event.event
-        life.sums.add(event, self.evidence.resolution_s, life.terms)
-        life.phase, life.last = _AFTER.get(kind, "running"), kind
-        if kind == "submit":
+        job.totals.add(event, self.evidence.resolution_s, job.terms)
+        job.phase, job.last = _PHASE_AFTER.get(kind, RUNNING), kind
+        if kind == SUBMIT:
             self.inside += 1
             self.submitted.append(hash(event.job_id))
             return
-        if kind in GIVES or kind in _TAKES:
-            self._exchange(life, event)
-        if life.phase == "gone":
+        if kind in ALLOCATES or kind in RELEASES:
+            self._reallocate(job, event)
+        if job.phase == GONE:
             self.inside -= 1
-            del self.lives[life.job_id]
-        elif kind != "start":
-            life.counts[kind] = life.counts.get(kind, 0) + 1
+            del self.jobs[job.job_id]
+        elif kind != START:
+            job.counts[kind] = job.counts.get(kind, 0) + 1
 
-    def turn(self, event: EventRecord) -> None:
-        """A node goes out of service, or comes back."""
+    def apply_to_node(self, event: EventRecord) -> None:
+        """Apply an event of a node: it goes out of service, or comes back."""
         size = sum([count for _, count in event.placement])
-        self.down += size if event.event == "node_down" else -size
+        self.down += size if event.event == NODE_DOWN else -size
 
-    def _exchange(self, life: Life, event: EventRecord) -> None:
-        """Take back what a job holds, and give it what the event gives."""
-        if life.given is not None:
-            self.holding -= 1
-            self._add(life.given.placement, -1)
-            life.given = None
-        if event.event in GIVES:
-            self.holding += 1
-            self._add(event.placement, 1)
-            life.given = event
+    def _reallocate(self, job: JobHistory, event: EventRecord) -> None:
+        """Take back the GPUs that the job holds, and give it those of the event."""
+        if job.allocation is not None:
+            self.running -= 1
+            self._count(job.allocation.placement, -1)
+            job.allocation = None
+        if event.event in ALLOCATES:
+            self.running += 1
+            self._count(event.placement, 1)
+            job.allocation = event
 
-    def _add(self, placement: Placement, sign: int) -> None:
-        used = self.used
+    def _count(self, placement: Placement, sign: int) -> None:
+        in_use = self.in_use
         for node, count in placement:
-            before = used.get(node, 0)
-            after = used[node] = before + sign * count
+            before = in_use.get(node, 0)
+            after = in_use[node] = before + sign * count
             self.allocated += sign * count
             if (before > 0) != (after > 0) and 0 <= node < self.cluster.nodes:
                 size = self.cluster.size_of(node)
                 self.gpus_of_busy_nodes += size if after > 0 else -size
 
-    def _terms(self, event: EventRecord, life: Life) -> Terms:
-        evidence, parameters = self.evidence, life.known.parameters
+    def _terms(self, event: EventRecord, job: JobHistory) -> ChargeTerms:
+        evidence, parameters = self.evidence, job.facts.parameters
         if parameters is None:
             return PLAIN
         mtbf_s = inf
@@ -213,50 +178,59 @@ class Log:
             nodes = (node for node, _ in event.placement if 0 <= node < self.cluster.nodes)
             gpus = sum(self.cluster.size_of(node) for node in nodes)
             mtbf_s = evidence.failures.node_mtbf_s(gpus) if gpus else inf
-        loads = event.event != "start" and (not life.sums.crashed or life.sums.kept)
-        loads = loads and evidence.overheads.shares_load(parameters)
-        return Terms(self._cycle(parameters, max(1, len(event.placement)), mtbf_s), loads)
+        cycle = self._cycle(parameters, max(1, len(event.placement)), mtbf_s)
+        has_checkpoint = event.event != START and (not job.totals.interrupted or job.totals.has_saved_work)
+        return ChargeTerms(cycle, loads=has_checkpoint and evidence.overheads.shares_load(parameters))
 
 
 class Rule:
-    """A rule and what breaks it. The log calls what a rule has of `event` (before it is applied, with the job
-    that it is about; None for an event of a node), `interrupted` (a failure has taken a job's GPUs),
-    `instant` (all events of a time have been applied; the first one's number), `left` (a job has left the
-    system, or the run has ended) and, at last, `end`.
+    """A rule, and the violations found so far. A pass over the log calls the hooks that a rule overrides:
+
+    | hook | called |
+    |---|---|
+    | on_event | before each event is applied, with its job (None for an event of a node) |
+    | on_interrupt | after a failure has taken a job's GPUs |
+    | on_instant | after all events of one time are applied, with the number of the first of them |
+    | on_departure | when a job has left the system, or the run has ended |
+    | on_end | at the end, with the jobs of the log that have no record |
+
+    `kinds`: the kinds of events that `on_event` looks at; None for all.
     """
 
     name: ClassVar[str] = ""
     text: ClassVar[str] = ""
 
-    def __init__(self, log: Log):
-        self.log, self.evidence = log, log.evidence
-        self.sees: Collection[str] | None = None  # the kinds of events that it looks at; None: all
+    def __init__(self, history: ClusterHistory):
+        self.history, self.evidence = history, history.evidence
+        self.kinds: Collection[str] | None = None
         self.violations: list[Violation] = []
         self.more = 0
 
-    def event(self, i: int, event: EventRecord, life: Life | None) -> None: ...
+    def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None: ...
 
-    def interrupted(self, i: int, event: EventRecord, life: Life) -> None: ...
+    def on_interrupt(self, i: int, event: EventRecord, job: JobHistory) -> None: ...
 
-    def instant(self, first: int, batch: Sequence[EventRecord]) -> None: ...
+    def on_instant(self, first: int, batch: Sequence[EventRecord]) -> None: ...
 
-    def left(self, life: Life) -> None: ...
+    def on_departure(self, job: JobHistory) -> None: ...
 
-    def end(self, unrecorded: Sequence[Life]) -> None:
-        """`unrecorded`: lives without a record of their own."""
+    def on_end(self, unrecorded: Sequence[JobHistory]) -> None: ...
 
     def unproved(self) -> str:
-        """For what, if anything, the evidence is lacking."""
+        """What the evidence neither proves nor refutes; empty if it settles everything."""
         return ""
 
-    def say(self, text: str, i: int | None = None, time_s: float | None = None, job_id: str = "") -> None:
+    def report(self, text: str, i: int | None = None, time_s: float | None = None, job_id: str = "") -> None:
+        """Add a violation."""
         if len(self.violations) < MOST_KEPT:
             self.violations.append(Violation(text, i, time_s, job_id or None))
         else:
             self.more += 1
 
-    def at(self, i: int, event: EventRecord, text: str) -> None:
-        self.say(f"t={event.time_s:g}: {text}", i, event.time_s, event.job_id)
+    def report_at(self, i: int, event: EventRecord, text: str) -> None:
+        """Add a violation by event number `i`."""
+        self.report(f"t={event.time_s:g}: {text}", i, event.time_s, event.job_id)
 
     def finding(self) -> Finding:
+        """The verdict, once the pass has ended."""
         return Finding(self.name, self.text, tuple(self.violations), self.unproved(), self.more)

@@ -1,26 +1,24 @@
-"""That jobs were as fast as where they ran, and who shared their links, made them."""
+"""That jobs ran at the speeds that follow from their placement and from the jobs that shared their links."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from .checking import Life, Log
-from .checking_plans import Plans, same
+from .checking import ClusterHistory, JobHistory
+from .checking_evidence import agrees
+from .checking_plans import PlansAsPredicted
 from .checking_speeds import Recomputed
-from .checking_sums import GIVES
 from .cluster import Placement
 from .curve import Curve
 from .network import Network
 from .plan_records import PlanRecord, plan_key
-from .records import EventRecord
+from .records import ALLOCATES, RATE, RELEASES, EventRecord
 
-__all__ = ["PlacedPlans"]
-
-_LOSES = ("preempt", "interrupt", "finish", "fail")
+__all__ = ["PlansOnNetwork"]
 
 
 class _Sender:
-    """A job on the links of the cluster."""
+    """A job on the links of the cluster, as `Network` needs it."""
 
     __slots__ = ("curve", "job_id")
 
@@ -31,44 +29,42 @@ class _Sender:
         return self.curve
 
 
-class PlacedPlans(Plans):
-    """Where speeds follow from the places of jobs, and from who shares their links: the network is gone
-    through again beside the log, an instant at a time.
-    """
+class PlansOnNetwork(PlansAsPredicted):
+    """On a network with tiers or contention: all speeds are computed again, instant by instant."""
 
-    def __init__(self, log: Log, due: Recomputed, rows: Iterable[PlanRecord], complete: bool):
-        super().__init__(log, due, rows, complete)
-        self._network = None if due.why_not else Network[_Sender](log.cluster, due.speed())
+    def __init__(self, history: ClusterHistory, due: Recomputed, rows: Iterable[PlanRecord], complete: bool):
+        super().__init__(history, due, rows, complete)
+        self._network = None if due.why_not else Network[_Sender](history.cluster, due.speed())
         self._senders: dict[str, _Sender] = {}
         self._speeds: dict[_Sender, float] = {}
-        self._unsaid: list[tuple[int, EventRecord, str]] = []
+        self._pending: list[tuple[int, EventRecord, str]] = []  # differences after the last instant
 
-    def _changed_speed(self, i: int, event: EventRecord) -> None:
-        """Judged when the instant is over, if the job sends anything."""
+    def _check_rate(self, i: int, event: EventRecord) -> None:
+        """Checked when the instant is over, in `_check_speed`."""
 
     def speed_of(self, event: EventRecord, curve: Curve) -> float | None:
         if not curve.plans:
-            return curve.unit_s[event.gpus]  # of a table: the same anywhere
+            return curve.unit_s[event.gpus]  # a throughput table: the same speed anywhere
         return None
 
-    def instant(self, first: int, batch: Sequence[EventRecord]) -> None:
-        self._say_unsaid()
+    def on_instant(self, first: int, batch: Sequence[EventRecord]) -> None:
+        self._report_pending()
         if self._network is None:
             return
         changes: dict[_Sender, Placement | None] = {}
-        stated: dict[str, int] = {}  # whose speed this instant states, and where
+        stated: dict[str, int] = {}  # jobs whose speed the log states at this instant, by the event
         for i, event in enumerate(batch, first):
-            if event.event in _LOSES or event.event in GIVES:
+            if event.event in RELEASES or event.event in ALLOCATES:
                 old = self._senders.pop(event.job_id, None)
                 if old is not None:
                     changes[old] = None
-            if event.event in GIVES and event.plan and event.placement:
+            if event.event in ALLOCATES and event.plan and event.placement:
                 new = self._sender(event)
                 if new is None:
-                    self._network = None  # of those who share its links nothing can be said
+                    self._network = None  # the speeds of jobs that share its links depend on it
                     return
                 changes[new], self._senders[event.job_id] = event.placement, new
-            if event.event in GIVES or event.event == "rate":
+            if event.event in ALLOCATES or event.event == RATE:
                 stated[event.job_id] = i
         changed = self._network.after(changes)
         self._speeds.update(changed)
@@ -78,37 +74,37 @@ class PlacedPlans(Plans):
         last = first + len(batch) - 1
         for job_id in dict.fromkeys([*stated, *[sender.job_id for sender in changed]]):
             i = stated.get(job_id, last)
-            self._judge(job_id, i, batch[i - first])
+            self._check_speed(job_id, i, batch[i - first])
 
-    def _judge(self, job_id: str, i: int, event: EventRecord) -> None:
-        """After an instant: is a job as fast as it must be?"""
-        life, sender = self.log.lives.get(job_id), self._senders.get(job_id)
-        if life is None or life.given is None:
+    def _check_speed(self, job_id: str, i: int, event: EventRecord) -> None:
+        """Compare the speed of a job after an instant with the one computed again."""
+        job, sender = self.history.jobs.get(job_id), self._senders.get(job_id)
+        if job is None or job.allocation is None:
             return
-        stated, due = life.sums.unit_s, self._speeds.get(sender) if sender is not None else None
+        stated, due = job.totals.unit_s, self._speeds.get(sender) if sender is not None else None
         if due is None:
-            if event.event == "rate":
-                self._unsaid.append((i, event, f"job {job_id} sends nothing, and changes its speed"))
-        elif not same(stated, due):
+            if event.event == RATE:
+                self._pending.append((i, event, f"job {job_id} sends nothing, and changes its speed"))
+        elif not agrees(stated, due):
             text = f"job {job_id}: where it runs it takes {due!r} s per unit, not {stated!r}"
-            self._unsaid.append((i, event, text))
+            self._pending.append((i, event, text))
 
     def _sender(self, event: EventRecord) -> _Sender | None:
-        life = self.log.lives.get(event.job_id)
-        job = None if life is None else life.record
-        if job is None:
+        job = self.history.jobs.get(event.job_id)
+        record = None if job is None else job.record
+        if record is None:
             return None
-        key = plan_key(job.model, job.global_batch, job.seq_len, event, self.log.cluster)
+        key = plan_key(record.model, record.global_batch, record.seq_len, event, self.history.cluster)
         curve = self.due.curve(*key[:5])
         return None if isinstance(curve, str) else _Sender(event.job_id, curve)
 
-    def _say_unsaid(self) -> None:
-        """What a decision that was not the last one left as it is."""
-        for i, event, text in self._unsaid:
-            self.differs(i, event, text)
-        self._unsaid.clear()
+    def _report_pending(self) -> None:
+        """Report what the instant before left different: the run may have ended within the last instant."""
+        for i, event, text in self._pending:
+            self.report_difference(i, event, text)
+        self._pending.clear()
 
-    def end(self, unrecorded: Sequence[Life]) -> None:
+    def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
         if self.complete:
-            self._say_unsaid()
-        super().end(unrecorded)
+            self._report_pending()
+        super().on_end(unrecorded)

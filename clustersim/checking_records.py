@@ -1,37 +1,59 @@
-"""That the records of jobs and of the use of the cluster, as a folder states them, are those of its log."""
+"""That the tables of a run folder agree with its log: jobs, usage of the cluster, and the summary of both."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise
-from math import inf, isclose
+from math import inf
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
+
 from traces.files import shown
 
-from .checking import Life, Log, Rule
+from .checking import ClusterHistory, JobHistory, Rule
+from .checking_evidence import RESOLUTION_S, agrees, as_stated, stated_number
 from .checking_replay import repeated
 from .columns import Columns, by_field
-from .records import EventRecord, JobRecord, Snapshot
+from .metrics import summarise
+from .records import (
+    FAIL,
+    FAILED,
+    FINISH,
+    FINISHED,
+    INTERRUPT,
+    MIGRATE,
+    PREEMPT,
+    REJECT,
+    REJECTED,
+    RESIZE,
+    RESTART,
+    UNFINISHED,
+    EventRecord,
+    JobRecord,
+    Snapshot,
+)
+from .rundir import Recorded
 
-__all__ = ["RESOLUTION_S", "Records", "Tally", "Usage", "counted"]
+__all__ = ["RecordsMatchLog", "SummaryMatchesRecords", "Tally", "UsageMatchesLog", "counted"]
 
-RESOLUTION_S = 1e-6
-_BLOCK = 2000
-_COUNTED = {"preempt": "preemptions", "resize": "resizes", "restart": "restarts", "migrate": "migrations",
-            "interrupt": "interruptions"}  # fmt: skip
-_STATES = {"finish": "finished", "reject": "rejected", "fail": "failed"}
-_NONE = [0] * len(_COUNTED)
+_BLOCK = 2000  # records that are turned into columns at once
+_COUNTED = {PREEMPT: "preemptions", RESIZE: "resizes", RESTART: "restarts", MIGRATE: "migrations",
+            INTERRUPT: "interruptions"}  # fmt: skip
+_STATE_AFTER = {FINISH: FINISHED, REJECT: REJECTED, FAIL: FAILED}
+_NO_COUNTS = [0] * len(_COUNTED)
 _COMPARED = ("state", *_COUNTED.values(), "submit_s", "jct_s", "queue_s")
 _compared = attrgetter(*_COMPARED)
 Row = tuple[int, int, int, int, int]
 """GPUs allocated and stranded, jobs running and pending, GPUs out of service."""
 
+_RATIOS = ("slowdown_mean", "finish_time_fairness_max", "jain_index")  # metrics that divide two times
+
 
 def counted(records: Iterable[Any], columns: Columns) -> Iterator[Any]:
-    """The records, whose numbers go into `columns` as they pass."""
+    """The records, unchanged; their numbers are added to `columns` on the way."""
     return chain.from_iterable(_counted(records, columns))
 
 
@@ -43,8 +65,8 @@ def _counted(records: Iterable[Any], columns: Columns) -> Iterator[list[Any]]:
 
 
 class Tally:
-    """Job records, and what is kept of them as they are gone through for the first time: their numbers, a
-    hash of each id, and where the order of submission is broken first.
+    """Job records, and what the first iteration over them keeps: their numbers, a hash of each id, and the
+    first place where they are out of the order of submission.
     """
 
     def __init__(self, records: Iterable[JobRecord]):
@@ -52,7 +74,7 @@ class Tally:
         self.columns = Columns(JobRecord, coded=("state",))
         self.hashes = array("q")
         self.disorder = ""
-        self.watch: Callable[[JobRecord], None] | None = None  # called with each record
+        self.watch: Callable[[JobRecord], None] | None = None  # is called with each record
         self._last: list[JobRecord] = []
 
     def __iter__(self) -> Iterator[JobRecord]:
@@ -78,125 +100,179 @@ class Tally:
         self.disorder = f"job {record.job_id}, submitted at t={record.submit_s:g}: {text}"
 
 
-class Records(Rule):
-    """`submitted`: how many jobs the manifest states, if it does."""
+class RecordsMatchLog(Rule):
+    """`submitted`: the number of jobs that the manifest states, None if it states none."""
 
     name = "records"
     text = "one record a job, in order of submission, whose state and counts are those of the event log"
 
-    def __init__(self, log: Log, tally: Tally, submitted: object):
-        super().__init__(log)
+    def __init__(self, history: ClusterHistory, tally: Tally, submitted: object):
+        super().__init__(history)
         self._tally, self._submitted = tally, submitted
 
-    def event(self, i: int, event: EventRecord, life: Life | None) -> None:
-        """A reason is that of the record; events that have none give none."""
-        if life is None or event.event in ("preempt", "interrupt"):
+    def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
+        """The reason of a rejection or failure is that of the record; other events state none."""
+        if job is None or event.event in (PREEMPT, INTERRUPT):
             return
-        record = life.record
-        if event.event == "reject":
+        record = job.record
+        if event.event == REJECT:
             same = record is None or event.detail == record.reason
-        elif event.event == "fail":
+        elif event.event == FAIL:
             same = record is None or (bool(event.detail) and record.reason.startswith(event.detail))
         else:
             same = not event.detail
         if not same:
-            self.at(i, event, f"{event.event} of job {event.job_id} says {shown(event.detail)}")
+            self.report_at(i, event, f"{event.event} of job {event.job_id} says {shown(event.detail)}")
 
-    def left(self, life: Life) -> None:
-        assert life.record is not None
-        for text in _contradictions(life, life.record):
-            self.say(f"job {life.job_id}: {text}", job_id=life.job_id)
+    def on_departure(self, job: JobHistory) -> None:
+        assert job.record is not None
+        for text in _contradictions(job, job.record):
+            self.report(f"job {job.job_id}: {text}", job_id=job.job_id)
 
-    def end(self, unrecorded: Sequence[Life]) -> None:
+    def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
         tally, found = self._tally, len(self._tally.hashes)
         if isinstance(self._submitted, int) and self._submitted != found:
-            self.say(f"{found} records of the {self._submitted} jobs that manifest.json states")
+            self.report(f"{found} records of the {self._submitted} jobs that manifest.json states")
         if tally.disorder:
-            self.say(tally.disorder)
+            self.report(tally.disorder)
         twice = repeated(tally.hashes, lambda: (record.job_id for record in tally.records))
         for job_id in sorted(twice):
-            self.say(f"job {job_id} has two records", job_id=job_id)
-        without = {life.job_id for life in unrecorded}
-        if without:  # others have one, and more than one life
+            self.report(f"job {job_id} has two records", job_id=job_id)
+        without = {job.job_id for job in unrecorded}
+        if without:  # of the jobs that share an id, one may have a record
             without -= {record.job_id for record in tally.records}
-        for life in unrecorded:
-            if life.job_id in without and life.first is not None:
-                without.remove(life.job_id)
-                self.at(life.entered, life.first, f"job {life.job_id} has no record")
+        for job in unrecorded:
+            if job.job_id in without and job.first is not None:
+                without.remove(job.job_id)
+                self.report_at(job.first_index, job.first, f"job {job.job_id} has no record")
 
 
-def _contradictions(life: Life, job: JobRecord) -> Iterator[str]:
-    first, counts = life.first, life.counts
-    if first is not None and (job.isolated_s is None) != (first.unit_s == 0):
-        yield f"isolated_s is {job.isolated_s}, with {first.unit_s:g} s per unit when it was submitted"
+def _contradictions(job: JobHistory, record: JobRecord) -> Iterator[str]:
+    first, counts = job.first, job.counts
+    if first is not None and (record.isolated_s is None) != (first.unit_s == 0):
+        yield f"isolated_s is {record.isolated_s}, with {first.unit_s:g} s per unit when it was submitted"
     logged = (
-        _STATES.get(life.last, "unfinished"),
-        *([counts.get(kind, 0) for kind in _COUNTED] if counts else _NONE),
-        job.submit_s if first is None else first.time_s,
-        None if job.finish_s is None else job.finish_s - job.submit_s,
-        None if job.start_s is None else job.start_s - job.submit_s,
+        _STATE_AFTER.get(job.last, UNFINISHED),
+        *([counts.get(kind, 0) for kind in _COUNTED] if counts else _NO_COUNTS),
+        record.submit_s if first is None else first.time_s,
+        None if record.finish_s is None else record.finish_s - record.submit_s,
+        None if record.start_s is None else record.start_s - record.submit_s,
     )
-    for name, recorded, value in zip(_COMPARED, _compared(job), logged, strict=True):
-        if recorded != value and not _near(recorded, value):
+    for name, recorded, value in zip(_COMPARED, _compared(record), logged, strict=True):
+        if not as_stated(recorded, value, roundings=2):
             yield f"{name} is {recorded} in its record, {value} by the event log"
-    if (job.deadline_s is None) != (job.deadline_met is None):
-        yield f"deadline_met is {job.deadline_met} with the deadline {job.deadline_s}"
-    elif job.deadline_s is not None:
-        slack = -inf if job.finish_s is None else job.deadline_s - job.finish_s
-        if abs(slack) > 2 * RESOLUTION_S and job.deadline_met != (slack > 0):
-            yield f"deadline_met is {job.deadline_met}: it finished {job.finish_s}, due {job.deadline_s}"
+    if (record.deadline_s is None) != (record.deadline_met is None):
+        yield f"deadline_met is {record.deadline_met} with the deadline {record.deadline_s}"
+    elif record.deadline_s is not None:
+        slack = -inf if record.finish_s is None else record.deadline_s - record.finish_s
+        if abs(slack) > 2 * RESOLUTION_S and record.deadline_met != (slack > 0):
+            finish = f"it finished {record.finish_s}, due {record.deadline_s}"
+            yield f"deadline_met is {record.deadline_met}: {finish}"
 
 
-def _near(a: Any, b: Any) -> bool:
-    numbers = isinstance(a, float) and isinstance(b, float)
-    return numbers and isclose(a, b, rel_tol=1e-9, abs_tol=2 * RESOLUTION_S)
+class UsageMatchesLog(Rule):
+    """After every instant, the last row of usage.csv so far states what the events add up to.
 
-
-class Usage(Rule):
-    """After every instant of the log, the last row of usage.csv up to then states what the log adds up to.
-
-    `complete`: the run ended by itself; of another, what the policy made of the last instant was not enacted.
+    `complete`: the run ended by itself. Otherwise the decision at the last instant was not enacted, and that
+    instant is not compared.
     """
 
     name = "usage"
     text = "usage.csv is what the event log says of the cluster"
 
-    def __init__(self, log: Log, snapshots: Iterable[Snapshot], complete: bool):
-        super().__init__(log)
+    def __init__(self, history: ClusterHistory, snapshots: Iterable[Snapshot], complete: bool):
+        super().__init__(history)
         self._rows, self._complete = iter(snapshots), complete
         self._next = next(self._rows, None)
         self._stated: Row = (0, 0, 0, 0, 0)
         self._row_s = -inf
         self._row: tuple[int, ...] = ()
-        self._unsaid: tuple[int, EventRecord, Row, Row] | None = None
+        self._pending: tuple[int, EventRecord, Row, Row] | None = None
 
-    def instant(self, first: int, batch: Sequence[EventRecord]) -> None:
-        log, last = self.log, batch[-1]
+    def on_instant(self, first: int, batch: Sequence[EventRecord]) -> None:
+        history, last = self.history, batch[-1]
         self._read_until(last.time_s)
         self._compare()
-        stranded = log.gpus_of_busy_nodes - log.allocated
-        logged = (log.allocated, stranded, log.holding, log.inside - log.holding, log.down)
-        self._unsaid = (first + len(batch) - 1, last, self._stated, logged)
+        stranded = history.gpus_of_busy_nodes - history.allocated
+        waiting = history.inside - history.running
+        logged = (history.allocated, stranded, history.running, waiting, history.down)
+        self._pending = (first + len(batch) - 1, last, self._stated, logged)
 
-    def end(self, unrecorded: Sequence[Life]) -> None:
+    def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
         if self._complete:
             self._compare()
         self._read_until(inf)
 
     def _compare(self) -> None:
-        """Of the instant before: whether it was the last shows only at the next."""
-        if self._unsaid is None:
+        """Compare the instant before: only the next one shows that it was not the last."""
+        if self._pending is None:
             return
-        i, event, stated, logged = self._unsaid
+        i, event, stated, logged = self._pending
         if stated != logged:
             what = f"allocated, stranded, running, pending, down are {stated} in usage.csv"
-            self.at(i, event, f"{what}, {logged} by the event log")
+            self.report_at(i, event, f"{what}, {logged} by the event log")
 
     def _read_until(self, now: float) -> None:
         while (row := self._next) is not None and row.time_s <= now:
             if row.time_s != now or row.time_s < self._row_s or row[1:] == self._row:
                 text = f"t={row.time_s:g}: usage.csv states a change here, the event log has none"
-                self.say(text, time_s=row.time_s)
+                self.report(text, time_s=row.time_s)
             self._row = row[1:]
             self._row_s, self._stated = row.time_s, row[1:]
             self._next = next(self._rows, None)
+
+
+class SummaryMatchesRecords(Rule):
+    """`jobs` and `usage` hold the numbers of all records and snapshots by the end of the pass."""
+
+    name = "summary"
+    text = "summary.json is what the records give when computed again"
+
+    def __init__(self, history: ClusterHistory, run: Recorded, jobs: Columns, usage: Columns):
+        super().__init__(history)
+        self._run, self._jobs, self._usage = run, jobs, usage
+        stated = "price_usd_per_gpu_h" in run.manifest
+        self._price = stated_number(run.manifest, "price_usd_per_gpu_h") if stated else 5.0
+        self._skipped: tuple[str, ...] = ()
+
+    def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
+        summary, end_s = self._run.summary, max(self.evidence.end_s or 0.0, self.history.last_s)
+        try:
+            again = summarise(
+                self._jobs, self._usage, self._run.cluster,
+                end_s=end_s, events=self.history.event_count, price_usd_per_gpu_h=self._price,
+            )  # fmt: skip
+        except (ArithmeticError, ValueError) as error:
+            self.report(f"the records give no metrics: {error}")
+            return
+        shortest_s = _shortest_s(self._jobs)
+        coarse = shortest_s < 1e3 * RESOLUTION_S  # the table states fewer than three digits of it
+        self._skipped = (*_RATIOS, "covers") if coarse else ()
+        of_ratios = 1e-6 if coarse else 1e-6 + 2 * RESOLUTION_S / shortest_s
+        rounding = RESOLUTION_S * (1 + len(self._jobs) * self._price / 3600)  # of all times and costs
+        for name, value in again.items():
+            stated = summary.get(name, "missing")
+            relative = of_ratios if name in _RATIOS else 1e-6
+            if name not in self._skipped and not _is_metric(stated, value, rounding, relative):
+                self.report(f"{name} is {stated} in summary.json, {value} by the records")
+        for name in summary:
+            if name not in again:
+                self.report(f"{name} is in summary.json, but is no metric")
+
+    def unproved(self) -> str:
+        return f"{', '.join(self._skipped)}: some jobs took under 1 ms" if self._skipped else ""
+
+
+def _shortest_s(jobs: Columns) -> float:
+    """The shortest of the times that ratios are made of."""
+    finished = jobs.equal("state", FINISHED)
+    times = np.concatenate([jobs[name][finished] for name in ("isolated_s", "jct_s")])
+    return float(np.min(times, where=~np.isnan(times), initial=inf)) if len(times) else 1.0
+
+
+def _is_metric(stated: Any, value: Any, error: float, relative: float) -> bool:
+    """Whether summary.json states `value`: types are equal, and floats agree within rounding."""
+    if type(stated) in (int, float) and isinstance(value, float):
+        sane = abs(stated) <= 1e300  # larger integers are no floats
+        return sane and agrees(stated, value, error, relative=relative)
+    return type(stated) is type(value) and stated == value

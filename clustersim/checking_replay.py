@@ -1,8 +1,7 @@
-"""Replaying a log under the rules of `clustersim.checking`.
+"""One pass over an event log under all rules, with the job records beside it.
 
-The log is gone through once, by instants, and the records beside it: they are in order of submission, as the
-log's submissions are. Memory holds the jobs in the system and a few numbers of each other; of a log and
-records that contradict each other, also what has not found its counterpart.
+Both are in order of submission, so memory holds only the jobs in the system and a few numbers for each other
+job. If log and records contradict each other, it also holds what has not found its counterpart.
 """
 
 from __future__ import annotations
@@ -11,95 +10,102 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 
-from .checking import Evidence, Finding, Life, Log, Rule
-from .checking_sums import NODES
-from .records import JobRecord
+import numpy as np
+
+from .checking import GONE, ClusterHistory, JobHistory, Rule
+from .checking_evidence import RESOLUTION_S, Evidence, Finding
+from .records import INTERRUPT, NODE_EVENTS, JobRecord
 
 __all__ = ["prove", "repeated"]
 
-_SLACK_S = 1e-6  # between a job's submission in the log and in its record, both rounded to that
 
-
-def prove(evidence: Evidence, rules: Sequence[Callable[[Log], Rule]]) -> list[Finding]:
-    """Replay the log under `rules`: a finding each, in their order."""
-    log = Log(evidence)
-    active = [rule(log) for rule in rules]
-    _replay(log, active)
+def prove(evidence: Evidence, rules: Sequence[Callable[[ClusterHistory], Rule]]) -> list[Finding]:
+    """Go through the log under `rules`: one finding each, in their order."""
+    history = ClusterHistory(evidence)
+    active = [rule(history) for rule in rules]
+    _go_through(history, active)
     return [rule.finding() for rule in active]
 
 
-def _replay(log: Log, rules: Sequence[Rule]) -> None:
-    records, bereft = _Records(log.evidence.records), list[Life]()
-    interrupted, instant, left = (_having(rules, name) for name in ("interrupted", "instant", "left"))
+def _go_through(history: ClusterHistory, rules: Sequence[Rule]) -> None:
+    records, unrecorded = _Records(history.evidence.records), list[JobHistory]()
+    on_interrupt, on_instant, on_departure = (
+        _overriding(rules, hook) for hook in ("on_interrupt", "on_instant", "on_departure")
+    )
 
     @lru_cache(1000)
-    def see(kind: str) -> list[Callable[..., None]]:
-        return _having([rule for rule in rules if rule.sees is None or kind in rule.sees], "event")
+    def on_event(kind: str) -> list[Callable[..., None]]:
+        return _overriding([rule for rule in rules if rule.kinds is None or kind in rule.kinds], "on_event")
 
-    def leave(life: Life) -> None:
-        if life.record is None:
-            bereft.append(life)
+    def depart(job: JobHistory) -> None:
+        if job.record is None:
+            unrecorded.append(job)
         else:
-            for call in left:
-                call(life)
+            for call in on_departure:
+                call(job)
 
-    for time_s, group in groupby(log.evidence.events, key=itemgetter(0)):
-        batch, first = list(group), log.count
+    for time_s, group in groupby(history.evidence.events, key=attrgetter("time_s")):
+        batch, first = list(group), history.event_count
         if not first:
-            log.first_s = time_s
+            history.first_s = time_s
         for i, event in enumerate(batch, first):
-            life = None if event.event in NODES else log.life(i, event, records.take)
-            for call in see(event.event):
-                call(i, event, life)
-            if life is None:
-                log.turn(event)
+            job = None if event.event in NODE_EVENTS else history.job_of(i, event, records.take)
+            for call in on_event(event.event):
+                call(i, event, job)
+            if job is None:
+                history.apply_to_node(event)
             else:
-                log.apply(event, life)
-                if life.phase == "gone":
-                    leave(life)
-                elif event.event == "interrupt":
-                    for call in interrupted:
-                        call(i, event, life)
-        log.count += len(batch)
-        log.last_s = max(log.last_s, time_s)
-        for call in instant:
+                history.apply(event, job)
+                if job.phase == GONE:
+                    depart(job)
+                elif event.event == INTERRUPT:
+                    for call in on_interrupt:
+                        call(i, event, job)
+        history.event_count += len(batch)
+        history.last_s = max(history.last_s, time_s)
+        for call in on_instant:
             call(first, batch)
-    _end(log, records, leave, bereft)
+    _close(history, records, depart, unrecorded)
     for rule in rules:
-        rule.end(bereft)
+        rule.on_end(unrecorded)
 
 
-def _having(rules: Sequence[Rule], name: str) -> list[Callable[..., None]]:
-    """The methods of the rules that have one of that name of their own."""
-    return [getattr(rule, name) for rule in rules if getattr(type(rule), name) is not getattr(Rule, name)]
+def _overriding(rules: Sequence[Rule], hook: str) -> list[Callable[..., None]]:
+    """The methods of that name of the rules that override it."""
+    return [getattr(rule, hook) for rule in rules if getattr(type(rule), hook) is not getattr(Rule, hook)]
 
 
-def _end(log: Log, records: _Records, leave: Callable[[Life], None], bereft: list[Life]) -> None:
-    """Whoever is still in the system leaves it; records that no event was for find their job, or none."""
-    evidence = log.evidence
-    end_s = None if evidence.end_s is None else max(evidence.end_s, log.last_s)
-    for life in log.lives.values():
-        life.sums.end(end_s, evidence.resolution_s)
-        leave(life)
-    waiting: dict[str, list[Life]] = {}
-    for life in bereft:
-        waiting.setdefault(life.job_id, []).append(life)
-    bereft.clear()
+def _close(
+    history: ClusterHistory,
+    records: _Records,
+    depart: Callable[[JobHistory], None],
+    unrecorded: list[JobHistory],
+) -> None:
+    """Close jobs that are still in the system, then match the records for which no event was seen."""
+    evidence = history.evidence
+    end_s = None if evidence.end_s is None else max(evidence.end_s, history.last_s)
+    for job in history.jobs.values():
+        job.totals.end(end_s, evidence.resolution_s)
+        depart(job)
+    by_id: dict[str, list[JobHistory]] = {}
+    for job in unrecorded:
+        by_id.setdefault(job.job_id, []).append(job)
+    unrecorded.clear()
     for record in records.rest():
-        lives = waiting.get(record.job_id)
-        life = lives.pop(0) if lives else Life(record.job_id, None, -1)
-        life.record = record
-        if life.first is None:
-            life.known = evidence.knows(record, None, False)
-        leave(life)
-    bereft += [life for lives in waiting.values() for life in lives]
+        candidates = by_id.get(record.job_id)
+        job = candidates.pop(0) if candidates else JobHistory(record.job_id, None, -1)
+        job.record = record
+        if job.first is None:
+            job.facts = evidence.facts_of(record, None, False)
+        depart(job)
+    unrecorded += [job for jobs in by_id.values() for job in jobs]
 
 
 class _Records:
-    """Job records beside the log: in both, jobs come in order of submission. What is not where it should be
-    is kept until it is asked for.
+    """Job records, taken one by one in the order of submission. A record out of order is kept until its job
+    comes.
     """
 
     def __init__(self, records: Iterable[JobRecord]):
@@ -108,13 +114,13 @@ class _Records:
         self._passed: dict[str, list[JobRecord]] = {}
 
     def take(self, job_id: str, now: float) -> JobRecord | None:
-        """The record of a job that is submitted now; None if it is not among those submitted up to now."""
+        """The record of a job that is submitted now; None if no record up to that time is its own."""
         if self._passed and (passed := self._passed.get(job_id)):
             record = passed.pop(0)
             if not passed:
                 del self._passed[job_id]
             return record
-        while (coming := self._next) is not None and coming.submit_s <= now + _SLACK_S:
+        while (coming := self._next) is not None and coming.submit_s <= now + RESOLUTION_S:
             self._next = next(self._to_come, None)
             if coming.job_id == job_id:
                 return coming
@@ -122,7 +128,7 @@ class _Records:
         return None
 
     def rest(self) -> Iterator[JobRecord]:
-        """Those that nobody asked for."""
+        """The records that no job has taken."""
         for passed in self._passed.values():
             yield from passed
         if self._next is not None:
@@ -131,11 +137,9 @@ class _Records:
 
 
 def repeated(hashes: array[int], ids: Callable[[], Iterable[str]]) -> set[str]:
-    """The ids that are there more than once. `hashes` of all `ids`, which are asked for only if two are
-    equal.
+    """The ids that appear more than once. `hashes` of all ids, in any order; `ids` is called only if two of
+    them are equal.
     """
-    import numpy as np
-
     ordered = np.sort(np.frombuffer(hashes, dtype=np.int64))
     suspects = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
     seen, twice = set[str](), set[str]()

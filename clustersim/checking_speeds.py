@@ -1,14 +1,16 @@
-"""What `itertime`, as it is installed, gives the jobs of a recorded run: the plans and speeds to hold the run
-against.
-"""
+"""The plans and speeds of the jobs of a recorded run, computed again by the installed program."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from itertime.errors import UserError
+from itertime.model import list_models, load_model
+from itertime.planbatch import PlanBatch
+from itertime.prediction import evaluate
+from itertime.system import list_systems
 from traces.files import sha256, shown
 from traces.job import Job
 
@@ -19,23 +21,20 @@ from .manifest import is_of_this_code
 from .plan_records import PlanKey, PlanRecord, plan_of_label, plan_record
 from .speed import Speed, speed_for
 
-if TYPE_CHECKING:
-    from itertime.plan import Plan
-
 __all__ = ["LARGEST_FILE", "Recomputed"]
 
 LARGEST_FILE = 10_000_000_000
-"""Bytes of a trace or table that is read because a manifest names it: a hundred million jobs."""
+"""Bytes of the largest trace or table that is read because a manifest names it: a hundred million jobs."""
 
-_KINDS = 10_000  # of jobs that are remembered
-_IMPOSSIBLE = (UserError, ArithmeticError, ValueError)
+_MOST_KINDS = 10_000  # kinds of jobs whose results are kept
+_FAILURES = (UserError, ArithmeticError, ValueError)  # what forged numbers make the program raise
 
 
 class Recomputed:
-    """Curves, plans and rows of plans.csv of the jobs of a run by its manifest.
+    """Curves, plans and rows of plans.csv of the jobs of a run, by its manifest.
 
-    `why_not`: why nothing can be computed again, empty if it can. `same_code`: the manifest says that the
-    program which is installed made the run; only then is a difference a fault.
+    `why_not`: why nothing can be computed again, empty if everything can. `same_code`: the installed program
+    made the run, by its manifest; only then is a difference a violation.
     """
 
     def __init__(self, cluster: Cluster, manifest: Mapping[str, Any]):
@@ -43,10 +42,12 @@ class Recomputed:
         self.planner, table = manifest.get("planner"), manifest.get("table")
         self.has_table = table is not None
         self._speed: Speed | None = None
+        self._known_models = set(list_models())
         self.why_not = "" if table is None else _why_not_table(table, manifest.get("table_sha256"))
         if not self.why_not:
             try:
                 self._speed = speed_for(cluster, str(self.planner), table)
+                self._known_models |= self._speed.tabled_models
             except UserError as error:
                 self.why_not = str(error)
         self.same_code = is_of_this_code(manifest)
@@ -55,13 +56,11 @@ class Recomputed:
         self._regular = {
             pool.gpu_type: regular_counts(Cluster(pool.nodes, pool.gpus_per_node)) for pool in cluster.pools
         }
-        self.curve = lru_cache(_KINDS)(self._curve)
-        self.fault = lru_cache(_KINDS)(self._fault)
+        self.curve = lru_cache(_MOST_KINDS)(self._curve)
+        self.fault = lru_cache(_MOST_KINDS)(self._fault)
 
     def _compare_systems(self, speed: Speed, stated: object) -> None:
-        """Those that come with the program are the same if it is; files may have been changed."""
-        from itertime import list_systems
-
+        """Systems from files may have changed since the run; shipped ones have not if the program has not."""
         files = [pool.system for pool in self._cluster.pools if pool.system not in (None, *list_systems())]
         if files and stated != systems_hash(self._cluster, speed):
             what = ", ".join(f"{name:.300}" for name in dict.fromkeys(files))
@@ -70,68 +69,57 @@ class Recomputed:
     def _curve(
         self, model: str, global_batch: int | None, seq_len: int | None, gpu_type: str, gpus: int
     ) -> Curve | str:
-        """The speeds of a job that asks for `gpus` GPUs, on those of a type; or why nothing is known."""
+        """The speeds of a job that asks for `gpus` GPUs, on one GPU type; or why they are not known."""
         if self._speed is None:
             return self.why_not
         speed = self._speed
-        if not self._is_known(model):
+        if model not in self._known_models:
             return f"model {shown(model)} is not known here"
         if global_batch is None:
             return f"no global batch of model {shown(model)} is stated"
         job = _job(model, global_batch, seq_len, gpus)
         try:
             return speed.curve_on(job, gpu_type) if gpu_type else speed.curve(job)
-        except (CannotRun, *_IMPOSSIBLE) as error:
+        except (CannotRun, *_FAILURES) as error:
             return f"model {shown(model)}: {error}"
 
     def offers(self, job: Job) -> tuple[Offer, ...] | CannotRun | None:
-        """What the cluster offers a job of the trace, or why it cannot run; None where that is not known."""
+        """What the cluster offers a job of the trace, or why it cannot run; None if that is not known."""
         if self._speed is None:
             return None
         try:
             return self._speed.offers(job)
         except CannotRun as reason:
             return reason
-        except _IMPOSSIBLE:
+        except _FAILURES:
             return None
 
-    def _is_known(self, model: str) -> bool:
-        from itertime import list_models
-
-        assert self._speed is not None
-        return model in list_models() or model in self._speed.tabled_models
-
     def is_exact(self, gpu_type: str, gpus: int) -> bool:
-        """Whether a plan depends on nothing but what the folder states: under one planner a number of GPUs
-        that is not regular has the plan of the smallest one that its job allows, which is not recorded.
+        """Whether the plan on `gpus` GPUs follows from what the folder states. Under data-parallel-best, the
+        plan on a number of GPUs that is not regular depends on the smallest number that the job allows, which
+        no record states.
         """
         regular = self._regular.get(gpu_type) or self._regular[self._cluster.gpu_types[0]]
         return self.planner != "data-parallel-best" or gpus in regular
 
     def _fault(self, key: PlanKey) -> str:
-        """Why the plan is none that these GPUs can run, whatever the planner; empty if they can."""
+        """Why these GPUs cannot run the plan under any planner; empty if they can."""
         plan = plan_of_label(key.plan, key.global_batch or 0)
         if plan is None:
             return f"{shown(key.plan)} is no plan"
-        if plan.gpus > key.gpus:  # fewer it may use: not every count has a plan of its own
+        if plan.gpus > key.gpus:  # a plan may leave GPUs idle: not every count has a plan of its own
             return f"its plan {key.plan} uses {plan.gpus} GPUs of {key.gpus}"
-        from itertime import list_models, load_model
-
         if key.model not in list_models():
             return ""
         try:
             broken = plan.broken_rules(load_model(key.model).with_seq_len(key.seq_len))
-        except _IMPOSSIBLE as error:
+        except _FAILURES as error:
             return f"its plan {key.plan}: {error}"
         return f"its plan {key.plan} cannot train {key.model}: {'; '.join(broken)}" if broken else ""
 
     def unfit(self, key: PlanKey) -> str:
-        """Why a plan without fault does not fit into the memory of its GPUs; empty if it does."""
-        from itertime import load_model
-        from itertime.planbatch import PlanBatch
-        from itertime.prediction import evaluate
-
-        plan: Plan | None = plan_of_label(key.plan, key.global_batch or 0)
+        """Why a plan that keeps all rules does not fit into the memory of its GPUs; empty if it does."""
+        plan = plan_of_label(key.plan, key.global_batch or 0)
         planner = None if self._speed is None else self._speed.planner_of(key.gpu_type)
         if plan is None or planner is None:
             return ""
@@ -140,16 +128,17 @@ class Recomputed:
         return "" if found.fits else f"its plan {key.plan} does not fit: {found.reason}"
 
     def row(self, key: PlanKey) -> PlanRecord | None:
-        """The row of plans.csv; None if there is none to be had."""
-        if self._speed is None or key.global_batch is None or not self._is_known(key.model):
+        """The row of plans.csv; None if it cannot be computed."""
+        if self._speed is None or key.global_batch is None or key.model not in self._known_models:
             return None
         job = _job(key.model, key.global_batch, key.seq_len, key.gpus)
         try:
             return plan_record(job, key, self._speed)
-        except _IMPOSSIBLE:
+        except _FAILURES:
             return None
 
     def speed(self) -> Speed:
+        """The speeds of the run; only if `why_not` is empty."""
         assert self._speed is not None
         return self._speed
 

@@ -1,45 +1,47 @@
-"""What the events of one job add up to, to be held against its record."""
+"""What the events of one job add up to, for comparison with its record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
 from .checkpoints import Cycle
-from .records import EventRecord
+from .records import ALLOCATES, ENDS, FINISH, INTERRUPT, LOADED, RATE, START, SUBMIT, EventRecord
 
-__all__ = ["GIVES", "NODES", "PLAIN", "Sums", "Terms"]
+__all__ = ["PLAIN", "ChargeTerms", "JobTotals"]
 
-GIVES = ("start", "restart", "resize", "migrate")
-"""The events that give GPUs to a job."""
-
-NODES = ("node_down", "node_up")
-"""The events of a node; they have no job."""
+_NEVER_SAVES = Cycle()
 
 
-class Terms(NamedTuple):
-    """On which terms a job gets GPUs: how it saves, and whether it first loads for an unknown time."""
+class ChargeTerms(NamedTuple):
+    """What an allocation costs a job: its cycle of checkpoints, and whether it first loads a checkpoint. The
+    log states the time of a load only when the load is done.
+    """
 
     cycle: Cycle
     loads: bool
 
 
-_NEVER = Cycle()
-PLAIN = Terms(_NEVER, False)
+PLAIN = ChargeTerms(_NEVER_SAVES, loads=False)
 
 
 @dataclass(slots=True)
-class Sums:
-    """GPU-seconds, seconds and units of work of one job, as its events are added in order of time.
+class JobTotals:
+    """GPU-seconds, seconds and units of work of one job; `add` its events in order of time.
 
-    `work` is None where the log states no speed for some of it; `*_error` are what the rounding of times
-    can make of the sums; `closed`: the end of the last allocation or wait is known. `gpus`, `unit_s` and
-    `owed_s` are as of the last event, at `since_s`: what the job holds, how fast it is, and the overhead that
-    it has yet to pay (infinite while it loads). It is `phase_s` seconds into `cycle`; a checkpoint holds
-    `saved` units of its work, and what it has done since then took `unsaved_s` seconds. `crashed`: a failure
-    took its GPUs, and `crash_s` seconds of work with them.
+    Sums:
+    - `work`: None if the log states no speed for some of it.
+    - `*_error`: how much the rounding of times may have changed a sum.
+    - `closed`: the end of the last allocation or wait is known.
+    - `lost_work_s`, `lost_work_gpu_s`: work undone by failures; `lost_s` includes it.
+
+    The state after the last event, at `since_s`:
+    - `gpus`, `unit_s`: what the job holds, and its speed.
+    - `owed_s`: overhead still to be paid, infinite during a load.
+    - `phase_s`: seconds since the checkpoint cycle `cycle` began.
+    - `saved_work`: units of work in the last checkpoint; `unsaved_s`: seconds of work since then.
+    - `interrupted`: a failure took the GPUs, and with them `crash_s` seconds of work.
     """
 
     gpu_seconds: float = 0.0
@@ -53,83 +55,76 @@ class Sums:
     gpu_error: float = 0.0
     work_error: float = 0.0
     closed: bool = True
+    lost_work_s: float = 0.0
+    lost_work_gpu_s: float = 0.0
+
     since_s: float = 0.0
     gpus: int | None = None
     unit_s: float = 0.0
     owed_s: float = 0.0
-    cycle: Cycle = _NEVER
+    cycle: Cycle = _NEVER_SAVES
     phase_s: float = 0.0
-    saved: float = 0.0
+    saved_work: float = 0.0
     unsaved_s: float = 0.0
-    crashed: bool = False
+    interrupted: bool = False
     crash_s: float = 0.0
-    lost_work_s: float = 0.0
-    lost_work_gpu_s: float = 0.0
 
     @property
-    def kept(self) -> bool:
-        """Whether some of its work has lasted."""
-        return self.work is None or self.saved > self.work_error
+    def has_saved_work(self) -> bool:
+        """Whether a checkpoint holds some of the job's work."""
+        return self.work is None or self.saved_work > self.work_error
 
-    @classmethod
-    def of(
-        cls, log: Iterable[EventRecord], end_s: float | None, error: float,
-        terms: Callable[[EventRecord, Sums], Terms] | None = None,
-    ) -> Sums:  # fmt: skip
-        """`log`: the events of one job. `end_s`: when the run ended, None if unknown. `error`: of a
-        difference of two times of the log. `terms`: on which GPUs are given.
+    def add(self, event: EventRecord, error: float, terms: ChargeTerms = PLAIN) -> None:
+        """Add the time since the last event, then apply this one.
+
+        `error`: of a difference of two times of the log. `terms`: of the allocation, if the event makes one.
         """
-        sums = cls()
-        for event in log:
-            sums.add(event, error, terms(event, sums) if terms is not None else PLAIN)
-        sums.end(end_s, error)
-        return sums
-
-    def add(self, event: EventRecord, error: float, terms: Terms | None = None) -> None:
-        """Count what lies between the last event and this one, then apply this one."""
         kind = event.event
-        if kind != "submit":
+        if kind != SUBMIT:
             self._advance(event.time_s, error)
-        self.since_s, self.closed = event.time_s, kind in ("finish", "reject", "fail")
-        if kind in GIVES:
-            cycle, loads = terms or PLAIN
-            self.gpus, self.unit_s = event.gpus, event.unit_s
-            self.owed_s = inf if loads else event.overhead_s
-            self.cycle, self.phase_s, self.saved, self.unsaved_s = cycle, 0.0, self.work or 0.0, 0.0
-            self.crashed = False
-        elif kind == "rate":
+        self.since_s, self.closed = event.time_s, kind in ENDS
+        if kind in ALLOCATES:
+            self._allocate(event, terms)
+        elif kind == RATE:
             self.unit_s = event.unit_s
-        elif kind == "loaded":
+        elif kind == LOADED:
             self.owed_s = 0.0
         else:
-            if kind == "interrupt":
+            if kind == INTERRUPT:
                 self._crash()
             self.gpus = None
-        if kind == "start" and self.start_s is None:
+        if kind == START and self.start_s is None:
             self.start_s = event.time_s
-        elif kind == "finish" and self.finish_s is None:
+        elif kind == FINISH and self.finish_s is None:
             self.finish_s = event.time_s
 
     def end(self, end_s: float | None, error: float) -> None:
-        """The run ended at `end_s`, if that is known."""
+        """The run ended at `end_s`, None if that is not known."""
         if not self.closed and end_s is not None:
             self._advance(end_s, error)
             self.closed = True
 
+    def _allocate(self, event: EventRecord, terms: ChargeTerms) -> None:
+        self.gpus, self.unit_s = event.gpus, event.unit_s
+        self.owed_s = inf if terms.loads else event.overhead_s
+        self.cycle, self.phase_s = terms.cycle, 0.0
+        self.saved_work, self.unsaved_s = self.work or 0.0, 0.0
+        self.interrupted = False
+
     def _advance(self, now: float, error: float) -> None:
-        spent = now - self.since_s
+        elapsed_s = now - self.since_s
         self.seconds_error += error
         if self.gpus is None:
-            self.wait_s += spent
+            self.wait_s += elapsed_s
             return
-        paid = min(spent, self.owed_s)
-        self.owed_s -= paid
-        self.gpu_seconds += spent * self.gpus
-        ran_s = spent - paid
-        worked_s, unsaved_s = self._cycles(ran_s)
-        paid += ran_s - worked_s  # what the saves take
-        self.overhead_gpu_s += paid * self.gpus
-        self.lost_s += paid
+        paid_s = min(elapsed_s, self.owed_s)
+        self.owed_s -= paid_s
+        self.gpu_seconds += elapsed_s * self.gpus
+        ran_s = elapsed_s - paid_s
+        worked_s, unsaved_s = self._run_cycles(ran_s)
+        paid_s += ran_s - worked_s  # the seconds spent on saving checkpoints
+        self.overhead_gpu_s += paid_s * self.gpus
+        self.lost_s += paid_s
         self.gpu_error += error * abs(self.gpus)
         if self.unit_s <= 0 or self.work is None:
             self.work = None
@@ -140,11 +135,11 @@ class Sums:
             self.unsaved_s += worked_s
         else:
             self.unsaved_s = unsaved_s
-            self.saved = max(0.0, self.work - unsaved_s / self.unit_s)
+            self.saved_work = max(0.0, self.work - unsaved_s / self.unit_s)
 
-    def _cycles(self, ran_s: float) -> tuple[float, float | None]:
-        """Seconds of work in the next `ran_s`, and those since the last save that was completed meanwhile
-        (None: none was).
+    def _run_cycles(self, ran_s: float) -> tuple[float, float | None]:
+        """Run for `ran_s` seconds: the seconds of work in them, and the seconds of work since the last
+        checkpoint that was completed in them (None if none was).
         """
         cycle = self.cycle
         if cycle.interval_s == inf:
@@ -158,10 +153,10 @@ class Sums:
         return worked_s, total_s - saved_s if saved_s > 0 else None
 
     def _crash(self) -> None:
-        """Lose what no checkpoint holds."""
-        self.crashed, self.crash_s = True, self.unsaved_s
+        """Lose the work that no checkpoint holds."""
+        self.interrupted, self.crash_s = True, self.unsaved_s
         self.lost_s += self.crash_s
         self.lost_work_s += self.crash_s
         self.lost_work_gpu_s += self.crash_s * (self.gpus or 0)
         if self.work is not None:
-            self.work = self.saved
+            self.work = self.saved_work

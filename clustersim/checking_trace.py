@@ -4,35 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from math import isclose
 from pathlib import Path
 from typing import Any
 
 from itertime.errors import UserError
 from traces.files import sha256, shown
+from traces.generate import Recipe
 from traces.job import Job
 
-from .checking import Life, Log, Rule
-from .checking_records import RESOLUTION_S, Tally
+from .checking import ClusterHistory, JobHistory, Rule
+from .checking_evidence import RESOLUTION_S, WORK_EPSILON, agrees, as_stated
+from .checking_records import Tally
 from .checking_speeds import LARGEST_FILE, Recomputed
-from .checking_sums import GIVES
 from .curve import CannotRun
 from .failures import Fate, fate_of
 from .hashes import recipe_hash
-from .interruptions import GIVEN_UP
 from .manifest import is_of_this_code
-from .records import EventRecord, JobRecord
+from .records import (
+    ALLOCATES,
+    DECLINED,
+    FAIL,
+    FAILED,
+    FINISHED,
+    GIVEN_UP,
+    REJECTED,
+    UNFINISHED,
+    EventRecord,
+    JobRecord,
+)
 from .runner import Trace
-from .simulation import DECLINED
 
-__all__ = ["Submitted", "find_trace", "stated_hash"]
-
-_SAME = 1e-9
+__all__ = ["TraceMatches", "find_trace", "stated_hash"]
 
 
 def find_trace(manifest: Mapping[str, Any], given: str | Path | None = None) -> Trace | str:
-    """The trace that a run states, from where it says, or from the file that is `given`; or why there is none
-    to hold the run against. UserError, TableError for a given file that cannot be read.
+    """The trace of a run, from the `given` file or as its manifest names it; or the reason why there is none.
+
+    UserError, TableError for a given file that cannot be read.
     """
     stated = manifest.get("trace")
     source: Mapping[str, Any] = stated if isinstance(stated, dict) else {}
@@ -40,7 +48,7 @@ def find_trace(manifest: Mapping[str, Any], given: str | Path | None = None) -> 
     table = table if isinstance(table, str) else None
     if given is not None:
         if Path(given).is_fifo():
-            raise UserError(f"{given}: is a pipe, and may be needed more than once; save it to a file first")
+            raise UserError(f"{given}: is a pipe, and is read more than once; save it to a file first")
         return Trace.read(given, table)
     if "recipe" in source:
         return _generated(source["recipe"], source.get("recipe_sha256"), manifest)
@@ -58,93 +66,99 @@ def find_trace(manifest: Mapping[str, Any], given: str | Path | None = None) -> 
 
 
 def _generated(recipe: object, digest: object, manifest: Mapping[str, Any]) -> Trace | str:
-    from traces.generate import Recipe
-
     if not is_of_this_code(manifest):
         return "another version generated the trace"
     known = {field.name for field in fields(Recipe)}
     if not isinstance(recipe, dict) or not set(recipe) <= known:
-        return f"recipe={shown(recipe)}: is none"
+        return f"recipe={shown(recipe)}: is no recipe"
     try:
         if recipe_hash(recipe) != digest:
-            return "the files that its recipe names are not those of the run any more"
+            return "the files that its recipe names were changed since the run"
         return Trace.generated(Recipe(**recipe))
     except (UserError, OSError, TypeError, ValueError, ArithmeticError) as error:
         return f"recipe={shown(recipe)}: {error}"
 
 
-class Submitted(Rule):
-    """Jobs and records beside each other, both in order of submission; what has no counterpart there waits
-    for it.
+class TraceMatches(Rule):
+    """Compares jobs and records side by side, both in order of submission. A job or a record without its
+    counterpart is kept until the counterpart comes.
+
+    `trace`: the trace, or the reason why there is none.
     """
 
     name = "trace"
-    text = "the records are those of the jobs of the trace, as these were submitted, one each"
+    text = "the records are those of the jobs of the trace, as they were submitted, one each"
 
     def __init__(
-        self, log: Log, tally: Tally, manifest: Mapping[str, Any], trace: Trace | str, speeds: Recomputed
+        self,
+        history: ClusterHistory,
+        tally: Tally,
+        manifest: Mapping[str, Any],
+        trace: Trace | str,
+        speeds: Recomputed,
     ):
-        super().__init__(log)
-        self.sees = () if isinstance(trace, str) else GIVES
-        self._bounds: dict[str, Job] = {}  # those in the system that state the GPUs that they may have
-        self._fates: dict[str, Fate] = {}  # of those in the system whose record says that it came true
+        super().__init__(history)
+        self.kinds = () if isinstance(trace, str) else ALLOCATES
+        self._bounds: dict[str, Job] = {}  # jobs in the system that limit their GPUs
+        self._fates: dict[str, Fate] = {}  # of jobs in the system that fail by their records
         self._speeds, self._why_not = speeds, trace if isinstance(trace, str) else ""
         self._jobs: Iterator[Job] = iter(() if isinstance(trace, str) else trace.jobs)
-        self._records: dict[str, JobRecord] = {}  # whose job has not come yet
-        self._without: dict[str, Job] = {}  # whose record has not come yet
-        self._unknown = self._other = 0
+        self._without_job: dict[str, JobRecord] = {}  # records whose job has not come yet
+        self._without_record: dict[str, Job] = {}  # jobs whose record has not come yet
+        self._unknown = self._other_version = 0
         seed = manifest.get("seed")
         self._seed = seed if isinstance(seed, int) else 0
         digest = stated_hash(manifest)
         if isinstance(trace, Trace) and digest and trace.sha256 != digest:
-            self.say(f"{trace.path} is not the trace whose hash manifest.json states")
+            self.report(f"{trace.path} is not the trace whose hash manifest.json states")
         if not self._why_not:
             tally.watch = self._take
 
     def _take(self, record: JobRecord) -> None:
+        """Compare the next record with the next job of the trace, or keep both."""
         job = next(self._jobs, None)
         if job is not None and job.job_id == record.job_id:
             self._compare(job, record)
             return
         if job is not None:
-            self._without[job.job_id] = job
-        self._records.setdefault(record.job_id, record)
-        for job_id in (record.job_id, *(() if job is None else (job.job_id,))):
-            if job_id in self._without and job_id in self._records:
-                self._compare(self._without.pop(job_id), self._records.pop(job_id))
+            self._without_record[job.job_id] = job
+        self._without_job.setdefault(record.job_id, record)
+        for job_id in (record.job_id, *([] if job is None else [job.job_id])):
+            if job_id in self._without_record and job_id in self._without_job:
+                self._compare(self._without_record.pop(job_id), self._without_job.pop(job_id))
 
-    def end(self, unrecorded: Sequence[Life]) -> None:
+    def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
         if self._why_not:
             return
-        for job in (*self._without.values(), *self._jobs):
-            record = self._records.pop(job.job_id, None)
+        for job in (*self._without_record.values(), *self._jobs):
+            record = self._without_job.pop(job.job_id, None)
             if record is not None:
                 self._compare(job, record)
             else:
-                self.say(f"job {job.job_id} of the trace has no record", job_id=job.job_id)
-        for job_id in self._records:
-            self.say(f"job {job_id} is not in the trace", job_id=job_id)
+                self.report(f"job {job.job_id} of the trace has no record", job_id=job.job_id)
+        for job_id in self._without_job:
+            self.report(f"job {job_id} is not in the trace", job_id=job_id)
 
-    def event(self, i: int, event: EventRecord, life: Life | None) -> None:
-        """Nobody is given a number of GPUs that its user ruled out."""
-        job = self._bounds.get(event.job_id)
-        if job is None or event.gpus == job.gpus:
+    def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
+        """The number of GPUs lies within the limits that the job was submitted with."""
+        submitted = self._bounds.get(event.job_id)
+        if submitted is None or event.gpus == submitted.gpus:
             return
-        low, high = job.min_gpus or 1, job.max_gpus or self.log.cluster.gpus
+        low, high = submitted.min_gpus or 1, submitted.max_gpus or self.history.cluster.gpus
         if not low <= event.gpus <= high:
             text = f"on {event.gpus} GPUs; its user allows {low} to {high}"
-            self.at(i, event, f"{event.event} of job {event.job_id} {text}")
+            self.report_at(i, event, f"{event.event} of job {event.job_id} {text}")
 
-    def left(self, life: Life) -> None:
-        self._bounds.pop(life.job_id, None)
-        fate = self._fates.pop(life.job_id, None)
-        work, done = life.known.work, life.sums.work
-        if fate is None or life.last != "fail" or work is None or done is None:
+    def on_departure(self, job: JobHistory) -> None:
+        self._bounds.pop(job.job_id, None)
+        fate = self._fates.pop(job.job_id, None)
+        work, done = job.facts.work, job.totals.work
+        if fate is None or job.last != FAIL or work is None or done is None:
             return
-        due, error = fate.share * work, life.sums.work_error + life.known.work_error
-        if not isclose(done, due, rel_tol=_SAME, abs_tol=_SAME + error):
+        due, error = fate.share * work, job.totals.work_error + job.facts.work_error
+        if not agrees(done, due, WORK_EPSILON + error):
             what = f"{fate.reason} after {done:g} of {work:g} units of work; it was to be after {due:g}"
-            self.say(f"job {life.job_id}: {what}", job_id=life.job_id)
+            self.report(f"job {job.job_id}: {what}", job_id=job.job_id)
 
     def _compare(self, job: Job, record: JobRecord) -> None:
         if job.kind == "iterations" and (job.min_gpus is not None or job.max_gpus is not None):
@@ -157,18 +171,18 @@ class Submitted(Rule):
             ("global_batch", job.global_batch, record.global_batch),
             ("seq_len", job.seq_len, record.seq_len),
         ):
-            if submitted != recorded and not _near(submitted, recorded):
+            if not as_stated(recorded, submitted):
                 what = f"job {job.job_id}: {name} is {recorded} in its record"
-                self.say(f"{what}, {submitted} in the trace", job_id=job.job_id)
+                self.report(f"{what}, {submitted} in the trace", job_id=job.job_id)
         for wrong in (self._wrong_request(job, record), self._wrong_end(job, record)):
             if wrong:
-                self.say(f"job {job.job_id}: {wrong}", job_id=job.job_id)
+                self.report(f"job {job.job_id}: {wrong}", job_id=job.job_id)
 
     def _wrong_request(self, job: Job, record: JobRecord) -> str:
-        """On how many GPUs it would run for how long, alone; or why it cannot run."""
+        """What is wrong with the requested GPUs, the run time on them, or the reason of a rejection."""
         if record.isolated_s is None and record.gpus != job.gpus:
             return f"asks for {record.gpus} GPUs in its record, {job.gpus} in the trace"
-        if record.isolated_s is None and self._never_came(record):
+        if record.isolated_s is None and self._is_not_submitted(record):
             return ""
         offers = self._speeds.offers(job)
         if offers is None:
@@ -183,33 +197,34 @@ class Submitted(Rule):
             work = job.iterations if job.kind == "iterations" else job.duration_s
             assert work is not None
             due_s = work * curve.unit_s[requested]
-            if record.gpus == requested and _near(due_s, record.isolated_s):
+            if record.gpus == requested and as_stated(record.isolated_s, due_s):
                 return ""
             stated = f"isolated_s is {record.isolated_s} on {record.gpus} GPUs in its record"
             wrong = f"{stated}, {due_s} on {requested} by the trace"
         if job.kind == "iterations" and not self._speeds.same_code:
-            self._other += 1
+            self._other_version += 1
             return ""
         return wrong
 
-    def _never_came(self, record: JobRecord) -> bool:
-        """Whether the run ended before its submission."""
+    def _is_not_submitted(self, record: JobRecord) -> bool:
+        """Whether the run ended before the submission."""
         end_s = self.evidence.end_s
-        return record.state == "unfinished" and (end_s is None or record.submit_s >= end_s - RESOLUTION_S)
+        return record.state == UNFINISHED and (end_s is None or record.submit_s >= end_s - RESOLUTION_S)
 
     def _wrong_end(self, job: Job, record: JobRecord) -> str:
+        """What is wrong with the state or the reason of a record."""
         failures = self.evidence.failures
-        if record.state == "rejected" and record.isolated_s is not None:
+        if record.state == REJECTED and record.isolated_s is not None:
             declined = record.reason.partition("; ")[0] == DECLINED
             return "" if declined else f"it can run, and is rejected: {shown(record.reason)}"
-        if record.state == "finished" and not self._is_note(job, record.reason):
+        if record.state == FINISHED and not self._is_note(job, record.reason):
             return f"it finished, and its record says {shown(record.reason)}"
         if failures is None:
             return ""
         fate = fate_of(job, failures, self._seed)
-        if record.state == "finished" and fate is not None:
+        if record.state == FINISHED and fate is not None:
             return f"it finished, and was to end before: {fate.reason}"
-        if record.state != "failed" or record.reason.startswith(GIVEN_UP):
+        if record.state != FAILED or record.reason.startswith(GIVEN_UP):
             return ""
         if fate is None or not record.reason.startswith(fate.reason):
             return f"nothing says that it fails: {shown(record.reason)}"
@@ -217,7 +232,7 @@ class Submitted(Rule):
         return ""
 
     def _is_note(self, job: Job, text: str) -> bool:
-        """Whether it is what a record says of a request that was not met as it was made."""
+        """Whether `text` is the note of an offer that is not what the job asked for."""
         offers = self._speeds.offers(job)
         if not isinstance(offers, tuple) or not (job.kind == "duration" or self._speeds.same_code):
             return True
@@ -227,18 +242,12 @@ class Submitted(Rule):
         whys = [self._why_not] if self._why_not else []
         if self._unknown:
             whys.append(f"the speeds of {self._unknown:,} jobs are not known here")
-        if self._other:
-            whys.append(f"another version made the run, and gave {self._other:,} jobs another speed")
+        if self._other_version:
+            whys.append(f"another version made the run, and gave {self._other_version:,} jobs another speed")
         return "; ".join(whys)
 
 
 def stated_hash(manifest: Mapping[str, Any]) -> object:
-    """The hash of the trace of a run; empty if it was in no file."""
+    """The hash of the file of the trace, as the manifest states it; empty if there is no file."""
     stated = manifest.get("trace")
     return stated.get("sha256") if isinstance(stated, dict) else None
-
-
-def _near(a: Any, b: Any) -> bool:
-    """As a table states times."""
-    numbers = isinstance(a, float) and isinstance(b, float)
-    return numbers and isclose(a, b, rel_tol=_SAME, abs_tol=RESOLUTION_S)

@@ -1,9 +1,8 @@
-"""Where the GPU-seconds of a run went: every second of every GPU, from the first submission to the last
-finish, is in exactly one category.
+"""Where the GPU-seconds of a run went: each second of each GPU, from the first submission to the last finish,
+falls into exactly one category.
 
-Running time is split by the plans on record (`plan_records`): the shares of one iteration hold for all
-iterations under that plan. They are those of the slowest pipeline stage; the other stages compute less and
-wait more.
+Running time is split by the recorded plans: the shares of one iteration hold for all iterations under a plan.
+They are those of the slowest pipeline stage; the other stages compute less and wait more.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .allocations import Allocation, allocations
-from .checking_sums import GIVES
 from .metrics import Usage, makespan_s
 from .plan_records import PlanKey, PlanRecord, plan_key
+from .records import ALLOCATES, RATE
 
 if TYPE_CHECKING:
     from .records import JobRecord
@@ -45,7 +44,7 @@ CATEGORIES = {
     "waiting": "Idle while jobs wait",
     "idle": "Idle, nothing waits",
 }
-"""The categories and what they are called. "Running, not split": jobs known by a duration or a table."""
+"""The categories and their names. "Running, not split": jobs with a duration, or a speed from a table."""
 
 _PARTS = {
     "compute": ("compute_s", "optimizer_s", "overhead_s"),
@@ -59,10 +58,9 @@ _PARTS = {
 
 @dataclass(frozen=True)
 class GpuTime:
-    """GPU-seconds by category, which sum to `total`: all GPUs x the time from first submission to last
-    finish.
+    """GPU-seconds by category. They sum to `total`: all GPUs x the time from first submission to last finish.
 
-    `by_plan`: GPU-seconds of progress under each plan on record.
+    `by_plan`: GPU-seconds of progress under each recorded plan.
     """
 
     total: float
@@ -82,10 +80,10 @@ def gpu_time(run: Run) -> GpuTime | None:
     parts: dict[str, list[float]] = {name: [] for name in CATEGORIES}
     by_plan: dict[PlanKey, list[float]] = {}
     found = allocations(run)
-    lasted, speeds = _lasted(found, jobs), _Speeds(run)
+    progress, speeds = _progress(found, jobs), _Speeds(run)
     for held in found:
         paid, ran = _clipped(held, *interval)
-        share, lost = lasted.get(held.given.job_id, (1.0, 0.0))
+        share, lost = progress.get(held.given.job_id, (1.0, 0.0))
         parts["overhead"].append((paid + ran * (1 - share - lost)) * held.given.gpus)
         parts["lost"].append(ran * lost * held.given.gpus)
         ran *= share
@@ -102,9 +100,9 @@ def gpu_time(run: Run) -> GpuTime | None:
     return GpuTime(total, seconds, {key: fsum(values) for key, values in by_plan.items()})
 
 
-def _lasted(found: Sequence[Allocation], jobs: Mapping[str, JobRecord]) -> dict[str, tuple[float, float]]:
-    """Of the time that a job ran, the shares that were progress and that were lost in failures; the rest went
-    into periodic checkpoints and shared loads. Jobs without any of that are left out.
+def _progress(found: Sequence[Allocation], jobs: Mapping[str, JobRecord]) -> dict[str, tuple[float, float]]:
+    """The shares of each job's running time that were progress, and that failures undid. The rest went into
+    periodic checkpoints and shared loads. Jobs without lost work or such a rest are left out.
     """
     ran, paid = Counter[str](), Counter[str]()
     for held in found:
@@ -128,20 +126,21 @@ def _clipped(held: Allocation, from_s: float, to_s: float) -> tuple[float, float
 
 
 class _Speeds:
-    """How much slower than its plan predicts an allocation was, for where it lay and what shared its links.
+    """How much slower than its plan an allocation was, because of its placement and of jobs that shared its
+    links.
 
-    The log states the speed with every allocation and whenever it changes; on an "ideal" network it is that
-    of the plan.
+    The log states the speed with every allocation and whenever it changes. On an "ideal" network, the speed
+    is that of the plan.
     """
 
     def __init__(self, run: Run):
         self.changes: dict[str, list[tuple[float, float]]] = {}
         for event in run.events if run.cluster.network != "ideal" else ():
-            if event.event == "rate" or event.event in GIVES:
+            if event.event == RATE or event.event in ALLOCATES:
                 self.changes.setdefault(event.job_id, []).append((event.time_s, event.unit_s))
 
     def slowed(self, held: Allocation, plan: PlanRecord | None) -> float:
-        """The share of its running time that the plan alone would not have taken, at least 0."""
+        """The share of the running time beyond what the plan predicts, at least 0."""
         changes = self.changes.get(held.given.job_id, [])
         if plan is None or not changes:
             return 0.0
@@ -168,7 +167,9 @@ def _shares(plan: PlanRecord | None, slowed: float) -> dict[str, float]:
 
 
 def _idle(run: Run, from_s: float, to_s: float) -> dict[str, float]:
-    """GPU-seconds without a job while others run on the same node, and on empty nodes while jobs wait."""
+    """GPU-seconds out of service, idle on nodes that also run something, and idle on empty nodes while jobs
+    wait.
+    """
     usage = Usage.of(run.snapshots, to_s)
     pending = np.array([snapshot.pending for snapshot in run.snapshots], dtype=float)
     down = np.array([snapshot.down for snapshot in run.snapshots], dtype=float)

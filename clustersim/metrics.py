@@ -1,9 +1,10 @@
-"""Metrics of a run, computed from its records alone. `docs/metrics.md` lists every formula.
+"""Metrics of a run, or of a window of it, computed from its records alone. `docs/metrics.md` lists every
+formula.
 
 Notation: a job j has submit_j, start_j (its first start), finish_j, isolated_j (`isolated_s`) and gpus_j; F
 is the set of finished jobs; G the cluster's GPUs; T0 the first submission of any job, T1 the last finish. A
-metric that is undefined (no finished job, no deadline) is None, never NaN. Sums are rounded exactly
-(`math.fsum`), so that neither vector units nor the order of summation change a digit.
+metric that is undefined (no finished job, no deadline) is None, never NaN. Sums are exact before they are
+rounded once (`math.fsum`), so that neither vector units nor the order of summation change a digit.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .columns import Columns
-from .records import JobRecord, Snapshot
+from .records import FINISHED, STATES, JobRecord, Snapshot
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -24,14 +25,13 @@ if TYPE_CHECKING:
 __all__ = [
     "METRICS", "Usage", "completion_times", "cost_usd", "deadlines", "disruptions", "finish_time_fairness",
     "job_columns", "job_counts", "makespan_s", "queueing", "slowdowns", "summarise", "utilisation",
+    "window_metrics",
 ]  # fmt: skip
 
 Value = float | int | str | None
 Array = np.ndarray
 Jobs = Sequence[JobRecord] | Columns
 Snapshots = Sequence[Snapshot] | Columns
-STATES = ("finished", "rejected", "unfinished", "failed")
-
 METRICS = (
     "jobs", *STATES, "jct_mean_s", "jct_p50_s", "jct_p90_s", "jct_p99_s", "queue_mean_s", "queue_p99_s",
     "makespan_s", "gpu_allocated_ratio", "gpu_useful_ratio", "fragmentation_ratio", "deadline_jobs",
@@ -40,6 +40,9 @@ METRICS = (
     "finish_time_fairness_max", "jain_index", "cost_usd", "wall_s", "policy_wall_s", "events", "covers",
 )  # fmt: skip
 """The names of all metrics, in the order of a summary."""
+
+UNDEFINED_IN_A_WINDOW = ("makespan_s", "gpu_useful_ratio", "events")
+"""Makespan and length of the event log belong to a whole run; overheads are known by job, not by time."""
 
 
 def summarise(
@@ -50,7 +53,7 @@ def summarise(
 
     `jobs` holds a record of every submitted job, `snapshots` the use of the cluster (both as records or as
     columns of them), `end_s` when the run ended on the trace's clock, `events` the length of its event log.
-    `wall_s` and `policy_wall_s` are None here: they depend on the machine and are in the manifest under
+    `wall_s` and `policy_wall_s` are None: they depend on the machine. The manifest states them under
     `timings`, so that equal inputs give equal summaries, byte for byte.
     """
     usage, jobs = Usage.of(snapshots, end_s), job_columns(jobs)
@@ -73,8 +76,38 @@ def summarise(
     return {name: values[name] for name in METRICS}
 
 
+def window_metrics(
+    jobs: Sequence[JobRecord], snapshots: Sequence[Snapshot], cluster: Cluster, *,
+    warmup_s: float, measure_s: float | None, price_usd_per_gpu_h: float = 5.0,
+) -> dict[str, Value]:  # fmt: skip
+    """The metrics of the steady state: a window without the filling and the draining of the cluster (warm-up
+    deletion; Law, Simulation Modeling and Analysis, section 9.5).
+
+    The window begins at T0 + `warmup_s`, and ends `measure_s` later, or just after the last submission. Jobs
+    submitted in the window count, however late they finish. Allocated and fragmentation ratios are time
+    averages over the window, or until the last submission if there is no `measure_s`, because the cluster
+    drains after it. The metrics of `UNDEFINED_IN_A_WINDOW` are None.
+    """
+    first_s = min((job.submit_s for job in jobs), default=0.0)
+    last_s = max((job.submit_s for job in jobs), default=0.0)
+    from_s = first_s + warmup_s
+    end_s = float("inf") if measure_s is None else from_s + measure_s
+    inside = [job for job in jobs if from_s <= job.submit_s < end_s]
+    run_end_s = max((s.time_s for s in snapshots), default=last_s)
+    values = summarise(
+        inside, snapshots, cluster, end_s=run_end_s, events=0, price_usd_per_gpu_h=price_usd_per_gpu_h
+    )
+    values |= dict.fromkeys(UNDEFINED_IN_A_WINDOW)
+    until_s = min(end_s, last_s)
+    usage = Usage.of(snapshots, run_end_s)
+    available = cluster.gpus * (until_s - from_s)
+    for name, gpus in (("gpu_allocated_ratio", usage.allocated), ("fragmentation_ratio", usage.stranded)):
+        values[name] = usage.integral(gpus, from_s, until_s) / available if available > 0 else None
+    return values
+
+
 def job_columns(jobs: Jobs) -> Columns:
-    """What metrics need of job records, by columns."""
+    """The numbers of job records, by columns."""
     return jobs if isinstance(jobs, Columns) else Columns.of(jobs, JobRecord, coded=("state",))
 
 
@@ -82,7 +115,8 @@ def job_columns(jobs: Jobs) -> Columns:
 class Usage:
     """Snapshots as arrays: from time_s[i] to time_s[i + 1] (the last to `end_s`) the cluster is as in row i.
 
-    `allocated` and `stranded` count GPUs, `jobs` those that run or wait. Before the first row it was empty.
+    `allocated` and `stranded` count GPUs, `jobs` jobs that run or wait. Before the first row, the cluster is
+    empty.
     """
 
     time_s: Array
@@ -112,7 +146,7 @@ class Usage:
 
 
 def job_counts(jobs: Jobs) -> dict[str, Value]:
-    """jobs = finished + rejected + unfinished + failed: every submitted job is in exactly one of them."""
+    """jobs = finished + rejected + unfinished + failed: every submitted job has one of these states."""
     columns = job_columns(jobs)
     return {"jobs": len(columns), **{state: int(columns.equal("state", state).sum()) for state in STATES}}
 
@@ -128,7 +162,7 @@ def completion_times(jobs: Jobs) -> dict[str, Value]:
 
 
 def queueing(jobs: Jobs) -> dict[str, Value]:
-    """Queueing delay, start_j - submit_j over F: the wait until the first start, none after it."""
+    """Queueing delay, start_j - submit_j over F: the wait until the first start, without later waits."""
     queue = _of_finished(jobs, "queue_s")
     return {"queue_mean_s": _mean(queue), "queue_p99_s": _percentiles(queue, 99)[0]}
 
@@ -142,11 +176,10 @@ def makespan_s(jobs: Jobs) -> float | None:
 def utilisation(jobs: Jobs, usage: Usage, cluster: Cluster) -> dict[str, Value]:
     """Shares of the GPU-seconds that the cluster had until the last finish, G x (T1 - T0).
 
-    Allocated: the integral of the allocated GPUs over [T0, T1]. Useful: that minus the sums of overhead_gpu_s
-    and lost_work_gpu_s.
-    Fragmentation: the integral of the free GPUs on nodes that also run something. When all jobs that ran have
-    finished, the first integral is the sum of gpu_seconds. Otherwise the overheads of jobs that still ran at
-    the end count even where paid after T1, so that the useful share is a lower bound then (and not below 0).
+    Allocated: the integral of the allocated GPUs over [T0, T1]; it is the sum of gpu_seconds if all jobs that
+    ran have finished. Useful: the same minus the sums of overhead_gpu_s and lost_work_gpu_s. It is a lower
+    bound (of at least 0) if jobs still ran at the end: their overheads count even if paid after T1.
+    Fragmentation: the integral of the free GPUs on nodes that also run something.
     """
     window = _window(jobs)
     if window is None or window[1] <= window[0]:
@@ -202,8 +235,8 @@ def finish_time_fairness(jobs: Jobs, usage: Usage, cluster: Cluster) -> float | 
 
     rho_j = JCT_j / (isolated_j x max(1, gpus_j x N_j / G)), where N_j is the time average of the jobs in the
     system (running and waiting) during j's life (finish-time fairness: Themis, Mahajan et al., NSDI 2020). A
-    job that asks for more than its share of G / N_j GPUs is taken to be slowed in proportion. At rho <= 1
-    sharing cost the job nothing.
+    job that asks for more than its share of G / N_j GPUs is assumed to be slowed in proportion. At rho <= 1
+    the job lost nothing by sharing.
     """
     alone = _comparable(jobs)
     if not len(alone.jct_s):
@@ -214,13 +247,13 @@ def finish_time_fairness(jobs: Jobs, usage: Usage, cluster: Cluster) -> float | 
 
 
 def cost_usd(jobs: Jobs, price_usd_per_gpu_h: float) -> float:
-    """Sum of gpu_seconds of all jobs / 3600 x price: what is held is paid, with or without progress."""
+    """Sum of gpu_seconds of all jobs / 3600 x price: held GPUs are paid for, with or without progress."""
     return fsum(job_columns(jobs)["gpu_seconds"].tolist()) / 3600 * price_usd_per_gpu_h
 
 
 @dataclass(frozen=True)
 class _Comparable:
-    """The finished jobs that took time, alone and here, so that the two can be compared."""
+    """The finished jobs that took time both alone and in this run, so that ratios of the two are defined."""
 
     submit_s: Array
     finish_s: Array
@@ -233,15 +266,15 @@ def _comparable(jobs: Jobs) -> _Comparable:
     columns = job_columns(jobs)
     rows = [columns[name] for name in ("submit_s", "finish_s", "jct_s", "isolated_s", "gpus")]
     submit_s, finish_s, *ratios = rows
-    chosen = columns.equal("state", "finished") & (finish_s > submit_s)  # neither if it is NaN
+    chosen = columns.equal("state", FINISHED) & (finish_s > submit_s)  # False for NaN
     for values in ratios:
         chosen &= (values != 0) & ~np.isnan(values)
     return _Comparable(*(values[chosen] for values in rows))
 
 
 def _covers(jobs: Columns) -> str:
-    """Which jobs the averages cover, in words."""
-    finished, comparable = int(jobs.equal("state", "finished").sum()), len(_comparable(jobs).jct_s)
+    """The jobs that the averages cover, in words."""
+    finished, comparable = int(jobs.equal("state", FINISHED).sum()), len(_comparable(jobs).jct_s)
     rest = "the same" if comparable == finished else f"the {comparable:,} of them that took time"
     return (
         f"jct_*, queue_*: the {finished:,} finished of {len(jobs):,} submitted jobs; "
@@ -251,14 +284,14 @@ def _covers(jobs: Columns) -> str:
 
 
 def _of_finished(jobs: Jobs, name: str) -> Array:
-    """A column of the finished jobs, where it is stated."""
+    """A column of the finished jobs, without missing values."""
     columns = job_columns(jobs)
-    values = columns[name][columns.equal("state", "finished")]
+    values = columns[name][columns.equal("state", FINISHED)]
     return values[~np.isnan(values)]
 
 
 def _window(jobs: Jobs) -> tuple[float, float] | None:
-    """(T0, T1)."""
+    """(T0, T1); None if no job finished."""
     columns = job_columns(jobs)
     finishes = _of_finished(columns, "finish_s")
     return (float(columns["submit_s"].min()), float(finishes.max())) if len(finishes) else None

@@ -16,7 +16,12 @@ from .cluster import Cluster, Placement
 if TYPE_CHECKING:
     from .active import ActiveJob
 
-__all__ = ["JOB_COLUMNS", "EventRecord", "Exact", "JobRecord", "Recorder", "Snapshot", "as_row"]
+__all__ = [
+    "ALLOCATES", "DECLINED", "ENDS", "FAIL", "FAILED", "FINISH", "FINISHED", "GIVEN_UP", "INTERRUPT",
+    "JOB_COLUMNS", "LOADED", "MIGRATE", "NODE_DOWN", "NODE_EVENTS", "NODE_UP", "PREEMPT", "RATE", "REJECT",
+    "REJECTED", "RELEASES", "RESIZE", "RESTART", "START", "STATES", "SUBMIT", "UNFINISHED", "WAITS_AFTER",
+    "EventRecord", "Exact", "JobRecord", "Recorder", "Snapshot", "as_row",
+]  # fmt: skip
 
 as_row = tuple.__new__
 """A named tuple of a class, of all its values: calling the class does just that, and takes twice as long."""
@@ -201,3 +206,36 @@ class Recorder:
     def jobs_by_submission(self) -> list[JobRecord]:
         """The job records in the order of submission."""
         return [self.jobs[i] for i in sorted(range(len(self.jobs)), key=self._orders.__getitem__)]
+
+
+# The vocabulary of the log
+
+SUBMIT, REJECT, FINISH, FAIL = "submit", "reject", "finish", "fail"
+START, RESTART, RESIZE, MIGRATE = "start", "restart", "resize", "migrate"
+LOADED, RATE, PREEMPT, INTERRUPT = "loaded", "rate", "preempt", "interrupt"
+NODE_DOWN, NODE_UP = "node_down", "node_up"
+
+ALLOCATES = (START, RESTART, RESIZE, MIGRATE)
+"""The events that give GPUs to a job, instead of those that it held before."""
+
+RELEASES = (PREEMPT, INTERRUPT, FINISH, FAIL)
+"""The events that take all GPUs from a job. Any other event leaves its GPUs as they are."""
+
+WAITS_AFTER = (SUBMIT, PREEMPT, INTERRUPT)
+"""The events after which a job waits for GPUs."""
+
+ENDS = (FINISH, REJECT, FAIL)
+"""The events with which a job leaves the system."""
+
+NODE_EVENTS = (NODE_DOWN, NODE_UP)
+"""The events of a node; they have no job."""
+
+FINISHED, REJECTED, UNFINISHED, FAILED = "finished", "rejected", "unfinished", "failed"
+STATES = (FINISHED, REJECTED, UNFINISHED, FAILED)
+"""The states of a job when the run has ended."""
+
+DECLINED = "declined by the policy"
+"""The reason of a job that the policy rejects, perhaps followed by "; " and a note."""
+
+GIVEN_UP = "given up"
+"""How the reason of a job begins that failed because failures stopped it too often."""

@@ -1,4 +1,4 @@
-"""Simulating a recorded run again, from what its manifest states, to see whether the same comes of it."""
+"""Simulates a recorded run again, from what its manifest states, and compares the files byte for byte."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from itertime.errors import UserError
 from traces.files import sha256, shown
 
-from .checking import Finding, Violation
+from .checking_evidence import Finding, Violation
 from .checking_speeds import LARGEST_FILE, Recomputed
 from .checking_trace import find_trace, stated_hash
 from .config import RunConfig
@@ -40,22 +40,22 @@ _SETTINGS = (
     "params", "planner", "placement", "overheads", "failures", "calendar", "quotas", "table", "until_s",
     "price_usd_per_gpu_h", "seed",
 )  # fmt: skip
-_OF_ITS_TIME = (
+_NOT_COMPARED = (
     "command", "timings", "versions", "trace", "policy", "policy_sha256", "systems_sha256", "files",
     "manifest_sha256",
 )  # fmt: skip
-"""What a manifest states of the one time that a run was made, or of files that are compared themselves."""
-_PIECE = 1 << 16
+"""Entries of a manifest that differ between two equal runs, or that describe files which are compared."""
+_PIECE = 1 << 16  # bytes of a line that are compared at once
 
 
 def replay(directory: str | Path, trace: str | Path | None = None, policy: str | None = None) -> Finding:
-    """Simulate again what is in a folder, into a temporary one, and compare file by file.
+    """Simulate the run of a folder again, into a temporary folder, and compare file by file.
 
-    `trace`: where the trace is, if not where the run read it. `policy`: `file.py:Class`, to be given where
-    the run had a policy from a file: no code is run because a folder names it.
+    `trace`: the file of the trace, if it is no longer where the run read it. `policy`: `file.py:Class`,
+    required if the run had a policy from a file: no code is run only because a folder names it.
 
-    UserError where the run cannot be repeated: something is missing or was changed, it was interrupted, or
-    another version made it and this one gives something else.
+    UserError if the run cannot be repeated: something is missing or was changed, the run was interrupted, or
+    another version made it and this one gives another result.
     """
     home, run = Path(directory), read_streamed(directory)
     config, source = _config(run, policy), _trace(home, run, trace)
@@ -88,20 +88,24 @@ def _temporary() -> tempfile.TemporaryDirectory[str]:
         raise UserError(f"{what}; set TMPDIR to one with room") from None
 
 
-# What to run
+# The settings of the run
 
 
 def _config(run: StreamedRun, policy: str | None) -> RunConfig:
     manifest = run.manifest
     if manifest.get("status") == INTERRUPTED:
-        raise UserError(f"{run.folder}: was interrupted by a user; only what ends by itself can be replayed")
+        raise UserError(
+            f"{run.folder}: was interrupted by a user; only runs that end by themselves can be replayed"
+        )
     missing = [name for name in _SETTINGS if name not in manifest]
     if missing:
         raise UserError(f"{run.folder / MANIFEST}: states no {', '.join(missing)}; run the simulation again")
     chosen = _policy(run, policy)
     config = RunConfig.make(policy=chosen, **{name: manifest[name] for name in _SETTINGS})
     if config.table is not None and _hash(config.table, LARGEST_FILE) != manifest.get("table_sha256"):
-        raise UserError(f"table={config.table}: was changed since the run; put the one back that it read")
+        raise UserError(
+            f"table={config.table}: was changed since the run; restore the table that the run read"
+        )
     if why_not := Recomputed(run.cluster, manifest).why_not:
         raise UserError(f"{run.folder}: cannot be replayed: {why_not}")
     return config
@@ -146,11 +150,11 @@ def _is_ours(run: StreamedRun, policy: str) -> bool:
     return is_of_this_code(run.manifest) and run.manifest.get("policy_sha256") in (None, policy_hash(policy))
 
 
-# What came of it
+# Comparison
 
 
 def _differences(home: Path, again: Path, run: StreamedRun) -> Iterator[str]:
-    """A text for each file that is not the same."""
+    """A text for each file that differs, and for each entry of the manifest."""
     jobs = jobs_file(home).name
     for name in (jobs, EVENTS_FILE, USAGE_FILE, PLANS_FILE, SUMMARY):
         if _hash(home / name) == _hash(again / name):
@@ -179,6 +183,6 @@ def _shown(piece: bytes) -> str:
 
 def _other_statements(stated: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[str]:
     for name in dict.fromkeys([*again, *stated]):
-        if name not in _OF_ITS_TIME and name != "result_hash" and stated.get(name) != again.get(name):
+        if name not in _NOT_COMPARED and name != "result_hash" and stated.get(name) != again.get(name):
             what = f"{name} is {shown(stated.get(name))}"
             yield f"{MANIFEST}: {what}; by the replay {shown(again.get(name))}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .gpu_time import CATEGORIES, GpuTime
+from .records import FINISHED
 from .report_clock import Clock, short
 from .report_fairness import SIZES, mean_slowdown, size_of
 from .report_headline import duration
@@ -193,7 +194,7 @@ def _slowdown(groups: Sequence[Group]) -> Chart:
     for number, group in enumerate(groups):
         members: list[list[Any]] = [[] for _ in SIZES]
         for job in group.runs[0].jobs:
-            if job.state == "finished":
+            if job.state == FINISHED:
                 members[size_of(job)].append(job)
         found = [(n, mean_slowdown(jobs), len(jobs)) for n, jobs in zip(names, members, strict=True)]
         known = [(name, f"{mean:.4g}", f"{jobs:,} jobs") for name, mean, jobs in found if mean is not None]

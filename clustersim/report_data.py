@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .allocations import allocations, end_of_run_s, gpu_blocks
 from .plan_records import plan_words
+from .records import NODE_DOWN, NODE_UP, STATES
 from .report_runs import Group
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["packed", "page_data"]
 
 _FINEST_S, _STEPS = 1e-6, 1e7
-STATES = ("finished", "rejected", "unfinished", "failed")
 
 
 def packed(document: Any) -> str:
@@ -153,11 +153,11 @@ def _down(run: Run, clock: _Clock) -> list[tuple[int, int, int]]:
     since: dict[int, int] = {}
     spells = []
     for event in run.events:
-        if event.event == "node_down":
+        if event.event == NODE_DOWN:
             since |= {
                 node: clock.steps(event.time_s) or 0 for node, _ in event.placement if node not in since
             }
-        elif event.event == "node_up":
+        elif event.event == NODE_UP:
             for node, _ in event.placement:
                 if node in since:
                     spells.append((node, since.pop(node), clock.steps(event.time_s) or 0))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import fsum
 from typing import TYPE_CHECKING
 
+from .records import FINISHED
 from .report_headline import duration
 from .report_runs import Named, named
 
@@ -74,7 +75,7 @@ def _classes(runs: Sequence[Run], number: Callable[[JobRecord], int], names: Seq
 
 
 def _cells(jobs: Sequence[JobRecord], all_held: float) -> tuple[str, ...]:
-    finished = [job for job in jobs if job.state == "finished"]
+    finished = [job for job in jobs if job.state == FINISHED]
     held = fsum(job.gpu_seconds for job in jobs)
     slowdown = mean_slowdown(finished)
     met = [bool(job.deadline_met) for job in jobs if job.deadline_s is not None]

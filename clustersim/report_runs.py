@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from itertime.errors import UnknownName
 
+from .records import FINISHED
+
 if TYPE_CHECKING:
     from .cluster import Cluster
     from .rundir import Run
@@ -63,13 +65,13 @@ def same_trace(runs: Sequence[Run]) -> bool:
 
 def common_jobs(runs: Sequence[Run]) -> set[str]:
     """The ids of the jobs that finished in every run."""
-    return set.intersection(*({job.job_id for job in run.jobs if job.state == "finished"} for run in runs))
+    return set.intersection(*({job.job_id for job in run.jobs if job.state == FINISHED} for run in runs))
 
 
 def same_jobs_finished(runs: Sequence[Run]) -> bool:
     """Whether averages over finished jobs cover the same jobs in all runs."""
     common = len(common_jobs(runs))
-    return all(sum(job.state == "finished" for job in run.jobs) == common for run in runs)
+    return all(sum(job.state == FINISHED for job in run.jobs) == common for run in runs)
 
 
 def mean_jct_s(run: Run, ids: set[str]) -> float:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .gpu_time import CATEGORIES, GpuTime
 from .metrics import METRICS
+from .records import FINISHED, REJECTED, STATES
 from .report_headline import duration
 from .report_plans import accuracy
 from .report_runs import Named, cluster_words, named
@@ -46,8 +47,8 @@ def coverage(runs: Sequence[Run]) -> list[Coverage]:
     for one in named(runs):
         jobs = one.run.jobs
         states = Counter(job.state for job in jobs)
-        reasons = Counter(_cut(job.reason) for job in jobs if job.state != "finished").most_common()
-        counts = (len(jobs), *(states[state] for state in ("finished", "rejected", "unfinished", "failed")))
+        reasons = Counter(_cut(job.reason) for job in jobs if job.state != FINISHED).most_common()
+        counts = (len(jobs), *(states[state] for state in STATES))
         rest = sum(count for _, count in reasons[_MOST_REASONS:])
         rows.append(Coverage(one.label, one.series, counts, tuple(reasons[:_MOST_REASONS]), rest))
     return rows
@@ -80,7 +81,7 @@ def deadline_rows(runs: Sequence[Run]) -> list[tuple[Named, tuple[str, ...]]]:
             for job in jobs
             if not job.deadline_met and job.finish_s is not None and job.deadline_s is not None
         ]
-        rejected = sum(job.state == "rejected" for job in jobs)
+        rejected = sum(job.state == REJECTED for job in jobs)
         rest = len(jobs) - met - len(late) - rejected
         share = f"{100 * met / len(jobs):.1f} %" if jobs else "–"
         lateness = duration(median(late)) if late else "–"

@@ -1,8 +1,8 @@
-"""Paired differences across seeds: means with bootstrap intervals, and tests corrected for their number.
+"""Paired differences across seeds: means with bootstrap intervals, and corrected tests.
 
-Two policies are run on the same traces, one pair of results a seed; what varies between seeds alone cancels
-in the differences (common random numbers: Law, Simulation Modeling and Analysis, chapter 11). Everything
-random here is seeded: equal results give equal statistics.
+Two policies run on the same traces: one pair of results for each seed. The variation between seeds cancels in
+the differences (common random numbers: Law, Simulation Modeling and Analysis, chapter 11). All random draws
+are seeded, so that equal results give equal statistics.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEAST_PAIRS = 5
 RESAMPLES, LEVEL, EXACT_PAIRS = 10_000, 0.95, 14
 
 LEAST_SPREAD = 0.2
-"""The least standard error of a resample, in units of that of the pairs: `bootstrap_t_interval` says why."""
+"""The least standard error of a resample, in units of that of the pairs; see `bootstrap_t_interval`."""
 
 Array = np.ndarray
 
@@ -35,9 +35,9 @@ class Difference:
 
     `difference` = mean of variant - baseline, in the metric's unit, within [`low`, `high`]; `relative` =
     difference / baseline mean, within [`relative_low`, `relative_high`]. `p`: two-sided sign-flip test of no
-    difference. None where undefined: intervals and p for fewer than `LEAST_PAIRS` pairs, intervals also where
-    too few pairs differ, relative values for a baseline mean of 0. Pairs that are all alike count as one:
-    their seeds changed nothing. `left_out` pairs had no value on one side.
+    difference. Undefined values are None: intervals and p for fewer than `LEAST_PAIRS` pairs, intervals also
+    if too few pairs differ, relative values for a baseline mean of 0. Pairs that are all equal count as one,
+    because their seeds changed nothing. `left_out` pairs had no value on one side.
     """
 
     pairs: int
@@ -56,10 +56,10 @@ class Difference:
 def paired_difference(
     baseline: Sequence[float | None], variant: Sequence[float | None], *, seed: int = 0, limit: float = inf
 ) -> Difference:
-    """Compare `variant` with `baseline`, given one value for each seed, in one order, None for undefined.
+    """Compare `variant` with `baseline`: one value per seed, in the same order, None if undefined.
 
-    `limit`: no difference can be larger than this, 1 for shares; an interval ends there. Of metrics that are
-    nowhere negative no interval of the relative difference goes below -1.
+    `limit`: the largest possible difference (1 for shares); intervals end there. If no value is negative, the
+    interval of the relative difference ends at -1.
     """
     both = [(b, v) for b, v in zip(baseline, variant, strict=True) if b is not None and v is not None]
     left_out = len(baseline) - len(both)
@@ -67,7 +67,7 @@ def paired_difference(
         return Difference(0, left_out, *[None] * 9)
     pairs = np.array(both, dtype=float)
     means = pairs.mean(axis=0)
-    enough = len(both) >= LEAST_PAIRS and bool(np.any(pairs != pairs[0]))  # copies hold one pair's knowledge
+    enough = len(both) >= LEAST_PAIRS and bool(np.any(pairs != pairs[0]))  # equal pairs count as one
     low, high = bootstrap_t_interval(pairs, _mean_difference, seed) if enough else (None, None)
     if low is not None and high is not None:
         low, high = max(low, -limit), min(high, limit)
@@ -86,7 +86,7 @@ def paired_difference(
 
 
 def _mean_difference(samples: Array) -> tuple[Array, Array]:
-    """Of samples (resamples x pairs x 2): the mean difference of each, and its standard error."""
+    """The mean difference of each resample, and its standard error; `samples`: resamples x pairs x 2."""
     differences = samples[:, :, 1] - samples[:, :, 0]
     return differences.mean(axis=1), _standard_error(differences)
 
@@ -112,15 +112,15 @@ def bootstrap_t_interval(
     """The bootstrap-t interval of `statistic` over resampled `rows`.
 
     Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 12.5: the errors of resamples, each
-    in units of its own standard error, tell how far off the estimate may be in units of its own. With 5 to 40
-    pairs it keeps its level far better than percentiles do (tests/clustersim/test_statistics.py measures
-    it). `statistic` maps samples (resamples, n, ...) to estimates and standard errors (resamples,).
+    in units of its own standard error, estimate the error of the estimate in units of its own. With 5 to 40
+    pairs the interval keeps its level far better than one from percentiles (measured by the project's tests).
+    `statistic` maps samples (resamples, n, ...) to estimates and standard errors (resamples,).
 
-    A resample of few pairs may hold nearly alike ones alone; a standard error of nearly nothing would then
-    make an interval of any length. None counts as less than `LEAST_SPREAD` of the pairs' own, which
-    shortens the longest intervals several times at the same coverage (benchmarks/intervals.py measures both).
-    Rows that are all alike give an interval of no width; rows that nearly all are (a metric that seldom
-    differs) give none, because too many resamples then have no spread to measure their error by.
+    A resample of few pairs may consist of nearly equal ones. Its standard error is then close to 0 and would
+    make the interval arbitrarily long. No standard error therefore counts as less than `LEAST_SPREAD` of that
+    of the pairs, which shortens the longest intervals several times at the same coverage
+    (benchmarks/intervals.py measures both). Equal rows give an interval of no width. Rows that are nearly all
+    equal (a metric that seldom differs) give no interval: too many resamples have no spread.
     """
     n = len(rows)
     (estimate,), (error,) = statistic(rows[None])
@@ -138,10 +138,10 @@ def bootstrap_t_interval(
 
 
 def sign_flip_p(differences: Array, seed: int = 0) -> float:
-    """Two-sided p value of the paired randomisation test: had nothing differed, signs would be coin flips.
+    """Two-sided p value of the paired randomisation test: without a difference, signs would be coin flips.
 
-    Fisher, The Design of Experiments (1935), section 21. Exact up to 14 pairs, beyond that over 10,000 drawn
-    flips, the observed ones counted among them. With n pairs p is at least 2 / 2^n.
+    Fisher, The Design of Experiments (1935), section 21. Exact up to 14 pairs; beyond that, over 10,000 drawn
+    flips and the observed ones. With n pairs p is at least 2 / 2^n.
     """
     values = np.asarray(differences, dtype=float)
     n = len(values)
@@ -155,7 +155,7 @@ def sign_flip_p(differences: Array, seed: int = 0) -> float:
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """p values adjusted for their number, in their order; None stays None and does not count.
+    """p values adjusted for their number, in the same order; None stays None and does not count.
 
     Holm, "A Simple Sequentially Rejective Multiple Test Procedure", Scandinavian Journal of Statistics 6
     (1979): the k-th smallest of m is multiplied by m - k + 1, no smaller than the one before, at most 1. The

@@ -9,7 +9,7 @@ from typing import Any
 
 from traces.job import Job
 
-from .checking import Evidence, Known, Violation
+from .checking_evidence import Evidence, JobFacts, Violation
 from .checking_nodes import RULES
 from .checking_replay import prove
 from .cluster import Cluster
@@ -96,29 +96,29 @@ def evidence_of(outcome: Outcome) -> Evidence:
     case = outcome.case
     known = {job.job_id: _known(job, outcome.curve(job)) for job in case.jobs}
 
-    def knows(record: JobRecord | None, first: EventRecord | None, planned: bool) -> Known:
+    def facts_of(record: JobRecord | None, first: EventRecord | None, planned: bool) -> JobFacts:
         about = record if first is None else first
-        return Known() if about is None else known.get(about.job_id, Known())
+        return JobFacts() if about is None else known.get(about.job_id, JobFacts())
 
     records = sorted(outcome.records, key=lambda record: record.submit_s)
     # The log was never rounded to text, but late times have few digits after the point.
     last_s = max((abs(event.time_s) for event in outcome.events), default=0.0)
     return Evidence(
-        case.cluster,
-        case.overheads,
-        outcome.events,
-        records,
-        knows,
+        cluster=case.cluster,
+        overheads=case.overheads,
+        events=outcome.events,
+        records=records,
+        facts_of=facts_of,
         resolution_s=2 * ulp(last_s),
         failures=case.failures,
     )
 
 
-def _known(job: Job, curve: Curve | None) -> Known:
+def _known(job: Job, curve: Curve | None) -> JobFacts:
     work = job.duration_s if job.kind == "duration" else job.iterations
     if curve is None:
-        return Known(work, alone=True, parameters=0.0)
-    return Known(work, 0.0, curve.unit_s, alone=True, parameters=curve.parameters)
+        return JobFacts(work, only_known_sizes=True, parameters=0.0)
+    return JobFacts(work, 0.0, curve.unit_s, only_known_sizes=True, parameters=curve.parameters)
 
 
 def _check_drained(outcome: Outcome) -> Iterator[Violation]:

@@ -16,6 +16,7 @@ from itertime.atomic import replacing
 from itertime.errors import UserError
 
 from .allocations import Allocation, allocations, gpu_blocks
+from .records import NODE_EVENTS
 
 if TYPE_CHECKING:
     from .records import JobRecord
@@ -113,7 +114,7 @@ def _counters(run: Run, from_s: float) -> Iterator[dict[str, Any]]:
 
 def _outages(run: Run, from_s: float) -> Iterator[dict[str, Any]]:
     for event in run.events:
-        if event.event in ("node_down", "node_up"):
+        if event.event in NODE_EVENTS:
             name = event.event.replace("_", " ")
             at = {"ph": "i", "s": "p", "name": name, "ts": _us(event.time_s - from_s), "tid": 0}
             for node, _ in event.placement:

@@ -12,7 +12,7 @@ import typer
 from itertime.errors import UserError
 
 if TYPE_CHECKING:
-    from clustersim.checking import Finding, Violation
+    from clustersim.checking_evidence import Finding, Violation
 
 __all__ = ["check"]
 

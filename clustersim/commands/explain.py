@@ -136,13 +136,18 @@ def _costs(story: Explanation) -> Iterator[str]:
             yield f"  cost of {_counted(count, name)}: {lost}{_n(waited_s)} s of waiting"
 
 
-def _counted(count: int, name: str) -> str:
-    return f"{count} {name}" if count == 1 else f"{count} {name}s"
-
-
 def _named(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
+
+
+def _counted(count: int, noun: str) -> str:
+    """A number of things.
+
+    >>> _counted(1, "failure"), _counted(2, "failure")
+    ('1 failure', '2 failures')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _n(value: float) -> str:

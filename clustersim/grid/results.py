@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clustersim.metrics import window_metrics
 from clustersim.rundir import Run, read_run, read_unverified
-from clustersim.steady_state import window_metrics
 from itertime.errors import UserError
 from traces.files import shown
 

@@ -36,7 +36,7 @@ def given_to(
 
 @pytest.fixture(scope="module")
 def mixed() -> Run:
-    """LLM jobs and jobs known by a duration, resized and preempted, more than fit at once."""
+    """LLM jobs and jobs with a duration, resized and preempted, more than fit at once."""
     models = ["gpt3-1.3b", "llama2-7b", "megatron-18.4b"]
     jobs = [
         Job(f"m{i}", 60.0 * i, model=models[i % 3], global_batch=512, iterations=40 + 10 * i, gpus=8 << i % 3)

@@ -1,4 +1,4 @@
-"""`clustersim check`: sound folders pass, and every rule notices a folder that was falsified."""
+"""`clustersim check`: sound folders pass, and every rule notices a falsified folder."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.checking import Finding
+from clustersim.checking_evidence import Finding
 from clustersim.checking_folder import check_run, check_run_folder
-from clustersim.checking_sums import Sums
+from clustersim.checking_sums import JobTotals
 from clustersim.cli import main
 from clustersim.config import RunConfig
 from clustersim.failures import Failures
@@ -80,7 +80,7 @@ def test_every_policy_leaves_a_sound_folder(
 
 
 def test_progress_is_proved_at_every_size() -> None:
-    """A job that ran on many numbers of GPUs too; one that says less of what it did is found out."""
+    """Also for jobs that ran on many numbers of GPUs; a falsified speed is found."""
     resized = simulated(ELASTIC, "elasticflow")
     sizes = {(e.job_id, e.gpus) for e in resized.events if e.gpus}
     assert len(sizes) > len(ELASTIC)
@@ -93,7 +93,7 @@ def test_progress_is_proved_at_every_size() -> None:
 
 
 def test_a_change_of_speed_counts_from_its_instant_on() -> None:
-    """20 s of overhead, 30 s at 1 s a unit, 90 s at 2 s a unit: 75 units. Paying goes on through a change."""
+    """20 s of overhead, 30 s at 1 s a unit, 90 s at 2 s a unit: 75 units. A change leaves the overhead."""
     job = ("a", 8, ((0, 8),), "", 20.0, "")
     log = [
         EventRecord(0.0, "submit", "a", 0, (), "", 0.0, "", Exact(1.0)),
@@ -102,9 +102,12 @@ def test_a_change_of_speed_counts_from_its_instant_on() -> None:
         EventRecord(50.0, "rate", "a", 0, (), "", 0.0, "", Exact(2.0)),
         EventRecord(140.0, "finish", "a", 0, (), "", 0.0, ""),
     ]
-    sums = Sums.of(log, None, 0.0)
-    assert (sums.work, sums.lost_s, sums.overhead_gpu_s, sums.gpu_seconds) == (75.0, 20.0, 160.0, 1120.0)
-    assert (sums.wait_s, sums.start_s, sums.finish_s, sums.closed) == (0.0, 0.0, 140.0, True)
+    totals = JobTotals()
+    for entry in log:
+        totals.add(entry, 0.0)
+    assert (totals.work, totals.lost_s, totals.overhead_gpu_s) == (75.0, 20.0, 160.0)
+    assert (totals.gpu_seconds, totals.wait_s) == (1120.0, 0.0)
+    assert (totals.start_s, totals.finish_s, totals.closed) == (0.0, 140.0, True)
 
 
 @settings(max_examples=25, deadline=None)
@@ -132,7 +135,7 @@ def test_any_run_is_sound_after_rounding(
 def test_late_times_have_few_digits_after_the_point(
     rows: list[Any], late_s: float, scale: float, interval: Any
 ) -> None:
-    """In memory as in a folder: there is no telling apart what is closer than the numbers are."""
+    """In memory as in a folder: times closer than the resolution of the numbers cannot be told apart."""
     jobs = tuple(Job(str(i), late_s + s, gpus=g, duration_s=d) for i, (s, g, d) in enumerate(rows))
     overheads = {"scale": scale, "checkpoint_interval_s": interval}
     assert broken(check_run(simulated(jobs, "srtf", overheads=overheads))) == []
@@ -321,7 +324,7 @@ FILES = ("jobs.csv", "events.csv", "usage.csv", "plans.csv", "summary.json", "ma
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
 def test_something_else_in_the_place_of_a_file(sound: Run, tmp_path: Path, name: str, kind: str) -> None:
-    """Nobody waits for its end."""
+    """The command does not wait for the end of a pipe or a device."""
     write_run(tmp_path, sound)
     path = tmp_path / name
     path.unlink()

@@ -1,7 +1,7 @@
-"""What the author of a policy might do to look better: simulate something else, whole and consistent in
-itself, and give it the manifest of the honest run, with all hashes made anew.
+"""Cheats by which a policy might look better: a consistent run of something else, with the manifest
+of the honest run and new hashes.
 
-`check` knows the jobs, the cluster and what it all costs; what the policy decided only `--replay` knows.
+`check` knows the jobs, the cluster and all costs; only `--replay` knows the decisions of the policy.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def forged(home: Path, out: Path, jobs: list[Job] = JOBS, **settings: Any) -> Path:
-    """Another run with the honest one's manifest, but for when it ended."""
+    """Another run under the manifest of the honest one; only the time of its end is its own."""
     honest = read_run(home / "run")
     made = clustersim.run(jobs, **{**SETTINGS, **settings})
     manifest = {**honest.manifest, **{name: made.manifest[name] for name in ("end_s", "oracle_used")}}
@@ -142,7 +142,7 @@ def test_a_run_that_is_not_what_it_is_said_to_be(
 
 
 def test_the_constants_are_those_of_the_settings(home: Path) -> None:
-    """What the cheats above change is what the manifest states."""
+    """The cheats above change settings that the manifest states."""
     manifest = read_run(home / "run").manifest
     assert Overheads(**manifest["overheads"]) == Overheads.of(SETTINGS["overheads"])
     assert Failures.of(manifest["failures"]) == Failures.of(SETTINGS["failures"])

@@ -1,5 +1,5 @@
-"""Folders of runs that somebody sent: what their manifests name is not opened unless it is a file, and what
-is in the place of a file does not fill the memory.
+"""Run folders from others: `clustersim check` opens only files, even if a manifest names a device, and no
+file fills the memory.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ WHY = {
 
 
 def checked(made: Run, folder: Path, capsys: pytest.CaptureFixture[str], **stated: Any) -> tuple[int, str]:
-    """What comes of a manifest that states this, its hashes made anew; digits without commas."""
+    """Exit code and output of a check of this manifest, with new hashes; numbers without commas."""
     write_run(folder / "run", replace(made, manifest={**made.manifest, **stated}))
     code = main(["check", str(folder / "run")])
     return code, "".join(capsys.readouterr()).replace(",", "")

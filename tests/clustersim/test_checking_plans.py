@@ -1,4 +1,4 @@
-"""The rule `plans` of `clustersim check`: what jobs ran, and how fast, is what itertime gives them."""
+"""The rule `plans` of `clustersim check`: jobs run the plans, at the speeds, that itertime gives them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def spread(network: str, folder: Path) -> Run:
 
 
 def found(run: Run) -> tuple[list[str], str]:
-    """What breaks the rule, and what is not proved."""
+    """The violations of the rule, and what is not proved."""
     finding = next(finding for finding in check_run(run) if finding.rule == "plans")
     return [violation.text for violation in finding.violations], finding.unproved
 
@@ -126,7 +126,7 @@ def test_speeds_of_a_table(tmp_path: Path) -> None:
 
 
 def plan(text: str, **fields: Any) -> Callable[[Run], Run]:
-    """The first start names another plan, wherever it is named."""
+    """The first start names another plan, in all files."""
 
     def falsify(run: Run) -> Run:
         first = next(e for e in run.events if e.plan)
@@ -232,7 +232,7 @@ def test_speeds_that_the_network_does_not_give(network: str, kind: str, text: st
 
 @pytest.mark.parametrize("network", ["tiers", "contention"])
 def test_places_that_make_no_sense(network: str, tmp_path: Path) -> None:
-    """They are the other rules' to find; this one goes on."""
+    """Other rules report them; this rule does not fail."""
     made = spread(network, tmp_path)
     i = next(i for i, e in enumerate(made.events) if e.event == "start")
     for places in ((), ((0, 1),), ((0, 8), (0, 8)), ((7, 8), (0, 8))):
@@ -244,7 +244,7 @@ def test_places_that_make_no_sense(network: str, tmp_path: Path) -> None:
 def test_a_run_of_other_code_is_not_held_against_this_one(
     sound: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where all is equal it is proved all the same."""
+    """If everything is equal, the rule is proved nevertheless."""
     versions = {**sound.manifest["versions"], "code": "0" * 64}
     other = replace(sound, manifest={**sound.manifest, "versions": versions})
     assert found(other) == ([], "")
@@ -274,7 +274,7 @@ def test_a_manifest_that_makes_no_sense(sound: Run, fields: dict[str, Any]) -> N
 
 
 def test_a_system_and_a_profile_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Either may have been changed since: that is no fault of the run."""
+    """Either may have changed since the run, which is no violation."""
     text = (SYSTEMS / "dgx-a100-80gb.yaml").read_text()
     assert "profile: a100-80gb" in text
     system, profile, out = tmp_path / "mine.yaml", tmp_path / "mine.json", tmp_path / "run"
@@ -291,9 +291,9 @@ def test_a_system_and_a_profile_of_files(tmp_path: Path, capsys: pytest.CaptureF
         capsys.readouterr()
         _load.cache_clear()  # as in another process
         assert main(["check", str(out), "--replay"]) == 2
-        told = capsys.readouterr()
-        assert "BROKEN" not in told.out
-        assert f"{system}, or its profile, is not what the run read" in told.err
+        printed = capsys.readouterr()
+        assert "BROKEN" not in printed.out
+        assert f"{system}, or its profile, is not what the run read" in printed.err
         file.write_text(before)
     _load.cache_clear()
     assert main(["check", str(out), "--replay"]) == 0

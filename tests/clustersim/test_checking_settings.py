@@ -1,4 +1,4 @@
-"""The rules `outages` and `manifest` of `clustersim check`: what a manifest states shows in the log."""
+"""The rules `outages` and `manifest` of `clustersim check`: the log agrees with the manifest."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def stated(**fields: Any) -> Callable[[Run], Run]:
 
 
 def without_a_failure(run: Run) -> Run:
-    """Of a node on which nothing ran, no other rule misses it."""
+    """If nothing ran on the node, no other rule notices."""
     for i, down in enumerate(run.events):
         for j, up in enumerate(run.events[i:], i):
             if (down.event, up.event, down.placement) == ("node_down", "node_up", up.placement):
@@ -74,7 +74,7 @@ def later(run: Run) -> Run:
         (later, " is due next"),
         (
             lambda run: replace(run, events=[e for e in run.events if not e.event.startswith("node_")]),
-            "node_down of node 2 at t=7.3 (capacity) is due; the log has no such thing",
+            "node_down of node 2 at t=7.3 (capacity) is due; the log has no such event",
         ),
     ],
 )  # fmt: skip
@@ -89,7 +89,7 @@ def test_outages_of_another_version(sound: Run) -> None:
 
 
 def cut(run: Run) -> Run:
-    """The log ends where it suited its author, and so do the records."""
+    """Log and records are cut at a convenient time."""
     i = next(i for i, e in enumerate(run.events) if e.event == "finish")
     end_s = run.events[i].time_s
     gone = {e.job_id for e in run.events[: i + 1] if e.event == "finish"}
@@ -103,7 +103,7 @@ def cut(run: Run) -> Run:
 @pytest.mark.parametrize(
     ("falsify", "text"),
     [
-        (cut, " runs for ever: nothing says that the run ended before it did"),
+        (cut, " never ends, and nothing says that the run ended before it did"),
         (stated(status="interrupted"), "status is 'interrupted', and complete True"),
         (stated(complete=False), "status is 'complete', and complete False"),
         (stated(end_s=500.0), "end_s is 500, before the last event at t="),

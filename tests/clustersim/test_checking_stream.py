@@ -1,4 +1,4 @@
-"""`clustersim check` goes through a folder once: few jobs in memory, and still nothing is taken on trust."""
+"""`clustersim check` reads a folder once, with few jobs in memory, and still finds every contradiction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from clustersim import checking, checking_records, checking_replay, rundir_rows
-from clustersim.checking import Finding, Life, Rule
+from clustersim.checking import JobHistory, Rule
+from clustersim.checking_evidence import Finding
 from clustersim.checking_folder import check_run, check_run_folder
 from clustersim.checking_nodes import RULES
 from clustersim.checking_replay import prove
@@ -88,9 +89,9 @@ def test_memory_holds_the_jobs_in_the_system() -> None:
     class Watching(Rule):
         name = "watching"
 
-        def event(self, i: int, event: EventRecord, life: Life | None) -> None:
+        def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
             nonlocal most
-            most = max(most, len(self.log.lives))
+            most = max(most, len(self.history.jobs))
 
     assert not prove(evidence_of(outcome), [*RULES, Watching])[0].violations
     assert 2 <= most <= 4
@@ -117,7 +118,7 @@ def test_memory_of_a_check_is_a_few_numbers_a_job(tmp_path: Path, monkeypatch: p
 
 
 def second_life(made: Run) -> list[EventRecord]:
-    """Job 0 comes once more after it has gone, and runs."""
+    """Job 0 is submitted once more after it has left, and runs."""
     own = [event for event in made.events if event.job_id == "0"]
     assert (own[0].event, own[-1].event) == ("submit", "finish")
     end_s = made.events[-1].time_s

@@ -1,4 +1,4 @@
-"""The rule `trace` of `clustersim check`: what a run says of its jobs is what their users submitted."""
+"""The rule `trace` of `clustersim check`: the records of jobs agree with what was submitted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clustersim.checking import Finding
+from clustersim.checking_evidence import Finding
 from clustersim.checking_folder import check_run, check_run_folder
 from clustersim.cli import main
 from clustersim.records import EventRecord
@@ -91,7 +91,7 @@ def record(job: str, **fields: Any) -> Falsify:
 
 
 def without(job: str) -> Falsify:
-    """As if it had never been submitted."""
+    """The run without the job, as if it had never been submitted."""
 
     def falsify(run: Run) -> Run:
         jobs = [record for record in run.jobs if record.job_id != job]
@@ -109,7 +109,7 @@ def invented(run: Run) -> Run:
 
 
 def declined(run: Run) -> Run:
-    """A job that missed its deadline was never let in."""
+    """A job that missed its deadline is made to look rejected."""
     jobs = [
         replace(j, state="rejected", start_s=None, finish_s=None, jct_s=None, queue_s=None, gpu_seconds=0.0,
                 wait_s=0.0, reason="too large") if j.job_id == "a" else j

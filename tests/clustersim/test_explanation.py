@@ -1,4 +1,4 @@
-"""`clustersim explain`: why a job waited, where it ran, what it cost, told from the records."""
+"""`clustersim explain`: why a job waited, where it ran, what it cost, from the records."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_who_was_ahead_and_what_was_free() -> None:
 
 
 def test_who_never_had_room_is_not_said_to_have_been_passed_over() -> None:
-    """Whatever the gaps between the changes add up to in floating point."""
+    """Although the intervals between changes sum to another number in floating point."""
     jobs = [Job(f"j{i:02}", 0.1 * i, gpus=16, duration_s=1 / (i + 3)) for i in range(40)]
     for job in jobs[1:]:
         wait = explain(simulated(tuple(jobs), "fifo"), job.job_id).spells[0]
@@ -128,7 +128,7 @@ def test_an_unknown_job_is_met_with_likely_ones(srtf: Run) -> None:
 
 
 def test_no_more_is_read_than_the_story_takes(srtf: Run) -> None:
-    """`short` waits from 10 s on for nothing and is done at 60 s: what comes later is not looked at."""
+    """`short` waits from 10 s on for nothing and is done at 60 s: later events are not read."""
 
     class UpTo:
         def __init__(self, rows: Sequence[Any], end_s: float):

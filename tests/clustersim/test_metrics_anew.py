@@ -1,4 +1,4 @@
-"""All metrics of a rough run, worked out anew from its trace and its event log alone.
+"""All metrics of a rough run, computed again from its trace and its event log alone.
 
 Two GPU types, nodes that fail, jobs that fail, are declined, can never run, grow, move and are cut off by the
 end. Nothing here looks at `usage.csv` or at a record, or calls the code that makes them and the metrics.
@@ -141,7 +141,7 @@ def test_the_run_is_rough(rough: tuple[Log, Any]) -> None:
 
 
 def best_run_s(job: Job) -> float:
-    """Alone on what it asks for, of the faster type."""
+    """The run time alone on the requested GPUs of the faster type."""
     speeds = [table.get(job.gpus, 0.0) for (model, _), table in SPEEDS.items() if model == job.model]
     return (job.iterations or 0.0) / max(speeds)
 
@@ -185,7 +185,7 @@ def test_counts(rough: tuple[Log, Any]) -> None:
 
 
 def test_gpu_time(rough: tuple[Log, Any]) -> None:
-    """Of each stretch what was paid or lost is waste, also after the last finish."""
+    """Overhead and lost work of each allocation are waste, also after the last finish."""
     log, run = rough
     first = min(log.submit.values())
     last = max(at for event, at in log.gone.values() if event == "finish")
@@ -204,7 +204,7 @@ def test_gpu_time(rough: tuple[Log, Any]) -> None:
 
 
 def stranded_gpu_s(log: Log, first: float, last: float) -> float:
-    """Node by node: from each of its changes to the next, what is free there if anything runs."""
+    """For each node, from each change to the next: its free GPUs, if it runs anything."""
     total = 0.0
     for node in range(OLD + NEW):
         here = [done for done in log.stretches if node in done.nodes]
@@ -237,7 +237,7 @@ def test_fairness(rough: tuple[Log, Any]) -> None:
 
 
 def test_work_is_the_integral_of_speed(rough: tuple[Log, Any]) -> None:
-    """At the table's speeds, who finished has done what was submitted, and again what a failure took."""
+    """At the table's speeds, a finished job has done the submitted work, and the work that failures undid."""
     log, _ = rough
     for job in trace():
         if log.gone.get(job.job_id, ("", 0.0))[0] == "finish":

@@ -1,4 +1,4 @@
-"""`clustersim check --replay`: the same run again, byte for byte, or what is not the same."""
+"""`clustersim check --replay`: the same run again, byte for byte, or the differences."""
 
 from __future__ import annotations
 
@@ -129,9 +129,9 @@ def test_a_recipe_whose_rules_were_changed(tmp_path: Path, capsys: pytest.Captur
     rules.write_text(text.replace("gpt3-1.3b", "llama2-7b"))
     capsys.readouterr()
     assert main(["check", str(out), "--replay"]) == 2
-    told = capsys.readouterr()
-    assert "BROKEN" not in told.out
-    assert "the files that its recipe names are not those of the run any more" in told.err
+    printed = capsys.readouterr()
+    assert "BROKEN" not in printed.out
+    assert "the files that its recipe names were changed since the run" in printed.err
     rules.unlink()
     assert main(["check", str(out)]) == 0
 
@@ -140,7 +140,7 @@ def test_a_recipe_whose_rules_were_changed(tmp_path: Path, capsys: pytest.Captur
 
 
 def rewritten(folder: Path, change: Callable[[Run], Run]) -> None:
-    """A falsified run, all of whose hashes are right."""
+    """A falsified run with correct hashes."""
     write_run(folder, change(read_run(folder)))
 
 
@@ -177,7 +177,7 @@ def test_settings_that_the_run_did_not_have(
 def test_a_decision_that_the_policy_did_not_take(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Job b was let in; the log says that the policy declined it. No rule of the folder can know."""
+    """Job b was admitted; the log says that the policy declined it. No other rule can know."""
     clustersim.run(trace, "elasticflow", cluster="n2g8", out=tmp_path / "run")
     run = read_run(tmp_path / "run")
     jobs = [
@@ -248,7 +248,7 @@ def test_what_is_missing_or_was_changed(
 
 
 def test_another_version_that_gives_something_else(trace: Path, tmp_path: Path) -> None:
-    """The same is proof all the same."""
+    """Equal files are a proof under another version, too."""
     clustersim.run(trace, "fifo", cluster="n2g8", out=tmp_path / "run")
     versions = {"clustersim": "0.0.1", "code": "0" * 64}
     stated(tmp_path / "run", versions=versions)
@@ -302,7 +302,7 @@ HOSTILE: list[Any] = [
 
 
 def places(document: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to every value inside."""
+    """The path to every value in a document."""
     inside = document.items() if isinstance(document, dict) else enumerate(document)
     for key, value in inside:
         yield (*at, key)
@@ -312,7 +312,7 @@ def places(document: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run in whose manifest there is some of everything."""
+    """A run whose manifest has a value of every kind."""
     folder = tmp_path_factory.mktemp("mixed")
     write_trace(JOBS, folder / "trace.csv")
     (folder / "c.yaml").write_text(f"{CLUSTER}  - {{name: b, gpu_type: h100, nodes: 1}}\n")

@@ -116,7 +116,7 @@ def test_what_is_undefined_is_none() -> None:
 
 
 def test_a_difference_in_one_pair_of_many_gives_no_interval() -> None:
-    """36 % of resamples do not hold the one pair that differs: there is nothing to scale their error by."""
+    """36 % of resamples do not hold the one pair that differs: their error has no scale."""
     one = paired_difference([1.0] * 20, [1.0] * 19 + [2.0])
     assert (one.low, one.high, one.relative_low, one.relative_high) == (None, None, None, None)
     assert one.difference == pytest.approx(0.05)

@@ -1,4 +1,4 @@
-"""Measurement windows: which jobs count, and when the cluster is looked at."""
+"""Measurement windows: the jobs that count, and the time over which the cluster is measured."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 
 import clustersim
 from clustersim.grid.spec import NUMERIC_METRICS
+from clustersim.metrics import UNDEFINED_IN_A_WINDOW, window_metrics
 from clustersim.rundir import Run
-from clustersim.steady_state import UNDEFINED, window_metrics
 from traces import Job
 
 
@@ -26,10 +26,10 @@ def test_jobs_submitted_in_the_window_count_however_late_they_finish() -> None:
     assert values["jobs"] == values["finished"] == 2
     assert values["jct_mean_s"] == pytest.approx((30.0 + 40.0) / 2)
     assert values["queue_mean_s"] == pytest.approx((10.0 + 20.0) / 2)
-    assert [values[name] for name in UNDEFINED] == [None] * len(UNDEFINED)
+    assert [values[name] for name in UNDEFINED_IN_A_WINDOW] == [None] * len(UNDEFINED_IN_A_WINDOW)
 
 
-def test_the_cluster_is_looked_at_within_the_window() -> None:
+def test_the_cluster_is_measured_within_the_window() -> None:
     run = run_of(Job("a", 0.0, gpus=8, duration_s=10.0), Job("b", 15.0, gpus=4, duration_s=10.0),
                  Job("c", 30.0, gpus=8, duration_s=5.0))  # fmt: skip
     values = window(run, 5.0, 15.0)  # 5 to 10 full, 10 to 15 empty, 15 to 20 half
@@ -42,7 +42,7 @@ def test_the_cluster_is_looked_at_within_the_window() -> None:
 def test_a_window_over_everything_gives_the_summary() -> None:
     run = run_of(*(Job(str(k), 7.0 * k, gpus=4, duration_s=20.0, deadline_s=7.0 * k + 30) for k in range(9)))
     values = window(run, 0.0, None)
-    same = set(NUMERIC_METRICS) - {*UNDEFINED, "gpu_allocated_ratio", "fragmentation_ratio"}
+    same = set(NUMERIC_METRICS) - {*UNDEFINED_IN_A_WINDOW, "gpu_allocated_ratio", "fragmentation_ratio"}
     assert {name: values[name] for name in same} == {name: run.summary[name] for name in same}
 
 
