@@ -32,15 +32,15 @@ whole. A single rank, or no bytes, takes no time.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from itertime.fabric import all_to_all_share, ring_share
-from itertime.profile import Profile
-from itertime.profiling.models import Array
+from itertime.kernel_times import KernelTimes
 from itertime.system import System
 
 __all__ = ["all_gather_s", "all_reduce_s", "all_to_all_s", "p2p_s", "reduce_scatter_s"]
 
+Array = NDArray[np.float64]
 BULK_BYTES = 4e6  # of a message that a hop holds up for half of its bulk latency: benchmarks/network_hops.py
 
 
@@ -49,7 +49,7 @@ def all_reduce_s(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: Profile,
+    profile: KernelTimes,
     nic_sharers: ArrayLike = 1,
     stride: ArrayLike = 1,
 ) -> Array:
@@ -85,7 +85,7 @@ def reduce_scatter_s(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: Profile,
+    profile: KernelTimes,
     nic_sharers: ArrayLike = 1,
     stride: ArrayLike = 1,
 ) -> Array:
@@ -104,7 +104,7 @@ def all_gather_s(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: Profile,
+    profile: KernelTimes,
     nic_sharers: ArrayLike = 1,
     stride: ArrayLike = 1,
 ) -> Array:
@@ -122,7 +122,7 @@ def all_to_all_s(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: Profile,
+    profile: KernelTimes,
     nic_sharers: ArrayLike = 1,
     stride: ArrayLike = 1,
 ) -> Array:
@@ -145,7 +145,7 @@ def p2p_s(
     nbytes: ArrayLike,
     crosses_node: ArrayLike,
     system: System,
-    profile: Profile,
+    profile: KernelTimes,
     nic_sharers: ArrayLike = 1,
     stride: ArrayLike = 1,
 ) -> Array:
@@ -168,7 +168,7 @@ def _half_of_all_reduce(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: Profile,
+    profile: KernelTimes,
     nic_sharers: ArrayLike,
     stride: ArrayLike,
 ) -> Array:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from itertime.errors import UserError
 from itertime.memory import memory
 from itertime.model import ModelSpec
+from itertime.partition import Workload
 from itertime.plan import Plan
 from itertime.planbatch import PlanBatch
 from itertime.planspace import LARGEST, Space, candidates
@@ -106,7 +107,7 @@ def fitting_plans(model: ModelSpec, plans: PlanBatch, system: System, profile: P
     fits = np.zeros(len(plans), dtype=bool)
     for first in range(0, len(plans), BLOCK):
         block = slice(first, first + BLOCK)
-        fits[block] = memory(model, plans.take(block), system, profile).fits
+        fits[block] = memory(Workload.of(model, plans.take(block), system, profile)).fits
     return plans.take(fits)
 
 

@@ -15,6 +15,7 @@ from itertime.costs import StageCosts, stage_costs
 from itertime.errors import UserError
 from itertime.explain import where_time_goes
 from itertime.model import ModelSpec
+from itertime.partition import Workload
 from itertime.plan import Plan
 from itertime.planbatch import PlanBatch
 from itertime.prediction import Prediction, predict
@@ -54,7 +55,8 @@ def timeline_page(model: ModelSpec, plan: Plan, system: System, profile: Profile
             "take fewer micro-batches, or a .json trace"
         )
     found = predict(model, plan, system, profile)
-    stages = _stages(graph, plan, stage_costs(model, PlanBatch.of([plan]), system, profile))
+    workload = Workload.of(model, PlanBatch.of([plan]), system, profile)
+    stages = _stages(graph, plan, stage_costs(workload))
     data = {"seconds": found.iteration_s, "stages": stages}
     gpus = f"{plan.gpus:,} GPU" + ("s" if plan.gpus > 1 else "")
     words = {
@@ -87,7 +89,7 @@ def _stages(graph: Graph, plan: Plan, costs: StageCosts) -> list[dict[str, Any]]
         if task.seconds > 0:
             lane = "network" if task.stream == "network" else "compute"
             lanes.setdefault((task.stage, lane), []).append(_bar(task, start, end, plan))
-    kinds = costs.layout.kinds(np.array([0]))[0]
+    kinds = costs.workload.partition.kinds(np.array([0]))[0]
     return [
         {
             "stage": stage,

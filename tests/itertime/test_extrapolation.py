@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from itertime import extrapolation
-from itertime.extrapolation import watch
+from itertime.extrapolation import WatchedProfile
 from itertime.model import load_model
 from itertime.plan import Plan
 from itertime.planbatch import PlanBatch
@@ -74,7 +74,7 @@ def test_watching_changes_no_digit() -> None:
 
 
 def test_groups_of_one_and_empty_kernels_ask_for_nothing() -> None:
-    watched = watch(PROFILE)
+    watched = WatchedProfile(PROFILE)
     watched.collective_s("all_reduce", np.array([1e12]), np.array([1]))
     watched.elementwise_s(np.array([0.0, 1e6]), "gelu")
     assert watched.extrapolated() == ()
