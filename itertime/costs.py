@@ -240,8 +240,8 @@ class ChunkTimes:
 
 
 def chunk_times(costs: StageCosts, rows: Whole, chunks: int) -> ChunkTimes:
-    """Times of every stage of the plans at `rows`, all of `chunks` chunks; spare columns repeat a row's last
-    stage.
+    """Times of every stage of the plans at `rows`, each of `chunks` chunks per stage. Columns beyond a row's
+    stages repeat its last one.
     """
     plans, kinds = costs.workload.plans, costs.workload.partition.kinds(rows)
     column = rows[:, None]

@@ -1,8 +1,9 @@
-"""The recurrences of `itertime.pipeline` for one pipeline, in plain Python: numpy costs more on so few.
+"""The recurrences of `itertime.pipeline` for one pipeline, in plain Python: numpy is slower on so little.
 
-Both schedules repeat: a step, or a slot of the interleaved order, depends on the one before only, and in the
-steady part all periods do the same work. So once a period has shifted every number of the state by the same
-seconds, all further ones will (the state of a max-plus linear system), and they are skipped, exactly.
+Both schedules repeat. A step, or a slot of the interleaved order, depends only on the one before, and in the
+steady part all periods do the same work. Once a period has shifted every number of the state by the same
+seconds, all further periods do so too (the state is that of a max-plus linear system). They are skipped,
+exactly.
 """
 
 from __future__ import annotations
@@ -18,9 +19,7 @@ _TOLERANCE = 1e-14  # of the latest time: rounding, not a difference
 def one_f_one_b_single_s(
     forward: Sequence[float], backward: Sequence[float], microbatches: int, delay: float = 0.0
 ) -> float:
-    """Seconds of a 1F1B pipeline with these seconds per stage; `itertime.pipeline.one_f_one_b_s` explains the
-    steps.
-    """
+    """Seconds of a 1F1B pipeline with these seconds per stage; `one_f_one_b_s` explains the steps."""
     f, b = forward[::-1], backward[::-1]  # by distance from the last stage
     p = len(f)
     free, sent = [0.0] * p, [0.0] * (p + 1)
@@ -50,7 +49,7 @@ def interleaved_single_s(
     forward: Sequence[Sequence[float]], backward: Sequence[Sequence[float]], microbatches: int
 ) -> float:
     """Seconds of the interleaved schedule with these seconds per device and chunk; `microbatches` is a
-    multiple of the devices. `itertime.pipeline.interleaved_s` explains the slots.
+    multiple of the devices. `interleaved_s` explains the slots.
     """
     p, v = len(forward), len(forward[0])
     period, total = p * v, microbatches * v
@@ -109,7 +108,7 @@ def _by_slot(passes: Sequence[list[float]], delays: Iterable[int]) -> list[tuple
 
 
 def _shift(before: Sequence[float], after: Sequence[float]) -> float | None:
-    """By how much all numbers grew, if they grew alike."""
+    """The growth of the numbers, if it is the same for all; else None."""
     shift = after[0] - before[0]
     tolerance = _TOLERANCE * after[0]
     for old, new in zip(before, after, strict=True):

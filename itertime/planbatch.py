@@ -84,11 +84,11 @@ class PlanBatch:
         return PlanBatch(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
     def distinct(self, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows that differ in the columns `names`, in the order of these columns, and for each plan its place
-        among them.
+        """Rows that differ in the columns `names`, sorted by these columns, and the index among them of every
+        plan's equal.
 
         The columns become the digits of one number, each in the base of its range, so two plans share a
-        number only if they agree in every column. Before a number would exceed 64 bits it is replaced by its
+        number only if they agree in every column. A number that would exceed 64 bits is first replaced by its
         rank.
         """
         key, size = np.zeros(len(self), dtype=np.int64), 1  # 0 <= key < size

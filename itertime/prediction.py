@@ -52,7 +52,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The same for many plans: one element per plan in every array."""
+    """`Prediction`s of many plans: one element per plan in every array."""
 
     iteration_s: Array
     breakdown: Parts

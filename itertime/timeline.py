@@ -1,4 +1,4 @@
-"""The timeline of one iteration: a plan's task graph, and its run as a Chrome trace."""
+"""The timeline of one iteration: a plan's task graph, and the run of that graph as a Chrome trace."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_TASKS = 1_000_000
 def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profile | None = None) -> Graph:
     """Every task of one iteration of `plan`, one GPU a stage. Raises UserError for an impossible plan.
 
-    What follows the last backward pass is shown for the first stage, which ends last.
+    Tasks after the last backward pass are shown for the first stage, which ends last.
     """
     plan.check(model)
     _check_size(4 * plan.microbatches * plan.pp * plan.interleave, "fewer micro-batches")
@@ -102,7 +102,5 @@ def chrome_trace(graph: Graph) -> dict[str, Any]:
 
 
 def write_chrome_trace(graph: Graph, path: str | Path) -> None:
-    """Writes `chrome_trace(graph)` as JSON, whole or not at all. Raises UserError if the file cannot be
-    written.
-    """
+    """Writes `chrome_trace(graph)` as JSON, whole or not at all; UserError if the file cannot be written."""
     write_text(path, json.dumps(chrome_trace(graph)))
