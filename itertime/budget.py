@@ -41,7 +41,15 @@ def generated() -> list[ModelSpec]:
     ['h2048-l12', 'h2048-l14', 'h2048-l16']
     """
     return [
-        ModelSpec(f"h{h}-l{layers}", layers, h, h // HEAD, vocab=51_200, seq_len=2048, source="generated")
+        ModelSpec(
+            name=f"h{h}-l{layers}",
+            layers=layers,
+            hidden=h,
+            heads=h // HEAD,
+            vocab=51_200,
+            seq_len=2048,
+            source="generated",
+        )
         for h in WIDTHS
         for layers in range(2, h, 2)
         if NARROWEST <= h / layers <= WIDEST

@@ -62,10 +62,10 @@ class InterleavedPasses:
     def last_chunk_decides(self) -> NDArray[np.bool_]:
         """Where `seconds` is exact, for any number of micro-batches and two or more chunks a device.
 
-        Write a, c for what the first chunk takes more, e for what the last one does in both passes together,
-        c+ = max(c, 0). The conditions are e >= a + c+ and min(forward, backward) >= a + c+.
+        Write a, c for the additional seconds of the first chunk, e for those of the last chunk in both passes
+        together, c+ = max(c, 0). The conditions are e >= a + c+ and min(forward, backward) >= a + c+.
 
-        Proof, with the slots of `itertime.pipeline.interleaved_s`; p devices, v chunks. A path of dependent
+        Proof, with the slots of `interleaved_s`; p devices, v chunks. A path of dependent
         passes is on one device in each slot. In the first p v - 1 slots no device has a backward, in the last
         p v - 1 none a forward; in the slots between the last device has both, and a path collects two passes
         unless it moves to another device, which forgoes one of them. The last chunk runs in windows of p

@@ -76,7 +76,7 @@ class Pass:
 
 
 def stage_costs(workload: Workload) -> StageCosts:
-    """Everything an iteration's time is made of except the order in which the stages run."""
+    """All parts of an iteration's time; what remains is the order in which the stages run."""
     sharded = sharded_s(workload)
     hop = _hop_s(workload)
     forward, backward = _distinct_passes(workload)
@@ -132,7 +132,7 @@ def _stage_pass(workload: Workload, one: Pass, exposed: Array, hop: Array, end: 
 
 
 def _hide_ends(parts: Parts, plans: PlanBatch) -> None:
-    """Embedding and head run while the GPU would wait for the launches of the layers in the same chunk."""
+    """Shortens embedding and head by the time that the GPU would wait for the launches of their chunk."""
     idle = parts["launch"] / plans.interleave
     for end in ("embedding", "head"):
         hidden = np.minimum(parts[end], idle)
@@ -185,7 +185,7 @@ def _hop_s(workload: Workload) -> Array:
 
 
 def _once(workload: Workload, forward: Parts, backward: Parts) -> tuple[Parts, Exchange]:
-    """What an iteration does once, on the first stage, which ends last."""
+    """Seconds by part that an iteration spends once, on the first stage, which ends last."""
     plans, partition, site = workload.plans, workload.partition, workload.system.site
     first = np.where(plans.pp == 1, LAST, FIRST)
     column = np.arange(len(plans))
@@ -262,9 +262,7 @@ def chunk_times(costs: StageCosts, rows: Whole, chunks: int) -> ChunkTimes:
 
 
 def interleaved_passes(costs: StageCosts, rows: Whole) -> InterleavedPasses:
-    """The passes of the plans at `rows`, whose stages all have the same number of layers: interleaving
-    needs that.
-    """
+    """The passes of the plans at `rows`, which are interleaved: all their stages have equally many layers."""
     chunks = costs.workload.plans.interleave[rows]
     hops = costs.forward["p2p"][FIRST, rows] / chunks, costs.backward["p2p"][LAST, rows] / chunks
     forward, backward = (
@@ -272,8 +270,8 @@ def interleaved_passes(costs: StageCosts, rows: Whole) -> InterleavedPasses:
         for parts, hop in zip((costs.forward, costs.backward), hops, strict=True)
     )
     return InterleavedPasses(
-        forward,
-        backward,
+        forward=forward,
+        backward=backward,
         first_forward=costs.forward["embedding"][FIRST, rows],
         first_backward=costs.backward["embedding"][FIRST, rows] - hops[1],
         last_forward=costs.forward["head"][LAST, rows] - hops[0],

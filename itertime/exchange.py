@@ -1,4 +1,4 @@
-"""What data-parallel ranks exchange: gradients, and with ZeRO weights; and the optimizer's step."""
+"""The exchange of data-parallel ranks (gradients, with ZeRO also weights) and the optimizer's step."""
 
 from __future__ import annotations
 

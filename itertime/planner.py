@@ -87,8 +87,7 @@ class Planner:
         """For every count, the planner's fastest run on at most that many GPUs; counts on which nothing fits
         are absent.
 
-        Seconds per iteration never rise with the count. Raises UserError for counts or a global batch below
-        1.
+        Seconds per iteration never rise with the count. Raises UserError for a count or a batch below 1.
         """
         wanted = counts if isinstance(counts, range) and counts.step == 1 else _rising(counts)
         if not wanted or wanted[0] < 1 or not 1 <= global_batch <= LARGEST:
@@ -136,11 +135,11 @@ class Planner:
         for step in np.flatnonzero(np.diff(serves, prepend=-1)):
             row = int(front[serves[step]])
             curve[counts[step]] = PlannedRun(
-                int(plans.gpus[row]),
-                plans.plan(row),
-                float(result.iteration_s[row]),
-                float(result.memory.total[row]),
-                float(result.mfu[row]),
+                gpus=int(plans.gpus[row]),
+                plan=plans.plan(row),
+                iteration_s=float(result.iteration_s[row]),
+                memory_bytes=float(result.memory.total[row]),
+                mfu=float(result.mfu[row]),
             )
         return curve
 

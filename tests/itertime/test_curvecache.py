@@ -218,15 +218,15 @@ def test_the_least_recently_used_go_first_and_leftovers_with_them(cache, monkeyp
         cache.save(f"{number:040d}", {})
         os.utime(cache.folder / f"{number:040d}.json", (1000 + number, 1000 + number))
     assert cache.load(f"{0:040d}") == {}  # used again
-    strangers = "notes.txt", ".hidden.tmp"
-    for name in strangers:
+    foreign = "notes.txt", ".hidden.tmp"
+    for name in foreign:
         (cache.folder / name).write_text("mine")
     leftover = cache.folder / f".{9:040d}.json.77.tmp"
     leftover.write_text("half")
     os.utime(leftover, (time.time() - 7200,) * 2)
     cache.save(f"{8:040d}", {})
     kept = {path.name for path in cache.folder.iterdir()}
-    assert kept == {f"{number:040d}.json" for number in (0, 4, 5, 6, 7, 8)} | set(strangers)
+    assert kept == {f"{number:040d}.json" for number in (0, 4, 5, 6, 7, 8)} | set(foreign)
 
 
 @pytest.mark.parametrize(

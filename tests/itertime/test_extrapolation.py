@@ -60,10 +60,10 @@ def test_beyond_them_the_part_is_named_and_warned_of_once(caplog: pytest.LogCapt
     assert "attention" in first.extrapolated
     assert "gemm" in first.extrapolated
     assert first == second
-    (told,) = [record.getMessage() for record in caplog.records]
-    assert told.startswith("warning: profile a100-80gb is extrapolated beyond what was measured: ")
-    assert "attention (seq=65536, measured 256 to 16384)" in told
-    assert all(f"{part} (" in told for part in first.extrapolated)
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.startswith("warning: profile a100-80gb is extrapolated beyond what was measured: ")
+    assert "attention (seq=65536, measured 256 to 16384)" in message
+    assert all(f"{part} (" in message for part in first.extrapolated)
 
 
 def test_watching_changes_no_digit() -> None:

@@ -1,4 +1,4 @@
-"""Plans that agree in some columns of a batch: found exactly, whatever the values."""
+"""Plans that agree in some columns of a batch are found exactly, for all values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NUMBERS = st.one_of(st.integers(0, 9), st.integers(0, 10**15))
 
 
 def batch(rows: list[dict[str, int]]) -> PlanBatch:
-    """Plans with any values in the named columns, also such as no `Plan` can have."""
+    """Plans with any values in the named columns, including values that no `Plan` allows."""
     columns = {
         name: np.array([row[name] for row in rows], dtype=bool if name in SWITCHES else np.int64)
         for name in MICRO_BATCH_COLUMNS
@@ -42,7 +42,7 @@ BASE = {
 
 
 @given(st.lists(ROW, min_size=1, max_size=30))
-# A fifth recompute mode is no micro-batch of one sequence more.
+# A fifth recompute mode with micro-batch 1 is not the first mode with micro-batch 2.
 @example([BASE, BASE | {"micro_batch": 2, "recompute": 0}])
 def test_plans_are_the_same_work_only_if_they_agree_in_every_named_column(rows):
     first, where = batch(rows).distinct(MICRO_BATCH_COLUMNS)

@@ -82,7 +82,7 @@ def test_importing_the_package_imports_nothing_heavy():
 
 
 def test_no_module_takes_the_name_of_a_public_function():
-    """`itertime.predict` must be the function, whatever was imported before."""
+    """`itertime.predict` is the function, also after an import of the module that defines it."""
     code = "import itertime.prediction; from itertime import predict; print(predict.__name__)"
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
