@@ -1,4 +1,4 @@
-"""The recurrences of `itertime.pipeline` for one pipeline, in plain Python: numpy is slower on so little.
+"""The recurrences of `pipeline` for a single pipeline, in plain Python: numpy is slower on so little.
 
 Both schedules repeat. A step, or a slot of the interleaved order, depends only on the one before, and in the
 steady part all periods do the same work. Once a period has shifted every number of the state by the same
@@ -92,13 +92,20 @@ def interleaved_single_s(
             shift = _shift(history[0], history[-1]) if len(history) > period else None
             if shift is not None:
                 watching = False
-                periods = -((slot - total) // period)
-                # The state at the end of the steady part is that of a slot at most a period ago, later.
-                state = history[total - slot - periods * period - 1]
-                later = [time + periods * shift for time in state]
-                free, sent, back = later[:p], later[p : 2 * p], later[2 * p :]
+                state = _steady_state(history, shift, total - slot, period)
+                free, sent, back = state[:p], state[p : 2 * p], state[2 * p :]
                 slot = total
     return max(free)
+
+
+def _steady_state(history: Sequence[list[float]], shift: float, slots: int, period: int) -> list[float]:
+    """The state `slots` slots after the last one of `history`, where each period adds `shift` to the state.
+
+    It is the state of a slot at most one period ago, plus the shifts of the periods between.
+    """
+    periods = -(-slots // period)
+    state = history[slots - periods * period - 1]
+    return [time + periods * shift for time in state]
 
 
 def _by_slot(passes: Sequence[list[float]], delays: Iterable[int]) -> list[tuple[float, ...]]:
