@@ -49,7 +49,8 @@ MicroBatchChoices = Annotated[str, typer.Option("--micro-batch", help="Sizes to 
 InterleaveChoices = Annotated[
     str,
     typer.Option(
-        "--interleave", help="Chunks per stage to try, for example 1,2; all: those that divide a stage."
+        "--interleave",
+        help="Chunks per stage to try, for example 1,2; all: those that divide a stage's layers.",
     ),
 ]
 RecomputeChoices = Annotated[str, typer.Option("--recompute", help="Modes to try; early-stop only if named.")]
