@@ -9,42 +9,68 @@ True
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
-_HOME = {
-    "Evaluation": "prediction",
-    "ModelSpec": "model",
-    "PLANNERS": "planner",
-    "Plan": "plan",
-    "PlanBatch": "planbatch",
-    "PlannedRun": "planner",
-    "Planner": "planner",
-    "Prediction": "prediction",
-    "Profile": "profile",
-    "SearchResult": "plansearch",
-    "Site": "system",
-    "Space": "planspace",
-    "System": "system",
-    "WHOLE": "planspace",
-    "evaluate": "prediction",
-    "list_models": "model",
-    "list_profiles": "profile",
-    "list_systems": "system",
-    "load_model": "model",
-    "load_profile": "profile",
-    "load_system": "system",
-    "make_planner": "planner",
-    "predict": "prediction",
-    "search": "plansearch",
+_HOMES = {
+    "Evaluation": "itertime.prediction",
+    "ModelSpec": "itertime.model",
+    "PLANNERS": "itertime.planner",
+    "Plan": "itertime.plan",
+    "PlanBatch": "itertime.planbatch",
+    "PlannedRun": "itertime.planner",
+    "Planner": "itertime.planner",
+    "Prediction": "itertime.prediction",
+    "Profile": "itertime.profile",
+    "SearchResult": "itertime.plansearch",
+    "Site": "itertime.system",
+    "Space": "itertime.planspace",
+    "System": "itertime.system",
+    "WHOLE": "itertime.planspace",
+    "evaluate": "itertime.prediction",
+    "list_models": "itertime.model",
+    "list_profiles": "itertime.profile",
+    "list_systems": "itertime.system",
+    "load_model": "itertime.model",
+    "load_profile": "itertime.profile",
+    "load_system": "itertime.system",
+    "make_planner": "itertime.planner",
+    "predict": "itertime.prediction",
+    "search": "itertime.plansearch",
 }
 
-__all__ = sorted(_HOME)
+__all__ = sorted(_HOMES)
 
+if TYPE_CHECKING:
+    from itertime.model import ModelSpec as ModelSpec
+    from itertime.model import list_models as list_models
+    from itertime.model import load_model as load_model
+    from itertime.plan import Plan as Plan
+    from itertime.planbatch import PlanBatch as PlanBatch
+    from itertime.planner import PLANNERS as PLANNERS
+    from itertime.planner import PlannedRun as PlannedRun
+    from itertime.planner import Planner as Planner
+    from itertime.planner import make_planner as make_planner
+    from itertime.plansearch import SearchResult as SearchResult
+    from itertime.plansearch import search as search
+    from itertime.planspace import WHOLE as WHOLE
+    from itertime.planspace import Space as Space
+    from itertime.prediction import Evaluation as Evaluation
+    from itertime.prediction import Prediction as Prediction
+    from itertime.prediction import evaluate as evaluate
+    from itertime.prediction import predict as predict
+    from itertime.profile import Profile as Profile
+    from itertime.profile import list_profiles as list_profiles
+    from itertime.profile import load_profile as load_profile
+    from itertime.system import Site as Site
+    from itertime.system import System as System
+    from itertime.system import list_systems as list_systems
+    from itertime.system import load_system as load_system
+else:
 
-def __getattr__(name: str) -> Any:
-    """Names are imported on first use: the commands' --help must not wait for numpy."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'itertime' has no attribute {name!r}")
-    value = getattr(import_module(f"itertime.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> object:
+        """Import on first use, so that the commands' --help does not wait for numpy."""
+        if name not in _HOMES:
+            raise AttributeError(f"module 'itertime' has no attribute {name!r}")
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value

@@ -1,8 +1,8 @@
 """The largest model that a number of GPUs trains compute-optimally in a number of days.
 
 Compute-optimal is 20 tokens per parameter (Hoffmann et al., Training Compute-Optimal Large Language Models,
-2022, Table 3). The naive answer takes the GPUs' peak for their speed; the simulated one takes the best plan's
-predicted iteration (the study of Bang et al., vTrain, MICRO 2024).
+2022, Table 3). The naive answer assumes the GPUs' peak speed; the simulated one uses the predicted
+iteration of the best plan (the study of Bang et al., vTrain, MICRO 2024).
 """
 
 from __future__ import annotations
@@ -35,13 +35,21 @@ def published() -> list[ModelSpec]:
 
 
 def generated() -> list[ModelSpec]:
-    """Shapes between those of SC'21: every width that is a multiple of 1,024, every even depth in range.
+    """Shapes between those of SC'21: all widths that are multiples of 1,024, all even depths in range.
 
     >>> [shape.name for shape in generated()[:3]]
     ['h2048-l12', 'h2048-l14', 'h2048-l16']
     """
     return [
-        ModelSpec(f"h{h}-l{layers}", layers, h, h // HEAD, vocab=51_200, seq_len=2048, source="generated")
+        ModelSpec(
+            name=f"h{h}-l{layers}",
+            layers=layers,
+            hidden=h,
+            heads=h // HEAD,
+            vocab=51_200,
+            seq_len=2048,
+            source="generated",
+        )
         for h in WIDTHS
         for layers in range(2, h, 2)
         if NARROWEST <= h / layers <= WIDEST
@@ -66,7 +74,7 @@ class Training:
 class Answer:
     """The largest of some shapes at 100 % utilisation (`naive`) and at the simulated one (`simulated`).
 
-    None where not even the smallest is done in time. `tried`: all that were simulated, largest first.
+    None where not even the smallest finishes in time. `tried`: all simulated shapes, largest first.
     """
 
     naive: Training | None
@@ -76,9 +84,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class Budget:
-    """So many GPUs of a system for so many days; training runs at `global_batch` sequences an iteration.
+    """`gpus` GPUs of a system for `days` days; training runs at `global_batch` sequences an iteration.
 
-    Plans of `space` on at most `gpus` GPUs. Raises UserError for numbers that mean nothing.
+    The plans are those of `space` on at most `gpus` GPUs. Raises UserError for numbers out of range.
     """
 
     gpus: int
@@ -97,7 +105,7 @@ class Budget:
                 raise UserError(f"budget: {name}={value}: must be a number from 1e-12 to 1e12")
 
     def rule_parameters(self) -> float:
-        """Parameters N that the rule gives at 100 % utilisation, if a model of any size could be had.
+        """Parameters N that the rule gives at 100 % utilisation, for a model of any size.
 
         6 N D FLOPs over D = 20 N tokens (Hoffmann et al., 2022, section 3.3 and appendix F) fill the budget.
         """
@@ -111,7 +119,7 @@ class Budget:
         return flops / (self.gpus * self._profile().peak_flops) / DAY_S
 
     def train(self, model: ModelSpec) -> Training:
-        """The fastest plan, and the days it takes."""
+        """The fastest plan and its days of training."""
         tokens = self.tokens_per_parameter * model.parameters
         best = search(
             model, self.global_batch, self.system, max_gpus=self.gpus, space=self.space, top=1
@@ -123,9 +131,9 @@ class Budget:
         return Training(model, tokens, self.ideal_days(model), days, best[0] if best else None)
 
     def largest(self, models: Sequence[ModelSpec]) -> Answer:
-        """Simulates from the largest shape that the peak allows downwards, until one is done in time.
+        """Simulates shapes from the largest one that the peak allows downwards, until one finishes in time.
 
-        Larger ones need no simulation: nothing is faster than the peak.
+        Larger shapes need no simulation: nothing is faster than the peak.
         """
         tried: list[Training] = []
         for model in sorted(models, key=lambda shape: (-shape.parameters, shape.name)):

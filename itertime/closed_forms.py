@@ -1,6 +1,6 @@
 """Times of pipelines in one formula, and the conditions under which it is exact, with their proofs.
 
-Where the conditions fail, `itertime.pipeline` steps through the schedule.
+Where the conditions fail, `pipeline` steps through the schedule.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ def last_stage_decides(forward: Array, backward: Array, present: NDArray[np.bool
     """Where 1F1B takes exactly m max S + sum S - max S, S = forward + backward, for any number m of
     micro-batches.
 
-    Seconds of each kind of stage, (kinds, plans), the last row being the last stage; absent kinds are left
-    out. Say the longest forward exceeds the last stage's by x, the longest backward by y. The form is exact
-    if the last stage has the largest S, no S is below x + y, and the last stage's forward is at least y, its
-    backward at least x.
+    `forward`, `backward`: seconds of each kind of stage, (kinds, plans), the last stage in the last row;
+    `present`: which kinds a plan has. Let the longest forward exceed the last stage's by x, the longest
+    backward by y. The form is exact if the last stage has the largest S, no S is below x + y, and the last
+    stage's forward is at least y, its backward at least x.
 
     Proof: a path through the schedule from the first forward to the last backward takes, over its steps (see
     `one_f_one_b_s`), one S a step after the warm-up whether it stays on a stage or returns to it, and during
@@ -62,10 +62,10 @@ class InterleavedPasses:
     def last_chunk_decides(self) -> NDArray[np.bool_]:
         """Where `seconds` is exact, for any number of micro-batches and two or more chunks a device.
 
-        Write a, c for what the first chunk takes more, e for what the last one does in both passes together,
-        c+ = max(c, 0). The conditions are e >= a + c+ and min(forward, backward) >= a + c+.
+        Write a, c for the additional seconds of the first chunk, e for those of the last chunk in both passes
+        together, c+ = max(c, 0). The conditions are e >= a + c+ and min(forward, backward) >= a + c+.
 
-        Proof, with the slots of `itertime.pipeline.interleaved_s`; p devices, v chunks. A path of dependent
+        Proof, with the slots of `interleaved_s`; p devices, v chunks. A path of dependent
         passes is on one device in each slot. In the first p v - 1 slots no device has a backward, in the last
         p v - 1 none a forward; in the slots between the last device has both, and a path collects two passes
         unless it moves to another device, which forgoes one of them. The last chunk runs in windows of p

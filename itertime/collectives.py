@@ -3,27 +3,27 @@
 A group of P = `ranks` GPUs sits in N = ceil(ranks / ranks_per_node) nodes. Within a node the times are the
 profile's NCCL tables. Across nodes NCCL runs one ring through all P ranks, so that a node's NICs carry
 (P-1)/P S bytes of an all-gather or a reduce-scatter and twice that of an all-reduce (Patarasuk and Yuan
-2009); or, for an all-reduce where it is faster, a double binary tree of 2 S bytes and logarithmic depth
-(Sanders, Speck, Traeff 2009). Or, where a system's `collective_algorithms` say so, hierarchically: only what
-is left after reducing in the node crosses, 2 (N-1)/N S bytes (Cho et al., BlueConnect, MLSys 2019; NCCL's
-trees between two nodes come to the same). The part in the nodes runs at the same time, so the slower of the
-two counts; the latency of the hops between nodes comes on top.
+2009). For an all-reduce NCCL may instead use a double binary tree of 2 S bytes and logarithmic depth, where
+that is faster (Sanders, Speck, Traeff 2009). Where a system's `collective_algorithms` say so, an all-reduce
+may be hierarchical: it reduces in the node first, and 2 (N-1)/N S bytes cross (Cho et al., BlueConnect, MLSys
+2019; NCCL's trees between two nodes amount to the same). The part in the nodes runs at the same time, so the
+slower of the two counts; the latency of the hops between nodes is added.
 
 `nic_sharers` groups that communicate at the same time share a node's NICs equally, and a group moves at most
-`ranks_per_node` times what one GPU can. `stride` is the number of nodes from one of a group's nodes to the
-next; `itertime.fabric` turns it into the group's share of the switches above.
+`ranks_per_node` times the bandwidth of one GPU. `stride` is the number of nodes from one of a group's nodes
+to the next; it decides the group's share of the switches above.
 
-A ring enters and leaves a node through one NIC: it wants two of its GPUs beside that NIC, or one that does
-both. Where GPUs share NICs, a group with several GPUs in the node that are not neighbours (others of a
-tensor-parallel group lie between them) has neither, and its ring leaves across the CPUs: all such groups
-together get both directions of `cpu_link_bytes_per_s`. NVIDIA describes the case in "Doubling all2all
-Performance with NVIDIA Collective Communication Library 2.12" (2022); that release can go around it.
+A ring enters and leaves a node through one NIC, so two of its GPUs should be beside that NIC, or one GPU that
+does both. Where GPUs share NICs, a group may have several GPUs in the node that are not neighbours, because
+others of a tensor-parallel group lie between them. The ring of such a group leaves across the CPUs: all such
+groups together get both directions of `cpu_link_bytes_per_s`. NVIDIA describes the case in "Doubling all2all
+Performance with NVIDIA Collective Communication Library 2.12" (2022); that release can avoid it.
 
-Large messages of all-reduces, all-gathers and reduce-scatters are held up at every hop, where NCCL's proxies
-stage them: by the system's `network_bulk_latency_s` x S/(S + 4 MB), b below, on top of the latency of a small
-message. That is how nccl-tests over EFA look (two nodes of A100, awsome-distributed-training): an all-reduce
-of 8 bytes takes 0.16 ms, one of 1 GB what its bytes need and 0.8 ms, and between them the surplus grows like
-S/(S + 4 MB), to 6 %. Sends and all-to-alls have no b: nothing measures theirs.
+Large messages of all-reduces, all-gathers and reduce-scatters are delayed at every hop, where NCCL's proxies
+stage them. The delay, b below, is the system's `network_bulk_latency_s` x S/(S + 4 MB), in addition to the
+latency of a small message. nccl-tests over EFA look so (two nodes of A100, awsome-distributed-training): an
+all-reduce of 8 bytes takes 0.16 ms, one of 1 GB 0.8 ms more than its bytes need, and between them the surplus
+grows like S/(S + 4 MB), to 6 %. Sends and all-to-alls have no b, since no table measures theirs.
 
 `nbytes` is nccl-tests' size: the buffer of one rank, and for all-gather and reduce-scatter the gathered
 whole. A single rank, or no bytes, takes no time.
@@ -32,16 +32,18 @@ whole. A single rank, or no bytes, takes no time.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from itertime.fabric import all_to_all_share, ring_share
-from itertime.profile import Profile
-from itertime.profiling.models import Array
+from itertime.kernel_times import KernelTimes
 from itertime.system import System
 
 __all__ = ["all_gather_s", "all_reduce_s", "all_to_all_s", "p2p_s", "reduce_scatter_s"]
 
-BULK_BYTES = 4e6  # of a message that a hop holds up for half of its bulk latency: benchmarks/network_hops.py
+Array = NDArray[np.float64]
+BULK_BYTES = (
+    4e6  # size of the message that a hop delays by half of its bulk latency: benchmarks/network_hops.py
+)
 
 
 def all_reduce_s(
@@ -49,17 +51,20 @@ def all_reduce_s(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: Profile,
+    profile: KernelTimes,
     nic_sharers: ArrayLike = 1,
     stride: ArrayLike = 1,
 ) -> Array:
     """Seconds to all-reduce a buffer of `nbytes` bytes on each rank.
 
-    With S bytes, P ranks in N nodes, a the latency of a hop, b what it holds up a message of S bytes, B the
-    group's share of the NICs times the network efficiency, the fastest of the system's
-    `collective_algorithms`: a ring, max(in-node all-reduce, 2 (P-1)/P S/B) + 2 (N-1) a + 2 C b, where C is
-    N - 1, or N with several ranks in a node; a tree, max(in-node, 2 S/B) + 2 ceil(log2 N) (a + b);
-    hierarchical, max(in-node, 2 (N-1)/N S/B) + 2 ceil(log2 N) (a + b).
+    The time is that of the fastest of the system's `collective_algorithms`, with S bytes, P ranks in N nodes,
+    a the latency of a hop, b its delay of a message of S bytes, B the group's share of the NICs times the
+    network efficiency:
+
+    - ring: max(in-node all-reduce, 2 (P-1)/P S/B) + 2 (N-1) a + 2 C b, where C is N - 1, or N with several
+      ranks in a node;
+    - tree: max(in-node, 2 S/B) + 2 ceil(log2 N) (a + b);
+    - hierarchical: max(in-node, 2 (N-1)/N S/B) + 2 ceil(log2 N) (a + b).
     """
     size, nodes, local = _layout(nbytes, ranks, ranks_per_node)
     inside = profile.collective_s("all_reduce", size, local)
@@ -70,8 +75,8 @@ def all_reduce_s(
     hop = 2 * system.network_latency_s
     seconds = []
     if "ring" in system.collective_algorithms:
-        held = (nodes - 1) * hop + 2 * _crossings(nodes, local) * bulk
-        seconds.append(np.maximum(inside, _left(nodes * local) * through_nics) + held)
+        delay = (nodes - 1) * hop + 2 * _crossings(nodes, local) * bulk
+        seconds.append(np.maximum(inside, _left(nodes * local) * through_nics) + delay)
     depth = np.ceil(np.log2(nodes)) * (hop + 2 * bulk)
     if "tree" in system.collective_algorithms:
         seconds.append(np.maximum(inside, through_nics) + depth)
@@ -85,12 +90,11 @@ def reduce_scatter_s(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: Profile,
+    profile: KernelTimes,
     nic_sharers: ArrayLike = 1,
     stride: ArrayLike = 1,
 ) -> Array:
-    """Seconds to reduce a buffer of `nbytes` bytes on each rank so that each keeps `nbytes / ranks` of the
-    result.
+    """Seconds to reduce a buffer of `nbytes` bytes on each rank; each keeps `nbytes / ranks` of the result.
 
     max(in-node reduce-scatter, (P-1)/P S/B) + (N-1) a + C b, in the terms of `all_reduce_s`.
     """
@@ -104,11 +108,11 @@ def all_gather_s(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: Profile,
+    profile: KernelTimes,
     nic_sharers: ArrayLike = 1,
     stride: ArrayLike = 1,
 ) -> Array:
-    """Seconds to gather `nbytes` bytes in all onto each rank, each giving `nbytes / ranks`.
+    """Seconds to gather a total of `nbytes` bytes onto each rank, of which each contributes `nbytes / ranks`.
 
     max(in-node all-gather, (P-1)/P S/B) + (N-1) a + C b, in the terms of `all_reduce_s`.
     """
@@ -122,7 +126,7 @@ def all_to_all_s(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: Profile,
+    profile: KernelTimes,
     nic_sharers: ArrayLike = 1,
     stride: ArrayLike = 1,
 ) -> Array:
@@ -145,15 +149,15 @@ def p2p_s(
     nbytes: ArrayLike,
     crosses_node: ArrayLike,
     system: System,
-    profile: Profile,
+    profile: KernelTimes,
     nic_sharers: ArrayLike = 1,
     stride: ArrayLike = 1,
 ) -> Array:
-    """Seconds for one GPU to send `nbytes` bytes to one other, in the same node or (`crosses_node`) in
-    another.
+    """Seconds for one GPU to send `nbytes` bytes to another one, in the same node or (`crosses_node`) in a
+    different one.
 
-    Between nodes `nic_sharers` such sends leave the node at the same time; inside one, NVLink serves each
-    in full.
+    Between nodes `nic_sharers` such sends leave the node at the same time; inside a node NVLink serves each
+    at full speed.
     """
     size = np.asarray(nbytes, dtype=float)
     share = _nic_share(1, system, nic_sharers) * ring_share(2, stride, system)
@@ -168,7 +172,7 @@ def _half_of_all_reduce(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: Profile,
+    profile: KernelTimes,
     nic_sharers: ArrayLike,
     stride: ArrayLike,
 ) -> Array:
@@ -177,8 +181,8 @@ def _half_of_all_reduce(
     if (nodes == 1).all():
         return system.site.all_reduce_multiplier * np.where(size > 0, inside, 0.0)
     outside = _left(nodes * local) * size / _ring_share(nodes, local, system, nic_sharers, stride)
-    held = (nodes - 1) * system.network_latency_s + _crossings(nodes, local) * _bulk_latency_s(size, system)
-    across = np.maximum(inside, outside) + held
+    delay = (nodes - 1) * system.network_latency_s + _crossings(nodes, local) * _bulk_latency_s(size, system)
+    across = np.maximum(inside, outside) + delay
     return system.site.all_reduce_multiplier * _choose(inside, across, size, nodes)
 
 
@@ -190,12 +194,12 @@ def _layout(nbytes: ArrayLike, ranks: ArrayLike, ranks_per_node: ArrayLike) -> t
 
 
 def _crossings(nodes: Array, local: Array) -> Array:
-    """How often a piece of a ring's buffer changes nodes at most: it takes all links of the ring but one."""
+    """How often a piece of a ring's buffer changes nodes at most; it takes all links of the ring but one."""
     return np.where(local > 1, nodes, nodes - 1)
 
 
 def _bulk_latency_s(size: Array, system: System) -> Array | float:
-    """What a hop holds up a message of `size` bytes beyond the latency of a small one."""
+    """A hop's delay of a message of `size` bytes beyond the latency of a small one."""
     if system.network_bulk_latency_s == 0:
         return 0.0
     return system.network_bulk_latency_s * size / (size + BULK_BYTES)
@@ -215,7 +219,7 @@ def _nic_share(local: ArrayLike, system: System, nic_sharers: ArrayLike) -> Arra
 def _ring_share(
     nodes: Array, local: Array, system: System, nic_sharers: ArrayLike, stride: ArrayLike
 ) -> Array:
-    """Bytes/s of one group's ring between nodes: its NICs, the way to them, and the switches above."""
+    """Bytes/s of one group's ring between nodes, limited by NICs, the paths to them, and switches above."""
     share = _nic_share(local, system, nic_sharers)
     if (system.nics_per_node or system.gpus_per_node) < system.gpus_per_node:
         sharers = np.asarray(nic_sharers, dtype=float)

@@ -1,4 +1,4 @@
-"""What every command of ours does alike: exit codes, error lines, JSON on stdout."""
+"""Behaviour that all commands of the project share: exit codes, error lines, JSON on stdout."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ OK, INTERNAL, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def new_app(text: str) -> typer.Typer:
-    """A Typer application in our manner: `-h`, help without arguments, no shell completion.
+    """A Typer application with the project's defaults: `-h`, help without arguments, no shell completion.
 
-    Help is plain text: rich costs start-up time.
+    Help is plain text, because rich costs start-up time.
     """
     return typer.Typer(
         help=text,
@@ -37,7 +37,7 @@ def new_app(text: str) -> typer.Typer:
 
 
 def new_program(text: str) -> typer.Typer:
-    """A `new_app` that is a program of its own: it knows `--version`, which is that of the whole project."""
+    """A `new_app` for a whole program: it adds `--version`, the version of the project."""
     app = new_app(text)
 
     def options(
@@ -45,7 +45,7 @@ def new_program(text: str) -> typer.Typer:
             bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Show the version.")
         ] = False,
     ) -> None:
-        """What the program itself is asked, rather than one of its commands."""
+        """Options of the program itself, rather than of one of its commands."""
 
     app.callback(help=text)(options)
     return app
@@ -62,10 +62,10 @@ def _say_version(wanted: bool) -> None:
 def run_app(app: typer.Typer, program: str, arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code.
 
-    A `UserError` becomes one `error: ...` message on stderr and its own exit code; a mistake in the options
-    2; an interrupt (or SIGTERM) 130; anything else is a bug of ours: a traceback and 1.
+    A `UserError` gives one `error: ...` message on stderr and the error's own exit code; a mistake in the
+    options gives 2; an interrupt or SIGTERM 130. Any other exception is a bug: a traceback and 1.
     """
-    in_main = threading.current_thread() is threading.main_thread()  # only there can signals be handled
+    in_main = threading.current_thread() is threading.main_thread()  # signals can only be handled there
     before = signal.signal(signal.SIGTERM, _stop) if in_main else None
     try:
         return _run(app, program, arguments)
@@ -92,7 +92,7 @@ def _run(app: typer.Typer, program: str, arguments: Sequence[str] | None) -> int
         return _complain("interrupted", INTERRUPTED)
     except typer.Exit as stop:
         return stop.exit_code
-    except (BrokenPipeError, SystemExit):  # libraries of ours turn the first into the second
+    except (BrokenPipeError, SystemExit):  # some libraries turn the first into the second
         _drop_stdout()
         return OK
     except OSError as error:
@@ -100,7 +100,7 @@ def _run(app: typer.Typer, program: str, arguments: Sequence[str] | None) -> int
         where = error.filename or "standard output"
         return _complain(f"{where}: {error.strerror or error}", USAGE)
     except Exception as error:
-        if hasattr(error, "show") and hasattr(error, "exit_code"):  # click's own mistakes in the options
+        if hasattr(error, "show") and hasattr(error, "exit_code"):  # click's errors about the options
             error.show()
             return USAGE
         traceback.print_exc()
@@ -108,12 +108,12 @@ def _run(app: typer.Typer, program: str, arguments: Sequence[str] | None) -> int
 
 
 def _stop(*_: object) -> None:
-    """What asks a command to end ends it as an interrupt from the keyboard does."""
+    """SIGTERM ends a command the way an interrupt from the keyboard does."""
     raise KeyboardInterrupt
 
 
 def _drop_stdout() -> None:
-    """Nobody reads standard output, or it cannot be written: keep the interpreter's own exit quiet."""
+    """Standard output is closed or cannot be written: keep the interpreter from reporting that at exit."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -124,8 +124,5 @@ def _complain(text: str, code: int) -> int:
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on stdout and nothing else.
-
-    ValueError for NaN or infinity, which JSON does not have.
-    """
+    """Print one JSON document on stdout. Raises ValueError for NaN and infinity, which JSON does not have."""
     sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")

@@ -1,8 +1,8 @@
-"""Planned runs kept on disk, so that a second process need not search again.
+"""Planned runs kept on disk, which saves later processes the search.
 
-One file a curve, named by a hash of everything that it depends on: planner, space, model, batch, counts,
-system, profile, and the source of the modules that compute it. A file is plain JSON below a line with its key
-and a digest of the rest; one that is damaged, foreign or of another version is not used, and is replaced.
+Each curve is one file, named by a hash of everything that the curve depends on: planner, space, model, batch,
+counts, system, profile, and the source of the modules that compute it. A file is plain JSON below a line with
+its key and a digest of the rest. Damaged, foreign and outdated files are ignored and replaced.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 import os
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
@@ -25,19 +25,31 @@ from itertime.atomic import write_bytes
 from itertime.errors import UserError
 from itertime.plan import Plan
 
-__all__ = ["CODE", "MOST_BYTES", "MOST_FILES", "VARIABLE", "CurveCache", "default_cache"]
+__all__ = [
+    "CODE",
+    "MOST_BYTES",
+    "MOST_FILES",
+    "PACKAGE",
+    "VARIABLE",
+    "CurveCache",
+    "default_cache",
+    "source_hash",
+]
 
 VARIABLE = "ITERTIME_CACHE"  # a folder, or "off"
 MOST_FILES, MOST_BYTES = 2000, 64_000_000
 LARGEST_FILE = 4_000_000
-STALE_S = 3600.0  # after which a temporary file has nobody who would finish it
+STALE_S = 3600.0  # age from which a temporary file counts as left by a killed process
 MAGIC = "itertime-curve-1"
 CODE = (
-    *("closed_forms", "collectives", "costs", "edges", "exchange", "fabric", "launch", "layer"),
-    *("layer_comm", "memory", "model", "pipeline", "pipeline_single", "plan", "planbatch", "planner"),
-    *("plansearch", "planspace", "prediction", "profile", "pruning", "profiling/models"),
-    *("profiling/tables", "stages", "system"),
+    *("closed_forms.py", "collectives.py", "costs.py", "edges.py", "exchange.py", "fabric.py"),
+    *("kernel_times.py", "launch.py", "layer.py", "layer_comm.py", "memory.py", "model.py", "partition.py"),
+    *("pipeline.py", "pipeline_single.py", "plan.py", "planbatch.py", "planner.py", "plansearch.py"),
+    *("planspace.py", "prediction.py", "profile.py", "pruning.py", "profiling/models.py"),
+    *("profiling/tables.py", "system.py"),
 )
+"""The source that curves depend on, below the package: modules, and folders with all their modules."""
+PACKAGE = Path(__file__).parents[__name__.count(".") - 1]
 _FIELDS = tuple(field.name for field in fields(Plan))
 _log = logging.getLogger("itertime")
 
@@ -45,22 +57,22 @@ Row = tuple[int, float, float, float, Plan]  # GPUs, seconds per iteration, byte
 
 
 class CurveCache:
-    """Curves in one folder, at most `MOST_FILES` and `MOST_BYTES` of them: the least recently used go first.
+    """Curves in one folder, at most `MOST_FILES` and `MOST_BYTES` of them; the least recently used go first.
 
-    Nothing here raises: without a folder that can be read and written there is just no cache. Two processes
-    may use one folder at once, since files appear whole.
+    Nothing here raises: a folder that cannot be read or written acts as an empty cache. Several processes may
+    use one folder at once, since files appear whole.
     """
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
 
     def key(self, *parts: object) -> str:
-        """The name of a curve that depends on `parts`, each told by its `repr`, and on the code."""
+        """The name of a curve that depends on `parts`, each represented by its `repr`, and on the code."""
         text = repr((MAGIC, code_version(), *parts))
         return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
 
     def load(self, key: str) -> dict[int, Row] | None:
-        """The rows kept under `key` by the first count that each serves; None if there are none to trust."""
+        """The rows kept under `key`, by the first count that each serves; None without a valid file."""
         path = self._path(key)
         try:
             rows = _parse(_read(path), key)
@@ -73,7 +85,7 @@ class CurveCache:
         return rows
 
     def save(self, key: str, rows: dict[int, Row]) -> None:
-        """Keeps `rows`, whole or not at all, and removes what is too much."""
+        """Keeps `rows`, whole or not at all, then removes old files beyond the bounds."""
         listed = [[count, *row[:4], *vars(row[4]).values()] for count, row in rows.items()]
         body = json.dumps(listed, allow_nan=False, separators=(",", ":")).encode()
         try:
@@ -87,7 +99,9 @@ class CurveCache:
         return self.folder / f"{key}.json"
 
     def _make_room(self) -> None:
-        """Down to three quarters of the bounds where they are exceeded; and leftovers of killed processes."""
+        """Removes leftovers of killed processes and, where a bound is exceeded, curves down to three quarters
+        of the bounds.
+        """
         files = sorted(self._files())
         abandoned = [entry for entry in files if entry[2].suffix == ".tmp"]
         kept = [entry for entry in files if entry[2].suffix != ".tmp"]
@@ -104,7 +118,7 @@ class CurveCache:
                 path.unlink()
 
     def _files(self) -> Iterator[tuple[float, int, Path]]:
-        """When each was used last, its bytes, its path; only names that this module gives."""
+        """Time of last use, bytes and path of each file whose name is one that this module gives."""
         for entry in os.scandir(self.folder):
             name = entry.name.removeprefix(".").partition(".")[0]
             if len(name) == 40 and entry.name.endswith((".json", ".tmp")):
@@ -123,7 +137,7 @@ def default_cache() -> CurveCache | None:
     if chosen:
         return CurveCache(chosen)
     base = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(base):  # the specification has relative ones ignored
+    if os.path.isabs(base):  # the specification says to ignore relative paths
         return CurveCache(Path(base, "itertime", "curves"))
     home = os.environ.get("HOME", "")
     return CurveCache(Path(home, ".cache", "itertime", "curves")) if os.path.isabs(home) else None
@@ -132,13 +146,18 @@ def default_cache() -> CurveCache | None:
 @functools.cache
 def code_version() -> str:
     """A hash of the source that computes curves, read once a process."""
+    return source_hash(PACKAGE, CODE)
+
+
+def source_hash(root: Path, names: Iterable[str]) -> str:
+    """A hash of the modules `names` below `root`, and of all modules in those that are folders."""
     seen = hashlib.sha256()
-    folder = os.path.dirname(__file__)
-    for name in CODE:
-        with open(f"{folder}/{name}.py", "rb", buffering=0) as file:
-            source = file.read()
-        seen.update(f"{name} {len(source)}\n".encode())
-        seen.update(source)
+    for name in names:
+        path = root / name
+        for module in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            source = module.read_bytes()
+            seen.update(f"{module.relative_to(root).as_posix()} {len(source)}\n".encode())
+            seen.update(source)
     return seen.hexdigest()
 
 
@@ -147,17 +166,17 @@ def _digest(body: bytes) -> str:
 
 
 def _read(path: Path) -> bytes:
-    """The bytes of a regular file that is not too large; a pipe in its place would have us wait."""
+    """The bytes of a regular file that is not too large; never blocks, even if the path is a pipe."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_FILE:
-            raise ValueError("not a file of ours")
+            raise ValueError("no regular file, or too large")
         return file.read()
 
 
 def _parse(content: bytes, key: str) -> dict[int, Row]:
-    """Raises ValueError or TypeError for anything but what `save` writes."""
+    """The rows in a file that `save` wrote; ValueError or TypeError for any other content."""
     head, _, body = content.partition(b"\n")
     if head != f"{MAGIC} {key} {_digest(body)}".encode():
         raise ValueError("another key, or damaged")

@@ -5,66 +5,49 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.model import ModelSpec
-from itertime.planbatch import PlanBatch
-from itertime.profile import Profile
-from itertime.system import System
+from itertime.partition import Workload
 
-__all__ = ["embedding_s", "head_s", "padded_vocab"]
+__all__ = ["embedding_s", "head_s"]
 
 Array = NDArray[np.float64]
 
 
-def padded_vocab(model: ModelSpec, tp: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The vocabulary rounded up to a multiple of tp times the model's, as Megatron-LM pads it."""
-    multiple = model.vocab_multiple * tp
-    return -(-model.vocab // multiple) * multiple
-
-
-def embedding_s(
-    model: ModelSpec, plans: PlanBatch, reduced: Array, system: System, profile: Profile
-) -> tuple[Array, Array]:
+def embedding_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     """Forward: look-up in the split table, positions, dropout, one all-reduce. Backward: a dense gradient.
 
     Bytes per element, forward/backward: look-up and scatter 4/6, learned positions 6/0, dropout 5/5. The
-    table's gradient is written and accumulated whole.
+    table's gradient is written and accumulated whole. `reduced`: `activation_all_reduce_s`.
     """
+    model, plans, profile = workload.model, workload.plans, workload.profile
     elements = plans.tokens(model.seq_len) * model.hidden
-    added = (6 if model.positions == "learned" else 0) + (5 if model.dropout else 0)
     dropped = 5 if model.dropout else 0
-    table = padded_vocab(model, plans.tp) * model.hidden / plans.tp
+    added = dropped + (6 if model.positions == "learned" else 0)
     looked_up = profile.elementwise_s(np.array([4 * elements, 6 * elements]), "embedding")
-    rest = np.array([added * elements, dropped * elements, (2 + plans.accumulated) * table])
-    others = profile.elementwise_s(rest)
-    forward = (looked_up[0] + others[0]) / system.site.hbm_fraction
-    backward = (looked_up[1] + others[1] + others[2]) / system.site.hbm_fraction
+    gradient = (2 + plans.accumulated) * workload.partition.table
+    others = profile.elementwise_s(np.array([added * elements, dropped * elements, gradient]))
+    hbm_fraction = workload.system.site.hbm_fraction
+    forward = (looked_up[0] + others[0]) / hbm_fraction
+    backward = (looked_up[1] + others[1] + others[2]) / hbm_fraction
     return forward + reduced, backward
 
 
-def head_s(
-    model: ModelSpec, plans: PlanBatch, reduced: Array, system: System, profile: Profile
-) -> tuple[Array, Array]:
+def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     """Final norm, projection onto the vocabulary (three GEMMs), cross-entropy; backward one all-reduce.
 
     Bytes per logit, forward/backward: in 32 bit, unfused, 36/14 (cast, maximum, subtract, exponential, sum,
-    divide; multiply, cast); in one kernel 2/4. Only the predicted tokens come this far. An encoder transforms
-    them first: a matrix h x h on every rank, GELU, norm (Devlin et al. 2019; Megatron-LM's BertLMHead).
+    divide; multiply, cast); in one kernel 2/4. Only the predicted tokens reach the head. An encoder
+    transforms them first: a matrix h x h on every rank, GELU, norm (Devlin et al. 2019; Megatron-LM's
+    BertLMHead). `reduced`: `activation_all_reduce_s`.
     """
-    site = system.site
+    model, plans, profile, site = workload.model, workload.plans, workload.profile, workload.system.site
     tokens = plans.tokens(model.seq_len) * model.predicted_share
     h = model.hidden
-    columns = padded_vocab(model, plans.tp) / plans.tp
+    columns = workload.partition.vocab / plans.tp
     wide = np.full(len(plans), float(h))
-    m, n, k = (
-        np.array([tokens, tokens, wide]),
-        np.array([columns, wide, columns]),
-        np.array([wide, columns, tokens]),
-    )
+    gemms = [(tokens, columns, wide), (tokens, wide, columns), (wide, columns, tokens)]  # y, dx, dw
     if model.encoder:
-        square = np.array([wide, wide, wide])
-        m, n = np.concatenate([m, m]), np.concatenate([n, square])
-        k = np.concatenate([k, np.array([wide, wide, tokens])])
-        m[5], k[5] = wide, tokens
+        gemms += [(tokens, wide, wide), (tokens, wide, wide), (wide, wide, tokens)]
+    m, n, k = np.array(gemms).transpose(1, 0, 2)
     times = site.gemm_multiplier * profile.gemm_s(m, n, k)
     norm = "rmsnorm" if model.norm == "rmsnorm" else "layernorm"
     loss, loss_back = (2, 4) if model.fused_loss else (36, 14)

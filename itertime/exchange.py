@@ -1,4 +1,4 @@
-"""What data-parallel ranks exchange: gradients, and with ZeRO weights; and the optimizer's step."""
+"""The exchange of data-parallel ranks (gradients, with ZeRO also weights) and the optimizer's step."""
 
 from __future__ import annotations
 
@@ -9,11 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itertime.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
-from itertime.model import ModelSpec
-from itertime.planbatch import PlanBatch
-from itertime.profile import Profile
-from itertime.stages import layer_shards
-from itertime.system import System
+from itertime.partition import Workload
 
 __all__ = [
     "OPTIMIZER_BYTES",
@@ -27,17 +23,17 @@ __all__ = [
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
-OPTIMIZER_BYTES = (
-    50.0  # per parameter: unscaling, gradient norm, Adam on 32-bit master weights, copy to 16 bit
-)
+OPTIMIZER_BYTES = 50.0
+"""Bytes that the optimizer moves per parameter: unscaling, gradient norm, Adam on 32-bit master weights, copy
+to 16 bit."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """Of the first stage, which ends last: seconds to combine all gradients and to gather updated weights.
+    """Seconds to combine all gradients, and to gather updated weights, of the first stage, which ends last.
 
-    Both go in `buckets` equal pieces along the passes they can hide behind. With interleaved chunks only
-    those of the first chunk count: the others have the rest of the pipeline to hide behind.
+    Both go in `buckets` equal pieces along the passes that can hide them. With interleaved chunks, `buckets`
+    counts those of the first chunk: the rest of the pipeline hides the others.
     """
 
     reduce_s: Array
@@ -45,58 +41,66 @@ class Exchange:
     buckets: Whole
 
 
-def exchange(
-    plans: PlanBatch, layers: Whole, shared: Array, experts: Array, system: System, profile: Profile
-) -> Exchange:
+@dataclass(frozen=True)
+class _Groups:
+    """Groups of data-parallel ranks, one kind per plan.
+
+    `ranks` GPUs, `local` of them in one node, whose NICs `sharers` groups share; `stride` nodes from one of a
+    group's nodes to the next.
+    """
+
+    ranks: Whole
+    local: Whole
+    sharers: Whole
+    stride: Whole
+
+
+def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -> Exchange:
     """The exchange of a stage with `layers` layers, `shared` and `experts` parameters per GPU, plan by plan.
 
     Copies of an expert are on every ep-th rank. Buckets are one a layer where they overlap a pass, unless
     `bucket_bytes` gives their size; without either, everything goes at once. Each bucket pays the latency of
     its own collective (Li et al., PyTorch Distributed, VLDB 2020, section 3.2).
     """
-    size = np.where(plans.fp32_gradients, 4.0, 2.0) * (shared + experts) / plans.interleave
+    plans = workload.plans
+    size = _gradient_bytes(workload) * (shared + experts) / plans.interleave
     by_layer = np.maximum(layers // plans.interleave, 1)
     by_size = np.ceil(size / np.where(plans.bucket_bytes > 0, plans.bucket_bytes, np.inf)).astype(np.int64)
     buckets = np.where(plans.bucket_bytes > 0, np.maximum(by_size, 1), by_layer)
     calls = np.where(plans.grad_overlap | (plans.bucket_bytes > 0), buckets, 1) * plans.interleave
-    ranks, one = plans.dp * plans.cp, np.ones_like(plans.dp)
-    reduced, gathered = _sums(plans, shared / calls, ranks, plans.zero_group, one, system, profile)
+    ranks = plans.dp * plans.cp
+    reduced, gathered = _sums(workload, shared / calls, ranks, plans.zero_group, np.ones_like(ranks))
     if experts.any():
         group = np.maximum(plans.zero_group // plans.ep, 1)
-        more = _sums(plans, experts / calls, ranks // plans.ep, group, plans.ep, system, profile)
+        more = _sums(workload, experts / calls, ranks // plans.ep, group, plans.ep)
         reduced, gathered = reduced + more[0], gathered + more[1]
     per_chunk = calls / plans.interleave
     return Exchange(reduced * per_chunk, gathered * per_chunk, buckets)
 
 
 def _sums(
-    plans: PlanBatch,
-    parameters: Array,
-    ranks: Whole,
-    group: Whole,
-    apart: Whole,
-    system: System,
-    profile: Profile,
+    workload: Workload, parameters: Array, ranks: Whole, group: Whole, apart: Whole
 ) -> tuple[Array, Array]:
     """Seconds to combine gradients and to gather weights of `parameters` parameters per GPU, one call each.
 
-    No ZeRO: one all-reduce. ZeRO-1 over all ranks: reduce-scatter and all-gather; in smaller groups every
-    group needs the whole sum, an all-reduce, and gathers for itself. From ZeRO-2 on gradients are scattered
-    with every micro-batch (`sharded_s`); what remains is the sum over groups, if there are several.
+    `ranks` ranks, each `apart` from the next, hold copies; ZeRO shards over `group` of them. No ZeRO: one
+    all-reduce. ZeRO-1 over all ranks: reduce-scatter and all-gather. In smaller groups every group needs the
+    whole sum, an all-reduce, and gathers for itself. From ZeRO-2 on, every micro-batch scatters its gradients
+    (`sharded_s`); what remains is the sum over groups, if there are several.
     """
-    nbytes = np.where(plans.fp32_gradients, 4.0, 2.0) * parameters
-    where = _neighbours(plans, system, ranks, apart)
+    plans = workload.plans
+    nbytes = _gradient_bytes(workload) * parameters
+    copies = _groups(workload, ranks, apart)
     whole, scattered = (plans.zero_stage == 1) & (group == ranks), plans.zero_stage >= 2
-    reduced = _collective(all_reduce_s, ~whole & ~scattered, nbytes, ranks, where, system, profile)
+    reduced = _collective_s(all_reduce_s, workload, copies, ~whole & ~scattered, nbytes)
     gathered = np.zeros_like(reduced)
     if (plans.zero_stage > 0).any():
-        reduced += _collective(reduce_scatter_s, whole, nbytes, ranks, where, system, profile)
-        between = _neighbours(plans, system, ranks // group, apart * group)
-        across = nbytes / group, ranks // group, between
-        reduced += _collective(all_reduce_s, scattered, *across, system, profile)
-        inside = _neighbours(plans, system, group, apart)
+        reduced += _collective_s(reduce_scatter_s, workload, copies, whole, nbytes)
+        between = _groups(workload, ranks // group, apart * group)
+        reduced += _collective_s(all_reduce_s, workload, between, scattered, nbytes / group)
+        inside = _groups(workload, group, apart)
         gathers = (plans.zero_stage == 1) | (plans.zero_stage == 2)
-        gathered = _collective(all_gather_s, gathers, 2.0 * parameters, group, inside, system, profile)
+        gathered = _collective_s(all_gather_s, workload, inside, gathers, 2.0 * parameters)
     return reduced, gathered
 
 
@@ -111,8 +115,10 @@ def exposed_s(comm: Array, cover: Array, buckets: Whole, overlap: NDArray[np.boo
 
 @dataclass(frozen=True)
 class Sharded:
-    """What ZeRO-2 and ZeRO-3 (FSDP) move, in seconds: with every micro-batch a layer's weights and gradients,
-    and the weights of the model's ends (`root`); once an iteration, what follows the last backward.
+    """Seconds of what ZeRO-2 and ZeRO-3 (FSDP) move.
+
+    With every micro-batch: a layer's weights and gradients (`forward`, `backward`), and the weights of the
+    model's ends (`root_gather`). Once an iteration: the scatter that follows the last backward pass.
     """
 
     forward: Array
@@ -121,71 +127,83 @@ class Sharded:
     last_scatter: Array
 
 
-def sharded_s(model: ModelSpec, plans: PlanBatch, tables: Array, system: System, profile: Profile) -> Sharded:
-    """ZeRO-3 gathers a layer's weights before its forward and again before its backward; it and ZeRO-2
-    scatter its gradients after (Zhao et al. 2023, PyTorch FSDP, section 3).
+def sharded_s(workload: Workload) -> Sharded:
+    """ZeRO-3 gathers a layer's weights before its forward and again before its backward. ZeRO-2 and ZeRO-3
+    scatter its gradients afterwards (Zhao et al. 2023, PyTorch FSDP, section 3).
 
-    Nothing precedes the `tables` (parameters per GPU of the model's ends) and the first layer, so nothing
-    hides their gather; nor, after the last micro-batch, their scatter.
+    Nothing precedes the tables of the model's ends and the first layer, so nothing hides their gather. Nor
+    does anything hide their scatter after the last micro-batch.
     """
+    plans, partition = workload.plans, workload.partition
     zero = np.zeros(len(plans))
     if not (plans.zero_stage >= 2).any():
         return Sharded(zero, zero, zero, zero)
-    shared, experts = layer_shards(model, plans)
-    gather, scatter = _gather_and_scatter(plans, shared, plans.zero_group, 1, system, profile)
-    if model.experts > 1:
+    one = np.ones_like(plans.dp)
+    gather, scatter = _gather_and_scatter_s(workload, partition.shared, plans.zero_group, one)
+    if workload.model.experts > 1:
         group = np.maximum(plans.zero_group // plans.ep, 1)
-        more = _gather_and_scatter(plans, experts, group, plans.ep, system, profile)
+        more = _gather_and_scatter_s(workload, partition.experts, group, plans.ep)
         gather, scatter = gather + more[0], scatter + more[1]
-    root_gather, root_scatter = _gather_and_scatter(plans, tables, plans.zero_group, 1, system, profile)
+    root_gather, root_scatter = _gather_and_scatter_s(workload, partition.tables, plans.zero_group, one)
     return Sharded(gather, gather + scatter, root_gather, scatter + root_scatter)
 
 
-def _gather_and_scatter(
-    plans: PlanBatch, parameters: Array, group: Whole, apart: Whole | int, system: System, profile: Profile
+def _gather_and_scatter_s(
+    workload: Workload, parameters: Array, ranks: Whole, apart: Whole
 ) -> tuple[Array, Array]:
-    where = _neighbours(plans, system, group, apart)
-    gathers, scatters = plans.zero_stage == 3, plans.zero_stage >= 2
-    gather = _collective(all_gather_s, gathers, 2.0 * parameters, group, where, system, profile)
-    gradients = np.where(plans.fp32_gradients, 4.0, 2.0) * parameters
-    return gather, _collective(reduce_scatter_s, scatters, gradients, group, where, system, profile)
+    """Seconds to gather the weights, and to scatter the gradients, of `parameters` parameters per GPU."""
+    plans = workload.plans
+    groups = _groups(workload, ranks, apart)
+    gather = _collective_s(all_gather_s, workload, groups, plans.zero_stage == 3, 2.0 * parameters)
+    gradients = _gradient_bytes(workload) * parameters
+    return gather, _collective_s(reduce_scatter_s, workload, groups, plans.zero_stage >= 2, gradients)
 
 
-def optimizer_s(plans: PlanBatch, shared: Array, experts: Array, system: System, profile: Profile) -> Array:
+def optimizer_s(workload: Workload, shared: Array, experts: Array) -> Array:
     """Seconds of the optimizer on the parameters a GPU owns: memory traffic only."""
+    plans = workload.plans
     group = np.where(plans.zero_stage >= 1, plans.zero_group, 1)
     owned = shared / group + experts / np.maximum(group // plans.ep, 1)
-    return profile.elementwise_s(OPTIMIZER_BYTES * owned, "adam") / system.site.hbm_fraction
+    seconds = workload.profile.elementwise_s(OPTIMIZER_BYTES * owned, "adam")
+    return seconds / workload.system.site.hbm_fraction
 
 
-def _collective(
+def _gradient_bytes(workload: Workload) -> Array:
+    """Bytes of one parameter's gradient."""
+    return np.where(workload.plans.fp32_gradients, 4.0, 2.0)
+
+
+def _collective_s(
     operation: Callable[..., Array],
+    workload: Workload,
+    groups: _Groups,
     used: NDArray[np.bool_],
     nbytes: Array,
-    ranks: Whole,
-    where: tuple[Whole, Whole, Whole],
-    system: System,
-    profile: Profile,
 ) -> Array:
-    """Seconds, 0 where the operation is not `used`; the profile is not asked for what is not sent."""
-    local, sharers, stride = where
-    seconds = operation(np.where(used, nbytes, 0.0), ranks, local, system, profile, sharers, stride)
+    """Seconds of the operation; 0 where it is not `used`, and the profile is not asked for it."""
+    seconds = operation(
+        np.where(used, nbytes, 0.0),
+        groups.ranks,
+        groups.local,
+        workload.system,
+        workload.profile,
+        groups.sharers,
+        groups.stride,
+    )
     return np.where(used, seconds, 0.0)
 
 
-def _neighbours(
-    plans: PlanBatch, system: System, ranks: Whole, apart: Whole | int = 1
-) -> tuple[Whole, Whole, Whole]:
-    """Of `ranks` of a data-parallel group, each `apart` from the next: how many share a node, how many groups
-    its NICs, and how many nodes lie from one of the group's nodes to the next.
+def _groups(workload: Workload, ranks: Whole, apart: Whole) -> _Groups:
+    """Groups of `ranks` data-parallel ranks, each `apart` from the next.
 
-    Ranks count tp first, then cp, dp, pp (SC'21, section 3); or dp last, which puts the stages of a
-    pipeline between neighbours.
+    Ranks count tp first, then cp, dp, pp (SC'21, section 3); or dp last, so that the stages of a pipeline lie
+    between neighbours.
     """
+    plans, node = workload.plans, workload.system.gpus_per_node
     spacing = plans.tp * apart * np.where(plans.pp_before_dp, plans.pp, 1)
-    local = np.minimum(ranks, np.maximum(system.gpus_per_node // spacing, 1))
+    local = np.minimum(ranks, np.maximum(node // spacing, 1))
     if plans.pp_before_dp.any():
-        together = np.minimum(plans.cp // apart, system.gpus_per_node // plans.tp)
+        together = np.minimum(plans.cp // apart, node // plans.tp)
         local = np.where(plans.pp_before_dp, np.maximum(local, np.minimum(ranks, together)), local)
-    sharers = np.maximum(system.gpus_per_node // local, 1)
-    return local, sharers, np.maximum(spacing // system.gpus_per_node, 1)
+    sharers = np.maximum(node // local, 1)
+    return _Groups(ranks, local, sharers, np.maximum(spacing // node, 1))

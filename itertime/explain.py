@@ -1,4 +1,4 @@
-"""Where an iteration's time goes, in the words people plan in, and why one plan is worse than another."""
+"""Where an iteration's time goes, by groups of parts, and why one plan is slower than another."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ GROUPS = {
     "waiting for launches": ("launch",),
     "overhead of the site": ("overhead", "iteration_overhead"),
 }
-LEAST = 0.005  # of the difference: what is smaller is not told
+LEAST = 0.005  # of the difference; smaller parts are left out
 
 
 def where_time_goes(prediction: Prediction) -> dict[str, float]:
-    """Seconds by group, in the order of `GROUPS`; they sum to the iteration. Recomputation holds its
+    """Seconds by group, in the order of `GROUPS`; they sum to the iteration. Recomputation includes its
     communication.
     """
     parts = prediction.breakdown
@@ -33,7 +33,7 @@ def where_time_goes(prediction: Prediction) -> dict[str, float]:
 
 
 def difference(best: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
-    """How much more `other` has of every part, the largest differences first.
+    """How much more `other` has of every part, largest differences first.
 
     >>> difference({"gemm": 1.0, "bubble": 0.5}, {"gemm": 1.0, "bubble": 0.25, "tp_comm": 1.0})
     {'tp_comm': 1.0, 'bubble': -0.25, 'gemm': 0.0}
@@ -50,5 +50,5 @@ def in_words(more: Mapping[str, float], unit: str, most: int = 4) -> str:
     'bubble +1.5 s, tp_comm -0.25 s'
     """
     scale = sum(abs(value) for value in more.values())
-    told = [(name, value) for name, value in more.items() if abs(value) > LEAST * scale]
-    return ", ".join(f"{name} {value:+.3g}{unit}" for name, value in told[:most])
+    shown = [(name, value) for name, value in more.items() if abs(value) > LEAST * scale]
+    return ", ".join(f"{name} {value:+.3g}{unit}" for name, value in shown[:most])

@@ -1,8 +1,8 @@
-"""The switches above the nodes: what a tier with less bandwidth above than below leaves of a node's NICs.
+"""The switches above the nodes: the share of a node's NICs that a tier of oversubscribed switches leaves.
 
 Nodes are numbered through the switches: `nodes_per_leaf` share a leaf, `nodes_per_spine` a spine (a fat tree,
-Al-Fares et al., SIGCOMM 2008). Uplinks carry what all nodes below send elsewhere, in equal shares; groups of
-equal shape run side by side and all communicate at once.
+Al-Fares et al., SIGCOMM 2008). Uplinks carry the traffic that leaves the nodes below, in equal shares. Groups
+of equal shape run side by side and all communicate at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ Array = NDArray[np.float64]
 
 
 def ring_share(nodes: ArrayLike, stride: ArrayLike, system: System) -> Array:
-    """What a ring through `nodes` nodes, each `stride` nodes from the next, gets of its NICs: at most 1.
+    """The share of its NICs, at most 1, that a ring through `nodes` nodes gets, each `stride` nodes from the
+    next.
 
     Of K nodes below a switch, min(stride, K) rings leave it, each with one node's traffic; the uplinks hold
     K/o nodes' worth under an oversubscription of o. A group within one switch uses no uplink. A send to the

@@ -2,7 +2,7 @@
 
 Mixed precision: 16-bit weights and gradients (32-bit gradients where the plan says so), and per parameter 12
 bytes of Adam with 32-bit master weights, divided over ZeRO's groups (Rajbhandari et al., ZeRO, SC'20, section
-3.1). While the optimizer runs it holds its gradients in 32 bit; the activations are gone by then.
+3.1). While the optimizer runs it holds its gradients in 32 bit; the activations have been freed before.
 """
 
 from __future__ import annotations
@@ -12,13 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.edges import padded_vocab
-from itertime.model import ModelSpec
+from itertime.partition import FIRST, HEAVY, LAST, Workload
 from itertime.plan import RECOMPUTE
 from itertime.planbatch import PlanBatch
-from itertime.profile import Profile
-from itertime.stages import FIRST, HEAVY, LAST, layer_shards, stage_layout
-from itertime.system import System
 
 __all__ = ["BUFFERS_BYTES", "Memory", "memory"]
 
@@ -43,33 +39,35 @@ class Memory:
         return self.total <= self.capacity
 
 
-def memory(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> Memory:
+def memory(workload: Workload) -> Memory:
     """Memory of the fullest stage: the first (most in flight), the second, or the last (logits)."""
-    layout = stage_layout(model, plans)
-    stages = _parts(model, plans, layout.layers[_STAGES])
-    totals = np.where(layout.stages[_STAGES] > 0, sum(stages.values(), np.zeros(len(plans))), -1.0)
-    fullest, column = totals.argmax(axis=0), np.arange(len(plans))
+    site, partition = workload.system.site, workload.partition
+    stages = _parts(workload)
+    totals = np.where(partition.stages[_STAGES] > 0, sum(stages.values(), np.zeros(len(workload))), -1.0)
+    fullest, column = totals.argmax(axis=0), np.arange(len(workload))
     parts = {name: value[fullest, column] for name, value in stages.items()}
-    parts["buffers"] = np.full(len(plans), BUFFERS_BYTES)
-    needed = sum(parts.values(), np.zeros(len(plans)))
-    parts["site"] = (system.site.memory_multiplier - 1) * needed + system.site.memory_overhead_bytes
-    return Memory(parts, needed + parts["site"], profile.memory_bytes)
+    parts["buffers"] = np.full(len(workload), BUFFERS_BYTES)
+    needed = sum(parts.values(), np.zeros(len(workload)))
+    parts["site"] = (site.memory_multiplier - 1) * needed + site.memory_overhead_bytes
+    return Memory(parts, needed + parts["site"], workload.profile.memory_bytes)
 
 
-def _parts(model: ModelSpec, plans: PlanBatch, layers: NDArray[np.int64]) -> dict[str, Array]:
-    """Bytes by part of the first, the second and the last stage, (3, plans); `layers` of each."""
-    shared, experts = layer_shards(model, plans)
-    gathered = np.where(plans.zero_stage == 3, 2 * 2.0 * (shared + experts), 0.0)  # this layer and the next
-    everything = layers * shared + _tables(model, plans)
-    optimizer, gradients, weights = (
-        _owned(plans, layers * experts, everything, stage) for stage in (1, 2, 3)
-    )
-    kept, live, given = _activations(model, plans)
+def _parts(workload: Workload) -> dict[str, Array]:
+    """Bytes by part of the first, the second and the last stage, (3, plans)."""
+    model, plans, partition = workload.model, workload.plans, workload.partition
+    layers = partition.layers[_STAGES]
+    # This layer's weights and the next one's.
+    gathered = np.where(plans.zero_stage == 3, 2 * 2.0 * (partition.shared + partition.experts), 0.0)
+    # A tied embedding is on both ends of the pipeline.
+    ends = np.array([partition.table, np.zeros(len(plans)), partition.tables])
+    shared, experts = layers * partition.shared + ends, layers * partition.experts
+    optimizer, gradients, weights = (_owned(plans, shared, experts, stage) for stage in (1, 2, 3))
+    kept, live, given = _activations(workload)
     held = (kept * layers + given) * _in_flight(plans)
     per_logit = 2.0 if model.fused_loss else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
     predicted = plans.tokens(model.seq_len) * model.predicted_share
     logits = np.zeros(layers.shape)
-    logits[-1] = predicted * padded_vocab(model, plans.tp) / plans.tp * per_logit
+    logits[-1] = predicted * partition.vocab / plans.tp * per_logit
     return {
         "weights": 2.0 * weights + gathered,
         "gradients": np.where(plans.fp32_gradients, 6.0, 2.0) * gradients,
@@ -80,19 +78,12 @@ def _parts(model: ModelSpec, plans: PlanBatch, layers: NDArray[np.int64]) -> dic
     }
 
 
-def _owned(plans: PlanBatch, experts: Array, shared: Array, stage: int) -> Array:
+def _owned(plans: PlanBatch, shared: Array, experts: Array, stage: int) -> Array:
     """Parameters that a GPU keeps of what ZeRO shards from `stage` on; copies of experts are ep apart."""
     group = np.where(plans.zero_stage >= stage, plans.zero_group, 1)
     if not experts.any():
         return shared / group
     return shared / group + experts / np.maximum(group // plans.ep, 1)
-
-
-def _tables(model: ModelSpec, plans: PlanBatch) -> Array:
-    """Parameters of the stages' ends on one GPU; a tied embedding is on both ends of the pipeline."""
-    table = padded_vocab(model, plans.tp) * model.hidden / plans.tp
-    last = np.where((plans.pp == 1) & (not model.tied_embeddings), 2 * table, table)
-    return np.array([table, np.zeros(len(plans)), last])
 
 
 def _in_flight(plans: PlanBatch) -> Array:
@@ -106,13 +97,14 @@ def _in_flight(plans: PlanBatch) -> Array:
     return many * np.where(plans.interleave > 1, 1 + (plans.pp - 1) / (plans.pp * plans.interleave), 1.0)
 
 
-def _activations(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array, Array]:
-    """Bytes per micro-batch: what a layer keeps, what one that is recomputed holds, a layer's input.
+def _activations(workload: Workload) -> tuple[Array, Array, Array]:
+    """Bytes per micro-batch: what a layer keeps, what a layer holds while it is recomputed, a layer's input.
 
     Korthikanti et al. (2022), section 4: s b h (10 + 24/t + 5 a s / h t) for a 4h GELU MLP with dropout, each
     term written here for any shape. Full recompute keeps the layer's input, 2 s b h; selective drops the term
     in s^2.
     """
+    model, plans = workload.model, workload.plans
     t = 1.0 * plans.tp
     tokens = plans.tokens(model.seq_len)
     h, f = model.hidden, model.ffn_hidden * model.experts_per_token

@@ -1,7 +1,7 @@
 """Time of a pipeline of stages over micro-batches: an exact max-plus recurrence, for many plans at once.
 
 A stage runs one operation at a time, in the order of the schedule. An operation starts when its stage is free
-and its input has arrived: micro-batch k goes forward through stages 0..p-1 and backward through p-1..0.
+and its input has arrived. Micro-batch k goes forward through stages 0..p-1 and backward through p-1..0.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def one_f_one_b_s(
 ) -> Array:
     """Seconds from the first forward to the last backward of a 1F1B (PipeDream-flush) pipeline, exactly.
 
-    `forward`, `backward`: seconds of each stage, shape (plans, max stages). `stages`: how many of the columns
-    each plan uses (default all), `microbatches` and `delay` (seconds from one stage to the next, either way):
-    one per plan.
+    `forward`, `backward`: seconds of each stage, shape (plans, max stages). One number per plan: `stages`,
+    how many of the columns it uses (default all); `microbatches`; `delay`, seconds from one stage to the
+    next, either way.
 
     Stage i holds at most p - i micro-batches (Narayanan et al., SC'21, section 2.2.1). With e = p - 1 - i,
     step j of stage i is the forward of micro-batch j + e and then the backward of micro-batch j: the forwards
-    of a step depend on the step before only, the backwards form a prefix maximum over the stages. So a step
+    of a step depend only on the step before; the backwards form a prefix maximum over the stages. So a step
     is a few array operations.
     """
     forward, backward, count, p, delay = _columns(forward, backward, microbatches, stages, delay)
@@ -47,13 +47,13 @@ def one_f_one_b_s(
     f = np.where(inside, forward[rows, source], 0.0)
     b = np.where(inside, backward[rows, source], 0.0)
     hop = np.where(depth < p - 1, delay, 0.0)  # from stage e + 1 to stage e
-    # Backward from stage 0 to e: its own time and everything between; the prefix maximum runs on times less
-    # this sum.
+    # Backward from stage 0 to e: the stage's own time and everything between. The prefix maximum runs on
+    # times less this sum.
     behind = np.cumsum(b, axis=1) + np.concatenate(
         [np.zeros((plans, 1)), np.cumsum(hop, axis=1)[:, :-1]], axis=1
     )
     before = behind - b
-    free = np.zeros((plans, width))  # when a stage is done with what it has run
+    free = np.zeros((plans, width))  # when a stage finished its last operation
     sent = np.zeros((plans, width))  # when the last forward of a stage ended
     end = np.zeros(plans)
     for step in range(1 - width, int(count.max(initial=0))):
@@ -110,8 +110,8 @@ def interleaved_s(forward: Array, backward: Array, microbatches: int) -> Array:
     device r runs 2 (p - 1 - r) + (v - 1) p forwards ahead, and the k-th forward belongs to chunk (k mod p v)
     // p.
 
-    In slot k + r a device runs its k-th forward, then the backward that the order puts behind it. Every input
-    of a slot comes from the slot before, so a slot is a few array operations over devices and plans.
+    In slot k + r a device runs its k-th forward, then the backward that follows in this order. Every input of
+    a slot comes from the slot before, so a slot is a few array operations over devices and plans.
     """
     forward, backward = np.asarray(forward, float), np.asarray(backward, float)
     plans, p, v = forward.shape

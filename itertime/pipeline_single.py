@@ -1,8 +1,9 @@
-"""The recurrences of `itertime.pipeline` for one pipeline, in plain Python: numpy costs more on so few.
+"""The recurrences of `pipeline` for a single pipeline, in plain Python: numpy is slower on so little.
 
-Both schedules repeat: a step, or a slot of the interleaved order, depends on the one before only, and in the
-steady part all periods do the same work. So once a period has shifted every number of the state by the same
-seconds, all further ones will (the state of a max-plus linear system), and they are skipped, exactly.
+Both schedules repeat. A step, or a slot of the interleaved order, depends only on the one before, and in the
+steady part all periods do the same work. Once a period has shifted every number of the state by the same
+seconds, all further periods do so too (the state is that of a max-plus linear system). They are skipped,
+exactly.
 """
 
 from __future__ import annotations
@@ -18,9 +19,7 @@ _TOLERANCE = 1e-14  # of the latest time: rounding, not a difference
 def one_f_one_b_single_s(
     forward: Sequence[float], backward: Sequence[float], microbatches: int, delay: float = 0.0
 ) -> float:
-    """Seconds of a 1F1B pipeline with these seconds per stage; `itertime.pipeline.one_f_one_b_s` explains the
-    steps.
-    """
+    """Seconds of a 1F1B pipeline with these seconds per stage; `one_f_one_b_s` explains the steps."""
     f, b = forward[::-1], backward[::-1]  # by distance from the last stage
     p = len(f)
     free, sent = [0.0] * p, [0.0] * (p + 1)
@@ -50,7 +49,7 @@ def interleaved_single_s(
     forward: Sequence[Sequence[float]], backward: Sequence[Sequence[float]], microbatches: int
 ) -> float:
     """Seconds of the interleaved schedule with these seconds per device and chunk; `microbatches` is a
-    multiple of the devices. `itertime.pipeline.interleaved_s` explains the slots.
+    multiple of the devices. `interleaved_s` explains the slots.
     """
     p, v = len(forward), len(forward[0])
     period, total = p * v, microbatches * v
@@ -93,13 +92,20 @@ def interleaved_single_s(
             shift = _shift(history[0], history[-1]) if len(history) > period else None
             if shift is not None:
                 watching = False
-                periods = -((slot - total) // period)
-                # The state at the end of the steady part is that of a slot at most a period ago, later.
-                state = history[total - slot - periods * period - 1]
-                later = [time + periods * shift for time in state]
-                free, sent, back = later[:p], later[p : 2 * p], later[2 * p :]
+                state = _steady_state(history, shift, total - slot, period)
+                free, sent, back = state[:p], state[p : 2 * p], state[2 * p :]
                 slot = total
     return max(free)
+
+
+def _steady_state(history: Sequence[list[float]], shift: float, slots: int, period: int) -> list[float]:
+    """The state `slots` slots after the last one of `history`, where each period adds `shift` to the state.
+
+    It is the state of a slot at most one period ago, plus the shifts of the periods between.
+    """
+    periods = -(-slots // period)
+    state = history[slots - periods * period - 1]
+    return [time + periods * shift for time in state]
 
 
 def _by_slot(passes: Sequence[list[float]], delays: Iterable[int]) -> list[tuple[float, ...]]:
@@ -109,7 +115,7 @@ def _by_slot(passes: Sequence[list[float]], delays: Iterable[int]) -> list[tuple
 
 
 def _shift(before: Sequence[float], after: Sequence[float]) -> float | None:
-    """By how much all numbers grew, if they grew alike."""
+    """The growth of the numbers, if it is the same for all; else None."""
     shift = after[0] - before[0]
     tolerance = _TOLERANCE * after[0]
     for old, new in zip(before, after, strict=True):

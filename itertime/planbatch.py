@@ -19,10 +19,9 @@ __all__ = ["PlanBatch"]
 
 @dataclass(frozen=True)
 class PlanBatch:
-    """Many plans of one model as columns: integer arrays of one shape, one element per plan, ready to
-    broadcast.
+    """Many plans of one model as columns: arrays of one shape, one element per plan, ready to broadcast.
 
-    `recompute` holds indices into RECOMPUTE; `bucket_bytes` 0 where a plan has None.
+    `recompute` holds indices into RECOMPUTE. `bucket_bytes` is 0 where a plan has None.
     """
 
     tp: NDArray[np.int64]
@@ -61,7 +60,7 @@ class PlanBatch:
 
     @cached_property
     def next_stage(self) -> NDArray[np.int64]:
-        """How many ranks lie from one stage to the next."""
+        """Ranks from one pipeline stage to the next."""
         return np.where(self.pp_before_dp, 1, self.dp) * self.tp * self.cp
 
     @cached_property
@@ -84,8 +83,35 @@ class PlanBatch:
         """The plans at `rows` (indices, a mask, or a slice)."""
         return PlanBatch(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
+    def distinct(self, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows that differ in the columns `names`, sorted by these columns, and the index among them of every
+        plan's equal.
+
+        The columns become the digits of one number, each in the base of its range, so two plans share a
+        number only if they agree in every column. A number that would exceed 64 bits is first replaced by its
+        rank.
+        """
+        key, size = np.zeros(len(self), dtype=np.int64), 1  # 0 <= key < size
+        for name in names:
+            digit = getattr(self, name)
+            least, base = _range(digit)
+            if base > MOST_KEYS // size:
+                key, size = _ranked(key)
+            if base > MOST_KEYS // size:
+                digit, base = _ranked(digit)
+                least = 0
+            if base > 1:
+                key *= base
+                key += digit
+                key -= least
+                size *= base
+        if size <= 2**15:
+            key = key.astype(np.int16)  # which numpy sorts in linear time
+        _, first, where = np.unique(key, return_index=True, return_inverse=True)
+        return first, where.reshape(-1)
+
     def plan(self, row: int) -> Plan:
-        """One plan, as a Plan; `zero_group` is None again where it is all of dp."""
+        """The plan at `row`; its `zero_group` is None where the group is the whole data-parallel group."""
         group = int(self.zero_group[row])
         return Plan(
             tp=int(self.tp[row]),
@@ -109,6 +135,23 @@ class PlanBatch:
             prefetch=bool(self.prefetch[row]),
             bucket_bytes=int(self.bucket_bytes[row]) or None,
         )
+
+
+MOST_KEYS = 2**62
+
+
+def _range(column: NDArray[np.int64] | NDArray[np.bool_]) -> tuple[int, int]:
+    """The smallest value of a column, and the number of values from it to the largest one."""
+    if not len(column):
+        return 0, 1
+    least, most = int(column.min()), int(column.max())
+    return least, most - least + 1
+
+
+def _ranked(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """Each number replaced by its rank among the distinct ones, and how many there are."""
+    values, ranks = np.unique(numbers, return_inverse=True)
+    return ranks.reshape(-1), len(values)
 
 
 _NUMBERS = (

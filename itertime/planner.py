@@ -10,8 +10,8 @@
   else tp = a node's GPUs and the smallest pp that fits; then dp, and the fastest micro-batch.
 
 `data-parallel` is how ElasticFlow's jobs scale in vTrain's comparison (Bang et al., MICRO 2024, section 5).
-All planners may keep activations where they fit: the same recompute choices are open to each, so that only
-the parallelism differs.
+All planners may keep activations where they fit: each has the same recompute choices, so that only the
+parallelism differs.
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ __all__ = ["PLANNERS", "PlannedRun", "Planner", "make_planner"]
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A plan for one job: the GPUs it uses, its seconds per iteration, the bytes of its fullest GPU, its
-    MFU.
-    """
+    """A plan for one job: its GPUs, seconds per iteration, bytes on the fullest GPU, and MFU."""
 
     gpus: int
     plan: Plan
@@ -56,10 +54,10 @@ Counts = range | tuple[int, ...]  # rising
 
 
 class Planner:
-    """One rule on one system. Curves are kept, so asking again for the same model and batch costs nothing;
-    with a `cache` also in the next process.
+    """One rule on one system. The rule picks among the plans of `space`.
 
-    `space` says which plans there are at all; the rules pick among them.
+    Curves are kept, so the same model and batch cost nothing the second time; a `cache` keeps them for later
+    processes.
     """
 
     def __init__(
@@ -89,8 +87,7 @@ class Planner:
         """For every count, the planner's fastest run on at most that many GPUs; counts on which nothing fits
         are absent.
 
-        So seconds per iteration never rise with the count. Raises UserError for counts or a global batch
-        below 1.
+        Seconds per iteration never rise with the count. Raises UserError for a count or a batch below 1.
         """
         wanted = counts if isinstance(counts, range) and counts.step == 1 else _rising(counts)
         if not wanted or wanted[0] < 1 or not 1 <= global_batch <= LARGEST:
@@ -105,11 +102,11 @@ class Planner:
         return dict(self._known[key])
 
     def _steps(self, model: ModelSpec, global_batch: int, counts: Counts) -> Curve:
-        """The runs by the first count that each serves, from the cache if it has them."""
+        """The runs by the first count that each serves, read from the cache where possible."""
         if self.cache is None:
             return self._planned(model, global_batch, counts)
-        what = self.name, self.space, model, global_batch, counts, self.system, self.profile.digest
-        name = self.cache.key(*what, np.__version__)  # whose functions may differ in the last digit
+        parts = self.name, self.space, model, global_batch, counts, self.system, self.profile.digest
+        name = self.cache.key(*parts, np.__version__)  # numpy's functions may differ in the last digit
         kept = self.cache.load(name)
         if kept is not None:
             return {
@@ -138,11 +135,11 @@ class Planner:
         for step in np.flatnonzero(np.diff(serves, prepend=-1)):
             row = int(front[serves[step]])
             curve[counts[step]] = PlannedRun(
-                int(plans.gpus[row]),
-                plans.plan(row),
-                float(result.iteration_s[row]),
-                float(result.memory.total[row]),
-                float(result.mfu[row]),
+                gpus=int(plans.gpus[row]),
+                plan=plans.plan(row),
+                iteration_s=float(result.iteration_s[row]),
+                memory_bytes=float(result.memory.total[row]),
+                mfu=float(result.mfu[row]),
             )
         return curve
 
@@ -153,7 +150,7 @@ class Planner:
 
 
 def _spread(steps: Curve, counts: Counts) -> Curve:
-    """Each run on all counts from its first to the next run's."""
+    """Each run at all counts from its first one up to that of the next run."""
     curve: Curve = {}
     starts = [bisect_left(counts, first) for first in steps]
     for run, start, end in zip(steps.values(), starts, [*starts[1:], len(counts)], strict=False):
@@ -162,7 +159,7 @@ def _spread(steps: Curve, counts: Counts) -> Curve:
 
 
 def _rising(counts: Collection[int]) -> Counts:
-    """Each once; as a range where none is left out."""
+    """The counts in rising order, each once; a range if they have no gap."""
     wanted = sorted({int(count) for count in counts})
     whole = range(wanted[0], wanted[-1] + 1) if wanted else range(0)
     return whole if len(whole) == len(wanted) else tuple(wanted)
@@ -175,7 +172,7 @@ def make_planner(
     space: Space | None = None,
     cache: CurveCache | None = None,
 ) -> Planner:
-    """The planner `name` (see the table above) on a system; UnknownName for any other name."""
+    """The planner `name` on a system; UnknownName for a name that is not in `PLANNERS`."""
     if name not in _RULES:
         raise UnknownName("planner", name, PLANNERS)
     return Planner(name, system, profile or load_profile(system.profile), space, cache)
@@ -222,7 +219,9 @@ def _megatron(planner: Planner, model: ModelSpec, global_batch: int, counts: Cou
 
 
 def _smallest_pipeline(planner: Planner, model: ModelSpec, global_batch: int, tp: int) -> int:
-    """The fewest stages with which one replica fits, everything recomputed, micro-batch 1; 0 if none do."""
+    """The fewest stages with which one replica fits under full recompute at micro-batch 1; 0 if it never
+    fits.
+    """
     space = Space(tp=(tp,), micro_batch=(1,), recompute=("full",))
     fit = planner.fitting(model, global_batch, space, tp * model.layers)
     pipelines = fit.pp[fit.dp == 1]

@@ -1,5 +1,5 @@
-"""The best plans for a model on a number of GPUs: list the space, drop what does not fit in memory,
-evaluate the rest at once.
+"""The best plans for a model on a number of GPUs: list the space, drop the plans that do not fit in memory,
+evaluate the others at once.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from itertime.errors import UserError
 from itertime.memory import memory
 from itertime.model import ModelSpec
+from itertime.partition import Workload
 from itertime.plan import Plan
 from itertime.planbatch import PlanBatch
 from itertime.planspace import LARGEST, Space, candidates
@@ -30,7 +31,7 @@ BLOCK = 4096  # plans whose arrays stay in the processor's cache
 
 @dataclass(frozen=True)
 class Found:
-    """One plan of a search with what is predicted for it."""
+    """One plan of a search and its prediction."""
 
     plan: Plan
     prediction: Prediction
@@ -38,8 +39,8 @@ class Found:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """`plans`, best first; how many plans keep the rules (`evaluated`), how many of them fit (`feasible`),
-    seconds it took.
+    """`plans`, best first; how many plans keep the rules (`evaluated`), how many of these fit (`feasible`),
+    and the seconds that the search took.
     """
 
     plans: tuple[Found, ...]
@@ -64,8 +65,8 @@ def search(
 
     `objective`: "time" (seconds per iteration), "cost" (GPU-seconds per iteration, which any price of a
     GPU-hour turns into dollars), or "pareto" (the front of time against GPUs: fastest first, each plan
-    faster than all on as few or fewer GPUs). Ties go to fewer GPUs, then smaller pp, tp, micro-batch. Raises
-    UserError for arguments that mean nothing; a space without a plan that fits gives an empty `plans`.
+    faster than all on as few or fewer GPUs). Ties go to fewer GPUs, then smaller pp, tp, micro-batch. If no
+    plan of the space fits, `plans` is empty. Raises UserError for arguments out of range.
     """
     started = time.perf_counter()
     counts = _counts(gpus, max_gpus, global_batch, objective)
@@ -84,7 +85,7 @@ def search(
         best = pareto_front(fitting, result)[::-1] if pareto else rank(fitting, result, objective)
         chosen = best[: max(top, 0)]
         found = tuple(
-            Found(plan, _told(model, plan, system, profile, result.prediction(row)))
+            Found(plan, _completed(model, plan, system, profile, result.prediction(row)))
             for row, plan in ((row, fitting.plan(row)) for row in chosen)
         )
     return SearchResult(found, len(plans), feasible, time.perf_counter() - started)
@@ -106,19 +107,21 @@ def fitting_plans(model: ModelSpec, plans: PlanBatch, system: System, profile: P
     fits = np.zeros(len(plans), dtype=bool)
     for first in range(0, len(plans), BLOCK):
         block = slice(first, first + BLOCK)
-        fits[block] = memory(model, plans.take(block), system, profile).fits
+        fits[block] = memory(Workload.of(model, plans.take(block), system, profile)).fits
     return plans.take(fits)
 
 
-def _told(model: ModelSpec, plan: Plan, system: System, profile: Profile, found: Prediction) -> Prediction:
-    """With what only single predictions say: the interval, and what the profile extrapolates."""
+def _completed(
+    model: ModelSpec, plan: Plan, system: System, profile: Profile, found: Prediction
+) -> Prediction:
+    """`found` with the fields that only single predictions have: the interval, and what is extrapolated."""
     alone = predict(model, plan, system, profile)
     interval = interval_s(model, plan, system, found.iteration_s)
     return replace(found, interval_s=interval, extrapolated=alone.extrapolated)
 
 
 def pareto_front(plans: PlanBatch, result: Evaluation) -> NDArray[np.int64]:
-    """Rows in order of GPUs: each is faster than every plan on as few or fewer GPUs, ties as in `rank`."""
+    """Rows in order of GPUs: each plan is faster than all on as few or fewer GPUs, ties as in `rank`."""
     order = rank(plans, result)
     place = np.empty(len(plans), dtype=np.int64)
     place[order] = np.arange(len(plans))
@@ -129,7 +132,7 @@ def pareto_front(plans: PlanBatch, result: Evaluation) -> NDArray[np.int64]:
 
 
 def rank(plans: PlanBatch, result: Evaluation, objective: str = "time") -> NDArray[np.int64]:
-    """Row numbers, best first; the same order on every run, whatever the order of the rows."""
+    """Row numbers, best first. The order of plans does not depend on the order of the rows."""
     value = result.iteration_s * (plans.gpus if objective == "cost" else 1)
     order = np.argsort(value, kind="stable")
     equal = np.diff(value[order]) == 0
@@ -141,7 +144,7 @@ def rank(plans: PlanBatch, result: Evaluation, objective: str = "time") -> NDArr
 
 
 def _tie_breakers(plans: PlanBatch) -> tuple[NDArray[np.int64], ...]:
-    """What decides between plans of equal value, the last of these first."""
+    """Columns that decide between plans of equal value, the most important one last."""
     switches = plans.zero_stage * 2 + plans.sequence_parallel
     rest = plans.recompute, plans.interleave, plans.ep, plans.cp, plans.dp, plans.micro_batch
     return switches, *rest, plans.tp, plans.pp, plans.gpus

@@ -1,4 +1,4 @@
-"""Which plans a search looks at: every combination of a space's choices that keeps the rules."""
+"""The plans that a search considers: every combination of a space's choices that keeps the rules."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ LARGEST = 10_000_000  # GPUs, sequences: far beyond anything built, and small en
 
 @dataclass(frozen=True)
 class Space:
-    """Which plans a search looks at; every combination that keeps the rules. `tp` beyond a node's GPUs is
-    allowed if listed.
+    """The choices of a search, which considers every combination that keeps the rules.
 
-    `tp`, `pp`, `interleave` and `ep` empty mean powers of two up to a node's GPUs, every divisor of the
-    layers, of a stage's layers, and of the experts. A mixture of experts under tensor parallelism always has
-    sequence parallelism. The defaults are the space of vTrain's studies; `WHOLE` has everything.
+    Empty choices stand for all sensible ones: `tp` the powers of two up to a node's GPUs (larger ones only if
+    listed), `pp` every divisor of the layers, `interleave` of a stage's layers, `ep` of the experts. A
+    mixture of experts under tensor parallelism always has sequence parallelism. The defaults are the space of
+    vTrain's studies; `WHOLE` has everything.
     """
 
     tp: tuple[int, ...] = ()
@@ -82,7 +82,7 @@ def candidates(
     model: ModelSpec, global_batch: int, system: System, space: Space, gpus: Sequence[int]
 ) -> PlanBatch:
     """Every plan of the space that keeps the rules and uses one of the numbers of GPUs in `gpus` (ascending),
-    memory not looked at. Raises UserError for more than `MOST_PLANS`.
+    whether or not it fits in memory. Raises UserError for more than `MOST_PLANS`.
     """
     tps = [tp for tp in space.tp if _splits(model, tp)] if space.tp else tensor_splits(model, system)
     pps = [pp for pp in space.pp or divisors(model.layers) if model.layers % pp == 0]
@@ -134,8 +134,8 @@ def _choices(model: ModelSpec, space: Space) -> Whole:
 
 
 def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec) -> NDArray[np.bool_]:
-    """(shapes, choices): leaves out combinations that break a rule or do nothing: ZeRO on one rank, sequence
-    parallelism without tp.
+    """Which combinations remain, (shapes, choices): not those that break a rule, nor those without effect
+    (ZeRO on one rank, sequence parallelism without tp).
     """
     cp, tp, pp, dp = shapes[:4, :, None]
     _, zero, sequence, ep = choices[:, None, :]

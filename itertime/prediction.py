@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from itertime.closed_forms import last_stage_decides
 from itertime.costs import StageCosts, chunk_times, interleaved_passes, stage_costs
-from itertime.extrapolation import watch
+from itertime.extrapolation import WatchedProfile
+from itertime.kernel_times import KernelTimes
 from itertime.layer import Parts
 from itertime.memory import Memory, memory
 from itertime.model import ModelSpec
+from itertime.partition import Workload
 from itertime.pipeline import gpipe_s, interleaved_s, one_f_one_b_s
 from itertime.plan import Plan
 from itertime.planbatch import PlanBatch
@@ -32,10 +34,9 @@ class Prediction:
     `memory_bytes`.
 
     `mfu` is model FLOPs utilisation: useful FLOPs without recomputation over the peak of all GPUs (PaLM,
-    appendix B). `reason` says why the plan does not fit, and is empty when it does.
-    `extrapolated` names the parts of the profile that were asked for sizes beyond those measured.
-    `interval_s`: lowest and highest seconds of nine in ten measured iterations (`uncertainty`), None where
-    too little is known.
+    appendix B). `reason` says why the plan does not fit, and is empty if it does. `extrapolated` names the
+    parts of the profile that the prediction asked for sizes beyond those measured. `interval_s`: lowest and
+    highest seconds of nine in ten measured iterations, None where too little is known.
     """
 
     iteration_s: float
@@ -51,7 +52,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The same for many plans: one element per plan in every array."""
+    """`Prediction`s of many plans: one element per plan in every array."""
 
     iteration_s: Array
     breakdown: Parts
@@ -87,65 +88,65 @@ def predict(model: ModelSpec, plan: Plan, system: System, profile: Profile | Non
     True
     """
     plan.check(model)
-    watched = watch(profile or _profile(system.profile))
+    watched = WatchedProfile(profile or _profile(system.profile))
     found = evaluate(model, PlanBatch.of([plan]), system, watched).prediction(0)
     interval = interval_s(model, plan, system, found.iteration_s)
     return replace(found, extrapolated=watched.extrapolated(), interval_s=interval)
 
 
 def evaluate(
-    model: ModelSpec, plans: PlanBatch, system: System, profile: Profile | None = None
+    model: ModelSpec, plans: PlanBatch, system: System, profile: KernelTimes | None = None
 ) -> Evaluation:
-    """Time and memory of many plans at once. The plans must keep the rules (`Plan.broken_rules`); nothing
-    is checked here.
+    """Time and memory of many plans at once.
+
+    The plans must keep the rules (`Plan.broken_rules`); nothing is checked here.
     """
     profile = profile or _profile(system.profile)
-    costs = stage_costs(model, plans, system, profile)
-    breakdown = _pipeline(costs, plans) | costs.once
+    workload = Workload.of(model, plans, system, profile)
+    costs = stage_costs(workload)
+    breakdown = _pipeline(costs) | costs.once
     iteration = sum(breakdown.values(), np.zeros(len(plans)))
     flops = plans.global_batch * model.flops_per_iteration(1)
     mfu = flops / (iteration * profile.peak_flops * plans.gpus)
-    return Evaluation(iteration, breakdown, memory(model, plans, system, profile), mfu)
+    return Evaluation(iteration, breakdown, memory(workload), mfu)
 
 
 @cache
 def _profile(name: str) -> Profile:
-    """`load_profile`, without asking the file system again for every prediction."""
+    """`load_profile` without a look at the file system for every prediction."""
     return load_profile(name)
 
 
-def _pipeline(costs: StageCosts, plans: PlanBatch) -> Parts:
-    """Seconds by part of all micro-batches on the slowest stage, and the "bubble": what that stage waits
-    for the others.
+def _pipeline(costs: StageCosts) -> Parts:
+    """Seconds by part of all micro-batches on the slowest stage, and the "bubble": the time that this stage
+    waits for the others.
     """
-    present = costs.layout.stages > 0
+    plans, stages = costs.workload.plans, costs.workload.partition.stages
+    present = stages > 0
     forward = np.where(present, sum(costs.forward.values(), np.zeros(present.shape)), 0.0)
     backward = np.where(present, sum(costs.backward.values(), np.zeros(present.shape)), 0.0)
     stage = forward + backward
     slowest = stage.argmax(axis=0)
     column = np.arange(len(plans))
     longest = stage[slowest, column]
-    everything = (stage * costs.layout.stages).sum(axis=0)
+    everything = (stage * stages).sum(axis=0)
     bubble = everything - longest
     run = plans.microbatches * longest
     plain = plans.interleave == 1
     stepped = plain & ~plans.gpipe
     if stepped.any():
         stepped &= ~last_stage_decides(forward, backward, present)
-    for schedule, chosen in (
-        (one_f_one_b_s, stepped),
-        (gpipe_s, plans.gpipe),
-    ):
+    for schedule, chosen in ((one_f_one_b_s, stepped), (gpipe_s, plans.gpipe)):
         rows = np.flatnonzero(chosen)
         if len(rows):
-            times = chunk_times(costs, plans, rows, 1)
+            times = chunk_times(costs, rows, 1)
             passes = (
                 (times.forward + times.send_forward)[:, :, 0],
                 (times.backward + times.send_backward)[:, :, 0],
             )
             bubble[rows] = schedule(*passes, plans.microbatches[rows], plans.pp[rows]) - run[rows]
     if not plain.all():
-        bubble[~plain] = _interleaved(costs, plans, ~plain) - run[~plain]
+        bubble[~plain] = _interleaved(costs, ~plain) - run[~plain]
     parts = {}
     for name in {**costs.forward, **costs.backward}:
         seconds = costs.forward.get(name, 0.0) + costs.backward.get(name, np.zeros(present.shape))
@@ -153,17 +154,17 @@ def _pipeline(costs: StageCosts, plans: PlanBatch) -> Parts:
     return parts | {"bubble": bubble}
 
 
-def _interleaved(costs: StageCosts, plans: PlanBatch, chosen: NDArray[np.bool_]) -> Array:
-    """Seconds of the interleaved plans: the closed form where it is exact, the schedule where not.
+def _interleaved(costs: StageCosts, chosen: NDArray[np.bool_]) -> Array:
+    """Seconds of the interleaved plans: from the closed form where it is exact, else from the schedule.
 
-    There each is run alone, since one pipeline skips what repeats; they are few.
+    The schedule runs plan by plan, because one pipeline alone can skip its repetitions; such plans are few.
     """
-    rows = np.flatnonzero(chosen)
+    plans, rows = costs.workload.plans, np.flatnonzero(chosen)
     chunks, microbatches = plans.interleave[rows], plans.microbatches[rows]
-    passes = interleaved_passes(costs, plans, rows)
+    passes = interleaved_passes(costs, rows)
     seconds = passes.seconds(plans.pp[rows], chunks, microbatches)
     for row in np.flatnonzero(~passes.last_chunk_decides()):
-        times = chunk_times(costs, plans, rows[row : row + 1], int(chunks[row]))
+        times = chunk_times(costs, rows[row : row + 1], int(chunks[row]))
         both = times.forward + times.send_forward, times.backward + times.send_backward
         seconds[row : row + 1] = interleaved_s(*both, int(microbatches[row]))
     return seconds

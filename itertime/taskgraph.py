@@ -1,8 +1,8 @@
 """One iteration as a graph of tasks, run one by one: the timeline of a plan, and the test of the formulas.
 
-Deliberately plain: every forward, backward, send and bucket of gradients is a task on a stream; a task starts
-when its stream is free and the tasks it waits for have ended. `prediction` reaches the same time without the
-graph.
+Deliberately plain: every forward, backward, send and bucket of gradients is a task on a stream. A task starts
+when its stream is free and the tasks that it waits for have ended. `predict` computes the same time without
+the graph.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ Step = tuple[str, int, int]  # "forward" or "backward", chunk, micro-batch
 
 @dataclass(frozen=True)
 class Task:
-    """`seconds` of work on a stream of a stage, after the tasks named in `after`. Names are unique in a
-    graph.
-    """
+    """`seconds` of work on a stream of a stage, after the tasks named in `after`; names are unique."""
 
     name: str
     stage: int
@@ -71,7 +69,7 @@ class Graph:
 
 
 def stage_order(schedule: str, stage: int, stages: int, microbatches: int, chunks: int = 1) -> list[Step]:
-    """What one stage runs, in order, under "gpipe" or "1f1b", interleaved if it holds several chunks.
+    """The passes of one stage, in order, under "gpipe" or "1f1b", interleaved if it holds several chunks.
 
     >>> [step[0][0] + str(step[2]) for step in stage_order("1f1b", 1, 3, 4)]
     ['f0', 'f1', 'b0', 'f2', 'b1', 'f3', 'b2', 'b3']
@@ -104,7 +102,7 @@ class Passes:
     """Seconds of every chunk of every stage, [stage][chunk]: the passes, and the sends that keep their stage
     busy.
 
-    `delay`: seconds between two stages that keep nobody busy.
+    `delay`: seconds from one stage to the next during which neither is busy.
     """
 
     forward: list[list[float]]
@@ -124,8 +122,9 @@ def add_pipeline(
 ) -> str:
     """Adds all passes of all micro-batches; returns the name of the last task of the first stage.
 
-    `gather` and `reduce` are seconds of the buckets that the first stage's network moves along the first
-    forward (before each piece of it) and the last backward (after each piece of it).
+    `gather` and `reduce` are seconds of buckets on the first stage's network. The first forward pass waits
+    for a `gather` bucket before each of its pieces; each piece of the last backward pass starts a `reduce`
+    bucket.
     """
     stages, chunks = len(passes.forward), len(passes.forward[0])
     for stage in range(stages):
@@ -154,7 +153,7 @@ def _name(kind: str, position: int, microbatch: int) -> str:
 def _input(
     kind: str, position: int, microbatch: int, positions: int, delay: float, graph: Graph
 ) -> list[str]:
-    """The task whose end brings a pass its input; `position` counts chunks along the model."""
+    """The task whose end delivers the input of a pass; `position` counts chunks along the model."""
     if kind == "forward":
         source = _name(kind, position - 1, microbatch) if position else None
     elif position == positions - 1:

@@ -1,4 +1,4 @@
-"""The timeline of one iteration: a plan's task graph, and its run as a Chrome trace."""
+"""The timeline of one iteration: a plan's task graph, and the run of that graph as a Chrome trace."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from itertime.atomic import write_text
 from itertime.costs import StageCosts, chunk_times, stage_costs
 from itertime.errors import UserError
 from itertime.model import ModelSpec
+from itertime.partition import Workload
 from itertime.plan import Plan
 from itertime.planbatch import PlanBatch
 from itertime.profile import Profile, load_profile
@@ -27,12 +28,12 @@ MOST_TASKS = 1_000_000
 def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profile | None = None) -> Graph:
     """Every task of one iteration of `plan`, one GPU a stage. Raises UserError for an impossible plan.
 
-    What follows the last backward pass is shown for the first stage, which ends last.
+    Tasks after the last backward pass are shown for the first stage, which ends last.
     """
     plan.check(model)
     _check_size(4 * plan.microbatches * plan.pp * plan.interleave, "fewer micro-batches")
-    plans = PlanBatch.of([plan])
-    costs = stage_costs(model, plans, system, profile or load_profile(system.profile))
+    profile = profile or load_profile(system.profile)
+    costs = stage_costs(Workload.of(model, PlanBatch.of([plan]), system, profile))
     graph = Graph()
     gather, reduce, buckets = (
         float(value[0])
@@ -43,7 +44,7 @@ def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profi
     along = [
         [seconds / count] * count if plan.grad_overlap and seconds else [] for seconds in (gather, reduce)
     ]
-    after = [add_pipeline(graph, _passes(costs, plans), plan.microbatches, plan.schedule, *along)]
+    after = [add_pipeline(graph, _passes(costs), plan.microbatches, plan.schedule, *along)]
     if along[1]:
         after.append(f"reduce {count - 1}")
     if not plan.grad_overlap:
@@ -64,8 +65,8 @@ def _check_size(tasks: int, remedy: str) -> None:
         raise UserError(f"timeline: {tasks:,} tasks: at most {MOST_TASKS:,} can be shown; take {remedy}")
 
 
-def _passes(costs: StageCosts, plans: PlanBatch) -> Passes:
-    times = chunk_times(costs, plans, np.array([0]), int(plans.interleave[0]))
+def _passes(costs: StageCosts) -> Passes:
+    times = chunk_times(costs, np.array([0]), int(costs.workload.plans.interleave[0]))
     columns = (times.forward, times.backward, times.send_forward, times.send_backward)
     return Passes(*(column[0].tolist() for column in columns))
 
@@ -101,7 +102,5 @@ def chrome_trace(graph: Graph) -> dict[str, Any]:
 
 
 def write_chrome_trace(graph: Graph, path: str | Path) -> None:
-    """Writes `chrome_trace(graph)` as JSON, whole or not at all. Raises UserError if the file cannot be
-    written.
-    """
+    """Writes `chrome_trace(graph)` as JSON, whole or not at all; UserError if the file cannot be written."""
     write_text(path, json.dumps(chrome_trace(graph)))

@@ -1,4 +1,4 @@
-"""The timeline of one iteration as a web page: stages by time, in one file that needs no network."""
+"""The timeline of one iteration as a web page: stages by time, in a single file that needs no network."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from itertime.costs import StageCosts, stage_costs
 from itertime.errors import UserError
 from itertime.explain import where_time_goes
 from itertime.model import ModelSpec
+from itertime.partition import Workload
 from itertime.plan import Plan
 from itertime.planbatch import PlanBatch
 from itertime.prediction import Prediction, predict
@@ -45,7 +46,7 @@ Bar = tuple[str, float, float, int | None, int | None, str]  # kind, start, seco
 
 
 def timeline_page(model: ModelSpec, plan: Plan, system: System, profile: Profile | None = None) -> str:
-    """The page's HTML. Raises UserError for an impossible plan, or one of more bars than a browser shows."""
+    """The page's HTML. Raises UserError for an impossible plan, or one with too many bars."""
     profile = profile or load_profile(system.profile)
     graph = iteration_graph(model, plan, system, profile)
     if len(graph.tasks) > MOST_BARS:
@@ -54,7 +55,8 @@ def timeline_page(model: ModelSpec, plan: Plan, system: System, profile: Profile
             "take fewer micro-batches, or a .json trace"
         )
     found = predict(model, plan, system, profile)
-    stages = _stages(graph, plan, stage_costs(model, PlanBatch.of([plan]), system, profile))
+    workload = Workload.of(model, PlanBatch.of([plan]), system, profile)
+    stages = _stages(graph, plan, stage_costs(workload))
     data = {"seconds": found.iteration_s, "stages": stages}
     gpus = f"{plan.gpus:,} GPU" + ("s" if plan.gpus > 1 else "")
     words = {
@@ -75,19 +77,19 @@ def timeline_page(model: ModelSpec, plan: Plan, system: System, profile: Profile
 def write_timeline_page(
     model: ModelSpec, plan: Plan, system: System, path: str | Path, profile: Profile | None = None
 ) -> None:
-    """Writes `timeline_page`, whole or not at all. Raises UserError as it does, and where it cannot write."""
+    """Writes `timeline_page`, whole or not at all; also raises UserError if the file cannot be written."""
     write_text(path, timeline_page(model, plan, system, profile))
 
 
 def _stages(graph: Graph, plan: Plan, costs: StageCosts) -> list[dict[str, Any]]:
-    """Of every stage its bars in order of time, and the shares of its passes that are not plain compute."""
+    """By stage: its bars in order of time, and the shares of its passes that are not plain compute."""
     lanes: dict[tuple[int, str], list[Bar]] = {}
     for name, (start, end) in graph.run().items():
         task = graph.tasks[name]
         if task.seconds > 0:
             lane = "network" if task.stream == "network" else "compute"
             lanes.setdefault((task.stage, lane), []).append(_bar(task, start, end, plan))
-    kinds = costs.layout.kinds(np.array([0]))[0]
+    kinds = costs.workload.partition.kinds(np.array([0]))[0]
     return [
         {
             "stage": stage,
@@ -109,8 +111,8 @@ def _bar(task: Task, start: float, end: float, plan: Plan) -> Bar:
     if kind in ("forward", "backward"):
         position, _, microbatch = rest.partition(" ")[0].partition(".")
         chunk = int(position) // plan.pp
-        told = f"{kind} of micro-batch {microbatch}" + (f", chunk {chunk}" if plan.interleave > 1 else "")
-        return kind, start, end - start, int(microbatch), chunk, told
+        title = f"{kind} of micro-batch {microbatch}" + (f", chunk {chunk}" if plan.interleave > 1 else "")
+        return kind, start, end - start, int(microbatch), chunk, title
     return kind, start, end - start, None, None, task.name.partition(".")[0] if kind == "send" else task.name
 
 

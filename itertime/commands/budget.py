@@ -20,19 +20,29 @@ def budget(
     gpus: Annotated[int, typer.Option("--gpus", min=1, help="Use at most this many GPUs.")],
     days: Annotated[float, typer.Option("--days", help="Days of training.")],
     global_batch: GlobalBatch,
-    recompute: Annotated[str, typer.Option("--recompute", help="Choices to try.")] = "none,selective,full",
+    recompute: Annotated[str, typer.Option("--recompute", help="Modes to try.")] = "none,selective,full",
     tokens_per_parameter: Annotated[
-        float, typer.Option("--tokens-per-parameter", help="20 is the Chinchilla rule.")
+        float,
+        typer.Option(
+            "--tokens-per-parameter", help="Tokens to train on per parameter; 20 is the Chinchilla rule."
+        ),
     ] = 20.0,
     json: Json = False,
 ) -> None:
-    """The largest model that GPUs and days train compute-optimally, at peak speed and as simulated."""
+    """Find the largest model that GPUs train compute-optimally in a number of days, at peak and simulated."""
     from itertime.budget import Budget, generated, published
     from itertime.planspace import Space
     from itertime.system import load_system
 
     space = Space(recompute=words_of(recompute))
-    given = Budget(gpus, days, global_batch, load_system(system), space, tokens_per_parameter)
+    given = Budget(
+        gpus=gpus,
+        days=days,
+        global_batch=global_batch,
+        system=load_system(system),
+        space=space,
+        tokens_per_parameter=tokens_per_parameter,
+    )
     answers = {"published": given.largest(published()), "generated": given.largest(generated())}
     if json:
         documents = {name: _document(answer) for name, answer in answers.items()}

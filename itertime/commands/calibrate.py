@@ -26,16 +26,20 @@ def calibrate(
         str | None,
         typer.Option(
             "--constants",
-            help="Names with commas between them, or `auto`: chosen by the runs, anew in every fold. "
-            "Left out, three that suit the kind of training.",
+            help="Names separated by commas, or `auto`: chosen from the runs, separately in every fold. "
+            "Default: three that suit the kind of training.",
         ),
     ] = None,
-    max_constants: Annotated[int, typer.Option("--max-constants", min=1, help="At most, with `auto`.")] = 3,
-    folds: Annotated[int, typer.Option("--folds", min=2, help="Parts that are held out in turn.")] = 10,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the draw of the folds.")] = 0,
+    max_constants: Annotated[
+        int, typer.Option("--max-constants", min=1, help="At most this many constants, with `auto`.")
+    ] = 3,
+    folds: Annotated[
+        int, typer.Option("--folds", min=2, help="Number of parts that are held out in turn.")
+    ] = 10,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random folds.")] = 0,
     json: Json = False,
 ) -> None:
-    """Fit a site's constants to its measured runs; says how they do on runs held out."""
+    """Fit a site's constants to its measured runs, and report their error on held-out runs."""
     from itertime.calibration import calibrate as run
     from itertime.sitefile import report, write_site
 
@@ -54,10 +58,10 @@ def calibrate(
 def _warn(document: dict[str, Any]) -> None:
     for kind in document["refused"]:
         errors = document if kind == "time" else document["memory"]
-        told = {name: f"{errors[name]['mape']:.1f} %" for name in ("neutral", "in_sample", "held_out")}
+        shown = {name: f"{errors[name]['mape']:.1f} %" for name in ("neutral", "in_sample", "held_out")}
         print(
-            f"refused: the constants of {kind} that fit best have an error of {told['in_sample']} in sample "
-            f"and {told['held_out']} held out, the neutral ones {told['neutral']}; {kind} stays neutral",
+            f"refused: the constants of {kind} that fit best have an error of {shown['in_sample']} in sample "
+            f"and {shown['held_out']} held out, the neutral ones {shown['neutral']}; {kind} stays neutral",
             file=sys.stderr,
         )
     for name in document["at_bound"]:

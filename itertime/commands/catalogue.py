@@ -1,4 +1,4 @@
-"""`itertime models` and `itertime systems`: what has a name."""
+"""`itertime models` and `itertime systems`: the shipped models and systems."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["models", "systems"]
 
 
 def models(json: Json = False) -> None:
-    """The models that have a name."""
+    """List the shipped models."""
     from itertime.model import list_models, load_model
 
     specs = [load_model(name) for name in list_models()]
@@ -22,7 +22,7 @@ def models(json: Json = False) -> None:
 
 
 def systems(json: Json = False) -> None:
-    """The systems that have a name."""
+    """List the shipped systems."""
     from itertime.system import list_systems, load_system
 
     found = [load_system(name) for name in list_systems()]

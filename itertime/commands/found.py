@@ -1,4 +1,4 @@
-"""What `itertime search` says of the plans that it found."""
+"""The output of `itertime search`: the plans that it found, as JSON or as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BAR = 40  # characters of a whole iteration
 
 
 def document_of(model: ModelSpec, result: SearchResult, by_cost: bool, price: float) -> dict[str, Any]:
-    """As `--json` prints it; `by_cost`: what counts is dollars, at `price` dollars per GPU-hour."""
+    """The document of `--json`. `by_cost`: compare plans in dollars, at `price` dollars per GPU-hour."""
     plans = [
         plan_document(model, found.plan, found.prediction)
         | {"cost_usd": _value(found, True, price), **_worse(result.plans[0], found, by_cost, price)}
@@ -30,8 +30,8 @@ def document_of(model: ModelSpec, result: SearchResult, by_cost: bool, price: fl
 def print_found(
     model: ModelSpec, result: SearchResult, by_cost: bool, price: float, *, against_best: bool, explain: bool
 ) -> None:
-    """`against_best`: say why the others are worse than the first. `explain`: where the time and the memory
-    of the first go.
+    """`against_best`: also say why each plan is worse than the first. `explain`: also show where the time and
+    the memory of the first go.
     """
     print(
         f"{model.name}: {result.evaluated} plans, {result.feasible} fit in memory, "
@@ -59,8 +59,8 @@ def _usd_per_s(found: Found, price: float) -> float:
 
 
 def _worse(best: Found, found: Found, by_cost: bool, price: float) -> dict[str, Any]:
-    """By how much a plan is worse than the best one, and the parts that make the difference: seconds, or
-    dollars where cost is what counts.
+    """By how much a plan is worse than the best one, and the parts that make the difference: in seconds, or
+    with `by_cost` in dollars.
     """
     from itertime.explain import difference
 

@@ -1,4 +1,4 @@
-"""Options that several commands take alike, and what they turn into."""
+"""Options that several commands share, and the values that they turn into."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ __all__ = [
     "Tp",
     "Zero",
     "ZeroGroup",
+    "bucket_bytes_of",
     "model_of",
     "numbers_of",
     "plan_document",
@@ -46,10 +47,10 @@ __all__ = [
 ModelName = Annotated[str, typer.Option("--model", help="A name (see `itertime models`) or a YAML file.")]
 SystemName = Annotated[str, typer.Option("--system", help="A name (see `itertime systems`) or a YAML file.")]
 SeqLen = Annotated[
-    int | None, typer.Option("--seq-len", min=1, help="Tokens per sequence, instead of the model's own.")
+    int | None, typer.Option("--seq-len", min=1, help="Tokens per sequence; default: the model's own.")
 ]
 Attention = Annotated[
-    str | None, typer.Option("--attention", help="core or flash, instead of the model's own.")
+    str | None, typer.Option("--attention", help="core or flash; default: the model's own.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Tp = Annotated[int, typer.Option("--tp", min=1, help="Tensor parallelism.")]
@@ -61,7 +62,7 @@ Interleave = Annotated[int, typer.Option("--interleave", min=1, help="Model chun
 Recompute = Annotated[str, typer.Option("--recompute", help="full, early-stop, selective or none.")]
 Zero = Annotated[int, typer.Option("--zero", min=0, max=3, help="ZeRO stage.")]
 ZeroGroup = Annotated[
-    int | None, typer.Option("--zero-group", min=1, help="Ranks per ZeRO group; all of dp if left out.")
+    int | None, typer.Option("--zero-group", min=1, help="Ranks per ZeRO group; default: all of dp.")
 ]
 SequenceParallel = Annotated[
     bool, typer.Option("--sequence-parallel", help="Split norms and dropout over tp.")
@@ -70,25 +71,28 @@ GradOverlap = Annotated[
     bool, typer.Option("--grad-overlap", help="Exchange gradients during the backward pass.")
 ]
 Fp32Gradients = Annotated[
-    bool, typer.Option("--fp32-gradients", help="Accumulate and exchange gradients in 32 bit.")
+    bool, typer.Option("--fp32-gradients", help="Accumulate and exchange gradients in 32 bits.")
 ]
 Cp = Annotated[int, typer.Option("--cp", min=1, help="Context parallelism: ranks that share a sequence.")]
 CpExchange = Annotated[
-    str, typer.Option("--cp-exchange", help="Keys and values go around a ring, or gather.")
+    str, typer.Option("--cp-exchange", help="How keys and values are exchanged: ring or gather.")
 ]
 Ep = Annotated[int, typer.Option("--ep", min=1, help="Expert parallelism: ranks that share the experts.")]
 RankOrder = Annotated[
-    str, typer.Option("--rank-order", help="tp-cp-dp-pp, or tp-cp-pp-dp: what lies next to each other.")
+    str, typer.Option("--rank-order", help="Order in which ranks are numbered: tp-cp-dp-pp or tp-cp-pp-dp.")
 ]
 Prefetch = Annotated[
-    bool, typer.Option("--prefetch/--no-prefetch", help="ZeRO-3 gathers the next layer ahead.")
+    bool, typer.Option("--prefetch/--no-prefetch", help="ZeRO-3 gathers the next layer's weights ahead.")
 ]
 BucketMb = Annotated[
-    int | None, typer.Option("--bucket-mb", min=1, help="Exchange gradients in buckets of this many MB.")
+    int | None, typer.Option("--bucket-mb", min=1, help="Exchange gradients in buckets of this size, in MB.")
 ]
 Schedule = Annotated[str, typer.Option("--schedule", help="1f1b or gpipe.")]
 Split = Annotated[
-    str, typer.Option("--split", help="even; balanced where pp does not divide the layers; compute.")
+    str,
+    typer.Option(
+        "--split", help="Layers per stage: even, balanced (where pp does not divide the layers) or compute."
+    ),
 ]
 
 
@@ -102,20 +106,25 @@ def model_of(name: str, seq_len: int | None, attention: str | None) -> ModelSpec
     return model if attention is None else replace(model, attention=attention)
 
 
+def bucket_bytes_of(megabytes: int | None) -> int | None:
+    """The bytes of `--bucket-mb`, if it is given."""
+    return None if megabytes is None else megabytes * 1_000_000
+
+
 def words_of(text: str) -> tuple[str, ...]:
-    """Words with commas between them, each once."""
+    """The words of a comma-separated list, each once."""
     return tuple(dict.fromkeys(word.strip() for word in text.split(",")))
 
 
 def numbers_of(option: str, text: str) -> tuple[int, ...]:
-    """Whole numbers with commas between them, each once; UserError naming the option otherwise."""
+    """The whole numbers of a comma-separated list, each once; otherwise UserError naming the option."""
     from itertime.errors import UserError
 
     try:
         numbers = tuple(dict.fromkeys(map(int, words_of(text))))
     except ValueError:
         raise UserError(
-            f"{option}={text}: must be whole numbers with commas between them, such as 1,2"
+            f"{option}={text}: must be whole numbers separated by commas, for example 1,2"
         ) from None
     if min(numbers) < 0:
         raise UserError(f"{option}={text}: must not be negative")

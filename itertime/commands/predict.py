@@ -32,6 +32,7 @@ from itertime.commands.options import (
     Tp,
     Zero,
     ZeroGroup,
+    bucket_bytes_of,
     model_of,
     plan_document,
 )
@@ -71,17 +72,34 @@ def predict(
     bucket_mb: BucketMb = None,
     json: Json = False,
 ) -> None:
-    """Seconds of one iteration, where they go, memory, and whether the plan fits."""
+    """Predict the seconds of one iteration, where they go, the memory, and whether the plan fits."""
     from itertime.plan import Plan
     from itertime.prediction import predict as run
     from itertime.system import load_system
 
     spec = model_of(model, seq_len, attention)
     plan = Plan(
-        tp, pp, dp, micro_batch, global_batch, interleave, recompute, zero, zero_group,
-        sequence_parallel, grad_overlap, schedule, split, fp32_gradients,
-        cp, cp_exchange, ep, rank_order, prefetch, bucket_mb and bucket_mb * 1_000_000,
-    )  # fmt: skip
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        micro_batch=micro_batch,
+        global_batch=global_batch,
+        interleave=interleave,
+        recompute=recompute,
+        zero_stage=zero,
+        zero_group=zero_group,
+        sequence_parallel=sequence_parallel,
+        grad_overlap=grad_overlap,
+        schedule=schedule,
+        split=split,
+        fp32_gradients=fp32_gradients,
+        cp=cp,
+        cp_exchange=cp_exchange,
+        ep=ep,
+        rank_order=rank_order,
+        prefetch=prefetch,
+        bucket_bytes=bucket_bytes_of(bucket_mb),
+    )
     prediction = run(spec, plan, load_system(system))
     if json:
         print_json(plan_document(spec, plan, prediction))

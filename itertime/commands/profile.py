@@ -1,4 +1,4 @@
-"""`itertime profile`: what a GPU's profile rests on, and measuring one."""
+"""`itertime profile`: show the evidence behind a GPU's profile, and measure operators for one."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 __all__ = ["profile_app"]
 
-profile_app = new_app("What a GPU's profile rests on (show), and measure operators with torch (collect).")
+profile_app = new_app("Show the evidence behind a GPU's profile, and measure operators with torch.")
 
 
 @profile_app.command()
 def show(
     name: Annotated[
         str | None,
-        typer.Argument(help="A profile's name, or its JSON file; all shipped ones if left out."),
+        typer.Argument(help="A profile's name, or its JSON file; default: all shipped ones."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """What is measured, fitted and assumed: sources, rows, errors, and the sizes that were measured."""
+    """Show what is measured, fitted and assumed: sources, rows, errors, and the sizes that were measured."""
     from itertime.profile import list_profiles, load_profile
 
     profiles = [load_profile(one) for one in ([name] if name else list_profiles())]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertime.commandline import print_json
-from itertime.commands import search_options as only
 from itertime.commands.found import document_of, print_found
 from itertime.commands.options import (
     Attention,
@@ -17,6 +16,24 @@ from itertime.commands.options import (
     numbers_of,
     words_of,
 )
+from itertime.commands.search_options import (
+    CpChoices,
+    EpChoices,
+    Explain,
+    Gpus,
+    InterleaveChoices,
+    MaxGpus,
+    MicroBatchChoices,
+    Objective,
+    Pareto,
+    PpChoices,
+    Price,
+    RecomputeChoices,
+    SequenceParallelChoice,
+    Top,
+    TpChoices,
+    ZeroChoices,
+)
 
 __all__ = ["search"]
 
@@ -27,28 +44,28 @@ def search(
     model: ModelName,
     system: SystemName,
     global_batch: GlobalBatch,
-    gpus: only.Gpus = None,
-    max_gpus: only.MaxGpus = None,
-    objective: only.Objective = "time",
-    price: only.Price = 5.0,
-    pareto: only.Pareto = False,
-    explain: only.Explain = False,
-    top: only.Top = None,
+    gpus: Gpus = None,
+    max_gpus: MaxGpus = None,
+    objective: Objective = "time",
+    price: Price = 5.0,
+    pareto: Pareto = False,
+    explain: Explain = False,
+    top: Top = None,
     seq_len: SeqLen = None,
     attention: Attention = None,
-    tp: only.TpChoices = "all",
-    pp: only.PpChoices = "all",
-    micro_batch: only.MicroBatchChoices = "all",
-    interleave: only.InterleaveChoices = "all",
-    recompute: only.RecomputeChoices = "none,selective,full",
-    zero: only.ZeroChoices = "0,1,2,3",
-    sequence_parallel: only.SequenceParallelChoice = None,
-    cp: only.CpChoices = "1",
-    ep: only.EpChoices = "all",
+    tp: TpChoices = "all",
+    pp: PpChoices = "all",
+    micro_batch: MicroBatchChoices = "all",
+    interleave: InterleaveChoices = "all",
+    recompute: RecomputeChoices = "none,selective,full",
+    zero: ZeroChoices = "0,1,2,3",
+    sequence_parallel: SequenceParallelChoice = None,
+    cp: CpChoices = "1",
+    ep: EpChoices = "all",
     grad_overlap: GradOverlap = False,
     json: Json = False,
 ) -> None:
-    """The best plans for a model on a number of GPUs, among all that keep the rules and fit in memory."""
+    """Find the best plans for a model on a number of GPUs that keep the rules and fit in memory."""
     from itertime.plansearch import search as run
     from itertime.planspace import MICRO_BATCHES, Space
     from itertime.system import load_system
@@ -70,9 +87,15 @@ def search(
         ep=_chosen("--ep", ep),
     )
     result = run(
-        spec, global_batch, load_system(system), gpus,
-        max_gpus=max_gpus, space=space, objective=objective, top=top or (WHOLE_FRONT if front else TOP),
-    )  # fmt: skip
+        spec,
+        global_batch,
+        load_system(system),
+        gpus,
+        max_gpus=max_gpus,
+        space=space,
+        objective=objective,
+        top=top or (WHOLE_FRONT if front else TOP),
+    )
     by_cost = objective == "cost"
     if json:
         print_json(document_of(spec, result, by_cost, price))
@@ -81,11 +104,11 @@ def search(
 
 
 def _objective(stated: str, pareto: bool, gpus: int | None, max_gpus: int | None) -> str:
-    """What `--objective` and `--pareto`, which is short for one of them, ask for together."""
+    """The objective that `--objective` and `--pareto`, short for one of its values, state together."""
     from itertime.errors import UserError
 
     if pareto and stated not in ("time", "pareto"):
-        raise UserError("--pareto: is the front of time against GPUs; leave out --objective")
+        raise UserError("--pareto: is short for --objective pareto; leave out --objective")
     objective = "pareto" if pareto else stated
     if objective == "pareto" and (max_gpus is None or gpus is not None):
         raise UserError("--pareto: needs --max-gpus; leave out --gpus")
@@ -100,5 +123,5 @@ def _check_price(price: float) -> None:
 
 
 def _chosen(option: str, text: str) -> tuple[int, ...]:
-    """The numbers of an option; empty, which means every sensible one, for "all"."""
+    """The numbers of an option; empty for "all", which leaves the choice to the search."""
     return () if text.strip() == "all" else numbers_of(option, text)

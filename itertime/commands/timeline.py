@@ -32,6 +32,7 @@ from itertime.commands.options import (
     Tp,
     Zero,
     ZeroGroup,
+    bucket_bytes_of,
     model_of,
 )
 
@@ -49,7 +50,7 @@ def timeline(
         typer.Option(
             "-o",
             "--output",
-            help="A page (.html) or a Chrome trace (.json).",
+            help="The file to write: a page (.html) or a Chrome trace (.json).",
             show_default=False,
         ),
     ],
@@ -75,7 +76,7 @@ def timeline(
     prefetch: Prefetch = True,
     bucket_mb: BucketMb = None,
 ) -> None:
-    """One iteration, task by task: a page to look at, or a trace for chrome://tracing or ui.perfetto.dev."""
+    """Draw one iteration task by task: a web page, or a trace for chrome://tracing or ui.perfetto.dev."""
     from itertime.errors import UserError
     from itertime.plan import Plan
     from itertime.system import load_system
@@ -85,10 +86,27 @@ def timeline(
     if ending not in (*PAGES, ".json"):
         raise UserError(f"-o={output}: must end in .html or .json")
     plan = Plan(
-        tp, pp, dp, micro_batch, global_batch, interleave, recompute, zero, zero_group,
-        sequence_parallel, grad_overlap, schedule, split, fp32_gradients,
-        cp, cp_exchange, ep, rank_order, prefetch, bucket_mb and bucket_mb * 1_000_000,
-    )  # fmt: skip
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        micro_batch=micro_batch,
+        global_batch=global_batch,
+        interleave=interleave,
+        recompute=recompute,
+        zero_stage=zero,
+        zero_group=zero_group,
+        sequence_parallel=sequence_parallel,
+        grad_overlap=grad_overlap,
+        schedule=schedule,
+        split=split,
+        fp32_gradients=fp32_gradients,
+        cp=cp,
+        cp_exchange=cp_exchange,
+        ep=ep,
+        rank_order=rank_order,
+        prefetch=prefetch,
+        bucket_bytes=bucket_bytes_of(bucket_mb),
+    )
     spec, machine = model_of(model, seq_len, attention), load_system(system)
     if ending in PAGES:
         from itertime.timeline_page import write_timeline_page

@@ -18,14 +18,14 @@ __all__ = ["print_skipped", "validate"]
 def validate(
     files: Annotated[list[Path], typer.Argument(help="Iteration tables (CSV).", show_default=False)],
     system: Annotated[
-        str | None, typer.Option("--system", help="Add the site constants of this system.")
+        str | None, typer.Option("--system", help="Apply the site constants of this system.")
     ] = None,
     rows: Annotated[
-        Path | None, typer.Option("--rows", help="Write measured and predicted values here.")
+        Path | None, typer.Option("--rows", help="Write measured and predicted values to this file.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Predicted against measured seconds, for every row of iteration tables."""
+    """Compare predicted with measured seconds, for every row of iteration tables."""
     from itertime import validation
     from itertime.system import load_system
 
@@ -47,7 +47,7 @@ def validate(
 
 
 def print_skipped(skipped: Sequence[dict[str, str]]) -> None:
-    """Rows that cannot be expressed, by reason, on stderr."""
+    """Print the rows that cannot be expressed on stderr, by reason."""
     reasons: dict[str, list[str]] = {}
     for row in skipped:
         reasons.setdefault(row["why"], []).append(row["id"])

@@ -4,20 +4,19 @@ derive.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from itertime import ModelSpec, Plan, PlanBatch, load_model, load_profile, load_system, predict
-from itertime.costs import stage_costs
-from itertime.edges import padded_vocab
+from itertime import ModelSpec, Plan, PlanBatch, costs, load_model, load_profile, load_system, predict
+from itertime.costs import MICRO_BATCH_COLUMNS, stage_costs
 from itertime.exchange import exposed_s
 from itertime.layer import layer_costs
 from itertime.layer_comm import activation_all_reduce_s
-from itertime.stages import FIRST, HEAVY, LAST, stage_layout
+from itertime.partition import FIRST, HEAVY, LAST, Partition, Workload, padded_vocab
 
 SYSTEM = load_system("dgx-a100-80gb")
 PROFILE = load_profile(SYSTEM.profile)
@@ -27,8 +26,8 @@ PLAN = Plan(8, 4, 4, 2, 128)
 
 def layer(model=MODEL, tp=8, micro_batch=2, recompute="none", system=SYSTEM, **plan):
     work = PlanBatch.of([Plan(tp, 1, 64, micro_batch, 64 * micro_batch, recompute=recompute, **plan)])
-    reduced = activation_all_reduce_s(model, work, system, PROFILE)
-    costs = layer_costs(model, work, reduced, system, PROFILE)
+    workload = Workload.of(model, work, system, PROFILE)
+    costs = layer_costs(workload, activation_all_reduce_s(workload))
     return {k: v[0] for k, v in costs.forward.items()}, {k: v[0] for k, v in costs.backward.items()}
 
 
@@ -189,7 +188,7 @@ def test_a_split_by_compute_is_nanotrons(layers, pp, head):
     model = ModelSpec("m", layers, 1024, 16, 1, 512, gated_mlp=True, biases=False)
     model = replace(model, vocab=max(round(head * model.layer_matmul_parameters / model.hidden), 1))
     head = model.vocab * model.hidden / model.layer_matmul_parameters
-    layout = stage_layout(model, PlanBatch.of([Plan(1, pp, 1, 1, 1, split="compute")]))
+    layout = Partition.of(model, PlanBatch.of([Plan(1, pp, 1, 1, 1, split="compute")]))
     found = [int(n) for kind in range(4) for n in [layout.layers[kind, 0]] * int(layout.stages[kind, 0])]
     expected = nanotron_split(layers, pp, head)
     assert sum(found) == layers
@@ -206,7 +205,7 @@ def test_a_split_by_compute_is_nanotrons(layers, pp, head):
 def test_a_split_by_compute_makes_room_for_a_large_projection():
     """Llama 3.2 1B's shape: the projection is worth four layers of 16."""
     model = ModelSpec("m", 16, 2048, 32, 131072, 4096, gated_mlp=True, ffn_hidden=8192, attention="flash")
-    layout = stage_layout(model, PlanBatch.of([Plan(1, 4, 1, 1, 1, split="compute")]))
+    layout = Partition.of(model, PlanBatch.of([Plan(1, 4, 1, 1, 1, split="compute")]))
     assert layout.layers[[FIRST, LAST], 0].tolist() == [6, 0]
     even, better = (
         predict(model, Plan(1, 4, 1, 1, 32, recompute="none", split=split), SYSTEM)
@@ -220,7 +219,7 @@ def test_a_split_by_compute_makes_room_for_a_large_projection():
 )
 def test_every_layer_is_on_one_stage(layers, pp):
     model = replace(MODEL, layers=layers)
-    layout = stage_layout(model, PlanBatch.of([Plan(1, pp, 1, 1, 1, split="balanced")]))
+    layout = Partition.of(model, PlanBatch.of([Plan(1, pp, 1, 1, 1, split="balanced")]))
     assert (layout.layers * layout.stages).sum() == layers
     assert layout.stages.sum() == pp
     assert (layout.layers[layout.stages > 0] >= 0).all()
@@ -228,7 +227,7 @@ def test_every_layer_is_on_one_stage(layers, pp):
 
 def test_bloom_is_split_as_its_authors_say():
     """70 layers on 12 stages with embedding and projection as layers: 6 each (BigScience, tr11)."""
-    layout = stage_layout(
+    layout = Partition.of(
         replace(MODEL, layers=70), PlanBatch.of([Plan(4, 12, 8, 2, 2048, split="balanced")])
     )
     assert layout.layers[[FIRST, HEAVY, LAST], 0].tolist() == [5, 6, 5]
@@ -245,7 +244,7 @@ def test_stages_are_filled_to_the_smallest_size_that_will_do(layers, pp):
         if blocks[-1] == size:
             blocks.append(0)
         blocks[-1] += 1
-    layout = stage_layout(
+    layout = Partition.of(
         replace(MODEL, layers=layers), PlanBatch.of([Plan(1, pp, 1, 1, 1, split="balanced")])
     )
     kinds = layout.kinds(np.array([0]))[0]
@@ -259,7 +258,7 @@ def test_stages_are_filled_to_the_smallest_size_that_will_do(layers, pp):
 
 
 def test_bigscience_78_layers_on_12_stages():
-    layout = stage_layout(
+    layout = Partition.of(
         replace(MODEL, layers=78), PlanBatch.of([Plan(4, 12, 8, 2, 2048, split="balanced")])
     )
     assert layout.layers[[FIRST, HEAVY, LAST], 0].tolist() == [6, 7, 2]
@@ -329,10 +328,35 @@ def test_a_site_multiplies_what_its_name_says():
 
 
 def test_every_kind_of_cost_is_finite_and_not_negative():
-    costs = stage_costs(
-        MODEL, PlanBatch.of([PLAN, Plan(1, 1, 1, 1, 1), Plan(16, 48, 2, 1, 96)]), SYSTEM, PROFILE
-    )
+    plans = PlanBatch.of([PLAN, Plan(1, 1, 1, 1, 1), Plan(16, 48, 2, 1, 96)])
+    costs = stage_costs(Workload.of(MODEL, plans, SYSTEM, PROFILE))
     for parts in (costs.forward, costs.backward, costs.once):
         for name, seconds in parts.items():
             assert np.isfinite(seconds).all(), name
             assert (seconds >= 0).all(), name
+
+
+COLUMNS = {field.name for field in fields(PlanBatch)}
+
+
+class WatchedPlans(PlanBatch):
+    """Plans that note which of their columns are read."""
+
+    def __getattribute__(self, name):
+        if name in COLUMNS:
+            self.__dict__.setdefault("_read", set()).add(name)
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("name", ["megatron-39.1b", "llama2-7b", "mixtral-8x7b", "bert-large"])
+def test_a_micro_batch_depends_on_no_column_beside_the_named_ones(name):
+    """Each combination of `MICRO_BATCH_COLUMNS` is computed once, for all plans that share it."""
+    plan = Plan(2, 1, 4, 1, 64, recompute="early-stop", sequence_parallel=True)
+    model = replace(load_model(name), dropout=False)
+    if model.attention != "core":
+        plan = replace(plan, cp=2)
+    batch = PlanBatch.of([replace(plan, ep=2)] if model.experts > 1 else [plan])
+    workload = Workload.of(model, batch, SYSTEM, PROFILE)
+    watched = WatchedPlans(**{column: getattr(batch, column) for column in COLUMNS})
+    costs.micro_batch_passes(replace(workload, plans=watched))
+    assert {"tp", "micro_batch", "recompute"} <= vars(watched)["_read"] <= set(MICRO_BATCH_COLUMNS)

@@ -92,19 +92,62 @@ def test_everything_a_curve_depends_on_is_in_its_key(cache):
     assert len(keys) == len(others) + 2
 
 
+# Modules that read files, report, or keep curves: no curve depends on them.
+BESIDE = {
+    "itertime.atomic",
+    "itertime.curvecache",
+    "itertime.datafile",
+    "itertime.errors",
+    "itertime.extrapolation",
+    "itertime.uncertainty",
+}
+
+
+def source_of(name: str) -> Path | None:
+    """The file of a module of the package, if there is one of that name."""
+    path = PACKAGE.parent.joinpath(*name.split("."))
+    found = [file for file in (path.with_suffix(".py"), path / "__init__.py") if file.exists()]
+    return found[0] if found else None
+
+
 def test_the_code_in_the_key_is_all_code_that_plans():
-    """Everything that `planner` imports of ours, but for what reads files, reports or keeps curves."""
-    seen, waiting = set(), ["planner"]
+    """Every module of the package that the planner imports, directly or not, apart from `BESIDE`."""
+    seen, waiting = set(), [Planner.__module__]
     while waiting:
         name = waiting.pop()
-        if name in seen or not (PACKAGE / f"{name}.py").exists():
+        path = source_of(name)
+        if path is None or name in seen:
             continue
         seen.add(name)
-        for node in ast.walk(ast.parse((PACKAGE / f"{name}.py").read_text())):
+        for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("itertime."):
-                waiting.append(str(node.module).removeprefix("itertime.").replace(".", "/"))
-    beside = {"curvecache", "atomic", "datafile", "errors", "extrapolation", "uncertainty"}
-    assert seen - beside == set(CODE)
+                waiting += [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
+    sources = {source_of(name).relative_to(PACKAGE).as_posix() for name in seen - BESIDE}
+    covered = {
+        source: [entry for entry in CODE if f"{source}/".startswith(f"{entry}/")] for source in sources
+    }
+    assert [source for source, entries in covered.items() if not entries] == []
+    assert {entry for entries in covered.values() for entry in entries} == set(CODE)
+    assert module.PACKAGE == PACKAGE
+
+
+def test_the_hash_of_the_code_covers_modules_and_folders(tmp_path):
+    def version() -> str:
+        return module.source_hash(tmp_path, ["one.py", "folder"])
+
+    (tmp_path / "folder" / "inner").mkdir(parents=True)
+    for name in ("one.py", "other.py", "folder/two.py", "folder/inner/three.py"):
+        (tmp_path / name).write_text("x = 1\n")
+    versions = [version()]
+    for name in ("one.py", "folder/two.py", "folder/inner/three.py", "folder/new.py"):
+        (tmp_path / name).write_text("x = 2\n")
+        versions.append(version())
+    (tmp_path / "folder/new.py").rename(tmp_path / "folder/newer.py")
+    versions.append(version())
+    assert len(set(versions)) == len(versions)
+    (tmp_path / "other.py").write_text("x = 2\n")
+    (tmp_path / "folder/notes.txt").write_text("no code")
+    assert version() == versions[-1]
 
 
 def test_other_code_does_not_use_what_this_one_kept(cache, monkeypatch):
@@ -175,15 +218,15 @@ def test_the_least_recently_used_go_first_and_leftovers_with_them(cache, monkeyp
         cache.save(f"{number:040d}", {})
         os.utime(cache.folder / f"{number:040d}.json", (1000 + number, 1000 + number))
     assert cache.load(f"{0:040d}") == {}  # used again
-    strangers = "notes.txt", ".hidden.tmp"
-    for name in strangers:
+    foreign = "notes.txt", ".hidden.tmp"
+    for name in foreign:
         (cache.folder / name).write_text("mine")
     leftover = cache.folder / f".{9:040d}.json.77.tmp"
     leftover.write_text("half")
     os.utime(leftover, (time.time() - 7200,) * 2)
     cache.save(f"{8:040d}", {})
     kept = {path.name for path in cache.folder.iterdir()}
-    assert kept == {f"{number:040d}.json" for number in (0, 4, 5, 6, 7, 8)} | set(strangers)
+    assert kept == {f"{number:040d}.json" for number in (0, 4, 5, 6, 7, 8)} | set(foreign)
 
 
 @pytest.mark.parametrize(

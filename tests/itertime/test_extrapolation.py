@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from itertime import extrapolation
-from itertime.extrapolation import watch
+from itertime.extrapolation import WatchedProfile
 from itertime.model import load_model
 from itertime.plan import Plan
 from itertime.planbatch import PlanBatch
@@ -60,10 +60,10 @@ def test_beyond_them_the_part_is_named_and_warned_of_once(caplog: pytest.LogCapt
     assert "attention" in first.extrapolated
     assert "gemm" in first.extrapolated
     assert first == second
-    (told,) = [record.getMessage() for record in caplog.records]
-    assert told.startswith("warning: profile a100-80gb is extrapolated beyond what was measured: ")
-    assert "attention (seq=65536, measured 256 to 16384)" in told
-    assert all(f"{part} (" in told for part in first.extrapolated)
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.startswith("warning: profile a100-80gb is extrapolated beyond what was measured: ")
+    assert "attention (seq=65536, measured 256 to 16384)" in message
+    assert all(f"{part} (" in message for part in first.extrapolated)
 
 
 def test_watching_changes_no_digit() -> None:
@@ -74,7 +74,7 @@ def test_watching_changes_no_digit() -> None:
 
 
 def test_groups_of_one_and_empty_kernels_ask_for_nothing() -> None:
-    watched = watch(PROFILE)
+    watched = WatchedProfile(PROFILE)
     watched.collective_s("all_reduce", np.array([1e12]), np.array([1]))
     watched.elementwise_s(np.array([0.0, 1e6]), "gelu")
     assert watched.extrapolated() == ()

@@ -51,7 +51,7 @@ def test_collectives_and_recomputation_are_issued_too():
     assert count(replace(SMALL, experts=8), ep=1)[0] == forward + 4
 
 
-def test_a_gpu_with_enough_to_do_waits_for_nobody():
+def test_a_gpu_with_enough_to_do_never_waits():
     plan = Plan(8, 8, 4, 1, 256)
     assert at(0.0, LARGE, plan).iteration_s == at(20e-6, LARGE, plan).iteration_s
     assert at(20e-6, LARGE, plan).breakdown.get("launch", 0.0) == 0
@@ -59,7 +59,7 @@ def test_a_gpu_with_enough_to_do_waits_for_nobody():
 
 @pytest.mark.parametrize("tp", [2, 4, 8])
 def test_a_gpu_with_little_to_do_takes_the_time_of_the_launches(tp):
-    """Whatever tp and with whatever is left to do: the head is done while the layers are being issued."""
+    """For every tp, and with a head to compute: it runs while the launches of the layers are issued."""
     plan = Plan(tp, 1, 1, 1, 64, recompute="none", sequence_parallel=True)
     run, without = at(1e-3, SMALL, plan), at(0.0, SMALL, plan)
     issued = 64 * SMALL.layers * sum(count(SMALL, tp=tp, sequence_parallel=True)) * 1e-3

@@ -7,16 +7,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from itertime import Plan, PlanBatch, load_model, load_profile, load_system
-from itertime.memory import BUFFERS_BYTES, memory
+from itertime import ModelSpec, Plan, PlanBatch, System, load_model, load_profile, load_system
+from itertime.memory import BUFFERS_BYTES, Memory, memory
+from itertime.partition import Workload
 
 SYSTEM = load_system("dgx-a100-80gb")
 PROFILE = load_profile(SYSTEM.profile)
 GPT = load_model("gpt3-175b")
 
 
+def needed(model: ModelSpec, plans: PlanBatch, system: System = SYSTEM) -> Memory:
+    return memory(Workload.of(model, plans, system, PROFILE))
+
+
 def parts(model, plan):
-    result = memory(model, PlanBatch.of([plan]), SYSTEM, PROFILE)
+    result = needed(model, PlanBatch.of([plan]))
     assert result.total[0] == pytest.approx(sum(values[0] for values in result.parts.values()))
     return {name: values[0] for name, values in result.parts.items()}
 
@@ -104,18 +109,18 @@ def test_the_optimizer_step_counts_only_beyond_the_activations_it_replaces():
     ],
 )
 def test_published_runs_fit(name, tp, pp, dp, batch):
-    assert memory(load_model(name), PlanBatch.of([Plan(tp, pp, dp, 1, batch)]), SYSTEM, PROFILE).fits[0]
+    assert needed(load_model(name), PlanBatch.of([Plan(tp, pp, dp, 1, batch)])).fits[0]
 
 
 def test_what_cannot_fit_does_not():
     plans = PlanBatch.of([Plan(8, 1, 1, 1, 8), Plan(8, 2, 1, 1, 8), Plan(8, 16, 1, 1, 32)])
-    assert memory(GPT, plans, SYSTEM, PROFILE).fits.tolist() == [False, False, True]
+    assert needed(GPT, plans).fits.tolist() == [False, False, True]
 
 
 def test_a_site_adds_its_overhead():
     site = replace(SYSTEM, site=replace(SYSTEM.site, memory_overhead_bytes=5e9))
     plans = PlanBatch.of([Plan(8, 8, 1, 1, 8)])
-    more = memory(GPT, plans, site, PROFILE).total - memory(GPT, plans, SYSTEM, PROFILE).total
+    more = needed(GPT, plans, site).total - needed(GPT, plans).total
     assert more == pytest.approx(np.array([5e9]))
     assert PROFILE.memory_bytes > 10 * BUFFERS_BYTES
 
@@ -123,5 +128,5 @@ def test_a_site_adds_its_overhead():
 def test_what_the_allocator_loses_multiplies_the_whole():
     site = replace(SYSTEM, site=replace(SYSTEM.site, memory_multiplier=1.1, memory_overhead_bytes=1e9))
     plans = PlanBatch.of([Plan(8, 8, 1, 1, 8)])
-    lossy = memory(GPT, plans, site, PROFILE).total
-    assert lossy == pytest.approx(1.1 * memory(GPT, plans, SYSTEM, PROFILE).total + 1e9)
+    lossy = needed(GPT, plans, site).total
+    assert lossy == pytest.approx(1.1 * needed(GPT, plans).total + 1e9)

@@ -12,7 +12,7 @@ from itertime.collectives import all_gather_s, all_to_all_s, p2p_s, reduce_scatt
 from itertime.layer import layer_costs
 from itertime.layer_comm import activation_all_reduce_s
 from itertime.memory import memory
-from itertime.stages import layer_shards
+from itertime.partition import Partition, Workload
 
 SYSTEM = load_system("dgx-a100-80gb")
 PROFILE = load_profile(SYSTEM.profile)
@@ -23,8 +23,8 @@ PLAN = Plan(1, 1, 16, 1, 16, recompute="none")
 
 def layer(model, plan, system=SYSTEM):
     plans = PlanBatch.of([plan])
-    reduced = activation_all_reduce_s(model, plans, system, PROFILE)
-    costs = layer_costs(model, plans, reduced, system, PROFILE)
+    workload = Workload.of(model, plans, system, PROFILE)
+    costs = layer_costs(workload, activation_all_reduce_s(workload))
     return {k: v[0] for k, v in costs.forward.items()}, {k: v[0] for k, v in costs.backward.items()}
 
 
@@ -33,7 +33,9 @@ def parts(model, plan, system=SYSTEM):
 
 
 def memory_parts(model, plan):
-    return {k: v[0] for k, v in memory(model, PlanBatch.of([plan]), SYSTEM, PROFILE).parts.items()}
+    return {
+        k: v[0] for k, v in memory(Workload.of(model, PlanBatch.of([plan]), SYSTEM, PROFILE)).parts.items()
+    }
 
 
 def test_a_token_pays_for_the_experts_it_passes_and_memory_for_all():
@@ -57,7 +59,8 @@ def test_tokens_travel_to_their_experts_and_back_in_two_all_to_alls_each_way():
 
 
 def test_expert_parallelism_divides_the_experts_but_not_the_rest():
-    shared, experts = layer_shards(MIXTURE, PlanBatch.of([PLAN, replace(PLAN, ep=8)]))
+    partition = Partition.of(MIXTURE, PlanBatch.of([PLAN, replace(PLAN, ep=8)]))
+    shared, experts = partition.shared, partition.experts
     assert shared[0] == shared[1] == MIXTURE.layer_parameters - 8 * MIXTURE.expert_parameters
     assert experts.tolist() == [8 * MIXTURE.expert_parameters, MIXTURE.expert_parameters]
     # Gradients of experts on one rank each have no one to be summed with.
@@ -139,7 +142,8 @@ def test_an_encoder_attends_both_ways_and_predicts_some_tokens():
 
 def test_one_key_head_is_copied_to_every_tensor_parallel_rank():
     multi_query = replace(LLAMA, kv_heads=1)
-    shared, experts = layer_shards(multi_query, PlanBatch.of([Plan(8, 1, 1, 1, 1)]))
+    partition = Partition.of(multi_query, PlanBatch.of([Plan(8, 1, 1, 1, 1)]))
+    shared, experts = partition.shared, partition.experts
     keys_and_values = 2 * 4096 * 128
     assert shared[0] == pytest.approx((multi_query.layer_parameters + 7 * keys_and_values) / 8)
     assert experts[0] == 0
@@ -156,10 +160,8 @@ def test_plans_of_every_kind_at_once_equal_each_alone():
         for kind in ("ring", "gather")
     ]
     assert not any(plan.broken_rules(mixture) for plan in plans)
-    batch = PlanBatch.of(plans)
-    together = layer_costs(
-        mixture, batch, activation_all_reduce_s(mixture, batch, SYSTEM, PROFILE), SYSTEM, PROFILE
-    )
+    workload = Workload.of(mixture, PlanBatch.of(plans), SYSTEM, PROFILE)
+    together = layer_costs(workload, activation_all_reduce_s(workload))
     for row, plan in enumerate(plans):
         alone = layer(mixture, plan)
         for costs, one in ((together.forward, alone[0]), (together.backward, alone[1])):

@@ -17,13 +17,12 @@ from itertime import (
     load_system,
     make_planner,
     predict,
-    pruning,
     search,
 )
 from itertime.planbatch import PlanBatch
 from itertime.plansearch import fitting_plans, rank
 from itertime.planspace import WHOLE, candidates
-from itertime.pruning import among_best, best_of_counts
+from itertime.pruning import among_best, best_of_counts, lower_bound_s
 
 SYSTEM = load_system("dgx-a100-80gb")
 PROFILE = load_profile(SYSTEM.profile)
@@ -66,7 +65,7 @@ def test_no_plan_is_faster_than_the_bound(launch_s):
     system = replace(SYSTEM, site=Site(launch_s=launch_s))
     for case in CASES:
         model, plans = fitting(*case)
-        bound = pruning._bound(model, plans, system, PROFILE)
+        bound = lower_bound_s(model, plans, system, PROFILE)
         assert (bound <= evaluate(model, plans, system, PROFILE).iteration_s).all()
 
 

@@ -15,6 +15,7 @@ from itertime.cli import main
 from itertime.errors import UserError
 from itertime.layer import layer_costs
 from itertime.measured import measured_run
+from itertime.partition import Workload
 from itertime.planbatch import PlanBatch
 from itertime.table import read_table
 from itertime.validation import statistics, summary, validate, write_rows
@@ -184,7 +185,8 @@ def gemm_and_attention_shares(path):
     shares: dict[str, list[float]] = {}
     for row in read_table(path):
         run = measured_run(row, Site())
-        costs = layer_costs(run.model, PlanBatch.of([run.plan]), np.zeros(1), run.system, run.profile)
+        workload = Workload.of(run.model, PlanBatch.of([run.plan]), run.system, run.profile)
+        costs = layer_costs(workload, np.zeros(1))
         layer_s = sum(2 * costs.forward[part][0] + costs.backward[part][0] for part in ("gemm", "attention"))
         layers = run.plan.microbatches * run.model.layers
         shares.setdefault(run.plan.recompute, []).append(layers * layer_s / row["iteration_s"])
