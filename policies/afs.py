@@ -13,8 +13,8 @@ __all__ = ["Afs", "apathetic_shares"]
 
 
 class Afs(Scheduler):
-    """AFS-L: of any two jobs, the next GPU goes to the one with which it lowers their mean completion time
-    more, GPUs freed later left aside; at every event.
+    """AFS-L: of any two jobs, the next GPU goes to the one where it lowers their mean completion time more,
+    not counting GPUs that are freed later; at every event.
 
     Hwang et al., "Elastic Resource Sharing for Distributed Deep Learning", NSDI 2021, section 4. Of two jobs
     let `a` be the one that ends first on the GPUs it holds. A GPU goes to `b` if
