@@ -1,6 +1,12 @@
-"""Scheduling policies, one small file each; the entry points in `pyproject.toml` give them their names.
+"""Scheduling policies, one file each; the entry points in `pyproject.toml` give them their names.
 
-`reservations`, `promises` and `spare` are the parts that `elasticflow` and `vtrain_aware` are made of;
-`gavel`, `ledger`, `timeshares` and `finish_time` those of Gavel's policies; `estimates` and `shadow` those of
-the backfilling ones; `parameters`, `placing`, `rounds`, `tenants` and `turns` are shared by several.
+| where          | what                                                                              |
+|----------------|-----------------------------------------------------------------------------------|
+| `policies/`    | the registered policies: `vtrain-aware` is in `vtrain_aware.py`                   |
+| `reservation/` | reservations before a deadline: `elasticflow` and `vtrain-aware` are made of it   |
+| `toolkit/`     | what several policies share: rounds, placing a list of jobs, backfilling, queues  |
+| `solvers/`     | optimisation problems: shares of time, auctions, assignments                      |
+
+Policies import `clustersim.scheduler` and nothing else of the simulator. A policy may use all three folders,
+`reservation` the other two, which know nothing of each other.
 """

@@ -13,13 +13,14 @@ __all__ = ["Afs", "apathetic_shares"]
 
 
 class Afs(Scheduler):
-    """AFS-L: each GPU to the job that, of two, lowers their mean completion time more if what is freed later
-    is not thought about; at every event.
+    """AFS-L: of any two jobs, the next GPU goes to the one where it lowers their mean completion time more,
+    not counting GPUs that are freed later; at every event.
 
     Hwang et al., "Elastic Resource Sharing for Distributed Deep Learning", NSDI 2021, section 4. Of two jobs
-    let `a` be the one that ends first on what it holds. A GPU goes to `b` if
-    (p_b' - p_b) / p_b' > (p_a' - p_a) / p_a, where p and p' are the speeds without and with it, else to `a`;
-    of two without GPUs, to the shorter one. Run times that users do not state come from the oracle.
+    let `a` be the one that ends first on the GPUs it holds. A GPU goes to `b` if
+    (p_b' - p_b) / p_b' > (p_a' - p_a) / p_a, where p and p' are the speeds without and with it, else to `a`.
+    Of two jobs without GPUs, it goes to the shorter one. Run times that users do not state come from the
+    oracle.
     """
 
     one_gpu_type = True
@@ -36,40 +37,40 @@ class Afs(Scheduler):
 
 
 def _run_time(job: JobView) -> float:
-    """On the fewest GPUs that it can use."""
+    """Seconds left on the fewest GPUs that the job can use."""
     return job.oracle_remaining(job.sizes[0])
 
 
 def apathetic_shares(walk: Walk, gpus: int, known: dict[JobView, tuple[Gain, ...]]) -> dict[JobView, int]:
-    """GPUs by job, in order of submission; those that get none are left out.
+    """GPUs by job, in order of submission, without the jobs that get none.
 
-    `walk` in the order of the run times on the smallest sizes. The shortest of the jobs without GPUs stands
-    for all of them: where nobody's next step doubles its speed per GPU, it comes first. `known`: the `gains`
-    of jobs, which are entered here.
+    `walk` yields the jobs in the order of their run times on their smallest sizes. Of the jobs without GPUs
+    only the shortest is compared: it comes before a job with GPUs unless the next step of that job doubles
+    its speed per GPU. `known`: the `gains` of jobs, filled in here.
     """
-    left = gpus
+    remaining = gpus
 
     def fits(size: int) -> bool:
-        return size <= left
+        return size <= remaining
 
-    taken: dict[JobView, int] = {}  # how many of its sizes a job has
-    steep: dict[JobView, None] = {}  # whose next step may come before a job without GPUs
+    taken: dict[JobView, int] = {}  # by job, the number of its sizes taken
+    steep: dict[JobView, None] = {}  # jobs with a next step that may come before a job without GPUs
     for idle in walk(fits):
         if idle not in known:
             known[idle] = gains(idle)
-        while idle not in taken and idle.sizes[0] <= left:
+        while idle not in taken and idle.sizes[0] <= remaining:
             scan = _scan({**(taken if steep else {}), idle: 0}, known)
-            job = scan.first(left)
+            job = scan.first(remaining)
             assert job is not None
             gpus_taken, taken[job] = scan.take()
-            left -= gpus_taken
+            remaining -= gpus_taken
             steep.pop(job, None)
             if any(as_first >= 1 for _, as_first, _ in known[job][taken[job] :][:1]):
                 steep[job] = None
     scan = _scan(taken, known)
-    while left and (job := scan.first(left)) is not None:
+    while remaining and (job := scan.first(remaining)) is not None:
         gpus_taken, taken[job] = scan.take()
-        left -= gpus_taken
+        remaining -= gpus_taken
     return {job: job.sizes[taken[job] - 1] for job in sorted(taken, key=lambda job: job.order)}
 
 

@@ -15,8 +15,8 @@ _INSTANT_S = 1e-6  # times this close are one: sums of times differ by rounding
 
 
 class Conservative(Scheduler):
-    """First come, first served, not preemptive; a later job may start earlier if it delays nobody who came
-    before, as far as estimated run times tell: every job has a reservation from its submission on.
+    """First come, first served, not preemptive; a later job may start earlier if it delays no job submitted
+    before it, by estimated run times: every job has a reservation from its submission on.
 
     Mu'alem and Feitelson, "Utilization, predictability, workloads, and user runtime estimates in scheduling
     the IBM SP2 with backfilling", IEEE TPDS 2001. Jobs that state no work are estimated at `estimate_factor`
@@ -26,13 +26,13 @@ class Conservative(Scheduler):
     def __init__(self, estimate_factor: float = 1.0):
         self._estimates = Estimates(estimate_factor)
         self.estimate_factor = self._estimates.factor
-        self.reserved: dict[JobView, float] = {}  # when each waiting job will start at the latest
-        self._ends: dict[JobView, float] = {}  # when each running job is expected to end
+        self.reserved: dict[JobView, float] = {}  # the latest start of each waiting job
+        self._ends: dict[JobView, float] = {}  # the expected end of each running job
         self._free, self._tried = FreeGpus(0.0, 0), _Tried()
         self._valid = False
 
     def schedule(self, state: State) -> Proposal:
-        self._keep_up(state)
+        self._update(state)
         proposal, blocked = state.proposal(), None
         due = [(start_s, job.order, job) for job, start_s in self.reserved.items()
                if start_s <= state.now + _INSTANT_S]  # fmt: skip
@@ -46,7 +46,7 @@ class Conservative(Scheduler):
             if started:
                 self._note_start(job, start_s, state.now)
         if not state.running and not proposal.running():
-            self._start_anybody(proposal, state.now)
+            self._start_any(proposal, state.now)
         return proposal
 
     def _note_start(self, job: JobView, reserved_s: float, now: float) -> None:
@@ -54,15 +54,17 @@ class Conservative(Scheduler):
         self._ends[job] = self._estimates.end_s(job, now)
         self._valid &= reserved_s > now - _INSTANT_S
 
-    def _start_anybody(self, proposal: Proposal, now: float) -> None:
-        """Nobody waits for jobs that have no place even where nobody runs, as when nodes went for good."""
+    def _start_any(self, proposal: Proposal, now: float) -> None:
+        """On an idle cluster, start every job that has a place. A reservation that cannot be followed,
+        because nodes were removed, then keeps no other job waiting.
+        """
         for job, start_s in sorted(self.reserved.items(), key=lambda entry: (entry[1], entry[0].order)):
             if proposal.start(job) is not None:
                 self._note_start(job, start_s, now)
                 self._valid = False
 
-    def _keep_up(self, state: State) -> None:
-        """Give new jobs a reservation; plan anew if something did not end when it was expected to."""
+    def _update(self, state: State) -> None:
+        """Give new jobs a reservation. Plan anew if a job did not end when it was expected to."""
         self._estimates.update(state)
         self._free.advance(state.now)
         for event in state.events:
@@ -77,9 +79,9 @@ class Conservative(Scheduler):
             self._plan(state)
 
     def _plan(self, state: State) -> None:
-        """Reserve for everybody who waits, in the order of the reservations there were.
+        """Reserve anew for every waiting job, in the order of the previous reservations.
 
-        So nobody's start moves back: at any later time those ahead need no more GPUs than before.
+        In this order no start is postponed: at any later time, the jobs ahead need no more GPUs than before.
         """
         before, self.reserved = self.reserved, {}
         self._ends = {job: self._estimates.end_s(job, state.now) for job in state.running}
@@ -100,14 +102,16 @@ class Conservative(Scheduler):
 
 
 class _Tried:
-    """What planning has shown so far: as a plan only fills up, no job that is as large and as long as one
-    that is in it can start before that one. Long queues would be planned in quadratic time without it.
+    """Lower bounds of starts, from the jobs planned so far. A schedule only fills up, so a job that is at
+    least as large and as long as a planned one cannot start before it. Without the bounds, planning a long
+    queue takes quadratic time.
     """
 
     def __init__(self) -> None:
         self._by_gpus: dict[int, tuple[list[float], list[float]]] = {}  # spans and starts, both ascending
 
     def not_before(self, gpus: int, span_s: float) -> float:
+        """The time before which a job of this size and length cannot start."""
         bound = 0.0
         for size, (spans, starts) in self._by_gpus.items():
             i = bisect_right(spans, span_s) if size <= gpus else 0
@@ -116,7 +120,8 @@ class _Tried:
         return bound
 
     def note(self, gpus: int, span_s: float, start_s: float) -> None:
+        """Enter a job that is planned to start at `start_s`."""
         spans, starts = self._by_gpus.setdefault(gpus, ([], []))
         i = bisect_left(spans, span_s)
-        beaten = bisect_right(starts, start_s, lo=i)  # as long or longer, and no later: it says less
+        beaten = bisect_right(starts, start_s, lo=i)  # bounds of longer jobs that are no tighter
         spans[i:beaten], starts[i:beaten] = [span_s], [start_s]

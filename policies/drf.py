@@ -13,13 +13,13 @@ __all__ = ["Drf"]
 
 
 class Drf(Scheduler):
-    """Next is the first job of the tenant with the smallest dominant share over weight, not preemptive; if it
-    does not fit, all wait for it.
+    """The first job of the tenant with the smallest dominant share over weight starts next, not preemptive;
+    if it does not fit, all jobs wait for it.
 
     Ghodsi et al., "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types", NSDI 2011,
     Algorithm 1. GPUs are the one resource modelled here, so a tenant's dominant share is its share of them,
     and DRF is weighted max-min fairness between tenants. `weights` by tenant; 1 where none is given.
-    A job that has no place on the nodes that are left for good (`State.ever_fits`) is passed over.
+    A job that fits on no nodes that remain in the cluster (`State.ever_fits`) is skipped.
     """
 
     def __init__(self, weights: Mapping[str, float] | None = None):
@@ -40,7 +40,7 @@ class Drf(Scheduler):
             started = proposal.start(job) is not None
             if not started and state.ever_fits(job):
                 break
-            self._queues.take(job)  # also one that never has a place again: until the next decision
+            self._queues.take(job)  # a job that never fits too, until the next decision
             used += job.requested if started else 0
             if len(queue):
                 order = next(iter(queue)).order
@@ -50,5 +50,5 @@ class Drf(Scheduler):
         return proposal
 
     def _share(self, tenant: str, gpus: int) -> float:
-        """GPUs in place of the share of the cluster: the order is the same."""
+        """Counted in GPUs, not as a share of the cluster: the order is the same."""
         return gpus / self.weights.get(tenant, 1.0)

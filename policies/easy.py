@@ -9,8 +9,8 @@ __all__ = ["Easy"]
 
 
 class Easy(Scheduler):
-    """First come, first served, not preemptive; a later job may start earlier if it does not delay the head
-    of the queue, as far as estimated run times tell.
+    """First come, first served, not preemptive; a later job may start earlier if it does not delay the first
+    job of the queue, by estimated run times.
 
     Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995; the algorithm as in Mu'alem and Feitelson, IEEE
     TPDS 2001. Jobs that state no work are estimated at `estimate_factor` times their logged duration.

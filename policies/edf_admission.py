@@ -16,15 +16,15 @@ Stretch = tuple[float, float]
 
 
 class EdfAdmission(Scheduler):
-    """Earliest deadline first, preemptive, at the requested GPUs; a job whose admission would make it or an
-    admitted one late is declined.
+    """Earliest deadline first, preemptive, at the requested GPUs; a job is declined if
+    admitting it would make it or an admitted job late.
 
-    The test works out the schedule that earliest deadline first will make of all admitted jobs and the new
-    one, counting GPUs, with what starts and restarts cost; nobody is late if any free GPUs will do. Where
-    they will not, small jobs move together, which the test does not charge. On one processor no test admits
-    more (Liu and Layland, JACM 1973). Who is late in any case, because of failures or because his nodes were
-    taken away, keeps nobody out. Jobs without a deadline are always admitted and run last. Run times that
-    users do not state come from the oracle.
+    The test computes the schedule of all admitted jobs and the new one under earliest deadline first. It
+    counts GPUs and charges the costs of starts and restarts. No admitted job is late if jobs can run on any
+    free GPUs. Where they cannot, small jobs migrate together, which the test does not charge. On one
+    processor no test admits more (Liu and Layland, JACM 1973). A job that is late anyway, because of failures
+    or removed nodes, keeps no other out. Jobs without a deadline are always admitted and run last. Run times
+    that users do not state come from the oracle.
     """
 
     one_gpu_type = True
@@ -54,22 +54,22 @@ class EdfAdmission(Scheduler):
 
 
 def _due(state: State) -> dict[JobView, int]:
-    """Requests of the jobs that run now if GPUs are counted, as the admission test counts them."""
-    left = state.in_service
+    """The jobs that run now if only GPUs are counted, as in the admission test, with their requests."""
+    remaining = state.in_service
     due: dict[JobView, int] = {}
-    walk = jobs_by(state, _urgency)(lambda gpus: gpus <= left)
+    walk = jobs_by(state, _urgency)(lambda gpus: gpus <= remaining)
     for job in walk:
-        if job.requested <= left and state.ever_fits(job):
+        if job.requested <= remaining and state.ever_fits(job):
             due[job] = job.requested
-            left -= job.requested
-        if not left:
+            remaining -= job.requested
+        if not remaining:
             break
     return due
 
 
 def _together(state: State, due: Mapping[JobView, int]) -> Proposal | None:
-    """A draft in which all of them run, jobs smaller than a node moved as far as it takes; None if they find
-    no place even so.
+    """A draft in which all jobs of `due` run, with jobs smaller than a node migrated as needed; None if they
+    do not fit even then.
     """
     proposal = state.proposal()
     for job in state.running:
@@ -84,13 +84,13 @@ def _together(state: State, due: Mapping[JobView, int]) -> Proposal | None:
 
 
 def _late(state: State, jobs: Iterable[JobView]) -> Iterator[JobView]:
-    """Those of `jobs` who will miss their deadline, the most urgent first."""
+    """The jobs that will miss their deadline, the most urgent first."""
     free = FreeGpus(state.now, state.in_service)
     for job in sorted(jobs, key=_urgency):
-        pieces = _pieces(free, job, state.now)
-        if not _in_time(pieces, job):
+        stretches = _stretches(free, job, state.now)
+        if not _in_time(stretches, job):
             yield job
-        for start, end in pieces:
+        for start, end in stretches:
             free.take(start, end, job.requested)
 
 
@@ -98,24 +98,25 @@ def _urgency(job: JobView) -> tuple[float, int]:
     return inf if job.deadline_s is None else job.deadline_s, job.order
 
 
-def _in_time(pieces: list[Stretch], job: JobView) -> bool:
+def _in_time(stretches: list[Stretch], job: JobView) -> bool:
     assert job.deadline_s is not None
-    return bool(pieces) and pieces[-1][1] <= job.deadline_s
+    return bool(stretches) and stretches[-1][1] <= job.deadline_s
 
 
-def _pieces(free: FreeGpus, job: JobView, now: float) -> list[Stretch]:
+def _stretches(free: FreeGpus, job: JobView, now: float) -> list[Stretch]:
     """When a job will hold its GPUs if it takes them whenever they are free, until its work is done; empty if
-    it never is. Every piece begins with a restart, but that in which a running job goes on.
+    the work is never done. Every stretch begins with a restart, except the one in which a running job goes
+    on.
     """
     gpus, need = job.requested, job.oracle_remaining()
     cost_s = job.paying_s if job.running else job.start_cost_s(gpus)
-    pieces: list[Stretch] = []
+    stretches: list[Stretch] = []
     for start, end in free.gaps(gpus, now):
-        if job.running and not pieces and start > now:
+        if job.running and not stretches and start > now:
             cost_s = job.restart_s(gpus)
         if end - start >= cost_s + need:
-            return [*pieces, (start, start + cost_s + need)]
-        pieces.append((start, end))
+            return [*stretches, (start, start + cost_s + need)]
+        stretches.append((start, end))
         need -= max(0.0, end - start - cost_s)
         cost_s = job.restart_s(gpus)
     return []

@@ -6,7 +6,7 @@ Gu et al., "ElasticFlow: An Elastic Serverless Training Platform for Distributed
 - Admission: a job with a deadline is admitted if its stated work can be reserved on the GPUs that are free
   before the deadline, or on GPUs that jobs with later deadlines can do without.
 - Allocation: every admitted job gets what it has reserved for now. The remaining GPUs go, one step at a time,
-  to the job whose GPU time grows least per GPU added (the best marginal return, section 4.2).
+  to the job with the smallest growth of GPU time per GPU added (the best marginal return, section 4.2).
 
 Differences from the published artifact: arrivals of one instant are judged one by one, not declined together;
 the marginal return is the smallest increase of GPU time, not the largest; every slot of a reservation is
@@ -34,7 +34,7 @@ class ElasticFlow(Scheduler):
 
     Jobs without a deadline are always admitted and run on spare GPUs. Each reservation holds `guard_s`
     seconds (at least 0.001) more work than the job needs, so that rounding makes no job late. With
-    `admission` off, a job whose deadline cannot be met is not declined but runs on spare GPUs too. Work is
+    `admission` off, a job that cannot meet its deadline is not declined but runs on spare GPUs too. Work is
     the stated iterations; for jobs that state none it comes from the oracle.
     """
 

@@ -10,7 +10,7 @@ __all__ = ["Fifo"]
 class Fifo(Scheduler):
     """First come, first served, not preemptive; the head of the queue blocks.
 
-    One that has no place on the nodes that are left for good (`State.ever_fits`) is passed over.
+    A job that fits on no nodes that remain in the cluster (`State.ever_fits`) is skipped.
     """
 
     def schedule(self, state: State) -> Proposal:

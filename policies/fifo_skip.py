@@ -1,4 +1,4 @@
-"""First in, first out, but a job without room is skipped."""
+"""First in, first out, but a job that does not fit is skipped."""
 
 from __future__ import annotations
 

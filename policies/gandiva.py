@@ -10,19 +10,19 @@ __all__ = ["Gandiva"]
 
 
 class Gandiva(RoundRobin):
-    """Round robin in slices of `quantum_s` seconds; jobs smaller than a node move together where that makes
-    room for the first in line for whom there are GPUs enough.
+    """Round robin in slices of `quantum_s` seconds; jobs smaller than a node migrate together where that lets
+    the first waiting job start for which there are GPUs enough.
 
     Xiao et al., "Gandiva: Introspective Cluster Scheduling for Deep Learning", OSDI 2018: suspend-resume and
     migration. Two jobs never share a GPU here, and no job grows or shrinks. The paper's slices of about a
-    minute go with its suspension within seconds; a slice should be long against a restart.
+    minute presume its suspension within seconds; a slice should be long against a restart.
     """
 
     def schedule(self, state: State) -> Proposal:
         proposal = super().schedule(state)
         if not state.pending or not proposal.free or state.cluster.mixed:
             return proposal
-        for job in state.pending_by(self._line).walk(lambda gpus: gpus <= proposal.free):
+        for job in state.pending_by(self._queue_position).walk(lambda gpus: gpus <= proposal.free):
             if proposal.placement(job) is None:
                 draft = proposal.copy()
                 draft.compact({job: job.requested})

@@ -19,13 +19,13 @@ Array = NDArray[np.float64]
 
 
 class GavelFtf(Gavel):
-    """Gavel's finish-time fairness: the job that fares worst beside a cluster of its own of 1/N of the GPUs
-    fares as well as possible; in rounds of `round_s` seconds.
+    """Gavel's finish-time fairness: the job that is worst off, compared with running alone on 1/N of the
+    GPUs, is as well off as possible; in rounds of `round_s` seconds.
 
     Narayanan et al., OSDI 2020, section 4.2: minimise over X the maximum over jobs of rho_T(m, X)
-    (`finish_time.py`), N being the number of jobs. What the jobs that decide it leave over goes to the others
-    so that their relative progress, weighted by GPUs, is largest. Run times that users do not state come from
-    the oracle.
+    (`solvers/finish_time.py`), with N the number of jobs. The time that this leaves goes to the jobs so that
+    the sum of their relative progress, weighted by GPUs, is largest. Run times that users do not state come
+    from the oracle.
     """
 
     def __init__(self, round_s: float = 360.0):
@@ -43,21 +43,21 @@ class GavelFtf(Gavel):
         return most_throughput(problem, problem.gpus, need * (1 - 1e-6))
 
     def _isolated_s(self, jobs: Sequence[JobView], remaining: Array, alone: Array) -> Array:
-        """Seconds from submission to finish of each job on its own share of the cluster: for the work it has
-        done at the shares there were then, for the rest at the share of now.
+        """Seconds from submission to finish of each job alone on its share of the cluster: the work done
+        counts at the shares of its time, the rest at the present share.
         """
         before, self._alone = self._alone, {}
-        for job, left, rate in zip(jobs, remaining.tolist(), alone.tolist(), strict=True):
+        for job, work_s, rate in zip(jobs, remaining.tolist(), alone.tolist(), strict=True):
             last = before.get(job)
-            done_s = last.done_s + (last.remaining - left) / last.rate if last else 0.0
-            self._alone[job] = _Alone(done_s, left, rate)
+            done_s = last.done_s + (last.remaining - work_s) / last.rate if last else 0.0
+            self._alone[job] = _Alone(done_s, work_s, rate)
         return np.array([entry.done_s for entry in self._alone.values()]) + remaining / alone
 
 
 @dataclass(frozen=True)
 class _Alone:
-    """A job at the last solution: `done_s` is what the work done by then would have taken it alone,
-    `remaining` the work left, in seconds on its best type, `rate` its relative throughput alone.
+    """A job at the last solution: `done_s` is the time that the work done until then would have taken it
+    alone, `remaining` the work left, in seconds on its best type, `rate` its relative throughput alone.
     """
 
     done_s: float

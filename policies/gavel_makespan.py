@@ -17,10 +17,11 @@ Array = NDArray[np.float64]
 
 
 class GavelMakespan(Gavel):
-    """Gavel's makespan: all jobs of now are to be done as early as possible; in rounds of `round_s` seconds.
+    """Gavel's makespan: the last of the present jobs finishes as early as possible; in rounds of `round_s`
+    seconds.
 
     Narayanan et al., OSDI 2020, section 4.2: minimise over X the maximum over jobs of
-    remaining[m] / throughput(m, X). What the jobs that decide it leave over goes to the others so that their
+    remaining[m] / throughput(m, X). The time that this leaves goes to the jobs so that the sum of their
     relative progress, weighted by GPUs, is largest. Run times that users do not state come from the oracle.
     """
 

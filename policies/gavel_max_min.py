@@ -22,7 +22,7 @@ class GavelMaxMin(Gavel):
 
     Narayanan et al., OSDI 2020, section 4.1: maximise over X the minimum over jobs of
     gpus[m] x throughput(m, X) / throughput(m, X_equal), where X_equal gives every job the same time on each
-    type of GPU. Shares then rise by water filling, so that nothing is left that somebody could use.
+    type of GPU. Shares then rise further by water filling, so that no time is left that a job could use.
     """
 
     def time_shares(

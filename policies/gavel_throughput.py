@@ -17,13 +17,13 @@ Array = NDArray[np.float64]
 
 
 class GavelThroughput(Gavel):
-    """Gavel's maximum throughput: as much progress as possible in all, whoever makes it; in rounds of
+    """Gavel's maximum throughput: the total progress of all jobs is as large as possible; in rounds of
     `round_s` seconds.
 
     Narayanan et al., OSDI 2020: maximise over X the sum over jobs of
-    throughput(m, X) / throughput(m, X_fastest), the progress of each job relative to its best GPU type, as
-    iterations of different models do not add up. Jobs of few GPUs make most progress per GPU and come first:
-    large ones may starve while there are enough small ones. Jobs alike are served in order of submission.
+    throughput(m, X) / throughput(m, X_fastest). Progress is relative to each job's best GPU type, as
+    iterations of different models do not add up. Jobs of few GPUs make most progress per GPU and come first,
+    so large jobs may starve while there are enough small ones. Equal jobs are served in order of submission.
     """
 
     def time_shares(

@@ -1,4 +1,4 @@
-"""The Gittins index: who is most likely to finish soon, given the service attained so far."""
+"""The Gittins index: which job is most likely to finish soon, given the service it has attained."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ __all__ = ["Gittins", "gittins_index"]
 
 _MOST_SIZES = 1000  # of a sample: more would cost time and say little more
 _LEAST_SAMPLE = 8
-_GROWTH = 1.25  # the sample is looked at anew when it has grown by this factor
+_GROWTH = 1.25  # the sample is evaluated anew when it has grown by this factor
 
 
 def gittins_index(attained: float, sizes: np.ndarray, least: float = 0.0) -> float:
-    """The Gittins index of a job that has attained `attained` of a size drawn from `sizes` (ascending):
-    sup over d >= `least` of P(S - a <= d | S > a) / E[min(S - a, d) | S > a]; 0 beyond the largest size.
+    """The Gittins index of a job that has attained the service a = `attained`, its size S drawn from `sizes`
+    (ascending): sup over d >= `least` of P(S - a <= d | S > a) / E[min(S - a, d) | S > a]; 0 beyond the
+    largest size.
 
     Aalto, Ayesta and Righter, "On the Gittins index in the M/G/1 queue", Queueing Systems 2009. The supremum
-    is taken at `least` or where d ends at a size: in between the numerator stays and the denominator grows.
-    `least` is the service of a turn: of a sample, shorter looks ahead would only see where its points lie.
+    is attained at `least` or where a + d is a size: in between, the numerator is constant and the denominator
+    grows. `least` is the service of one time slice: shorter spans would only reflect where the sample's
+    points happen to lie.
 
     >>> [round(gittins_index(a, np.array([4.0, 8.0, 12.0])), 6) for a in (0, 4, 8)]
     [0.125, 0.166667, 0.25]
     """
-    left = sizes[np.searchsorted(sizes, attained, side="right") :] - attained
-    if not len(left):
+    remaining = sizes[np.searchsorted(sizes, attained, side="right") :] - attained
+    if not len(remaining):
         return 0.0
-    within = int(np.searchsorted(left, least, side="right"))  # the sizes that a turn reaches
-    spans = np.append(least, left[within:])
-    done = np.arange(within, len(left) + 1)
-    served = np.append(np.sum(left[:within]), np.sum(left[:within]) + np.cumsum(left[within:]))
-    cost = served + (len(left) - done) * spans
+    within = int(np.searchsorted(remaining, least, side="right"))  # sizes reached in one time slice
+    spans = np.append(least, remaining[within:])
+    done = np.arange(within, len(remaining) + 1)
+    served = np.append(np.sum(remaining[:within]), np.sum(remaining[:within]) + np.cumsum(remaining[within:]))
+    cost = served + (len(remaining) - done) * spans
     return float(np.max(np.divide(done, cost, out=np.zeros(len(cost)), where=cost > 0)))
 
 
@@ -46,8 +48,8 @@ class Gittins(Scheduler):
 
     Gittins, "Bandit processes and dynamic allocation indices", JRSS B 1979: no policy that does not know
     the sizes has a smaller mean completion time on one server with Poisson arrivals. On many GPUs, by
-    GPU-seconds, it is the 2D-Gittins of Tiresias (NSDI 2019). `sizes_gpu_s` is a sample of the distribution;
-    without one it is learned from the jobs that have finished, with least attained service until there are 8.
+    GPU-seconds, it is the 2D-Gittins of Tiresias (NSDI 2019). `sizes_gpu_s` is a sample of the distribution.
+    Without it, the sample is the jobs that have finished, and least attained service rules until there are 8.
     """
 
     def __init__(self, sizes_gpu_s: Sequence[float] | None = None, quantum_s: float = 600.0):
@@ -60,27 +62,29 @@ class Gittins(Scheduler):
         self._rank: dict[JobView, tuple[float, float]] = {}
 
     def schedule(self, state: State) -> Proposal:
-        self._see_finished(state)
+        self._note_finished(state)
         for job in self._slices.expired(state):
-            self._rank[job] = self._claim(job)
+            self._rank[job] = self._rank_now(job)
         proposal = state.proposal()
         proposal.run_by(self._standing)
         self._slices.request_wake_up(proposal, state)
         return proposal
 
-    def _claim(self, job: JobView) -> tuple[float, float]:
-        """Beyond all known sizes, and before any is known, the least attained service comes first."""
-        turn_gpu_s = self.quantum_s * job.requested
-        return -gittins_index(job.attained, self._sizes, turn_gpu_s), job.attained
+    def _rank_now(self, job: JobView) -> tuple[float, float]:
+        """The job's rank, lowest first. Beyond all known sizes, and before any is known, the least attained
+        service comes first.
+        """
+        slice_gpu_s = self.quantum_s * job.requested
+        return -gittins_index(job.attained, self._sizes, slice_gpu_s), job.attained
 
     def _standing(self, job: JobView) -> tuple[float, float]:
-        """While a job runs, its claim when its turn began."""
+        """The rank to sort by; that of a running job is fixed for its time slice."""
         rank = self._rank.get(job)
         if rank is None or (not job.running and rank[1] != job.attained):
-            rank = self._rank[job] = self._claim(job)
+            rank = self._rank[job] = self._rank_now(job)
         return rank
 
-    def _see_finished(self, state: State) -> None:
+    def _note_finished(self, state: State) -> None:
         for event in state.events:
             if event.kind == "finished" and event.job is not None:
                 self._rank.pop(event.job, None)
@@ -91,20 +95,20 @@ class Gittins(Scheduler):
             self._learn(state)
 
     def _learn(self, state: State) -> None:
-        """Take the finished jobs' service for the distribution, rank by it those who run as they stand now,
-        and sort the waiting jobs anew.
+        """Take the service of the finished jobs as the sample, rank the running jobs by it, and sort the
+        waiting jobs anew.
         """
         ranking, waiting = state.pending_by(self._standing), list(state.pending)
         for job in waiting:
             ranking.remove(job)
         self._sizes = _distribution(self._finished)
-        self._rank = {job: self._claim(job) for job in state.running}
+        self._rank = {job: self._rank_now(job) for job in state.running}
         for job in waiting:
             ranking.add(job)
 
 
 def _distribution(sizes: Sequence[float]) -> np.ndarray:
-    """Sizes in ascending order; of a large sample, `_MOST_SIZES` quantiles."""
+    """The sizes in ascending order, or `_MOST_SIZES` quantiles of a larger sample."""
     ordered = np.sort(np.array(sizes, dtype=float))
     if len(ordered) <= _MOST_SIZES:
         return ordered

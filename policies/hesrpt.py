@@ -30,14 +30,15 @@ def fractions(jobs: int, exponent: float) -> list[float]:
 
 
 class HeSrpt(Scheduler):
-    """heSRPT: all jobs run, the less work is left the more GPUs; optimal for mean completion time when all
-    jobs are there from the start and speed grows as GPUs^`exponent`; divided in rounds, or at every event.
+    """heSRPT: all jobs run, and those with less work left on more GPUs; optimal for mean completion time when
+    all jobs are present from the start and speed grows as GPUs^`exponent`; divided in rounds, or at every
+    event.
 
     Berg, Vesilo, Harchol-Balter, "heSRPT: Parallel scheduling to minimize mean slowdown", Performance
-    Evaluation 2020. `exponent` from 0 (equal shares) to 0.99 (nearly everything to the shortest); 0.6 is our
-    choice. `round_s`, from 0 to 1e7: seconds between divisions, 60 as restarts cost time; 0, as in the paper,
-    where they do not, divides anew whenever something happens. Run times that users do not state come from
-    the oracle.
+    Evaluation 2020. `exponent`, from 0 (equal shares) to 0.99 (nearly all GPUs to the shortest job); 0.6 is
+    our choice. `round_s`, from 0 to 1e7: seconds between divisions; 60, because restarts cost time. 0 divides
+    anew at every event, as in the paper, where restarts cost nothing. Run times that users do not state come
+    from the oracle.
     """
 
     one_gpu_type = True
@@ -47,9 +48,9 @@ class HeSrpt(Scheduler):
         self.round_s = number("round_s", round_s, 0.0, 1e7)
         self._rounds = Rounds(self.round_s) if self.round_s else None
         self._waiting: list[_Entry] = []  # sorted; kept between decisions
-        self._running: list[tuple[int, tuple[int, ...], JobView]] = []  # as they were sorted at the last one
-        self._parts: list[float] = []  # GPUs by rank at the last one, the shortest job first
-        self._of: tuple[int, int] = (0, 0)  # jobs and GPUs
+        self._running: list[tuple[int, tuple[int, ...], JobView]] = []  # in the order of the last decision
+        self._parts: list[float] = []  # GPUs by rank at the last decision, the shortest job first
+        self._parts_of: tuple[int, int] = (0, 0)  # the jobs and GPUs that they are for
 
     def schedule(self, state: State) -> Proposal:
         if self._rounds is None:
@@ -58,11 +59,11 @@ class HeSrpt(Scheduler):
         return self._rounds.until_end(self._divided(state) if begins else state.proposal(), state)
 
     def _divided(self, state: State) -> Proposal:
-        """The cluster divided anew."""
-        left, came = state.pending_by(_gpu_seconds_left).changes()
-        for key, order, job in left:
+        """Divide the cluster anew."""
+        departed, arrived = state.pending_by(_gpu_seconds_left).changes()
+        for key, order, job in departed:
             del self._waiting[bisect_left(self._waiting, (key, order, job.sizes, job))]
-        for key, order, job in came:
+        for key, order, job in arrived:
             insort(self._waiting, (key, order, job.sizes, job))
         running = [
             (sizes[0] * job.oracle_remaining(sizes[0]), order, sizes, job)
@@ -74,45 +75,45 @@ class HeSrpt(Scheduler):
         return run_elastic(state, _raised(jobs, self._rounded(jobs, state.in_service), state.in_service))
 
     def _running_as_before(self, state: State) -> list[tuple[int, tuple[int, ...], JobView]]:
-        """Those who run in the order that they had at the last decision, which is nearly that of now."""
+        """The running jobs in the order of the last decision, which is nearly the present one."""
         running = state.running
         before = [entry for entry in self._running if entry[2] in running]
         known = {job for _, _, job in before}
         return before + [(job.order, job.sizes, job) for job in running if job not in known]
 
     def _rounded(self, jobs: Sequence[_Entry], gpus: int) -> dict[JobView, int]:
-        """The fractions as counts that jobs can use: what the shortest cannot use falls to the next; who has
-        less than its smallest size gets that, and the next ones less.
+        """The fractions as counts that jobs can use. GPUs that a job cannot use go to the next one. A job
+        with less than its smallest size gets that size, and the next jobs get less.
         """
-        if self._of != (len(jobs), gpus):
-            self._of = len(jobs), gpus
+        if self._parts_of != (len(jobs), gpus):
+            self._parts_of = len(jobs), gpus
             self._parts = [fraction * gpus for fraction in reversed(fractions(len(jobs), self.exponent))]
-        shares, budget, left = {}, 0.0, gpus
+        shares, budget, remaining = {}, 0.0, gpus
         for (_, _, sizes, job), part in zip(jobs, self._parts, strict=True):
-            if not left:
+            if not remaining:
                 break
             budget += part
-            if budget > _ROUNDING and sizes[0] <= left:
-                within = bisect_right(sizes, budget + _ROUNDING)  # never more than is left
+            if budget > _ROUNDING and sizes[0] <= remaining:
+                within = bisect_right(sizes, budget + _ROUNDING)  # never more than remain
                 shares[job] = size = sizes[within - 1] if within else sizes[0]
                 budget -= size
-                left -= size
+                remaining -= size
         return shares
 
 
 def _raised(jobs: Sequence[_Entry], shares: dict[JobView, int], gpus: int) -> dict[JobView, int]:
-    """`shares`, and what is left over of the GPUs, to the shortest jobs first."""
-    left = gpus - sum(shares.values())
+    """`shares`, with the remaining GPUs added, to the shortest jobs first."""
+    remaining = gpus - sum(shares.values())
     joined = False
     for _, _, sizes, job in jobs:
-        if not left:
+        if not remaining:
             break
         held = shares.get(job, 0)
-        if held or sizes[0] <= left:
-            size = sizes[bisect_right(sizes, held + left) - 1]
+        if held or sizes[0] <= remaining:
+            size = sizes[bisect_right(sizes, held + remaining) - 1]
             if size > held:
                 shares[job] = size
-                left -= size - held
+                remaining -= size - held
                 joined |= not held
     return {job: shares[job] for *_, job in jobs if job in shares} if joined else shares
 

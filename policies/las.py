@@ -14,7 +14,7 @@ class Las(Scheduler):
     job that does not fit is skipped.
 
     Foreground-background scheduling: Nuyens and Wierman, "The foreground-background queue: a survey",
-    Performance Evaluation 2008. It needs to know nothing of a job's length; new jobs pass all others.
+    Performance Evaluation 2008. It needs no knowledge of run times; new jobs pass all others.
     """
 
     def __init__(self, quantum_s: float = 600.0):
@@ -34,7 +34,7 @@ class Las(Scheduler):
         return proposal
 
     def _attained(self, job: JobView) -> float:
-        """While a job runs, what it had attained when its turn began."""
+        """The service attained; that of a running job, at the beginning of its time slice."""
         if not job.running:
             self._rank[job] = job.attained
         return self._rank[job]

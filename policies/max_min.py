@@ -10,8 +10,8 @@ __all__ = ["MaxMin"]
 
 
 class MaxMin(Scheduler):
-    """Equal shares by progressive filling: whoever would hold the fewest GPUs after its next step takes it,
-    until no step fits; at every event.
+    """Equal shares by progressive filling: the job that would hold the fewest GPUs after its next step takes
+    it, until no step fits; at every event.
 
     Max-min fairness as in Bertsekas and Gallager, Data Networks, section 6.5.2, over the GPU counts that jobs
     can use.

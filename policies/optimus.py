@@ -14,8 +14,8 @@ __all__ = ["Optimus"]
 
 
 class Optimus(Scheduler):
-    """Optimus: every job gets the fewest GPUs it can use, in order of submission; the rest goes step by step
-    to the job whose remaining time falls most per GPU added; once per round of `round_s` seconds.
+    """Optimus: every job gets the fewest GPUs it can use, in order of submission; the rest go, step by step,
+    to the job with the largest fall of remaining time per GPU added; once per round of `round_s` seconds.
 
     Peng et al., "Optimus: An Efficient Dynamic Resource Scheduler for Deep Learning Clusters", EuroSys 2018,
     section 4.1. Run times that users do not state come from the oracle.
@@ -39,7 +39,7 @@ def _submission(job: JobView) -> int:
 
 
 def _loss_per_gpu(job: JobView, held: int, size: int) -> float:
-    """Seconds of remaining time that a step adds per GPU; negative, as it shortens it."""
+    """The change of remaining time per GPU added, in seconds; negative if the step shortens it."""
     if not held:
         return -inf
     return (job.oracle_remaining(size) - job.oracle_remaining(held)) / (size - held)

@@ -1,4 +1,4 @@
-"""Guaranteed quotas, and borrowing what others leave."""
+"""Guaranteed quotas, and borrowing what other tenants leave."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["Quota"]
 
 
 class Quota(Scheduler):
-    """A tenant's jobs up to its quota of GPUs always run, taking them back from borrowers if need be; what is
-    left is lent, one job at a time, to the tenant that uses least of its quota.
+    """A tenant's jobs up to its quota of GPUs always run, if necessary on GPUs taken back from borrowers; the
+    remaining GPUs are lent, one job at a time, to the tenant that uses least of its quota.
 
     The scheme of YARN's capacity scheduler, and of the virtual clusters in Jeon et al., "Analysis of
     Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", USENIX ATC 2019. Quotas are the run's
@@ -30,7 +30,7 @@ class Quota(Scheduler):
         for job in state.running:
             used[job.tenant] += job.gpus
         started = True
-        while started:  # again, as those who gave GPUs back may now have less than their quota
+        while started:  # again: a tenant that gave GPUs back may now be below its quota
             waiting = list(self._queues.waiting())
             started = any(self._guarantee(state, proposal, used, *tenant) for tenant in waiting)
         self._lend(state, proposal, used)
@@ -39,7 +39,9 @@ class Quota(Scheduler):
     def _guarantee(
         self, state: State, proposal: Proposal, used: Counter[str], tenant: str, queue: Ranking
     ) -> bool:
-        """Start a tenant's jobs that its quota still holds, in order of submission; whether there are any."""
+        """Start a tenant's jobs that fit into its quota, in order of submission. Returns whether any
+        started.
+        """
         started: list[JobView] = []
         for job in queue.walk(lambda gpus: used[tenant] + gpus <= state.quota(tenant)):
             if proposal.start(job) is not None or self._reclaim(job, state, proposal, used):
@@ -50,7 +52,9 @@ class Quota(Scheduler):
         return bool(started)
 
     def _reclaim(self, job: JobView, state: State, proposal: Proposal, used: Counter[str]) -> bool:
-        """Start `job` on GPUs of borrowers, the last to start first; stop nobody if that is not enough."""
+        """Start `job` on GPUs of borrowers, the last to start first. No job is stopped if that is not
+        enough.
+        """
         stopped: list[JobView] = []
         for borrower in reversed(_borrowers(state)):
             if proposal.placement(borrower) is None:
@@ -60,13 +64,14 @@ class Quota(Scheduler):
             if proposal.start(job) is not None:
                 break
         started = proposal.placement(job) is not None
-        for borrower in reversed(stopped):  # whose GPUs were not needed after all goes on
+        for borrower in reversed(stopped):  # a borrower continues if its GPUs were not needed
             if proposal.start(borrower) is None:
                 used[borrower.tenant] -= borrower.requested
                 self._queues.put(borrower)
         return started
 
     def _lend(self, state: State, proposal: Proposal, used: Counter[str]) -> None:
+        """Start further jobs, each time one of the tenant that uses least of its quota."""
         # a heap of (use of the quota, GPUs held, order of submission, tenant, its waiting jobs)
         needy: list[tuple[float, int, int, str, Ranking]] = []
 
@@ -83,7 +88,7 @@ class Quota(Scheduler):
             _, _, order, tenant, queue = heappop(needy)
             job = next(queue.walk(proposal.fits), None)
             if job is not None and job.order != order:
-                push(tenant, queue)  # the room for the job that was meant is gone
+                push(tenant, queue)  # the job that the entry was for no longer fits
             elif job is not None and proposal.start(job) is not None:
                 self._queues.take(job)
                 used[tenant] += job.requested
@@ -91,7 +96,7 @@ class Quota(Scheduler):
 
 
 def _borrowers(state: State) -> list[JobView]:
-    """The running jobs beyond their tenant's quota, in order of their start."""
+    """The running jobs that exceed their tenant's quota, in order of their start."""
     within, borrowers = Counter[str](), []
     for job in state.running:
         if within[job.tenant] + job.gpus <= state.quota(job.tenant):

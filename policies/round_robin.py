@@ -1,4 +1,4 @@
-"""Time slicing in turns."""
+"""Round robin."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["RoundRobin"]
 
 
 class RoundRobin(Scheduler):
-    """In turns of `quantum_s` seconds, preemptive: who has had a turn goes to the end of the line; a job that
-    does not fit is skipped and keeps its place.
+    """Time slices of `quantum_s` seconds, preemptive: a job goes to the end of the queue after its slice;
+    a job that does not fit is skipped and keeps its place.
 
     Kleinrock, "Analysis of a time-shared processor", Naval Research Logistics Quarterly 1964.
     """
@@ -21,22 +21,22 @@ class RoundRobin(Scheduler):
     def __init__(self, quantum_s: float = 600.0):
         self.quantum_s = number("quantum_s", quantum_s, least=1)
         self._slices = TimeSlices(self.quantum_s)
-        self._ticket = count()
-        self._place: dict[JobView, int] = {}
+        self._positions = count()
+        self._position: dict[JobView, int] = {}
 
     def schedule(self, state: State) -> Proposal:
         for event in state.events:
             if event.kind == "finished" and event.job is not None:
-                self._place.pop(event.job, None)
+                self._position.pop(event.job, None)
         for job in self._slices.expired(state):
-            self._place[job] = next(self._ticket)
+            self._position[job] = next(self._positions)
         proposal = state.proposal()
-        proposal.run_by(self._line)
+        proposal.run_by(self._queue_position)
         self._slices.request_wake_up(proposal, state)
         return proposal
 
-    def _line(self, job: JobView) -> int:
-        """The place in line, a new job's the last."""
-        if job not in self._place:
-            self._place[job] = next(self._ticket)
-        return self._place[job]
+    def _queue_position(self, job: JobView) -> int:
+        """The position in the queue; a new job's is the last."""
+        if job not in self._position:
+            self._position[job] = next(self._positions)
+        return self._position[job]

@@ -17,27 +17,27 @@ _Held = dict[JobView, tuple[str | None, int]]
 
 
 class _Offer(NamedTuple):
-    """What a job may have: normalised speeds by (number of the GPU type, GPUs), and its choice while it has
-    none.
+    """A job's configurations: normalised speeds by (number of the GPU type, GPUs), and its choice while it
+    has no GPUs.
     """
 
     speeds: dict[tuple[int, int], float]
     idle: Choice
 
 
-_KEEPING = (
-    0.01  # by which a job's present configuration is cheaper: else jobs alike change places for nothing
-)
+_KEEPING = 0.01
+"""By how much a job's present configuration is cheaper: otherwise equal jobs would swap GPUs for no gain."""
 
 
 class Sia(Scheduler):
-    """Sia: in rounds of `round_s` seconds the assignment of configurations (so many GPUs of one type) to jobs
-    with the least sum of normalised speeds to the negative `power`; changes are discounted by what they cost.
+    """Sia: in rounds of `round_s` seconds, the assignment of configurations (a number of GPUs of one type) to
+    jobs with the smallest sum of normalised speeds to the negative `power`; changes are discounted by their
+    cost.
 
     Jayaram Subramanya et al., "Sia: Heterogeneity-aware, goodput-optimized ML-cluster scheduling", SOSP 2023.
     `power`, from -5 to -0.01, is the paper's p: the smaller, the fairer. `waiting_cost`, from 1 to 100, is
-    its lambda, the cost of a job without GPUs. The solver stops when its solution is as close to the optimum
-    as `gap`, relatively, from 0 to 0.5, or after `search_nodes` nodes of its tree, at least 1.
+    its lambda, the cost of a job without GPUs. The solver stops when its solution is within the relative
+    `gap`, from 0 to 0.5, of the optimum, or after `search_nodes` nodes of its tree, at least 1.
     """
 
     def __init__(
@@ -52,9 +52,7 @@ class Sia(Scheduler):
         self._rounds = Rounds(self.round_s)
         self._offers: dict[JobView, _Offer] = {}
         self._changes: dict[JobView, int] = {}  # of configurations, by job
-        self._done: tuple[dict[str, int], _Held] | None = (
-            None  # GPUs in service, and what the last round left
-        )
+        self._settled: tuple[dict[str, int], _Held] | None = None  # GPUs in service and held, after a round
 
     def schedule(self, state: State) -> Proposal:
         for event in state.events:
@@ -66,7 +64,7 @@ class Sia(Scheduler):
         capacity = in_service_by_type(state)
         jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
         before: _Held = {job: (job.gpu_type, job.gpus) for job in jobs}
-        if (capacity, before) == self._done:
+        if (capacity, before) == self._settled:
             return self._rounds.until_end(state.proposal(), state)
         unsettled = state.unsettled()
         movable = [job for job in jobs if job not in unsettled]
@@ -78,13 +76,13 @@ class Sia(Scheduler):
         for job in state.running:
             if proposal.gpus(job) and before[job] != after[job]:
                 self._changes[job] = self._changes.get(job, 0) + 1
-        self._done = (capacity, after) if len(movable) == len(jobs) else None
+        self._settled = (capacity, after) if len(movable) == len(jobs) else None
         return self._rounds.until_end(proposal, state)
 
     def _assigned(
         self, state: State, movable: Sequence[JobView], capacity: Mapping[str, int]
     ) -> list[Wanted] | None:
-        """The configurations of those who get one; None if the solver found nothing."""
+        """The jobs that get a configuration, with it; None if the solver found no solution."""
         types, free = list(capacity), dict(capacity)
         for job in state.unsettled():
             assert job.gpu_type is not None
@@ -100,10 +98,10 @@ class Sia(Scheduler):
         ]
 
     def _choice(self, job: JobView, types: Sequence[str], now: float) -> Choice:
-        """The cost of each configuration: its normalised speed to the power p, less what waiting costs.
+        """The cost of each configuration: its normalised speed to the power p, less the cost of waiting.
 
-        One that needs a restart is multiplied by the part of its life that the job would not have spent on
-        restarts: (age - changes x restart) / (age + restart).
+        A speed that needs a restart is multiplied by the fraction of the job's life not spent on restarts:
+        (age - changes x restart) / (age + restart).
         """
         offer = self._offers.get(job)
         if offer is None:
@@ -113,7 +111,7 @@ class Sia(Scheduler):
         if job.gpu_type is None:
             return offer.idle
         held, speeds = (types.index(job.gpu_type), job.gpus), offer.speeds
-        if held not in speeds:  # a count that nobody would give it now
+        if held not in speeds:  # a count that is not on offer now
             speeds = {**speeds, held: job.rate(job.gpus, job.gpu_type) / _slowest(job, types)}
         costs = []
         for (type_, gpus), speed in sorted(speeds.items()):
@@ -128,12 +126,12 @@ class Sia(Scheduler):
 
 
 def _slowest(job: JobView, types: Sequence[str]) -> float:
-    """Its lowest speed of all configurations."""
+    """The lowest speed of a job in any configuration."""
     return min(job.rate(size, name) for name in types for size in job.sizes_on(name))
 
 
 def _normalised(job: JobView, types: Sequence[str]) -> dict[tuple[int, int], float]:
-    """Its speed by (number of the GPU type, GPUs), divided by its lowest one."""
+    """A job's speed by (number of the GPU type, GPUs), divided by its lowest speed."""
     least = _slowest(job, types)
     return {
         (i, size): job.rate(size, name) / least for i, name in enumerate(types) for size in job.sizes_on(name)

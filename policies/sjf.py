@@ -10,8 +10,8 @@ __all__ = ["Sjf"]
 class Sjf(Scheduler):
     """Shortest run time at the requested GPUs first, not preemptive; the first job that does not fit blocks.
 
-    One that has no place on the nodes that are left for good (`State.ever_fits`) is passed over. Run
-    times that users do not state come from the oracle.
+    A job that fits on no nodes that remain in the cluster (`State.ever_fits`) is skipped. Run times that
+    users do not state come from the oracle.
     """
 
     def schedule(self, state: State) -> Proposal:

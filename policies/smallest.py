@@ -8,9 +8,11 @@ __all__ = ["Smallest"]
 
 
 class Smallest(Scheduler):
-    """Fewest requested GPUs first, preemptive, ties in order of submission; a job without room is skipped.
+    """Fewest requested GPUs first, preemptive, ties in order of submission; a job that does not fit is
+    skipped.
 
-    Small jobs pass large ones however late they come: large jobs starve while there are enough of them.
+    Small jobs pass large ones however late they arrive, so large jobs starve while there are enough small
+    ones.
     """
 
     def schedule(self, state: State) -> Proposal:

@@ -8,7 +8,8 @@ __all__ = ["Srsf"]
 
 
 class Srsf(Scheduler):
-    """Least remaining service (remaining seconds x requested GPUs) first, preemptive; no room: skipped.
+    """Least remaining service (remaining seconds x requested GPUs) first, preemptive; a job that does
+    not fit is skipped.
 
     Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning", NSDI 2019, section 3.1. Run
     times that users do not state come from the oracle.

@@ -10,7 +10,7 @@ __all__ = ["Srtf"]
 class Srtf(Scheduler):
     """Shortest remaining time at the requested GPUs first, preemptive; a job that does not fit is skipped.
 
-    Optimal for mean completion time on one server (Schrage 1968), a common yardstick on many. Run times
+    Optimal for mean completion time on one server (Schrage 1968); a common yardstick on many. Run times
     that users do not state come from the oracle.
     """
 

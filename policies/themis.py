@@ -17,8 +17,8 @@ __all__ = ["Themis"]
 
 @dataclass
 class _Record:
-    """What is remembered of a job: its run time on the GPUs it asks for, and the integral over time of the
-    number of jobs up to its submission.
+    """A job's run time on the GPUs it requests, and the integral over time of the number of jobs until its
+    submission.
     """
 
     run_s: float
@@ -26,8 +26,8 @@ class _Record:
 
 
 class Themis(Scheduler):
-    """Themis: GPUs are leased for `lease_s` seconds, in auctions among the share 1 - `fairness` of jobs that
-    fare worst beside a cluster of their own of 1/N of the GPUs; what they leave goes to the others.
+    """Themis: GPUs are leased for `lease_s` seconds, in auctions among the fraction 1 - `fairness` of jobs
+    that are worst off compared with 1/N of the cluster alone; the other jobs get what they leave.
 
     Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020. `fairness`, from 0 to 1,
     is the paper's f. Run times that users do not state come from the oracle.
@@ -45,7 +45,7 @@ class Themis(Scheduler):
 
     def schedule(self, state: State) -> Proposal:
         jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
-        self._remember(jobs, state.now)
+        self._note_present(jobs, state.now)
         leased = [] if self._rounds.begins(state) else list(state.running)
         offered = state.in_service - sum(job.gpus for job in leased)
         if not offered:
@@ -53,15 +53,15 @@ class Themis(Scheduler):
         bidders = [job for job in jobs if not leased or not job.running]
         bidders.sort(key=lambda job: (-self.ratio(job, 0, state.now), job.order))
         ranked: list[Wanted] = [(job, job.gpus, job.gpu_type) for job in leased]
-        ranked += self._hand_out(bidders, offered, state.now)
+        ranked += self._allot(bidders, offered, state.now)
         return self._rounds.until_end(run_ranked(state, ranked), state)
 
     def ratio(self, job: JobView, gpus: int, now: float) -> float:
-        """rho = T_shared / T_independent if it has `gpus` GPUs from now on (section 3).
+        """rho = T_shared / T_independent of a job that has `gpus` GPUs from now on (section 3).
 
-        T_shared is the time from submission to finish; for a job without GPUs, if it gets those it asks for
-        after a lease. T_independent is its time alone on those, times the mean number of jobs since it was
-        submitted.
+        T_shared is the time from submission to finish. A job without GPUs is assumed to get the GPUs it
+        requests after one lease. T_independent is its time alone on those GPUs, times the mean number of jobs
+        since its submission.
         """
         record = self._records[job]
         elapsed_s = now - job.submit_s
@@ -70,7 +70,7 @@ class Themis(Scheduler):
         crowd = (self._crowd - record.crowd_before) / elapsed_s if elapsed_s > 0 else present
         return shared_s / (record.run_s * max(1.0, crowd))
 
-    def _remember(self, jobs: Sequence[JobView], now: float) -> None:
+    def _note_present(self, jobs: Sequence[JobView], now: float) -> None:
         self._crowd += len(self._records) * (now - self._since_s)
         self._since_s = now
         before = self._records
@@ -78,23 +78,25 @@ class Themis(Scheduler):
             job: before.get(job) or _Record(max(job.oracle_remaining(), 1e-3), self._crowd) for job in jobs
         }
 
-    def _hand_out(self, bidders: Sequence[JobView], gpus: int, now: float) -> list[Wanted]:
-        """Who of `bidders`, the worst off first, gets how many of the `gpus` on offer: those in the auction,
-        then the others, then those again whose payment left them less than they ask for.
+    def _allot(self, bidders: Sequence[JobView], gpus: int, now: float) -> list[Wanted]:
+        """The GPUs that each of `bidders`, the worst off first, gets of the `gpus` on offer.
+
+        First come the jobs in the auction, then the others, then again those in the auction that
+        have less than they request after their payment.
         """
         bidding = bidders[: ceil(round((1 - self.fairness) * len(bidders), 9))]
         held = self._auction(bidding, gpus, now)
-        left = gpus - sum(held.values())
+        remaining = gpus - sum(held.values())
         for job in [*bidders[len(bidding) :], *bidding]:
-            more = max((size for size in _sizes(job) if size <= held.get(job, 0) + left), default=0)
+            more = max((size for size in _sizes(job) if size <= held.get(job, 0) + remaining), default=0)
             if more:
-                left -= more - held.get(job, 0)
+                remaining -= more - held.get(job, 0)
                 held[job] = more
         return [(job, held[job], None) for job in bidders if job in held]
 
     def _auction(self, bidding: Sequence[JobView], gpus: int, now: float) -> dict[JobView, int]:
-        """What each bidder keeps: of what it wins the part that the payment leaves, as the largest count it
-        can run on, but no less than its smallest. The worst off always gets that.
+        """The GPUs that each bidder keeps: what the payment leaves of the GPUs won, rounded down to a count
+        that it can run on, but at least its smallest. The job that is worst off always wins some.
         """
         bids = [{n: -log(self.ratio(job, n, now)) for n in _sizes(job)} | {0: _NOTHING} for job in bidding]
         if bids:
@@ -107,10 +109,10 @@ class Themis(Scheduler):
         return held
 
 
-_ROUNDING = 1e-6  # GPUs: who is in nobody's way keeps all, but for the rounding of sums of logarithms
+_ROUNDING = 1e-6  # GPUs: a bidder without rivals keeps all, but sums of logarithms are rounded
 _NOTHING = -1e3  # the logarithm of the value of no GPUs: the time to finish is unbounded, the value 0
 
 
 def _sizes(job: JobView) -> tuple[int, ...]:
-    """The counts it bids for: up to those it asks for."""
+    """The counts that a job bids for: up to its request."""
     return (*(size for size in job.sizes if size < job.requested), job.requested)

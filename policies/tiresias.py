@@ -1,4 +1,4 @@
-"""Tiresias: least attained service in a few queues."""
+"""Tiresias: least attained service, in a few queues."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Tiresias(Scheduler):
         self.thresholds_gpu_s = increasing("thresholds_gpu_s", thresholds_gpu_s)
         self.promote_knob = None if promote_knob is None else number("promote_knob", promote_knob, least=0.01)
         self._forgiven: dict[JobView, float] = {}  # GPU-seconds attained before the last promotion
-        self._promised: dict[JobView, float] = {}  # when a job that was preempted is to be promoted
+        self._promotion_s: dict[JobView, float] = {}  # when a preempted job is promoted
         self._promotions: list[tuple[float, int, JobView]] = []  # a heap: (time, order of submission, job)
 
     def schedule(self, state: State) -> Proposal:
@@ -53,7 +53,7 @@ class Tiresias(Scheduler):
         return job.attained - self._forgiven.get(job, 0.0)
 
     def _queue(self, job: JobView) -> int:
-        """0 for the first queue; stays the same while the job waits, but for a promotion."""
+        """0 for the first queue. While a job waits, only a promotion changes it."""
         return bisect_right(self.thresholds_gpu_s, self._service(job) + _ROUNDING_GPU_S)
 
     def _falls_s(self, job: JobView, now: float) -> float:
@@ -65,25 +65,27 @@ class Tiresias(Scheduler):
         return now + max(left_gpu_s / job.requested, _INSTANT_S)
 
     def _note_preempted(self, proposal: Proposal, state: State) -> None:
-        """Work out when who loses his GPUs now, or just lost them to a failure, will have waited too long."""
+        """Schedule the promotion of the jobs that lose their GPUs now, or have just lost them to a
+        failure.
+        """
         if self.promote_knob is None:
             return
         lost = [event.job for event in state.events if event.kind in ("interrupted", "stopped")]
         for job in (*state.running, *lost):
             if job is not None and not proposal.gpus(job) and self._queue(job):
                 patience_s = self.promote_knob * self._service(job) / job.requested
-                self._promised[job] = state.now + max(patience_s, _INSTANT_S)
-                heappush(self._promotions, (self._promised[job], job.order, job))
+                self._promotion_s[job] = state.now + max(patience_s, _INSTANT_S)
+                heappush(self._promotions, (self._promotion_s[job], job.order, job))
 
     def _promote(self, state: State) -> None:
         for event in state.events:
             if event.kind == "finished" and event.job is not None:
                 self._forgiven.pop(event.job, None)
-                self._promised.pop(event.job, None)
+                self._promotion_s.pop(event.job, None)
         waiting = state.pending_by(self._queue)
         while self._promotions and self._promotions[0][0] <= state.now + _INSTANT_S:
-            promised_s, _, job = heappop(self._promotions)
-            if self._promised.get(job) == promised_s and not job.running:
-                waiting.remove(job)  # it is sorted by what now changes
+            due_s, _, job = heappop(self._promotions)
+            if self._promotion_s.get(job) == due_s and not job.running:
+                waiting.remove(job)  # the key that it is sorted by changes now
                 self._forgiven[job] = job.attained
                 waiting.add(job)

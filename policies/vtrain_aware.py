@@ -12,7 +12,7 @@ __all__ = ["VTrainAware"]
 
 
 class VTrainAware(ElasticFlow):
-    """ElasticFlow's algorithm, with the best tensor, data and pipeline-parallel plan of every GPU count
+    """ElasticFlow's algorithm, with the best tensor, data and pipeline-parallel plan for every GPU count
     instead of data parallelism alone.
     """
 

@@ -112,7 +112,7 @@ def fill(calendar: NodeCalendar, demand: Demand, now: float, home: int | None = 
 def _fill_whole(
     calendar: NodeCalendar, demand: Demand, level: int, now: float, home: int | None
 ) -> list[Slot] | None:
-    """`fill` for a job whose sizes are all a node or more: free nodes are counted."""
+    """`fill` for a job with sizes of a node or more only: free nodes are counted."""
     times, counts = calendar.whole.times, calendar.whole.free
     nodes, sizes = demand.nodes, demand.sizes
     enough = nodes[sizes.index(level)]

@@ -153,7 +153,9 @@ class Seating:
         ]
 
     def _clear(self, at: int, gpus: int) -> None:
-        """Free `gpus` GPUs on a node. Jobs that are not due go first, then small ones, then late submissions."""
+        """Free `gpus` GPUs on a node. Jobs that are not due go first, then small ones, then late
+        submissions.
+        """
         draft = self._draft
         others = [job for job in self._on(at) if job not in self.seated]
         others.sort(key=lambda job: (job in self._due, draft.gpus(job), -job.order))

@@ -1,7 +1,8 @@
 """Spare GPUs, those that no job has reserved for now, by marginal return.
 
-ElasticFlow (ASPLOS 2023, section 4.2): one step at a time, to the job whose GPU time grows least per GPU
-added. A move costs a restart, and spare GPUs may be gone at the next event; both enter the price of a step.
+ElasticFlow (ASPLOS 2023, section 4.2): one step at a time, to the job with the smallest growth of GPU time
+per GPU added. A move costs a restart, and spare GPUs may be gone at the next event; both enter the price of a
+step.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The scan of AFS: jobs are gone through once, and each is compared with the best so far."""
+"""AFS's comparison of jobs two by two: one pass over the jobs, each compared with the best so far."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from clustersim.scheduler import JobView
 __all__ = ["Gain", "Scan", "gains"]
 
 Gain = tuple[int, float, float]
-"""What a step is worth: its GPUs; (p' - p) / p and (p' - p) / p', with p and p' the job's speeds without and
-with one GPU more. Between two sizes speed is taken to grow evenly: a step is worth as much as its first GPU.
+"""What a step is worth: its GPUs; (p' - p) / p and (p' - p) / p', where p and p' are the job's speeds without
+and with one more GPU. Between two sizes speed is taken to grow linearly, so a step is worth as much as its
+first GPU.
 """
 
 
 def gains(job: JobView) -> tuple[Gain, ...]:
-    """Its steps, from none to its first size, from that to the second, and so on.
+    """The steps of a job: from no GPUs to its first size, from the first to the second, and so on.
 
     >>> class Job:
     ...     sizes = (1, 2)
@@ -35,8 +36,8 @@ def gains(job: JobView) -> tuple[Gain, ...]:
 class Scan:
     """Jobs in order of submission, of which at most one holds no GPUs, and their next steps.
 
-    Who was best for a while on the way to the last best is remembered: when that one has taken its step, what
-    came before it stays true.
+    A pass keeps the list of jobs that were best for a while. When the last of them takes its step, the
+    comparisons before it remain valid, and the next pass resumes there.
     """
 
     def __init__(self, jobs: Iterable[tuple[JobView, int, tuple[Gain, ...]]]):
@@ -44,7 +45,7 @@ class Scan:
         self._jobs: list[JobView] = []
         self._levels: list[int] = []
         self._gains: list[tuple[Gain, ...]] = []
-        self._steps: list[float] = []  # infinite where there is none
+        self._steps: list[float] = []  # infinite for a job without a next step
         self._end_s: list[float] = []
         self._as_first: list[float] = []
         self._as_second: list[float] = []
@@ -55,16 +56,17 @@ class Scan:
             for column, value in zip(self._columns(), _worth(job, level, steps), strict=True):
                 column.append(value)
         self._bests: list[int] = []
-        self._seen = 0  # those before this one are compared
+        self._seen = 0  # jobs before this index are compared
 
     def _columns(self) -> tuple[list[float], ...]:
         return self._steps, self._end_s, self._as_first, self._as_second
 
     def first(self, gpus: int) -> JobView | None:
-        """The job to serve among those whose step fits into `gpus`, which must not grow; None if none does.
+        """The job to serve among those with a step that fits into `gpus`; None if there is none. `gpus` must
+        not grow from call to call.
 
-        Of two jobs `a` ends first on what it holds. The step is the other's, `b`'s, if what it gains as the
-        second, (p_b' - p_b) / p_b', is more than what `a` does as the first, (p_a' - p_a) / p_a.
+        Of two jobs, let `a` be the one that ends first on the GPUs it holds. The step goes to the other, `b`,
+        if its gain as the second, (p_b' - p_b) / p_b', exceeds that of `a` as the first, (p_a' - p_a) / p_a.
         """
         steps, end_s, as_first, as_second = self._columns()
         for k, i in enumerate(self._bests):
@@ -78,7 +80,7 @@ class Scan:
                 continue
             if best is not None:
                 if as_first[i] < as_second[best]:
-                    continue  # not enough as a first, and less as a second
+                    continue  # its gain is too small as the first, and smaller still as the second
                 if end_s[i] >= end_s[best] and as_second[i] <= as_first[best]:
                     continue
             best = i
@@ -87,7 +89,9 @@ class Scan:
         return None if best is None else self._jobs[best]
 
     def take(self) -> tuple[int, int]:
-        """Give the job that came first its step: the GPUs that it takes, and the sizes that it then has."""
+        """Give its step to the job that `first` returned. Returns the GPUs of the step and the number of
+        sizes that the job has then taken.
+        """
         i = self._seen = self._bests.pop()
         taken = int(self._steps[i])
         self._levels[i] += 1
@@ -97,8 +101,8 @@ class Scan:
 
 
 def _worth(job: JobView, level: int, steps: tuple[Gain, ...]) -> tuple[float, float, float, float]:
-    """The next step of a job that has taken `level` sizes: its GPUs, seconds to the end without it, and both
-    gains.
+    """The next step of a job that has taken `level` sizes: its GPUs, the seconds to the job's end without it,
+    and both gains.
     """
     step, as_first, as_second = steps[level] if level < len(steps) else _NO_STEP
     end_s = job.oracle_remaining(job.sizes[level - 1]) if level else inf

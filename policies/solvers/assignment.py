@@ -1,4 +1,4 @@
-"""One configuration per job, at least cost, by an integer program."""
+"""One configuration per job at the least total cost, by an integer program."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Choice = tuple[tuple[int, int, float], ...]
 def assign(
     choices: Sequence[Choice], capacity: Sequence[int], *, gap: float, search_nodes: int
 ) -> list[tuple[int, int] | None] | None:
-    """(GPU type, GPUs) by job, None for no GPUs, such that they add up to at most the `capacity` of each type
-    and the sum of costs is smallest.
+    """(GPU type, GPUs) by job, None for no GPUs, that fit into the `capacity` of each type at the smallest
+    sum of costs.
 
-    Solved by HiGHS to a relative gap of `gap` or until `search_nodes` nodes of its tree are done, never by
-    the clock; None if it has found nothing by then. Jobs with equal choices are one row of whole numbers,
-    which spares the solver their permutations; the first of them get the larger counts, and of equal ones the
-    cheaper.
+    HiGHS solves the program to a relative gap of `gap`, or until it has searched `search_nodes` nodes of its
+    tree; it never stops by the clock. The result is None if it has found no solution until then. Jobs with
+    equal choices share a row of integer variables, which spares the solver their permutations. The first of
+    them get the larger counts, and of equal counts the cheaper.
     """
     rows = sorted(set(choices))
     pairs = [
@@ -40,18 +40,18 @@ def assign(
     counts = _solve(pairs, copies, capacity, gap, search_nodes)
     if counts is None:
         return None
-    hands: list[list[tuple[int, int]]] = [[] for _ in rows]
+    allotted: list[list[tuple[int, int]]] = [[] for _ in rows]
     given = sorted(zip(pairs, counts, strict=True), key=lambda entry: (entry[0][2], -entry[0][3]))
     for (row, type_, n, _), count in given:
-        hands[row] += [(type_, n)] * count
-    return [hands[row].pop() if hands[row] else None for row in (row_of[choice] for choice in choices)]
+        allotted[row] += [(type_, n)] * count
+    return [allotted[row].pop() if allotted[row] else None for row in (row_of[choice] for choice in choices)]
 
 
 def _solve(
     pairs: Sequence[tuple[int, int, int, float]], copies: np.ndarray, capacity: Sequence[int],
     gap: float, search_nodes: int,
 ) -> list[int] | None:  # fmt: skip
-    """How many jobs of the row have each (row, GPU type, GPUs, cost)."""
+    """For each of `pairs`, the number of jobs of its row that get it."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 
@@ -62,13 +62,13 @@ def _solve(
     column = np.arange(len(pairs))
     one_each = csr_array((np.ones(len(pairs)), (row, column)), shape=(len(copies), len(pairs)))
     taken = csr_array((gpus, (type_, column)), shape=(len(capacity), len(pairs)))
-    with _stdout_spared():
+    with _stdout_to_stderr():
         result = milp(
             cost,
             integrality=np.ones(len(pairs)),
             bounds=Bounds(0, copies[row]),
             constraints=[LinearConstraint(one_each, ub=copies), LinearConstraint(taken, ub=capacity)],
-            # presolve costs more than it saves on programs as small as these
+            # presolve costs more than it saves on programs this small
             options={"mip_rel_gap": gap, "node_limit": search_nodes, "presolve": False},
         )
     return None if result.x is None else np.rint(result.x).astype(int).tolist()
@@ -78,9 +78,9 @@ _ONE_AT_A_TIME = Lock()
 
 
 @contextmanager
-def _stdout_spared() -> Iterator[None]:
-    """Send to stderr what is written to file descriptor 1: HiGHS prints a line there now and then, whatever
-    its options say, and stdout belongs to the command's document.
+def _stdout_to_stderr() -> Iterator[None]:
+    """Redirect file descriptor 1 to stderr. HiGHS occasionally prints a line there, whatever its options say,
+    and stdout belongs to the command's document.
     """
     with _ONE_AT_A_TIME:
         stdout = os.dup(1)

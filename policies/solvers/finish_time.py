@@ -1,8 +1,8 @@
-"""Finish-time fairness as a linear program: the smallest ratio that every job can keep.
+"""Finish-time fairness by linear programs: the smallest ratio that all jobs can attain.
 
 rho_T(m, X) = (elapsed + remaining / throughput(m, X)) / isolated, where isolated is the time from submission
-to finish that the job would have on 1/N of the cluster of its own: Mahajan et al. (Themis), NSDI 2020, in the
-form of Narayanan et al. (Gavel), OSDI 2020, section 4.2.
+to finish that the job would have alone on 1/N of the cluster. The ratio is that of Mahajan et al. (Themis),
+NSDI 2020, in the form of Narayanan et al. (Gavel), OSDI 2020, section 4.2.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ _MOST_CUTS, _MOST_STEPS, _TOLERANCE = 40, 60, 1e-7
 
 
 def isolated_shares(problem: Problem, jobs: int) -> Array:
-    """X_isolated (rows, types): a job's shares of time when it has 1/`jobs` of every type for itself."""
+    """X_isolated (rows, types): a job's shares of time when it alone has 1/`jobs` of every type."""
     shares = problem.capacity[None, :] / (jobs * problem.gpus[:, None])
     return shares / np.maximum(1.0, shares.sum(axis=1, keepdims=True))
 
 
 def least_ratio(problem: Problem, elapsed: Array, remaining: Array, isolated: Array) -> tuple[float, Array]:
-    """The smallest rho that all rows can keep at once, and the throughput (rows,) that it asks of each.
+    """The smallest rho that all rows can attain together, and the throughput (rows,) that each needs for it.
 
     `elapsed`: seconds since submission; `remaining`: seconds of work left on the best type; `isolated`: as in
-    the module's text, in seconds.
+    the module's docstring, in seconds.
 
-    For a given rho, row m needs the throughput remaining / (rho isolated - elapsed), and whether all can have
-    theirs is a linear program. Its prices y and optimum (level < 1 where they cannot) say by duality that
-    every rho that can be kept has sum of y[m] need[m](rho) <= level. The rho that just obeys it is the next
-    to be tried: a cutting-plane method that rises to the smallest rho, which needs few programs.
+    For a given rho, row m needs the throughput remaining / (rho isolated - elapsed). Whether all rows can
+    have theirs is a linear program, with an optimal level below 1 if they cannot. By duality, its prices y
+    and its level bound every attainable rho: the sum of y[m] need[m](rho) is at most the level. The smallest
+    rho that satisfies the bound is tried next. This cutting-plane method rises to the solution in few
+    programs.
     """
     rho = float(((elapsed + remaining) / isolated).max())
     for _ in range(_MOST_CUTS):
@@ -48,7 +49,9 @@ def least_ratio(problem: Problem, elapsed: Array, remaining: Array, isolated: Ar
 def _root(
     prices: Array, level: float, rho: float, elapsed: Array, remaining: Array, isolated: Array
 ) -> float:
-    """Newton's method on sum of prices x need(rho) = level, convex and falling, from the left."""
+    """The rho at which the sum of prices x need(rho) equals the level, by Newton's method from the left: the
+    sum is convex and falling.
+    """
     for _ in range(_MOST_STEPS):
         spare = rho * isolated - elapsed
         need = remaining / spare

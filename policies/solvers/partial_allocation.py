@@ -1,8 +1,8 @@
-"""Themis' partial allocation auction: GPUs to bidders so that the product of their values is largest, less a
-hidden payment that makes honest bids the best ones.
+"""Themis' partial allocation auction.
 
-Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020, section 5; the mechanism is
-that of Cole, Gkatzelis, Goel, EC 2013.
+GPUs go to the bidders so that the product of their values is largest, less a hidden payment that makes honest
+bids the best ones. Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020, section 5;
+the mechanism is that of Cole, Gkatzelis, Goel, EC 2013.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Award:
-    """What a bidder wins: `gpus` by the product of values, of which it may keep the part `kept`."""
+    """What a bidder wins: `gpus` GPUs, of which it may keep the fraction `kept`."""
 
     gpus: int
     kept: float
@@ -30,26 +30,26 @@ class Award:
 def auction(bids: Sequence[Mapping[int, float]], gpus: int) -> list[Award]:
     """The awards of the bidders, in their order.
 
-    A bid states the logarithm of the bidder's value by GPU count, among them 0; values grow with the count.
-    Counts are chosen so that the sum of the logarithms is largest, that is, the product of the values; of
-    equal choices the one that gives the last bidders fewest GPUs. What the others would have without bidder i
-    is W_i, what they have beside it w_i: it keeps exp(w_i - W_i) of its GPUs.
+    A bid states the logarithm of the bidder's value by GPU count, including 0; values grow with the count.
+    The counts won maximise the sum of the logarithms, that is, the product of the values. Of equal choices it
+    is the one that gives the last bidders the fewest GPUs. Let w_i be the sum over the bidders other than i,
+    and W_i the largest sum that they could have without i. Bidder i keeps exp(w_i - W_i) of its GPUs.
     """
     before, counts = _best(bids, gpus)
     behind = [table[::-1] for table in _best(bids[::-1], gpus)[0][::-1]]  # [i][g]: bids i.. on gpus - g
     awards: list[Award] = []
-    left, total = gpus, float(before[-1][gpus])
+    remaining, total = gpus, float(before[-1][gpus])
     for i in reversed(range(len(bids))):
-        won = int(counts[i][left])
-        left -= won
+        won = int(counts[i][remaining])
+        remaining -= won
         others = float((before[i] + behind[i + 1]).max())
         awards.append(Award(won, min(1.0, exp(total - bids[i][won] - others))))
     return awards[::-1]
 
 
 def _best(bids: Sequence[Mapping[int, float]], gpus: int) -> tuple[list[Array], list[NDArray[np.int64]]]:
-    """For the first i bids on at most g GPUs: the largest sum, tables[i][g], and what the last of them gets
-    in it, counts[i - 1][g].
+    """For the first i bids on at most g GPUs: the largest sum, tables[i][g], and the count that the last of
+    them gets in it, counts[i - 1][g].
     """
     tables, counts = [np.zeros(gpus + 1)], []
     for bid in bids:

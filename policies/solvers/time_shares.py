@@ -1,13 +1,21 @@
-"""Shares of time: which fraction of its time each job runs on each type of GPU, by linear programs.
+"""Shares of time: the fraction of its time that each job runs on each type of GPU, by linear programs.
 
 Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads" (Gavel), OSDI
 2020. The variables X[m, j], the fraction of time that job m spends on GPU type j, obey (section 3.1)
 
     0 <= X[m, j] <= 1;    sum over j of X[m, j] <= 1;    sum over m of gpus[m] X[m, j] <= capacity[j]
 
-and give job m the throughput(m, X) = sum over j of rates[m, j] X[m, j]. Jobs that look alike share a row and
-get equal shares: all objectives here are concave, so the mean of an optimum over them is one too. That keeps
-the programs small and their solution independent of the order of the jobs.
+and give job m the throughput(m, X) = sum over j of rates[m, j] X[m, j]. Jobs with equal rates and requests
+share a row and get equal shares: all objectives here are concave, so the mean of an optimum over such jobs is
+an optimum too. This keeps the programs small and their solution independent of the order of the jobs.
+
+With a single type of GPU, X is a column, a job's relative throughput is X[m] itself, and the constraints are
+
+    0 <= X[m] <= 1;    sum over m of load[m] X[m] <= capacity        with load[m] = gpus[m] x copies[m]
+
+A common level is then limited either by the row that needs most of its time or by all GPUs together
+(`level_of_shares`), and the largest sum is a fractional knapsack (`fullest_shares`; Dantzig, Operations
+Research 1957).
 """
 
 from __future__ import annotations
@@ -38,11 +46,11 @@ _SLACK = 1e-7  # relative; HiGHS keeps constraints to an absolute 1e-7
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows of jobs that share a cluster; see the module's text.
+    """Rows of jobs that share a cluster; see the module's docstring.
 
-    `rates` (rows, types): throughput of one job of the row, relative to its best type, so between 0 and 1; 0
-    where it cannot run. `gpus` (rows,): what one job takes. `copies` (rows,): jobs of the row. `capacity`
-    (types,): GPUs of each type.
+    `rates` (rows, types): throughput of one job of the row, relative to its best type, between 0 and 1; 0
+    where it cannot run. `gpus` (rows,): GPUs of one job. `copies` (rows,): number of jobs in the row.
+    `capacity` (types,): GPUs of each type.
     """
 
     rates: Array
@@ -51,18 +59,20 @@ class Problem:
     capacity: Array
 
     def usable(self) -> NDArray[np.bool_]:
-        """Which row can run on which type: (rows, types)."""
+        """Whether a row can run on a type: (rows, types)."""
         return (self.rates > 0) & (self.gpus[:, None] <= self.capacity[None, :])
 
     def alike(self) -> bool:
-        """Whether there is one type of GPU, on which all rows can run: nothing then needs a solver."""
+        """Whether there is one type of GPU and all rows can run on it: closed forms then replace the
+        solver.
+        """
         return len(self.capacity) == 1 and bool(self.usable().all())
 
 
 @dataclass(frozen=True)
 class Level:
     """The optimum of a max-min program: `shares` X (rows, types), the common `level`, and `prices` (rows,):
-    how much a unit of required throughput more in a row would lower the level.
+    by how much one more unit of required throughput in a row would lower the level.
     """
 
     shares: Array
@@ -71,8 +81,9 @@ class Level:
 
 
 def grouped(rates: Array, gpus: Sequence[int], capacity: Sequence[int]) -> tuple[Problem, list[int]]:
-    """The problem of jobs with these rates (jobs, types) in any unit and requests, one row per distinct
-    kind; and the row of each job.
+    """The problem with one row per distinct kind of job, and the row of each job.
+
+    `rates` (jobs, types) in any unit; `gpus`: the request of each job; `capacity`: GPUs of each type.
     """
     kinds = [(n, tuple(row)) for n, row in zip(gpus, _relative(rates).tolist(), strict=True)]
     rows = {kind: i for i, kind in enumerate(sorted(set(kinds)))}
@@ -87,21 +98,21 @@ def grouped(rates: Array, gpus: Sequence[int], capacity: Sequence[int]) -> tuple
 
 
 def each(rates: Array, gpus: Sequence[int], capacity: Sequence[int]) -> Problem:
-    """The problem of jobs that differ, a row each in their order; arguments as for `grouped`."""
+    """The problem with one row per job, in their order; arguments as for `grouped`."""
     return Problem(
         _relative(rates), np.array(gpus, dtype=float), np.ones(len(gpus)), np.array(capacity, dtype=float)
     )
 
 
 def _relative(rates: Array) -> Array:
-    """To each job's best type: a job's unit of work is its own affair."""
+    """Rates relative to each job's best type, as jobs count work in different units."""
     return rates / rates.max(axis=1, keepdims=True)
 
 
 def largest_level(problem: Problem, required: Array, floors: Array | None = None) -> Level:
     """Maximise the level such that throughput(m, X) >= level x required[m] in every row.
 
-    `required` (rows,) in units of `rates`. Rows in which it is 0 have to keep a throughput of `floors[m]`
+    `required` (rows,) in units of `rates`. Rows in which it is 0 must keep a throughput of `floors[m]`
     instead.
     """
     if problem.alike():
@@ -119,11 +130,11 @@ def largest_level(problem: Problem, required: Array, floors: Array | None = None
 
 
 def water_filling(problem: Problem, required: Array) -> Array:
-    """The shares X (rows, types) whose sorted vector of throughput(m, X) / required[m] is the largest
-    lexicographically: nobody's can grow but at the cost of somebody's who has no more.
+    """The shares X (rows, types) with the lexicographically largest sorted vector of
+    throughput(m, X) / required[m]: no job's can grow except at the cost of a job that has no more.
 
-    One program per level: rows with a positive price limit the level in every optimum and are fixed there;
-    the others rise on.
+    One program is solved per level. Rows with a positive price limit the level in every optimum and are fixed
+    there; the others rise further.
     """
     floors, free = np.zeros_like(required), required > 0
     while True:
@@ -149,23 +160,23 @@ def most_throughput(problem: Problem, weights: Array, floors: Array | None = Non
 
 
 def in_turn(shares: Array, row_of: Sequence[int]) -> Array:
-    """The shares X (jobs, types) that add up to what jobs of their rows get in `shares` (rows, types)
-    together, the first jobs of a row served as fully as possible, then the next.
+    """The shares X (jobs, types) with the same sum over each row as `shares` (rows, types), where the first
+    job of a row gets as much time as possible, then the next.
     """
-    left = shares * np.bincount(row_of, minlength=len(shares))[:, None]
+    remaining = shares * np.bincount(row_of, minlength=len(shares))[:, None]
     mine = np.zeros((len(row_of), shares.shape[1]))
     for job, row in enumerate(row_of):
         time = 1.0
         for type_ in range(shares.shape[1]):
-            mine[job, type_] = min(time, left[row, type_])
+            mine[job, type_] = min(time, remaining[row, type_])
             time -= mine[job, type_]
-        left[row] -= mine[job]
+        remaining[row] -= mine[job]
     mine[mine < _SLACK] = 0.0
     return mine
 
 
 class _Program:
-    """The constraints of a problem as a sparse linear program over the usable pairs (row, type)."""
+    """The constraints of a problem, as a sparse linear program over the usable pairs (row, type)."""
 
     def __init__(self, problem: Problem, with_level: bool):
         self.problem = problem
@@ -175,7 +186,7 @@ class _Program:
         self.minimise = np.zeros(len(self.row) + with_level)
 
     def solve(self, need: Array, floors: Array | None) -> Any:
-        """Throughput rows first, then time, then GPUs."""
+        """The result of `linprog`. Constraints are in the order throughput, time, GPUs."""
         from scipy.optimize import linprog
         from scipy.sparse import csr_array, vstack
 
@@ -204,14 +215,14 @@ class _Program:
         return result
 
     def shares(self, result: Any) -> Array:
-        """X as a table, cleared of the solver's rounding."""
+        """X as a table, without the solver's rounding errors."""
         shares = np.zeros(self.problem.rates.shape)
         shares[self.row, self.type] = result.x[: len(self.row)]
         return _cleared(shares)
 
 
 def _cleared(shares: Array) -> Array:
-    """Shares without what is only rounding."""
+    """Shares clipped to 0 and 1, with rounding errors set to 0."""
     shares = np.clip(shares, 0.0, 1.0)
     shares[shares < _SLACK] = 0.0
     return shares
@@ -223,8 +234,8 @@ def _cleared(shares: Array) -> Array:
 def level_of_shares(
     load: Array, capacity: float, required: Array, floors: Array
 ) -> tuple[Array, float, Array]:
-    """The largest level at which X[m] >= level x required[m], X[m] >= floors[m] where nothing is required:
-    X (rows,), the level, and prices (rows,) as of `timeshares.Level`.
+    """`largest_level` on one type of GPU: the largest level at which X[m] >= level x required[m], and
+    X[m] >= floors[m] where nothing is required. Returns X (rows,), the level, and its prices (rows,).
 
     Where several rows need all of their time, each has an equal part of the price.
 
@@ -233,10 +244,10 @@ def level_of_shares(
     (array([0.5, 1. ]), 0.5, array([0.5 , 0.25]))
     """
     asked = required > 0
-    left = max(0.0, capacity - float(load @ np.where(asked, 0.0, floors)))
+    remaining = max(0.0, capacity - float(load @ np.where(asked, 0.0, floors)))
     total, most = float(load @ required), float(required.max())
-    if left * most <= total:
-        level, prices = left / total, load / total
+    if remaining * most <= total:
+        level, prices = remaining / total, load / total
     else:
         level, longest = 1 / most, required == most
         prices = longest / (most * longest.sum())
@@ -244,8 +255,11 @@ def level_of_shares(
 
 
 def fullest_shares(load: Array, capacity: float, worth: Array, floors: Array) -> Array:
-    """X (rows,) >= floors with the largest sum of worth[m] x load[m] X[m]: what the floors leave goes to the
-    rows worth most per GPU, of equal ones to the last: the jobs that came last have received least.
+    """`most_throughput` on one type of GPU: X (rows,) >= floors with the largest sum of worth[m] x load[m]
+    X[m].
+
+    What the floors leave goes to the rows with the highest worth, of equal rows to the last: the jobs that
+    were submitted last have received least.
 
     >>> fullest_shares(np.array([8., 4., 4.]), 10.0, np.array([1., 1., 2.]), np.array([0., 0.5, 0.]))
     array([0.25, 1.  , 1.  ])
@@ -253,7 +267,7 @@ def fullest_shares(load: Array, capacity: float, worth: Array, floors: Array) ->
     order = np.argsort(worth, kind="stable")[::-1]
     room = (load * np.maximum(0.0, 1 - floors))[order]
     before = np.cumsum(room) - room
-    left = capacity - float(load @ floors)
+    remaining = capacity - float(load @ floors)
     shares = np.minimum(1.0, floors)
-    shares[order] += np.clip(left - before, 0.0, room) / load[order]
+    shares[order] += np.clip(remaining - before, 0.0, room) / load[order]
     return shares

@@ -45,7 +45,7 @@ class TimeSlices:
     """The clock of a policy that slices time into rounds of `quantum_s` seconds while jobs wait.
 
     A job's slice lasts until the end of the first round by which the job has made progress for `quantum_s`
-    seconds. The overhead of its start does not count: otherwise jobs whose restart takes longer than a round
+    seconds. The overhead of its start does not count: otherwise jobs that take longer to restart than a round
     would preempt each other endlessly without making progress.
     """
 
@@ -54,8 +54,8 @@ class TimeSlices:
         self._end_s = -inf
 
     def expired(self, state: State) -> list[JobView]:
-        """At the end of a round, the running jobs whose slice is over, in order of their start. Empty between
-        the ends of rounds.
+        """At the end of a round, the running jobs that have used up their slice, in order of their start.
+        Empty between the ends of rounds.
         """
         if state.now < self._end_s - _INSTANT_S:
             return []

@@ -46,7 +46,7 @@ def allocate_stepwise(walk: Walk, gpus: int, price: Price) -> dict[JobView, int]
     submission, without the jobs that get none.
 
     `walk` yields the jobs in the order of the prices of their first steps. Ties are broken by order of
-    submission. A job whose next step is larger than the remaining GPUs takes no further steps.
+    submission. A job takes no further steps once its next step is larger than the remaining GPUs.
     """
     remaining = gpus
     held: dict[JobView, int] = {}

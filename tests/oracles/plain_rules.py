@@ -22,7 +22,7 @@ class ByKey(Rule):
 
 
 class Fifo(Rule):
-    """Not preemptive, in order of submission; who does not fit is skipped, or blocks."""
+    """Not preemptive, in order of submission; a job that does not fit is skipped, or blocks."""
 
     def __init__(self, skip: bool):
         self.skip = skip
@@ -103,7 +103,7 @@ class Conservative(Rule):
 
 class InTurns(Rule):
     """Rounds of `quantum` seconds: a turn ends with the round in which a job has run that long. Something is
-    decided when jobs come or end, and at the end of a round if somebody waited at a decision within it.
+    decided when jobs come or end, and at the end of a round if a job waited at a decision within it.
     """
 
     def __init__(self, quantum: int):
@@ -136,7 +136,7 @@ class RoundRobin(InTurns):
 
 
 class Las(InTurns):
-    """Least attained service; of who runs, what it was when the turn began."""
+    """Least attained service; of running jobs, that at the beginning of the time slice."""
 
     def __init__(self, quantum: int):
         super().__init__(quantum)

@@ -31,8 +31,8 @@ class Plain:
 
 @dataclass
 class Now:
-    """What a rule sees: the second, who runs (in order of start) and waits (in order of submission), and who
-    just came or ended.
+    """What a rule sees: the second, the jobs that run (in order of start) and wait (in order of submission),
+    and those that just came or ended.
     """
 
     t: int
@@ -52,7 +52,7 @@ class Now:
 
 
 class Rule:
-    """A policy: who of the jobs holds GPUs in the coming second."""
+    """A policy: which jobs hold GPUs in the coming second."""
 
     def admits(self, job: Plain, now: Now) -> bool:
         return True
@@ -93,7 +93,7 @@ def schedule(jobs: Sequence[Plain], gpus: int, rule: Rule) -> list[Runs | None]:
 
 
 def served(jobs: Sequence[Plain], key: Callable[[Plain], Any], gpus: int) -> list[Plain]:
-    """Strictly by key, then order of submission; who does not fit is skipped."""
+    """Strictly by key, then order of submission; a job that does not fit is skipped."""
     out = []
     for job in sorted(jobs, key=lambda job: (key(job), job.order)):
         if job.gpus <= gpus:

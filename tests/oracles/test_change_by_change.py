@@ -88,7 +88,7 @@ def schedule(jobs: Sequence[Plain], gpus: int, rule: Rule) -> list[list[tuple[fl
 
 
 class PlainMaxMin(Rule):
-    """Who would hold the fewest GPUs after its next step takes it; who cannot is passed over."""
+    """The job that would hold the fewest GPUs after its next step takes it; one that cannot is skipped."""
 
     def price(self, job: Plain, held: int, size: int) -> float:
         return size
@@ -108,7 +108,7 @@ class PlainMaxMin(Rule):
 
 
 class PlainOptimus(PlainMaxMin):
-    """The smallest size for everybody, then the largest gain of time per GPU."""
+    """The smallest size for every job, then the largest gain of time per GPU."""
 
     def __init__(self, round_s: Fraction):
         self.round_s = round_s

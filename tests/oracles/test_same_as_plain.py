@@ -1,4 +1,4 @@
-"""Rules that look at no more jobs than needed decide as those do that look at everybody, in plain words."""
+"""Rules that look at no more jobs than needed decide like plain rules that look at every job."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TABLE = {
 
 
 def steps(jobs: Sequence[JobView], gpus: int, price: Callable[[JobView, int, int], float]) -> Shares:
-    """Of all next steps of all jobs the cheapest; who has too few GPUs left for its step is passed over."""
+    """Of all next steps of all jobs the cheapest; a job with too few GPUs left for its step is skipped."""
     held: Shares = dict.fromkeys(jobs, 0)
     growing = list(jobs)
     while growing:
@@ -68,7 +68,7 @@ def hesrpt_rule(jobs: Sequence[JobView], gpus: int) -> Shares:
 
 
 def afs_rule(jobs: Sequence[JobView], gpus: int) -> Shares:
-    """The paper's scan, with the shortest of those who have nothing and whose smallest size fits."""
+    """The paper's scan, with the shortest of the jobs without GPUs that fit on their smallest size."""
     held: Shares = dict.fromkeys(jobs, 0)
     while True:
         able = [j for j in jobs if held[j] < j.sizes[-1] and following(j, held[j]) - held[j] <= gpus]

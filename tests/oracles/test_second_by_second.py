@@ -1,6 +1,6 @@
 """Whole schedules of rigid policies against plain ones that look at every job in every second.
 
-Who runs, from when to when, has to be the same for every job, on random traces full of ties.
+Every job must run from the same second to the same second under both, on random traces full of ties.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class PlainQuota(Rule):
         started = self.free(gpus) >= job.gpus
         if started:
             self.start(job)
-        for lender in reversed(stopped):  # whose GPUs were not needed after all
+        for lender in reversed(stopped):  # those with GPUs that were not needed
             (self.out if lender.gpus <= self.free(gpus) else self.line).append(lender)
         return started
 
@@ -126,7 +126,7 @@ class PlainAdmission(Rule):
                     if t > due(job):
                         return False
             if not served(list(left), due, now.gpus):
-                return not left  # who never fits is late
+                return not left  # a job that never fits is late
         return True
 
     def chosen(self, now: Now) -> list[Plain]:
@@ -182,7 +182,7 @@ PAIRS: dict[str, Callable[[Random], Pair]] = {
     "easy": with_one_of(FACTORS, plain.Easy, Easy),
     "conservative": with_one_of(FACTORS, plain.Conservative, Conservative),
     "round-robin": with_one_of(QUANTA, plain.RoundRobin, RoundRobin),
-    "gandiva": with_one_of(QUANTA, plain.RoundRobin, Gandiva),  # on one node nobody moves
+    "gandiva": with_one_of(QUANTA, plain.RoundRobin, Gandiva),  # on one node no job moves
     "las": with_one_of(QUANTA, plain.Las, Las),
     "gittins": gittins,
     "tiresias": tiresias,
@@ -228,7 +228,7 @@ def simulated(jobs: list[Plain], gpus: int, policy: Scheduler) -> list[Runs | No
 
 
 def compared(name: str, seed: int) -> tuple[list[Runs | None], list[Runs | None], str]:
-    """When everybody runs under the policy, and when the plain rule says; and the scene, in words."""
+    """When every job runs under the policy and by the plain rule; and the scene, in words."""
     random = Random(seed)
     gpus, jobs = random_trace(random)
     rule, policy = PAIRS[name](random)

@@ -1,4 +1,4 @@
-"""Runs of a policy on jobs whose speeds and checkpoint sizes a test states."""
+"""Runs of a policy on jobs with the speeds and checkpoint sizes that a test states."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_tiresias_example_in_turns() -> None:
 
 
 def test_knowing_the_distribution_or_the_sizes_is_better() -> None:
-    """Sizes are 4, 8 and 12 GPU-seconds: the index rises with service, so nobody who has begun is preempted:
+    """Sizes are 4, 8 and 12 GPU-seconds: the index rises with service, so no job that has begun is preempted:
     J1 0-2, J2 2-10, J3 10-16. Shortest remaining service first makes the same schedule.
     """
     expected = {"J1": (0, 2), "J2": (2, 10), "J3": (10, 16)}
@@ -230,8 +230,8 @@ class WatchedGittins(Gittins):
     def _learn(self, state: State) -> None:
         super()._learn(state)
         waiting = list(state.pending_by(self._standing))
-        assert waiting == sorted(waiting, key=lambda view: (self._claim(view), view.order))
-        assert all(self._standing(view) == self._claim(view) for view in waiting)
+        assert waiting == sorted(waiting, key=lambda view: (self._rank_now(view), view.order))
+        assert all(self._standing(view) == self._rank_now(view) for view in waiting)
         self.most_waiting = max(self.most_waiting, len(waiting))
 
 

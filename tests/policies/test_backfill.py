@@ -53,7 +53,7 @@ def test_wide_fits_beside_the_head() -> None:
 
 def test_easy_delays_the_second_in_line_and_conservative_does_not() -> None:
     """On 4 GPUs `a` runs until 100 s, `b` leaves a GPU from then to 200 s, `c` is to have all of them next;
-    `d` on one GPU from 3 s to 293 s is in nobody's way but `c`'s.
+    `d` on one GPU from 3 s to 293 s delays no job but `c`.
     """
     jobs = [job("a", 0, 2, 100), job("b", 1, 3, 100), job("c", 2, 4, 100), job("d", 3, 1, 290)]
     assert starts(simulate(jobs, Easy(), "n1g4")) == {"a": 0, "b": 100, "c": 293, "d": 3}
@@ -135,8 +135,8 @@ def test_a_reservation_that_fragments_cannot_serve_is_not_lost() -> None:
 
 @pytest.mark.parametrize("policy", [Easy, Conservative])
 def test_plans_are_made_anew_when_nodes_come_and_go(policy: Any) -> None:
-    """One of two nodes is gone from 5 s to 50 s. Nobody knows when `wide`, which needs both, can start, so
-    that nobody waits for it; when the node is back it starts at once.
+    """One of two nodes is gone from 5 s to 50 s. The policy does not know when `wide`, which needs both,
+    can start, so no job waits for it; when the node is back it starts at once.
     """
     calendar = ({"at_s": 5, "remove": 1}, {"at_s": 50, "add": 1})
     jobs = [job("first", 0, 2, 20), job("wide", 10, 8, 30), job("next", 11, 4, 10)]
@@ -172,7 +172,7 @@ class WatchedEasy(Easy):
 @given(st.integers(0, 10**9), st.sampled_from((1.0, 3.0)), st.sampled_from((0.0, 1.0)))
 @settings(max_examples=60, deadline=None)
 def test_easy_never_delays_the_head(placement: str, seed: int, factor: float, scale: float) -> None:
-    """Its shadow time never moves back, and it starts by then, wherever jobs are placed."""
+    """Its shadow time is never postponed, and it starts by that time, wherever jobs are placed."""
     policy = WatchedEasy(factor)
     jobs = random_jobs(seed, (1, 2, 3, 4, 5, 8, 16))
     outcome = simulate(jobs, policy, "n4g4", overheads=Overheads(scale=scale), placement=placement)
@@ -200,7 +200,7 @@ class WatchedConservative(Conservative):
 @given(st.integers(0, 10**9), st.sampled_from((1.0, 3.0)), st.sampled_from((0.0, 1.0)))
 @settings(max_examples=80, deadline=None)
 def test_conservative_keeps_every_reservation(seed: int, factor: float, scale: float) -> None:
-    """Where any GPUs will do: nobody starts after the reservation that his submission gave him."""
+    """Where jobs can run on any GPUs: no job starts after the reservation made at its submission."""
     policy = WatchedConservative(factor)
     jobs = random_jobs(seed, (1, 2, 3, 4, 5, 8, 16))
     outcome = simulate(jobs, policy, "n4g4", overheads=Overheads(scale=scale), placement="any")
@@ -213,7 +213,7 @@ def test_conservative_keeps_every_reservation(seed: int, factor: float, scale: f
 @given(st.integers(0, 10**9))
 @settings(max_examples=60, deadline=None)
 def test_conservative_starts_nobody_later_than_fifo(seed: int) -> None:
-    """With exact estimates: whoever came before uses, after a job's FIFO start, no more than under FIFO."""
+    """With exact estimates: earlier jobs use, after a job's FIFO start, no more than under FIFO."""
     jobs = random_jobs(seed, (1, 2, 3, 4, 8, 16))
     fifo = starts(simulate(jobs, Fifo(), "n4g4", placement="any"))
     for name, start_s in starts(simulate(jobs, Conservative(), "n4g4", placement="any")).items():

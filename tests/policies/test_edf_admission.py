@@ -1,4 +1,4 @@
-"""EDF with admission: nobody admitted is late, and nobody is declined without need."""
+"""EDF with admission: no admitted job is late, and no job is declined without need."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_no_admitted_job_is_late_where_any_gpus_will_do(seed: int, scale: float)
 @given(st.integers(0, 10**9))
 @settings(max_examples=60, deadline=None)
 def test_on_one_gpu_nobody_is_declined_who_could_be_served(seed: int) -> None:
-    """EDF, which is optimal there, makes somebody late of those admitted so far and the one declined."""
+    """EDF, which is optimal there, makes one of the jobs late that are admitted or declined so far."""
     jobs = random_jobs(seed, (1,))
     outcome = simulate(jobs, EdfAdmission(), "n1g1")
     declined = {record.job_id for record in outcome.records if record.state == "rejected"}
@@ -150,7 +150,9 @@ def test_the_oracle_is_noted() -> None:
 
 
 def test_nodes_out_of_service_are_not_counted_on() -> None:
-    """One of two nodes is gone from 5 s to 50 s: who comes at 10 s cannot have both, at 60 s he can."""
+    """One of two nodes is gone from 5 s to 50 s: a job that arrives at 10 s cannot have both, at 60 s
+    it can.
+    """
     calendar = ({"at_s": 5, "remove": 1}, {"at_s": 50, "add": 1})
     jobs = [job("early", 10, 8, 10, 100), job("half", 10, 4, 10, 100), job("late", 60, 8, 10, 100)]
     outcome = simulate(jobs, EdfAdmission(), "n2g4", calendar=calendar)

@@ -79,7 +79,7 @@ def llm(job_id: str, submit_s: float, iterations: float, gpus: int = 1) -> Job:
 @given(st.lists(curves, min_size=1, max_size=3), st.integers(3, 8))
 @settings(deadline=None, max_examples=60)
 def test_optimus_has_the_smallest_remaining_time_in_all(jobs: list[Any], gpus: int) -> None:
-    """With concave speeds and steps of one GPU the greedy rule is optimal: no division that gives everybody
+    """With concave speeds and steps of one GPU the greedy rule is optimal: no division that gives every job
     a GPU has a smaller sum of remaining times.
     """
     shares = allocate_stepwise(submitted(jobs), gpus, _loss_per_gpu)
@@ -191,7 +191,7 @@ def test_hesrpt_fractions_add_up_and_favour_the_short(jobs: int, exponent: float
 
 
 def test_hesrpt_serves_the_shortest_where_few_can_run() -> None:
-    """On one GPU nobody's fraction is a GPU; the shortest comes first, as is best there (Schrage 1968)."""
+    """On one GPU no job's fraction is a GPU; the shortest comes first, as is best there (Schrage 1968)."""
     jobs = [Job(str(i), 0, gpus=1, duration_s=run_s) for i, run_s in enumerate((80, 10, 40, 20))]
     records = simulate(jobs, HeSrpt(round_s=0.0), "n1g1").records
     assert [(record.job_id, record.finish_s) for record in records] == [
@@ -256,8 +256,8 @@ def test_max_min_is_the_fairest_of_all_divisions(mosts: list[int], gpus: int) ->
 
 @pytest.mark.parametrize("policy", [*ELASTIC, GavelMaxMin, GavelFtf, GavelMakespan, Sia, Themis])
 def test_slow_restarts_do_not_stop_progress(policy: type[Scheduler], bench: Any) -> None:
-    """Restarts of 1,150 s, a new job every 100 s: who gets GPUs works for as long as a restart takes before
-    it is resized or preempted. Without that rule the policies that take turns never end.
+    """Restarts of 1,150 s, a new job every 100 s: a job that gets GPUs works for as long as a restart takes
+    before it is resized or preempted. Without that rule the policies that take turns never end.
     """
     table = {("m", 8): {1: 1.0, 2: 1.6, 4: 2.5, 8: 4.0}}
     slow = bench("n2g8", table, {"m": 8e10}, Overheads(launch_s=30.0))
@@ -280,8 +280,8 @@ def test_a_lone_job_gets_all_it_can_use(policy: type[Scheduler]) -> None:
 
 @pytest.mark.parametrize("policy", [*ELASTIC, GavelMaxMin, GavelFtf, GavelMakespan, Sia, Themis])
 def test_jobs_that_failures_stop_run_again(policy: type[Scheduler]) -> None:
-    """The only node fails now and then, and nothing else happens: whoever decides only when jobs come and go
-    forgets those who were thrown out.
+    """The only node fails now and then, and nothing else happens: a policy that decides only when jobs come
+    and go forgets those that were interrupted.
     """
     table = {("m", 8): {1: 1.0, 2: 1.6, 4: 2.5, 8: 4.0}}
     often = Failures(mtbf_gpu_h=2.0, repair_scale=0.02)

@@ -241,7 +241,7 @@ class Watched(ElasticFlow):
             if not slots or slots[0].start > state.now + 1e-6:
                 continue
             slot, placement = slots[0], proposal.placement(job) or ()
-            assert proposal.gpus(job) >= slot.gpus, "who is due runs"
+            assert proposal.gpus(job) >= slot.gpus, "a job that is due runs"
             if slot.node == WHOLE:
                 used[WHOLE] += -(-slot.gpus // state.cluster.gpus_per_node)
             else:
@@ -289,7 +289,7 @@ def test_a_campaign_of_odd_counts(bench: Any, scale: float, placement: str) -> N
 @pytest.mark.parametrize("placement", ["pack", "spread"])
 def test_jobs_smaller_than_a_node_are_never_moved_for_others(bench: Any, placement: str) -> None:
     """Two jobs of 3 GPUs with little to spare have one node in common from the start, so that the two that
-    need a node each and come later find them, and nobody restarts.
+    need a node each and come later find them, and no job restarts.
     """
     charged = Overheads(launch_s=30.0, plain_restart_s=30.0)
     small = [Job(f"s{i}", 0.0, gpus=3, duration_s=900.0, deadline_s=965.0) for i in range(2)]
@@ -305,7 +305,7 @@ def test_jobs_smaller_than_a_node_are_never_moved_for_others(bench: Any, placeme
 @pytest.mark.parametrize(("guard_s", "late_s"), [(0.0, [("c", 179.2)]), (1e-3, [])])
 def test_the_least_guard_outweighs_rounding(bench: Any, guard_s: float, late_s: list[Any]) -> None:
     """With no guard at all the reservation of `c` ends before its last 1e-13 s of work are done, and it waits
-    for `b`. Nobody can ask for that; it shows what the guard is for.
+    for `b`. Users cannot set that; it shows what the guard is for.
     """
     jobs = [
         Job("a", 0.0, gpus=1, duration_s=73.7, deadline_s=682.0),

@@ -1,5 +1,5 @@
 """Every registered policy on a cluster of two GPU types: it says that it plans with one, or it keeps every
-rule and serves everybody.
+rule and serves every job.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every registered policy where nodes fail, go and come: it keeps every rule, and serves everybody."""
+"""Every registered policy while nodes fail, leave and return: it keeps every rule and serves every job."""
 
 from __future__ import annotations
 

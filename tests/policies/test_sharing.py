@@ -38,7 +38,7 @@ def test_round_robin_takes_turns() -> None:
 
 
 def test_a_new_job_goes_to_the_end_of_the_line() -> None:
-    """Unlike under las: `new` comes after `b`, who waits already."""
+    """Unlike under las: `new` comes after `b`, which waits already."""
     jobs = [job("a", 0, 1, 100), job("b", 0, 1, 100), job("new", 5, 1, 5)]
     assert times(simulate(jobs, RoundRobin(quantum_s=10), "n1g1"))["new"] == (20, 25)
 
@@ -100,7 +100,7 @@ def test_drf_gives_to_who_has_least() -> None:
 
 
 def test_drf_waits_for_the_poorest() -> None:
-    """`b` holds nothing and needs all GPUs: nobody else starts, though there is room."""
+    """`b` holds nothing and needs all GPUs: no other job starts, though GPUs are free."""
     jobs = [job("a0", 0, 2, 50, "a"), job("b0", 1, 4, 10, "b"), job("a1", 2, 1, 10, "a")]
     assert times(simulate(jobs, Drf(), "n1g4")) == {"a0": (0, 50), "b0": (50, 60), "a1": (60, 70)}
 
@@ -110,8 +110,8 @@ def test_drf_waits_for_the_poorest() -> None:
 )
 @settings(max_examples=60, deadline=None)
 def test_drf_is_weighted_max_min(tenants: dict[str, tuple[int, int]]) -> None:
-    """With jobs of one GPU: whoever has less than he asked for has, to within a GPU, no smaller a share over
-    weight than anybody else.
+    """With jobs of one GPU: a tenant that has less than it requested has, to within a GPU, no smaller a share
+    over weight than anybody else.
     """
     jobs = [job(f"{t}{i}", 0, 1, 10, t) for t, (asked, _) in tenants.items() for i in range(asked)]
     weights = {t: float(weight) for t, (_, weight) in tenants.items()}
@@ -130,7 +130,7 @@ def run_quota(jobs: list[Job], quotas: dict[str, int], policy: type[Quota] = Quo
 
 
 def test_quota_is_lent_and_taken_back() -> None:
-    """`b` borrows all 8 GPUs; `a` takes 4 of its own 6 back from who started last, and no more."""
+    """`b` borrows all 8 GPUs; `a` takes 4 of its own 6 back from the job that started last, and no more."""
     jobs = [job(f"b{i}", i, 2, 100, "b") for i in range(4)] + [job("a", 10, 4, 50, "a")]
     run = run_quota(jobs, {"a": 6, "b": 2})
     assert {j.job_id: (j.start_s, j.preemptions) for j in run.jobs} == {
@@ -158,7 +158,9 @@ def test_idle_gpus_go_to_who_uses_least_of_its_quota() -> None:
 
 
 def test_who_gave_back_counts_as_having_less() -> None:
-    """`a` takes its 4 GPUs from `b`, who then uses least of its quota: the GPU left over is lent to `b1`."""
+    """`a` takes its 4 GPUs from `b`, which then uses least of its quota: the GPU left over is lent to
+    `b1`.
+    """
     jobs = [
         job("b0", 0, 5, 100, "b"), job("c0", 1, 3, 100, "c"), job("b1", 2, 1, 100, "b"),
         job("c1", 2, 1, 100, "c"), job("a", 10, 4, 50, "a"),
@@ -170,7 +172,9 @@ def test_who_gave_back_counts_as_having_less() -> None:
 
 
 def test_who_gave_back_has_its_quota_at_once() -> None:
-    """`a` takes GPUs back from `b`, whose next job now fits into the quota of `b`, and takes its from `c`."""
+    """`a` takes GPUs back from `b`. The next job of `b` then fits into its quota and takes GPUs back from
+    `c`.
+    """
     borrowed = [job("c0", 0, 4, 100, "c"), job("b0", 1, 4, 100, "b")]
     jobs = [*borrowed, job("b1", 2, 2, 50, "b"), job("a", 10, 4, 50, "a")]
     starts = {j.job_id: (j.start_s, j.preemptions) for j in run_quota(jobs, {"a": 4, "b": 2}).jobs}
@@ -211,7 +215,7 @@ class WatchedQuota(Quota):
 @given(st.integers(0, 10**9))
 @settings(max_examples=60, deadline=None)
 def test_the_promise_of_quotas(seed: int) -> None:
-    """Who stays within the quota is served at once and never stopped; nothing idles that could be lent."""
+    """A tenant within its quota is served at once and never stopped; nothing idles that could be lent."""
     random = Random(seed)
     quotas = {"a": random.randint(0, 8), "b": random.randint(1, 6), "c": random.randint(0, 2)}
     jobs, now = [], 0.0

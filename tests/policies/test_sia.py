@@ -16,7 +16,7 @@ import clustersim
 from clustersim.overheads import Overheads
 from clustersim.testing import simulate
 from policies.sia import Sia
-from policies.solvers.assignment import Choice, _stdout_spared, assign
+from policies.solvers.assignment import Choice, _stdout_to_stderr, assign
 from traces.job import Job
 
 TABLE = {("m", 8): {1: 1.0, 2: 1.8, 4: 3.0, 8: 4.5}}
@@ -97,7 +97,7 @@ def test_the_faster_gpus_go_to_whom_they_make_faster(tmp_path: Path) -> None:
 
 
 def test_what_the_solver_prints_is_not_data(capfd: pytest.CaptureFixture[str]) -> None:
-    with _stdout_spared():
+    with _stdout_to_stderr():
         os.write(1, b"a line of the solver\n")
     os.write(1, b"data\n")
     assert capfd.readouterr() == ("data\n", "a line of the solver\n")

@@ -30,7 +30,7 @@ def finishes(outcome: Outcome) -> dict[str, float | None]:
 
 
 class Watched(Themis):
-    """Notes everybody's rho whenever it decides."""
+    """Notes the rho of every job at every decision."""
 
     def __init__(self) -> None:
         super().__init__(lease_s=100.0)
@@ -93,7 +93,7 @@ def test_an_elastic_job_takes_less_rather_than_nothing() -> None:
 
 
 def test_bidders_in_nobodys_way_keep_what_they_win() -> None:
-    """Two of three bid for the 3 GPUs that they can use at most, and 6 are on offer: nobody pays."""
+    """Two of three bid for the 3 GPUs that they can use at most, and 6 are on offer: no job pays."""
     table = {("m", 8): {1: 0.4, 3: 0.8}}
     work = {
         "a": 47112 / 997,
@@ -144,7 +144,7 @@ def _best(bids: list[dict[int, float]], gpus: int) -> float:
 
 @pytest.mark.parametrize("bidders", [2, 3, 5])
 def test_payment_of_equal_bidders(bidders: int) -> None:
-    """Values proportional to GPUs: everybody wins an equal part, and keeps ((N - 1) / N)^(N - 1) of it, more
+    """Values proportional to GPUs: every job wins an equal part, and keeps ((N - 1) / N)^(N - 1) of it, more
     than 1/e (Cole et al. 2013).
     """
     gpus = bidders * (bidders - 1) * 2

@@ -14,7 +14,7 @@ from traces.job import Job
 
 def least_expected_sum(sizes: tuple[int, ...], jobs: int) -> float:
     """The smallest expected sum of completion times on one GPU, over all ways to choose, second by second and
-    knowing what has been seen so far, who of `jobs` jobs runs; their sizes are drawn from `sizes`.
+    knowing what has been seen so far, which of `jobs` jobs runs; their sizes are drawn from `sizes`.
     """
 
     @cache

@@ -57,8 +57,8 @@ class Case:
 
 
 def lexicographic(case: Case, required: Array) -> Array:
-    """The largest of sorted throughput / required, level by level: those are fixed who cannot have more while
-    nobody else who is free has less.
+    """The largest of sorted throughput / required, level by level: rows are fixed that cannot have more while
+    no other free row has less.
     """
     fixed = np.full(len(required), np.nan)
     while np.isnan(fixed).any():
@@ -109,8 +109,8 @@ def test_the_least_ratio_is_where_it_just_can_be_kept(seed: int) -> None:
 
 @pytest.mark.parametrize("gpus", [[4, 4], [1, 3, 4, 4, 3], [2, 4, 8], [3, 3, 2, 1, 1], [8, 1, 8, 2]])
 def test_rounds_are_those_of_the_papers_priorities(gpus: list[int]) -> None:
-    """X over the rounds received, X the same all the time, who does not fit is skipped: 600 rounds. Gangs
-    cannot always fill the cluster as X does, here as in the plain rounds.
+    """X over the rounds received, X the same all the time, a job that does not fit is skipped: 600 rounds.
+    Gangs cannot always fill the cluster as X does, here as in the plain rounds.
     """
     low, high = 0.0, 8.0
     for _ in range(60):

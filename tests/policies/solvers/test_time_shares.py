@@ -57,7 +57,7 @@ def test_gavels_example() -> None:
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=12), st.integers(8, 16))
 @settings(deadline=None)
 def test_equal_gpu_time_on_one_type(gpus: list[int], capacity: int) -> None:
-    """Max-min over gpus[m] X[m] on one type: everybody has min(gpus[m], level), the level that fills the
+    """Max-min over gpus[m] X[m] on one type: every job has min(gpus[m], level), the level that fills the
     cluster.
     """
     problem, row_of = grouped(np.ones((len(gpus), 1)), gpus, [capacity])
