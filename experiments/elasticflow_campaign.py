@@ -41,9 +41,9 @@ GRIDS_S = (0, 60, 120, 180)
 
 SIZES: Mapping[str, Callable[[Job, Mapping[int, float]], int]] = {
     "the GPUs asked for": lambda job, speed: job.gpus or 1,
-    "as many GPUs as make it fastest": lambda job, speed: max(speed, key=lambda n: speed[n]),
+    "the fastest number of GPUs": lambda job, speed: max(speed, key=lambda n: speed[n]),
     "the most GPUs of the table": lambda job, speed: max(speed),
-    "the fewest GPUs that are enough": lambda job, speed: _fewest(job, speed),
+    "the fewest GPUs that suffice": lambda job, speed: _fewest(job, speed),
 }
 EDF = Setting("deadline", 240, "emptiest node", noticed=True)
 GANDIVA = Setting("arrival", 240, "emptiest node", waits_slots=1)
@@ -51,7 +51,7 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
     "nothing": {},
     "slots of 60 s": {"slot_s": 60.0},
     "slots of 360 s": {"slot_s": 360.0},
-    "passed by others where it does not fit": {"passing": True},
+    "jobs that do not fit are passed": {"passing": True},
     "preemptive": {"preemptive": True},
     "preemptive and passing": {"preemptive": True, "passing": True},
     "the fullest node first": {"placement": "fullest node"},
@@ -60,12 +60,12 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
     "jobs that are late come last": {"late": "last"},
     "jobs that are late are dropped": {"late": "leave"},
     "a start costs 45 s": {"start_s": 45.0},
-    "a start costs everybody 45 s": {"start_s": 45.0, "all_pay": True},
+    "a start costs all running jobs 45 s": {"start_s": 45.0, "all_pay": True},
 }
 _TURNS: Mapping[str, Any] = {"order": "turns", "preemptive": True, "passing": True}
 TURNS: Mapping[str, Mapping[str, Any]] = {
     "turns": _TURNS,
-    "turns, a start costs everybody 45 s": {**_TURNS, "start_s": 45.0, "all_pay": True},
+    "turns, a start costs all running jobs 45 s": {**_TURNS, "start_s": 45.0, "all_pay": True},
 }
 
 
@@ -95,9 +95,9 @@ def _fewest(job: Job, speed: Mapping[int, float]) -> int:
 def slots(folder: Path) -> str:
     """The tables on slots of experiments/ELASTICFLOW.md."""
     return (
-        "### Slots where nobody waits: jobs of philly_103959.csv in time\n\n"
+        "### Slots without queues: jobs of philly_103959.csv in time\n\n"
         + timings(requests(folder, *PHILLY), 32, 8, PRINTED_PHILLY)
-        + "\n### Slots of 240 s where many wait: jobs of elasticVpollux_e.csv in time\n\n"
+        + "\n### Slots of 240 s with long queues: jobs of elasticVpollux_e.csv in time\n\n"
         + one_change(folder)
     )
 

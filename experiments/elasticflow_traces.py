@@ -37,7 +37,7 @@ def _deadline(job: JobView) -> tuple[float, int]:
 
 
 class AdmittedEdf(ElasticFlow):
-    """preemptive, of the jobs that elasticflow admits, by the fewest GPUs that are enough"""
+    """preemptive, over the jobs that elasticflow admits, on the fewest GPUs that suffice"""
 
     def schedule(self, state: State) -> Proposal:
         super().schedule(state)  # keeps up the reservations by which it admits
@@ -110,7 +110,7 @@ def table(folder: Path, study: Study) -> str:
             rows.append(f"| {theirs} | {study.published[theirs]:.3f} | {name}{setting} | {cells} |")
     return (
         f"### {study.trace}: {len(trace)} jobs, {study.table}, {study.cluster}\n\n"
-        "In time if every job ran alone on the GPUs that it asks for, this late: " + alone + ".\n\n"
+        "Share of jobs in time if each ran alone on the GPUs that it asks for,\nstarting this late: " + alone + ".\n\n"
         "| artifact | prints | here | overheads as its own | no overheads |\n|---|---|---|---|---|\n"
         + "\n".join(rows) + "\n"
     )  # fmt: skip
