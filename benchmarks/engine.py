@@ -46,8 +46,8 @@ CLUSTER = "n128g8"
 
 
 class Cost(NamedTuple):
-    """`seconds` of process time of the simulation, `writing_s` of the writing after it, peak memory in GiB, and
-    the longest queue in jobs.
+    """`seconds` of process time of the simulation, `writing_s` of the writing after it, peak memory in GiB,
+    and the longest queue in jobs.
     """
 
     seconds: float
