@@ -2,7 +2,7 @@
 
     python -m pytest benchmarks/bench_itertime.py --benchmark-timer=time.process_time
 
-needs the extra `bench`. Times are CPU seconds of this process; nothing passes or fails by them.
+needs the extra `bench`. Times are CPU seconds of this process; no test depends on them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def fastest(benchmark: Any) -> float:
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "experts"])
 def test_cold_prediction(benchmark: Any, kind: str, counted: Count) -> None:
-    """Every plan asked for once."""
+    """Every plan is predicted once."""
     plans = iter(drawn(kind, MIDDLE, 200, 0))
 
     def one() -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -53,8 +53,8 @@ def test_warm_prediction(benchmark: Any) -> None:
 
 @pytest.mark.parametrize("plans", [1, 1000])
 def test_1f1b_recurrence(benchmark: Any, plans: int, counted: Count) -> None:
-    """35 stages, 160 micro-batches, random seconds so that nothing repeats soon; two passes a step, each a
-    maximum and a sum.
+    """35 stages and 160 micro-batches, with random seconds to prevent an early period. A step has two passes,
+    each a maximum and a sum.
     """
     rng = np.random.default_rng(0)
     forward, backward = rng.random((2, plans, 35))
@@ -74,7 +74,7 @@ def test_interleaved_recurrence(benchmark: Any, counted: Count) -> None:
 
 
 def test_ten_thousand_mixed_plans(benchmark: Any, counted: Count) -> None:
-    """Of the whole space, stage costs, schedules and memory included."""
+    """Plans of the whole space, with stage costs, schedules and memory."""
     plans = candidates(SMALL, 1536, SYSTEM, WHOLE, range(1, 1025))
     plans = plans.take(np.random.default_rng(0).choice(len(plans), 10_000, replace=False))
     kinds = np.unique(np.stack([plans.interleave > 1, plans.zero_stage, plans.recompute]), axis=1).shape[1]
@@ -83,7 +83,7 @@ def test_ten_thousand_mixed_plans(benchmark: Any, counted: Count) -> None:
 
 
 def test_mt_nlg_study(benchmark: Any, counted: Count) -> None:
-    """vTrain's design space: listed and evaluated."""
+    """List and evaluate vTrain's design space."""
     found = study()
     benchmark(study)
     counted(f"MT-NLG study: {len(found.plans)} plans in {fastest(benchmark) * 1e3:.1f} ms")
@@ -100,7 +100,7 @@ def test_search(benchmark: Any, objective: str, counted: Count) -> None:
 
 @pytest.mark.parametrize("space", ["vTrain's", "whole"])
 def test_scaling_curve_cold(benchmark: Any, space: str, counted: Count) -> None:
-    """39B, all counts up to 1,024."""
+    """A model of 39B parameters at all GPU counts up to 1,024."""
     chosen = WHOLE if space == "whole" else None
 
     def curve() -> int:

@@ -1,4 +1,4 @@
-"""Prints what the benchmarks counted below pytest-benchmark's table."""
+"""Print the work that the benchmarks counted below pytest-benchmark's table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _lines: list[str] = []
 
 @pytest.fixture
 def counted() -> Callable[[str], None]:
-    """Takes a line for the summary: work counted, such as plans per second."""
+    """A function that adds a line of counted work, plans per second for example, to the summary."""
     return _lines.append
 
 

@@ -1,12 +1,12 @@
-"""Minutes of CPU time for a very large cluster whose jobs contend for the uplinks of their leaf switches.
+"""CPU time of a very large cluster with contention for the uplinks of leaf switches.
 
     python benchmarks/contention.py --nodes 12500 --jobs 100000 --policy fifo-skip
 
 LLM training jobs of 8 to 2,048 GPUs arrive as a Poisson stream at load 0.9 on nodes of 8 GPUs, 32 to a leaf
-switch whose uplinks carry a quarter of what the nodes can send. Every start and completion that touches a
-full uplink changes the speed of the jobs on it. Network "ideal" is for comparison.
+switch. The uplinks of a switch carry a quarter of what its nodes can send. Every start and completion that
+touches a full uplink changes the speed of the jobs on it. Network "ideal" is for comparison.
 
-`rates` counts the changes of running jobs' speeds; `levels` is how many links were solved for per start or
+`rates` counts the changes of running jobs' speeds. `levels` is the number of links solved per start or
 completion, which does not depend on the machine.
 """
 
@@ -53,7 +53,7 @@ def cluster_of(nodes: int, network: str) -> Cluster:
 
 
 def jobs_of(count: int, cluster: Cluster, seed: int) -> list[Job]:
-    """Poisson arrivals; run times exponential, as if packed and alone."""
+    """Poisson arrivals with exponential run times, stated for a packed job alone."""
     speed = speed_for(cluster, "3d")
     unit_s = [
         speed.curve(Job("", 0.0, model=model, global_batch=batch, iterations=1, gpus=gpus)).unit_s[gpus]

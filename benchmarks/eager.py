@@ -3,13 +3,12 @@
     python benchmarks/eager.py [--rounds 60]
 
 A Llama layer as training frameworks write it: plain modules, norms and rotary positions of elementary
-operations, gradients summed in 32 bit by a hook on every weight; and the same under tensor and sequence
-parallelism, whose collectives go through torch.distributed to its "fake" backend, which moves nothing.
-Tensors are so small that nothing but Python, autograd and the dispatcher takes time. Reported is the least
-CPU time of forward and backward of a layer, and what that makes for each kernel that `itertime.launch`
-counts.
+operations, gradients summed in 32 bit by a hook on every weight. A second layer runs under tensor and
+sequence parallelism, with collectives through torch.distributed's "fake" backend, which moves nothing.
+Tensors are so small that only Python, autograd and the dispatcher take time. The output is the least CPU
+time of forward and backward of a layer, in all and for each kernel that `itertime.launch` counts.
 
-This is a lower bound for a GPU: what the CUDA driver takes for a launch comes on top.
+This is a lower bound for a GPU: the CUDA driver's time for a launch comes on top.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ HIDDEN, HEADS, FFN = 64, 8, 128
 
 
 class Gather(torch.autograd.Function):
-    """Joins the sequence; scatters its gradients (Korthikanti et al. 2022, section 4.2.2)."""
+    """Gather the sequence; scatter its gradients (Korthikanti et al. 2022, section 4.2.2)."""
 
     @staticmethod
     def forward(ctx, x):
@@ -49,7 +48,7 @@ class Gather(torch.autograd.Function):
 
 
 class Scatter(torch.autograd.Function):
-    """The other way round."""
+    """Scatter the sequence; gather its gradients."""
 
     @staticmethod
     def forward(ctx, x):
@@ -61,7 +60,7 @@ class Scatter(torch.autograd.Function):
 
 
 class GatheredLinear(torch.autograd.Function):
-    """A matrix on the whole sequence, which the backward pass gathers once more."""
+    """A matrix applied to the whole sequence, which the backward pass gathers again."""
 
     @staticmethod
     def forward(ctx, x, weight):

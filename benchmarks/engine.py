@@ -1,16 +1,16 @@
-"""Jobs per second of the engine against bare SimPy with as many processes, and the memory that takes.
+"""Jobs per second and memory of the engine, against bare SimPy with as many processes.
 
 python benchmarks/engine.py --jobs 100000 1000000 --policies fifo --write
 python benchmarks/engine.py --jobs 100000 --policies fifo fifo-skip sjf srtf
 python benchmarks/engine.py --jobs 12500 25000 50000 --load 1.5 --policies sjf srtf edf
 
 Rigid jobs of 1 to 64 GPUs with exponential run times arrive as a Poisson stream at load 0.9 on 1,024 GPUs,
-without overheads; at a load above 1 ever more of them wait. They are made up as the run goes on, so that the
-memory is the engine's; the time that this takes is not counted. The bare run has one process a job that waits
-for its submission and then for its run time: no resource, no policy, no record. Ratios carry over between
-machines better than seconds, and both are process time, which other programs on the machine disturb less than
-the clock. Every measurement has a process of its own; of several repetitions the least counts. With `--write`
-the records go into a folder as the run goes on, as with `clustersim run --out`; without it they stay in
+without overheads; at a load above 1 the queue grows throughout. Jobs are generated during the run, so that
+the memory is the engine's; the time of generating them is not counted. The bare run has one process per job,
+which waits for its submission and then for its run time: no resource, no policy, no record. Ratios carry over
+between machines better than seconds. Both are process time, which other programs on the machine disturb less
+than the clock. Every measurement has a process of its own; of several repetitions the least counts. With
+`--write` the records go into a folder during the run, as with `clustersim run --out`; without it they stay in
 memory.
 """
 
@@ -46,8 +46,8 @@ CLUSTER = "n128g8"
 
 
 class Cost(NamedTuple):
-    """`seconds` of process time of the simulation, `writing_s` of what follows it, peak memory in GiB, and
-    how many jobs waited at a time, at the most.
+    """`seconds` of process time of the simulation, `writing_s` of the writing after it, peak memory in GiB,
+    and the longest queue in jobs.
     """
 
     seconds: float
@@ -57,7 +57,7 @@ class Cost(NamedTuple):
 
 
 class MadeUp:
-    """The jobs of `rigid_jobs`, a thousand at a time, and the process time that they took."""
+    """The jobs of `rigid_jobs`, a thousand at a time, and the process time of generating them."""
 
     def __init__(self, jobs: Iterator[Job]):
         self.seconds, self._jobs = 0.0, jobs
@@ -85,7 +85,7 @@ def rigid_jobs(count: int, cluster: Cluster, seed: int, load: float = 0.9) -> It
 
 
 def bare_simpy(count: int, seed: int, load: float) -> Cost:
-    """One process a job, and nothing else."""
+    """Bare SimPy: one process per job."""
 
     def process(env: simpy.Environment, submit_s: float, run_s: float):
         yield env.timeout(submit_s)
@@ -101,7 +101,7 @@ def bare_simpy(count: int, seed: int, load: float) -> Cost:
 
 
 def engine(policy: str, count: int, seed: int, load: float, write: bool) -> Cost:
-    """One run; with `write` into a folder that is removed again."""
+    """One run; with `write`, into a folder that is removed afterwards."""
     cluster = Cluster.parse(CLUSTER)
     jobs = MadeUp(rigid_jobs(count, cluster, seed, load))
     simulation = Simulation(
@@ -123,7 +123,7 @@ def engine(policy: str, count: int, seed: int, load: float, write: bool) -> Cost
 
 
 def _simulate(simulation: Simulation, jobs: MadeUp) -> float:
-    """Its process time, apart from that for making up the jobs."""
+    """Process time of the run, without the time of generating the jobs."""
     began = process_time() - jobs.seconds
     simulation.run()
     return process_time() - began - jobs.seconds
@@ -135,7 +135,7 @@ def _peak_gib() -> float:
 
 
 def _least(repeats: int, function, *arguments) -> Cost:
-    """Each repetition in a process of its own; the one that took the least time counts."""
+    """Run each repetition in a process of its own; the fastest counts."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as pool:
         return min(pool.submit(function, *arguments).result() for _ in range(repeats))

@@ -1,13 +1,13 @@
-"""CPU time of every policy on a trace that keeps thousands of jobs waiting, and what its decisions cost.
+"""CPU time of every policy, in all and per decision, on a trace that keeps thousands of jobs waiting.
 
 python benchmarks/every_policy.py --jobs 10000 --load 2.5
 python benchmarks/every_policy.py --jobs 300 --load 1 --check
 python benchmarks/every_policy.py --trace TRACE.csv --policies hesrpt afs --limit-s 600
 
 Generated LLM jobs (`clustersim trace generate`) on 1,024 GPUs, each policy in a process of its own, one after
-the other. A policy that needs more than `--limit-s` seconds of processor time is stopped and says so. With
-`--check` the run is written into a folder, which `clustersim check` then has to find without fault. `result`
-is the beginning of the hash of all records of jobs: two versions that decide alike have the same.
+the other. A policy that needs more than `--limit-s` seconds of processor time is stopped, and the table says
+so. With `--check` the run is written into a folder, and `clustersim check` must find no fault in it. `result`
+is the beginning of the hash of all job records: two versions with equal decisions have equal hashes.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from traces.generate import Recipe, generate
 
 
 class Cost(NamedTuple):
-    """Seconds of processor time of the run, those in which the policy decided; decisions; the most jobs that
-    waited at one of them; what became of the jobs; violations found, None if nobody looked.
+    """One run: seconds of processor time in all and inside the policy, number of decisions, the longest queue
+    at a decision, jobs finished and left, and violations found (None if not checked).
     """
 
     cpu_s: float
@@ -47,13 +47,13 @@ class Cost(NamedTuple):
 
 
 class Clock:
-    """What the decisions of one run took."""
+    """Number and processor time of the decisions of one run."""
 
     def __init__(self) -> None:
         self.seconds, self.decisions, self.most_waiting = 0.0, 0, 0
 
     def timing(self, policy: type[Scheduler]) -> type[Scheduler]:
-        """The policy, timed by this clock."""
+        """The policy, with every decision timed by this clock."""
         clock = self
 
         def schedule(self: Scheduler, state: State) -> Proposal:
@@ -96,7 +96,7 @@ def _send_cost(
 
 
 def measure(policy: str, trace: Trace, cluster: str, check: bool, limit_s: int | None) -> Cost | None:
-    """One run in a process of its own; None if it ended without an answer, by the limit or by an error."""
+    """One run in a process of its own; None if the limit or an error ended it."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_send_cost, args=(sender, policy, trace, cluster, check, limit_s))
@@ -111,7 +111,7 @@ def measure(policy: str, trace: Trace, cluster: str, check: bool, limit_s: int |
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status is 1 where a policy got no result, left jobs behind or broke a rule."""
+    """Exit with status 1 if a policy has no result, leaves jobs unfinished or breaks a rule."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--load", type=float, default=2.5)

@@ -4,10 +4,10 @@ python benchmarks/grid.py --cells 200 --workers 2
 
 Two measurements, because a shared machine stretches wall-clock time:
 
-- slots: cells that sleep, so that other load on the machine hardly matters. Efficiency = seconds that the
-  cells asked for / (workers x seconds from the first cell's start to the last one's end).
-- processor: cells that compute. Efficiency = processor time asked for by the cells / processor time of
-  everything (client, scheduler, processes that start cells, cells), start-up included.
+- slots: cells that sleep, so that other load on the machine hardly matters. Efficiency = seconds requested
+  by the cells / (workers x seconds from the first cell's start to the last one's end).
+- processor: cells that compute. Efficiency = processor time requested by the cells / processor time of
+  client, scheduler, fork servers and cells together, start-up included.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import time
 from clustersim import Scheduler
 
 class Works(Scheduler):
-    """Sleeps or computes for a while at its first decision."""
+    """Sleep or compute for a while at the first decision."""
 
     def __init__(self, work_s=1.0, sleeps=True):
         self.work_s, self.sleeps = work_s, sleeps
@@ -49,7 +49,7 @@ TRACE = "job_id,submit_s,gpus,duration_s\na,0,8,60\nb,0,8,30\n"
 
 
 def measure(cells: int, workers: int, sleeps: bool) -> tuple[float, float, float]:
-    """Seconds of work that the cells asked for, of wall-clock time, and of processor time for everything."""
+    """Seconds of work requested by the cells, of wall-clock time, and of total processor time."""
     work_s = [round(1.0 + 0.1 * k, 1) for k in range(10)]
     seeds = max(1, cells // len(work_s))
     with tempfile.TemporaryDirectory() as name:

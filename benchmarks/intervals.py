@@ -4,8 +4,8 @@ python benchmarks/intervals.py --cases 2000
 
 Bootstrap-t intervals (`clustersim.statistics`) against Student's t and those of `scipy.stats.bootstrap` (BCa,
 percentile), for differences that are normal (mean 1, standard deviation 1), log-normal (mu 0, sigma 1), and
-exponential (mean 1) in half of the pairs, 0 in the others. Of each method: the share that covers the true
-mean, the 95th percentile of the lengths, and the share of cases without an interval.
+exponential (mean 1) in half of the pairs, 0 in the others. The output per method is the share of intervals
+that cover the true mean, the 95th percentile of their lengths, and the share of cases without an interval.
 """
 
 from __future__ import annotations

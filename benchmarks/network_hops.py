@@ -1,15 +1,15 @@
-"""What a hop between nodes holds up a large message, from measured collectives over EFA.
+"""Delay of a large message per hop between nodes, from measured collectives over EFA.
 
     python benchmarks/network_hops.py [FOLDER]
 
-FOLDER holds the tables of operators. How the surplus grows with the message is fitted to nccl-tests'
+FOLDER holds the tables of operators. The growth of the delay with the message is fitted to nccl-tests'
 all-reduce on two nodes of 8 A100 (`a100_allreduce.csv.gz`, 8 bytes to 2 GB): a + b S + c S/(S + h); h is
 the constant `BULK_BYTES` of `itertime.collectives`.
 
-How long a hop takes is fitted to bus bandwidths of 256 MB all-reduce, all-gather and reduce-scatter on 1 to
-64 nodes of 8 H100 (nanotron's playbook, in `bandwidth_points.csv.gz`). What more nodes add to the time on one
-node is compared with what the formulas of `itertime.collectives` add, under every `network_bulk_latency_s` of
-a grid; the one with the least mean |log| of predicted over measured is that of the system `p5-48xlarge`.
+The delay of a hop is fitted to bus bandwidths of 256 MB all-reduce, all-gather and reduce-scatter on 1 to 64
+nodes of 8 H100 (nanotron's playbook, in `bandwidth_points.csv.gz`). The time that more nodes add to that of
+one node is compared with the formulas of `itertime.collectives`, under every `network_bulk_latency_s` of a
+grid. The value with the least mean |log| of predicted over measured is that of the system `p5-48xlarge`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OPERATIONS = {
     "AllReduce": (all_reduce_s, 2),
     "AllGather": (all_gather_s, 1),
     "ReduceScatter": (reduce_scatter_s, 1),
-}  # and how often the buffer passes a rank
+}  # times that the buffer passes a rank
 GRID = np.arange(0, 1001, 5) * 1e-6
 
 
@@ -49,7 +49,7 @@ def half_size(path: Path) -> tuple[float, float]:
         start, slope, surplus, half = np.exp(logs)
         return np.log((start + slope * size + surplus * size / (size + half)) / seconds)
 
-    # begun at the smallest message, 50 GB/s, a millisecond, 1 MB; robust, as two rows jump
+    # start: smallest message, 50 GB/s, a millisecond, 1 MB; a robust loss, because two rows are outliers
     found = least_squares(misses, np.log([seconds[0], 4e-5, 1e3, 1e6]), loss="soft_l1", f_scale=0.05)
     return float(np.exp(found.x[3])), float(np.abs(misses(found.x)).mean())
 

@@ -1,9 +1,9 @@
-"""Milliseconds of one prediction, every plan asked for once: nothing of it is cached.
+"""Milliseconds of one prediction; every plan is predicted once, so that no part of it is cached.
 
     python benchmarks/prediction.py --plans 200
 
-Plans of each kind are drawn from a seeded generator; the first predictions of the process, which import and
-load, are not counted. Reported are the median, the 95th percentile and the best of each kind, in CPU time.
+Plans of each kind are drawn from a seeded generator. The first predictions of the process, which import and
+load, are not counted. The output is the median, the 95th percentile and the best of each kind, in CPU time.
 """
 
 from __future__ import annotations

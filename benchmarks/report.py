@@ -1,12 +1,12 @@
-"""What the report of a large comparison costs: seconds to write, bytes, and seconds until it is drawn.
+"""Cost of the report of a large comparison: seconds to write, bytes, and seconds until it is drawn.
 
 clustersim trace generate -o big.csv --jobs 10000 --load 1.5 --gpus 1024 --arrivals bursty --seed 1
 clustersim compare big.csv --policies fifo-skip,srtf,elasticflow,vtrain-aware --out big
 python benchmarks/report.py big [--chromium PATH]
 
-Processor time, the least of three: of reading the runs and of rendering in this process; of the page in its
-renderer process (headless Chromium, all threads, until timeline, job table and the charts near the screen are
-drawn). Wall time is given beside it; on an idle machine the two are close.
+Times are processor times, the least of three: reading the runs and rendering in this process, and drawing
+the page in its renderer process (headless Chromium, all threads, until timeline, job table and the charts
+near the screen are drawn). Wall time stands beside them; on an idle machine the two are close.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def opening_s(path: Path, chromium: str) -> tuple[float, float]:
-    """Processor and wall seconds of the page until it says that all is drawn."""
+    """Processor and wall seconds until the page reports that all is drawn."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:

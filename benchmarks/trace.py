@@ -1,12 +1,12 @@
-"""What a long trace costs: process time and peak memory of reading it, of a run over it and of its check.
+"""Cost of a long trace: process time and peak memory of reading it, of a run over it and of its check.
 
 python benchmarks/trace.py --jobs 100000 1000000
 python benchmarks/trace.py --jobs 1000000 --policy srtf --no-run
 
 The jobs are those of `benchmarks/engine.py`: rigid, 1 to 64 GPUs, load 0.9 on 1,024 GPUs. They are written as
 a native CSV in order of submission and once more with its rows shuffled. Every line of the table is a process
-of its own: Python with the packages loaded (what all others hold too), reading the trace as `clustersim run`
-does (once from the shuffled file), reading it and going through its jobs, reading it as a list, and the
+of its own: Python with the packages loaded (included in all other lines), reading the trace as `clustersim
+run` does (once from the shuffled file), reading it and iterating over its jobs, reading it as a list, and the
 commands `clustersim run --out`, `check` and `explain` of the job in the middle.
 """
 
@@ -31,7 +31,7 @@ STEPS = {
 
 
 def write(folder: Path, count: int) -> None:
-    """The two files. In a process of its own, so that the others do not begin with its memory."""
+    """The two files, written by a process of their own so that the others do not inherit its memory."""
     from random import Random
 
     from engine import CLUSTER, rigid_jobs

@@ -38,7 +38,7 @@ LARGEST_PICTURE = 200  # runs
 
 @dataclass(frozen=True)
 class Measured:
-    """One file: its runs, their predicted seconds with neutral constants, and what `validate` says."""
+    """One file: its runs, their predicted seconds with neutral constants, and the errors by `validate`."""
 
     name: str
     runs: RunSet
@@ -57,7 +57,7 @@ def read(folder: Path, name: str) -> Measured:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table; every column but the first to the right."""
+    """A Markdown table; every column but the first is right-aligned."""
     lines = ["| " + " | ".join(header) + " |", "|---|" + "---:|" * (len(header) - 1)]
     lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
     return "\n".join(lines)
@@ -103,7 +103,7 @@ def transfer(sets: Sequence[Measured], results: Sequence[tuple[str, Calibration]
 
 def chosen_anew(folder: Path, names: Sequence[str]) -> str:
     """Held-out errors where every fold chooses its own constants from its own runs, and whether `calibrate`
-    hands those of the whole set out.
+    hands out the constants of the whole set.
     """
     rows = []
     for name in names:
@@ -186,7 +186,7 @@ def skipped(sets: Sequence[Measured]) -> str:
 
 
 def draw(each: Measured, path: Path, fitted: Calibration | None) -> None:
-    """Predicted against measured seconds, both axes logarithmic, as an SVG that is the same on every run."""
+    """Draw predicted against measured seconds, both axes logarithmic, as a reproducible SVG."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -218,7 +218,7 @@ def draw(each: Measured, path: Path, fitted: Calibration | None) -> None:
 
 
 def page(folder: Path, names: Sequence[str] = SETS, pictures: Path | None = DOCS / "accuracy") -> str:
-    """The text of docs/accuracy.md; draws the pictures on the way."""
+    """The text of docs/accuracy.md; also draws the pictures."""
     sets = [read(folder, name) for name in names]
     fits = [(name, calibrate([folder / f"{name}.csv"])) for name in CALIBRATED if name in names]
     a100 = [each for each in sets if not each.name.startswith("h100")]
@@ -244,7 +244,7 @@ def page(folder: Path, names: Sequence[str] = SETS, pictures: Path | None = DOCS
 
 
 def filled(name: str, parts: dict[str, str]) -> str:
-    """The template of a page, each of its places taken by the part that it names."""
+    """The template of a page, with each placeholder replaced by the part of that name."""
     text = (DOCS / f"{name}.template.md").read_text()
     for part, content in parts.items():
         assert f"<!-- {part} -->" in text, part
@@ -253,7 +253,7 @@ def filled(name: str, parts: dict[str, str]) -> str:
 
 
 def write_page(name: str, page: Callable[[Path], str], description: str | None) -> None:
-    """The program that writes a page of these docs: it takes the folder of the iteration tables."""
+    """The command line that writes a page of these docs from the folder of the iteration tables."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

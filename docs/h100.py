@@ -1,9 +1,9 @@
-"""Rewrite docs/h100.md: what the runs of `h100_ultrascale` take, and why (needs the extra `docs`).
+"""Rewrite docs/h100.md: errors of the runs of `h100_ultrascale`, by cause (needs the extra `docs`).
 
 python docs/h100.py [FOLDER]    FOLDER holds the iteration tables; ../shared/data/iterations if left out
 
-The words come from docs/h100.template.md. Whatever is fitted is fitted to the runs on 8, 32 and 128 GPUs; the
-others, on 16, 64, 256 and 512, are reported beside them.
+The text comes from docs/h100.template.md. All fits use the runs on 8, 32 and 128 GPUs; the others, on 16, 64,
+256 and 512, are reported beside them.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ FITTED = {
     "gemm_multiplier": "+ GEMMs as fitted",
 }  # constants of the site, in the order in which they are added
 CONSTANTS = tuple(FITTED)
-TELLING = 1.5  # times what is predicted: a law that says as much can be told from the prediction
+TELLING = 1.5  # times the prediction: from here on a law differs visibly from the prediction
 
 Change = Callable[[MeasuredRun, MeasuredRun], MeasuredRun]
 
 
 def bare(run: MeasuredRun) -> MeasuredRun:
-    """The run as its columns have it, nothing known of its software and network."""
+    """The run as its columns state it, without knowledge of its software and network."""
     model = replace(run.model, ffn_hidden=4 * run.model.hidden, tied_embeddings=False)
     split = "even" if model.layers % run.plan.pp == 0 else "balanced"
     plan = replace(run.plan, split=split, fp32_gradients=False, grad_overlap=False)
@@ -58,7 +58,7 @@ STEPS: dict[str, Change] = {
 
 
 def predictions(runs: RunSet, fitted: Site) -> dict[str, Array]:
-    """Seconds of every run, with one thing more at every step that the model knows."""
+    """Seconds of every run; each step adds one fact to the model."""
     silent = Site(launch_s=0.0)
     states = [bare(run) for run in runs.runs]
     found = {"columns alone": RunSet(runs.cells, tuple(states), ()).evaluate(silent)[0]}
@@ -74,7 +74,7 @@ def predictions(runs: RunSet, fitted: Site) -> dict[str, Array]:
 
 
 def fitted_site(runs: RunSet, rows: Array) -> Site:
-    """Three constants, from those of `rows` that no pipeline over nodes disturbs."""
+    """Three constants, fitted to those of `rows` without a pipeline over nodes."""
     columns = Columns.of(runs)
     clean = np.flatnonzero(rows & ((columns.pp == 1) | (columns.gpus <= 8)))
     return site_of(SiteFit(runs).fit(constants_named(CONSTANTS), clean))
@@ -95,7 +95,7 @@ def ablation(found: dict[str, Array], columns: Columns, rows: Array) -> str:
 
 
 def behaviour(kinds: dict[str, Array], columns: Columns, rows: Array) -> str:
-    """How many runs of pipelines over nodes are of which kind."""
+    """The number of runs of pipelines over nodes, by kind."""
     chosen = {name: members & rows for name, members in sorted_by_kind(kinds, columns).items()}
     total = sum(int(members.sum()) for members in chosen.values())
     lines = [
@@ -125,7 +125,7 @@ def slow_sends_by(kinds: dict[str, Array], columns: Columns, memory: Array) -> s
 
 
 def obeying(law: Laws, predicted: Array, columns: Columns) -> str:
-    """Runs with tp > 1 for which slow layers would make a difference, and how many of them are slow."""
+    """Runs with tp > 1 for which slow layers would make a difference, counted by measured speed."""
     least = law.least(columns)
     telling = (columns.tp > 1) & (least > TELLING * predicted)
     ratio = columns.measured / least
@@ -145,7 +145,7 @@ def obeying(law: Laws, predicted: Array, columns: Columns) -> str:
 
 
 def by_gpus(predicted: Array, columns: Columns) -> str:
-    """Median and mean absolute error and bias, percent, of the runs that no pipeline over nodes disturbs."""
+    """Mean absolute error and bias, percent, of the runs without a pipeline over nodes, by GPU count."""
     error = 100 * (predicted / columns.measured - 1)
     names = list(columns.classes)[1:4]
     lines = []
@@ -160,7 +160,7 @@ def by_gpus(predicted: Array, columns: Columns) -> str:
 
 
 def calibrated(path: Path, columns: Columns) -> str:
-    """What `itertime calibrate` says of all runs, and of those without a pipeline over nodes."""
+    """Results of `itertime calibrate` on all runs, and on those without a pipeline over nodes."""
     with path.open(newline="") as file:
         header, *rows = csv.reader(file)
     clean = (columns.pp == 1) | (columns.gpus <= 8)
@@ -191,7 +191,7 @@ def _calibration(name: str, result: Calibration) -> list[str]:
 
 
 def memory(runs: RunSet) -> str:
-    """Errors of the memory of the fullest GPU, by what was measured."""
+    """Errors of the memory of the fullest GPU, by measured size."""
     needed, measured = runs.evaluate(Site())[1], runs.measured_bytes
     error = 100 * (needed / measured - 1)
     too_large = needed > np.array([run.profile.memory_bytes for run in runs.runs])

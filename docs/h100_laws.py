@@ -1,5 +1,5 @@
-"""What pipelines over nodes of `h100_ultrascale` do besides training, for docs/h100.py: two laws of slow
-layers and slow sends, and which runs keep them.
+"""Laws of slow layers and slow sends in pipelines over nodes of `h100_ultrascale`, and the runs that follow
+them, for docs/h100.py.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from itertime.runset import RunSet
 
 FITTED_ON = (8, 32, 128)  # GPUs
 CLOSE = 0.2  # of the measured time: a run counts as explained
-FARTHEST = 0.5  # of |log|: runs farther off do not pull the laws
+FARTHEST = 0.5  # of |log|: runs farther off do not influence the fit
 
 Array = np.ndarray
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What the laws are written in, one element per run.
+    """The variables of the laws, one element per run.
 
-    `layers`: of a stage, on average. `slots`: micro-batches and the stages less one that they pass besides.
+    `layers`: of a stage, on average. `slots`: micro-batches plus stages less one.
     """
 
     measured: Array
@@ -64,7 +64,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Laws:
-    """What the fitted runs show and the model does not have.
+    """Effects of the fitted runs that the model does not have.
 
     A pipeline over nodes with tp > 1: a layer and micro-batch take at least `layer_s` + tp x `rank_s`. Slow
     sends: every send and receive of a stage takes `send_s` more.
@@ -86,7 +86,7 @@ class Laws:
         return columns.slots * sends * self.send_s
 
     def kinds(self, predicted: Array, columns: Columns) -> dict[str, Array]:
-        """Seconds under each kind of behaviour, the plainest first."""
+        """Seconds under each kind of behaviour, the simplest first."""
         layers, sends = self.slow_layers(predicted, columns), self.slow_sends(columns)
         return {
             "as predicted": predicted,
@@ -97,7 +97,7 @@ class Laws:
 
 
 def laws(predicted: Array, columns: Columns) -> Laws:
-    """The laws under which the runs of pipelines over nodes lie closest to one kind or another."""
+    """The laws that bring the runs of pipelines over nodes closest to one kind or another."""
     rows = (columns.pp > 1) & (columns.gpus > 8) & columns.fitted_on
 
     def misses(logs: Array) -> float:
@@ -113,7 +113,7 @@ def laws(predicted: Array, columns: Columns) -> Laws:
 
 
 def sorted_by_kind(kinds: dict[str, Array], columns: Columns) -> dict[str, Array]:
-    """Which runs of pipelines over nodes lie close to which kind, counted once, the plainest first."""
+    """Runs of pipelines over nodes by the kind that they lie close to, counted once, the simplest first."""
     left = (columns.pp > 1) & (columns.gpus > 8)
     found = {}
     for name, seconds in kinds.items():

@@ -4,7 +4,7 @@ clustersim demo --out DIR
 python docs/picture.py DIR -o docs [--chromium PATH]
 
 Writes demo.png (drawn by matplotlib) and, from the report in headless Chromium: report.png and
-report-dark.png, its beginning; report-timeline.png, the timeline zoomed in; report-story.png, a job's story;
+report-dark.png, its beginning; report-timeline.png, the zoomed timeline; report-story.png, a job's story;
 report-phone.png.
 """
 
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def draw_demo(folder: Path, path: Path) -> None:
-    """Completion times and deadlines met under the four policies."""
+    """Draw completion times and deadlines met under the four policies."""
     runs = {name: read_run(folder / name) for name in COLOURS}
     with figures() as plt:
         figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), width_ratios=(1.6, 1))
@@ -61,7 +61,7 @@ def draw_demo(folder: Path, path: Path) -> None:
 
 
 def take(browser: Browser, address: str, folder: Path) -> None:
-    """The pictures of the report."""
+    """Take the pictures of the report."""
     for name, dark in (("report", False), ("report-dark", True)):
         page = opened(browser, address, 1280, 1000, dark=dark)
         page.screenshot(path=folder / f"{name}.png")

@@ -1,4 +1,4 @@
-"""Rewrite what the README shows of the programs' output: the demo's table and the accuracy table.
+"""Rewrite the program output in the README: the demo's table and the accuracy table.
 
 python docs/refresh.py            rewrites README.md (and needs ../shared/data for the accuracy table)
 python docs/refresh.py --picture  also redraws docs/demo.png (needs the extra `docs`)
@@ -30,7 +30,7 @@ SETS = (
 
 
 def output_of(command, *arguments: str) -> str:
-    """What a command prints on stdout; it must succeed."""
+    """The stdout of a command, which must succeed."""
     with contextlib.redirect_stdout(io.StringIO()) as text:
         code = command(arguments)
     assert code == 0, (arguments, code)
@@ -44,7 +44,7 @@ def demo_table(*arguments: str) -> str:
 
 
 def accuracy_table(folder: Path) -> str:
-    """Zero-shot errors on the measured iteration times in `folder`, one line a file."""
+    """Zero-shot errors on the measured iteration times in `folder`, one line per file."""
     files = [str(folder / f"{name}.csv") for name in SETS]
     report = json.loads(output_of(itertime, "validate", *files, "--json"))
     lines = [f"{'set':<26}{'rows':>5}{'skipped':>9}{'MAPE %':>8}{'median %':>10}{'bias %':>8}"]

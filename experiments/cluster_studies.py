@@ -1,8 +1,8 @@
-"""Make the cluster studies again: run their grids, and write tables and pictures into CLUSTER.md.
+"""Repeat the cluster studies: run their grids, and write tables and pictures into CLUSTER.md.
 
     python experiments/cluster_studies.py [--out FOLDER] [--workers N]
 
-Cells that are in FOLDER already are not simulated again.
+Cells that FOLDER already holds are not simulated again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STEPS = ("with tuned micro-batches", "with the best small plan", "vtrain-aware")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("cluster_studies"), help="folder of the results")
-    parser.add_argument("--workers", type=int, help="cells made at a time")
+    parser.add_argument("--workers", type=int, help="number of cells in parallel")
     arguments = parser.parse_args()
     results = {name: make(name, arguments.out / name, arguments.workers) for name in GRIDS}
     tables = {
@@ -179,7 +179,7 @@ def draw_deadlines(results: Results, path: Path) -> None:
 
 
 def arm_lengths(comparison: Comparison) -> tuple[float, float]:
-    """Of the error bar of a relative difference; none where there is no interval."""
+    """Lengths of the error bar of a relative difference; zero without an interval."""
     d = comparison.difference
     if d.relative is None or d.relative_low is None or d.relative_high is None:
         return 0.0, 0.0
@@ -187,7 +187,7 @@ def arm_lengths(comparison: Comparison) -> tuple[float, float]:
 
 
 def draw_sweep(results: Results, path: Path) -> None:
-    """Mean JCT and deadlines met over load, a line a policy."""
+    """Mean JCT and deadlines met over load, one line per policy."""
     import matplotlib.pyplot as plt
 
     frame = results.to_pandas().groupby(["policy", "trace.load"], sort=False).mean(numeric_only=True)

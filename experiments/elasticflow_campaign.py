@@ -1,10 +1,10 @@
-"""Which slots, placement and order of jobs give what ElasticFlow's artifact prints for edf, gandiva and dlas.
+"""Slots, placements and orders of jobs that reproduce edf, gandiva and dlas of ElasticFlow's artifact.
 
 `slots` gives the tables on slots of experiments/ELASTICFLOW.md, and
 
     python -m experiments.elasticflow_campaign ../shared/data/traces/itp_elasticflow
 
-tries all combinations on the T4 trace and prints which come near (minutes).
+tries all combinations on the T4 trace and prints those that come near (minutes).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ TIMINGS: Mapping[str, Mapping[str, Any]] = {
     "starts a slot later, ends with one": {"waits_slots": 1, "noticed": True},
 }
 GRIDS_S = (0, 60, 120, 180)
-"""How long before the first job the first slot begins: what depends on it by luck shows as a range."""
+"""Seconds from the start of the first slot to the first job. Results that depend on it become ranges."""
 
 SIZES: Mapping[str, Callable[[Job, Mapping[int, float]], int]] = {
     "the GPUs asked for": lambda job, speed: job.gpus or 1,
-    "as many GPUs as make it fastest": lambda job, speed: max(speed, key=lambda n: speed[n]),
+    "the fastest number of GPUs": lambda job, speed: max(speed, key=lambda n: speed[n]),
     "the most GPUs of the table": lambda job, speed: max(speed),
-    "the fewest GPUs that are enough": lambda job, speed: _fewest(job, speed),
+    "the fewest GPUs that suffice": lambda job, speed: _fewest(job, speed),
 }
 EDF = Setting("deadline", 240, "emptiest node", noticed=True)
 GANDIVA = Setting("arrival", 240, "emptiest node", waits_slots=1)
@@ -51,7 +51,7 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
     "nothing": {},
     "slots of 60 s": {"slot_s": 60.0},
     "slots of 360 s": {"slot_s": 360.0},
-    "passed by others where it does not fit": {"passing": True},
+    "jobs that do not fit are passed": {"passing": True},
     "preemptive": {"preemptive": True},
     "preemptive and passing": {"preemptive": True, "passing": True},
     "the fullest node first": {"placement": "fullest node"},
@@ -60,19 +60,19 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
     "jobs that are late come last": {"late": "last"},
     "jobs that are late are dropped": {"late": "leave"},
     "a start costs 45 s": {"start_s": 45.0},
-    "a start costs everybody 45 s": {"start_s": 45.0, "all_pay": True},
+    "a start costs all running jobs 45 s": {"start_s": 45.0, "all_pay": True},
 }
 _TURNS: Mapping[str, Any] = {"order": "turns", "preemptive": True, "passing": True}
 TURNS: Mapping[str, Mapping[str, Any]] = {
     "turns": _TURNS,
-    "turns, a start costs everybody 45 s": {**_TURNS, "start_s": 45.0, "all_pay": True},
+    "turns, a start costs all running jobs 45 s": {**_TURNS, "start_s": 45.0, "all_pay": True},
 }
 
 
 def requests(
     folder: Path, trace: str, table: str, size: str = "the GPUs asked for", whole: int = 1
 ) -> list[Request]:
-    """The jobs of a trace, fast as on the GPUs of `size` (of `SIZES`), and holding `whole` GPUs at least."""
+    """The jobs of a trace at the speed of `size` GPUs (of `SIZES`), holding at least `whole` GPUs."""
     speeds: dict[tuple[str, int], dict[int, float]] = {}
     for row in read_throughputs(folder / table)[0]:
         speeds.setdefault((row.model, row.global_batch), {})[row.gpus] = row.iterations_per_s
@@ -95,15 +95,15 @@ def _fewest(job: Job, speed: Mapping[int, float]) -> int:
 def slots(folder: Path) -> str:
     """The tables on slots of experiments/ELASTICFLOW.md."""
     return (
-        "### Slots where nobody waits: jobs of philly_103959.csv in time\n\n"
+        "### Slots without queues: jobs of philly_103959.csv in time\n\n"
         + timings(requests(folder, *PHILLY), 32, 8, PRINTED_PHILLY)
-        + "\n### Slots of 240 s where many wait: jobs of elasticVpollux_e.csv in time\n\n"
+        + "\n### Slots of 240 s with long queues: jobs of elasticVpollux_e.csv in time\n\n"
         + one_change(folder)
     )
 
 
 def timings(jobs: Sequence[Request], nodes: int, per_node: int, printed: Mapping[str, int]) -> str:
-    """Jobs in time by the length of a slot, where nobody waits; in bold what is near (two jobs) `printed`."""
+    """Jobs in time by the length of a slot, without queues; within two jobs of `printed` in bold."""
     rows = ["| a job ... | " + " | ".join(f"{slot} s" for slot in SLOTS_S) + " |"]
     rows.append("|" + "---|" * (len(SLOTS_S) + 1))
     for name, timing in TIMINGS.items():
@@ -120,7 +120,7 @@ def _marked(count: int, printed: Mapping[str, int]) -> str:
 
 
 def one_change(folder: Path) -> str:
-    """Jobs in time on the T4 trace, the least to the most over `GRIDS_S`, as one thing changes."""
+    """Jobs in time on the T4 trace, minimum to maximum over `GRIDS_S`, with one change each."""
     asked, own_nodes = requests(folder, *T4), requests(folder, *T4, whole=4)
     rows = ["| what changes | edf | gandiva |", "|---|---|---|"]
     rows.append(f"| the artifact | {PRINTED_T4['edf']} | {PRINTED_T4['gandiva']} |")
@@ -147,7 +147,7 @@ def _range(jobs: Sequence[Request], setting: Setting) -> str:
 
 
 def over_grids(jobs: Sequence[Request], setting: Setting) -> Iterator[int]:
-    """Jobs in time on the T4 cluster, for each place of the first slot."""
+    """Jobs in time on the T4 cluster, for each position of the first slot."""
     for shift_s in GRIDS_S:
         shifted = [
             job._replace(submit_s=job.submit_s + shift_s, deadline_s=job.deadline_s + shift_s) for job in jobs

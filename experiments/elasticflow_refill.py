@@ -1,9 +1,9 @@
-"""ElasticFlow that plans anew in every slot and lets restarts surprise it, as its artifact seems to.
+"""ElasticFlow that replans in every slot and does not foresee restarts, as its artifact seems to do.
 
-Where policies/elasticflow.py keeps reservations that count on restarts, this program fills all jobs anew at
-the start of every slot, by deadline, into slots of free GPUs, as if restarts took no time; then jobs pay for
-them. So who is admitted has a plan that ends in time, and may yet be late. `Rules` has what else differs, so
-that each difference can be measured alone (experiments/ELASTICFLOW.md).
+The policy elasticflow keeps reservations that count on restarts. This program instead fills all jobs anew at
+the start of every slot, by deadline, into slots of free GPUs, as if restarts took no time; jobs then pay for
+them. So an admitted job has a plan that ends in time, and may still be late. `Rules` holds the other
+differences, so that each can be measured alone (experiments/ELASTICFLOW.md).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Elastic(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Jobs that were admitted, all with a plan that ends in time, and jobs that did end in time."""
+    """Admitted jobs, all with a plan that ends in time, and jobs that did end in time."""
 
     planned: int
     in_time: int
@@ -42,7 +42,7 @@ class Rules:
     """`slot_s`: the length of a slot. `backwards`: plans are filled from the deadline, not from now on.
     `together`: jobs that were submitted at one instant are admitted or declined together. `to_most`: spare
     GPUs go where GPU time grows most, not least. `admission`: jobs without a plan are declined.
-    `start_s`, `restart_s`: what a job pays when it starts or its GPUs change, beside 2 (log2 n + 1) s.
+    `start_s`, `restart_s`: the cost of a start and of a change of GPUs, plus 2 (log2 n + 1) s.
     """
 
     slot_s: float = 240.0
@@ -75,7 +75,7 @@ class _Job:
         self.rate = np.array([0.0, *(job.speed[n] for n in self.sizes[1:])])[steps]
 
     def fill(self, free: np.ndarray[Any, Any], now: float, rules: Rules) -> np.ndarray[Any, Any] | None:
-        """GPUs by slot from now on, of the `free` ones, at the smallest level that is enough; or None."""
+        """GPUs by slot from now on, of the `free` ones, at the smallest level that suffices; or None."""
         slots = int((self.deadline_s - now + _ROUNDING) // rules.slot_s)
         for level in self.sizes[1:]:
             per_slot = self.speed[level] * rules.slot_s
@@ -95,7 +95,7 @@ class _Job:
 
 
 def refilled(jobs: Sequence[Elastic], gpus: int, rules: Rules) -> Outcome:
-    """How many of `jobs` are admitted on `gpus` GPUs, and how many of all end in time."""
+    """The number of `jobs` admitted on `gpus` GPUs, and the number of all jobs that end in time."""
     coming = [_Job(job, number, gpus) for number, job in enumerate(jobs)]
     coming.sort(key=lambda job: (job.submit_s, job.number), reverse=True)
     slot_s, active, now = rules.slot_s, list[_Job](), 0.0
@@ -128,7 +128,7 @@ def refilled(jobs: Sequence[Elastic], gpus: int, rules: Rules) -> Outcome:
 def _plans(
     jobs: Sequence[_Job], now: float, gpus: int, horizon: int, rules: Rules
 ) -> dict[_Job, np.ndarray[Any, Any]]:
-    """The plans of those who have one, filled by deadline."""
+    """The plans of the jobs that have one, filled by deadline."""
     free, plans = np.full(horizon, gpus), {}
     for job in sorted(jobs, key=lambda job: (job.deadline_s, job.number)):
         plan = job.fill(free, now, rules)
@@ -139,7 +139,7 @@ def _plans(
 
 
 def _admit(active: list[_Job], batch: list[_Job], now: float, gpus: int, horizon: int, rules: Rules) -> bool:
-    """Whether all of the batch have a plan beside those who were promised one and can still be given it."""
+    """Whether the whole batch has plans beside the promised jobs that still have one."""
     promised = [job for job in active if job.promised]
     kept = _plans(promised, now, gpus, horizon, rules)
     for job in promised:
@@ -153,7 +153,7 @@ def _admit(active: list[_Job], batch: list[_Job], now: float, gpus: int, horizon
 
 
 def _allocate(active: list[_Job], now: float, gpus: int, horizon: int, rules: Rules) -> None:
-    """Give jobs what their plans say for this slot, and what is left step by step."""
+    """Give jobs the GPUs that their plans state for this slot, then spare GPUs step by step."""
     plans = _plans(active, now, gpus, horizon, rules)
     target = {job: int(plans[job][0]) if job in plans else 0 for job in active}
     left = gpus - sum(target.values())

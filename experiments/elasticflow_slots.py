@@ -1,8 +1,8 @@
-"""A small simulator of clusters that decide in slots, to try what the one of ElasticFlow's artifact may do.
+"""A small simulator of clusters that decide in slots, to test hypotheses about ElasticFlow's artifact.
 
-Time goes in slots of `slot_s` seconds: jobs that have come wait for the next one, and what becomes free in a
-slot stays free until its end. Jobs keep their GPU count. Nothing of the engine is used, so that a setting
-takes a fraction of a second; `experiments.elasticflow_campaign` tries many.
+Time advances in slots of `slot_s` seconds. Submitted jobs wait for the next slot, and GPUs that become free
+in a slot stay free until its end. Jobs keep their GPU count. The program does not use the engine, so that a
+setting takes a fraction of a second; `experiments.elasticflow_campaign` tries many.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ROUNDING_S = 1e-6
 
 
 class Request(NamedTuple):
-    """A job: seconds on the trace's clock, and how long it runs on its `gpus` GPUs."""
+    """A job: times in seconds on the trace's clock; `run_s` is the run time on its `gpus` GPUs."""
 
     submit_s: float
     deadline_s: float
@@ -30,12 +30,12 @@ class Request(NamedTuple):
 class Setting:
     """One way to schedule.
 
-    `order`: who comes first, of `ORDERS`. `placement`: where GPUs are taken, of `PLACEMENTS`. `preemptive`:
-    those who run are in line with the others, not before them. `passing`: who does not fit is passed.
-    `late`: whether jobs that have missed their deadline stay in line ("stay"), come after all others
-    ("last") or leave it ("leave"). `waits_slots`: slots that a job waits beyond its first. `noticed`: a job
-    ends when its slot does. `start_s`: what a job pays when it starts or starts again; `all_pay`: everybody
-    who runs does where anybody starts or stops.
+    `order`: the order of jobs, of `ORDERS`. `placement`: where GPUs are taken, of `PLACEMENTS`. `preemptive`:
+    running jobs queue with the others, not before them. `passing`: jobs that do not fit are passed. `late`:
+    whether jobs that have missed their deadline stay in line ("stay"), come after all others ("last") or
+    leave the line ("leave"). `waits_slots`: slots that a job waits beyond its first. `noticed`: a job ends at
+    the end of its slot. `start_s`: the cost of a start or restart; `all_pay`: every running job pays it when
+    any job starts or stops.
     """
 
     order: str
@@ -66,7 +66,7 @@ ORDERS: Mapping[str, Callable[[_Job], float]] = {
     "turns": lambda job: job.attained_s,
     "attained": lambda job: job.attained_s * job.request.gpus,
 }
-"""Earliest deadline, first come, least time on GPUs (so that jobs take turns), least GPU time."""
+"""Earliest deadline, first come first served, least time on GPUs (round-robin), least GPU time."""
 
 
 def _fullest(free: Sequence[int], node: int) -> tuple[int, int]:
@@ -87,11 +87,11 @@ PLACEMENTS: Mapping[str, Callable[[Sequence[int], int], tuple[int, int]] | None]
     "fullest node": _fullest,
     "emptiest node": _emptiest,
 }
-"""Any free GPUs, or those of one node, in which order they are tried; of whole nodes from a node on."""
+"""Any free GPUs, or the order in which nodes are tried for the GPUs of one node or of whole nodes."""
 
 
 def _place(free: list[int], gpus: int, per_node: int, placement: str) -> dict[int, int] | None:
-    """Take GPUs of nodes that have `free` ones; give them by node, or None where there is no room."""
+    """Take `gpus` of the `free` GPUs by node; return them by node, or None if they do not fit."""
     key = PLACEMENTS[placement]
     if key is None:
         if sum(free) < gpus:
@@ -114,7 +114,7 @@ def _place(free: list[int], gpus: int, per_node: int, placement: str) -> dict[in
 
 
 def jobs_in_time(requests: Sequence[Request], nodes: int, per_node: int, setting: Setting) -> int:
-    """How many of the requests, all of which fit the cluster, finish by their deadline."""
+    """The number of requests that finish by their deadline; all of them fit the cluster."""
     coming = sorted(
         (_Job(request, number, request.run_s) for number, request in enumerate(requests)),
         key=lambda job: (job.request.submit_s, job.number),
@@ -137,10 +137,10 @@ def jobs_in_time(requests: Sequence[Request], nodes: int, per_node: int, setting
             active = [job for job in active if job in kept or job.request.deadline_s > now]
             if not active:
                 continue
-        everybody_runs = _choose(active, now, nodes, per_node, setting)
+        all_run = _choose(active, now, nodes, per_node, setting)
         ends_s = min((now + job.owes_s + job.left_s for job in active if job.place), default=inf)
         until = now + slot_s
-        if everybody_runs or (not setting.preemptive and setting.late == "stay"):
+        if all_run or (not setting.preemptive and setting.late == "stay"):
             comes_s = coming[-1].request.submit_s + wait_s if coming else inf
             until = max(until, boundary(min(ends_s, comes_s)))  # nothing changes before
         for job in [job for job in active if job.place]:
@@ -158,7 +158,7 @@ def jobs_in_time(requests: Sequence[Request], nodes: int, per_node: int, setting
 
 
 def _choose(active: list[_Job], now: float, nodes: int, per_node: int, setting: Setting) -> bool:
-    """Give jobs their GPUs for the slot that begins; say whether all have some."""
+    """Assign GPUs for the slot that begins; return whether every job has some."""
     before = {job: bool(job.place) for job in active}
 
     def rank(job: _Job) -> tuple[bool, bool, float, int]:

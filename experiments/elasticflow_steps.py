@@ -1,4 +1,4 @@
-"""The steps from our elasticflow to what ElasticFlow's artifact prints: each difference measured alone.
+"""The steps from elasticflow here to the figures of ElasticFlow's artifact, each measured alone.
 
 `steps` gives the table of experiments/ELASTICFLOW.md; `experiments.elasticflow_traces` prints it.
 """
@@ -50,7 +50,7 @@ def elastic_jobs(folder: Path, trace: str, table: str, requested: bool = False) 
 
 
 def steps(folder: Path) -> str:
-    """Jobs planned and in time, the least to the most over `GRIDS_S`, as one thing after another changes."""
+    """Jobs planned and in time, minimum to maximum over `GRIDS_S`, with one change after another."""
     jobs = elastic_jobs(folder, *T4)
     philly = _over_grids(elastic_jobs(folder, *PHILLY), 256, Rules())
     asked = _over_grids(elastic_jobs(folder, *T4, requested=True), 64, Rules(**REQUESTED))
@@ -84,7 +84,7 @@ def _row(name: str, planned: str, in_time: str, without: str) -> str:
 
 
 def _over_grids(jobs: Sequence[Elastic], gpus: int, rules: Rules) -> tuple[str, str]:
-    """What is planned, and what is in time, over `GRIDS_S`."""
+    """Jobs planned and jobs in time, over `GRIDS_S`."""
     outcomes = []
     for shift_s in GRIDS_S:
         shifted = (
@@ -101,7 +101,7 @@ def _range(counts: Sequence[int]) -> str:
 
 
 def _here(folder: Path, slot_s: int | None) -> tuple[str, str, str]:
-    """Jobs that policies/elasticflow.py admits, brings in time, and brings in time without admission."""
+    """Jobs that the policy elasticflow admits, finishes in time, and finishes in time without admission."""
     trace = import_log(folder / T4[0], rules="none")[0]
 
     def at(time_s: float, shift_s: float, whole: Callable[[float], int]) -> float:
@@ -116,7 +116,7 @@ def _here(folder: Path, slot_s: int | None) -> tuple[str, str, str]:
             for job in trace:
                 assert job.deadline_s is not None
                 submit_s = at(job.submit_s, shift_s, ceil)
-                deadline_s = max(at(job.deadline_s, shift_s, floor), submit_s + 1e-3)  # in any case missed
+                deadline_s = max(at(job.deadline_s, shift_s, floor), submit_s + 1e-3)  # missed in any case
                 moved.append(replace(job, submit_s=submit_s, deadline_s=deadline_s))
             with_, without = (
                 run(

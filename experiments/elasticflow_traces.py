@@ -1,4 +1,4 @@
-"""ElasticFlow's own traces under our policies, beside the figures that its artifact prints.
+"""ElasticFlow's own traces under the policies here, beside the figures that its artifact prints.
 
     python -m experiments.elasticflow_traces ../shared/data/traces/itp_elasticflow
 
@@ -37,10 +37,10 @@ def _deadline(job: JobView) -> tuple[float, int]:
 
 
 class AdmittedEdf(ElasticFlow):
-    """preemptive, of the jobs that elasticflow admits, by the fewest GPUs that are enough"""
+    """preemptive, over the jobs that elasticflow admits, on the fewest GPUs that suffice"""
 
     def schedule(self, state: State) -> Proposal:
-        super().schedule(state)  # keeps up the reservations by which it admits
+        super().schedule(state)  # updates the reservations that admission relies on
         proposal = state.proposal()
         proposal.run_by(_deadline, falling=True)
         return proposal
@@ -48,7 +48,7 @@ class AdmittedEdf(ElasticFlow):
 
 @dataclass(frozen=True)
 class Study:
-    """A trace of the artifact, what it ran on, and the deadline ratios that it prints, by its own names."""
+    """A trace of the artifact, its throughputs and cluster, and the printed deadline ratios by its names."""
 
     trace: str
     table: str
@@ -110,20 +110,21 @@ def table(folder: Path, study: Study) -> str:
             rows.append(f"| {theirs} | {study.published[theirs]:.3f} | {name}{setting} | {cells} |")
     return (
         f"### {study.trace}: {len(trace)} jobs, {study.table}, {study.cluster}\n\n"
-        "In time if every job ran alone on the GPUs that it asks for, this late: " + alone + ".\n\n"
+        "Share of jobs in time if each ran alone on the GPUs that it asks for,\n"
+        f"starting this late: {alone}.\n\n"
         "| artifact | prints | here | overheads as its own | no overheads |\n|---|---|---|---|---|\n"
         + "\n".join(rows) + "\n"
     )  # fmt: skip
 
 
 def jobs(path: Path) -> list[Job]:
-    """The jobs of a trace, on a clock that starts with the first."""
+    """The jobs of a trace, on a clock that starts at the first submission."""
     return import_log(path, rules="none")[0]
 
 
 def in_time_alone(folder: Path, study: Study) -> list[float]:
-    """The share of jobs that meet their deadline on the GPUs that they ask for, with nobody else there,
-    starting so long after their submission as `DELAYS_S` says.
+    """The share of jobs that meet their deadline alone on the GPUs that they ask for, for each delay of the
+    start after submission in `DELAYS_S`.
     """
     slack_s = [
         job.deadline_s - job.submit_s - job.run_s for job in requests(folder, study.trace, study.table)
@@ -139,7 +140,7 @@ def ratio(
     params: Mapping[str, Any],
     preset: str,
 ) -> float:
-    """Deadlines met over all submitted jobs with one, by actual finish."""
+    """Deadlines met over all submitted jobs with a deadline, by actual finish."""
     result = run(
         Trace.of(trace), policy, params=dict(params), cluster=cluster, table=str(speeds),
         overheads={"preset": preset},

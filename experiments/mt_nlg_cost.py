@@ -1,10 +1,10 @@
-"""What training MT-NLG 530B costs under every plan of vTrain's design space (Bang et al., MICRO 2024).
+"""The cost of training MT-NLG 530B under every plan of vTrain's design space (Bang et al., MICRO 2024).
 
     python experiments/mt_nlg_cost.py --out FOLDER
 
-writes `plans.csv` (one row a plan), `summary.md` (the published plans beside the best found) and
-`heatmap.png` (needs the extra `docs`), and says on stderr how long the evaluation took. What came out is in
-experiments/MT_NLG.md.
+writes `plans.csv` (one row per plan), `summary.md` (the published plans beside the best found) and
+`heatmap.png` (needs the extra `docs`), and prints the evaluation's time on stderr. experiments/MT_NLG.md has
+the results.
 """
 
 from __future__ import annotations
@@ -47,10 +47,9 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Study:
-    """Every plan of the space, evaluated. Arrays have one element a plan.
+    """Every plan of the space, evaluated. Arrays have one element per plan.
 
-    `tokens` are trained on at the full global batch from the first iteration on; `price_usd` is that of a
-    GPU-hour.
+    Training takes `tokens`, all at the full global batch; `price_usd` is the price of a GPU-hour.
     """
 
     plans: PlanBatch
@@ -75,7 +74,7 @@ class Study:
 
     @cached_property
     def front(self) -> NDArray[np.bool_]:
-        """The plans that fit and than which no other is both as fast and cheaper, or as cheap and faster."""
+        """The Pareto front: plans that fit, with no other as fast and cheaper or as cheap and faster."""
         front = np.zeros(len(self.plans), dtype=bool)
         cheapest = math.inf
         for row in np.lexsort((self.cost_usd, self.training_s)):
@@ -84,13 +83,13 @@ class Study:
         return front
 
     def row(self, shape: tuple[int, int, int]) -> int:
-        """Where the plan (tp, dp, pp) is; it must be in the space."""
+        """The row of the plan (tp, dp, pp), which must be in the space."""
         tp, dp, pp = shape
         found = (self.plans.tp == tp) & (self.plans.dp == dp) & (self.plans.pp == pp)
         return int(np.flatnonzero(found)[0])
 
     def cheapest(self, *, most_gpus: float = math.inf, most_s: float = math.inf) -> int | None:
-        """The cheapest plan that fits, within so many GPUs and so many seconds of training."""
+        """The cheapest plan that fits, within `most_gpus` GPUs and `most_s` seconds of training."""
         allowed = self.fits & (self.plans.gpus <= most_gpus) & (self.training_s <= most_s)
         rows = np.flatnonzero(allowed)
         return int(rows[self.cost_usd[rows].argmin()]) if len(rows) else None
@@ -104,9 +103,9 @@ def study(
     tokens: float = 270e9,
     price_usd: float = 5.0,
 ) -> Study:
-    """Evaluates tp in `TPS`, dp up to `LARGEST_DP` that divide the global batch, pp that divide the layers.
+    """Evaluate tp in `TPS`, dp up to `LARGEST_DP` that divide the global batch, pp that divide the layers.
 
-    Micro-batch 1, 1F1B. `site`: a system file whose site constants are put on `system`.
+    Micro-batch 1, 1F1B. `site`: a system file that gives `system` its site constants.
     """
     model, machine = load_model(MODEL), load_system(system)
     if site is not None:
@@ -125,7 +124,7 @@ def _dps() -> list[int]:
 
 
 def plans_csv(done: Study) -> str:
-    """One row a plan, in the order of tp, dp, pp; also those that do not fit."""
+    """One row per plan, in the order of tp, dp, pp, including plans that do not fit."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -182,7 +181,7 @@ def _line(done: Study, name: str, row: int | None) -> str:
 
 
 def draw(done: Study, path: Path) -> None:
-    """MFU above, seconds below, for every dp and pp; P published, V vTrain's, grey where memory is short."""
+    """Draw MFU (top) and seconds (bottom) by dp and pp. P: published, V: vTrain's, grey: does not fit."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -224,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--system", default="dgx-a100-80gb", help="a name or a system file")
-    parser.add_argument("--site", help="a system file (`itertime calibrate`) whose site constants to use")
+    parser.add_argument("--site", help="a system file (`itertime calibrate`) with the site constants to use")
     parser.add_argument("--recompute", default="full", choices=RECOMPUTE)
     parser.add_argument("--tokens", type=_positive, default=270e9)
     parser.add_argument("--price", type=_positive, default=5.0, help="dollars per GPU-hour")

@@ -1,12 +1,12 @@
-"""What overheads, failures and contention cost each policy: each switched off in turn, all else as it is.
+"""The cost of overheads, failures and contention under each policy: each switched off in turn.
 
     python experiments/overheads_study.py [--seeds 10] [--workers 2]
 
 simulates every policy under every setting and seed, writes all runs to `experiments/overheads/runs.csv` and
-from them the page `experiments/OVERHEADS.md`. With `--page-only` the page is made from the runs at hand.
+from them the page `experiments/OVERHEADS.md`. With `--page-only` the page is made from the existing runs.
 
-A seed gives a trace and a history of failures; all settings and policies of a seed share both, so what is
-compared is paired. Intervals are Student's at 95 % over the seeds.
+A seed gives a trace and a history of failures. All settings and policies of a seed share both, so that
+comparisons are paired. Intervals are Student's at 95 % over the seeds.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "failures x 10": {"failures": {"mtbf_gpu_h": 2_500.0}},
     "failures x 10, 4 spares": {"failures": {"mtbf_gpu_h": 2_500.0, "spare_nodes": 4}},
 }
-"""What differs from everything switched on."""
+"""Differences from the setting with everything switched on."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Result:
 
 @cache
 def trace(seed: int) -> Trace:
-    """Bursty LLM jobs that ask for more than the cluster has while they arrive, so that policies matter."""
+    """Bursty LLM jobs that exceed the cluster while they arrive, so that policies matter."""
     return Trace.of(generate(Recipe(JOBS, LOAD, GPUS, arrivals="bursty", seed=seed))[0])
 
 
@@ -138,20 +138,20 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 def paired(
     results: Sequence[Result], metric: str, policy: str, with_: str, without: str
 ) -> Iterator[tuple[float, float]]:
-    """(with, without) a thing, seed by seed."""
+    """The metric (with, without) a cause, seed by seed."""
     found = {(r.setting, r.seed): getattr(r, metric) for r in results if r.policy == policy}
     for seed in sorted({r.seed for r in results}):
         yield found[with_, seed], found[without, seed]
 
 
 def cost_percent(results: Sequence[Result], metric: str, policy: str, with_: str, without: str) -> str:
-    """By how much more a metric is with a thing than without, in percent of without."""
+    """Increase of a metric by a cause, in percent of the metric without it."""
     pairs = paired(results, metric, policy, with_, without)
     return with_interval(*interval([100 * (a / b - 1) for a, b in pairs]), "%")
 
 
 def cost_points(results: Sequence[Result], metric: str, policy: str, with_: str, without: str) -> str:
-    """The same of a ratio, in percentage points."""
+    """Increase of a ratio by a cause, in percentage points."""
     pairs = paired(results, metric, policy, with_, without)
     return with_interval(*interval([100 * (a - b) for a, b in pairs]), "pp")
 
@@ -169,7 +169,7 @@ COSTS = (
     ("failures ten times as often", "failures x 10", "no failures"),
     ("the same with 4 spare nodes", "failures x 10, 4 spares", "no failures"),
 )
-"""What it is called, with and without it."""
+"""Name of a cause; the settings with and without it."""
 METRICS: Sequence[tuple[str, str, Callable[..., str]]] = (
     ("Mean JCT of finished jobs", "jct_mean_s", cost_percent),
     ("Makespan", "makespan_s", cost_percent),
@@ -201,7 +201,7 @@ LEVELS = (
 
 
 def level_table(results: Sequence[Result]) -> str:
-    """What happens with everything switched on: means over the seeds."""
+    """Metrics with everything switched on: means over the seeds."""
     lines = ["| policy | " + " | ".join(name for name, *_ in LEVELS) + " |", "|---" * (len(LEVELS) + 1) + "|"]
     for policy in POLICIES:
         rows = [r for r in results if r.policy == policy and r.setting == "all"]
@@ -222,7 +222,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--page-only", action="store_true", help="make the page from the runs at hand")
+    parser.add_argument("--page-only", action="store_true", help="make the page from the existing runs")
     arguments = parser.parse_args()
     runs = FOLDER / "runs.csv"
     if arguments.seeds < 2:

@@ -1,10 +1,10 @@
-"""What overheads cost elasticflow and vtrain-aware, and what for: launches, growing, shrinking, restarts.
+"""The cost of overheads under elasticflow and vtrain-aware, by cause: launches, resizes, restarts.
 
     python -m experiments.resize_costs [--seeds 5] [--workers 2]
 
 prints the table of docs/policies/elasticflow.md. Every seed is a trace of `clustersim trace generate` with
-the bundled models, which runs without overheads, with launches alone, and with all default overheads. Costs
-are paired by seed, over the jobs that finish in all three; intervals are Student's at 95 % over the seeds.
+the bundled models. It runs without overheads, with launches alone, and with all default overheads. Costs are
+paired by seed, over the jobs that finish in all three. Intervals are Student's at 95 % over the seeds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KINDS = ("launch", "growing", "shrinking", "restart")
 
 
 class LaunchesAlone(Overheads):
-    """Default overheads of a first start; whatever comes later is free, and policies see it so."""
+    """Default overheads of a first start. All later changes are free, for policies too."""
 
     def restart_s(self, parameters: float, nodes: int, gpus: int = 1, kind: str = "restart") -> float:
         return 0.0
@@ -44,7 +44,7 @@ CHARGED: Mapping[str, Overheads] = {
 
 
 class Paid(NamedTuple):
-    """Overheads that were paid for one kind of change: how often, seconds, and GPU-seconds."""
+    """Overheads paid for one kind of change: number of times, seconds, and GPU-seconds."""
 
     times: int
     seconds: float
@@ -52,7 +52,7 @@ class Paid(NamedTuple):
 
 
 class Result(NamedTuple):
-    """One run: the JCT of every finished job in seconds, what was paid, and all GPU-seconds held."""
+    """One run: the JCT of every finished job in seconds, overheads paid, and all GPU-seconds held."""
 
     jct_s: Mapping[str, float]
     paid: Mapping[str, Paid]
@@ -70,9 +70,9 @@ def simulate(policy: str, load: float, charged: str, seed: int) -> Result:
 
 
 def paid(events: Iterable[EventRecord]) -> dict[str, Paid]:
-    """What jobs paid, by kind; of an overhead that the next change cuts off, only what was paid by then.
+    """Overheads that jobs paid, by kind. An overhead cut off by the next change counts up to that change.
 
-    A restart is a start after a preemption; a migration counts as one.
+    A restart is a start after a preemption; a migration counts as a restart.
     """
     totals = {kind: [0, 0.0, 0.0] for kind in KINDS}
     last: dict[str, EventRecord] = {}
@@ -108,7 +108,7 @@ HEAD = (
 
 
 def row(policy: str, load: float, runs: Sequence[Mapping[str, Result]]) -> str:
-    """A row of the table from the runs of every seed, by what is charged."""
+    """A row of the table, from the runs of every seed by the overheads charged."""
     costs: dict[str, list[float]] = {"nothing": [], "launches": [], "all": []}
     for of_seed in runs:
         common = [job for job in of_seed["all"].jct_s if all(job in run.jct_s for run in of_seed.values())]
