@@ -41,7 +41,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     _, test, _ = write_template("mine", tmp_path)
     before = test.read_text()
     (tmp_path / "mine.py").unlink()
-    with pytest.raises(UserError, match=r"test_mine\.py: exists already"):
+    with pytest.raises(UserError, match=r"test_mine\.py: already exists"):
         write_template("mine", tmp_path)
     assert (test.read_text(), sorted(p.name for p in tmp_path.iterdir())) == (before, ["test_mine.py"])
 
