@@ -33,7 +33,7 @@ def write_template(name: str, folder: Path) -> tuple[Path, Path, str]:
     }
     for path in files:
         if path.exists():
-            raise UserError(f"{path}: exists already; choose another name or folder")
+            raise UserError(f"{path}: already exists; choose another name or folder")
     for path, source in files.items():
         text = Template((_FOLDER / source).read_text(encoding="utf-8")).substitute(names)
         write_text(path, text)

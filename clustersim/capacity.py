@@ -79,7 +79,7 @@ class Capacity:
         "free",
         "gpus_per_node",
         "nodes",
-    )  # fmt: skip
+    )
 
     def __init__(self, cluster: Cluster):
         self._cluster, self._sizes = cluster, cluster.sizes

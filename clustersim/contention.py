@@ -17,13 +17,13 @@ from typing import Generic, TypeVar
 
 __all__ = ["Links"]
 
-Job = TypeVar("Job", bound=Hashable)
+AnyJob = TypeVar("AnyJob", bound=Hashable)
 Demand = Mapping[int, float]
 _FULL = 1.0 - 1e-12  # a level above this one is 1, but for rounding
 _MARGIN = 1e-9  # of a link's capacity: far above the rounding error of the running sum of its room
 
 
-class Links(Generic[Job]):
+class Links(Generic[AnyJob]):
     """Links of `capacity` bytes/s each, and the jobs that send over them. A link that is not in `capacity`
     limits no job. After some changes, `settle` returns the new shares.
 
@@ -50,22 +50,22 @@ class Links(Generic[Job]):
 
     def __init__(self, capacity: Mapping[int, float]):
         self._capacity = dict(capacity)
-        self._flows: dict[Job, _Flow[Job]] = {}
-        self._on_link: dict[int, dict[_Flow[Job], float]] = {}
+        self._flows: dict[AnyJob, _Flow[AnyJob]] = {}
+        self._on_link: dict[int, dict[_Flow[AnyJob], float]] = {}
         self._level = dict.fromkeys(capacity, 1.0)
         self._due = dict.fromkeys(capacity, 1.0)  # the right level
         self._room = dict(capacity)  # spare bytes/s, or less; of links whose level and right level are 1
         self._touched: dict[int, None] = {}
-        self._fresh: dict[_Flow[Job], None] = {}
+        self._fresh: dict[_Flow[AnyJob], None] = {}
         self._count = 0
         self.levels_computed = 0  # a measure of the work so far
 
-    def share(self, job: Job) -> float:
+    def share(self, job: AnyJob) -> float:
         """The job's share as of the last `settle`; 1 for a job that sends over no link."""
         flow = self._flows.get(job)
         return flow.reported if flow is not None and flow.reported else 1.0
 
-    def add(self, job: Job, demand: Demand) -> None:
+    def add(self, job: AnyJob, demand: Demand) -> None:
         """Let `job`, which must be new, send `demand` bytes/s by link."""
         assert job not in self._flows
         known = {link: amount for link, amount in demand.items() if link in self._capacity and amount > 0}
@@ -76,7 +76,7 @@ class Links(Generic[Job]):
             self._on_link.setdefault(link, {})[flow] = amount
             self._touched[link] = None
 
-    def remove(self, job: Job) -> None:
+    def remove(self, job: AnyJob) -> None:
         """Forget `job`. Nothing happens if it is unknown."""
         flow = self._flows.pop(job, None)
         if flow is None:
@@ -86,7 +86,7 @@ class Links(Generic[Job]):
             del self._on_link[link][flow]
             self._touched[link] = None
 
-    def settle(self) -> list[tuple[Job, float]]:
+    def settle(self) -> list[tuple[AnyJob, float]]:
         """The new and the changed shares since the last call, by job, in the order in which the jobs were
         added.
         """
@@ -100,7 +100,7 @@ class Links(Generic[Job]):
                 changed.append((flow.job, flow.reported))
         return changed
 
-    def _make_consistent(self, doubtful: Iterable[int], moved: dict[_Flow[Job], None]) -> None:
+    def _make_consistent(self, doubtful: Iterable[int], moved: dict[_Flow[AnyJob], None]) -> None:
         """Correct the levels, of which only those of `doubtful` links may be wrong. Adds the jobs whose share
         may have changed to `moved`.
         """
@@ -129,7 +129,7 @@ class Links(Generic[Job]):
             if new != due[link]:
                 doubtful[link] = None
 
-    def _move(self, link: int, new: float, moved: dict[_Flow[Job], None]) -> dict[int, None]:
+    def _move(self, link: int, new: float, moved: dict[_Flow[AnyJob], None]) -> dict[int, None]:
         """Set the level of `link`. Returns the links whose level may be wrong because of that."""
         level, due, room = self._level, self._due, self._room
         old, level[link] = level[link], new
@@ -184,14 +184,14 @@ class Links(Generic[Job]):
         return 1.0
 
 
-class _Flow(Generic[Job]):
+class _Flow(Generic[AnyJob]):
     """The demand of one job, and its limit: `lowest`, the lowest level of its links, `where`, the link that
     has it, and `second`, the lowest level of the other links. `reported`: the share as of the last `settle`.
     """
 
     __slots__ = ("demand", "job", "lowest", "number", "reported", "second", "where")
 
-    def __init__(self, job: Job, number: int, demand: Demand, level: Mapping[int, float]):
+    def __init__(self, job: AnyJob, number: int, demand: Demand, level: Mapping[int, float]):
         self.job, self.number, self.demand = job, number, demand
         self.reported = 0.0
         self.where: int | None = None

@@ -120,7 +120,7 @@ class _Scene:
         """Let `job` hold `gpus` GPUs, by default those it requests, since its submission."""
         view, now = self._enter(job, order), self.state.now
         if not self.questions.admit(view):
-            raise UserError(f"decide: job {job.job_id} is said to run, but the policy declines it")
+            raise UserError(f"decide: job {job.job_id} is listed as running, but the policy declines it")
         active, count = view._job, view.requested if gpus is None else gpus
         if not view.can_run_on(count):
             sizes = ", ".join(map(str, view.sizes))

@@ -29,6 +29,7 @@ def fullest(capacity: FreeNodes, gpus: int, preferred: NodeSet, candidates: Node
 
 
 def pack_fits(capacity: FreeNodes, gpus: int) -> bool:
+    """Whether there are enough empty nodes, and room for the rest on one node more."""
     if gpus > capacity.free:
         return False
     whole, rest = divmod(gpus, capacity.gpus_per_node)
@@ -39,6 +40,7 @@ def pack_fits(capacity: FreeNodes, gpus: int) -> bool:
 
 
 def pack(capacity: FreeNodes, gpus: int, prefer: Iterable[int] = (), unit: int = 1) -> Placement | None:
+    """Empty nodes, and the fullest node with room for the rest; a small job is never parted."""
     preferred, size = node_set(prefer) if prefer else 0, capacity.gpus_per_node
     if gpus < size:
         node = fullest(capacity, gpus, preferred)
@@ -61,6 +63,7 @@ def any_fits(capacity: FreeNodes, gpus: int) -> bool:
 
 
 def any_free(capacity: FreeNodes, gpus: int, prefer: Iterable[int] = (), unit: int = 1) -> Placement | None:
+    """Any free GPUs, fullest nodes first."""
     if gpus > capacity.free:
         return None
     preferred = node_set(prefer)
@@ -74,6 +77,7 @@ def any_free(capacity: FreeNodes, gpus: int, prefer: Iterable[int] = (), unit: i
 
 
 def spread(capacity: FreeNodes, gpus: int, prefer: Iterable[int] = (), unit: int = 1) -> Placement | None:
+    """As few GPUs per node as possible, emptiest nodes first."""
     if gpus > capacity.free:
         return None
     preferred = node_set(prefer)

@@ -41,19 +41,19 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     _, test, _ = write_template("mine", tmp_path)
     before = test.read_text()
     (tmp_path / "mine.py").unlink()
-    with pytest.raises(UserError, match=r"test_mine\.py: exists already"):
+    with pytest.raises(UserError, match=r"test_mine\.py: already exists"):
         write_template("mine", tmp_path)
     assert (test.read_text(), sorted(p.name for p in tmp_path.iterdir())) == (before, ["test_mine.py"])
 
 
 @pytest.mark.parametrize("name", ["", "My", "a b", "a--b", "-a", "../a", "none", "class", "a_b", "é"])
-def test_names_that_cannot_be(name: str, tmp_path: Path) -> None:
+def test_invalid_names(name: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="write lower-case words joined by hyphens"):
         write_template(name, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_folders_that_cannot_be(tmp_path: Path) -> None:
+def test_invalid_folders(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not a folder"):
         write_template("mine", tmp_path / "no")
 
@@ -106,7 +106,7 @@ def test_broken_policies_are_found(
         (["fifo", "--set", "policy.x=1"], 4, "unknown parameter of policy fifo 'x'"),
     ],
 )
-def test_what_cannot_be_checked(
+def test_policies_that_cannot_be_checked(
     arguments: list[str], code: int, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["policies", "check", *arguments]) == code

@@ -1,4 +1,4 @@
-"""The calendar of planned changes: what it means, and which mistakes it names."""
+"""The calendar of planned changes: its meaning, and the mistakes that its errors name."""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ def test_cycles_are_those_of_a_walk(interval_s: float, save_s: float, elapsed_s:
 
 
 @given(SECONDS, st.floats(0.0, 20.0), st.floats(0.0, 500.0))
-def test_work_is_done_when_it_says(interval_s: float, save_s: float, work_s: float) -> None:
-    """The first time at which so much is done: a moment before it is not."""
+def test_work_is_done_at_elapsed_s_and_not_before(interval_s: float, save_s: float, work_s: float) -> None:
+    """`elapsed_s` is the first time at which the work is done: a moment earlier it is not."""
     cycle = Cycle(interval_s, save_s)
     done_s = cycle.elapsed_s(work_s)
     assert cycle.worked_s(done_s) == pytest.approx(work_s, abs=1e-6)
@@ -60,8 +60,8 @@ def test_never_and_always_saving() -> None:
 
 @pytest.mark.parametrize("mtbf_s", [600.0, 3600.0, 86_400.0])
 def test_young_minimises_the_first_order_waste_and_daly_the_exact_one(mtbf_s: float) -> None:
-    """Waste to first order is C/tau + tau/(2M) (Young 1974); exactly, the expected time per second of work is
-    M e^{R/M} (e^{(tau+C)/M} - 1) / tau (Daly 2006, equation 20).
+    """The waste to first order is C/tau + tau/(2M) (Young 1974). The exact expected time per second of work
+    is M e^{R/M} (e^{(tau+C)/M} - 1) / tau (Daly 2006, equation 20).
     """
     save_s = 60.0
 

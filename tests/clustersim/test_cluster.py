@@ -1,4 +1,4 @@
-"""Shapes of clusters, and free GPUs against a model that a child could check."""
+"""Shapes of clusters, sets of nodes, and free GPUs against a plain model."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class CapacityMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.taken)
     @rule(data=st.data())
     def imagine(self, data: st.DataObject) -> None:
-        """What would be free without some of the jobs, and with some nodes out of service."""
+        """The free GPUs if some jobs stopped, with some nodes out of service."""
         gone = data.draw(st.lists(st.sampled_from(range(len(self.taken))), unique=True))
         leaving = [self.taken[i] for i in gone]
         real = self.capacity.copy()

@@ -1,4 +1,4 @@
-"""Cluster files: what they mean, and what is refused with file, key, value and remedy."""
+"""Cluster files: their meaning, and errors that name file, key, value and remedy."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_groups_of_one_type_are_one_pool(tmp_path: Path) -> None:
     assert [(p.nodes, p.first_leaf, p.leaves) for p in cluster.pools] == [(8, 0, 2)]
 
 
-def test_shapes_stay_what_they_were() -> None:
+def test_shapes_need_no_file() -> None:
     assert load_cluster("n128g8") == Cluster(128, 8, "dgx-a100-80gb")
     assert load_cluster("4x8", "a100-80gb-800g") == Cluster(4, 8, "a100-80gb-800g")
     tiers = load_cluster("n4g8", network="tiers")
@@ -137,7 +137,7 @@ def test_a_file_and_a_system_contradict_each_other(tmp_path: Path) -> None:
         load_cluster(str(tmp_path / "cluster.yaml"), "dgx-h100")
 
 
-def test_what_is_neither_a_shape_nor_a_file() -> None:
+def test_text_that_is_neither_a_shape_nor_a_file() -> None:
     with pytest.raises(UserError, match=r"or name a \.yaml file"):
         load_cluster("cluster.toml")
     with pytest.raises(UserError, match="cannot be read"):

@@ -1,4 +1,4 @@
-"""Max-min fair shares: what defines them, by the book, and after any sequence of small changes."""
+"""Max-min fair shares: by definition, by the textbook algorithm, and after any sequence of small changes."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ capacities = st.fixed_dictionaries(dict.fromkeys(LINKS, amounts))
 
 
 def shares_of(demands: Sequence[Demand], capacity: Demand) -> list[float]:
-    """All at once."""
+    """The shares of jobs that are all added at once."""
     links: Links[int] = Links(capacity)
     for job, demand in enumerate(demands):
         links.add(job, demand)
-    told = dict(links.settle())
-    return [told[job] for job in range(len(demands))]
+    reported = dict(links.settle())
+    return [reported[job] for job in range(len(demands))]
 
 
 def progressive_filling(demands: Sequence[Demand], capacity: Demand) -> list[float]:
-    """By the book (Bertsekas and Gallager, Data Networks, 2nd edition, 1992, section 6.5.2): all shares grow
-    together from 0; when a link is full, the jobs on it keep what they have; the others go on.
+    """The textbook algorithm (Bertsekas and Gallager, Data Networks, 2nd edition, 1992, section 6.5.2): all
+    shares grow together from 0; when a link is full, the shares of its jobs are final; the others grow on.
     """
     shares = [1.0] * len(demands)
     growing = dict.fromkeys(range(len(demands)))
@@ -64,7 +64,7 @@ def _used(demands: Sequence[Demand], shares: Sequence[float], link: int) -> floa
 
 @given(jobs_on_links, capacities)
 @settings(max_examples=300, deadline=None)
-def test_everybody_has_all_it_asks_for_or_a_full_link_on_which_nobody_has_more(
+def test_every_job_has_its_demand_or_a_full_link_on_which_no_job_has_more(
     demands: list[dict[int, float]], capacity: dict[int, float]
 ) -> None:
     """This defines the max-min fair allocation (Bertsekas and Gallager 1992, section 6.5.2)."""
@@ -123,7 +123,7 @@ def test_the_worst_off_is_not_worse_off_without_another_job(
 def test_by_hand(shares) -> None:  # type: ignore[no-untyped-def]
     assert shares([], {0: 1.0}) == []
     assert shares([{}], {0: 1.0}) == [1.0]
-    assert shares([{0: 1.0}], {0: 1.0}) == [1.0], "a link that is just full holds nobody back"
+    assert shares([{0: 1.0}], {0: 1.0}) == [1.0], "a link that is just full limits no job"
     assert shares([{0: 4.0}, {0: 4.0}], {0: 4.0}) == [0.5, 0.5], "two jobs on one link"
     assert shares([{0: 3.0}, {0: 1.0}], {0: 2.0}) == [0.5, 0.5], "three NICs and one: equal per NIC"
     assert shares([{0: 2.0}, {0: 2.0, 1: 2.0}, {1: 2.0}], {0: 1.0, 1: 3.0}) == [0.25, 0.25, 1.0]
@@ -132,13 +132,13 @@ def test_by_hand(shares) -> None:  # type: ignore[no-untyped-def]
     assert shares([{7: 5.0}], {0: 1.0}) == [1.0], "a link that nothing is known of"
 
 
-def test_a_link_that_rounding_leaves_a_hair_too_full_holds_nobody_back() -> None:
+def test_a_link_that_rounding_leaves_a_hair_too_full_limits_no_job() -> None:
     assert fsum([0.1, 0.2]) > 0.3
     assert shares_of([{0: 0.1}, {0: 0.2}], {0: 0.3}) == [1.0, 1.0]
 
 
 def test_traffic_of_very_unequal_sizes() -> None:
-    """The small job is lost in the rounding of the sums; the large ones are not."""
+    """The small job disappears in the rounding of the sums; the large jobs do not."""
     assert shares_of([{0: 1e20, 1: 1.0}, {0: 1.0}], {0: 1e20, 1: 0.5})[0] == 0.5
     assert shares_of([{0: 1e20, 1: 4.0}, {0: 1.0}, {1: 4.0}], {0: 0.5e20, 1: 4.0}) == [0.5, 0.5, 0.5]
 
@@ -156,7 +156,7 @@ TREE = dict.fromkeys(range(8), 8 * 200e9) | {-1 - block: 16 * 200e9 for block in
 
 @st.composite
 def tree(draw: st.DrawFn) -> dict[int, float]:
-    """As `clustersim.layout.demand_of`: equal parts, but for the leaf where few of the GPUs are."""
+    """As `demand_of`: equal parts, except for a leaf with few of the GPUs."""
     leaves = draw(st.lists(st.integers(0, 7), min_size=1, max_size=8, unique=True))
     if len(leaves) == 1:
         return {}
@@ -169,7 +169,7 @@ def tree(draw: st.DrawFn) -> dict[int, float]:
 
 
 class LinksMachine(RuleBasedStateMachine):
-    """Jobs come and go; after each step the shares are those worked out from nothing."""
+    """Jobs come and go; after each step the shares equal those computed from scratch."""
 
     fabrics = (ROUGH, rough, 1e-9), (EVEN, even, 1e-12), (TREE, tree(), 1e-12)
 
@@ -178,7 +178,7 @@ class LinksMachine(RuleBasedStateMachine):
         self.capacity, self.demands, self.precision = self.fabrics[number]
         self.links: Links[int] = Links(self.capacity)
         self.here: dict[int, Demand] = {}
-        self.told: dict[int, float] = {}
+        self.reported: dict[int, float] = {}
         self.count = 0
 
     @rule(data=st.data(), many=st.integers(1, 4))
@@ -193,25 +193,25 @@ class LinksMachine(RuleBasedStateMachine):
     def remove(self, data: st.DataObject) -> None:
         job = data.draw(st.sampled_from(sorted(self.here)))
         del self.here[job]
-        self.told.pop(job, None)
+        self.reported.pop(job, None)
         self.links.remove(job)
 
     @rule()
     def settle(self) -> None:
         for job, share in self.links.settle():
-            assert self.told.get(job) != share, "only what has changed is told"
-            self.told[job] = share
+            assert self.reported.get(job) != share, "only what has changed is reported"
+            self.reported[job] = share
         demands = list(self.here.values())
         by_the_book = dict(zip(self.here, progressive_filling(demands, self.capacity), strict=True))
-        assert self.told == pytest.approx(by_the_book, rel=self.precision)
+        assert self.reported == pytest.approx(by_the_book, rel=self.precision)
         at_once = dict(zip(self.here, shares_of(demands, self.capacity), strict=True))
-        assert self.told == pytest.approx(at_once, rel=1e-12)
+        assert self.reported == pytest.approx(at_once, rel=1e-12)
         levels = {job: self.links._flows[job].lowest for job in self.here}
         assert levels == at_once, "to the last bit"
 
     @invariant()
     def remembers(self) -> None:
-        for job, share in self.told.items():
+        for job, share in self.reported.items():
             assert self.links.share(job) == share
 
 
@@ -222,7 +222,7 @@ TestLinks = LinksMachine.TestCase
 @pytest.mark.parametrize(("capacity", "wide"), [(TREE, True), (EVEN, False)])
 @pytest.mark.parametrize("seed", range(4))
 def test_long_histories(capacity: Demand, wide: bool, seed: int) -> None:
-    """As above, for hundreds of changes in a row: what is kept from one to the next stays right."""
+    """As above, for hundreds of changes in a row: the state kept between changes stays right."""
     random = Random(seed)
     links: Links[int] = Links(capacity)
     here: dict[int, Demand] = {}
@@ -246,15 +246,11 @@ def test_jobs_elsewhere_are_left_alone() -> None:
     links.remove("d")
     before = links.levels_computed
     assert links.settle() == [("c", 1.0)]
-    assert links.levels_computed == before + 1, (
-        "link 1; link 2 has room for everybody, and link 0 is elsewhere"
-    )
+    assert links.levels_computed == before + 1, "link 1; link 2 has room for all, and link 0 is elsewhere"
 
 
 def test_work_goes_by_what_changes_and_not_by_what_is_connected() -> None:
-    """A long chain of links, each shared by two jobs, all of them full: a job that comes at one end changes
-    what is near.
-    """
+    """A long chain of full links, each shared by two jobs: a new job at one end changes only links nearby."""
     links: Links[int] = Links({link: 1.0 + link % 3 for link in range(1000)})
     for job in range(999):
         links.add(job, {job: 1.5, job + 1: 1.5})

@@ -1,4 +1,4 @@
-"""`decide`: one question to a policy, in a scene set by hand."""
+"""`decide`: one decision of a policy, in a situation set up by hand."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_moves_and_wake_ups() -> None:
         ({"pending": [job("a", 8, at=5.0)], "now_s": 1.0}, "job a is submitted after now, t=1 s"),
     ],
 )
-def test_scenes_that_cannot_be(scene: dict, text: str) -> None:
+def test_impossible_situations(scene: dict, text: str) -> None:
     with pytest.raises(UserError, match=text):
         decide(Edf(), cluster="1x8", **scene)
 

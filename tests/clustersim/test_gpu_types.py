@@ -1,4 +1,4 @@
-"""Clusters of several GPU types: where jobs run, how fast, and what a policy may ask for."""
+"""Clusters of several GPU types: where jobs run, how fast, and which requests a policy may make."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_each_type_has_its_own_curve_and_the_fastest_comes_first() -> None:
     assert slow.unit_s == alone.unit_s, "a type's curve is that of a cluster of it alone"
 
 
-def test_a_job_that_no_type_can_run_is_told_why_of_each() -> None:
+def test_a_rejection_names_the_reason_of_each_type() -> None:
     with pytest.raises(CannotRun) as caught:
         speed().offers(llm("a", 64))
     assert "a100: asks for 64 GPUs, the cluster has 32" in str(caught.value)
@@ -80,8 +80,8 @@ def test_a_job_that_no_type_can_run_is_told_why_of_each() -> None:
 
 
 def test_policies_that_know_no_types_use_them_all() -> None:
-    """The second job of 16 finds no H100 left and takes A100s, and is slower there; one of 8 known by its
-    duration may even run on V100s.
+    """The second job of 16 finds no free H100 and takes A100s, where it is slower. A job of 8 that is known
+    by its duration may even run on V100s.
     """
     jobs = [llm("a", 16), llm("b", 16), llm("c", 16), llm("d", 16),
             *(Job(f"e{i}", 0.0, gpus=8, duration_s=60.0) for i in range(2))]  # fmt: skip
@@ -104,8 +104,8 @@ def test_policies_that_know_no_types_use_them_all() -> None:
 
 
 class LargeOnH100(Scheduler):
-    """Jobs of more than a node wait for H100s, small ones for A100s; a large job that waits longer than an
-    hour takes A100s. Uses what the API says of types.
+    """Jobs of more than a node wait for H100s, small ones for A100s. A large job that has waited for an hour
+    takes A100s. Uses the part of the API about types.
     """
 
     def schedule(self, state: State) -> Proposal:
@@ -131,7 +131,7 @@ def test_a_policy_of_types() -> None:
 
 
 class Asks(Scheduler):
-    """Asks questions once, for a test to look at the answers."""
+    """Asks questions once, and keeps the answers for a test."""
 
     def __init__(self, ask):  # type: ignore[no-untyped-def]
         self.ask, self.answers = ask, None
@@ -146,7 +146,7 @@ class Asks(Scheduler):
         return proposal
 
 
-def test_what_a_view_says_of_types() -> None:
+def test_types_in_a_view() -> None:
     def ask(job, proposal, state):  # type: ignore[no-untyped-def]
         return (
             job.gpu_types, job.gpu_type, job.rate(16), job.rate(16, "h100"), job.rate(16, "a100"),
@@ -199,7 +199,7 @@ def test_moving_between_types() -> None:
         (lambda job, p, s: p.free_of("b200"), "unknown GPU type"),
     ],
 )  # fmt: skip
-def test_what_a_policy_may_not_ask(ask, words: str) -> None:  # type: ignore[no-untyped-def]
+def test_requests_that_a_policy_may_not_make(ask, words: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(PolicyError, match=words):
         simulated([llm("a", 16)], Asks(ask))
 
@@ -236,8 +236,8 @@ def test_policies_that_plan_with_one_type_say_so(tmp_path: Path, policy: str) ->
         clustersim.run([llm("a", 8)], policy, cluster=str(tmp_path / "cluster.yaml"))
 
 
-def test_preemption_across_types_keeps_who_need_not_move() -> None:
-    """A short job of 16 evicts from the end of the line; whoever loses nothing by it stays where it was."""
+def test_preemption_across_types_keeps_jobs_that_need_not_move() -> None:
+    """A short job of 16 preempts the last jobs in the order; jobs that need not move stay where they are."""
     jobs = [llm("long", 16, 0.0, 5000), llm("longer", 16, 1.0, 6000), llm("longest", 16, 2.0, 9000),
             llm("short", 16, 100.0, 10)]  # fmt: skip
     recorder = simulated(jobs, Srtf())

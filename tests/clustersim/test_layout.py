@@ -1,4 +1,4 @@
-"""What a placement costs: the layout it is reduced to, and the time of an iteration in it."""
+"""The layout of a placement, and the time of an iteration in it."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_interpolated_times_are_those_of_itertime_within_half_a_percent(
     assert found == pytest.approx(float(exact.iteration_s[0]), rel=5e-3)
 
 
-def test_what_a_job_sees_of_its_system() -> None:
+def test_the_system_of_a_layout() -> None:
     system = load_system("a100-80gb-800g")
     seen = system_at(system, Layout("a100", 2, 3, 2, 4.0), 6.0)
     assert (seen.gpus_per_node, seen.nics_per_node, seen.nic_bytes_per_s) == (2, 1, 25e9)
@@ -168,7 +168,7 @@ def test_what_a_job_sees_of_its_system() -> None:
     assert system_at(system, Layout("a100", 8), 1.0) == system
 
 
-def test_nothing_is_known_of_the_traffic_of_tables() -> None:
+def test_the_traffic_of_jobs_in_tables_is_unknown() -> None:
     cluster = fabric(4, 8.0)
     speed = SpeedOnOneType(cluster, None, {("m", 8): {16: 0.5}}, "a100")
     curve = speed.curve(Job("j", 0.0, model="m", global_batch=8, iterations=10))

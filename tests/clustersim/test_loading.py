@@ -1,4 +1,4 @@
-"""Concurrent loads in the engine: who loads together shares the storage, and nothing is paid twice."""
+"""Concurrent loads in the engine: simultaneous loads share the storage, and no load is charged twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs in which the network counts: what placement and other jobs' traffic make of a job's speed."""
+"""Runs in which the speed of a job depends on its placement and on the traffic of other jobs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def simulated(
 
 
 class Where(Scheduler):
-    """Starts each job at once on the nodes that its table says."""
+    """Starts each job at once on the nodes of its entry in a table."""
 
     def __init__(self, places: dict[str, Placement]):
         self.places = places
@@ -114,8 +114,8 @@ def test_contention_with_one_job_is_tiers(nodes: int, first: int, oversubscripti
 
 
 def test_two_jobs_share_an_uplink_while_both_run() -> None:
-    """Each has four nodes under a leaf whose uplinks carry one node's traffic, and four under another. A ring
-    through them leaves each leaf once: alone each gets all it asks for, together half.
+    """Each job has four nodes under a leaf whose uplinks carry the traffic of one node, and four under
+    another leaf. A ring leaves each leaf once: a job alone gets its full demand, each of two jobs half of it.
     """
     cluster = fabric("contention", 8.0, nodes=24, leaf=8)
     places = {"a": spans(4, 8), "b": (*spans(0, 4), *spans(16, 4))}
@@ -155,7 +155,7 @@ def test_jobs_without_a_known_traffic_are_as_fast_anywhere() -> None:
 
 
 def test_a_tensor_parallel_group_is_not_parted() -> None:
-    """Under an ideal network `any` takes GPUs wherever they are; where it counts, it keeps tp together."""
+    """Under an ideal network `any` takes any free GPUs; in a network it keeps tp groups together."""
     jobs = [
         *(Job(f"d{i}", 0.0, gpus=1, duration_s=1e6) for i in range(12)),
         Job("x", 1.0, model="megatron-18.4b", global_batch=1024, iterations=5, gpus=32),
@@ -227,7 +227,7 @@ def test_srtf_and_a_planless_speed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("placement", ["any", "spread"])
 def test_tensor_parallel_groups_that_nodes_cannot_hold_are_parted(placement: str, tmp_path: Path) -> None:
-    """7 nodes of 3 GPUs hold 7 groups of 2; a job of 8 such groups runs all the same, with groups apart."""
+    """7 nodes of 3 GPUs hold 7 groups of 2; a job of 8 such groups still runs, with groups parted."""
     file = tmp_path / "threes.yaml"
     file.write_text("network: tiers\ngroups: [{name: a, gpu_type: a100, nodes: 7, gpus_per_node: 3}]\n")
     job = Job("wide", 0.0, model="llama2-7b", global_batch=8, iterations=1, gpus=16)

@@ -1,4 +1,4 @@
-"""Outages of nodes: their laws, against theory, and that nothing but the seed decides them."""
+"""Outages of nodes: their distributions against theory, and that they depend on the seed alone."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def down_s(found: list[NodeChange], nodes: int, until_s: float) -> np.ndarray:
 
 
 def mean_of(values: Any, widest: float) -> Any:
-    """Equal to whatever the mean of `values` agrees with at 99 % confidence, in an interval whose half is
-    narrower than `widest` of the mean.
+    """Equal to every number in the 99 % confidence interval of the mean of `values`, whose half-width must be
+    below `widest` of the mean.
     """
     mean, half_width = np.mean(values), stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * stats.sem(values)
     assert half_width <= widest * mean
@@ -65,7 +65,7 @@ def test_lives_have_the_stated_mean_and_shape(shape: float) -> None:
 
 @pytest.mark.parametrize("shape", [0.7, 1.0, 2.0])
 def test_first_lives_are_those_of_machines_that_were_there_before(shape: float) -> None:
-    """The rest of a life met at a random moment has the mean E[L^2] / (2 E[L]) (inspection paradox)."""
+    """The rest of a life observed at a random moment has the mean E[L^2] / (2 E[L]) (inspection paradox)."""
     parameters = Failures(weibull_shape=shape)
     rests = [Machine(parameters, 1, i).first_life_s(100.0) for i in range(4_000)]
     second = (100.0 / gamma(1 + 1 / shape)) ** 2 * gamma(1 + 2 / shape)
@@ -143,7 +143,7 @@ def test_a_spare_takes_the_place_after_the_swap() -> None:
 
 
 def test_with_too_few_spares_the_repaired_machines_go_round() -> None:
-    """Two nodes and one spare: never more than two machines serve, and everybody comes back."""
+    """Two nodes and one spare: never more than two machines serve, and every node comes back."""
     failures = Failures(
         mtbf_gpu_h=8 * 10.0, kinds={"a": (1, 10.0)}, repair_sigma=1.0, spare_nodes=1, spare_swap_s=600.0
     )
@@ -174,7 +174,7 @@ def test_outages_alternate_in_order_of_time_and_repeat(seed: int, nodes: int, sp
     assert (down_s(one, nodes, 3e6) >= 0).all()
 
 
-def test_machines_fail_alike_whoever_else_is_there() -> None:
+def test_machines_fail_alike_in_any_cluster() -> None:
     """The first failure of a node is the same in a larger cluster, and with spares."""
     first = {}
     for nodes, spares in ((3, 0), (30, 0), (3, 5)):
@@ -186,7 +186,7 @@ def test_machines_fail_alike_whoever_else_is_there() -> None:
     assert first[3, 0] == first[30, 0] == first[3, 5]
 
 
-def test_only_what_was_planned() -> None:
+def test_planned_changes_alone() -> None:
     calendar = Calendar.of(
         [
             {"at_s": 50, "maintenance": "0-1", "for_s": 10},
@@ -207,7 +207,7 @@ def test_only_what_was_planned() -> None:
     assert outages.next() is None
 
 
-def test_what_was_planned_before_the_start_holds_at_the_start() -> None:
+def test_changes_planned_before_the_start_hold_at_the_start() -> None:
     calendar = Calendar.of([{"at_s": 10, "remove": 0}, {"at_s": 20, "maintenance": "1-2", "for_s": 100}], 3)
     found = changes(Outages([8] * 3, 60.0, calendar=calendar), 1e9)
     assert [(c.time_s, c.node, c.up) for c in found] == [
@@ -260,5 +260,5 @@ def test_mistakes_are_named(settings: dict[str, Any], text: str) -> None:
         Failures.of(settings)
 
 
-def test_shares_are_brought_to_one() -> None:
+def test_shares_are_scaled_to_one() -> None:
     assert Failures(kinds={"a": (3, 1.0), "b": (1, 2.0)}).kinds == {"a": (0.75, 1.0), "b": (0.25, 2.0)}

@@ -1,4 +1,4 @@
-"""What starts and restarts cost: closed forms and limits."""
+"""Seconds of starts and restarts: closed forms and limits."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_storage_is_shared_or_not() -> None:
     assert not Overheads().shares_load(7e9)
 
 
-def test_a_view_says_what_its_start_costs_on_so_many_gpus() -> None:
+def test_a_view_states_the_cost_of_a_start_by_number_of_gpus() -> None:
     seen: dict[int, float] = {}
 
     class Looking(Scheduler):

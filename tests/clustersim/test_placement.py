@@ -1,4 +1,4 @@
-"""Laws of the placers, on random clusters with random jobs on them."""
+"""Properties of all placers, on random clusters with random jobs on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placers that look beyond the node, on random clusters with leaf switches: against brute force."""
+"""The placers `topology` and `buddy` on random clusters with leaf switches, against brute force."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def leaves_used(cluster: Cluster, places: Placement) -> set[int]:
 
 
 def fewest_leaves(cluster: Cluster, capacity: Capacity, gpus: int) -> int:
-    """Over all sets of leaves: the smallest whose nodes alone have room, packed."""
+    """The size of the smallest set of leaves whose nodes alone have room for a packed job."""
     for count in range(1, len(cluster.leaves) + 1):
         for chosen in combinations(range(len(cluster.leaves)), count):
             part = capacity.copy()

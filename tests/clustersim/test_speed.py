@@ -1,4 +1,4 @@
-"""How fast jobs run: throughput tables, also hostile ones, planners, logged durations."""
+"""The speeds of jobs from throughput tables (hostile ones too), planners and logged durations."""
 
 from __future__ import annotations
 
@@ -114,12 +114,12 @@ def test_bad_rows_name_line_column_and_value(tmp_path: Path, rows: str, text: st
         (b"model,global_batch,gpus,iterations_per_s,gpus\nm,64,1,1,2\n", "gpus.*twice"),
     ],
 )
-def test_what_is_no_such_table(tmp_path: Path, content: bytes, text: str) -> None:
+def test_files_that_are_no_throughput_tables(tmp_path: Path, content: bytes, text: str) -> None:
     with pytest.raises(TableError, match=text):
         read_throughput_table(table(tmp_path, content))
 
 
-def test_a_table_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_table(tmp_path: Path) -> None:
     for path in (tmp_path / "none.csv", tmp_path):
         with pytest.raises(UserError, match="cannot be read"):
             read_throughput_table(path)
@@ -140,7 +140,7 @@ def test_arbitrary_bytes_end_in_one_clear_error(
 # Curves
 
 
-def test_logged_durations_run_on_what_they_ran_on() -> None:
+def test_logged_durations_run_on_the_logged_number_of_gpus() -> None:
     curve = speed(Cluster(1, 8)).curve(Job("j", 0.0, gpus=3, duration_s=9.0))
     assert curve == Curve({3: 1.0}, (3,))
 
@@ -181,7 +181,7 @@ def test_curves_are_computed_once_per_kind_of_job() -> None:
 
 
 def test_refusals_do_not_pile_up() -> None:
-    """A refusal is remembered; raising it again and again must not keep every caller's frame alive."""
+    """A refusal is cached; raising it repeatedly must not keep the frames of all callers alive."""
     one = speed(Cluster(1, 8))
     depths = []
     for _ in range(3):
@@ -241,7 +241,7 @@ def test_real_speeds_of_a_small_cluster() -> None:
     )
 
 
-def test_what_a_job_can_grow_to_beside_powers_of_two() -> None:
+def test_counts_beside_powers_of_two() -> None:
     """On 77 nodes 64 is the largest power of two; bounds and requests are offered as well."""
     speed = speed_for(Cluster(77, 8), "3d")
     job = Job("large", 0.0, model="gpt3-175b", global_batch=1536, iterations=10.0)

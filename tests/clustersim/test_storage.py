@@ -1,4 +1,4 @@
-"""Shared storage: max-min fairness, and loads that end when processor sharing says."""
+"""Shared storage: max-min fairness, and the ends of loads under processor sharing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LIMITS = st.dictionaries(st.integers(0, 20), st.floats(0.1, 100.0), min_size=1, 
 
 @given(LIMITS, st.floats(0.1, 300.0))
 def test_rates_are_max_min_fair(limits: dict[int, float], total: float) -> None:
-    """Nobody above its limit, nothing left over, and who is below its limit has no less than anybody."""
+    """No rate is above its limit, no bandwidth is unused, and a rate below its limit is the highest."""
     rates = fair_rates(limits, total)
     assert all(0 < rates[k] <= limits[k] for k in limits)
     assert sum(rates.values()) == pytest.approx(min(total, sum(limits.values())))
@@ -33,7 +33,7 @@ def test_rates_scale_and_know_no_order(limits: dict[int, float], total: float, f
 
 
 def run_out(storage: Storage[str]) -> dict[str, float]:
-    """When each load ends, nothing else beginning."""
+    """When each load ends if no other load begins."""
     ends: dict[str, float] = {}
     while (first := storage.next_end()) is not None:
         ends[first[1]] = first[0]
@@ -50,7 +50,7 @@ def test_two_loads_by_hand() -> None:
     assert run_out(storage) == {"short": 10.0, "long": 13.0}
 
 
-def test_a_load_taken_out_leaves_its_share_to_the_others() -> None:
+def test_a_removed_load_leaves_its_share_to_the_others() -> None:
     storage: Storage[str] = Storage(10.0)
     storage.begin("a", 100.0, 10.0, 0.0)
     storage.begin("b", 100.0, 10.0, 0.0)

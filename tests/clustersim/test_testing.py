@@ -1,4 +1,4 @@
-"""The author's checks, each on something deliberately broken."""
+"""The checks for authors of policies, each on a policy or log that is deliberately broken."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ JOBS = (
 
 
 class Greedy(Scheduler):
-    """Starts whatever fits."""
+    """Starts every job that fits."""
 
     def schedule(self, state: State) -> Proposal:
         proposal = state.proposal()
@@ -51,7 +51,7 @@ class Lazy(Greedy):
 
 
 class Restless(Greedy):
-    """Asks to be woken again and again, ever sooner."""
+    """Asks for wake-ups at ever shorter intervals."""
 
     def schedule(self, state: State) -> Proposal:
         proposal = super().schedule(state)
@@ -60,7 +60,7 @@ class Restless(Greedy):
 
 
 class Shuttling(Scheduler):
-    """Moves everything every second, so that with overheads nothing ever gets done."""
+    """Moves every job every second, so that with overheads no job makes progress."""
 
     def schedule(self, state: State) -> Proposal:
         proposal = state.proposal()
@@ -74,7 +74,7 @@ class Shuttling(Scheduler):
 
 
 class Forgetful(Greedy):
-    """Keeps what it has seen in the class, so that the second run differs from the first."""
+    """Keeps state in the class, so that the second run differs from the first."""
 
     seen: Iterator[int] = count()
 
@@ -100,7 +100,7 @@ class Unfair(Greedy):
 
 
 class Oversubscribed(Greedy):
-    """Reaches behind the proposal to take GPUs that are not there."""
+    """Bypasses the proposal and takes GPUs that do not exist."""
 
     def schedule(self, state: State) -> Proposal:
         proposal = state.proposal()
@@ -151,19 +151,19 @@ def test_sound_policies_pass(sound: type[Scheduler]) -> None:
     check_scheduler(sound)
 
 
-def test_ones_own_cases() -> None:
+def test_cases_of_ones_own() -> None:
     case = Case("mine", JOBS, Cluster(1, 8))
     check_scheduler(Fifo, [case])
     with pytest.raises(AssertionError, match=r"^mine: "):
         check_scheduler(Raises, [case])
 
 
-# Broken logs. The engine does not write such logs, so sound ones are tampered with.
+# Broken logs. The engine does not write such logs, so the tests falsify sound ones.
 
 
 @pytest.fixture
 def sound() -> Outcome:
-    """`short` preempts `long` at 10 s; both pay for what they get."""
+    """`short` preempts `long` at 10 s; both pay their overheads."""
     charged = Overheads(launch_s=5.0, plain_restart_s=10.0)
     outcome = simulate(JOBS, Srtf(), "n2g2", overheads=charged)
     check_outcome(outcome)
