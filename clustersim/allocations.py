@@ -11,7 +11,7 @@ from .checking_sums import GIVES
 from .records import EventRecord
 
 if TYPE_CHECKING:
-    from .rundir import Run
+    from .run_result import Run
 
 __all__ = ["TAKES", "Allocation", "Block", "allocations", "end_of_run_s", "gpu_blocks", "stated_end_s"]
 

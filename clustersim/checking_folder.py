@@ -35,7 +35,8 @@ from .garbage import rare_collection
 from .metrics import summarise
 from .overheads import Overheads
 from .records import EventRecord, JobRecord, Snapshot
-from .rundir import Recorded, changes
+from .run_result import Recorded
+from .rundir_format import changes
 from .rundir_stream import read_streamed
 
 __all__ = ["check_run", "check_run_folder"]

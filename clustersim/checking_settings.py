@@ -14,7 +14,7 @@ from .checking_sums import NODES
 from .manifest import is_of_this_code, malformed_versions
 from .outages import NodeChange, Outages
 from .records import EventRecord
-from .rundir import COMPLETE
+from .run_result import COMPLETE
 
 __all__ = ["Drawn", "Stated"]
 

@@ -15,8 +15,9 @@ from traces.job import Job
 from .cluster import Cluster
 from .hashes import systems_hash
 from .manifest import is_of_this_code
-from .plan_records import PlanKey, PlanRecord, plan_of_label, plan_record
+from .plan_records import PlanKey, PlanRecord, plan_of_label
 from .speed import CannotRun, Curve, Offer, Speed, regular_counts, speed_for
+from .used_plans import plan_record
 
 if TYPE_CHECKING:
     from itertime.plan import Plan

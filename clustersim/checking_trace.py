@@ -21,9 +21,9 @@ from .interruptions import GIVEN_UP
 from .manifest import is_of_this_code
 from .outcomes import Fate, fate_of
 from .records import EventRecord, JobRecord
-from .runner import Trace
 from .simulation import DECLINED
 from .speed import CannotRun
+from .trace_source import Trace
 
 __all__ = ["Submitted", "find_trace", "stated_hash"]
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from .config import RunConfig
 from .interrupts import end_with_parent, without_interrupts
-from .rundir import Run
-from .runner import Trace, check_config, run
+from .run_result import Run
+from .runner import run, setup_of
+from .trace_source import Trace
 
 __all__ = ["compare"]
 
@@ -30,7 +31,7 @@ def compare(trace: str | Path | Trace, configs: Sequence[RunConfig], *, workers:
     if not isinstance(trace, Trace):
         trace = Trace.read(trace, configs[0].table if configs else None)
     for config in configs:
-        check_config(config)  # report mistakes before anything runs
+        setup_of(config)  # report mistakes before anything runs
     count = min(len(configs), workers or os.cpu_count() or 1)
     runs: dict[int, Run] = {}
     folders = [None] * len(configs) if out is None else out

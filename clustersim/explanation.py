@@ -17,7 +17,7 @@ from .allocations import stated_end_s
 from .checking_sums import GIVES
 from .explanation_others import WAITS, Surroundings, free_gpus
 from .records import EventRecord, JobRecord
-from .rundir import Recorded
+from .run_result import Recorded
 
 __all__ = ["Explanation", "Spell", "Wait", "explain"]
 

@@ -11,7 +11,7 @@ from operator import itemgetter
 from .allocations import TAKES
 from .checking_sums import GIVES
 from .records import EventRecord
-from .rundir import Recorded
+from .run_result import Recorded
 
 __all__ = ["WAITS", "Surroundings", "free_gpus"]
 

@@ -24,7 +24,7 @@ from .plan_records import PlanKey, PlanRecord, plan_key
 
 if TYPE_CHECKING:
     from .records import JobRecord
-    from .rundir import Run
+    from .run_result import Run
 
 __all__ = ["CATEGORIES", "GpuTime", "gpu_time"]
 

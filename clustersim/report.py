@@ -16,7 +16,7 @@ from .report_verdict import caution, verdict
 
 if TYPE_CHECKING:
     from .report_charts import Chart
-    from .rundir import Run
+    from .run_result import Run
 
 __all__ = ["comparison_table", "headline_rows", "render_report"]
 

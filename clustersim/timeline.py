@@ -19,7 +19,7 @@ from .allocations import Allocation, allocations, gpu_blocks
 
 if TYPE_CHECKING:
     from .records import JobRecord
-    from .rundir import Run
+    from .run_result import Run
 
 __all__ = ["timeline_events", "write_timeline"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from clustersim.runner import check_config
+from clustersim.runner import setup_of
 from itertime.errors import TableError, UserError
 from traces.generate import Recipe, generate
 
@@ -114,7 +114,7 @@ class _Checker:
         elif self._first(("file", trace, config.table)):
             load_trace(inputs)
         if self._first(("config", config.model_dump_json())):
-            check_config(config)
+            setup_of(config)
 
     def _first(self, what: Any) -> bool:
         text = repr(what)

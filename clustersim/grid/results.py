@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clustersim.rundir import Run, read_run, read_unverified
+from clustersim.run_result import Run
+from clustersim.rundir import read_run, read_unverified
 from clustersim.steady_state import window_metrics
 from itertime.errors import UserError
 from traces.files import shown

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from clustersim.config import RunConfig
-from clustersim.rundir import Run, write_run
-from clustersim.runner import Trace, run
+from clustersim.run_result import Run
+from clustersim.rundir_writer import write_run
+from clustersim.runner import run
+from clustersim.trace_source import Trace
 from itertime.errors import UserError
 from traces.generate import Recipe
 

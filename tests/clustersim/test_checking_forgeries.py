@@ -19,7 +19,8 @@ from clustersim.failures import Failures
 from clustersim.outcomes import Fate, fate_of
 from clustersim.overheads import Overheads
 from clustersim.replaying import replay
-from clustersim.rundir import read_run, write_run
+from clustersim.rundir import read_run
+from clustersim.rundir_writer import write_run
 from clustersim.speed import Curve, Speed
 from traces.job import Job
 from traces.native import write_trace

@@ -7,7 +7,7 @@ import pytest
 
 import clustersim
 from clustersim.grid.spec import NUMERIC_METRICS
-from clustersim.rundir import Run
+from clustersim.run_result import Run
 from clustersim.steady_state import UNDEFINED, window_metrics
 from traces import Job
 
