@@ -132,7 +132,7 @@ class _Checker:
         return located
 
     def _place(self, cell: Cell, text: str) -> Place:
-        """The place of the setting that caused an error, whose text begins with its name or quotes its value."""
+        """The place of the setting that caused an error: its name or its value is in the text."""
         stated = [(self._axis_place(cell, axis), axis, value) for axis, value in cell.axes.items()]
         whole = self.document.data.get("set", {})
         stated += [(("set", name), name, value) for name, value in whole.items()]
