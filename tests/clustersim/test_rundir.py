@@ -245,7 +245,7 @@ def test_an_earlier_run_is_replaced_whatever_its_format(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["notes.txt", "manifest.json"])
 def test_a_folder_with_other_files_is_refused(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text('{"name": "somebody else\'s"}')
+    (tmp_path / name).write_text('{"name": "another program\'s"}')
     before = contents(tmp_path)
     with pytest.raises(UserError, match=f"holds {name}, which no run wrote"):
         write_run(tmp_path, small_run())
