@@ -23,6 +23,7 @@ import numpy as np
 from clustersim.cluster import Cluster, NodeGroup
 from clustersim.overheads import Overheads
 from clustersim.registry import make_policy
+from clustersim.run_setup import RunSetup
 from clustersim.simulation import Simulation
 from clustersim.speed import speed_for
 from itertime import load_system
@@ -94,10 +95,14 @@ def main() -> None:
         cluster = cluster_of(options.nodes, network)
         jobs = jobs_of(options.jobs, cluster, options.seed)
         for placement in options.placement:
-            simulation = Simulation(
-                jobs, cluster, make_policy(options.policy, {}), speed_for(cluster, "3d"),
-                overheads=Overheads.none(), placement=placement,
-            )  # fmt: skip
+            setup = RunSetup(
+                cluster=cluster,
+                scheduler=make_policy(options.policy, {}),
+                speed=speed_for(cluster, "3d"),
+                overheads=Overheads.none(),
+                placement=placement,
+            )
+            simulation = Simulation(jobs, setup)
             began = process_time()
             recorder = simulation.run()
             seconds = process_time() - began

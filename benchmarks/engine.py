@@ -34,7 +34,9 @@ import simpy
 from clustersim.cluster import Cluster
 from clustersim.metrics import summarise
 from clustersim.overheads import Overheads
+from clustersim.recorder import MemoryRecorder
 from clustersim.registry import make_policy
+from clustersim.run_setup import RunSetup
 from clustersim.rundir_writer import RunWriter
 from clustersim.simulation import Simulation
 from clustersim.speed import speed_for
@@ -104,21 +106,24 @@ def engine(policy: str, count: int, seed: int, load: float, write: bool) -> Cost
     """One run; with `write`, into a folder that is removed afterwards."""
     cluster = Cluster.parse(CLUSTER)
     jobs = MadeUp(rigid_jobs(count, cluster, seed, load))
-    simulation = Simulation(
-        jobs, cluster, make_policy(policy, {}), speed_for(cluster, "3d"), overheads=Overheads.none()
+    setup = RunSetup(
+        cluster=cluster,
+        scheduler=make_policy(policy, {}),
+        speed=speed_for(cluster, "3d"),
+        overheads=Overheads.none(),
     )
     if not write:
-        seconds = _simulate(simulation, jobs)
-        waiting = max(snapshot.pending for snapshot in simulation.recorder.snapshots)
+        recorder = MemoryRecorder(cluster)
+        seconds = _simulate(Simulation(jobs, setup, recorder), jobs)
+        waiting = max(snapshot.pending for snapshot in recorder.snapshots)
         return Cost(seconds, 0.0, _peak_gib(), waiting)
     with tempfile.TemporaryDirectory() as home, RunWriter(Path(home) / "run", cluster) as writer:
-        simulation.recorder = writer
-        seconds, began = _simulate(simulation, jobs), process_time()
+        seconds, began = _simulate(Simulation(jobs, setup, writer), jobs), process_time()
         summary = summarise(
-            writer.job_columns, writer.usage_columns, cluster, end_s=writer.end_s, events=writer.event_count
+            writer.job_table, writer.usage_table, cluster, end_s=writer.end_s, events=writer.event_count
         )
         writer.finish(policy, "3d", summary, {}, [])
-        waiting = int(writer.usage_columns["pending"].max())
+        waiting = int(writer.usage_table["pending"].max())
         return Cost(seconds, process_time() - began, _peak_gib(), waiting)
 
 

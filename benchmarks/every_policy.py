@@ -26,8 +26,9 @@ from typing import NamedTuple
 
 from clustersim.checking_folder import check_run_folder
 from clustersim.registry import find_policy, list_policies
-from clustersim.runner import Trace, run
+from clustersim.runner import run
 from clustersim.scheduler import Proposal, Scheduler, State
+from clustersim.trace_source import Trace
 from traces.generate import Recipe, generate
 
 

@@ -9,7 +9,7 @@
 | `read_results(folder)` | the results of a grid: `to_pandas()`, `compare()`, each cell's `run()` |
 | `Cluster`, `Overheads` | what is simulated |
 | `Scheduler`, `State`, `JobView`, `Proposal` | what a policy is written with (`clustersim.scheduler`) |
-| `Simulation` | the engine itself |
+| `Simulation`, `RunSetup` | the engine itself, and what it runs on |
 | `UserError`, `PolicyError` | what can go wrong |
 """
 
@@ -19,23 +19,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from itertime.errors import UserError
+    from itertime.errors import UserError as UserError
 
-    from .cluster import Cluster
-    from .comparing import compare
-    from .config import RunConfig
-    from .errors import PolicyError
-    from .grid.results import read_results
-    from .overheads import Overheads
-    from .rundir import Run, read_run, write_run
-    from .runner import run
-    from .scheduler import JobView, Proposal, Scheduler, State
-    from .simulation import Simulation
-
-__all__ = [
-    "Cluster", "JobView", "Overheads", "PolicyError", "Proposal", "Run", "RunConfig", "Scheduler",
-    "Simulation", "State", "UserError", "compare", "read_results", "read_run", "run", "write_run",
-]  # fmt: skip
+    from .cluster import Cluster as Cluster
+    from .comparing import compare as compare
+    from .config import RunConfig as RunConfig
+    from .errors import PolicyError as PolicyError
+    from .grid.results import read_results as read_results
+    from .overheads import Overheads as Overheads
+    from .run_result import Run as Run
+    from .run_setup import RunSetup as RunSetup
+    from .rundir import read_run as read_run
+    from .rundir_writer import write_run as write_run
+    from .runner import run as run
+    from .scheduler import JobView as JobView
+    from .scheduler import Proposal as Proposal
+    from .scheduler import Scheduler as Scheduler
+    from .scheduler import State as State
+    from .simulation import Simulation as Simulation
 
 _HOMES = {
     "Cluster": "clustersim.cluster",
@@ -43,8 +44,9 @@ _HOMES = {
     "Overheads": "clustersim.overheads",
     "PolicyError": "clustersim.errors",
     "Proposal": "clustersim.scheduler",
-    "Run": "clustersim.rundir",
+    "Run": "clustersim.run_result",
     "RunConfig": "clustersim.config",
+    "RunSetup": "clustersim.run_setup",
     "Scheduler": "clustersim.scheduler",
     "Simulation": "clustersim.simulation",
     "State": "clustersim.scheduler",
@@ -53,8 +55,11 @@ _HOMES = {
     "read_results": "clustersim.grid.results",
     "read_run": "clustersim.rundir",
     "run": "clustersim.runner",
-    "write_run": "clustersim.rundir",
+    "write_run": "clustersim.rundir_writer",
 }
+"""The module of each public name; the imports above say the same to type checkers."""
+
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> object:

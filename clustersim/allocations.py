@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .records import ALLOCATES, RELEASES, EventRecord
 
 if TYPE_CHECKING:
-    from .rundir import Run
+    from .run_result import Run
 
 __all__ = ["Allocation", "Block", "allocations", "end_of_run_s", "gpu_blocks", "stated_end_s"]
 

@@ -32,7 +32,8 @@ from .failures import Failures
 from .garbage import rare_collection
 from .overheads import Overheads
 from .records import SUBMIT, EventRecord, JobRecord, Snapshot
-from .rundir import Recorded, changes
+from .run_result import Recorded
+from .rundir_format import changes
 from .rundir_stream import read_streamed
 
 __all__ = ["check_run", "check_run_folder"]

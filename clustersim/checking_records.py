@@ -35,7 +35,7 @@ from .records import (
     JobRecord,
     Snapshot,
 )
-from .rundir import Recorded
+from .run_result import Recorded
 
 __all__ = ["RecordsMatchLog", "SummaryMatchesRecords", "Tally", "UsageMatchesLog", "counted"]
 

@@ -14,7 +14,7 @@ from .checking_evidence import slack_s
 from .manifest import is_of_this_code, malformed_versions
 from .outages import NodeChange, Outages
 from .records import NODE_DOWN, NODE_EVENTS, NODE_UP, EventRecord
-from .rundir import COMPLETE
+from .run_result import COMPLETE
 
 __all__ = ["ManifestConsistent", "OutagesAsDrawn"]
 

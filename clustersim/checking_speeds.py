@@ -18,8 +18,9 @@ from .cluster import Cluster
 from .curve import CannotRun, Curve, Offer, regular_counts
 from .hashes import systems_hash
 from .manifest import is_of_this_code
-from .plan_records import PlanKey, PlanRecord, plan_of_label, plan_record
+from .plan_records import PlanKey, PlanRecord, plan_of_label
 from .speed import Speed, speed_for
+from .used_plans import plan_record
 
 __all__ = ["LARGEST_FILE", "Recomputed"]
 

@@ -32,7 +32,7 @@ from .records import (
     EventRecord,
     JobRecord,
 )
-from .runner import Trace
+from .trace_source import Trace
 
 __all__ = ["TraceMatches", "find_trace", "stated_hash"]
 

@@ -1,4 +1,4 @@
-"""`clustersim`: the command line. Each command lives in `clustersim.commands`."""
+"""The command `clustersim`; its sub-commands are in `clustersim.commands`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ app.add_typer(policies.app, name="policies")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code of the contract (0, 1, 2, 3, 4, 5 or 130)."""
+    """Run the command line; returns the exit code (0, 1, 2, 3, 4, 5 or 130)."""
     return run_app(app, "clustersim", arguments)
 
 

@@ -1,5 +1,5 @@
-"""Records by columns: their values field by field, and the numbers that are left in memory of records that
-have been written.
+"""Records by columns: their values field by field, and the numbers that stay in memory
+when records have been written to a folder.
 """
 
 from __future__ import annotations
@@ -19,25 +19,27 @@ __all__ = ["Columns", "Fields", "all_equal", "by_field"]
 _SURE, _MAYBE = (int, float, bool), (int | None, float | None, bool | None)
 
 Fields = Mapping[str, Sequence[Any]]
-"""The values of some records, field by field."""
+"""The values of several records, field by field."""
 
 
 def by_field(records: Sequence[Any], names: Sequence[str]) -> Fields:
-    """The values of two fields or more."""
+    """The values of two or more fields."""
     if not records:
         return dict.fromkeys(names, ())
-    in_order = getattr(records[0], "_fields", None) == tuple(names)  # then they are such rows themselves
+    in_order = getattr(records[0], "_fields", None) == tuple(
+        names
+    )  # the records are rows of these fields themselves
     rows = records if in_order else map(attrgetter(*names), records)
     return dict(zip(names, zip(*rows, strict=True), strict=True))
 
 
 def all_equal(values: Sequence[Any]) -> bool:
-    """Whether there are several, and all alike: a column is often so in a block of records."""
+    """Whether there are several values, all equal."""
     return len(values) > 1 and values.count(values[0]) == len(values)
 
 
 class Columns:
-    """The numeric fields of records of one kind, and texts of which there are few (`coded`), in arrays.
+    """The numeric fields of records of one kind, and text fields of few values (`coded`), in arrays.
 
     A number takes 8 bytes; None is NaN.
     """
@@ -56,14 +58,14 @@ class Columns:
 
     @property
     def names(self) -> list[str]:
-        """The fields that are kept."""
+        """The fields that are stored."""
         return [*self._arrays, *self._codes]
 
     def __len__(self) -> int:
         return self._length
 
     def extend(self, fields: Fields) -> None:
-        """Add records: of their fields those that are kept here."""
+        """Add records; other fields than those in `names` are ignored."""
         length = len(next(iter(fields.values())))
         numbers = Struct(f"{length}d").pack  # several times as fast as array.extend
         for name in self._sure:
@@ -80,7 +82,7 @@ class Columns:
         return np.array(self._arrays[name])
 
     def equal(self, name: str, text: str) -> np.ndarray:
-        """For each record whether its text `name`, one of those coded, is `text`."""
+        """For each record, whether the coded field `name` is `text`."""
         codes, known = self._codes[name]
         return np.array(codes) == known.get(text, -1)
 

@@ -11,26 +11,33 @@ from typing import Any
 
 from .config import RunConfig
 from .interrupts import end_with_parent, without_interrupts
-from .rundir import Run
-from .runner import Trace, check_config, run
+from .run_result import Run
+from .runner import run, setup_of
+from .trace_source import Trace
 
 __all__ = ["compare"]
 
 
-def compare(trace: str | Path | Trace, configs: Sequence[RunConfig], *, workers: int | None = None,
-            out: Sequence[str | Path] | None = None, parquet: bool = False,
-            on_done: Callable[[int, Run], None] | None = None) -> list[Run]:  # fmt: skip
-    """Run every configuration over the same trace, in parallel processes; the result does not depend on
-    their number.
+def compare(
+    trace: str | Path | Trace,
+    configs: Sequence[RunConfig],
+    *,
+    workers: int | None = None,
+    out: Sequence[str | Path] | None = None,
+    parquet: bool = False,
+    on_done: Callable[[int, Run], None] | None = None,
+) -> list[Run]:
+    """Run every configuration on the same trace, in parallel processes. The results do not depend on the
+    number of processes.
 
     `workers`: at most this many processes (default: one per processor, at most one per run). `out`: a folder
-    for each run, as for `run`. `on_done(i, run)` is called in this process as runs finish. When interrupted,
-    runs that go on are ended, and what they have is in their folders.
+    for each run, as for `run`. `on_done(i, run)` is called in this process when a run finishes. On an
+    interrupt, the runs in progress end, and their folders hold the records up to that point.
     """
     if not isinstance(trace, Trace):
         trace = Trace.read(trace, configs[0].table if configs else None)
     for config in configs:
-        check_config(config)  # report mistakes before anything runs
+        setup_of(config)  # raises for mistakes before anything runs
     count = min(len(configs), workers or os.cpu_count() or 1)
     runs: dict[int, Run] = {}
     folders = [None] * len(configs) if out is None else out
@@ -40,10 +47,10 @@ def compare(trace: str | Path | Trace, configs: Sequence[RunConfig], *, workers:
             if on_done is not None:
                 on_done(i, runs[i])
     else:
-        # With the workers, not with each run: forked processes then share what is stored of the trace.
+        # The trace goes to the workers, not to each run: forked processes share the jobs stored on disk.
         pool = ProcessPoolExecutor(count, initializer=_begin_worker, initargs=(trace,))
         try:
-            with without_interrupts():  # workers are started here, and inherit that
+            with without_interrupts():  # workers start here, and inherit the blocked signal
                 futures = {
                     pool.submit(_run_of_worker, config=config, out=folders[i], parquet=parquet): i
                     for i, config in enumerate(configs)
@@ -55,7 +62,7 @@ def compare(trace: str | Path | Trace, configs: Sequence[RunConfig], *, workers:
                     on_done(i, runs[i])
         except BaseException:
             for worker in multiprocessing.active_children():
-                worker.terminate()  # nobody waits for their results any more
+                worker.terminate()  # their results are not needed any more
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)

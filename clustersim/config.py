@@ -1,4 +1,4 @@
-"""The settings of one run, checked as a whole before anything is simulated."""
+"""The settings of one run, checked before anything is simulated."""
 
 from __future__ import annotations
 
@@ -28,19 +28,24 @@ _WANTED = {
     "dict_type": "is set part by part: NAME.PART=VALUE",
     "list_type": "must be a list of entries, or a file FILE.yaml",
 }
-"""What to tell a user, by pydantic's type of the error."""
+"""Messages by pydantic's type of the error."""
 
 
 class RunConfig(BaseModel):
-    """What to simulate, apart from the trace. Unknown settings are refused.
+    """What to simulate, apart from the trace. Unknown settings are errors.
 
-    `policy`: a registered name or `file.py:Class`; `params`: its keyword arguments. `cluster`: a shape such
-    as `n128g8`, its nodes those of `system`, or a cluster file. `network`: ideal, tiers or contention; None =
-    what the cluster file says. `planner`: None = the policy's own. `overheads`: constants of `Overheads` to
-    replace, or None for no overheads at all; `preset` names the constants to begin with. `failures`:
-    parameters of `Failures` to replace, likewise; None: nothing fails. `calendar`: what is planned for the
-    nodes (see `clustersim.calendar`), or a file that says so. `quotas`: GPUs promised to tenants, by tenant.
-    `table`: a throughput table (file). `until_s`: end of the run on the trace's clock.
+    | setting | value |
+    |---|---|
+    | `policy`, `params` | a registered name or `file.py:Class`, and its keyword arguments |
+    | `cluster` | a shape like `n128g8` with nodes of `system`, or a cluster file |
+    | `network` | ideal, tiers or contention; None: that of the cluster file |
+    | `planner` | None: the policy's own |
+    | `overheads` | constants of `Overheads` to replace, those of `preset` if given; None: no overheads |
+    | `failures` | parameters of `Failures` to replace, likewise; None: nothing fails |
+    | `calendar` | planned changes of nodes, as a list or a file |
+    | `quotas` | GPUs promised to tenants, by tenant |
+    | `table` | a throughput table (file) |
+    | `until_s` | end of the run on the trace's clock |
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -97,7 +102,7 @@ class RunConfig(BaseModel):
     @field_validator("params")
     @classmethod
     def _can_be_written_down(cls, params: dict[str, Any]) -> dict[str, Any]:
-        """The manifest of a run states its parameters as JSON."""
+        """Parameters must be JSON, for the manifest."""
         try:
             json.dumps(params, allow_nan=False)
         except (TypeError, ValueError, RecursionError):
@@ -106,7 +111,7 @@ class RunConfig(BaseModel):
 
     @classmethod
     def make(cls, settings: list[str] | None = None, **values: Any) -> RunConfig:
-        """From keyword arguments, then `a.b=c` assignments as of `--set`.
+        """From keyword arguments, then assignments `a.b=c`, as in `--set`.
 
         UserError names the setting and the value.
         """
@@ -126,7 +131,7 @@ class RunConfig(BaseModel):
 
 
 def _assign(values: dict[str, Any], text: str) -> None:
-    """Apply `a.b=c`; the value is read as YAML. `policy.x` is short for `params.x`."""
+    """Apply `a.b=c`, with a value in YAML. `policy.x` is short for `params.x`."""
     key, equals, raw = text.partition("=")
     parts = key.strip().split(".")
     if not equals or not all(parts):

@@ -32,7 +32,7 @@ from .records import (
     EventRecord,
     JobRecord,
 )
-from .rundir import Recorded
+from .run_result import Recorded
 
 __all__ = ["Explanation", "Spell", "Wait", "explain"]
 

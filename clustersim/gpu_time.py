@@ -23,7 +23,7 @@ from .records import ALLOCATES, RATE
 
 if TYPE_CHECKING:
     from .records import JobRecord
-    from .rundir import Run
+    from .run_result import Run
 
 __all__ = ["CATEGORIES", "GpuTime", "gpu_time"]
 

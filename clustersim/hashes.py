@@ -8,36 +8,38 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from itertime.datafile import MAX_BYTES
 from traces.files import sha256
 from traces.rules import FILE_ENDINGS
 
+from .cluster import Cluster
 from .registry import find_policy
+from .speed import Speed
 
-if TYPE_CHECKING:
-    from .cluster import Cluster
-    from .speed import Speed
+__all__ = ["PARTS", "code_hash", "digest", "hash_of_parts", "policy_hash", "recipe_hash", "systems_hash"]
 
-__all__ = ["code_hash", "digest", "policy_hash", "recipe_hash", "systems_hash"]
-
-SHOW_ALONE = (
-    "commands", "grid", "templates", "report", "plot", "timeline", "statistics", "steady_state", "checking",
-    "explanation", "testing", "allocations", "gpu_time", "replaying",
+SIMULATOR = (
+    "cluster", "overheads", "failures", "placement", "records", "speed", "jobs", "rundir", "scheduler",
+    "engine", "runs", "errors.py", "gctuning.py",
 )  # fmt: skip
-"""First words of the parts of `clustersim` that look at results and take no part in making them."""
+"""The parts of `clustersim` that a result depends on: all layers up to `runs`, except those that only analyse
+results."""
+
+PARTS: Mapping[str, tuple[str, ...]] = {"itertime": (".",), "traces": (".",), "clustersim": (".",)}
+"""The folders and files of each package that a result depends on."""
 
 
 def digest(document: Mapping[str, Any]) -> str:
-    """SHA-256 of plain data, whatever the order of its keys."""
+    """SHA-256 of plain data; the order of keys does not matter."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def policy_hash(name: str) -> str:
-    """Of the file of a policy, or of the whole package that it is part of. OSError, UnknownName if there is
-    none.
+    """Hash of the file of a policy, or of the whole package that contains it. OSError or UnknownName for a
+    policy that does not exist.
     """
     if ".py:" in name:
         return sha256(name.rpartition(":")[0])  # not imported: that runs it
@@ -46,16 +48,17 @@ def policy_hash(name: str) -> str:
 
 @cache
 def _package_hash(name: str) -> str:
-    # A package in several places has no file of its own: then the module alone.
+    # A package that is spread over several folders has no file of its own: then the module alone.
     found = import_module(name.partition(".")[0]).__file__ or import_module(name).__file__
     assert found is not None
     file = Path(found)
-    return _hash_of(file.parent.rglob("*"), file.parent) if file.name == "__init__.py" else sha256(file)
+    return hash_of_parts(file.parent, (".",)) if file.name == "__init__.py" else sha256(file)
 
 
 def recipe_hash(recipe: Mapping[str, Any]) -> str | None:
-    """Of the files of their own that the sizes, rules and system of a generated trace are; None if there are
-    none: those that are shipped are part of the program. OSError, ValueError if one cannot be read.
+    """Hash of the user's files among the sizes, rules and system of a generated trace; None if it has none.
+    Files that are shipped with the program are part of `code_hash`. OSError, ValueError if a file cannot be
+    read.
     """
     names = [recipe.get(part) for part in ("sizes", "rules", "system")]
     files = [name for name in names if isinstance(name, str) and name.endswith(FILE_ENDINGS)]
@@ -64,7 +67,7 @@ def recipe_hash(recipe: Mapping[str, Any]) -> str | None:
 
 
 def systems_hash(cluster: Cluster, speed: Speed) -> str:
-    """Of the systems of the nodes and their profiles, which may come from files, as `speed` has read them."""
+    """Hash of the systems of the nodes and their profiles, as `speed` has read them, maybe from files."""
     planners = [speed.planner_of(gpu_type) for gpu_type in cluster.gpu_types]
     texts = ["none" if found is None else f"{found.system!r} {found.profile.digest}" for found in planners]
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()
@@ -72,20 +75,22 @@ def systems_hash(cluster: Cluster, speed: Speed) -> str:
 
 @cache
 def code_hash() -> str:
-    """Of all files of ours that a result depends on; equal wherever the same program is installed."""
+    """Hash of all our files that a result depends on; equal wherever the same program is installed."""
     digests = []
-    for name in ("itertime", "traces", "clustersim"):
-        file = import_module(name).__file__
+    for package, parts in PARTS.items():
+        file = import_module(package).__file__
         assert file is not None
-        folder = Path(file).parent
-        files = list(folder.rglob("*"))
-        if name == "clustersim":
-            files = [f for f in files if not f.relative_to(folder).as_posix().startswith(SHOW_ALONE)]
-        digests.append(_hash_of(files, folder))
+        digests.append(hash_of_parts(Path(file).parent, parts))
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
-def _hash_of(files: Iterable[Path], folder: Path) -> str:
+def hash_of_parts(folder: Path, parts: Iterable[str]) -> str:
+    """Hash of the names and contents of some files of a folder: whole sub-folders, or single files."""
+    files: list[Path] = []
+    for part in parts:
+        path = folder / part
+        assert path.exists(), f"{path} is not there, so it cannot be part of a hash"
+        files += path.rglob("*") if path.is_dir() else [path]
     total = hashlib.sha256()
     for file in sorted(files):
         if file.is_file() and "__pycache__" not in file.parts:

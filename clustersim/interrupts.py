@@ -1,4 +1,4 @@
-"""Ctrl-C and requests to end: a run ends between two instants, and its records stay whole."""
+"""Ctrl-C and SIGTERM: a run ends between two instants, with consistent records."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["end_with_parent", "interrupting", "without_interrupts"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _ECHO_S = 1.0
-"""Within so many seconds terminals, and programs that a command runs under, send the same request twice."""
+"""Terminals, and programs that run a command, may send the same signal twice within this time."""
 _end_asked = False
 
 
 @contextmanager
 def interrupting(end: Callable[[], None]) -> Iterator[None]:
-    """Within the block the first SIGINT or SIGTERM calls `end`; another one raises KeyboardInterrupt,
-    unless it comes at once after the first.
+    """Within the block, the first SIGINT or SIGTERM calls `end`. The next one raises KeyboardInterrupt,
+    unless it follows within a second.
 
-    Where signals cannot be handled (not in the main thread), or are ignored, nothing changes.
+    Has no effect outside the main thread, and on signals that are ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -54,7 +54,7 @@ def interrupting(end: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C back until the end of the block, where the system can do that."""
+    """Block SIGINT until the end of the block, where the system supports it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -66,15 +66,15 @@ def without_interrupts() -> Iterator[None]:
 
 
 def end_with_parent() -> None:
-    """In a worker process: end when the parent does, however it ends, instead of waiting for it for ever.
+    """In a worker process: end when the parent process ends, for whatever reason.
 
-    SIGTERM ends what runs, and what would run next, by `interrupting`, but not the process: a pool that loses
-    one worker kills the others, whatever they are writing.
+    SIGTERM ends the current run and all later ones by `interrupting`, but not the process: a pool that loses
+    one worker kills the others, even while they write.
     """
     parent = multiprocessing.parent_process()
     assert parent is not None
     signal.signal(signal.SIGTERM, _note_end)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends its workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C also reaches the parent, which ends its workers
 
     def watch() -> None:
         multiprocessing.connection.wait([parent.sentinel])

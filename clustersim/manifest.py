@@ -1,4 +1,4 @@
-"""How a run came about: what `manifest.json` holds, but for what it says of the other files."""
+"""How a run came about: the fields of `manifest.json`, apart from the hashes of the other files."""
 
 from __future__ import annotations
 
@@ -7,29 +7,36 @@ import re
 import sys
 from collections.abc import Mapping
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
+from itertime.profile import profile_path
 from traces.files import sha256, shown
 
 from .config import RunConfig
-from .failures import Failures
 from .hashes import code_hash, policy_hash, recipe_hash, systems_hash
-from .rundir import COMPLETE
+from .recorder import Recorder
+from .run_result import COMPLETE
+from .run_setup import RunSetup
+from .scheduler import Scheduler
+from .speed import Speed
+from .trace_source import Trace
 
-if TYPE_CHECKING:
-    from .runner import Trace
-    from .scheduler import Scheduler
-    from .simulation import Simulation
-    from .speed import Speed
-
-__all__ = ["is_of_this_code", "malformed_versions", "manifest_of", "source_hashes"]
+__all__ = ["Ending", "is_of_this_code", "malformed_versions", "manifest_of", "source_hashes"]
 
 _VERSIONS = {"clustersim": re.compile(r"\d[\w.+!-]*", re.ASCII), "code": re.compile("[0-9a-f]{64}")}
-"""Of what a run states of the program that made it, the form."""
+"""The form of the versions by which a run identifies the program that made it."""
+
+
+class Ending(NamedTuple):
+    """How a run ended (`COMPLETE`, `STOPPED`, `INTERRUPTED`), and the seconds that it and its policy took."""
+
+    status: str
+    wall_s: float
+    policy_wall_s: float
 
 
 def source_hashes(config: RunConfig, policy: str | type[Scheduler]) -> dict[str, str | None]:
-    """Of a policy that is named, and of the throughput table, as they are now; None where there is none."""
+    """Current hashes of the files of a named policy and of the throughput table; None without one."""
     return {
         "policy_sha256": policy_hash(policy) if isinstance(policy, str) else None,
         "table_sha256": None if config.table is None else sha256(config.table),
@@ -37,51 +44,50 @@ def source_hashes(config: RunConfig, policy: str | type[Scheduler]) -> dict[str,
 
 
 def manifest_of(
-    trace: Trace, config: RunConfig, simulation: Simulation, status: str, wall_s: float,
+    trace: Trace, config: RunConfig, setup: RunSetup, recorder: Recorder, ending: Ending,
     hashes: Mapping[str, str | None],
 ) -> dict[str, Any]:  # fmt: skip
-    """Plain JSON data. `status`: how the run ended; `hashes`: of its sources, when it began."""
-    cluster = simulation.cluster
-    planner = simulation.scheduler.planner if config.planner is None else config.planner
+    """Plain JSON data. `hashes`: those of `source_hashes` when the run began."""
+    cluster = setup.cluster
     source: dict[str, Any] = {"path": trace.path, "sha256": trace.sha256, "jobs": len(trace.jobs)}
     if trace.recipe is not None:
         source |= {"recipe": dict(trace.recipe), "recipe_sha256": recipe_hash(trace.recipe)}
     return {
         "versions": _versions(),
         "command": sys.argv,
-        "seed": config.seed,
+        "seed": setup.seed,
         "policy": config.policy,
         "params": config.params,
-        "planner": planner,
+        "planner": setup.planner,
         "cluster": {"shape": cluster.shape, "gpus": cluster.gpus, "system": cluster.system},
         "placement": config.placement,
-        "overheads": None if config.overheads is None else simulation.overheads.stated(),
-        "failures": None if config.failures is None else Failures.of(config.failures).stated(),
+        "overheads": None if config.overheads is None else setup.overheads.stated(),
+        "failures": None if setup.failures is None else setup.failures.stated(),
         "calendar": config.calendar,
-        "quotas": dict(simulation.state.quotas),
+        "quotas": dict(setup.quotas),
         "price_usd_per_gpu_h": config.price_usd_per_gpu_h,
-        "until_s": config.until_s,
+        "until_s": setup.until_s,
         "trace": source,
         "table": config.table,
         **hashes,
-        "profile": _profile_of(simulation.speed),
-        "systems_sha256": systems_hash(cluster, simulation.speed),
-        "oracle_used": simulation.recorder.oracle_used,
-        "complete": status == COMPLETE,
-        "status": status,
-        "end_s": simulation.recorder.end_s,
-        "timings": {"wall_s": wall_s, "policy_wall_s": simulation.questions.wall_s},
-    }  # fmt: skip
+        "profile": _profile_of(setup.speed),
+        "systems_sha256": systems_hash(cluster, setup.speed),
+        "oracle_used": recorder.oracle_used,
+        "complete": ending.status == COMPLETE,
+        "status": ending.status,
+        "end_s": recorder.end_s,
+        "timings": {"wall_s": ending.wall_s, "policy_wall_s": ending.policy_wall_s},
+    }
 
 
 def is_of_this_code(manifest: Mapping[str, Any]) -> bool:
-    """Whether a run states that it was made by the program that is installed here."""
+    """Whether the manifest names the program that is installed here as the one that made the run."""
     stated = manifest.get("versions")
     return isinstance(stated, dict) and stated.get("code") == code_hash()
 
 
 def malformed_versions(manifest: Mapping[str, Any]) -> str:
-    """What is wrong with the versions that a run states; empty if a program could have written them."""
+    """What is wrong with the versions in a manifest; empty if a program could have written them."""
     stated = manifest.get("versions")
     if not isinstance(stated, dict):
         return f"versions is {shown(stated)}, not what made the run"
@@ -93,15 +99,16 @@ def malformed_versions(manifest: Mapping[str, Any]) -> str:
 
 def _versions() -> dict[str, str]:
     return {
-        "clustersim": version("clustersim"), "code": code_hash(), "python": platform.python_version(),
-        "numpy": version("numpy"), "simpy": version("simpy"),
-    }  # fmt: skip
+        "clustersim": version("clustersim"),
+        "code": code_hash(),
+        "python": platform.python_version(),
+        "numpy": version("numpy"),
+        "simpy": version("simpy"),
+    }
 
 
 def _profile_of(speed: Speed) -> dict[str, str] | None:
     """The profile of the nodes: of the first GPU type that has one, None if none has."""
-    from itertime.profile import profile_path
-
     if speed.planner is None:
         return None
     file = profile_path(speed.planner.system.profile)

@@ -20,7 +20,7 @@ from .report_runs import group_runs
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from .rundir import Run
+    from .run_result import Run
 
 __all__ = ["COLOURS", "ENDINGS", "KINDS", "check_ending", "figures", "line_style", "save"]
 

@@ -1,8 +1,7 @@
-"""Policies by name. Only the commands and the grid runner come here; the engine never asks which policy it
-runs.
+"""Policies by name. The engine never uses this module: it does not know which policy it runs.
 
-A policy is registered by an entry point of the group `clustersim.schedulers` (ours are in `pyproject.toml`,
-third parties use their own package's), or named as `path/to/file.py:Class`.
+A policy is registered by an entry point of the group `clustersim.schedulers`, of this package or of any
+other, or named as `path/to/file.py:Class`.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ def _registered() -> dict[str, EntryPoint]:
 
 
 def list_policies() -> list[PolicyInfo]:
-    """All registered policies by name, with the first paragraph of their documentation."""
+    """All registered policies in the order of their names, with the first paragraph of their docstrings."""
     infos = []
     for name in _registered():
         try:
             cls = find_policy(name)
-        except PolicyError as error:  # somebody's plug-in does not load; the others are still there
+        except PolicyError as error:  # one broken plug-in must not hide the others
             infos.append(PolicyInfo(name, "", f"does not load: {error}"))
             continue
         infos.append(PolicyInfo(name, cls.planner, _summary(cls)))
@@ -51,7 +50,7 @@ def list_policies() -> list[PolicyInfo]:
 
 
 def _summary(cls: type[Scheduler]) -> str:
-    """The first paragraph of its documentation, on one line."""
+    """The first paragraph of a policy's docstring, on one line."""
     return " ".join((inspect.getdoc(cls) or "").split("\n\n")[0].split())
 
 
@@ -67,7 +66,7 @@ def find_policy(name: str) -> type[Scheduler]:
         raise UnknownName("policy", name, entries)
     try:
         cls = entries[name].load()
-    except (Exception, SystemExit) as error:  # a third party's package may do anything
+    except (Exception, SystemExit) as error:  # a plug-in may raise anything
         raise PolicyError(f"policy {name} ({entries[name].value}) does not load: {_where(error)}") from error
     return _checked(cls, name)
 
@@ -75,8 +74,7 @@ def find_policy(name: str) -> type[Scheduler]:
 def make_policy(policy: str | type[Scheduler], params: dict[str, Any]) -> Scheduler:
     """An instance of a policy, named or given as a class, with the given parameters.
 
-    UnknownParameter for one it does not have, PolicyError for a value it refuses (TypeError or ValueError)
-    and for anything else that it raises.
+    UnknownParameter for a parameter that the policy does not have, PolicyError if its constructor raises.
     """
     cls = find_policy(policy) if isinstance(policy, str) else _checked(policy, repr(policy))
     name = policy if isinstance(policy, str) else cls.__name__
@@ -126,7 +124,7 @@ def _from_file(name: str) -> type[Scheduler]:
 
 
 def _where(error: BaseException) -> str:
-    """Where an error of a policy came from, and what it says."""
+    """File, line, type and message of an error in a policy."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{frame.filename}:{frame.lineno}: {type(error).__name__}: {error}"
 

@@ -18,13 +18,12 @@ from .config import RunConfig
 from .errors import PolicyError
 from .hashes import policy_hash
 from .manifest import is_of_this_code
-from .rundir import (
+from .run_result import INTERRUPTED, STOPPED
+from .rundir_format import (
     EVENTS_FILE,
-    INTERRUPTED,
     JOBS_CSV,
     MANIFEST,
     PLANS_FILE,
-    STOPPED,
     SUMMARY,
     USAGE_FILE,
     csv_hash,
@@ -32,7 +31,8 @@ from .rundir import (
     read_json,
 )
 from .rundir_stream import StreamedRun, read_streamed
-from .runner import Trace, run_on
+from .runner import run_config
+from .trace_source import Trace
 
 __all__ = ["replay"]
 
@@ -63,7 +63,7 @@ def replay(directory: str | Path, trace: str | Path | None = None, policy: str |
         parquet = jobs_file(home).name != JOBS_CSV
         broken = ""
         try:
-            run_on(run.cluster, source, config, out=folder, parquet=parquet)
+            run_config(source, config, cluster=run.cluster, out=folder, parquet=parquet)
         except PolicyError as error:
             if not hasattr(error, "partial"):
                 raise

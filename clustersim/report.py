@@ -22,7 +22,8 @@ from .report_sections import all_metrics, assumptions, commands, coverage, cover
 from .report_verdict import caution, verdict
 
 if TYPE_CHECKING:
-    from .rundir import Run
+    from .report_charts import Chart
+    from .run_result import Run
 
 __all__ = ["comparison_table", "headline_rows", "render_report"]
 

@@ -13,7 +13,7 @@ from .metrics import Usage
 from .report_headline import duration
 
 if TYPE_CHECKING:
-    from .rundir import Run
+    from .run_result import Run
 
 __all__ = ["Clock", "short"]
 

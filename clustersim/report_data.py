@@ -20,7 +20,7 @@ from .report_runs import Group
 
 if TYPE_CHECKING:
     from .records import JobRecord
-    from .rundir import Run
+    from .run_result import Run
 
 __all__ = ["packed", "page_data"]
 

@@ -13,7 +13,7 @@ from .report_runs import Named, named
 
 if TYPE_CHECKING:
     from .records import JobRecord
-    from .rundir import Run
+    from .run_result import Run
 
 __all__ = ["SIZES", "Class", "by_size", "by_tenant", "mean_slowdown", "size_of"]
 

@@ -19,7 +19,7 @@ from .report_runs import (
 )
 
 if TYPE_CHECKING:
-    from .rundir import Run
+    from .run_result import Run
 
 __all__ = ["Cell", "Column", "Headline", "Row", "comparison_table", "difference", "duration", "headline_rows"]
 

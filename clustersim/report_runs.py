@@ -13,7 +13,7 @@ from .records import FINISHED
 
 if TYPE_CHECKING:
     from .cluster import Cluster
-    from .rundir import Run
+    from .run_result import Run
 
 __all__ = [
     "Group", "Named", "baseline_run", "cluster_words", "common_jobs", "group_runs", "mean_jct_s", "measured",

@@ -19,7 +19,7 @@ from .report_plans import accuracy
 from .report_runs import Named, cluster_words, named
 
 if TYPE_CHECKING:
-    from .rundir import Run
+    from .run_result import Run
 
 __all__ = [
     "Coverage", "Fact", "all_metrics", "assumptions", "commands", "coverage", "covered",

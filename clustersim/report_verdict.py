@@ -10,7 +10,7 @@ from .report_headline import difference, duration
 from .report_runs import Group, common_jobs, group_runs, mean_jct_s, measured, same_jobs_finished, same_trace
 
 if TYPE_CHECKING:
-    from .rundir import Run
+    from .run_result import Run
 
 __all__ = ["caution", "sizes_given", "verdict"]
 

@@ -1,8 +1,7 @@
 """The files of a run that grow while the run goes on.
 
-Events and usage go straight into their files, beside their places. Jobs leave the system in another order
-than they were submitted in: their rows go into a spool file as they leave, and are copied in order of
-submission when the run ends.
+Events and usage go straight into temporary files beside their destinations. Jobs do not leave the system in
+order of submission: their rows go into a spool file, and are copied in order of submission at the end.
 """
 
 from __future__ import annotations
@@ -24,11 +23,14 @@ from .rundir_tables import JOBS, Column, header_of, lines_of
 
 __all__ = ["GrowingFile", "GrowingTable", "Spool"]
 
-RECORDS = 1000  # that wait to be made into text
+RECORDS = 1000  # that are turned into text at once
 
 
 class GrowingFile:
-    """A file that grows at its end, beside its place; UserError, in one line, where it cannot."""
+    """A file that grows at its end; `path` is its destination, `temporary` the file until then.
+
+    UserError, in one line, if it cannot be written.
+    """
 
     def __init__(self, path: Path, temporary: Path):
         self.path, self.size, self._hash = path, 0, hashlib.sha256()
@@ -40,14 +42,14 @@ class GrowingFile:
         self.size += len(content)
 
     def finish(self) -> str:
-        """Everything is on disk; returns the hash of it."""
+        """Flush the file to disk; returns the SHA-256 of its content."""
 
-        def settle() -> None:
+        def close() -> None:
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
 
-        self._try(settle)
+        self._try(close)
         return self._hash.hexdigest()
 
     def _try(self, step: Callable[[], Any]) -> Any:
@@ -58,7 +60,7 @@ class GrowingFile:
 
 
 class GrowingTable:
-    """A CSV file that grows by records; their numbers go into `numbers` too."""
+    """A CSV file that grows by records; their numbers are also kept in `numbers`."""
 
     def __init__(self, file: GrowingFile, columns: Sequence[Column], numbers: Columns | None = None):
         self.file, self._columns, self._numbers = file, columns, numbers
@@ -76,7 +78,7 @@ class GrowingTable:
 
     def flush(self) -> None:
         if not self._waiting:
-            return  # the file may be closed
+            return  # `file` may be closed
         fields = by_field(self._waiting, [column.name for column in self._columns])
         if self._numbers is not None:
             self._numbers.extend(fields)
@@ -91,7 +93,7 @@ class GrowingTable:
 
 
 class Spool:
-    """Rows of jobs in the order in which they come, to be read in the order of submission."""
+    """Rows of jobs, added in any order and read in the order of submission."""
 
     def __init__(self, path: Path, temporary: Path, numbers: Columns):
         self._file, self._temporary, self._numbers = GrowingFile(path, temporary), temporary, numbers
@@ -117,7 +119,7 @@ class Spool:
         self._waiting.clear()
 
     def rows(self) -> Iterator[bytes]:
-        """Every row, in order of submission; nothing can be added any more."""
+        """Every row, in order of submission; no job can be added afterwards."""
         self.flush()
         self._file.finish()
         self._starts.append(self._end)

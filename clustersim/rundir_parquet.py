@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import Self
 
 from itertime.errors import UserError
 
@@ -17,17 +14,24 @@ from .rundir_tables import JOBS
 
 __all__ = ["ParquetRows"]
 
-_TYPES = {str: pa.string(), int: pa.int64(), int | None: pa.int64(), bool | None: pa.bool_()}
+_TYPES = {str: "string", int: "int64", int | None: "int64", bool | None: "bool"}
+"""Arrow's names of types; all other fields are double."""
 
 
 class ParquetRows:
-    """A Parquet file that grows by job records; UserError, in one line that names `place`, if it cannot."""
+    """A Parquet file that grows by job records; `path` is its destination, `temporary` the file until then.
 
-    def __init__(self, place: Path, path: Path):
-        self._place = place
-        self._schema = pa.schema([(c.name, _TYPES.get(c.kind, pa.float64())) for c in JOBS])
+    UserError, in one line that names `path`, if it cannot be written.
+    """
+
+    def __init__(self, path: Path, temporary: Path):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self._path = path
+        self._schema = pa.schema([(c.name, pa.type_for_alias(_TYPES.get(c.kind, "double"))) for c in JOBS])
         try:
-            self._writer = pq.ParquetWriter(path, self._schema)
+            self._writer = pq.ParquetWriter(temporary, self._schema)
         except OSError as error:
             raise self._refused(error) from None
 
@@ -43,7 +47,9 @@ class ParquetRows:
             raise self._refused(refused) from None
 
     def add(self, records: Sequence[JobRecord]) -> None:
-        arrays: list[Any] = []
+        import pyarrow as pa
+
+        arrays = []
         for column, field in zip(JOBS, self._schema, strict=True):
             arrays.append(pa.array([getattr(record, column.name) for record in records], field.type))
         try:
@@ -52,4 +58,4 @@ class ParquetRows:
             raise self._refused(error) from None
 
     def _refused(self, error: OSError) -> UserError:
-        return UserError(f"{self._place}: cannot be written: {error.strerror or error}")
+        return UserError(f"{self._path}: cannot be written: {error.strerror or error}")

@@ -1,4 +1,6 @@
-"""Where the folder of a run comes to stand: what may be there before, and what goes once it is there."""
+"""The destination folder of a run: which existing contents are acceptable, and which files are removed after
+a successful write.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +13,21 @@ from pathlib import Path
 from itertime.errors import UserError
 from traces.files import shown
 
-from .rundir import MANIFEST, OURS, read_json
+from .rundir_format import MANIFEST, OURS, read_json
 
 __all__ = ["SPOOL", "remove", "usable"]
 
 SPOOL = "jobs.spool"
-"""Rows of jobs on their way into their file."""
+"""Rows of jobs that are not yet in the order of their file."""
 _LEFT_OVER = re.compile(rf"\.({'|'.join(map(re.escape, (*OURS, SPOOL)))})\.(\d+)\.tmp")
 
 
 @contextmanager
 def usable(folder: Path) -> Iterator[None]:
-    """The folder exists and is ours to write; if it was made here and nothing came of it, it goes again."""
+    """Make the folder, or check that a run may write into it. If the block fails, remove a folder made here.
+
+    UserError for a folder with files that no run wrote.
+    """
     made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -33,7 +38,7 @@ def usable(folder: Path) -> Iterator[None]:
     if MANIFEST in names and not _is_manifest(folder / MANIFEST):
         foreign.append(MANIFEST)
     elif MANIFEST in names:
-        foreign = []  # an earlier run, to which something was added
+        foreign = []  # an earlier run, to which its user has added files
     if foreign:
         raise UserError(f"{folder}: holds {shown(foreign[0])}, which no run wrote; choose an empty folder")
     try:
@@ -53,7 +58,9 @@ def _is_manifest(path: Path) -> bool:
 
 
 def remove(folder: Path, *names: str) -> None:
-    """Remove files of an earlier run, and what killed writers left over; not what others are writing now."""
+    """Remove files of an earlier run, and temporary files of writers that were killed. Files that other
+    processes are writing now stay.
+    """
     left_over = [
         name for name in os.listdir(folder) if (m := _LEFT_OVER.fullmatch(name)) and not _alive(m[2])
     ]
@@ -70,5 +77,5 @@ def _alive(process: str) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:
-        return True  # somebody else's
+        return True  # a process of another user
     return True

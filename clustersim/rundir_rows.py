@@ -1,7 +1,7 @@
 """Rows of text as records: reading the tables of a run folder (format: see `clustersim.rundir`).
 
-A block of rows is read at a time, column by column, as it was written; a block with a cell that cannot be
-used is gone through once more, cell by cell, to name the first.
+Rows are parsed in blocks, column by column. If a cell of a block is invalid, a second pass cell by cell finds
+the first one for the error.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from .rundir_tables import Column
 __all__ = ["StoredRows", "parse_rows", "plain_text"]
 
 _BLOCK = 2000
-_PLACEMENTS = 20_000  # that are remembered: about 200 bytes each, more for jobs on many nodes
+_PLACEMENTS = 20_000  # in the cache: about 200 bytes each, more for jobs on many nodes
 _INTEGER = re.compile(r"-?\d{1,18}")
 _NODES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?x(\d{1,9})")
 
 _Read = Callable[[Sequence[str]], list[Any]]
-"""The values of a block of cells of one column; ValueError if one cannot be used."""
+"""Turns a block of cells of one column into values; ValueError for an invalid cell."""
 
 
 class StoredRows:
-    """The records of a table in a folder, read from its file whenever they are gone through."""
+    """The records of a table in a folder; each iteration reads the file again."""
 
     def __init__(self, path: Path, columns: Sequence[Column], record: Callable[..., Any], cluster: Cluster):
         self.path, self._columns, self._record, self._cluster = path, columns, record, cluster
@@ -53,7 +53,7 @@ def parse_rows(
     table: Table, columns: Sequence[Column], record: Callable[..., Any], cluster: Cluster,
     text: Callable[[str], str],
 ) -> Iterator[Any]:  # fmt: skip
-    """The records of an opened table; TableError names file, line and column of a cell that cannot be used.
+    """The records of an opened table; TableError names file, line and column of an invalid cell.
 
     `text` turns a cell into a text field. Placements must name nodes and GPUs that `cluster` has.
     """
@@ -86,8 +86,8 @@ def _blocks(
 
 
 def _maker(record: Callable[..., Any]) -> Callable[[Sequence[list[Any]]], Iterator[Any]]:
-    """What makes records of their values, field by field."""
-    if isinstance(record, type) and issubclass(record, tuple):  # as a named tuple does it, in C
+    """A function that turns columns of values into records."""
+    if isinstance(record, type) and issubclass(record, tuple):  # what a named tuple does itself, in C
         new = partial(tuple.__new__, record)
         return lambda values: map(new, zip(*values, strict=True))
     return lambda values: map(record, *values)
@@ -113,11 +113,11 @@ def _first_mistake(
             except ValueError as error:
                 at = f"{table.path}:{line}: {name}={shown(cells[position])}"
                 return TableError(f"{at}: {error}; run the simulation again")
-    raise AssertionError("every cell can be used")
+    raise AssertionError("every cell is valid")
 
 
 def plain_text(cell: str) -> str:
-    """Text as it stands, as in Parquet."""
+    """The text of a cell without a guard, as in Parquet."""
     return cell
 
 
@@ -137,7 +137,7 @@ def _reader(kind: Any, cluster: Cluster, text: Callable[[str], str]) -> _Read:
 
 
 def _each(read: Callable[[str], Any]) -> _Read:
-    """Values of cells of which many are equal: each is read once."""
+    """Parses each distinct cell once."""
 
     def values(cells: Sequence[str]) -> list[Any]:
         known = {cell: read(cell) for cell in dict.fromkeys(cells)}

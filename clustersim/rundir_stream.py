@@ -1,4 +1,4 @@
-"""Reading the folder of a run of any length: its tables are gone through row by row, not held."""
+"""Reading the folder of a run of any length: row by row, never a whole table in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from .cluster import Cluster
 from .plan_records import PlanRecord
 from .records import EventRecord, JobRecord, Snapshot
-from .rundir import (
+from .rundir_format import (
     EVENTS_FILE,
     MANIFEST,
     PLANS_FILE,
@@ -18,6 +18,7 @@ from .rundir import (
     cluster_in,
     jobs_file,
     read_json,
+    read_manifest,
     text_of,
 )
 from .rundir_rows import StoredRows
@@ -28,8 +29,8 @@ __all__ = ["StreamedRun", "read_streamed"]
 
 @dataclass(frozen=True)
 class StreamedRun:
-    """A run as in its folder. Its tables may be gone through several times, and are then read anew; what
-    cannot be read of them (UserError, TableError) shows only then.
+    """A run in its folder. Each iteration over a table reads its file again, and raises UserError or
+    TableError for rows that cannot be read.
     """
 
     folder: Path
@@ -44,18 +45,18 @@ class StreamedRun:
 
 
 def read_streamed(directory: str | Path) -> StreamedRun:
-    """As `read_unverified`: files are believed. UserError for what cannot be read."""
+    """As `read_unverified`, without comparing hashes. UserError for what cannot be read."""
     folder = Path(directory)
-    manifest = read_json(folder / MANIFEST)
+    manifest = read_manifest(folder)
     cluster = cluster_in(folder / MANIFEST, manifest)
     return StreamedRun(
-        folder,
-        text_of(folder / MANIFEST, manifest, "policy"),
-        cluster,
-        StoredRows(jobs_file(folder), JOBS, JobRecord, cluster),
-        StoredRows(folder / EVENTS_FILE, EVENTS, EventRecord, cluster),
-        StoredRows(folder / USAGE_FILE, USAGE, Snapshot, cluster),
-        StoredRows(folder / PLANS_FILE, PLANS, PlanRecord, cluster),
-        read_json(folder / SUMMARY),
-        manifest,
+        folder=folder,
+        policy=text_of(folder / MANIFEST, manifest, "policy"),
+        cluster=cluster,
+        jobs=StoredRows(jobs_file(folder), JOBS, JobRecord, cluster),
+        events=StoredRows(folder / EVENTS_FILE, EVENTS, EventRecord, cluster),
+        snapshots=StoredRows(folder / USAGE_FILE, USAGE, Snapshot, cluster),
+        plans=StoredRows(folder / PLANS_FILE, PLANS, PlanRecord, cluster),
+        summary=read_json(folder / SUMMARY),
+        manifest=manifest,
     )

@@ -1,6 +1,7 @@
 """Records as rows of text: the tables of a run folder (format: see `clustersim.rundir`).
 
-Text is made of blocks of records, a column at a time: what is the same in many rows is then looked at once.
+Blocks of records are turned into text column by column, so that a value that many rows share is formatted
+once.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ __all__ = [
     "table_of",
 ]
 
-_BLOCK = 2000  # records that are made into text at once
+_BLOCK = 2000  # records that are turned into text at once
 _NEEDS_QUOTES = re.compile(r'[,"\r\n]')
 
 
 @dataclass(frozen=True)
 class Column:
-    """One field of a record: its name, its type, and how a block of its values looks in CSV."""
+    """One field of a record: its name, its type, and the CSV cells of a block of its values."""
 
     name: str
     kind: Any
@@ -47,7 +48,7 @@ class Column:
 
 
 def csv_text(columns: Sequence[Column], records: Iterable[Any]) -> str:
-    """A header and one line per record, each ended by a line feed."""
+    """A header and one line per record, each with a line feed at its end."""
     lines, rest = [header_of(columns)], iter(records)
     names = [column.name for column in columns]
     while block := list(islice(rest, _BLOCK)):
@@ -60,7 +61,7 @@ def header_of(columns: Sequence[Column]) -> str:
 
 
 def lines_of(columns: Sequence[Column], fields: Fields) -> list[str]:
-    """A line of each record, without its end."""
+    """One line per record, without line feeds."""
     return list(map(",".join, zip(*[_cells(column, fields[column.name]) for column in columns], strict=True)))
 
 
@@ -71,7 +72,7 @@ def _cells(column: Column, values: Sequence[Any]) -> Sequence[str]:
 
 
 def guarded_text(value: str) -> str:
-    """Text as a CSV cell: quoted where need be, and no formula to any spreadsheet.
+    """Text as a CSV cell: quoted if necessary, and never a formula to a spreadsheet.
 
     >>> guarded_text("=1+1"), guarded_text("a,b")
     ("'=1+1", '"a,b"')
@@ -83,7 +84,7 @@ def guarded_text(value: str) -> str:
 
 
 _MARKS = (",", '"', "\r", "\n", *(f"\0{first}" for first in "=+-@\t'"))
-"""Without these no text, of several with \\0 before each, needs quotes or a guard."""
+"""Texts joined by \\0 in which none of these occurs need neither quotes nor a guard."""
 
 
 def _texts(values: Sequence[str]) -> list[str]:
@@ -98,7 +99,7 @@ def _numbers(values: Sequence[float | None]) -> list[str]:
 
 
 def _each(write: Callable[[Any], str]) -> Callable[[Sequence[Any]], list[str]]:
-    """Cells of values of which many are equal: each is written once."""
+    """Formats each distinct value once."""
 
     def cells(values: Sequence[Any]) -> list[str]:
         known = {value: write(value) for value in dict.fromkeys(values)}
@@ -144,7 +145,7 @@ _WRITERS: dict[Any, Callable[[Sequence[Any]], list[str]]] = {
 
 
 def table_of(record: type, first: Sequence[str] = ()) -> tuple[Column, ...]:
-    """The columns of records of a class: its fields, some of them `first`."""
+    """The columns of a class of records: its fields, those of `first` in front."""
     kinds = get_type_hints(record)
     order = [*first, *(name for name in kinds if name not in first)]
     return tuple(Column(name, kinds[name], _WRITERS[kinds[name]]) for name in order)

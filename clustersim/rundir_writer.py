@@ -1,5 +1,5 @@
-"""Writing the folder of a run while the run goes on, so that memory holds the jobs in the system, not those
-that have left it. Nothing is in its place before everything is written.
+"""Writing the folder of a run during the run, so that memory holds only the jobs that are in the system.
+Files are moved to their names after everything has been written.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import io
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -18,60 +19,75 @@ from typing import Any, Self
 from itertime.atomic import replacing
 from traces.files import Table
 from traces.formulas import without_guard
+from traces.job import Job
 
-from .cluster import Cluster
+from .capacity import Capacity
+from .cluster import Cluster, Placement
 from .columns import Columns
-from .plan_records import PlanRecord
-from .records import JobRecord, Recorder, Snapshot
-from .rundir import (
+from .plan_records import PlanKey, PlanRecord, plan_key
+from .records import EventRecord, JobRecord, Snapshot, as_row
+from .run_result import Run
+from .rundir import stored_tables
+from .rundir_format import (
     EVENTS_FILE,
     FORMAT,
     JOBS_CSV,
     JOBS_PARQUET,
     MANIFEST,
+    MANIFEST_HASH,
     PLANS_FILE,
     SUMMARY,
     USAGE_FILE,
-    Run,
     json_bytes,
     manifest_hash,
-    stored_tables,
-)  # fmt: skip
+)
 from .rundir_growing import GrowingFile, GrowingTable, Spool
+from .rundir_parquet import ParquetRows
 from .rundir_place import SPOOL, remove, usable
 from .rundir_rows import parse_rows
-from .rundir_tables import (
-    EVENTS,
-    JOBS,
-    PLANS,
-    USAGE,
-    csv_text,
-    header_of,
-)  # fmt: skip
+from .rundir_tables import EVENTS, JOBS, PLANS, USAGE, csv_text, header_of
 
-__all__ = ["RunWriter"]
+__all__ = ["RunWriter", "write_run"]
 
 _ROWS = 100_000  # copied at once
 
 
-class RunWriter(Recorder):
-    """Records that go into the files of a run's folder as they come.
+def write_run(directory: str | Path, run: Run, *, parquet: bool = False) -> Run:
+    """Write `run` to a folder, whole or not at all; returns it with its manifest completed.
 
-    The folder is made if need be; it may hold an earlier run, which is replaced when this one ends, but
+    The folder is created if necessary. It may hold an earlier run, which is replaced, but no files of another
+    kind. All files are first written beside their destinations, so a full disk leaves an earlier run intact.
+    Then the old manifest is removed and the files are moved, the manifest last. UserError, in one line that
+    names the path, if something cannot be written.
+    """
+    with RunWriter(directory, run.cluster, parquet=parquet) as writer:
+        writer.copy(run)
+        written = writer.finish(run.policy, run.planner, run.summary, run.manifest, run.plans)
+    return replace(run, manifest=written.manifest)
+
+
+class RunWriter:
+    """A recorder that writes the records of a run to the files of its folder.
+
+    The folder is created if necessary. It may hold an earlier run, which is replaced when this one ends, but
     no files of another kind. A context manager: leaving it without `finish` leaves the folder as it was.
     UserError, in one line that names the path, if something cannot be written.
     """
 
     def __init__(self, folder: str | Path, cluster: Cluster, *, parquet: bool = False):
-        super().__init__(cluster)
+        self.cluster = cluster
+        self.plans: dict[PlanKey, Job] = {}
+        self.end_s = 0.0
+        self.oracle_used = False
         self.folder, self._parquet = Path(folder), parquet
+        self._last_use: tuple[int, ...] = ()
         self._files = ExitStack()
         self._finished = False
         self._job_columns = Columns(JobRecord, coded=("state",))
         self._usage_columns = Columns(Snapshot)
         with self._files:  # undone if this fails
             self._files.enter_context(usable(self.folder))
-            beside = {}  # files are moved into place from the last to the first
+            beside = {}  # files are moved from the last to the first
             self._jobs_file = JOBS_PARQUET if parquet else JOBS_CSV
             for name in (MANIFEST, SUMMARY, PLANS_FILE, USAGE_FILE, EVENTS_FILE, self._jobs_file):
                 beside[name] = self._files.enter_context(replacing(self.folder / name))
@@ -82,7 +98,6 @@ class RunWriter(Recorder):
             self._files.callback(lambda: spool.unlink(missing_ok=True))
             self._spool = Spool(self.folder / self._jobs_file, spool, self._job_columns)
             self._files = self._files.pop_all()
-        self.keep_event, self.keep_snapshot = self._events.add, self._usage.add
 
     def __enter__(self) -> Self:
         return self
@@ -95,30 +110,50 @@ class RunWriter(Recorder):
 
     # Records
 
+    def event(
+        self, time_s: float, event: str, job_id: str, gpus: int = 0, placement: Placement = (),
+        plan: str = "", overhead_s: float = 0.0, detail: str = "", unit_s: float = 0.0,
+    ) -> EventRecord:  # fmt: skip
+        record = as_row(
+            EventRecord, (time_s, event, job_id, gpus, placement, plan, overhead_s, detail, unit_s)
+        )
+        self._events.add(record)
+        return record
+
+    def plan(self, job: Job, given: EventRecord) -> None:
+        key = plan_key(job.model or "", job.global_batch, job.seq_len, given, self.cluster)
+        self.plans.setdefault(key, job)
+
+    def snapshot(self, time_s: float, capacity: Capacity, running: int, pending: int, down: int = 0) -> None:
+        use = (self.cluster.gpus - down - capacity.free, capacity.stranded, running, pending, down)
+        if use != self._last_use:
+            self._last_use = use
+            self._usage.add(as_row(Snapshot, (time_s, *use)))
+
     def keep_job(self, record: JobRecord, order: int) -> None:
         self._spool.add(record, order)
 
-    def keep_all(self, run: Run) -> None:
-        """Take over the records of a run that has ended."""
+    def copy(self, run: Run) -> None:
+        """Add the records of a run that has ended."""
         for order, record in enumerate(run.jobs):
-            self.keep_job(record, order)
+            self._spool.add(record, order)
         for event in run.events:
-            self.keep_event(event)
+            self._events.add(event)
         for snapshot in run.snapshots:
-            self.keep_snapshot(snapshot)
+            self._usage.add(snapshot)
 
     @property
     def event_count(self) -> int:
         return len(self._events)
 
     @property
-    def job_columns(self) -> Columns:
-        """The numbers of all job records so far."""
+    def job_table(self) -> Columns:
+        """The numeric fields of all job records so far, and their states."""
         self._spool.flush()
         return self._job_columns
 
     @property
-    def usage_columns(self) -> Columns:
+    def usage_table(self) -> Columns:
         """The snapshots so far."""
         self._usage.flush()
         return self._usage_columns
@@ -129,14 +164,24 @@ class RunWriter(Recorder):
         self, policy: str, planner: str, summary: dict[str, Any], manifest: Mapping[str, Any],
         plans: list[PlanRecord],
     ) -> Run:  # fmt: skip
-        """Put everything into its place, `manifest` (completed) last; returns the run, whose records are read
-        from the folder when somebody looks at them.
+        """Complete the manifest and move every file to its name, the manifest last. The records of the run
+        that is returned are read from the folder on first access.
         """
         ours = {"policy": policy, "planner": planner, "cluster": self.cluster.document()}
         completed = self._move({"format": FORMAT, "complete": True, **manifest, **ours}, summary, plans)
         counts = (len(self._job_columns), self.event_count, len(self._usage_columns))
         jobs, events, usage = stored_tables(self.folder, self.cluster, counts)
-        return Run(policy, planner, self.cluster, jobs, events, usage, summary, completed, plans)
+        return Run(
+            policy=policy,
+            planner=planner,
+            cluster=self.cluster,
+            jobs=jobs,
+            events=events,
+            snapshots=usage,
+            summary=summary,
+            manifest=completed,
+            plans=plans,
+        )
 
     def _move(
         self, manifest: dict[str, Any], summary: dict[str, Any], plans: list[PlanRecord]
@@ -149,10 +194,9 @@ class RunWriter(Recorder):
             hashes[PLANS_FILE] = self._whole(PLANS_FILE, csv_text(PLANS, plans).encode())
             hashes[SUMMARY] = self._whole(SUMMARY, json_bytes(summary))
             order = (SUMMARY, PLANS_FILE, USAGE_FILE, EVENTS_FILE, self._jobs_file)
-            completed = {
-                **manifest, "result_hash": result_hash, "files": {name: hashes[name] for name in order},
-            }  # fmt: skip
-            completed["manifest_sha256"] = manifest_hash(completed)
+            files = {name: hashes[name] for name in order}
+            completed = {**manifest, "result_hash": result_hash, "files": files}
+            completed[MANIFEST_HASH] = manifest_hash(completed)
             self._whole(MANIFEST, json_bytes(completed))
             remove(self.folder, MANIFEST, JOBS_CSV if self._parquet else JOBS_PARQUET)
             self._finished = True
@@ -179,8 +223,6 @@ class RunWriter(Recorder):
         return found, found
 
     def _write_parquet(self) -> tuple[str, str]:
-        from .rundir_parquet import ParquetRows
-
         text, path = hashlib.sha256(f"{header_of(JOBS)}\n".encode()), self._beside[self._jobs_file]
         rows = self._spool.rows()
         with ParquetRows(self.folder / self._jobs_file, path) as file:
@@ -195,4 +237,4 @@ class RunWriter(Recorder):
 
 
 class _Abandoned(Exception):
-    """The run was left without being finished."""
+    """The block of a writer ended without `finish`."""

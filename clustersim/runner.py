@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
-from itertime.errors import TableError, UserError
-from traces.columns import COLUMNS, contradictions
-from traces.files import shown
-from traces.job import Job, submission_order
-from traces.rows import TEXTS
-from traces.stored import StoredJobs
+from itertime.errors import UserError
+from traces.job import Job
 
 from .calendar import Calendar
 from .cluster import Cluster
@@ -24,89 +19,23 @@ from .config import RunConfig
 from .errors import PolicyError
 from .failures import Failures
 from .interrupts import interrupting
-from .manifest import manifest_of, source_hashes
-from .metrics import Jobs, Snapshots, summarise
+from .manifest import Ending, manifest_of, source_hashes
+from .metrics import summarise
 from .overheads import Overheads
-from .plan_records import plans_used
-from .records import Recorder
+from .placement import placer
+from .recorder import MemoryRecorder, Recorder
 from .registry import make_policy
-from .rundir import COMPLETE, INTERRUPTED, STOPPED, Run
+from .run_result import COMPLETE, INTERRUPTED, STOPPED, Run
+from .run_setup import RunSetup
 from .rundir_writer import RunWriter
 from .scheduler import Scheduler
 from .simulation import Simulation
-from .speed import Speed, read_throughput_table, speed_for
+from .speed import speed_for
 from .tenancy import Tenancy
+from .trace_source import Trace
+from .used_plans import plans_used
 
-if TYPE_CHECKING:
-    from traces.generate import Recipe
-
-__all__ = ["Trace", "check_config", "run", "run_on"]
-
-
-@dataclass(frozen=True)
-class Trace:
-    """Jobs in order of submission, and where they come from: a file or a recipe (they are then on disk, not
-    in memory).
-    """
-
-    jobs: tuple[Job, ...] | StoredJobs
-    path: str = ""
-    sha256: str = ""
-    recipe: Mapping[str, Any] | None = None
-
-    @classmethod
-    def read(cls, path: str | Path, table: str | None = None) -> Trace:
-        """Read a native trace, which may be a pipe, once.
-
-        `table`: a throughput table whose model names are known beside those of `itertime`. TableError names
-        every bad row, before anything is simulated.
-        """
-        from traces.native import store_trace
-
-        known = None
-        if table:
-            from itertime import list_models
-
-            known = sorted({*list_models(), *(model for model, _ in read_throughput_table(table))})
-        jobs = store_trace(path, known_models=known)
-        return cls(jobs, str(path), jobs.sha256)
-
-    @classmethod
-    def of(cls, jobs: Sequence[Job]) -> Trace:
-        """A trace made in memory. TableError names a job that a file could not hold either."""
-        seen: set[str] = set()
-        for job in jobs:
-            if job.job_id in seen:
-                raise TableError(f"job_id={shown(job.job_id)}: appears twice; ids must be unique")
-            seen.add(job.job_id)
-            _check(job)
-        return cls(tuple(submission_order(jobs)))
-
-    @classmethod
-    def generated(cls, recipe: Recipe) -> Trace:
-        """The jobs of a recipe. UserError for one that cannot be followed."""
-        from traces.generate import generate_stored
-
-        jobs = generate_stored(recipe)[0]
-        for job in jobs:
-            _check(job)
-        return cls(jobs, recipe=asdict(recipe))
-
-
-def _check(job: Job) -> None:
-    for column, parse in COLUMNS.items():
-        value = getattr(job, column)
-        if value is None:
-            continue
-        if isinstance(value, str) != (column in TEXTS):
-            kind = "text" if column in TEXTS else "a number"
-            raise TableError(f"job {shown(job.job_id)}: {column}={shown(repr(value))}: must be {kind}")
-        try:
-            parse(str(value))
-        except ValueError as error:
-            raise TableError(f"job {shown(job.job_id)}: {column}={shown(value)}: {error}") from None
-    for column, value, text in contradictions(job):
-        raise TableError(f"job {shown(job.job_id)}: {column}={shown(value)}: {text}")
+__all__ = ["run", "run_config", "setup_of"]
 
 
 def run(
@@ -121,13 +50,13 @@ def run(
 ) -> Run:
     """Simulate `trace` (a file, or jobs) under one policy, by name or class.
 
-    Settings are those of `RunConfig`, or all are in `config`. `out`: a folder to write the run into while it
-    goes on (see `clustersim.rundir`; `parquet` as there); the records of the run are then read from it when
-    they are looked at, and memory holds no more than the jobs in the system and a few numbers of each job.
+    Settings are those of `RunConfig`, or all are in `config`. `out`: a folder that the run is written to
+    while it goes on (see `clustersim.rundir`; `parquet` as there). The records of the result are then read
+    from the folder on first access, and memory holds only the jobs in the system and a few numbers of each.
 
     Raises UserError for settings or a folder that cannot be written, TableError for the trace, PolicyError
-    for a policy that breaks a rule, KeyboardInterrupt when interrupted; the last two have what was recorded
-    up to then as `partial`, and it is in the folder.
+    for a policy that breaks a rule, KeyboardInterrupt when interrupted. The last two have the run up to that
+    point as `partial`, which is also in the folder.
 
     >>> import clustersim
     >>> from traces import Job
@@ -144,36 +73,47 @@ def run(
     if not isinstance(trace, Trace):
         trace = Trace.read(trace, config.table) if isinstance(trace, str | Path) else Trace.of(trace)
     chosen = policy if isinstance(policy, type) else config.policy
-    return run_on(_cluster(config), trace, config, chosen, out, parquet, on_progress)
+    return run_config(trace, config, policy=chosen, out=out, parquet=parquet, on_progress=on_progress)
 
 
-def run_on(
-    cluster: Cluster, trace: Trace, config: RunConfig, policy: str | type[Scheduler] | None = None,
-    out: str | Path | None = None, parquet: bool = False, on_progress: Callable[[int], None] | None = None,
-) -> Run:  # fmt: skip
-    """`run` on a cluster that is at hand; that of `config` is not looked at."""
-    chosen = config.policy if policy is None else policy
-    with redirect_stdout(sys.stderr):  # a policy may print, but stdout is for results
-        simulation = _prepare(cluster, trace, config, chosen, on_progress)
-        hashes = source_hashes(config, chosen)
-        if out is None:
-            return _simulate(trace, config, simulation, hashes, _in_memory)
-        with RunWriter(out, simulation.cluster, parquet=parquet) as writer:
-            simulation.recorder = writer
-            return _simulate(trace, config, simulation, hashes, _in_folder)
-
-
-def _simulate(
-    trace: Trace, config: RunConfig, simulation: Simulation, hashes: Mapping[str, str | None], finish: Finish
+def run_config(
+    trace: Trace,
+    config: RunConfig,
+    *,
+    policy: str | type[Scheduler] | None = None,
+    cluster: Cluster | None = None,
+    out: str | Path | None = None,
+    parquet: bool = False,
+    on_progress: Callable[[int], None] | None = None,
 ) -> Run:
-    """Run to the end, or to where a policy or a user ends it: what there is by then goes with the error, if
-    it is whole.
+    """As `run`; `policy` and `cluster`, if given, replace those that `config` names."""
+    with redirect_stdout(sys.stderr):  # a policy may print, but stdout is for results
+        setup = setup_of(config, policy, cluster)
+        hashes = source_hashes(config, config.policy if policy is None else policy)
+        with _recorder(out, setup.cluster, parquet) as recorder:
+            simulation = Simulation(trace.jobs, setup, recorder, on_progress)
+
+            def finish(ending: Ending) -> Run:
+                manifest = manifest_of(trace, config, setup, recorder, ending, hashes)
+                return _finish(config, setup, recorder, manifest)
+
+            return _simulate(simulation, finish)
+
+
+def _recorder(out: str | Path | None, cluster: Cluster, parquet: bool) -> AbstractContextManager[Recorder]:
+    if out is None:
+        return nullcontext(MemoryRecorder(cluster))
+    return RunWriter(out, cluster, parquet=parquet)
+
+
+def _simulate(simulation: Simulation, finish: Callable[[Ending], Run]) -> Run:
+    """Run to completion. If the policy fails or the user interrupts, attach the partial run to the exception
+    as `partial`, provided its records are consistent.
     """
     began = perf_counter()
 
-    def finished(status: str) -> Run:
-        manifest = manifest_of(trace, config, simulation, status, perf_counter() - began, hashes)
-        return finish(config, simulation, manifest)
+    def ended(status: str) -> Run:
+        return finish(Ending(status, perf_counter() - began, simulation.questions.wall_s))
 
     with interrupting(simulation.interrupt):
         try:
@@ -181,64 +121,47 @@ def _simulate(
         except (PolicyError, KeyboardInterrupt) as error:
             status = STOPPED if isinstance(error, PolicyError) else INTERRUPTED
             if simulation.closed:
-                error.partial = finished(status)  # type: ignore[union-attr]
+                error.partial = ended(status)  # type: ignore[union-attr]
             raise
-    return finished(COMPLETE)
+    return ended(COMPLETE)
 
 
-def _cluster(config: RunConfig) -> Cluster:
-    return load_cluster(config.cluster, config.system, config.network)
-
-
-def _prepare(
-    cluster: Cluster,
-    trace: Trace,
-    config: RunConfig,
-    policy: str | type[Scheduler],
-    on_progress: Callable[[int], None] | None = None,
-) -> Simulation:
-    scheduler = make_policy(policy, config.params)
-    speed: Speed = speed_for(
-        cluster, scheduler.planner if config.planner is None else config.planner, config.table
+def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: dict[str, Any]) -> Run:
+    summary = summarise(
+        recorder.job_table,
+        recorder.usage_table,
+        setup.cluster,
+        end_s=recorder.end_s,
+        events=recorder.event_count,
+        price_usd_per_gpu_h=config.price_usd_per_gpu_h,
     )
-    overheads = Overheads.none() if config.overheads is None else Overheads.of(config.overheads)
-    return Simulation(
-        trace.jobs, cluster, scheduler, speed,
-        overheads=overheads, placement=config.placement, until_s=config.until_s, on_progress=on_progress,
-        tenancy=Tenancy(config.quotas, cluster.gpus),
-        failures=None if config.failures is None else Failures.of(config.failures),
-        calendar=Calendar.of(config.calendar, cluster.nodes), seed=config.seed,
-    )  # fmt: skip
+    plans = plans_used(recorder.plans, setup.speed)
+    return recorder.finish(config.policy, setup.planner, summary, manifest, plans)
 
 
-Finish = Callable[[RunConfig, Simulation, dict[str, Any]], Run]
+def setup_of(
+    config: RunConfig, policy: str | type[Scheduler] | None = None, cluster: Cluster | None = None
+) -> RunSetup:
+    """What settings resolve to: files are read, and the policy is made.
 
-
-def _in_memory(config: RunConfig, simulation: Simulation, manifest: dict[str, Any]) -> Run:
-    recorder = simulation.recorder
-    jobs = recorder.jobs_by_submission()
-    return Run(
-        config.policy, manifest["planner"], simulation.cluster, jobs, recorder.events, recorder.snapshots,
-        _summary(config, recorder, jobs, recorder.snapshots), manifest,
-        plans_used(recorder.plans.values(), simulation.speed, simulation.cluster),
-    )  # fmt: skip
-
-
-def _in_folder(config: RunConfig, simulation: Simulation, manifest: dict[str, Any]) -> Run:
-    writer = cast(RunWriter, simulation.recorder)
-    summary = _summary(config, writer, writer.job_columns, writer.usage_columns)
-    plans = plans_used(writer.plans.values(), simulation.speed, simulation.cluster)
-    return writer.finish(config.policy, manifest["planner"], summary, manifest, plans)
-
-
-def _summary(config: RunConfig, recorder: Recorder, jobs: Jobs, snapshots: Snapshots) -> dict[str, Any]:
-    return summarise(
-        jobs, snapshots, recorder.cluster,
-        end_s=recorder.end_s, events=recorder.event_count, price_usd_per_gpu_h=config.price_usd_per_gpu_h,
-    )  # fmt: skip
-
-
-def check_config(config: RunConfig) -> None:
-    """Raise what a run with these settings would raise before it begins."""
+    `policy` and `cluster`, if given, replace those that `config` names. UserError for everything that keeps a
+    run from beginning, PolicyError if the policy cannot be made.
+    """
     with redirect_stdout(sys.stderr):
-        _prepare(_cluster(config), Trace.of([]), config, config.policy)
+        if cluster is None:
+            cluster = load_cluster(config.cluster, config.system, config.network)
+        scheduler = make_policy(config.policy if policy is None else policy, config.params)
+        planner = scheduler.planner if config.planner is None else config.planner
+        return RunSetup(
+            cluster=cluster,
+            scheduler=scheduler,
+            speed=speed_for(cluster, planner, config.table),
+            planner=planner,
+            overheads=Overheads.none() if config.overheads is None else Overheads.of(config.overheads),
+            placement=placer(config.placement),
+            quotas=Tenancy(config.quotas, cluster.gpus).quotas,
+            failures=None if config.failures is None else Failures.of(config.failures),
+            maintenance=Calendar.of(config.calendar, cluster.nodes),
+            until_s=config.until_s,
+            seed=config.seed,
+        )

@@ -13,26 +13,21 @@ from typing import cast
 
 import simpy
 
-from itertime.errors import UserError
 from traces.job import Job
 
 from .active import ActiveJob
 from .adversity import adversity_of
-from .calendar import Calendar
 from .capacity import Capacity
 from .clock import Clock, Due
-from .cluster import Cluster
 from .curve import CannotRun
 from .enactment import Enactment
-from .failures import Failures
 from .garbage import rare_collection
 from .livelock import WakeUps
-from .overheads import Overheads
-from .placement import Placer, placer
 from .questions import Questions
-from .records import JobRecord, Recorder, as_row
-from .scheduler import Event, Scheduler, State
-from .speed import Speed
+from .recorder import MemoryRecorder, Recorder
+from .records import JobRecord, as_row
+from .run_setup import RunSetup
+from .scheduler import Event, State
 from .submissions import Submissions
 from .tenancy import Tenancy
 from .unfinished import unfinished
@@ -46,38 +41,32 @@ DECLINED = "declined by the policy"
 class Simulation:
     """One run of one policy over one trace.
 
-    `jobs` in order of submission (see `traces.submission_order`); they are taken one by one, as time gets to
-    them. `until_s` ends the run early, on the trace's clock; jobs that are not done by then are recorded as
-    unfinished. `on_progress` is called with the number of jobs that left the system. `failures` and
-    `calendar` say when nodes are out of service, drawn by `seed`.
+    `jobs` in order of submission (see `traces.submission_order`); each is taken when the simulation reaches
+    its submission. Jobs that are not done at the end are recorded as unfinished. Records go to `recorder`, by
+    default one in memory. `on_progress` is called with the number of jobs that left the system.
 
     The order within one instant: completions give their GPUs back, nodes go and come, then submissions are
     admitted or declined, then the policy decides, once.
     """
 
     def __init__(
-        self, jobs: Iterable[Job], cluster: Cluster, scheduler: Scheduler, speed: Speed, *,
-        overheads: Overheads | None = None, placement: str | Placer = "pack", until_s: float | None = None,
-        recorder: Recorder | None = None, on_progress: Callable[[int], None] | None = None,
-        tenancy: Tenancy | None = None, failures: Failures | None = None, calendar: Calendar | None = None,
-        seed: int = 0,
-    ):  # fmt: skip
-        if cluster.mixed and scheduler.one_gpu_type:
-            types = ", ".join(cluster.gpu_types)
-            name = type(scheduler).__name__
-            refused = f"policy {name} plans with one GPU type, the cluster has {types}"
-            raise UserError(f"{refused}; choose another policy, or a cluster of one type")
-        self.cluster, self.scheduler, self.speed = cluster, scheduler, speed
-        self.overheads = overheads if overheads is not None else Overheads()
-        self.until_s, self.on_progress = until_s, on_progress
-        self.recorder = recorder if recorder is not None else Recorder(cluster)
-        chosen = placer(placement) if isinstance(placement, str) else placement
-        self.state = State(cluster, chosen, self.overheads, tenancy)
+        self,
+        jobs: Iterable[Job],
+        setup: RunSetup,
+        recorder: Recorder | None = None,
+        on_progress: Callable[[int], None] | None = None,
+    ):
+        cluster = setup.cluster
+        self.cluster, self.scheduler, self.speed = cluster, setup.scheduler, setup.speed
+        self.overheads = setup.overheads
+        self.until_s, self.on_progress = setup.until_s, on_progress
+        self.recorder: Recorder = recorder if recorder is not None else MemoryRecorder(cluster)
+        self.state = State(cluster, setup.placer, self.overheads, Tenancy(setup.quotas))
         self._submissions = Submissions(jobs)
         first = self._submissions.next
         self.clock = Clock(0.0 if first is None else first.submit_s)
         self.state._now = self.clock.now
-        self.questions = Questions(scheduler, self.state, lambda: f" at t={self.clock.now:g} s")
+        self.questions = Questions(setup.scheduler, self.state, lambda: f" at t={self.clock.now:g} s")
         self.enactment = Enactment(self)
         self._submitted: deque[ActiveJob] = deque()  # and not admitted yet
         self._deciding = False
@@ -87,7 +76,7 @@ class Simulation:
         self._left_system = 0
         self.closed = False
         self._interrupted = self._may_break_off = False
-        self._adversity = adversity_of(self, failures, calendar, seed)
+        self._adversity = adversity_of(self, setup.failures, setup.maintenance, setup.seed)
         self._on_submissions_due, self._decide_due = [self._on_submissions], [self._decide]
 
     def run(self) -> Recorder:

@@ -34,6 +34,8 @@ from .deciding import Decision, decide
 from .failures import Failures
 from .job_view import JobView
 from .overheads import Overheads
+from .recorder import MemoryRecorder
+from .run_setup import RunSetup
 from .scheduler import Proposal, Scheduler, State
 from .simulation import Simulation
 from .testing_checks import Case, Outcome, Table, TableSpeed, check_outcome
@@ -109,19 +111,19 @@ def check_case(factory: Callable[[], Scheduler], case: Case) -> None:
 
 def _run(case: Case, scheduler: Scheduler, until_s: float | None = None) -> Outcome:
     speed = TableSpeed(case.cluster, case.table)
-    simulation = Simulation(
-        submission_order(case.jobs),
-        case.cluster,
-        scheduler,
-        speed,
+    setup = RunSetup(
+        cluster=case.cluster,
+        scheduler=scheduler,
+        speed=speed,
         overheads=case.overheads,
         placement=case.placement,
-        until_s=until_s,
         failures=case.failures,
-        calendar=Calendar.of(case.calendar, case.cluster.nodes),
+        maintenance=Calendar.of(case.calendar, case.cluster.nodes),
+        until_s=until_s,
         seed=case.seed,
     )
-    recorder = simulation.run()
+    recorder = MemoryRecorder(case.cluster)
+    Simulation(submission_order(case.jobs), setup, recorder).run()
     return Outcome(case, tuple(recorder.events), tuple(recorder.jobs), speed)
 
 

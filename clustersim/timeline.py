@@ -20,7 +20,7 @@ from .records import NODE_EVENTS
 
 if TYPE_CHECKING:
     from .records import JobRecord
-    from .rundir import Run
+    from .run_result import Run
 
 __all__ = ["timeline_events", "write_timeline"]
 

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from clustersim import read_results
-from clustersim.grid.comparison import Comparison
-from clustersim.grid.results import Results
+from clustersim.grid.results import Comparison, Results
 from itertime.atomic import replacing, write_text
 
 HERE = Path(__file__).parent

@@ -12,7 +12,8 @@ from math import ceil, floor
 from pathlib import Path
 from typing import Any
 
-from clustersim.runner import Trace, run
+from clustersim.runner import run
+from clustersim.trace_source import Trace
 from experiments.elasticflow_campaign import GRIDS_S, PHILLY, T4
 from experiments.elasticflow_refill import Elastic, Rules, refilled
 from traces.elasticflow import read_throughputs, write_throughputs

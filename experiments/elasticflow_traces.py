@@ -18,8 +18,9 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from clustersim.runner import Trace, run
+from clustersim.runner import run
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from clustersim.trace_source import Trace
 from experiments.elasticflow_campaign import requests, slots
 from experiments.elasticflow_steps import steps
 from policies.elasticflow import ElasticFlow

@@ -26,7 +26,7 @@ import numpy as np
 from scipy import stats
 
 from clustersim import RunConfig, run
-from clustersim.runner import Trace
+from clustersim.trace_source import Trace
 from itertime.atomic import write_text
 from traces.generate import Recipe, generate
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from clustersim.cluster import Cluster
 from clustersim.overheads import Overheads
 from clustersim.records import EventRecord
+from clustersim.run_setup import RunSetup
 from clustersim.simulation import Simulation
 from clustersim.speed import speed_for
 from experiments.overheads_study import interval, with_interval
@@ -64,7 +65,8 @@ def simulate(policy: str, load: float, charged: str, seed: int) -> Result:
     cluster, scheduler = Cluster.parse(SHAPE), POLICIES[policy]()
     jobs = generate(Recipe(JOBS, load, cluster.gpus, seed=seed))[0]
     speed = speed_for(cluster, scheduler.planner)
-    records = Simulation(jobs, cluster, scheduler, speed, overheads=CHARGED[charged], seed=seed).run()
+    setup = RunSetup(cluster=cluster, scheduler=scheduler, speed=speed, overheads=CHARGED[charged], seed=seed)
+    records = Simulation(jobs, setup).run()
     jct_s = {job.job_id: job.jct_s for job in records.jobs if job.jct_s is not None}
     return Result(jct_s, paid(records.events), sum(job.gpu_seconds for job in records.jobs))
 

@@ -20,8 +20,9 @@ ALLOWED = {
 SCHEDULER_API = "clustersim.scheduler"
 PUBLIC = {
     "clustersim": [
-        "Cluster", "JobView", "Overheads", "PolicyError", "Proposal", "Run", "RunConfig", "Scheduler",
-        "Simulation", "State", "UserError", "compare", "read_results", "read_run", "run", "write_run",
+        "Cluster", "JobView", "Overheads", "PolicyError", "Proposal", "Run", "RunConfig", "RunSetup",
+        "Scheduler", "Simulation", "State", "UserError", "compare", "read_results", "read_run", "run",
+        "write_run",
     ],
     "clustersim.scheduler": [
         "Cluster", "Event", "JobView", "PolicyError", "Proposal", "Ranking", "Scheduler", "State",
@@ -113,6 +114,24 @@ def test_public_names(name: str) -> None:
     module = import_module(name)
     assert sorted(module.__all__) == sorted(PUBLIC[name])
     assert all(hasattr(module, public) for public in module.__all__)
+
+
+def test_type_checkers_see_the_lazy_names_of_clustersim() -> None:
+    tree = ast.parse((ROOT / "clustersim" / "__init__.py").read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    stated = {
+        alias.asname: f"{'clustersim.' * node.level}{node.module}"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname == alias.name
+    }
+    table = next(
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_HOMES"
+    )
+    assert stated == ast.literal_eval(table)
 
 
 @pytest.mark.parametrize("package", ALLOWED)

@@ -32,7 +32,7 @@ def explain(
     from clustersim.commands.output import plain, run_folders
     from clustersim.explanation import explain as explained
     from clustersim.garbage import rare_collection
-    from clustersim.rundir import refuse_changed
+    from clustersim.rundir_format import refuse_changed
     from clustersim.rundir_stream import read_streamed
 
     for home in run_folders(folder):

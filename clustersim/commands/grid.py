@@ -14,9 +14,9 @@ import typer
 from itertime.errors import UserError
 
 if TYPE_CHECKING:
-    from clustersim.grid.campaign import Campaign, Counts
+    from clustersim.grid.campaign import Campaign, CellCounts
     from clustersim.grid.engine import Progress
-    from clustersim.grid.plan import Plan
+    from clustersim.grid.plan import GridPlan
 
 __all__ = ["grid"]
 
@@ -74,9 +74,9 @@ def grid(
 def _announce(campaign: Campaign) -> None:
     for damage in campaign.counts.damaged:
         _say(f"{damage}; it is made again")
-    strangers = campaign.strangers()
-    if strangers:
-        _say(f"{strangers} cells in {campaign.store.cells} belong to another grid file or version; kept")
+    foreign = campaign.foreign_cells()
+    if foreign:
+        _say(f"{foreign} cells in {campaign.store.cells} belong to another grid file or version; kept")
 
 
 def _say_failure(label: str, reason: str) -> None:
@@ -90,14 +90,14 @@ def _say(text: str) -> None:
 
 
 @contextmanager
-def _progress(plan: Plan, campaign: Campaign) -> Iterator[Callable[[Counts, Progress], None]]:
+def _progress(plan: GridPlan, campaign: Campaign) -> Iterator[Callable[[CellCounts, Progress], None]]:
     """Progress on stderr: one line that changes on a terminal, else a line every ten seconds."""
     total = len(plan.orders())
     terminal = sys.stderr.isatty()
     began = shown_at = monotonic()
     shown = ""
 
-    def advance(counts: Counts, progress: Progress) -> None:
+    def advance(counts: CellCounts, progress: Progress) -> None:
         nonlocal shown_at, shown
         left = total - counts.cached - counts.made - counts.failed
         running = f"{progress.running} running" if progress.slots else "waiting for workers"

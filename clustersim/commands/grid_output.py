@@ -12,14 +12,13 @@ from clustersim.commands.tables import print_table
 from itertime.commandline import print_json
 
 if TYPE_CHECKING:
-    from clustersim.grid.comparison import Comparison
-    from clustersim.grid.plan import Plan
-    from clustersim.grid.results import Results
+    from clustersim.grid.plan import GridPlan
+    from clustersim.grid.results import Comparison, Results
 
 __all__ = ["as_rows", "print_cells", "print_differences", "print_results"]
 
 
-def print_cells(plan: Plan, folder: Path, json: bool) -> None:
+def print_cells(plan: GridPlan, folder: Path, json: bool) -> None:
     """All cells, with their keys, and whether they are there already."""
     from clustersim.grid.store import Store
 

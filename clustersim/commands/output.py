@@ -16,7 +16,7 @@ from itertime.errors import UserError
 from .tables import print_table
 
 if TYPE_CHECKING:
-    from clustersim.rundir import Run
+    from clustersim.run_result import Run
 
 __all__ = [
     "check_folder",

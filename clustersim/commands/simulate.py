@@ -13,8 +13,8 @@ from itertime.errors import UserError
 
 if TYPE_CHECKING:
     from clustersim.config import RunConfig
-    from clustersim.rundir import Run
-    from clustersim.runner import Trace
+    from clustersim.run_result import Run
+    from clustersim.trace_source import Trace
 
 __all__ = ["compare", "demo", "run"]
 
@@ -70,8 +70,8 @@ def run(
 ) -> None:
     """Simulate a trace under one policy."""
     from clustersim.commands.output import check_folder, print_run, progress_of
-    from clustersim.runner import Trace
     from clustersim.runner import run as simulate
+    from clustersim.trace_source import Trace
 
     config = _config(
         policy, cluster, system, planner, placement, no_overheads, seed, settings, table, until, overheads
@@ -122,7 +122,7 @@ def compare(
     """Simulate a trace under several policies and compare them; with --out, one folder a policy and a
     report.
     """
-    from clustersim.runner import Trace
+    from clustersim.trace_source import Trace
 
     names = _policy_names(policies)
     configs = [
@@ -161,7 +161,7 @@ def demo(
 ) -> None:
     """Compare four policies on a generated stream of LLM training jobs on 1,024 A100s."""
     from clustersim.clusterfile import load_cluster
-    from clustersim.runner import Trace
+    from clustersim.trace_source import Trace
     from traces.generate import Recipe
 
     configs = [_config(name, cluster=cluster, seed=seed) for name in _policy_names(policies)]

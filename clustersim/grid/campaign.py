@@ -1,4 +1,4 @@
-"""Making the cells of a grid that are not there yet."""
+"""Making the cells of a grid that are missing from its folder."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ..hashes import code_hash
-from .engine import Outcome, Progress, run_orders
+from clustersim.hashes import code_hash
+
+from .engine import CellOutcome, Progress, run_orders
 from .inputs import Inputs
-from .plan import Plan
+from .plan import GridPlan
 from .store import Store, write_json
 from .work import commands
 
-__all__ = ["TIMINGS", "Campaign", "Cost", "Counts"]
+__all__ = ["TIMINGS", "Campaign", "CellCounts", "Cost"]
 
 TIMINGS = "timings.csv"
 
 
 @dataclass
-class Counts:
-    """How many distinct runs were there already, were made, and failed; which were damaged and made again."""
+class CellCounts:
+    """Numbers of distinct runs: found in the folder, made, failed. `damaged`: why some were made again."""
 
     cached: int = 0
     made: int = 0
@@ -32,7 +33,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Cost:
-    """What the last attempt at a cell took: wall-clock and processor time, and the most resident memory."""
+    """What the last attempt at a cell took: wall-clock and processor time, and peak resident memory."""
 
     cell: str
     status: str
@@ -42,17 +43,24 @@ class Cost:
     peak_gb: float
 
     @classmethod
-    def of(cls, outcome: Outcome) -> Cost:
-        took = (round(outcome.verdict[name], 4) for name in ("wall_s", "cpu_s", "peak_gb"))
-        return cls(outcome.order["key"], outcome.verdict["status"], outcome.attempts, *took)
+    def of(cls, outcome: CellOutcome) -> Cost:
+        verdict = outcome.verdict
+        return cls(
+            cell=outcome.order["key"],
+            status=verdict["status"],
+            attempts=outcome.attempts,
+            wall_s=round(verdict["wall_s"], 4),
+            cpu_s=round(verdict["cpu_s"], 4),
+            peak_gb=round(verdict["peak_gb"], 4),
+        )
 
 
 class Campaign:
     """One call of the grid command on a results folder. UserError if the folder cannot be used."""
 
-    def __init__(self, plan: Plan, folder: Path):
+    def __init__(self, plan: GridPlan, folder: Path):
         self.plan, self.store = plan, Store(folder)
-        self.counts = Counts()
+        self.counts = CellCounts()
         self.labels: dict[str, str] = {}
         for planned in plan.cells:
             self.labels.setdefault(planned.key, planned.cell.label)
@@ -60,7 +68,7 @@ class Campaign:
         self.costs: list[Cost] = []
 
     def open(self) -> None:
-        """Write `grid.json` and see what is there: every byte of every cell is checked."""
+        """Write `grid.json`, and find the missing cells: every byte of the others is checked."""
         self.store.open()
         write_json(self.store.folder / "grid.json", self.plan.document())
         self.missing = []
@@ -77,11 +85,11 @@ class Campaign:
     def run(
         self, *, workers: int | None = None, scheduler: str | None = None,
         on_failure: Callable[[str, str], None] = lambda label, reason: None,
-        on_progress: Callable[[Counts, Progress], None] = lambda counts, progress: None,
-    ) -> Counts:  # fmt: skip
-        """Make what is missing. `on_failure(label, reason)` is called for every cell given up on.
+        on_progress: Callable[[CellCounts, Progress], None] = lambda counts, progress: None,
+    ) -> CellCounts:  # fmt: skip
+        """Make the missing cells. `on_failure(label, reason)` is called for every cell that fails.
 
-        Unfinished if nothing can be made any more; what is made is kept.
+        Raises Unfinished if no more cells can be made; finished cells are kept.
         """
         limits = self.plan.file.limits
         batch = {
@@ -89,7 +97,7 @@ class Campaign:
             "time_s": limits.time_s, "memory_gb": limits.memory_gb,
         }  # fmt: skip
 
-        def decided(outcome: Outcome) -> None:
+        def decided(outcome: CellOutcome) -> None:
             key = outcome.order["key"]
             if "wall_s" in outcome.verdict:
                 self.costs.append(Cost.of(outcome))
@@ -112,19 +120,19 @@ class Campaign:
         return self.counts
 
     def _write_costs(self) -> None:
-        """Add what the cells of this call cost to `timings.csv`, for whoever sets limits."""
+        """Add the costs of the cells of this call to `timings.csv`, which helps to choose limits."""
         if not self.costs:
             return
         path = self.store.folder / TIMINGS
         header = ",".join(field.name for field in fields(Cost))
-        with suppress(OSError):  # a full disk has been told of
+        with suppress(OSError):  # a full disk has been reported already
             new = not path.exists()
             with path.open("a", encoding="utf-8") as file:
                 lines = [",".join(str(value) for value in astuple(cost)) for cost in self.costs]
                 file.write("\n".join([*([header] if new else []), *lines]) + "\n")
         self.costs = []
 
-    def _failure(self, outcome: Outcome, reason: str) -> Mapping[str, Any]:
+    def _failure(self, outcome: CellOutcome, reason: str) -> Mapping[str, Any]:
         key = outcome.order["key"]
         cells = [planned.cell for planned in self.plan.cells if planned.key == key]
         return {
@@ -138,8 +146,8 @@ class Campaign:
             "output": str(outcome.verdict.get("output", "")).splitlines(),
         }
 
-    def strangers(self) -> int:
-        """Cells in the folder that are none of this grid's: of an earlier state of file or program."""
+    def foreign_cells(self) -> int:
+        """How many cells in the folder are not of this grid, but of an earlier state of file or program."""
         known = {planned.key for planned in self.plan.cells}
         names = (path.name for path in self.store.cells.iterdir())
         return sum(name not in known for name in names if not name.startswith("."))

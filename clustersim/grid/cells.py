@@ -1,7 +1,7 @@
-"""A grid file multiplied out: axes, their values, and the cells that remain.
+"""A grid file expanded: axes, their values, and the cells that remain.
 
 An axis is a setting with several values (`policy: [fifo, srtf]`, or labelled, `trace: {small: a.csv}`), or a
-name of the user's own whose labels each stand for several settings (`scheduler: {theirs: {policy: ...}}`).
+new name whose labels each stand for several settings (`scheduler: {theirs: {policy: ...}}`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["MAX_CELLS", "Axis", "Cell", "Grid", "expand"]
 
 MAX_CELLS = 100_000
 RESERVED = ("cell", "seed", "status", *NUMERIC_METRICS)
-"""Columns of the results that no axis may be called."""
+"""Columns of the results; no axis may have such a name."""
 
 _PLAIN = (str, int, float, bool, type(None))
 _AXIS_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,59}")
@@ -34,7 +34,7 @@ Scalar = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Axis:
-    """A name and its values: what each is called in the results, and the settings that it stands for."""
+    """A name and its values: the label of each in the results, and the settings that it stands for."""
 
     name: str
     values: dict[Scalar, Mapping[str, Any]]
@@ -42,9 +42,9 @@ class Axis:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run to be made: where it is in the grid, and its settings, later ones winning.
+    """One run: its position in the grid, and its settings.
 
-    `place`: the part of the file that it comes from.
+    `place`: the part of the file that the cell comes from.
     """
 
     axes: Mapping[str, Scalar]
@@ -69,7 +69,7 @@ class Grid:
 
 
 def expand(grid: GridFile, document: Document) -> Grid:
-    """All cells of a grid file. UserError, with file and line, for names and values that make no sense."""
+    """All cells of a grid file. UserError, with file and line, for invalid names and values."""
     for name in grid.settings:
         _check_setting(document, ("set", name), name)
     axes = [_axis(document, name, value) for name, value in grid.matrix.items()]
@@ -97,7 +97,7 @@ def expand(grid: GridFile, document: Document) -> Grid:
         raise document.error(("exclude",), "leaves no cell of the grid; loosen it")
     cells = [
         Cell(cell.axes, cell.settings, seed, cell.place) for cell in chosen for seed in grid.seeds
-    ]  # seeds innermost: the pairs of a comparison become complete one after the other
+    ]  # seeds innermost, so that the pairs of a comparison are completed one after the other
     levels = {name: tuple(dict.fromkeys(cell.axes[name] for cell in chosen)) for name in names}
     return Grid(tuple(names), tuple(cells), excluded, levels)
 
@@ -144,7 +144,7 @@ def _listed(
 def _exclusion(
     document: Document, i: int, entry: Mapping[str, Any], axes: list[Axis]
 ) -> dict[str, list[Scalar]]:
-    """For each axis that an exclude entry names, the values that it leaves out."""
+    """For each axis in an exclude entry, the values that are left out."""
     known = {axis.name: axis for axis in axes}
     rule: dict[str, list[Scalar]] = {}
     if not entry:
@@ -162,7 +162,7 @@ def _exclusion(
 
 
 def _included(document: Document, i: int, entry: Mapping[str, Any], axes: list[Axis], grid: GridFile) -> Cell:
-    """A cell beside the matrix: a value for every axis, one of the matrix or a new one, and more settings."""
+    """An additional cell: for every axis a value, of the matrix or a new one, and other settings."""
     place: Place = ("include", i)
     known = {axis.name: axis for axis in axes}
     missing = [name for name in known if name not in entry]
@@ -187,7 +187,7 @@ def _included(document: Document, i: int, entry: Mapping[str, Any], axes: list[A
 
 
 def _with_all_axes(cell: Cell, names: list[str]) -> Cell:
-    """Values also for what only other cells name: those of `set`, or none."""
+    """The cell with a value for every axis: those of other cells alone get the value in `set`, or none."""
     values = {name: cell.axes.get(name, _plain(cell.settings.get(name))) for name in names}
     return Cell(values, cell.settings, cell.seed, cell.place)
 
@@ -217,7 +217,7 @@ def _is_setting(name: str) -> bool:
 
 
 def _holds_settings(name: str) -> bool:
-    """Whether the setting is a mapping of others, as `overheads` is."""
+    """Whether the setting is a mapping of other settings, as `overheads` is."""
     if name not in RunConfig.model_fields:
         return False
     kind = RunConfig.model_fields[name].annotation

@@ -1,8 +1,8 @@
-"""A YAML file as plain data in which every value knows its line. Hostile until parsed.
+"""A YAML file as plain data with the line of every value. The file is not trusted.
 
-Only data can come of it: mappings with text keys, lists, and scalars read by the core schema of YAML 1.2
-(`yes` and `1:30` are text, `1e3` is a number), without tags. Size, depth and the number of values, aliases
-multiplied out, are bounded.
+The result is data only: mappings with text keys, lists, and scalars of the core schema of YAML 1.2 (`yes`
+and `1:30` are text, `1e3` is a number), without tags. Size, depth and the number of values, with aliases
+expanded, are bounded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PLAIN_TAGS = ("str", "int", "float", "bool", "null", "timestamp", "seq", "map")
 
 @dataclass(frozen=True)
 class Document:
-    """`data` of the file `path`; `lines` says on which line (from 1) the value at a place begins."""
+    """`data` of the file `path`; `lines`: the line (from 1) on which the value at a place begins."""
 
     path: Path
     data: Any
@@ -55,7 +55,7 @@ class Document:
 
 
 def dotted(place: Place) -> str:
-    """A place as people write it.
+    """A place as readers write it.
 
     >>> dotted(("include", 2, "policy"))
     'include[2].policy'
@@ -67,14 +67,14 @@ def dotted(place: Place) -> str:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """`did you mean ...?` if a known name is close, else what is known."""
+    """`did you mean ...?` if a known name is similar, else all known names."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
     return f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(names)}"
 
 
 def read_document(path: str | Path) -> Document:
-    """The document in a YAML file. UserError, with file and line, for anything else than bounded data."""
+    """The document in a YAML file. UserError, with file and line, for anything but bounded data."""
     path = Path(path)
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -100,7 +100,7 @@ def read_document(path: str | Path) -> Document:
 
 
 class _Walk:
-    """Turns nodes into data and notes their lines; aliases are walked as often as they are used."""
+    """Turns nodes into data and notes their lines; an alias is expanded wherever it is used."""
 
     def __init__(self, path: Path):
         self.path, self.count = path, 0

@@ -1,8 +1,8 @@
-"""Runs cells on dask.distributed: batches, retries, and what becomes of killed workers and schedulers.
+"""Runs cells on dask.distributed: batches, retries, and the loss of workers and schedulers.
 
-Without an address, the cluster is in this process: a scheduler and a worker with one thread a slot. They talk
-without a socket, so that no other user of the machine can reach them; the cells are made in child processes.
-With an address, the same batches go to the workers there.
+Without an address, the dask cluster is in this process: a scheduler and a worker with one thread per slot.
+They communicate without a socket, so that no other user of the machine can reach them; cells are made in
+child processes. With an address, the same batches go to the workers there.
 """
 
 from __future__ import annotations
@@ -21,43 +21,45 @@ from typing import Any
 
 from itertime.errors import UserError
 
+from .work import CellVerdict
 from .worker import end_campaign, run_batch
 
-__all__ = ["Outcome", "Progress", "Unfinished", "run_orders"]
+__all__ = ["CellOutcome", "Progress", "Unfinished", "run_orders"]
 
 BATCH_S, LARGEST_BATCH = 1.0, 64
 QUEUED_PER_SLOT, QUEUED_AT_LEAST = 2, 4
 MOST_KILLS = 10
-"""A cell whose process, or whose worker, was killed more often than this counts as failed."""
+"""A cell fails if its process or worker is killed more often than this."""
 
 BUSY_AGAIN_S, LOOK_EVERY_S, CONNECT_S = 0.5, 0.5, 10.0
 
-_NO_DASHBOARD = "127.0.0.1:0"  # dask insists on web servers; these are for this machine alone, without pages
+_NO_DASHBOARD = "127.0.0.1:0"  # dask insists on web servers; these have no pages, for this machine alone
 
 Order = Mapping[str, Any]
-Verdict = Mapping[str, Any]
+"""What a worker needs to make one cell; `key` identifies it."""
 
 
 class Unfinished(UserError):
-    """Some cells were not made: they failed, or nothing could be run or written any more."""
+    """Some cells were not made: they failed, or nothing more could be run or written."""
 
     exit_code = 5
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of one order: its last verdict (made, present or failed), after so many attempts."""
+class CellOutcome:
+    """The last verdict on one order (made, present or failed), and the number of attempts."""
 
     order: Order
-    verdict: Verdict
+    verdict: CellVerdict
     attempts: int
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a grid is. `slots`: cells that can be made at a time, 0 while a scheduler has no workers.
+    """How many cells of a grid are made, failed, or running.
 
-    `remaining_s` is None until a cell has been made.
+    `slots`: cells that can be made at the same time, 0 while a scheduler has no workers. `remaining_s` is an
+    estimate, None until a cell has been made.
     """
 
     total: int
@@ -69,15 +71,20 @@ class Progress:
 
 
 def run_orders(
-    orders: Sequence[Order], batch: Mapping[str, Any], *, workers: int | None = None,
-    scheduler: str | None = None, retries: int = 1,
-    on_outcome: Callable[[Outcome], None], on_progress: Callable[[Progress], None] = lambda progress: None,
-) -> None:  # fmt: skip
-    """Make all cells; `on_outcome` is called here, once for each order, as they are decided.
+    orders: Sequence[Order],
+    batch: Mapping[str, Any],
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    retries: int = 1,
+    on_outcome: Callable[[CellOutcome], None],
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> None:
+    """Make all cells. `on_outcome` is called in this process, once for each order, when it is decided.
 
-    `workers`: cells made at a time on this machine (default: one a processor). `scheduler`: the address of a
-    running dask scheduler instead. Unfinished, if the disk is full or the scheduler is lost; cells that are
-    made stay made.
+    `workers`: cells made at the same time on this machine (default: one per processor). `scheduler`: the
+    address of a running dask scheduler instead. Raises Unfinished if the disk is full or the scheduler is
+    lost; finished cells stay in the store.
     """
     if not orders:
         return
@@ -87,16 +94,16 @@ def run_orders(
 
 
 class _Campaign:
-    """The cells that are not decided yet, and the batches that are under way."""
+    """The cells that are not decided yet, and the batches in progress."""
 
     def __init__(
         self, client: Any, orders: Sequence[Order], batch: Mapping[str, Any], retries: int,
-        on_outcome: Callable[[Outcome], None], on_progress: Callable[[Progress], None],
+        on_outcome: Callable[[CellOutcome], None], on_progress: Callable[[Progress], None],
     ):  # fmt: skip
         self.client, self.batch, self.retries = client, dict(batch), retries
         self.on_outcome, self.on_progress = on_outcome, on_progress
         self.waiting: deque[Order] = deque(orders)
-        self.busy: deque[tuple[float, Order]] = deque()  # made by another client: look again at that time
+        self.busy: deque[tuple[float, Order]] = deque()  # made by another client: try again at that time
         self.under_way: dict[Any, list[Order]] = {}
         self.ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.attempts = dict.fromkeys((order["key"] for order in orders), 0)
@@ -143,7 +150,7 @@ class _Campaign:
             future.add_done_callback(self.ended.put)
 
     def _batch_size(self) -> int:
-        """Cells of about a second together, fewer towards the end, so that all slots end at one time."""
+        """Cells that take about a second together; fewer near the end, so that all slots end together."""
         if not self.timed:
             return 1
         by_time = int(BATCH_S * self.timed / max(self.spent_s, 1e-9))
@@ -151,7 +158,7 @@ class _Campaign:
         return max(1, min(by_time, fair, LARGEST_BATCH))
 
     def _take(self, wait_s: float) -> None:
-        """Take in what has ended, waiting for the first so long."""
+        """Judge the cells of batches that have ended; wait `wait_s` for the first of them."""
         with suppress(queue.Empty):
             while True:
                 future = self.ended.get(timeout=wait_s)
@@ -160,13 +167,13 @@ class _Campaign:
                 for order, verdict in zip(orders, _verdicts(future, orders), strict=True):
                     self._judge(order, verdict)
 
-    def _judge(self, order: Order, verdict: Verdict) -> None:
+    def _judge(self, order: Order, verdict: CellVerdict) -> None:
         key, status = order["key"], verdict["status"]
         if "wall_s" in verdict and status == "made":
             self.spent_s, self.timed = self.spent_s + verdict["wall_s"], self.timed + 1
         if status in ("made", "present"):
             self.made += 1
-            self.on_outcome(Outcome(order, verdict, self.attempts[key]))
+            self.on_outcome(CellOutcome(order, verdict, self.attempts[key]))
         elif status == "busy":
             self.attempts[key] -= 1
             self.busy.append((time.monotonic() + BUSY_AGAIN_S, order))
@@ -176,7 +183,7 @@ class _Campaign:
             self.waiting.append(order)
         else:
             self.failed += 1
-            self.on_outcome(Outcome(order, {**verdict, "status": "failed"}, self.attempts[key]))
+            self.on_outcome(CellOutcome(order, {**verdict, "status": "failed"}, self.attempts[key]))
 
     def _may_try_again(self, key: str, status: str) -> bool:
         if status == "killed":
@@ -190,11 +197,11 @@ class _Campaign:
         raise Unfinished(f"{reason}; {left} of {self.total} cells are left; {remedy}")
 
 
-def _verdicts(future: Any, orders: Sequence[Order]) -> Sequence[Verdict]:
-    """Of a batch that has ended, however it did."""
+def _verdicts(future: Any, orders: Sequence[Order]) -> Sequence[CellVerdict]:
+    """The verdicts of a batch that has ended, with a result or without."""
     if future.status == "finished":
-        with suppress(Exception):  # the result was on a worker that is gone
-            result: Sequence[Verdict] = future.result()
+        with suppress(Exception):  # the result was on a worker that has been lost
+            result: Sequence[CellVerdict] = future.result()
             return result
     if future.status == "error":
         reason = f"the worker was killed, or cannot run cells: {future.exception()}"
@@ -204,7 +211,7 @@ def _verdicts(future: Any, orders: Sequence[Order]) -> Sequence[Verdict]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep dask's own log lines off stderr; what they tell of is said in the words of a grid."""
+    """Keep dask's own log lines off stderr; a grid reports the same events in its own words."""
     names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
     before = {name: logging.getLogger(name).level for name in names}
     for name in names:
@@ -218,7 +225,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _client(workers: int | None, scheduler: str | None, most: int, campaign: str) -> Iterator[Any]:
-    """A client of the cluster to use."""
+    """A client of the given dask cluster, or of a new one in this process."""
     import dask
     import distributed
 
@@ -246,4 +253,4 @@ def _client(workers: int | None, scheduler: str | None, most: int, campaign: str
             try:
                 yield client
             finally:
-                end_campaign(campaign)  # threads that wait for a cell are free to end
+                end_campaign(campaign)  # so that threads that wait for a cell can end

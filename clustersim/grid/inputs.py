@@ -1,14 +1,14 @@
-"""From a cell's settings to everything that its result depends on, and to the key that stands for it.
+"""From a cell's settings to everything that its result depends on, and to its key.
 
 | part of the key | what |
 |---|---|
 | trace | hash of the trace file; or the recipe of a generated trace, with hashes of its rules and sizes |
 | config | the settings of the run, with hashes of the files that they name, of the systems and the policy |
-| code | hash of the files of `itertime`, `traces` and the part of `clustersim` that simulates |
+| code | hash of `itertime`, `traces` and the parts of `clustersim` that simulate |
 | versions | Python, numpy, scipy, simpy |
 
-Two cells of equal inputs have one key and one result. Relative paths in a grid file start at its folder, in
-which the functions here must be called, and every cell runs.
+Cells with equal inputs have the same key and the same result. Relative paths in a grid file start at its
+folder; the functions here must be called there, and every cell runs there.
 """
 
 from __future__ import annotations
@@ -29,8 +29,12 @@ from clustersim.config import RunConfig
 from clustersim.hashes import code_hash, digest, policy_hash
 from clustersim.registry import find_policy
 from itertime.errors import UnknownName, UserError
+from itertime.profile import load_profile
+from itertime.system import load_system
 from traces.files import sha256, shown
 from traces.generate import Recipe
+from traces.rules import rules_path
+from traces.sizes import sizes_path
 
 __all__ = ["Hashes", "Inputs", "key_of", "resolve"]
 
@@ -41,7 +45,7 @@ LIBRARIES = ("numpy", "scipy", "simpy")
 
 @dataclass(frozen=True)
 class Inputs:
-    """What one run is made from: its settings, and a trace file or the recipe of a trace."""
+    """The inputs of one run: its settings, and a trace file or the recipe of a trace."""
 
     config: RunConfig
     trace: str | Recipe
@@ -58,9 +62,9 @@ class Inputs:
 
 
 def resolve(settings: Mapping[str, Any], seed: int) -> Inputs:
-    """The run that `settings` describe. UserError names the setting that cannot be.
+    """The run that `settings` describe. UserError names a setting that is wrong.
 
-    `a.b` sets `b` within `a`, whatever the order; `policy.b` is a parameter of the policy.
+    `a.b` sets `b` within `a`, before or after `a`; `policy.b` is a parameter of the policy.
     """
     whole = {name: value for name, value in settings.items() if "." not in name}
     parts = [(name.split(".", 1), value) for name, value in settings.items() if "." in name]
@@ -116,13 +120,13 @@ class Hashes:
         self.groups = cache(self._groups)
 
     def _groups(self, cluster: str, system: str, network: str | None) -> list[str | None]:
-        """Of the system of each group of nodes, which a cluster file names and which may be files too."""
+        """Hashes of the systems of the groups of nodes, which a cluster file names and which may be files."""
         groups = load_cluster(cluster, system, network).groups
         return [None if group.system is None else self.system(group.system) for group in groups]
 
 
 def key_of(inputs: Inputs, hashes: Hashes) -> tuple[str, dict[str, Any]]:
-    """The key of a cell (24 hexadecimal digits) and the document that it is the hash of."""
+    """The key of a cell (24 hexadecimal digits), and the document that the key is the hash of."""
     config, trace = inputs.config, inputs.trace
     document: dict[str, Any] = {
         "trace": {"sha256": hashes.file(trace)} if isinstance(trace, str) else _recipe(trace, hashes),
@@ -146,9 +150,6 @@ def _files_of(config: RunConfig) -> Iterator[tuple[str, str]]:
 
 
 def _recipe(recipe: Recipe, hashes: Hashes) -> dict[str, Any]:
-    from traces.rules import rules_path
-    from traces.sizes import sizes_path
-
     return {
         "recipe": asdict(recipe),
         "sizes": hashes.file(sizes_path(recipe.sizes)),
@@ -158,12 +159,10 @@ def _recipe(recipe: Recipe, hashes: Hashes) -> dict[str, Any]:
 
 
 def _system_hash(name: str) -> str:
-    from itertime import load_profile, load_system
-
     system = load_system(name)
     return hashlib.sha256(f"{system!r} {load_profile(system.profile).digest}".encode()).hexdigest()
 
 
 def _policy_hash(name: str) -> str:
-    find_policy(name)  # complains if it cannot be used
+    find_policy(name)  # raises if it cannot be used
     return policy_hash(name)

@@ -1,12 +1,12 @@
-"""`python -m clustersim.grid.nursery`: forks a fresh process for every cell, and ends those beyond a limit.
+"""A program that forks a fresh process for every cell, and kills those that exceed a limit.
 
-Orders come as lines of JSON on stdin, verdicts go as lines of JSON to stdout, one at a time. The process has
-no threads and everything imported, so that a cell starts in milliseconds, and no cell can leave anything
-behind for the next one: results do not depend on which cells ran before.
+Orders are lines of JSON on stdin, verdicts lines of JSON on stdout, one at a time. The server has no threads,
+and has imported everything, so a cell starts in milliseconds. No cell leaves anything behind for the next
+one: results do not depend on which cells ran before.
 
-Limits: `time_s` of wall-clock time, and `memory_gb` (1e9 bytes) of resident memory, looked at ten times a
-second. A cell beyond one is asked for its stack and killed with all processes that it started. If the
-nursery's stdin closes, because its owner ended in whatever way, it ends with its cell.
+Limits: `time_s` of wall-clock time, and `memory_gb` (1e9 bytes) of resident memory, sampled ten times a
+second. A cell that exceeds one is asked for its stack and killed, with all processes that it started. When
+the server's stdin closes, because the process that started it has ended, the server and its cell end too.
 """
 
 from __future__ import annotations
@@ -24,24 +24,26 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, NoReturn
 
+from clustersim.runner import run
+from clustersim.scheduler import Proposal, Scheduler, State
+from traces.generate import Recipe, generate
+
+from .work import CellVerdict, make_cell
+
 __all__ = ["main"]
 
 LOOK_EVERY_S, LAST_WORDS_S, KEPT_OUTPUT = 0.1, 0.3, 8_000
 OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
-"""Signals that a cell does not send itself: it was killed by somebody, or for want of memory."""
-
-Verdict = dict[str, Any]
+"""Signals that a cell does not send to itself: it was killed from outside, or for lack of memory."""
 
 
 def main() -> None:
     """Serve orders until stdin closes."""
-    from clustersim.grid.work import make_cell
-
     verdicts = os.dup(1)
-    os.dup2(2, 1)  # nothing that prints can be taken for a verdict
+    os.dup2(2, 1)  # so that nothing that is printed is read as a verdict
     _warm_up()
     gc.collect()
-    gc.freeze()  # pages that children share are not touched by their collections
+    gc.freeze()  # collections in children do not touch the pages that they share
     waiting = b""
     while True:
         line, found, waiting = waiting.partition(b"\n")
@@ -51,29 +53,26 @@ def main() -> None:
                 return
             waiting = line + data
             continue
-        verdict = Child(json.loads(line), make_cell, verdicts).watch()
+        verdict = Child(json.loads(line), verdicts).watch()
         os.write(verdicts, json.dumps(verdict).encode() + b"\n")
 
 
 def _warm_up() -> None:
-    """Import and cache what every cell needs: a small run of a generated trace, under a policy of no use."""
-    from clustersim.runner import run
-    from clustersim.scheduler import Proposal, Scheduler, State
-    from traces.generate import Recipe, generate
+    """Import and cache what every cell needs, by a small run of a generated trace."""
+    run(generate(Recipe(3))[0], _InOrder)
 
-    class InOrder(Scheduler):
-        def schedule(self, state: State) -> Proposal:
-            proposal = state.proposal()
-            proposal.run_by(lambda job: job.order)
-            return proposal
 
-    run(generate(Recipe(3))[0], InOrder)
+class _InOrder(Scheduler):
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        proposal.run_by(lambda job: job.order)
+        return proposal
 
 
 class Child:
     """A forked process that makes one cell."""
 
-    def __init__(self, order: Mapping[str, Any], make: Any, verdicts: int):
+    def __init__(self, order: Mapping[str, Any], verdicts: int):
         self.order, self.began = order, monotonic()
         result, result_end = os.pipe()
         output, output_end = os.pipe()
@@ -82,23 +81,23 @@ class Child:
         if self.pid == 0:
             for file in (result, output, life_end, verdicts):
                 os.close(file)
-            _be_child(order, make, result_end, output_end, life)
+            _be_child(order, result_end, output_end, life)
         for file in (result_end, output_end, life):
             os.close(file)
         self.result, self.output, self.life = result, output, life_end
         self.texts = {result: b"", output: b""}
 
-    def watch(self) -> Verdict:
+    def watch(self) -> CellVerdict:
         """Wait for the verdict, within the limits."""
         beyond = None
         while beyond is None and not self._listen(LOOK_EVERY_S):
             beyond = self._beyond_limit()
         if beyond is not None:
-            _signal(self.pid, signal.SIGUSR1)  # its stack goes to its output
+            _signal(self.pid, signal.SIGUSR1)  # writes its stack to its output
             until = monotonic() + LAST_WORDS_S
             while monotonic() < until and not self._listen(until - monotonic()):
                 pass
-        _signal_all(self.pid, signal.SIGKILL)  # and what it started and left behind
+        _signal_all(self.pid, signal.SIGKILL)  # also processes that it started and left running
         _, status, usage = os.wait4(self.pid, 0)
         self._listen(0)
         for file in (self.result, self.output, self.life):
@@ -110,9 +109,9 @@ class Child:
         return verdict
 
     def _listen(self, wait_s: float) -> bool:
-        """Take in what the child wrote; whether its verdict is complete, or it is gone."""
+        """Read what the child has written; whether its verdict is complete, or the child has ended."""
         ready, _, _ = select.select([0, *self.texts], [], [], max(0.0, wait_s))
-        if 0 in ready:  # nobody sends a second order: the owner is gone
+        if 0 in ready:  # no second order is ever sent: the owner has ended
             _signal_all(self.pid, signal.SIGKILL)
             os._exit(0)
         done = False
@@ -131,10 +130,10 @@ class Child:
             return f"used {used / 1e9:.3g} GB of memory, more than limits.memory_gb = {limit_gb:g}"
         return None
 
-    def _verdict(self, beyond: str | None, code: int) -> Verdict:
+    def _verdict(self, beyond: str | None, code: int) -> CellVerdict:
         output = self.texts[self.output].decode(errors="replace")
         try:
-            verdict: Verdict = json.loads(self.texts[self.result])
+            verdict: CellVerdict = json.loads(self.texts[self.result])
         except ValueError:
             if beyond is not None:
                 return {"status": "failed", "reason": beyond, "traceback": output}
@@ -147,17 +146,17 @@ class Child:
         return verdict
 
 
-def _be_child(order: Mapping[str, Any], make: Any, result: int, output: int, life: int) -> NoReturn:
-    """Make the cell, write the verdict, end; nothing of the nursery's runs on."""
+def _be_child(order: Mapping[str, Any], result: int, output: int, life: int) -> NoReturn:
+    """Make the cell, write the verdict, and end without running any more code of the server."""
     os.setpgid(0, 0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
     faulthandler.enable(file=2, all_threads=False)
     faulthandler.register(signal.SIGUSR1, file=2, all_threads=False)
-    threading.Thread(target=_end_with_nursery, args=(life,), daemon=True).start()
+    threading.Thread(target=_end_with_server, args=(life,), daemon=True).start()
     try:
-        text = json.dumps(make(order)).encode()
+        text = json.dumps(make_cell(order)).encode()
         sys.stdout.flush()
         with open(result, "wb") as file:
             file.write(text)
@@ -165,7 +164,7 @@ def _be_child(order: Mapping[str, Any], make: Any, result: int, output: int, lif
         os._exit(0)
 
 
-def _end_with_nursery(life: int) -> None:
+def _end_with_server(life: int) -> None:
     os.read(life, 1)  # returns when the other end closes
     os._exit(1)
 
@@ -185,7 +184,7 @@ def _signal(pid: int, number: int) -> None:
 
 
 def _signal_all(pid: int, number: int) -> None:
-    """To a child's whole group; the child itself may not have made it its group yet."""
+    """Signal a child's whole process group, and the child itself, which may not have made the group yet."""
     for kill in (os.killpg, os.kill):
         with suppress(ProcessLookupError, PermissionError):
             kill(pid, number)

@@ -1,4 +1,4 @@
-"""From a grid file to the cells that are to be made, with everything checked that can be beforehand."""
+"""From a grid file to a grid plan: every cell resolved and checked before anything runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from clustersim.runner import check_config
+from clustersim.runner import setup_of
 from itertime.errors import TableError, UserError
 from traces.generate import Recipe, generate
 
@@ -19,12 +19,12 @@ from .spec import GridFile, read_grid_file
 from .store import FORMAT
 from .work import load_trace
 
-__all__ = ["Plan", "PlannedCell", "read_plan"]
+__all__ = ["GridPlan", "PlannedCell", "read_plan"]
 
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell with what it is made from, and its key; `hashed` is the document that the key is the hash of."""
+    """A cell, its inputs and its key; `hashed` is the document that the key is the hash of."""
 
     cell: Cell
     inputs: Inputs
@@ -32,13 +32,13 @@ class PlannedCell:
     hashed: dict[str, Any]
 
     def order(self) -> dict[str, Any]:
-        """What a worker needs to make it."""
+        """What a worker needs to make the cell."""
         return {"key": self.key, "inputs": self.inputs.document(), "hashed": self.hashed}
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A grid file, read and multiplied out. Relative paths in it start at `base`."""
+class GridPlan:
+    """A grid file, read and expanded into cells. Relative paths in it start at `base`."""
 
     path: Path
     file: GridFile
@@ -59,7 +59,7 @@ class Plan:
         return list({planned.key: planned.order() for planned in self.cells}.values())
 
     def document(self) -> dict[str, Any]:
-        """What `grid.json` says: what the tables need to be made again from the cells alone."""
+        """The content of `grid.json`: with it, the tables can be made again from the cells alone."""
         return {
             "format": FORMAT,
             "name": self.name,
@@ -74,11 +74,11 @@ class Plan:
         }
 
 
-def read_plan(path: str | Path) -> Plan:
-    """Read a grid file and check every cell. UserError (TableError for a trace) with the file and line."""
+def read_plan(path: str | Path) -> GridPlan:
+    """Read a grid file and check every cell. UserError (TableError for a trace) with file and line."""
     file, document = read_grid_file(path)
     grid = expand(file, document)
-    plan = Plan(document.path, file, grid, _baseline(file, document, grid), ())
+    plan = GridPlan(document.path, file, grid, _baseline(file, document, grid), ())
     checker = _Checker(document)
     with chdir(plan.base):
         cells = tuple(checker.planned(cell) for cell in grid.cells)
@@ -86,7 +86,7 @@ def read_plan(path: str | Path) -> Plan:
 
 
 class _Checker:
-    """Checks traces and settings, each distinct one once."""
+    """Checks traces and settings, each of them once."""
 
     def __init__(self, document: Document):
         self.document, self.hashes = document, Hashes()
@@ -108,13 +108,13 @@ class _Checker:
         config, trace = inputs.config.model_copy(update={"seed": 0}), inputs.trace
         if isinstance(trace, Recipe):
             trace = replace(trace, seed=0)
-            sample = replace(trace, jobs=1, load=1.0)  # planners, rules and sizes are tried on one job
+            sample = replace(trace, jobs=1, load=1.0)  # one job is enough to try planners, rules and sizes
             if self._first(("recipe", sample)):
                 generate(sample)
         elif self._first(("file", trace, config.table)):
             load_trace(inputs)
         if self._first(("config", config.model_dump_json())):
-            check_config(config)
+            setup_of(config)
 
     def _first(self, what: Any) -> bool:
         text = repr(what)
@@ -123,7 +123,7 @@ class _Checker:
         return new
 
     def _located(self, cell: Cell, error: UserError) -> UserError:
-        """The error with the line of the value in the grid file that it is about."""
+        """The error with the line in the grid file of the value that caused it."""
         if isinstance(error, TableError):
             return error  # names file and line of the trace
         located = copy.copy(error)
@@ -132,7 +132,7 @@ class _Checker:
         return located
 
     def _place(self, cell: Cell, text: str) -> Place:
-        """Where the setting is that an error is about: it begins with its name, or quotes it or its value."""
+        """The place of the setting that caused an error: its name or its value is in the text."""
         stated = [(self._axis_place(cell, axis), axis, value) for axis, value in cell.axes.items()]
         whole = self.document.data.get("set", {})
         stated += [(("set", name), name, value) for name, value in whole.items()]
@@ -145,7 +145,7 @@ class _Checker:
         return cell.place
 
     def _axis_place(self, cell: Cell, axis: str) -> Place:
-        """The line of one value of an axis."""
+        """The place of one value of an axis."""
         value = cell.axes[axis]
         values = self.document.data.get("matrix", {}).get(axis)
         if cell.place[0] == "matrix" and isinstance(values, list):

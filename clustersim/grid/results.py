@@ -1,34 +1,37 @@
-"""The results of a grid, read back from its folder."""
+"""The results of a grid, read back from its folder, and the paired differences between its cells."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustersim.metrics import window_metrics
-from clustersim.rundir import Run, read_run, read_unverified
-from itertime.errors import UserError
+from clustersim.run_result import Run
+from clustersim.rundir import read_run, read_unverified
+from clustersim.rundir_format import SUMMARY
+from clustersim.statistics import Difference, holm, paired_difference
+from itertime.errors import UnknownName, UserError
 from traces.files import shown
 
 from .cells import Scalar
-from .comparison import Comparison, compare_cells
 from .spec import NUMERIC_METRICS, SHOWN_METRICS, Window
-from .store import FORMAT, Store, read_json
+from .store import FORMAT, Store, read_object
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Result", "Results", "compare_runs", "read_results"]
+__all__ = ["Comparison", "Result", "Results", "compare_cells", "compare_runs", "read_results"]
 
 Number = int | float | None
 
 
 @dataclass(frozen=True)
 class Result:
-    """One cell: where it is in the grid, and its metrics (empty if it is not done).
+    """One cell: its position in the grid, and its metrics (empty if it is not done).
 
     `status`: done, failed, or missing. `reason`: why it failed.
     """
@@ -44,6 +47,19 @@ class Result:
     def run(self) -> Run:
         """All records of the cell. UserError if it is not done, or was changed."""
         return read_run(self.folder)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A metric of the cells with these values of axes, against the baseline with all other axes equal.
+
+    `p_holm`: the p value, adjusted for all comparisons of this metric in the grid.
+    """
+
+    axes: Mapping[str, Scalar]
+    metric: str
+    difference: Difference
+    p_holm: float | None = None
 
 
 @dataclass(frozen=True)
@@ -69,9 +85,10 @@ class Results(Sequence[Result]):
     def compare(
         self, baseline: Mapping[str, Scalar] | None = None, metrics: Sequence[str] | None = None
     ) -> list[Comparison]:
-        """Every cell against the one that differs from it by the values of `baseline` alone, over seeds.
+        """Every cell against the one that differs from it only by the values of `baseline`, over seeds.
 
-        By default the file's baseline and metrics. UserError for a baseline or a metric that is not there.
+        The default are the baseline and the metrics of the grid file. UserError for a baseline or a metric
+        that does not exist.
         """
         return compare_cells(self, self.axes, baseline or self.baseline, metrics or self.shown_metrics)
 
@@ -100,14 +117,14 @@ class Results(Sequence[Result]):
 def read_results(folder: str | Path) -> Results:
     """The results in the folder of a grid, complete or not.
 
-    The hashes of every cell are checked: one that was changed counts as missing. UserError for a folder that
-    no grid wrote.
+    The hashes of every cell are checked, and a cell that was changed counts as missing. UserError for a
+    folder that no grid wrote.
     """
     store = Store(folder)
     path = store.folder / "grid.json"
     if not path.exists():
         raise UserError(f"{store.folder}: is not the folder of a grid: it has no grid.json")
-    document = read_json(path)
+    document = read_object(path)
     if document.get("format") != FORMAT:
         raise UserError(
             f"{path}: format={shown(document.get('format'))}: must be {FORMAT}; run the grid again"
@@ -141,12 +158,12 @@ def compare_runs(runs: Sequence[Run], baseline: str) -> list[Comparison]:
 def _result(store: Store, entry: Mapping[str, Any], window: Window | None, known: dict[str, Any]) -> Result:
     key = entry["cell"]
     if key not in known:  # cells of equal inputs share a folder
-        known[key] = _looked_up(store, key, window)
+        known[key] = _look_up(store, key, window)
     status, metrics, reason = known[key]
     return Result(entry["axes"], entry["seed"], key, status, store.cell(key), metrics, reason)
 
 
-def _looked_up(store: Store, key: str, window: Window | None) -> tuple[str, Mapping[str, Number], str]:
+def _look_up(store: Store, key: str, window: Window | None) -> tuple[str, Mapping[str, Number], str]:
     damage = store.damage(key) if store.has(key) else None
     if store.has(key) and damage is None:
         return "done", _metrics(store.cell(key), window), ""
@@ -158,7 +175,7 @@ def _looked_up(store: Store, key: str, window: Window | None) -> tuple[str, Mapp
 
 def _metrics(folder: Path, window: Window | None) -> Mapping[str, Number]:
     if window is None:
-        summary: Mapping[str, Any] = read_json(folder / "summary.json")
+        summary: Mapping[str, Any] = read_object(folder / SUMMARY)
     else:
         run = read_unverified(folder)  # its hashes have just been checked
         summary = window_metrics(
@@ -174,9 +191,71 @@ def _counts(results: Sequence[Result]) -> dict[str, int]:
 
 
 def _dtype(results: Results, axis: str) -> str:
-    """Numbers where all values are, else text and numbers as they are."""
+    """A numeric type if all values are numbers, else objects."""
     values = [result.axes[axis] for result in results]
     if all(type(value) is int for value in values):
         return "int64"
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     return "float64" if numeric else "object"
+
+
+# Comparisons
+
+
+def compare_cells(
+    results: Sequence[Result], axes: Sequence[str], baseline: Mapping[str, Scalar] | None,
+    metrics: Sequence[str],
+) -> list[Comparison]:  # fmt: skip
+    """Comparisons in the order of the grid, metrics innermost; none without a baseline.
+
+    The baseline of a cell has the values of `baseline` and is otherwise equal; both runs of a pair have the
+    same seed. UnknownName for axes, values and metrics that do not exist.
+    """
+    if not baseline:
+        return []
+    _check_names(results, axes, baseline, metrics)
+    groups: dict[tuple[Scalar, ...], dict[int, Result]] = {}
+    for result in results:
+        groups.setdefault(tuple(result.axes[name] for name in axes), {})[result.seed] = result
+    comparisons = []
+    for values in groups:
+        variant = dict(zip(axes, values, strict=True))
+        against = tuple({**variant, **baseline}.values())
+        if against == values or against not in groups:
+            continue
+        for metric in metrics:
+            difference = _difference(groups[against], groups[values], metric)
+            comparisons.append(Comparison(variant, metric, difference))
+    return _with_holm(comparisons)
+
+
+def _difference(baseline: Mapping[int, Result], variant: Mapping[int, Result], metric: str) -> Difference:
+    seeds = [seed for seed in variant if seed in baseline]
+    return paired_difference(
+        [baseline[seed].metrics.get(metric) for seed in seeds],
+        [variant[seed].metrics.get(metric) for seed in seeds],
+        limit=1.0 if metric.endswith("_ratio") else inf,
+    )
+
+
+def _with_holm(comparisons: list[Comparison]) -> list[Comparison]:
+    adjusted: dict[int, Any] = {}
+    for metric in dict.fromkeys(comparison.metric for comparison in comparisons):
+        family = [i for i, comparison in enumerate(comparisons) if comparison.metric == metric]
+        p_values = holm([comparisons[i].difference.p for i in family])
+        adjusted |= dict(zip(family, p_values, strict=True))
+    return [replace(comparison, p_holm=adjusted[i]) for i, comparison in enumerate(comparisons)]
+
+
+def _check_names(
+    results: Sequence[Result], axes: Sequence[str], baseline: Mapping[str, Scalar], metrics: Sequence[str]
+) -> None:
+    for name, value in baseline.items():
+        if name not in axes:
+            raise UnknownName("axis", name, axes)
+        values = dict.fromkeys(result.axes[name] for result in results)
+        if value not in values:
+            raise UnknownName(f"value of {name}", str(value), [str(known) for known in values])
+    for metric in metrics:
+        if metric not in NUMERIC_METRICS:
+            raise UnknownName("metric", metric, NUMERIC_METRICS)

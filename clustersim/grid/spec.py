@@ -1,4 +1,4 @@
-"""What a grid file says, before it is multiplied out (docs/grids.md is its manual)."""
+"""The parts of a grid file, validated but not yet expanded (docs/grids.md is its manual)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .document import Document, Place, read_document, suggestion
 __all__ = ["NUMERIC_METRICS", "GridFile", "Limits", "Window", "read_grid_file"]
 
 NUMERIC_METRICS = tuple(name for name in METRICS if name not in ("covers", "wall_s", "policy_wall_s"))
-"""The metrics of a cell: all but the text, and the two that depend on the machine."""
+"""The metrics of a cell: all but the one that is text, and the two that depend on the machine."""
 
 SHOWN_METRICS = ("jct_mean_s", "makespan_s", "deadline_met_ratio", "rejected")
 
@@ -27,7 +27,7 @@ class _Part(BaseModel):
 
 
 class Limits(_Part):
-    """What one cell may take: seconds of wall-clock time, GB (1e9 bytes) of resident memory; None: no limit.
+    """Limits of one cell: seconds of wall-clock time, GB (1e9 bytes) of resident memory; None: no limit.
 
     `retries`: how often a failed cell is tried again within one call.
     """
@@ -69,7 +69,7 @@ class GridFile(_Part):
 
 
 def read_grid_file(path: str | Path) -> tuple[GridFile, Document]:
-    """Read and validate a grid file; the document knows the lines for later complaints.
+    """Read and validate a grid file; the document has the lines for later errors.
 
     UserError, with file and line, for a file that cannot be read, unknown keys and values of a wrong kind.
     """

@@ -1,10 +1,10 @@
-"""The results folder of a grid: cells that are whole or not there, whoever is killed when.
+"""The results folder of a grid: a cell is in it whole or not at all, whichever process is killed.
 
 | path | holds |
 |---|---|
 | `grid.json` | the cells of the grid: axes, seed, key; written before anything runs |
 | `cells/KEY/` | what `clustersim run --out` writes, and `cell.json`: the inputs that KEY is the hash of |
-| `failures/KEY.json` | why a cell failed, with its traceback; gone when the cell succeeds |
+| `failures/KEY.json` | why a cell failed, with its traceback; removed when the cell succeeds |
 | `locks/KEY` | held by the process that makes the cell, so that two clients do not make it twice |
 
 A cell is written to `cells/.KEY.tmp` and renamed. Everything is JSON or CSV; nothing is unpickled.
@@ -19,22 +19,23 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from math import inf
 from pathlib import Path
 from typing import Any
 
+from clustersim.hashes import digest
+from clustersim.rundir_format import MANIFEST, MANIFEST_HASH, read_json
 from itertime.atomic import replacing
 from itertime.errors import UserError
 
-from .inputs import digest
-
-__all__ = ["FORMAT", "Store", "read_json"]
+__all__ = ["FORMAT", "Store", "read_object", "write_json"]
 
 FORMAT = "clustersim-grid-1"
 _OURS = (
     "cells", "failures", "locks",
     "grid.json", "timings.csv", "results.csv", "results.parquet", "comparison.csv",
 )  # fmt: skip
-_CELL, _MANIFEST = "cell.json", "manifest.json"
+_CELL = "cell.json"
 
 
 class Store:
@@ -45,7 +46,7 @@ class Store:
         self.cells, self.failures, self.locks = (self.folder / n for n in ("cells", "failures", "locks"))
 
     def open(self) -> None:
-        """Make the folder, or accept one that a grid made. UserError for any other, or if it cannot be."""
+        """Make the folder, or accept one that a grid made. UserError for any other, or if that fails."""
         try:
             names = sorted(os.listdir(self.folder)) if self.folder.exists() else []
             if names and not self.is_grid():
@@ -57,9 +58,9 @@ class Store:
             raise UserError(f"{self.folder}: cannot be used as a folder: {error.strerror or error}") from None
 
     def is_grid(self) -> bool:
-        """Whether a grid wrote this folder, even if it was killed at its start or `grid.json` is damaged."""
+        """Whether a grid wrote this folder, even if the grid was killed early or `grid.json` is damaged."""
         with suppress(UserError):
-            if read_json(self.folder / "grid.json").get("format") == FORMAT:
+            if read_object(self.folder / "grid.json").get("format") == FORMAT:
                 return True
         return all(name in _OURS or name.startswith(".") for name in os.listdir(self.folder))
 
@@ -70,19 +71,19 @@ class Store:
         return self.cell(key).is_dir()
 
     def damage(self, key: str) -> str | None:
-        """What is wrong with a cell that is there; None if every byte is what was written.
+        """What is wrong with a cell in the folder; None if every byte is what was written.
 
         The key is the hash of the inputs in `cell.json`, which has the hash of `manifest.json`, which has
         the hashes of the other files.
         """
         folder = self.cell(key)
         try:
-            cell = read_json(folder / _CELL)
+            cell = read_object(folder / _CELL)
             if digest(cell["inputs"])[:24] != key:
                 return f"{folder / _CELL}: is not the one of this cell"
-            manifest = (folder / _MANIFEST).read_bytes()
-            if hashlib.sha256(manifest).hexdigest() != cell["manifest_sha256"]:
-                return f"{folder / _MANIFEST}: was changed"
+            manifest = (folder / MANIFEST).read_bytes()
+            if hashlib.sha256(manifest).hexdigest() != cell[MANIFEST_HASH]:
+                return f"{folder / MANIFEST}: was changed"
             for name, expected in json.loads(manifest)["files"].items():
                 if hashlib.sha256((folder / name).read_bytes()).hexdigest() != expected:
                     return f"{folder / name}: was changed"
@@ -92,7 +93,7 @@ class Store:
 
     @contextmanager
     def claim(self, key: str) -> Iterator[bool]:
-        """Whether this process may make the cell; False while another one does. Ends with its process."""
+        """Whether this process may make the cell: not while another one does. Ends with the process."""
         path = self.locks / key
         while True:
             file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -108,7 +109,7 @@ class Store:
                 raise OSError(error.errno, what, str(path)) from None
             if _same_file(file, path):
                 break
-            os.close(file)  # its last holder has just removed it
+            os.close(file)  # the last holder has just removed the file
         try:
             yield True
         finally:
@@ -117,14 +118,14 @@ class Store:
 
     @contextmanager
     def making(self, key: str, inputs: Mapping[str, Any]) -> Iterator[Path]:
-        """A folder to write a run into, which becomes the cell if the block ends well; for its claimant."""
+        """A folder to write a run to, which becomes the cell if the block succeeds. Claim the cell first."""
         temporary, place = self.cells / f".{key}.tmp", self.cell(key)
-        shutil.rmtree(temporary, ignore_errors=True)  # of a killed process
+        shutil.rmtree(temporary, ignore_errors=True)  # left behind by a killed process
         try:
             yield temporary
-            manifest = hashlib.sha256((temporary / _MANIFEST).read_bytes()).hexdigest()
-            write_json(temporary / _CELL, {"format": FORMAT, "manifest_sha256": manifest, "inputs": inputs})
-            if place.exists():  # damaged, or it would not have been made again
+            manifest = hashlib.sha256((temporary / MANIFEST).read_bytes()).hexdigest()
+            write_json(temporary / _CELL, {"format": FORMAT, MANIFEST_HASH: manifest, "inputs": inputs})
+            if place.exists():  # a damaged cell
                 shutil.rmtree(place)
             os.rename(temporary, place)
             _sync(self.cells)
@@ -134,7 +135,7 @@ class Store:
     def failure(self, key: str) -> dict[str, Any] | None:
         """The record of a cell that failed."""
         with suppress(UserError):
-            return read_json(self.failures / f"{key}.json")
+            return read_object(self.failures / f"{key}.json")
         return None
 
     def record_failure(self, key: str, record: Mapping[str, Any]) -> None:
@@ -144,21 +145,13 @@ class Store:
         (self.failures / f"{key}.json").unlink(missing_ok=True)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file. UserError if there is none."""
-    try:
-        document = json.loads(path.read_bytes())
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: is not JSON that can be read: {error}") from None
-    if not isinstance(document, dict):
-        raise UserError(f"{path}: is not a JSON object")
-    return document
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON object of a grid, of any length. UserError if there is none."""
+    return read_json(path, largest=inf, remedy="run the grid again")
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a JSON object whole or not at all, and see it onto the disk. UserError if that fails."""
+    """Write a JSON object whole or not at all, and flush it to disk. UserError if that fails."""
     with replacing(path) as temporary, temporary.open("wb") as file:
         file.write((json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
         file.flush()
@@ -175,7 +168,7 @@ def _same_file(file: int, path: Path) -> bool:
 
 
 def _sync(folder: Path) -> None:
-    """See a rename onto the disk."""
+    """Flush a rename to disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

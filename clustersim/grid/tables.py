@@ -1,24 +1,21 @@
 """The tables of a grid: one row a cell, one row a comparison, as CSV and Parquet.
 
-Text that a spreadsheet would take for a formula is guarded as in `jobs.csv`: an apostrophe more in front
-(`clustersim.rundir_tables`). Numbers are written with all their digits, undefined values as empty cells.
+Text that a spreadsheet would take for a formula is guarded as in `jobs.csv`: by one more apostrophe in front.
+Numbers are written with all their digits, undefined values as empty cells.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clustersim.rundir_tables import guarded_text
 from clustersim.statistics import Difference
 from itertime.atomic import write_bytes, write_text
 
+from .results import Comparison, Results
 from .spec import NUMERIC_METRICS
-
-if TYPE_CHECKING:
-    from .comparison import Comparison
-    from .results import Results
 
 __all__ = ["COMPARISON_CSV", "RESULTS_CSV", "RESULTS_PARQUET", "write_tables"]
 
@@ -26,7 +23,7 @@ RESULTS_CSV, RESULTS_PARQUET, COMPARISON_CSV = "results.csv", "results.parquet",
 
 
 def write_tables(results: Results) -> list[Comparison]:
-    """Write the tables of a grid into its folder; gives the comparisons. UserError if that cannot be."""
+    """Write the tables of a grid into its folder; returns the comparisons. UserError if that fails."""
     comparisons = results.compare()
     header = [*results.axes, "seed", "status", *NUMERIC_METRICS, "cell"]
     rows = [
@@ -41,7 +38,7 @@ def write_tables(results: Results) -> list[Comparison]:
     if comparisons:
         write_text(results.folder / COMPARISON_CSV, _comparison_csv(results, comparisons))
     else:
-        (results.folder / COMPARISON_CSV).unlink(missing_ok=True)  # of an earlier state of the grid file
+        (results.folder / COMPARISON_CSV).unlink(missing_ok=True)  # from an earlier state of the grid file
     return comparisons
 
 

@@ -1,4 +1,4 @@
-"""Making one cell: read or generate its trace, simulate, write its folder. Runs in a process of its own."""
+"""Making one cell in a process of its own: read or generate its trace, simulate, write its folder."""
 
 from __future__ import annotations
 
@@ -10,29 +10,52 @@ from collections.abc import Mapping
 from contextlib import chdir
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from clustersim.config import RunConfig
-from clustersim.rundir import Run, write_run
-from clustersim.runner import Trace, run
+from clustersim.run_result import Run
+from clustersim.rundir_writer import write_run
+from clustersim.runner import run
+from clustersim.trace_source import Trace
 from itertime.errors import UserError
 from traces.generate import Recipe
 
 from .inputs import Inputs
 from .store import Store
 
-__all__ = ["commands", "load_trace", "make_cell"]
-
-Verdict = dict[str, Any]
-"""`status`: made, present, busy (another process makes it), unwritable, or failed, with `reason` and
-`traceback`.
-"""
+__all__ = ["CellVerdict", "commands", "load_trace", "make_cell"]
 
 
-def make_cell(order: Mapping[str, Any]) -> Verdict:
-    """Make the cell of an order (`key`, `inputs`, `hashed`, `store`, `base`) unless it is there.
+class CellVerdict(TypedDict):
+    """The result of one attempt at a cell.
 
-    Never raises: what goes wrong is in the verdict.
+    | status | the cell |
+    |---|---|
+    | made, present | is in the folder, by this attempt or an earlier one |
+    | busy | is being made by another process |
+    | failed | could not be made, for `reason` |
+    | unwritable | could not be written; no other cell can be either |
+    | killed | was lost with its process, by a signal from outside or for lack of memory |
+    | unusable | cannot be made by this worker, nor can any other cell of the grid |
+    | lost | was lost with the dask scheduler |
+
+    `traceback` and `output` are those of the process that made the cell; `wall_s`, `cpu_s` and `peak_gb` are
+    what it took: time on the clock, processor time, resident memory.
+    """
+
+    status: str
+    reason: NotRequired[str]
+    traceback: NotRequired[str]
+    output: NotRequired[str]
+    wall_s: NotRequired[float]
+    cpu_s: NotRequired[float]
+    peak_gb: NotRequired[float]
+
+
+def make_cell(order: Mapping[str, Any]) -> CellVerdict:
+    """Make the cell of an order (`key`, `inputs`, `hashed`, `store`, `base`) unless it is in the store.
+
+    Never raises: errors are in the verdict.
     """
     try:
         with chdir(order["base"]):
@@ -40,13 +63,14 @@ def make_cell(order: Mapping[str, Any]) -> Verdict:
     except OSError as error:
         return {"status": "unwritable", "reason": f"{error.filename}: {error.strerror or error}"}
     except UserError as error:
-        full = _out_of_space(error)
-        return {"status": "unwritable" if full else "failed", "reason": str(error), **_trace_of(error)}
+        status = "unwritable" if _out_of_space(error) else "failed"
+        return {"status": status, "reason": str(error), "traceback": _traceback_of(error)}
     except Exception as error:
-        return {"status": "failed", "reason": f"{type(error).__name__}: {error}", **_trace_of(error)}
+        reason = f"{type(error).__name__}: {error}"
+        return {"status": "failed", "reason": reason, "traceback": _traceback_of(error)}
 
 
-def _make(order: Mapping[str, Any]) -> Verdict:
+def _make(order: Mapping[str, Any]) -> CellVerdict:
     store, key, inputs = Store(order["store"]), order["key"], Inputs.of(order["inputs"])
     with store.claim(key) as ours:
         if not ours:
@@ -64,7 +88,7 @@ def _make(order: Mapping[str, Any]) -> Verdict:
 
 
 def load_trace(inputs: Inputs) -> Trace:
-    """The jobs of a cell: its file, or generated. TableError, UserError for what cannot be."""
+    """The jobs of a cell, from its file or generated. TableError, UserError if that is impossible."""
     if isinstance(inputs.trace, str):
         path = Path(inputs.trace)
         if path.exists() and not path.is_file():
@@ -74,7 +98,7 @@ def load_trace(inputs: Inputs) -> Trace:
 
 
 def _as_cell(result: Run, inputs: Inputs) -> Run:
-    """The run with a manifest that is a function of its inputs: no times, and the command that repeats it."""
+    """The run, with a manifest that depends on its inputs alone: no timings, but the command to repeat it."""
     manifest = dict(result.manifest)
     manifest["timings"] = {"wall_s": None, "policy_wall_s": None}
     manifest["command"] = ["clustersim", "run", *_arguments(inputs)]
@@ -84,7 +108,7 @@ def _as_cell(result: Run, inputs: Inputs) -> Run:
 
 
 def _arguments(inputs: Inputs) -> list[str]:
-    """The arguments of `clustersim run` that repeat a cell, without what is the default."""
+    """The arguments of `clustersim run` that repeat a cell, without defaults."""
     config = inputs.config
     words = [inputs.trace if isinstance(inputs.trace, str) else "trace.csv", "--policy", config.policy]
     for name, field in RunConfig.model_fields.items():
@@ -118,7 +142,7 @@ def commands(inputs: Inputs) -> list[str]:
 
 
 def _out_of_space(error: BaseException | None) -> bool:
-    """Whether a full disk is behind an error: then no other cell can be written either."""
+    """Whether an error comes from a full disk, so that no other cell can be written either."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             return True
@@ -126,5 +150,5 @@ def _out_of_space(error: BaseException | None) -> bool:
     return False
 
 
-def _trace_of(error: BaseException) -> dict[str, str]:
-    return {"traceback": "".join(traceback.format_exception(error))[-20_000:]}
+def _traceback_of(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))[-20_000:]

@@ -1,6 +1,6 @@
 """What a worker of dask.distributed does: batches of cells, one after the other, each in a child process.
 
-A worker may have several threads; each has a nursery of its own. A nursery that dies is replaced.
+Each thread of a worker has a fork server of its own. A fork server that has died is replaced.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from ..hashes import code_hash
+from clustersim.hashes import code_hash
+
+from .nursery import main as serve
+from .work import CellVerdict
 
 __all__ = ["end_campaign", "run_batch"]
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _local = threading.local()
-_nurseries: list[Nursery] = []
+_servers: list[ForkServer] = []
 _ended_campaigns: set[str] = set()
 
-Verdict = dict[str, Any]
 
+def run_batch(orders: Sequence[Mapping[str, Any]], batch: Mapping[str, Any]) -> list[CellVerdict]:
+    """A verdict for every order, in the same order.
 
-def run_batch(orders: Sequence[Mapping[str, Any]], batch: Mapping[str, Any]) -> list[Verdict]:
-    """A verdict for every order, in their order; see `clustersim.grid.work.make_cell`.
-
-    `batch` has what all orders share: `store`, `base`, `time_s`, `memory_gb`, `code`, and `campaign`, a name
-    for the call that they are part of. Beside the verdicts of a cell there are killed (by somebody else, or
-    for want of memory: try again) and unusable (this worker cannot serve the grid at all).
+    `batch` has what all orders share: `store`, `base`, `time_s`, `memory_gb`, `code`, and `campaign`, which
+    identifies the call that the orders are part of.
     """
     trouble = _why_unusable(batch)
     if trouble is not None:
         return [{"status": "unusable", "reason": trouble} for _ in orders]
-    verdicts = []
+    verdicts: list[CellVerdict] = []
     for order in orders:
         ended = batch["campaign"] in _ended_campaigns
-        verdict = None if ended else _nursery().make({**batch, **order})
+        verdict = None if ended else _server().make({**batch, **order})
         verdicts.append(verdict or {"status": "killed", "reason": "the process that starts cells was killed"})
     return verdicts
 
 
 def end_campaign(campaign: str) -> None:
-    """Start no more cells of it in this process; kill the nurseries here, and with them what they make."""
+    """Start no more cells of a campaign in this process; kill the fork servers here, with their cells."""
     _ended_campaigns.add(campaign)
-    for nursery in list(_nurseries):
-        nursery.kill()
-    _nurseries.clear()
+    for server in list(_servers):
+        server.kill()
+    _servers.clear()
 
 
 def _why_unusable(batch: Mapping[str, Any]) -> str | None:
@@ -66,35 +66,35 @@ def _why_unusable(batch: Mapping[str, Any]) -> str | None:
     return None
 
 
-class Nursery:
-    """A process of `clustersim.grid.nursery`, started when first needed."""
+class ForkServer:
+    """A fork server in a process of its own."""
 
     def __init__(self) -> None:
         self.complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         package_root = str(Path(__file__).parents[2])
         path = os.pathsep.join([package_root, *filter(None, [os.environ.get("PYTHONPATH")])])
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "clustersim.grid.nursery"],
+            [sys.executable, "-m", serve.__module__],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.complaints,
             env={**os.environ, **_ONE_THREAD, "PYTHONPATH": path},
-            start_new_session=True,  # Ctrl-C is the client's to handle
+            start_new_session=True,  # Ctrl-C is handled by the client
         )  # fmt: skip
 
-    def make(self, order: Mapping[str, Any]) -> Verdict | None:
-        """The verdict on one cell; None if the nursery was killed."""
+    def make(self, order: Mapping[str, Any]) -> CellVerdict | None:
+        """The verdict on one cell; None if the server was killed."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
             self.process.stdin.write(json.dumps(order).encode() + b"\n")
             self.process.stdin.flush()
             line = self.process.stdout.readline()
-        except (OSError, ValueError):  # its pipe is broken, or closed by `kill`
+        except (OSError, ValueError):  # the pipe is broken, or was closed by `kill`
             line = b""
         if line.endswith(b"\n"):
-            verdict: Verdict = json.loads(line)
+            verdict: CellVerdict = json.loads(line)
             return verdict
         code = self.process.wait()
-        if code > 0:  # it did not die, it failed: something is wrong with the installation
+        if code > 0:  # not a signal but an error: something is wrong with the installation
             self.complaints.seek(0)
             text = self.complaints.read().decode(errors="replace")
             return {"status": "unusable", "reason": f"cells cannot be started: {text.strip()[-2000:]}"}
@@ -109,11 +109,12 @@ class Nursery:
         self.process.wait()
 
 
-def _nursery() -> Nursery:
-    current: Nursery | None = getattr(_local, "nursery", None)
+def _server() -> ForkServer:
+    """The fork server of this thread, started when first needed."""
+    current: ForkServer | None = getattr(_local, "server", None)
     if current is None or not current.alive():
-        if current in _nurseries:
-            _nurseries.remove(current)
-        current = _local.nursery = Nursery()
-        _nurseries.append(current)
+        if current in _servers:
+            _servers.remove(current)
+        current = _local.server = ForkServer()
+        _servers.append(current)
     return current

@@ -25,9 +25,12 @@ from clustersim.failures import Failures
 from clustersim.overheads import Overheads
 from clustersim.records import EventRecord, Exact
 from clustersim.registry import list_policies
-from clustersim.rundir import Run, read_run, write_run
-from clustersim.runner import Trace, run
+from clustersim.run_result import Run
+from clustersim.rundir import read_run
+from clustersim.rundir_writer import write_run
+from clustersim.runner import run
 from clustersim.testing import check_outcome, simulate
+from clustersim.trace_source import Trace
 from policies.srtf import Srtf
 from traces.job import Job
 

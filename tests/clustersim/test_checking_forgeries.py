@@ -19,7 +19,8 @@ from clustersim.curve import Curve
 from clustersim.failures import Failures, Fate, fate_of
 from clustersim.overheads import Overheads
 from clustersim.replaying import replay
-from clustersim.rundir import read_run, write_run
+from clustersim.rundir import read_run
+from clustersim.rundir_writer import write_run
 from clustersim.speed import SpeedOnOneType
 from traces.job import Job
 from traces.native import write_trace

@@ -15,7 +15,8 @@ import pytest
 
 from clustersim.cli import main
 from clustersim.hashes import recipe_hash
-from clustersim.rundir import Run, write_run
+from clustersim.run_result import Run
+from clustersim.rundir_writer import write_run
 from clustersim.runner import run
 from itertime.system import FOLDER as SYSTEMS
 from traces.job import Job

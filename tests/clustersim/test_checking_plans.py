@@ -15,7 +15,8 @@ from clustersim.checking_folder import check_run, check_run_folder
 from clustersim.cli import main
 from clustersim.curve import Curve
 from clustersim.records import Exact
-from clustersim.rundir import Run, write_run
+from clustersim.run_result import Run
+from clustersim.rundir_writer import write_run
 from clustersim.runner import run
 from clustersim.speed import SpeedOnOneType
 from itertime.profile import FOLDER as PROFILES

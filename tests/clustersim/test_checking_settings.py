@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clustersim.checking_folder import check_run
-from clustersim.rundir import Run
+from clustersim.run_result import Run
 from clustersim.runner import run
 from traces.job import Job
 

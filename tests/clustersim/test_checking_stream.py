@@ -19,8 +19,10 @@ from clustersim.checking_nodes import RULES
 from clustersim.checking_replay import prove
 from clustersim.cli import main
 from clustersim.records import EventRecord
-from clustersim.rundir import Run, read_unverified, write_run
+from clustersim.run_result import Run
+from clustersim.rundir import read_unverified
 from clustersim.rundir_stream import read_streamed
+from clustersim.rundir_writer import write_run
 from clustersim.runner import run
 from clustersim.testing import simulate
 from clustersim.testing_checks import evidence_of

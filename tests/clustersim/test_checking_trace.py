@@ -14,7 +14,9 @@ from clustersim.checking_evidence import Finding
 from clustersim.checking_folder import check_run, check_run_folder
 from clustersim.cli import main
 from clustersim.records import EventRecord
-from clustersim.rundir import Run, read_run, write_run
+from clustersim.run_result import Run
+from clustersim.rundir import read_run
+from clustersim.rundir_writer import write_run
 from clustersim.runner import run
 from traces.job import Job
 from traces.native import write_trace

@@ -14,8 +14,10 @@ import pytest
 from clustersim.cli import main
 from clustersim.config import RunConfig
 from clustersim.explanation import Spell, Wait, explain
-from clustersim.rundir import Run, write_run
-from clustersim.runner import Trace, run
+from clustersim.run_result import Run
+from clustersim.rundir_writer import write_run
+from clustersim.runner import run
+from clustersim.trace_source import Trace
 from itertime.errors import UserError
 from traces.job import Job
 

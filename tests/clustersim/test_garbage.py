@@ -11,6 +11,7 @@ from clustersim.cluster import Cluster
 from clustersim.garbage import rare_collection
 from clustersim.overheads import Overheads
 from clustersim.registry import make_policy
+from clustersim.run_setup import RunSetup
 from clustersim.scheduler import JobView, Scheduler, State
 from clustersim.simulation import Simulation
 from clustersim.speed import SpeedOnOneType
@@ -39,7 +40,9 @@ class Picky(Fifo):
 def simulation(policy: Scheduler, jobs: int = 400) -> Simulation:
     cluster = Cluster(nodes=2, gpus_per_node=8)
     trace = [Job(str(i), 7.0 * i, gpus=1 + i % 16, duration_s=1.0 + 13 * i % 40) for i in range(jobs)]
-    return Simulation(trace, cluster, policy, SpeedOnOneType(cluster, None), overheads=Overheads.none())
+    speed = SpeedOnOneType(cluster, None)
+    setup = RunSetup(cluster=cluster, scheduler=policy, speed=speed, overheads=Overheads.none())
+    return Simulation(trace, setup)
 
 
 @pytest.mark.parametrize("policy", [Fifo(), make_policy("srtf", {}), make_policy("las", {}), Picky()])

@@ -12,8 +12,10 @@ from clustersim.cluster import Cluster, NodeGroup
 from clustersim.curve import CannotRun
 from clustersim.errors import PolicyError
 from clustersim.overheads import Overheads
-from clustersim.records import Recorder
-from clustersim.rundir import read_run, write_run
+from clustersim.recorder import MemoryRecorder
+from clustersim.run_setup import RunSetup
+from clustersim.rundir import read_run
+from clustersim.rundir_writer import write_run
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.simulation import Simulation
 from clustersim.speed import SpeedByType, speed_for
@@ -48,11 +50,12 @@ def speed(table: Path | None = None) -> SpeedByType:
     return made
 
 
-def simulated(jobs: list[Job], scheduler: Scheduler) -> Recorder:
-    return Simulation(jobs, CLUSTER, scheduler, speed(), overheads=Overheads.none()).run()
+def simulated(jobs: list[Job], scheduler: Scheduler) -> MemoryRecorder:
+    setup = RunSetup(cluster=CLUSTER, scheduler=scheduler, speed=speed(), overheads=Overheads.none())
+    return Simulation(jobs, setup).run()
 
 
-def types_of(recorder: Recorder) -> dict[str, str]:
+def types_of(recorder: MemoryRecorder) -> dict[str, str]:
     return {
         event.job_id: CLUSTER.type_of(event.placement[0][0])
         for event in recorder.events
@@ -205,10 +208,9 @@ def test_requests_that_a_policy_may_not_make(ask, words: str) -> None:  # type: 
 
 
 def test_one_type_may_be_named_too() -> None:
-    recorder = Simulation(
-        [llm("a", 16)], Cluster.parse("n2g8"), Asks(lambda job, p, s: p.start(job, gpu_type="a100")),
-        speed_for(Cluster.parse("n2g8"), "3d"),
-    ).run()  # fmt: skip
+    cluster, policy = Cluster.parse("n2g8"), Asks(lambda job, p, s: p.start(job, gpu_type="a100"))
+    setup = RunSetup(cluster=cluster, scheduler=policy, speed=speed_for(cluster, "3d"))
+    recorder = Simulation([llm("a", 16)], setup).run()
     assert recorder.jobs[0].state == "finished"
 
 

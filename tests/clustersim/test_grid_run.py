@@ -319,7 +319,7 @@ def slow_grid(here: Path, seeds: int = 8, wait_s: float = 0.3) -> Path:
 def until(condition: Callable[[], bool], seconds: float = 90.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.02)
 
 
@@ -354,7 +354,7 @@ def test_ctrl_c_ends_with_130_and_keeps_what_is_made(here: Path) -> None:
 
 @pytest.fixture
 def scheduler(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """A dask scheduler and two workers, as somebody may have started them by hand."""
+    """A dask scheduler and two workers, started by hand."""
     file = tmp_path / "scheduler.json"
     commands = [
         ["scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)],

@@ -135,7 +135,7 @@ def test_the_second_signal_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert signal.getsignal(signal.SIGINT) is before
 
 
-@pytest.mark.parametrize("again", [2, 5], ids=["amid the engine", "as it puts down who is left"])
+@pytest.mark.parametrize("again", [2, 5], ids=["in the engine", "while unfinished jobs are recorded"])
 def test_what_a_second_signal_tears_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: int
 ) -> None:

@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 from clustersim.cluster import Cluster
 from clustersim.metrics import METRICS, Usage, summarise
 from clustersim.overheads import Overheads
-from clustersim.records import JobRecord, Recorder, Snapshot
+from clustersim.recorder import MemoryRecorder
+from clustersim.records import JobRecord, Snapshot
+from clustersim.run_setup import RunSetup
+from clustersim.scheduler import Scheduler
 from clustersim.simulation import Simulation
 from clustersim.speed import SpeedOnOneType
 from policies.fifo import Fifo
@@ -122,9 +125,17 @@ def test_all_jobs_alone_are_perfectly_fair() -> None:
     assert summary["finish_time_fairness_max"] == summary["jain_index"] == summary["slowdown_mean"] == 1.0
 
 
-def run_of(jobs: list[Job], policy: object, overheads: Overheads, until_s: float | None = None) -> Recorder:
-    speed = SpeedOnOneType(CLUSTER, None)
-    return Simulation(jobs, CLUSTER, policy, speed, overheads=overheads, until_s=until_s).run()  # type: ignore[arg-type]
+def run_of(
+    jobs: list[Job], policy: Scheduler, overheads: Overheads, until_s: float | None = None
+) -> MemoryRecorder:
+    setup = RunSetup(
+        cluster=CLUSTER,
+        scheduler=policy,
+        speed=SpeedOnOneType(CLUSTER, None),
+        overheads=overheads,
+        until_s=until_s,
+    )
+    return Simulation(jobs, setup).run()
 
 
 TRACES = st.lists(

@@ -15,8 +15,10 @@ from clustersim.checking_folder import check_run_folder
 from clustersim.cluster import Cluster, NodeGroup, Placement
 from clustersim.layout import LayoutTimes, demand_of, layout_of, uplinks
 from clustersim.overheads import Overheads
-from clustersim.records import Recorder
-from clustersim.rundir import Run, write_run
+from clustersim.recorder import MemoryRecorder
+from clustersim.run_result import Run
+from clustersim.run_setup import RunSetup
+from clustersim.rundir_writer import write_run
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.simulation import Simulation
 from clustersim.speed import Speed, SpeedOnOneType, speed_for
@@ -52,11 +54,15 @@ def llm(name: str, submit_s: float, gpus: int, iterations: int = 1000) -> Job:
 
 def simulated(
     jobs: Sequence[Job], cluster: Cluster, scheduler: Scheduler | None = None, placement: str = "pack"
-) -> Recorder:
-    return Simulation(
-        sorted(jobs, key=lambda job: job.submit_s), cluster, scheduler or FifoSkip(),
-        speed_of(cluster), overheads=Overheads.none(), placement=placement,
-    ).run()  # fmt: skip
+) -> MemoryRecorder:
+    setup = RunSetup(
+        cluster=cluster,
+        scheduler=scheduler or FifoSkip(),
+        speed=speed_of(cluster),
+        overheads=Overheads.none(),
+        placement=placement,
+    )
+    return Simulation(sorted(jobs, key=lambda job: job.submit_s), setup).run()
 
 
 class Where(Scheduler):
@@ -164,7 +170,8 @@ def test_a_tensor_parallel_group_is_not_parted() -> None:
     speed = speed_of(cluster)
     tp = speed.curve(jobs[-1]).training[32].tp
     assert tp > 1
-    recorder = Simulation(jobs, cluster, _OneEach(), speed, placement="any").run()
+    setup = RunSetup(cluster=cluster, scheduler=_OneEach(), speed=speed, placement="any")
+    recorder = Simulation(jobs, setup).run()
     events = {e.job_id: e for e in recorder.events if e.event == "start"}
     assert all(count % tp == 0 for _, count in events["x"].placement)
 
@@ -218,10 +225,9 @@ def test_a_setting_overrides_the_network_of_the_file(tmp_path: Path) -> None:
 
 def test_srtf_and_a_planless_speed(tmp_path: Path) -> None:
     cluster = fabric("contention")
-    recorder = Simulation(
-        [Job("a", 0.0, gpus=24, duration_s=50.0)], cluster, Srtf(), SpeedOnOneType(cluster, None),
-        overheads=Overheads.none(),
-    ).run()  # fmt: skip
+    speed = SpeedOnOneType(cluster, None)
+    setup = RunSetup(cluster=cluster, scheduler=Srtf(), speed=speed, overheads=Overheads.none())
+    recorder = Simulation([Job("a", 0.0, gpus=24, duration_s=50.0)], setup).run()
     assert recorder.jobs[0].finish_s == 50.0
 
 

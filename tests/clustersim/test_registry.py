@@ -1,4 +1,4 @@
-"""Policies by name, and policies in somebody's file."""
+"""Policies by name, and policies in files."""
 
 from __future__ import annotations
 

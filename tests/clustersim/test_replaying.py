@@ -19,8 +19,11 @@ from clustersim.checking_folder import check_run_folder
 from clustersim.cli import main
 from clustersim.errors import PolicyError
 from clustersim.replaying import replay
-from clustersim.rundir import Run, manifest_hash, read_run, write_run
-from clustersim.runner import Trace
+from clustersim.run_result import Run
+from clustersim.rundir import read_run
+from clustersim.rundir_format import manifest_hash
+from clustersim.rundir_writer import write_run
+from clustersim.trace_source import Trace
 from itertime.errors import UserError
 from traces.generate import Recipe
 from traces.job import Job

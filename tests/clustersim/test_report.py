@@ -25,7 +25,7 @@ from clustersim.report_pairs import pairs
 from clustersim.report_runs import group_runs
 from clustersim.report_sections import assumptions, commands, coverage, deadline_rows
 from clustersim.report_verdict import caution, verdict
-from clustersim.rundir import Run
+from clustersim.run_result import Run
 from itertime.errors import UnknownName
 
 CLUSTER = Cluster(nodes=2, gpus_per_node=8)

@@ -19,8 +19,10 @@ from clustersim.cluster import Cluster
 from clustersim.metrics import summarise
 from clustersim.overheads import Overheads
 from clustersim.records import JOB_COLUMNS, EventRecord, JobRecord, Snapshot
-from clustersim.rundir import Run, read_run, write_run
-from clustersim.rundir_writer import RunWriter
+from clustersim.run_result import Run
+from clustersim.run_setup import RunSetup
+from clustersim.rundir import read_run
+from clustersim.rundir_writer import RunWriter, write_run
 from clustersim.simulation import Simulation
 from clustersim.speed import SpeedOnOneType
 from itertime.errors import TableError, UserError
@@ -47,9 +49,9 @@ def small_run() -> Run:
         name, tenant = f"{HOSTILE[i % len(HOSTILE)]}{i}", HOSTILE[i % 3]
         jobs.append(Job(name, float(s), tenant, gpus=g, duration_s=d / 3, deadline_s=s + 90.5))
     jobs = submission_order([*jobs, Job("too-large", 3.0, gpus=33, duration_s=5.0)])
-    recorder = Simulation(
-        jobs, CLUSTER, Srtf(), SpeedOnOneType(CLUSTER, None), overheads=Overheads(scale=0.1)
-    ).run()
+    speed, overheads = SpeedOnOneType(CLUSTER, None), Overheads(scale=0.1)
+    setup = RunSetup(cluster=CLUSTER, scheduler=Srtf(), speed=speed, overheads=overheads)
+    recorder = Simulation(jobs, setup).run()
     records, events = recorder.jobs_by_submission(), recorder.events
     summary = summarise(records, recorder.snapshots, CLUSTER, end_s=recorder.end_s, events=len(events))
     manifest = {"seed": 0, "command": ["clustersim", "run", "a b.csv"], "timings": {"wall_s": 0.1}}
@@ -122,10 +124,10 @@ def test_two_writes_are_equal_byte_for_byte(tmp_path: Path) -> None:
 def test_the_numbers_of_all_records_are_there_before_and_after_the_end(tmp_path: Path) -> None:
     run = small_run()
     with RunWriter(tmp_path / "run", CLUSTER) as writer:
-        writer.keep_all(run)
-        before = (len(writer.job_columns), writer.event_count, writer.usage_columns["pending"].tolist())
+        writer.copy(run)
+        before = (len(writer.job_table), writer.event_count, writer.usage_table["pending"].tolist())
         writer.finish(run.policy, run.planner, run.summary, run.manifest, run.plans)
-        after = (len(writer.job_columns), writer.event_count, writer.usage_columns["pending"].tolist())
+        after = (len(writer.job_table), writer.event_count, writer.usage_table["pending"].tolist())
     assert before == after == (len(run.jobs), len(run.events), [s.pending for s in run.snapshots])
 
 
@@ -243,7 +245,7 @@ def test_an_earlier_run_is_replaced_whatever_its_format(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["notes.txt", "manifest.json"])
 def test_a_folder_with_other_files_is_refused(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text('{"name": "somebody else\'s"}')
+    (tmp_path / name).write_text('{"name": "another program\'s"}')
     before = contents(tmp_path)
     with pytest.raises(UserError, match=f"holds {name}, which no run wrote"):
         write_run(tmp_path, small_run())

@@ -15,8 +15,11 @@ import clustersim
 from clustersim.comparing import compare
 from clustersim.config import RunConfig
 from clustersim.errors import PolicyError
-from clustersim.rundir import Run, read_run, write_run
-from clustersim.runner import Trace, run
+from clustersim.run_result import Run
+from clustersim.rundir import read_run
+from clustersim.rundir_writer import write_run
+from clustersim.runner import run
+from clustersim.trace_source import Trace
 from itertime.errors import TableError, UnknownName, UserError
 from traces import Job, write_trace
 from traces.files import sha256

@@ -10,7 +10,8 @@ from clustersim.cluster import Cluster
 from clustersim.curve import Curve
 from clustersim.errors import PolicyError
 from clustersim.overheads import Overheads
-from clustersim.records import Recorder
+from clustersim.recorder import MemoryRecorder
+from clustersim.run_setup import RunSetup
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.simulation import Simulation
 from clustersim.speed import SpeedOnOneType
@@ -316,7 +317,9 @@ def test_the_run_ends_with_its_last_event(script: Any) -> None:
     steps = {0.0: lambda p, jobs: p.start(jobs["e"], 1), 10.0: lambda p, jobs: p.resize(jobs["e"], 4)}
     jobs = [elastic("e", 0, 1, 1000), rigid("never", 10, 4, 1)]
     speed = _speed(Cluster(1, 4))
-    recorder = Simulation(jobs, Cluster(1, 4), script(steps), speed, overheads=Overheads.none()).run()
+    cluster = Cluster(1, 4)
+    setup = RunSetup(cluster=cluster, scheduler=script(steps), speed=speed, overheads=Overheads.none())
+    recorder = Simulation(jobs, setup).run()
     by_id = {record.job_id: record for record in recorder.jobs}
     assert recorder.end_s == by_id["e"].finish_s == 10 + 990 / 3
     assert by_id["never"].wait_s == 990 / 3
@@ -324,6 +327,10 @@ def test_the_run_ends_with_its_last_event(script: Any) -> None:
 
 def _speed(cluster: Cluster) -> SpeedOnOneType:
     return SpeedOnOneType(cluster, None, TABLE)  # type: ignore[arg-type]
+
+
+def _setup(cluster: Cluster, scheduler: Scheduler, **values: Any) -> RunSetup:
+    return RunSetup(cluster=cluster, scheduler=scheduler, speed=_speed(cluster), **values)
 
 
 def test_no_jobs_at_all() -> None:
@@ -354,11 +361,9 @@ def test_every_job_has_a_record_when_a_policy_fails() -> None:
     """Also those that arrived together with the job on which it failed."""
     jobs = [rigid("a", 0, 1, 5)] + [rigid(j, 10, 1, 50) for j in "bcd"] + [rigid("e", 20, 1, 1)]
     cluster = Cluster(1, 8)
-    recorder = Recorder(cluster)
+    recorder = MemoryRecorder(cluster)
     with pytest.raises(PolicyError, match=r"FailsOn at t=10 s: admit raised RuntimeError .*bang"):
-        Simulation(
-            jobs, cluster, FailsOn("c"), _speed(cluster), overheads=Overheads.none(), recorder=recorder
-        ).run()
+        Simulation(jobs, _setup(cluster, FailsOn("c"), overheads=Overheads.none()), recorder).run()
     states = {record.job_id: record.state for record in recorder.jobs}
     assert states == {
         "a": "finished",
@@ -374,7 +379,7 @@ def test_progress_is_reported() -> None:
     seen: list[int] = []
     jobs = [rigid("a", 0, 1, 5), rigid("b", 0, 9, 5), rigid("c", 0, 1, 5)]
     cluster = Cluster(1, 8)
-    Simulation(jobs, cluster, Fifo(), _speed(cluster), on_progress=seen.append).run()
+    Simulation(jobs, _setup(cluster, Fifo()), on_progress=seen.append).run()
     assert seen == [1, 2, 3]
 
 
@@ -386,7 +391,7 @@ def test_a_running_job_changes_its_speed() -> None:
     20 units are done by then, the other 80 take until 130.
     """
     cluster = Cluster(1, 8)
-    simulation = Simulation([rigid("a", 0, 1, 100)], cluster, Fifo(), _speed(cluster), overheads=CHARGED)
+    simulation = Simulation([rigid("a", 0, 1, 100)], _setup(cluster, Fifo(), overheads=CHARGED))
     for time_s, unit_s in ((5.0, 2.0), (50.0, 1.0)):
 
         def change(_: object, unit_s: float = unit_s) -> None:
@@ -408,9 +413,8 @@ def test_a_running_job_changes_its_speed() -> None:
 def test_snapshots_follow_the_cluster() -> None:
     jobs = [rigid("a", 0, 6, 10), rigid("b", 2, 4, 10)]
     cluster = Cluster(2, 4)
-    recorder = Simulation(
-        jobs, cluster, Fifo(), _speed(cluster), overheads=Overheads.none(), placement="any"
-    ).run()
+    setup = _setup(cluster, Fifo(), overheads=Overheads.none(), placement="any")
+    recorder = Simulation(jobs, setup).run()
     assert [tuple(snapshot) for snapshot in recorder.snapshots] == [
         (0, 6, 2, 1, 0, 0),  # time, allocated, stranded, running, pending, down
         (2, 6, 2, 1, 1, 0),
@@ -428,9 +432,10 @@ def test_curve_fields_used_by_the_engine() -> None:
 
     cluster = Cluster(1, 8)
     jobs = [elastic("long", 0, 8, 1000), elastic("short", 100, 8, 10)]
-    recorder = Simulation(
-        jobs, cluster, Srtf(), Heavy(cluster, None), overheads=Overheads(launch_s=30.0)
-    ).run()  # type: ignore[arg-type]
+    setup = RunSetup(
+        cluster=cluster, scheduler=Srtf(), speed=Heavy(cluster, None), overheads=Overheads(launch_s=30.0)
+    )
+    recorder = Simulation(jobs, setup).run()
     restart = next(event for event in recorder.events if event.event == "restart")
     # 14 bytes x 20e9 parameters over the node's 2 GB/s, saved and loaded
     assert restart.overhead_s == pytest.approx(30 + 2 * 14 * 20e9 / 2e9)

@@ -8,7 +8,7 @@ import pytest
 import clustersim
 from clustersim.grid.spec import NUMERIC_METRICS
 from clustersim.metrics import UNDEFINED_IN_A_WINDOW, window_metrics
-from clustersim.rundir import Run
+from clustersim.run_result import Run
 from traces import Job
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from clustersim.commands import tables
 from clustersim.commands.grid_output import print_differences
-from clustersim.grid.comparison import Comparison
+from clustersim.grid.results import Comparison
 from clustersim.statistics import paired_difference
 
 HEADS = ["policy", "load", "JCT mean, h", "95 % interval"]

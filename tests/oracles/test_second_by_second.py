@@ -15,10 +15,10 @@ import pytest
 
 from clustersim.cluster import Cluster
 from clustersim.overheads import Overheads
+from clustersim.run_setup import RunSetup
 from clustersim.scheduler import Scheduler
 from clustersim.simulation import Simulation
 from clustersim.speed import SpeedOnOneType
-from clustersim.tenancy import Tenancy
 from policies.conservative import Conservative
 from policies.drf import Drf
 from policies.easy import Easy
@@ -215,8 +215,8 @@ def simulated(jobs: list[Plain], gpus: int, policy: Scheduler) -> list[Runs | No
     ]
     cluster = Cluster(1, gpus)
     speed, free = SpeedOnOneType(cluster, None), Overheads.none()
-    simulation = Simulation(trace, cluster, policy, speed, overheads=free, tenancy=Tenancy(QUOTAS))
-    recorder = simulation.run()
+    setup = RunSetup(cluster=cluster, scheduler=policy, speed=speed, overheads=free, quotas=QUOTAS)
+    recorder = Simulation(trace, setup).run()
     runs: dict[str, Runs] = {job.job_id: [] for job in trace}
     for event in recorder.events:
         if event.event in ("start", "restart"):

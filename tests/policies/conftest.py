@@ -11,6 +11,7 @@ import pytest
 from clustersim.cluster import Cluster
 from clustersim.curve import Curve
 from clustersim.overheads import Overheads
+from clustersim.run_setup import RunSetup
 from clustersim.scheduler import Scheduler
 from clustersim.simulation import Simulation
 from clustersim.speed import SpeedOnOneType
@@ -41,10 +42,14 @@ class Bench:
 
     def run(self, jobs: Sequence[Job], scheduler: Scheduler) -> Outcome:
         speed = StatedSpeed(self.cluster, self.table, self.parameters)
-        recorder = Simulation(
-            submission_order(jobs), self.cluster, scheduler, speed,
-            overheads=self.overheads, placement=self.placement,
-        ).run()  # fmt: skip
+        setup = RunSetup(
+            cluster=self.cluster,
+            scheduler=scheduler,
+            speed=speed,
+            overheads=self.overheads,
+            placement=self.placement,
+        )
+        recorder = Simulation(submission_order(jobs), setup).run()
         case = Case("bench", tuple(jobs), self.cluster, self.table, self.overheads, self.placement)
         return Outcome(case, tuple(recorder.events), tuple(recorder.jobs), speed)
 

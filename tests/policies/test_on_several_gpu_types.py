@@ -12,7 +12,7 @@ import pytest
 import clustersim
 from clustersim.checking_folder import check_run_folder
 from clustersim.registry import find_policy, list_policies
-from clustersim.rundir import write_run
+from clustersim.rundir_writer import write_run
 from itertime.errors import UserError
 from traces.job import Job
 

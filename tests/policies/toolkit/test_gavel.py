@@ -9,7 +9,8 @@ import pytest
 
 from clustersim.cluster import Cluster, NodeGroup
 from clustersim.overheads import Overheads
-from clustersim.records import Recorder
+from clustersim.recorder import MemoryRecorder
+from clustersim.run_setup import RunSetup
 from clustersim.scheduler import Scheduler
 from clustersim.simulation import Simulation
 from clustersim.speed import SpeedByType, SpeedOnOneType
@@ -195,7 +196,7 @@ def test_users_read_which_policy_refused() -> None:
 def run_mixed(
     groups: dict[str, int], rates: dict[str, dict[str, float]], iterations: dict[str, float],
     policy: Scheduler, until_s: float | None = None,
-) -> Recorder:  # fmt: skip
+) -> MemoryRecorder:  # fmt: skip
     """One job per model of `rates` (iterations/s by GPU type, on one GPU), on nodes of one GPU."""
     cluster = Cluster.of(NodeGroup(name, nodes, 1, name) for name, nodes in groups.items())
     speeds = {}
@@ -204,7 +205,8 @@ def run_mixed(
         speeds[name] = SpeedOnOneType(Cluster(nodes, 1, "none"), None, table, name)
     jobs = [Job(m, 0, model=m, global_batch=1, gpus=1, iterations=iterations[m]) for m in rates]
     speed, free = SpeedByType(speeds), Overheads.none()
-    return Simulation(jobs, cluster, policy, speed, overheads=free, until_s=until_s).run()
+    setup = RunSetup(cluster=cluster, scheduler=policy, speed=speed, overheads=free, until_s=until_s)
+    return Simulation(jobs, setup).run()
 
 
 GAVELS_RATES = {

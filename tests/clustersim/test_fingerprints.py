@@ -1,0 +1,48 @@
+"""What a result depends on: the parts of the program whose hash a manifest states."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clustersim.hashes import PARTS, SIMULATOR, code_hash, hash_of_parts
+
+
+def test_the_parts_that_count() -> None:
+    """Changes to these parts outdate earlier results. All other packages only look at results."""
+    assert list(PARTS) == ["itertime", "traces", "clustersim"]
+    assert PARTS["itertime"] == PARTS["traces"] == (".",)
+    assert set(SIMULATOR) == {
+        "cluster", "overheads", "failures", "placement", "records", "speed", "jobs", "rundir", "scheduler",
+        "engine", "runs", "errors.py", "gctuning.py",
+    }  # fmt: skip
+    assert len(code_hash()) == 64
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    for name in ("engine/clock.py", "engine/deep/table.json", "report/page.py", "errors.py", "cli.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("1")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["engine/clock.py", "engine/deep/table.json", "errors.py", "engine/new.py"])
+def test_a_change_within_the_parts_changes_the_hash(package: Path, name: str) -> None:
+    before = hash_of_parts(package, ("engine", "errors.py"))
+    (package / name).write_text("2")
+    assert hash_of_parts(package, ("engine", "errors.py")) != before
+
+
+@pytest.mark.parametrize("name", ["report/page.py", "cli.py", "engine/__pycache__/clock.pyc"])
+def test_other_files_do_not_count(package: Path, name: str) -> None:
+    before = hash_of_parts(package, ("engine", "errors.py"))
+    (package / name).parent.mkdir(exist_ok=True)
+    (package / name).write_text("2")
+    assert hash_of_parts(package, ("engine", "errors.py")) == before
+
+
+def test_a_part_that_is_missing_is_a_mistake(package: Path) -> None:
+    with pytest.raises(AssertionError, match="placement"):
+        hash_of_parts(package, ("placement",))

@@ -1,0 +1,66 @@
+"""What a simulation needs beside its jobs, and what settings resolve to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clustersim import RunConfig, RunSetup, Simulation, UserError
+from clustersim.cluster import Cluster
+from clustersim.clusterfile import load_cluster
+from clustersim.overheads import Overheads
+from clustersim.recorder import MemoryRecorder
+from clustersim.runner import setup_of
+from policies.fifo import Fifo
+from traces.job import Job
+
+CLUSTER = Cluster.parse("n1g8")
+
+
+def test_three_parts_are_enough() -> None:
+    setup = RunSetup(cluster=CLUSTER, scheduler=Fifo(), speed=SpeedOnOneType(CLUSTER, None))
+    assert setup.overheads == Overheads()
+    assert setup.placer.name == "pack"
+    recorder = MemoryRecorder(CLUSTER)
+    ran = Simulation([Job("a", 5.0, gpus=8, duration_s=60.0)], setup, recorder).run()
+    assert ran is recorder
+    assert recorder.jobs[0].finish_s == recorder.end_s
+
+
+def test_settings_are_resolved_once() -> None:
+    config = RunConfig.make(
+        policy="srtf", cluster="n2g8", overheads=None, quotas={"a": 16}, failures={}, until_s=9.0, seed=3
+    )
+    setup = setup_of(config)
+    assert (setup.cluster.gpus, setup.planner, setup.placer.name) == (16, "3d", "pack")
+    assert setup.overheads == Overheads.none()
+    assert setup.failures is not None
+    assert (setup.quotas, setup.until_s, setup.seed) == ({"a": 16}, 9.0, 3)
+    other = setup_of(config, Fifo, CLUSTER.parse("n4g8"))
+    assert (type(other.scheduler), other.cluster.gpus) == (Fifo, 32)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"quotas": {"a": 17}}, "17 GPUs are promised"),
+        ({"placement": "pak"}, "did you mean"),
+        ({"calendar": [{"at_s": 0, "remove": "99"}]}, "the cluster has the nodes 0 to 1"),
+        ({"params": {"x": 1}}, "parameter of policy srtf"),
+    ],
+)
+def test_what_keeps_a_run_from_beginning(settings: dict[str, object], error: str) -> None:
+    with pytest.raises(UserError, match=error):
+        setup_of(RunConfig.make(policy="srtf", cluster="n2g8", **settings))
+
+
+def test_a_policy_for_one_gpu_type_refuses_a_mixed_cluster(tmp_path: Path) -> None:
+    path = tmp_path / "mixed.yaml"
+    path.write_text(
+        "groups:\n  - {name: old, gpu_type: v100, nodes: 2}\n  - {name: new, gpu_type: a100, nodes: 4}\n"
+    )
+    cluster = load_cluster(str(path), "dgx-a100-80gb", None)
+    scheduler = setup_of(RunConfig(policy="elasticflow", cluster="n2g8")).scheduler
+    with pytest.raises(UserError, match="plans with one GPU type, the cluster has"):
+        RunSetup(cluster=cluster, scheduler=scheduler, speed=SpeedOnOneType(CLUSTER, None))
