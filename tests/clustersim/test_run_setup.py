@@ -12,6 +12,7 @@ from clustersim.clusterfile import load_cluster
 from clustersim.overheads import Overheads
 from clustersim.recorder import MemoryRecorder
 from clustersim.runner import setup_of
+from clustersim.speed import SpeedOnOneType
 from policies.fifo import Fifo
 from traces.job import Job
 
