@@ -31,7 +31,7 @@ from .checking_speeds import Recomputed
 from .checking_trace import Submitted, find_trace
 from .columns import Columns
 from .failures import Failures
-from .garbage import rare_collection
+from .garbage import collect_less_often
 from .metrics import summarise
 from .overheads import Overheads
 from .records import EventRecord, JobRecord, Snapshot
@@ -48,7 +48,7 @@ def check_run_folder(directory: str | Path, trace: str | Path | None = None) -> 
     """Check the folder of a run, files first. UserError, TableError for what cannot be read. `trace`: where
     its trace is, if not where the run read it.
     """
-    with rare_collection():
+    with collect_less_often():
         run = read_streamed(directory)
         text = "the files are those that manifest.json was written for"
         changed = tuple(Violation(f"{change}") for change in changes(directory, run))

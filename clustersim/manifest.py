@@ -58,7 +58,7 @@ def manifest_of(
         "overheads": None if config.overheads is None else simulation.overheads.stated(),
         "failures": None if config.failures is None else Failures.of(config.failures).stated(),
         "calendar": config.calendar,
-        "quotas": dict(simulation.state.quotas),
+        "quotas": dict(simulation.kernel.facts.quotas),
         "price_usd_per_gpu_h": config.price_usd_per_gpu_h,
         "until_s": config.until_s,
         "trace": source,
@@ -70,7 +70,7 @@ def manifest_of(
         "complete": status == COMPLETE,
         "status": status,
         "end_s": simulation.recorder.end_s,
-        "timings": {"wall_s": wall_s, "policy_wall_s": simulation.questions.wall_s},
+        "timings": {"wall_s": wall_s, "policy_wall_s": simulation.kernel.policy.wall_s},
     }  # fmt: skip
 
 

@@ -29,8 +29,8 @@ __all__ = ["Network"]
 class Sender(Hashable, Protocol):
     """A job as the network knows it."""
 
-    def curve_at(self, placement: Placement) -> Curve:
-        """Its curve on GPUs of the type of `placement`."""
+    def curve_at(self, gpu_type: str) -> Curve:
+        """The job's curve on GPUs of one type."""
 
 
 Job = TypeVar("Job", bound=Sender)
@@ -69,7 +69,7 @@ class Network(Generic[Job]):
 
     def _enter(self, job: Job, placement: Placement) -> None:
         gpus, gpu_type = sum(count for _, count in placement), self._cluster.type_of(placement[0][0])
-        curve, planner = job.curve_at(placement), self._speed.planner_of(gpu_type)
+        curve, planner = job.curve_at(gpu_type), self._speed.planner_of(gpu_type)
         plan = curve.training.get(gpus)
         if plan is None or planner is None:
             return

@@ -19,6 +19,7 @@ from traces.stored import StoredJobs
 
 from .calendar import Calendar
 from .cluster import Cluster
+from .cluster_state import checked_quotas
 from .clusterfile import load_cluster
 from .config import RunConfig
 from .errors import PolicyError
@@ -35,7 +36,6 @@ from .rundir_writer import RunWriter
 from .scheduler import Scheduler
 from .simulation import Simulation
 from .speed import Speed, read_throughput_table, speed_for
-from .tenancy import Tenancy
 
 if TYPE_CHECKING:
     from traces.generate import Recipe
@@ -205,7 +205,7 @@ def _prepare(
     return Simulation(
         trace.jobs, cluster, scheduler, speed,
         overheads=overheads, placement=config.placement, until_s=config.until_s, on_progress=on_progress,
-        tenancy=Tenancy(config.quotas, cluster.gpus),
+        tenancy=checked_quotas(config.quotas, cluster.gpus),
         failures=None if config.failures is None else Failures.of(config.failures),
         calendar=Calendar.of(config.calendar, cluster.nodes), seed=config.seed,
     )  # fmt: skip

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim.errors import PolicyError
+from clustersim.job_view import active_of
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.testing import simulate
 from traces.job import Job
@@ -48,20 +49,20 @@ class Wanderer(Scheduler):
         draft = state.proposal()
         draft.run_by(self.key)
         running = [job for job in [*state.running, *state.pending] if draft.gpus(job)]
-        if state._placer.name == "any":
+        if state._facts.placer.name == "any":
             chosen = naive_run_by(state, self.key)
             assert sorted(job.id for job in running) == sorted(job.id for job in chosen)
         assert draft.free == state.cluster.gpus - sum(job.requested for job in running)
         kept = [job for job in state.running if draft.gpus(job)]
-        if state._placer.name == "any":
-            assert all(draft.placement(job) == job._job.placement for job in kept), (
+        if state._facts.placer.name == "any":
+            assert all(draft.placement(job) == active_of(job).placement for job in kept), (
                 "a job that keeps running keeps its GPUs"
             )
         for falling in (self.key, remaining):
             one, other = state.proposal(), state.proposal()
             one.run_by(falling)
             other.run_by(falling, falling=True)
-            assert list(one._changes.items()) == list(other._changes.items()), "a promise changes nothing"
+            assert list(one.changes.items()) == list(other.changes.items()), "a promise changes nothing"
         self.compared += 1
         return self.wander(state)
 

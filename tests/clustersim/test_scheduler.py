@@ -185,7 +185,7 @@ def test_copies_are_independent(script: Any) -> None:
 
 def test_a_draft_does_not_touch_reality(script: Any) -> None:
     def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
-        state: State = proposal._state
+        state = State(proposal._facts)
         other = state.proposal()
         other.start(jobs["b"])
         other.stop(jobs["a"])
@@ -342,7 +342,7 @@ def test_pending_is_in_order_of_submission(script: Any) -> None:
     seen: list[list[str]] = []
 
     def look(proposal: Proposal, jobs: dict[str, JobView]) -> None:
-        seen.append([job.id for job in proposal._state.pending])
+        seen.append([job.id for job in State(proposal._facts).pending])
 
     def preempt(proposal: Proposal, jobs: dict[str, JobView]) -> None:
         look(proposal, jobs)
@@ -386,7 +386,7 @@ def test_views_show_what_a_scheduler_can_know(script: Any) -> None:
             0.0,
             0.0,
         )
-        assert proposal._state.now == 50.0
+        assert proposal._facts.now_s == 50.0
         assert (other.productive_s, other.start_cost_s(1)) == (0.0, 20.0)
         assert proposal.running() == [job]
         proposal.stop(job)

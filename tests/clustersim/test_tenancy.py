@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from clustersim import run
+from clustersim.cluster_state import checked_quotas
 from clustersim.scheduler import Proposal, Scheduler, State
-from clustersim.tenancy import Tenancy
 from itertime.errors import UserError
 from policies.fifo import Fifo
 from traces.job import Job
@@ -45,10 +45,10 @@ def test_a_policy_sees_quotas_and_what_every_tenant_holds() -> None:
 @pytest.mark.parametrize("gpus", [-1, 1.5, True, "8", None])
 def test_a_quota_is_a_whole_number_of_gpus(gpus: Any) -> None:
     with pytest.raises(UserError, match=r"quotas\.red=.*: must be a whole number of GPUs"):
-        Tenancy({"red": gpus})
+        checked_quotas({"red": gpus})
 
 
 def test_quotas_above_the_capacity_are_refused() -> None:
-    Tenancy({"red": 5, "blue": 3}, 8)
+    checked_quotas({"red": 5, "blue": 3}, 8)
     with pytest.raises(UserError, match=r"quotas: 9 GPUs are promised \(red 5, blue 4\), the cluster has 8"):
         run([], "fifo", cluster="n1g8", quotas={"red": 5, "blue": 4})

@@ -18,7 +18,6 @@ from clustersim.overheads import Overheads
 from clustersim.scheduler import Scheduler
 from clustersim.simulation import Simulation
 from clustersim.speed import Speed
-from clustersim.tenancy import Tenancy
 from policies.conservative import Conservative
 from policies.drf import Drf
 from policies.easy import Easy
@@ -215,7 +214,7 @@ def simulated(jobs: list[Plain], gpus: int, policy: Scheduler) -> list[Runs | No
     ]
     cluster = Cluster(1, gpus)
     speed, free = Speed(cluster, None), Overheads.none()
-    simulation = Simulation(trace, cluster, policy, speed, overheads=free, tenancy=Tenancy(QUOTAS))
+    simulation = Simulation(trace, cluster, policy, speed, overheads=free, tenancy=QUOTAS)
     recorder = simulation.run()
     runs: dict[str, Runs] = {job.job_id: [] for job in trace}
     for event in recorder.events:
