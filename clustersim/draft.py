@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import Self
 
 from itertime.errors import UnknownName
 
+from .active import ActiveJob
 from .capacity import Capacity, Room, Vacated
 from .cluster import Placement
 from .cluster_state import ClusterState
 from .errors import PolicyError
 from .job_view import JobView, active_of
 
-__all__ = ["Draft", "adopt", "is_draft_of", "take_over"]
+__all__ = ["Draft", "adopt", "facts_of", "take_over"]
 
 
 class Draft:
@@ -104,44 +106,46 @@ class Draft:
         `on` asks for exactly this placement. A job that was stopped in this draft gets its own GPUs back if
         they are still free; in reality nothing happens to it then.
         """
-        if self._changes.get(job, active_of(job).placement) is not None:
+        active = active_of(job)
+        if self._changes.get(job, active.placement) is not None:
             raise PolicyError(f"start(job {job.id}): it already runs in this proposal; use resize")
         if on is not None and self._facts.cluster.mixed:
             gpu_type = self._type_of_placement(job, on, gpu_type)
-        count = self._count(job, "start", gpus, gpu_type)
-        active = active_of(job)
+        count = self._count(job, active, "start", gpus, gpu_type)
         if on is not None or not active.offers:
-            return self._place(job, count, on, gpu_type=gpu_type)
+            return self._place(job, active, count, on, gpu_type=gpu_type)
         for offer in active.offers_of(gpu_type):
             count = offer.requested if gpus is None else gpus
             if count in offer.curve.unit_s:
-                placement = self._place(job, count, None, gpu_type=offer.gpu_type)
+                placement = self._place(job, active, count, None, gpu_type=offer.gpu_type)
                 if placement is not None:
                     return placement
         return None
 
     def stop(self, job: JobView) -> None:
         """Take the GPUs from a job; it keeps its progress and waits again."""
-        placement = self.placement(job)
+        own = active_of(job).placement
+        placement = self._changes.get(job, own)
         if placement is None:
             raise PolicyError(f"stop(job {job.id}): it does not run in this proposal")
         self._own().release(placement)
-        self._note(job, None)
+        self._note(job, None, own)
 
     def resize(self, job: JobView, gpus: int, gpu_type: str | None = None) -> Placement | None:
         """Give a job that runs in the draft another number of GPUs, or GPUs of another type (of the same if
         None). Returns where, or None (and no change) if there is no room.
         """
-        before = self.placement(job)
+        active = active_of(job)
+        before = self._changes.get(job, active.placement)
         if before is None:
             raise PolicyError(f"resize(job {job.id}): it does not run in this proposal; use start")
         current_type = self.gpu_type(job) if self._facts.cluster.mixed else gpu_type
         wanted = gpu_type or current_type
-        count = self._count(job, "resize", gpus, wanted)
+        count = self._count(job, active, "resize", gpus, wanted)
         if count == self.gpus(job) and wanted == current_type:
             return before
         self._own().release(before)
-        after = self._place(job, count, None, prefer=before, gpu_type=wanted)
+        after = self._place(job, active, count, None, prefer=before, gpu_type=wanted)
         if after is None:
             self._capacity.take(before)
         return after
@@ -154,9 +158,11 @@ class Draft:
         twin._changes = dict(self._changes)
         return twin
 
-    def _count(self, job: JobView, call: str, gpus: int | None, gpu_type: str | None = None) -> int:
-        """The GPUs that a call asks for. PolicyError if `job` cannot run on so many."""
-        facts, active = self._facts, active_of(job)
+    def _count(
+        self, job: JobView, active: ActiveJob, call: str, gpus: int | None, gpu_type: str | None
+    ) -> int:
+        """The GPUs that a call asks for. PolicyError if the job cannot run on so many."""
+        facts = self._facts
         count = active.requested if gpus is None else gpus
         if job not in facts.waiting.jobs and job not in facts.running:
             raise PolicyError(f"{call}(job {job.id}): it is no longer in the system")
@@ -195,13 +201,12 @@ class Draft:
         except UnknownName as error:
             raise PolicyError(str(error)) from None
 
-    def _unit(self, job: JobView, gpus: int, gpu_type: str | None) -> int:
+    def _unit(self, active: ActiveJob, gpus: int, gpu_type: str | None) -> int:
         """GPUs of the job that must share a node: a tensor-parallel group, as far as nodes can hold it. 1
         where the network is ideal, since nothing depends on the placement there.
         """
         if self._facts.cluster.network == "ideal":
             return 1
-        active = active_of(job)
         curve = active.offers_of(gpu_type)[0].curve if active.offers else active.curve
         plan = curve.training.get(gpus)
         room = self._free_nodes(gpu_type)
@@ -217,10 +222,10 @@ class Draft:
         return self._capacity
 
     def _place(
-        self, job: JobView, gpus: int, on: Placement | None, prefer: Placement = (),
+        self, job: JobView, active: ActiveJob, gpus: int, on: Placement | None, prefer: Placement = (),
         gpu_type: str | None = None,
     ) -> Placement | None:  # fmt: skip
-        own = active_of(job).placement
+        own = active.placement
         if on is None:
             if gpus > self._capacity.free:
                 return None
@@ -230,7 +235,7 @@ class Draft:
                 near = prefer or own
                 on = self._facts.placer.place(
                     self._capacity if gpu_type is None else self._free_nodes(gpu_type), gpus,
-                    [node for node, _ in near] if near else (), self._unit(job, gpus, gpu_type),
+                    [node for node, _ in near] if near else (), self._unit(active, gpus, gpu_type),
                 )  # fmt: skip
             if on is None:
                 return None
@@ -244,7 +249,7 @@ class Draft:
             self._own().take(on)
         except ValueError as error:
             raise PolicyError(f"start(job {job.id}, gpus={gpus}, on={on}): {error}") from None
-        self._note(job, on)
+        self._note(job, on, own)
         return on
 
     def _could_keep(self, job: JobView, own: Placement, gpus: int, gpu_type: str | None) -> bool:
@@ -253,8 +258,9 @@ class Draft:
             return False
         return all(self._capacity.free_on(n) >= c for n, c in own)
 
-    def _note(self, job: JobView, placement: Placement | None) -> None:
-        if placement == active_of(job).placement:
+    def _note(self, job: JobView, placement: Placement | None, own: Placement | None) -> None:
+        """`own`: the job's real placement."""
+        if placement == own:
             self._changes.pop(job, None)
         else:
             self._changes[job] = placement
@@ -263,9 +269,8 @@ class Draft:
 # For the engine and for searches on drafts; policies do not reach these.
 
 
-def is_draft_of(draft: Draft, facts: ClusterState[JobView]) -> bool:
-    """Whether `draft` was made from `facts`."""
-    return draft._facts is facts
+facts_of: Callable[[Draft], ClusterState[JobView]] = attrgetter("_facts")
+"""The facts that a draft was made from."""
 
 
 def take_over(draft: Draft, other: Draft) -> None:

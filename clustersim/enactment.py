@@ -32,14 +32,13 @@ class Enactment:
         if kernel.facts.cluster.network != "ideal":
             self.network = Network(kernel.facts.cluster, speed)
 
-    def enact(self, proposal: Proposal) -> None:
+    def enact(self, proposal: Proposal, now: float) -> None:
         """Turn the difference between the proposal and reality into starts, preemptions, resizes and
         migrations.
         """
         changes = proposal.changes
         if not changes and self.network is None:
             return
-        now = self._clock.now
         adopt(proposal)
         speeds: dict[ActiveJob, float] = {}
         if self.network is not None:

@@ -51,7 +51,7 @@ class NodeEvents:
     def _on_removal(self, _: object) -> None:
         """Nodes never return, possibly nodes that were out of service before: jobs must not wait for them."""
         if not self._kernel.drained():
-            self._kernel.decide_at_this_instant()
+            self._kernel.decide_at_this_instant(self._kernel.clock.now)
 
     def _apply_until(self, now: float) -> None:
         while self._next is not None and self._next.time_s <= now:
@@ -71,7 +71,7 @@ class NodeEvents:
         if not self._idle:
             self._wake_ups.reset(now)
         self._apply_until(now)
-        kernel.decide_at_this_instant()
+        kernel.decide_at_this_instant(now)
         self._expect_next()
 
     def _ends_here(self) -> bool:
@@ -133,7 +133,7 @@ class NodeEvents:
         self._enactment.withdraw(active)
         kernel.recorder.event(now, "interrupt", active.job.job_id, overhead_s=lost_s, detail=reason)
         if active.interruptions > self._retries:
-            kernel.leave(active, f"{GIVEN_UP} after {active.interruptions} failures")
+            kernel.leave(active, now, f"{GIVEN_UP} after {active.interruptions} failures")
             return
         kernel.policy.add_waiting(view)
         kernel.events.append(Event("interrupted", view, change.node))

@@ -53,16 +53,15 @@ class Kernel:
         self._decision_due = False
         self._on_progress, self._departures = on_progress, 0
 
-    def decide_at_this_instant(self) -> None:
-        """Decide once, behind everything else that is due at this instant."""
+    def decide_at_this_instant(self, now: float) -> None:
+        """Decide once, behind everything else that is due at this instant, `now`."""
         if self._decision_due:
             return
-        clock = self.clock
-        if clock.peek() > clock.now:
+        if self.clock.peek() > now:
             self._decide()
         else:
             self._decision_due = True
-            clock.after(0.0, self._on_decision_due)
+            self.clock.after(0.0, self._on_decision_due)
 
     def _on_decision(self, _: Due) -> None:
         self._decision_due = False
@@ -73,9 +72,8 @@ class Kernel:
         inside = self.submitted or self.facts.running or self.facts.waiting.jobs
         return self.arrivals.next is None and not inside
 
-    def leave(self, active: ActiveJob, failure: str = "") -> None:
-        """A job leaves the system: finished, or unfinished because of a `failure`."""
-        now = self.clock.now
+    def leave(self, active: ActiveJob, now: float, failure: str = "") -> None:
+        """A job leaves the system at `now`: finished, or unfinished because of a `failure`."""
         if not failure:
             active.work_left = 0.0
             active.finish_s = now

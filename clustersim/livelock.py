@@ -51,10 +51,11 @@ class WakeUps:
         kernel = self._kernel
         if kernel.drained() or self._has_no_effect():
             return
-        if fault := self._fault(kernel.clock.now):
+        now = kernel.clock.now
+        if fault := self._fault(now):
             raise kernel.policy.error(fault)
         kernel.events.append(as_row(Event, ("woken", None, None)))
-        kernel.decide_at_this_instant()
+        kernel.decide_at_this_instant(now)
 
     def _has_no_effect(self) -> bool:
         """Count a wake-up. True after many if no waiting job fits until something else happens."""

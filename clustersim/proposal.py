@@ -9,7 +9,7 @@ from .cluster_state import ClusterState
 from .compaction import compact
 from .draft import Draft
 from .errors import PolicyError
-from .job_view import JobView
+from .job_view import JobView, active_of
 from .preemption import run_by
 from .ranking import Key
 
@@ -54,7 +54,9 @@ class Proposal(Draft):
         """
         if self._facts.cluster.mixed:
             raise PolicyError("compact: works on clusters of one GPU type only")
-        counts = {job: self._count(job, "compact", gpus) for job, gpus in wanted.items()}
+        counts = {
+            job: self._count(job, active_of(job), "compact", gpus, None) for job, gpus in wanted.items()
+        }
         compact(self, self._facts.cluster, counts)
 
     def copy(self) -> Self:

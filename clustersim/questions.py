@@ -8,7 +8,7 @@ from collections.abc import Callable
 from time import perf_counter
 
 from .cluster_state import ClusterState
-from .draft import is_draft_of
+from .draft import facts_of
 from .errors import PolicyError
 from .job_view import JobView
 from .scheduler import Proposal, Scheduler, State
@@ -35,7 +35,7 @@ class PolicyCalls:
         """What should run from now on."""
         schedule = self._scheduler.schedule
         answer = self._call("schedule", schedule, self.state)
-        if isinstance(answer, Proposal) and is_draft_of(answer, self._facts):
+        if isinstance(answer, Proposal) and facts_of(answer) is self._facts:
             if answer.decision == self._facts.decision:
                 return answer
             fault = "a proposal of an earlier decision; begin each with state.proposal()"

@@ -149,7 +149,7 @@ class Simulation:
         for job, order in kernel.arrivals.until(now):
             self._submit(job, order)
         self._expect_submissions(now)
-        kernel.decide_at_this_instant()
+        kernel.decide_at_this_instant(now)
 
     def _submit(self, job: Job, order: int) -> None:
         kernel = self.kernel
@@ -174,12 +174,12 @@ class Simulation:
         active, generation = cast("tuple[ActiveJob, int]", event.value)
         if active.generation != generation:
             return  # the job was stopped, resized or slowed down since; a later completion is expected
-        now = self.kernel.clock.now
+        kernel, now = self.kernel, self.kernel.clock.now
         self._wake_ups.reset(now)
         active.settle(now)
         self.enactment.withdraw(active)
-        self.kernel.leave(active, active.failure)
-        self.kernel.decide_at_this_instant()
+        kernel.leave(active, now, active.failure)
+        kernel.decide_at_this_instant(now)
 
     # The decision: all events of the instant have been applied.
 
@@ -193,7 +193,7 @@ class Simulation:
         proposal = kernel.policy.schedule()
         self._may_break_off = False
         kernel.events.clear()
-        self.enactment.enact(proposal)
+        self.enactment.enact(proposal, now)
         if proposal.wake_at is not None:
             self._wake_ups.request(proposal.wake_at)
         running, waiting = len(facts.running), len(facts.waiting.jobs)
