@@ -278,15 +278,20 @@ def take_over(draft: Draft, other: Draft) -> None:
     draft._capacity, draft._changes, draft._owns_capacity = other._capacity, other._changes, True
 
 
-def adopt(draft: Draft) -> None:
-    """Make the free GPUs of a draft the real ones. Later changes of the draft do not affect them.
+def adopt(draft: Draft) -> Mapping[JobView, Placement | None]:
+    """Make the free GPUs of a draft the real ones and return its changes. The draft can then change without
+    an effect on them.
 
     ValueError if the changes of the draft do not match the GPUs that it took and released: they were changed
     from outside.
     """
-    facts, drafted, changes = draft._facts, draft._capacity, draft._changes
+    changes = draft._changes
+    if not changes:
+        return changes
+    facts, drafted = draft._facts, draft._capacity
     taken = sum([count for placement in changes.values() for _, count in placement or ()])
     released = sum([active_of(job).gpus for job in changes])
     if drafted.free != facts.capacity.free + released - taken and not drafted.closed:
         raise ValueError(f"of {taken} GPUs in the changes of a proposal some are not free there")
     facts.capacity, draft._owns_capacity = drafted, False
+    return changes

@@ -36,10 +36,9 @@ class Enactment:
         """Turn the difference between the proposal and reality into starts, preemptions, resizes and
         migrations.
         """
-        changes = proposal.changes
+        changes = adopt(proposal)
         if not changes and self.network is None:
             return
-        adopt(proposal)
         speeds: dict[ActiveJob, float] = {}
         if self.network is not None:
             speeds = self.network.after({active_of(job): placement for job, placement in changes.items()})
