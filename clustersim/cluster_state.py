@@ -81,11 +81,12 @@ class WaitingJobs(Generic[J]):
     `jobs`: in the order in which they began to wait, unless `in_order` has sorted them since.
     """
 
-    __slots__ = ("_in_order", "jobs", "rankings")
+    __slots__ = ("_highest", "_in_order", "jobs", "rankings")
 
     def __init__(self) -> None:
         self.jobs: OrderedDict[J, None] = OrderedDict()
         self._in_order = True
+        self._highest = -1  # the highest order of submission so far
         self.rankings: dict[tuple[Key[J], bool], Ranking[J]] = {}
 
     def in_order(self) -> Collection[J]:
@@ -109,8 +110,10 @@ class WaitingJobs(Generic[J]):
         return ranking
 
     def add(self, job: J) -> None:
-        last = next(reversed(self.jobs), None)
-        if last is not None and last.order > job.order:
+        order = job.order
+        if order > self._highest:
+            self._highest = order
+        elif self.jobs and next(reversed(self.jobs)).order > order:
             self._in_order = False
         self.jobs[job] = None
         if self.rankings:

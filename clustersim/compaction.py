@@ -24,7 +24,7 @@ def block(gpus: int, node: int) -> int:
     """The GPUs to set aside for `gpus` on nodes of `node` GPUs: whole nodes, or the next divisor of a node.
 
     Each block size divides the next larger one, so blocks whose sum does not exceed the cluster can always be
-    placed, each within its node; counts such as 5, 5 and 6 on two nodes of 8 cannot.
+    placed, each within its node; the counts 5, 5 and 6 on two nodes of 8 cannot.
 
     >>> [block(n, 8) for n in (1, 2, 3, 4, 5, 8, 12)]
     [1, 2, 4, 4, 8, 8, 16]

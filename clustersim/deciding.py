@@ -22,15 +22,15 @@ from .testing_checks import Table, TableSpeed
 __all__ = ["Decision", "Running", "decide"]
 
 Running = Job | tuple[Job, int]
-"""A job that runs, on its requested GPUs or on so many."""
+"""A running job, on its requested GPUs or on the given number."""
 
 
 @dataclass(frozen=True)
 class Decision:
     """What a policy would change at `now_s`, by job id, in order of submission.
 
-    `starts`, `resizes`, `moves`: the GPUs a job gets, by node. `stops`: who loses them. `waits`: pending jobs
-    that stay so. `declined`: jobs that its `admit` refused. `wake_at_s`: when it wants to be asked again.
+    `starts`, `resizes`, `moves`: the GPUs a job gets, by node. `stops`: jobs that lose their GPUs. `waits`:
+    pending jobs that remain pending. `declined`: jobs that `admit` refused. `wake_at_s`: the next wake-up.
     """
 
     now_s: float

@@ -27,6 +27,7 @@ class Enactment:
     def __init__(self, kernel: Kernel, speed: Speed, on_completion: Callable[[Due], None]):
         """`on_completion` is called when a job may be done, with (job, generation of its allocation)."""
         self._kernel, self._facts, self._clock = kernel, kernel.facts, kernel.clock
+        self._views = kernel.views
         self._on_completion_due = [on_completion]
         self.network: Network[ActiveJob] | None = None
         if kernel.facts.cluster.network != "ideal":
@@ -56,7 +57,7 @@ class Enactment:
         """Let a running job wait again, with its progress; its GPUs are free already."""
         self._let_go(active)
         active.preemptions += 1
-        self._kernel.policy.add_waiting(self._kernel.views[active])
+        self._kernel.policy.add_waiting(self._views[active])
         self._kernel.recorder.event(self._clock.now, "preempt", active.job.job_id, detail=reason)
 
     def withdraw(self, active: ActiveJob) -> None:
@@ -82,7 +83,7 @@ class Enactment:
         active.let_go()
         if self.network is not None:
             self.network.leave(active)
-        del self._facts.running[self._kernel.views[active]]
+        del self._facts.running[self._views[active]]
 
     def _allocate(
         self, job: JobView, active: ActiveJob, placement: Placement, now: float, unit_s: float | None

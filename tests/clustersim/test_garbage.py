@@ -1,4 +1,4 @@
-"""What a run leaves to the garbage collector, and what it leaves of the collector's settings."""
+"""A run leaves no garbage and restores the settings of the garbage collector."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from traces.job import Job
 
 @pytest.fixture
 def collector() -> Iterator[None]:
-    """Off, and as it was afterwards."""
+    """Turns the collector off, and restores it afterwards."""
     before = gc.get_threshold()
     gc.collect()
     gc.disable()
@@ -65,7 +65,7 @@ def test_the_collector_is_left_as_it_was(collector: None) -> None:
 
 
 @pytest.mark.parametrize("threshold", [0, 10**6])
-def test_who_collects_less_is_left_alone(collector: None, threshold: int) -> None:
+def test_a_higher_threshold_is_left_alone(collector: None, threshold: int) -> None:
     gc.set_threshold(threshold)
     with collect_less_often():
         assert gc.get_threshold()[0] == threshold

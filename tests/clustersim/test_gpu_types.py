@@ -130,7 +130,7 @@ def test_a_policy_of_types() -> None:
 
 
 class Asks(Scheduler):
-    """Asks questions once, for a test to look at the answers."""
+    """Calls a function with the first state, for a test to look at its results."""
 
     def __init__(self, ask):  # type: ignore[no-untyped-def]
         self.ask, self.answers = ask, None
@@ -235,8 +235,8 @@ def test_policies_that_plan_with_one_type_say_so(tmp_path: Path, policy: str) ->
         clustersim.run([llm("a", 8)], policy, cluster=str(tmp_path / "cluster.yaml"))
 
 
-def test_preemption_across_types_keeps_who_need_not_move() -> None:
-    """A short job of 16 evicts from the end of the line; whoever loses nothing by it stays where it was."""
+def test_preemption_across_types_keeps_jobs_that_need_not_move() -> None:
+    """A short job of 16 preempts the last jobs; a job that loses no GPUs stays where it was."""
     jobs = [llm("long", 16, 0.0, 5000), llm("longer", 16, 1.0, 6000), llm("longest", 16, 2.0, 9000),
             llm("short", 16, 100.0, 10)]  # fmt: skip
     recorder = simulated(jobs, Srtf())

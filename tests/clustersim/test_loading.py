@@ -1,4 +1,4 @@
-"""Concurrent loads in the engine: who loads together shares the storage, and nothing is paid twice."""
+"""Concurrent loads in the engine: jobs that load together share the storage, and nothing is paid twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is drafted in whatever order: no GPU twice, gangs whole, and reality as it was."""
+"""Drafts in any order of calls: no GPU twice, gangs whole, and reality unchanged."""
 
 from __future__ import annotations
 

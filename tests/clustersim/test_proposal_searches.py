@@ -154,7 +154,7 @@ class Compacting(Scheduler):
         return proposal
 
     def compare(self, state: State) -> None:
-        """Whatever fits by number of GPUs finds its place, and nobody else loses any."""
+        """All jobs that fit by number of GPUs are placed, and no other job loses GPUs."""
         node, draft = state.cluster.gpus_per_node, state.proposal()
         active = [*state.running, *state.pending]
         expected = {job: job.gpus for job in active}
@@ -201,7 +201,7 @@ def test_compact_checks_what_is_wanted(script: Any) -> None:
 
 
 def test_compact_of_more_than_there_is_room_for(script: Any) -> None:
-    """Nothing breaks: who finds no place has none."""
+    """Jobs without room get no GPUs, and no rule is broken."""
 
     def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
         proposal.compact({jobs["x"]: 8, jobs["y"]: 8, jobs["e"]: 2})

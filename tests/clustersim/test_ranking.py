@@ -98,7 +98,7 @@ def test_an_elastic_walk_asks_for_the_smallest_size(
 def test_changes_keep_a_copy_up_to_date(
     queue: tuple[list[Waiting], list[Waiting]], toggled: list[int]
 ) -> None:
-    """Jobs come and go and come back with other keys; now and then somebody asks what changed."""
+    """Jobs are added, removed and added again with other keys; sometimes the changes are read."""
     jobs, copy = queue[0], set()
     ranking, inside = ranking_of(jobs), dict.fromkeys(jobs)
     for i in toggled:
@@ -194,7 +194,7 @@ def test_falling_keys_are_as_if_looked_up_anew(moves: list[tuple[str, int]]) -> 
             assert len(set(behind)) == len(behind)
             assert {order for _, order in expected} <= {job.order for job in behind}
             assert [entry[:2] for entry in taken_last(keys, limit)] == expected
-            if n % 2:  # a draft that stopped nobody after all
+            if n % 2:  # a draft that stops no job in the end
                 for entry in list(keys._taken):
                     keys.put_back(entry)
                 assert [entry[:2] for entry in taken_last(keys, limit)] == expected

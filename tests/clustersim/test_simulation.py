@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -233,7 +234,7 @@ def test_no_wake_up_keeps_the_old_one(script: Any) -> None:
 
 
 class Periodic(Scheduler):
-    """Asks to be woken every `quantum_s` seconds, whatever happens."""
+    """Requests a wake-up every `quantum_s` seconds."""
 
     def __init__(self, quantum_s: float, lazy: bool = False):
         self.quantum_s, self.lazy, self.decisions = quantum_s, lazy, 0
@@ -333,7 +334,7 @@ def test_no_jobs_at_all() -> None:
 
 
 class FailsOn(Scheduler):
-    """Fails when it is asked about one job."""
+    """Fails in `admit` of one job."""
 
     def __init__(self, job_id: str):
         self.job_id = job_id
@@ -402,6 +403,18 @@ def test_a_running_job_changes_its_speed() -> None:
     assert (record.gpu_seconds, record.lost_s, record.overhead_gpu_s) == (130, 10, 10)
 
 
+# Records
+
+
+def test_records_state_every_field() -> None:
+    """Records are built field by field; a missing one would be an AttributeError."""
+    cluster = Cluster(1, 8)
+    jobs = [rigid("a", 0, 1, 100), rigid("wide", 0, 9, 100), rigid("late", 500, 1, 100)]
+    recorder = Simulation(jobs, cluster, Fifo(), _speed(cluster), until_s=300.0).run()
+    states = {record.job_id: asdict(record)["state"] for record in recorder.jobs}
+    assert states == {"a": "finished", "wide": "rejected", "late": "unfinished"}
+
+
 # Snapshots
 
 
@@ -450,7 +463,7 @@ class Thrashing(Scheduler):
         return proposal
 
 
-def test_waking_up_for_ever_without_getting_anything_done() -> None:
+def test_endless_wake_ups_without_progress() -> None:
     with pytest.raises(PolicyError, match=r"Thrashing at t=.*woke up 10000 times .* got nothing done"):
         simulate([rigid("a", 0, 1, 90)], Thrashing(), "n1g1", overheads=Overheads())
 

@@ -1,4 +1,4 @@
-"""Quotas: what a policy is told of them, and which ones cannot be promised."""
+"""Quotas: what a policy sees of them, and which ones are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from traces.job import Job
 
 
 class Watching(Scheduler):
-    """First come, first served, noting what each tenant holds when it is asked."""
+    """First come, first served, noting at each call what each tenant holds."""
 
     seen: list[tuple[float, int, int, int]]
 
@@ -23,10 +23,10 @@ class Watching(Scheduler):
         type(self).seen = []
 
     def schedule(self, state: State) -> Proposal:
-        self.seen.append((state.now, state.used("red"), state.used("blue"), state.used("nobody")))
+        self.seen.append((state.now, state.used("red"), state.used("blue"), state.used("green")))
         proposal = Fifo().schedule(state)
         assert state.used("red") == self.seen[-1][1], "a draft is not yet reality"
-        assert (state.quota("red"), state.quota("nobody"), dict(state.quotas)) == (4, 0, {"red": 4})
+        assert (state.quota("red"), state.quota("green"), dict(state.quotas)) == (4, 0, {"red": 4})
         return proposal
 
 
