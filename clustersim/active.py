@@ -1,4 +1,4 @@
-"""A job inside the system, as the engine keeps it: its progress, and what it holds, paid and lost."""
+"""A job inside the system as the engine keeps it: its progress, its GPUs, and what they cost."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 from traces.job import Job
 
 from .cluster import Placement
-from .job_view import JobView
 
 if TYPE_CHECKING:
     from .curve import Curve, Offer
     from .overheads import Overheads
-    from .scheduler import State
 
 __all__ = ["ActiveJob"]
 
@@ -27,19 +25,20 @@ class ActiveJob:
     __slots__ = (
         "curve", "finish_s", "generation", "gpu_seconds", "gpus", "job", "lost_s", "migrations", "note",
         "offers", "order", "overhead_gpu_s", "placement", "preemptions", "ready_s", "requested", "resizes",
-        "restarts", "since_s", "start_s", "states_work", "unit_s", "view", "wait_s", "work", "work_left",
+        "restarts", "since_s", "start_s", "states_work", "unit_s", "wait_s", "work", "work_left",
     )  # fmt: skip
 
-    # What only failures change (see `clustersim.fallible`).
+    # Changed by failures only (see `CheckpointedJob`).
     interruptions: int = 0
     lost_work_s: float = 0.0
     lost_work_gpu_s: float = 0.0
-    fate: str = ""
+    failure: str = ""
 
-    def __init__(self, job: Job, order: int, curve: Curve, requested: int, note: str, state: State):
+    def __init__(self, job: Job, order: int, curve: Curve, requested: int, note: str):
+        """`order`: position in the order of submission. `requested`: GPUs, a count that `curve` has."""
         self.job, self.order, self.curve, self.requested, self.note = job, order, curve, requested, note
-        self.offers: tuple[Offer, ...] = ()  # by GPU type, the best first, where there are several
-        self.states_work = job.kind == "iterations"  # else the work is the logged duration, a secret
+        self.offers: tuple[Offer, ...] = ()  # by GPU type, the best first; empty on a cluster of one type
+        self.states_work = job.kind == "iterations"  # else the logged duration, which policies do not know
         work = job.iterations if self.states_work else job.duration_s
         assert work is not None
         self.work = self.work_left = float(work)
@@ -50,16 +49,11 @@ class ActiveJob:
         self.ready_s = 0.0
         self.start_s: float | None = None
         self.finish_s: float | None = None
-        self.generation = 0  # counts allocations: the completion of an earlier one is recognised as stale
+        self.generation = (
+            0  # counts allocations, so that a completion of an earlier one is recognised as stale
+        )
         self.gpu_seconds = self.overhead_gpu_s = self.lost_s = self.wait_s = 0.0
         self.preemptions = self.resizes = self.restarts = self.migrations = 0
-        self.view = JobView(self, state)
-
-    def forget_view(self) -> None:
-        """The job has left the system: it and its view must not keep each other alive until the garbage
-        collector finds them.
-        """
-        del self.view
 
     def work_left_at(self, now: float) -> float:
         """Units still to do at `now`."""
@@ -68,8 +62,8 @@ class ActiveJob:
             return self.work_left
         if began_s < self.since_s:
             began_s = self.since_s
-        left = self.work_left - (now - began_s) / self.unit_s
-        return left if left > 0.0 else 0.0
+        remaining = self.work_left - (now - began_s) / self.unit_s
+        return remaining if remaining > 0.0 else 0.0
 
     def settle(self, now: float) -> None:
         """Close the present allocation or wait at `now`: book its progress, GPU-seconds and overhead."""
@@ -86,7 +80,7 @@ class ActiveJob:
         self.since_s = now
 
     def hold(self, placement: Placement, gpus: int, unit_s: float, now: float, overhead_s: float) -> float:
-        """Take `placement` at `now`, paying `overhead_s` first; returns the time at which the job will be
+        """Take `placement` at `now`, paying `overhead_s` first. Returns the time at which the job will be
         done.
         """
         self.placement, self.gpus, self.unit_s = placement, gpus, unit_s
@@ -95,7 +89,7 @@ class ActiveJob:
         return self.ready_s + self.work_left * unit_s
 
     def change_speed(self, unit_s: float, now: float) -> float:
-        """Go on with `unit_s` seconds per unit of work from `now` on, on the same GPUs; what is left of an
+        """Continue with `unit_s` seconds per unit of work from `now` on, on the same GPUs; the rest of an
         overhead is still to be paid. Returns the time at which the job will be done.
         """
         self.settle(now)
@@ -104,30 +98,28 @@ class ActiveJob:
         return max(now, self.ready_s) + self.work_left * unit_s
 
     def overhead_s(self, overheads: Overheads, kind: str, gpus: int, nodes: int) -> float:
-        """Seconds that it pays for getting `gpus` GPUs on `nodes` nodes by a start, restart, resize or
-        migration.
+        """Seconds of overhead when the job gets `gpus` GPUs on `nodes` nodes by a start, restart, resize or
+        migration (`kind`).
         """
         if kind == "start":
             return overheads.start_s(gpus)
         return overheads.restart_s(self.curve.parameters, nodes, gpus, kind)
 
     def paying_s(self, now: float) -> float:
-        """Seconds of overhead still to pay on the GPUs that it holds."""
+        """Seconds of overhead still to pay on the present GPUs."""
         return max(0.0, self.ready_s - now)
 
     def offers_of(self, gpu_type: str | None) -> tuple[Offer, ...]:
-        """What GPUs of a type offer it; all types, the best first, if None."""
+        """The offers of one GPU type; of all types, the best first, if None."""
         return tuple(offer for offer in self.offers if gpu_type in (None, offer.gpu_type))
 
-    def curve_at(self, placement: Placement) -> Curve:
-        """Its curve on GPUs of the type of `placement`."""
-        if not self.offers:
-            return self.curve
-        return self.offers_of(self.view._state.cluster.type_of(placement[0][0]))[0].curve
+    def curve_at(self, gpu_type: str) -> Curve:
+        """The job's curve on GPUs of one type."""
+        return self.offers_of(gpu_type)[0].curve if self.offers else self.curve
 
     def unit_s_on(self, gpus: int, gpu_type: str | None) -> float | None:
-        """Seconds per unit of work on `gpus` GPUs of a type, the fastest of all if None; None if it cannot
-        run there.
+        """Seconds per unit of work on `gpus` GPUs of a type, of the fastest type if None; None if the job
+        cannot run there.
         """
         if not self.offers:
             return self.curve.unit_s.get(gpus)
@@ -135,5 +127,6 @@ class ActiveJob:
         return min((unit_s for unit_s in found if unit_s is not None), default=None)
 
     def let_go(self) -> None:
+        """Release the GPUs."""
         self.placement, self.gpus = None, 0
         self.generation += 1

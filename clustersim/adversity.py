@@ -1,9 +1,10 @@
-"""What disturbs the jobs of a simulation beside its policy: nodes that go and come, jobs that fail by
-themselves, storage that is shared. The engine asks here only if a run has any of it.
+"""What disturbs the jobs of a simulation apart from its policy: nodes that fail or are maintained, jobs that
+fail, and shared storage.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -13,60 +14,67 @@ from .active import ActiveJob
 from .calendar import Calendar
 from .checkpoints import Cycle
 from .cluster import Placement
+from .enactment import Enactment
 from .failures import Failures, fate_of
-from .fallible import FallibleJob
-from .interruptions import Interruptions
-from .loading import Loading
+from .fallible import CheckpointedJob
+from .interruptions import NodeEvents
+from .kernel import Kernel
+from .livelock import WakeUps
+from .loading import CheckpointLoading
 from .outages import Outages
 
 if TYPE_CHECKING:
     from .curve import Curve
-    from .simulation import Simulation
 
-__all__ = ["Adversity", "adversity_of"]
-
-
-def adversity_of(
-    simulation: Simulation, failures: Failures | None, calendar: Calendar | None, seed: int
-) -> Adversity | None:
-    """None if nothing but the policy changes what a job does."""
-    overheads = simulation.overheads
-    saves = not isinstance(overheads.checkpoint_interval_s, str)
-    planned = calendar is not None and (calendar.changes or calendar.absent)
-    if failures is None and not planned and not saves and not overheads.storage_shared:
-        return None
-    return Adversity(simulation, failures, calendar, seed)
+__all__ = ["Disruptions"]
 
 
-class Adversity:
-    """Outages, fates, checkpoints and loads of one run."""
+class Disruptions:
+    """Node outages, job failures, checkpoints and their loads in one run."""
 
     def __init__(
-        self, simulation: Simulation, failures: Failures | None, calendar: Calendar | None, seed: int
-    ):
-        self._simulation, self._failures, self._seed = simulation, failures, seed
-        self._cluster = cluster = simulation.cluster
+        self, kernel: Kernel, enactment: Enactment, wake_ups: WakeUps, *,
+        failures: Failures | None, calendar: Calendar | None, seed: int,
+    ):  # fmt: skip
+        self._kernel, self._failures, self._seed = kernel, failures, seed
+        self._cluster = cluster = kernel.facts.cluster
         gpus = [cluster.size_of(node) for node in range(cluster.nodes)]
-        outages = Outages(gpus, simulation.clock.now, failures=failures, calendar=calendar, seed=seed)
-        self._interruptions = Interruptions(simulation, outages, failures.retries if failures else 0)
-        self.loading = Loading(simulation) if simulation.overheads.storage_shared else None
+        outages = Outages(gpus, kernel.clock.now, failures=failures, calendar=calendar, seed=seed)
+        retries = failures.retries if failures else 0
+        self._node_events = NodeEvents(kernel, enactment, wake_ups, outages, retries)
+        self._loading = CheckpointLoading(kernel, enactment) if kernel.overheads.storage_shared else None
+
+    @classmethod
+    def of(
+        cls, kernel: Kernel, enactment: Enactment, wake_ups: WakeUps, *,
+        failures: Failures | None, calendar: Calendar | None, seed: int,
+    ) -> Disruptions | None:  # fmt: skip
+        """The disruptions of a run; None if only the policy changes what jobs do."""
+        overheads = kernel.overheads
+        saves = not isinstance(overheads.checkpoint_interval_s, str)
+        planned = calendar is not None and (calendar.changes or calendar.absent)
+        if failures is None and not planned and not saves and not overheads.storage_shared:
+            return None
+        return cls(kernel, enactment, wake_ups, failures=failures, calendar=calendar, seed=seed)
 
     def begin(self) -> None:
-        """Called once, before anything happens."""
-        self._interruptions.begin()
+        """Called once, before the first event."""
+        self._node_events.begin()
 
     def job(self, job: Job, order: int, curve: Curve, requested: int, note: str) -> ActiveJob:
-        """A job that was submitted, with its fate."""
-        active = FallibleJob(job, order, curve, requested, note, self._simulation.state)
+        """A submitted job, with its failure if it has one."""
         fate = fate_of(job, self._failures, self._seed) if self._failures is not None else None
-        active.begin_life(self, *(fate or ()))
-        return active
+        failure, share = ("", 1.0) if fate is None else fate
+        return CheckpointedJob(
+            job, order, curve, requested, note,
+            cycle_of=partial(self._cycle, curve.parameters), loads=self._loading,
+            failure=failure, share=share,
+        )  # fmt: skip
 
-    def cycle(self, parameters: float, placement: Placement) -> Cycle:
-        """How a job of a model of `parameters` parameters saves in `placement`: a failure of any node of it
-        stops it, whose rate goes by all its GPUs.
+    def _cycle(self, parameters: float, placement: Placement) -> Cycle:
+        """How a job with a model of `parameters` parameters saves in `placement`. A failure of any of its
+        nodes stops the job, at a rate that depends on all their GPUs.
         """
-        overheads = self._simulation.overheads
         gpus = sum(self._cluster.size_of(node) for node, _ in placement)
         mtbf_s = self._failures.node_mtbf_s(gpus) if self._failures is not None else inf
-        return overheads.cycle(parameters, len(placement), mtbf_s)
+        return self._kernel.overheads.cycle(parameters, len(placement), mtbf_s)

@@ -29,7 +29,7 @@ from .checking_speeds import Recomputed
 from .checking_trace import TraceMatches, find_trace
 from .columns import Columns
 from .failures import Failures
-from .garbage import rare_collection
+from .garbage import collect_less_often
 from .overheads import Overheads
 from .records import SUBMIT, EventRecord, JobRecord, Snapshot
 from .run_result import Recorded
@@ -44,7 +44,7 @@ def check_run_folder(directory: str | Path, trace: str | Path | None = None) -> 
 
     `trace`: the file of its trace, if it is no longer where the run read it.
     """
-    with rare_collection():
+    with collect_less_often():
         run = read_streamed(directory)
         text = "the files are those that manifest.json was written for"
         changed = tuple(Violation(str(change)) for change in changes(directory, run))

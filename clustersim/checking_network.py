@@ -25,7 +25,7 @@ class _Sender:
     def __init__(self, job_id: str, curve: Curve):
         self.job_id, self.curve = job_id, curve
 
-    def curve_at(self, placement: Placement) -> Curve:
+    def curve_at(self, gpu_type: str) -> Curve:
         return self.curve
 
 

@@ -10,9 +10,9 @@ __all__ = ["Clock", "Due"]
 
 
 class Due:
-    """Something that is to happen: what SimPy's loop looks at in an event, and no more.
+    """A due event: the attributes that SimPy's loop reads, and no more.
 
-    `callbacks` are called with it; the list may serve many events.
+    `callbacks` are called with the event; several events may share one list.
     """
 
     __slots__ = ("callbacks", "value")
@@ -23,11 +23,11 @@ class Due:
 
 
 class Clock(simpy.Environment):
-    """What is due, in order of time; what is due at the same time, in the order in which it was asked for."""
+    """Due events in order of time; those due at the same time in the order of the requests."""
 
     def after(self, delay_s: float, callbacks: Sequence[Callable[[Due], None]], value: object = None) -> None:
-        """Call `callbacks` in `delay_s` seconds, behind what is due by then; at once if that is negative. It
-        cannot be taken back: whoever may change his mind passes a `value` by which to tell what is stale.
+        """Call `callbacks` in `delay_s` seconds, behind everything already due at that time; at once if the
+        delay is negative. A request cannot be cancelled: pass a `value` by which to recognise a stale one.
         """
         due = Due(callbacks, value)
         self.schedule(due, delay=delay_s if delay_s > 0.0 else 0.0)  # type: ignore[arg-type]

@@ -12,9 +12,9 @@ from itertime.errors import UnknownName, UserError
 from traces.files import shown
 
 from .calendar import read_calendar
+from .cluster_state import checked_quotas
 from .failures import Failures
 from .overheads import Overheads
-from .tenancy import Tenancy
 
 __all__ = ["RunConfig"]
 
@@ -89,7 +89,7 @@ class RunConfig(BaseModel):
     @classmethod
     def _are_quotas(cls, quotas: Any) -> Any:
         if isinstance(quotas, dict):
-            Tenancy(quotas)  # its errors name the tenant
+            checked_quotas(quotas)  # its errors name the tenant
         return quotas
 
     @field_validator("until_s", "price_usd_per_gpu_h", "seed", mode="before")

@@ -10,12 +10,13 @@ from traces.job import Job, submission_order
 
 from .active import ActiveJob
 from .cluster import Cluster, Placement
+from .cluster_state import ClusterState
 from .curve import CannotRun
-from .job_view import JobView
+from .job_view import JobView, active_of
 from .overheads import Overheads
 from .placement import placer
-from .questions import Questions
-from .scheduler import Event, Scheduler, State
+from .questions import PolicyCalls
+from .scheduler import Event, Scheduler
 from .testing_checks import Table, TableSpeed
 
 __all__ = ["Decision", "Running", "decide"]
@@ -93,13 +94,13 @@ def decide(
     t=0 s: start a on 8 GPUs (node 0)
     """
     shape = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
-    state = State(shape, placer(placement), overheads or Overheads())
-    scene = _Scene(policy, state, TableSpeed(shape, table or {}))
+    facts: ClusterState[JobView] = ClusterState(shape, placer(placement), overheads or Overheads())
+    scene = _Scene(policy, facts, TableSpeed(shape, table or {}))
     sizes = [entry if isinstance(entry, tuple) else (entry, None) for entry in running]
     jobs = [*pending, *(job for job, _ in sizes)]
     if len({job.job_id for job in jobs}) < len(jobs):
         raise UserError("decide: two jobs have the same id; give each its own")
-    state._now = max((job.submit_s for job in jobs), default=0.0) if now_s is None else now_s
+    facts.now_s = max((job.submit_s for job in jobs), default=0.0) if now_s is None else now_s
     order = {job.job_id: i for i, job in enumerate(submission_order(jobs))}
     for job, gpus in sorted(sizes, key=lambda entry: order[entry[0].job_id]):
         scene.run(job, order[job.job_id], gpus)
@@ -111,51 +112,51 @@ def decide(
 class _Scene:
     """A state built by hand, and the policy that decides in it."""
 
-    def __init__(self, policy: Scheduler, state: State, speed: TableSpeed):
-        self.state, self.speed = state, speed
-        self.questions = Questions(policy, state)
+    def __init__(self, policy: Scheduler, facts: ClusterState[JobView], speed: TableSpeed):
+        self.facts, self.speed = facts, speed
+        self.policy = PolicyCalls(policy, facts)
         self.declined: list[str] = []
 
     def run(self, job: Job, order: int, gpus: int | None) -> None:
         """Let `job` hold `gpus` GPUs, by default those it requests, since its submission."""
-        view, now = self._enter(job, order), self.state.now
-        if not self.questions.admit(view):
+        view, now = self._enter(job, order), self.facts.now_s
+        if not self.policy.admit(view):
             raise UserError(f"decide: job {job.job_id} is listed as running, but the policy declines it")
-        active, count = view._job, view.requested if gpus is None else gpus
+        active, count = active_of(view), view.requested if gpus is None else gpus
         if not view.can_run_on(count):
             sizes = ", ".join(map(str, view.sizes))
             raise UserError(f"decide: job {job.job_id} on {count!r} GPUs: it can run on {sizes}")
-        place = self.state._placer.place(self.state._capacity, count, ())
+        place = self.facts.placer.place(self.facts.capacity, count, ())
         if place is None:
             raise UserError(f"decide: running job {job.job_id} has no room for its {count} GPUs")
         active.start_s = job.submit_s
-        self.state._capacity.take(place)
+        self.facts.capacity.take(place)
         done_s = active.hold(place, count, active.curve.unit_s[count], job.submit_s, 0.0)
         if done_s <= now:
             text = f"would have finished at t={done_s:g} s, before now, t={now:g} s"
             raise UserError(
                 f"decide: running job {job.job_id} {text}; give it more work or a later submission"
             )
-        self.state._running[view] = None
+        self.facts.running[view] = active.generation
 
     def submit(self, job: Job, order: int) -> None:
         view = self._enter(job, order)
-        if self.questions.admit(view):
-            self.questions.add_pending(view)
-            self.state.events.append(Event("submitted", view))
+        if self.policy.admit(view):
+            self.policy.add_waiting(view)
+            self.policy.state.events.append(Event("submitted", view))
         else:
             self.declined.append(view.id)
 
     def ask(self) -> Decision:
-        state = self.state
+        state = self.policy.state
         waiting = list(state.pending)
-        proposal = self.questions.schedule()
+        proposal = self.policy.schedule()
         starts: dict[str, Placement] = {}
         resizes: dict[str, Placement] = {}
         moves: dict[str, Placement] = {}
         stops = []
-        for job in sorted(proposal._changes, key=lambda job: job.order):
-            place = proposal._changes[job]
+        for job in sorted(proposal.changes, key=lambda job: job.order):
+            place = proposal.changes[job]
             if place is None:
                 stops.append(job.id)
             elif not job.running:
@@ -177,14 +178,14 @@ class _Scene:
         )
 
     def _enter(self, job: Job, order: int) -> JobView:
-        if job.submit_s > self.state.now:
-            raise UserError(f"decide: job {job.job_id} is submitted after now, t={self.state.now:g} s")
+        if job.submit_s > self.facts.now_s:
+            raise UserError(f"decide: job {job.job_id} is submitted after now, t={self.facts.now_s:g} s")
         try:
             curve = self.speed.curve(job)
             requested, note = self.speed.requested(job, curve)
         except CannotRun as reason:
             raise UserError(f"decide: job {job.job_id} cannot run here: {reason}") from None
-        return ActiveJob(job, order, curve, requested, note, self.state).view
+        return JobView(ActiveJob(job, order, curve, requested, note), self.facts)
 
 
 def _size(place: Placement) -> int:

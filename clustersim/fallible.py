@@ -1,11 +1,12 @@
-"""A job in a world where nodes and jobs fail: it saves checkpoints, loses what it did not save, and may end
-before its work is done.
-"""
+"""A job that saves checkpoints, loses unsaved work in failures, and may end before its work is done."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+from traces.job import Job
 
 from .active import ActiveJob
 from .checkpoints import Cycle
@@ -13,36 +14,61 @@ from .cluster import Placement
 from .overheads import Overheads
 
 if TYPE_CHECKING:
-    from .adversity import Adversity
+    from .speed import Curve
 
-__all__ = ["FallibleJob"]
+__all__ = ["CheckpointedJob", "Loads"]
 
 _NEVER = Cycle()
 
 
-class FallibleJob(ActiveJob):
+class Loads(Protocol):
+    """The loads of checkpoints from a storage that jobs share."""
+
+    def expect(self, job: CheckpointedJob, fixed_s: float) -> None:
+        """`job`, which has just got GPUs, begins to load in `fixed_s` seconds."""
+
+    def cancel(self, job: CheckpointedJob) -> None:
+        """`job` loses the GPUs on which it loads. No effect if it does not load."""
+
+    def remaining_s(self, job: CheckpointedJob, now: float) -> float:
+        """Seconds that the job still pays if no other load begins or ends."""
+
+
+class CheckpointedJob(ActiveJob):
     """An active job that goes through the cycles of `cycle` while it runs.
 
-    `phase_s`: how far into a cycle it was at `since_s`. `saved_left`: work left as of the last complete save;
-    what it has done since then took `unsaved_s` seconds. `crashed`: a failure took its GPUs last, and nothing
-    was saved then.
-    `holds` counts what it was given and lost. `must_load`: with its present GPUs comes a load that shares the
-    storage; infinite `ready_s` until that is done.
-    `fate`: why it will end before it has finished, "" if it will not; then `never_done` units of its work
-    are left, of which no policy knows.
+    | attribute | |
+    |---|---|
+    | `phase_s` | seconds into a cycle at `since_s` |
+    | `saved_left` | work left as of the last complete save |
+    | `unsaved_s` | seconds of work done since that save |
+    | `crashed` | whether a failure took the last GPUs, with no save since |
+    | `holds` | counts allocations and releases, so that an outdated load is recognised |
+    | `must_load` | whether the allocation begins with a load from shared storage |
+    | `ready_s` | infinite until that load ends |
+    | `failure` | why the job will end before its work is done, "" if it will not |
+    | `never_done` | units of work left at that end; policies do not know it |
+    | `done_s` | when the job is expected to be done |
     """
 
     __slots__ = (
-        "adversity", "crashed", "cycle", "done_s", "fate", "holds", "interruptions", "loads_from_s",
-        "lost_work_gpu_s", "lost_work_s", "must_load", "never_done", "phase_s", "saved_left",
+        "_cycle_of", "_loads", "crashed", "cycle", "done_s", "failure", "holds", "interruptions",
+        "loads_from_s", "lost_work_gpu_s", "lost_work_s", "must_load", "never_done", "phase_s", "saved_left",
         "unsaved_s",
     )  # fmt: skip
 
-    def begin_life(self, adversity: Adversity, fate: str = "", share: float = 1.0) -> None:
-        """`share` of its work will be done when its fate comes."""
-        self.adversity, self.loads_from_s, self.holds, self.must_load = adversity, 0.0, 0, False
+    def __init__(
+        self, job: Job, order: int, curve: Curve, requested: int, note: str, *,
+        cycle_of: Callable[[Placement], Cycle], loads: Loads | None, failure: str = "", share: float = 1.0,
+    ):  # fmt: skip
+        """`cycle_of`: how the job saves in a placement. `loads`: None unless jobs share the storage.
+        `share`: the part of the work that is done when the `failure` ends the job.
+        """
+        super().__init__(job, order, curve, requested, note)
+        self._cycle_of, self._loads = cycle_of, loads
+        self.loads_from_s, self.holds, self.must_load = 0.0, 0, False
         self.cycle = _NEVER
-        self.crashed, self.fate, self.never_done = False, fate, self.work * (1 - share)
+        self.crashed, self.failure, self.never_done = False, failure, self.work * (1 - share)
         self.phase_s = self.unsaved_s = self.lost_work_s = self.lost_work_gpu_s = 0.0
         self.saved_left = self.work
         self.done_s = 0.0
@@ -56,7 +82,7 @@ class FallibleJob(ActiveJob):
         return max(0.0, self.work_left - worked_s / self.unit_s)
 
     def settle(self, now: float) -> None:
-        """As of every job; the seconds of periodic saves are overhead."""
+        """As for every job; the seconds of periodic saves count as overhead."""
         ran_s = 0.0 if self.placement is None else max(0.0, now - max(self.ready_s, self.since_s))
         super().settle(now)
         if not ran_s:
@@ -75,39 +101,40 @@ class FallibleJob(ActiveJob):
         self.phase_s = cycle.phase_s(end_s)
 
     def hold(self, placement: Placement, gpus: int, unit_s: float, now: float, overhead_s: float) -> float:
-        self._lose_hold()
+        self._end_hold()
         super().hold(placement, gpus, unit_s, now, overhead_s)
-        self.cycle = self.adversity.cycle(self.curve.parameters, placement)
+        self.cycle = self._cycle_of(placement)
         self.phase_s, self.unsaved_s, self.saved_left = 0.0, 0.0, self.work_left
         self.crashed = False
-        if self.must_load and self.adversity.loading is not None:
-            self.adversity.loading.expect(self, overhead_s)
-        return self._done_s()
+        if self.must_load and self._loads is not None:
+            self._loads.expect(self, overhead_s)
+        return self._expected_end_s()
 
     def let_go(self) -> None:
-        self._lose_hold()
+        self._end_hold()
         super().let_go()
 
-    def _lose_hold(self) -> None:
+    def _end_hold(self) -> None:
         self.holds += 1
-        if self.adversity.loading is not None:
-            self.adversity.loading.cancel(self)
+        if self._loads is not None:
+            self._loads.cancel(self)
 
     def become_ready(self, now: float) -> float:
-        """Its checkpoint is loaded; returns the time at which the job will be done."""
+        """The checkpoint is loaded. Returns the time at which the job will be done."""
         self.settle(now)
         self.ready_s = now
-        return self._done_s()
+        return self._expected_end_s()
 
     def paying_s(self, now: float) -> float:
-        loading = self.adversity.loading
-        return super().paying_s(now) if self.ready_s < inf or loading is None else loading.left_s(self, now)
+        if self.ready_s < inf or self._loads is None:
+            return super().paying_s(now)
+        return self._loads.remaining_s(self, now)
 
     def change_speed(self, unit_s: float, now: float) -> float:
         super().change_speed(unit_s, now)
-        return self._done_s()
+        return self._expected_end_s()
 
-    def _done_s(self) -> float:
+    def _expected_end_s(self) -> float:
         work_s = max(0.0, self.work_left - self.never_done) * self.unit_s
         cycle = self.cycle
         ran_s = cycle.elapsed_s(cycle.worked_s(self.phase_s) + work_s) - self.phase_s if work_s else 0.0
@@ -115,7 +142,7 @@ class FallibleJob(ActiveJob):
         return self.done_s
 
     def crash(self) -> float:
-        """Lose the work that no save holds; returns the seconds in which it had been done."""
+        """Lose all unsaved work. Returns the seconds that it took."""
         lost_s = self.unsaved_s
         self.work_left = self.saved_left
         self.lost_s += lost_s
@@ -127,7 +154,7 @@ class FallibleJob(ActiveJob):
         return lost_s
 
     def overhead_s(self, overheads: Overheads, kind: str, gpus: int, nodes: int) -> float:
-        """As of every job; without the load, where that shares the storage and takes an unknown time."""
+        """As for every job, but without a load from shared storage, whose duration depends on other loads."""
         parameters, loads = self.curve.parameters, kind != "start"
         if self.crashed:
             loads = self.work_left < self.work

@@ -1,4 +1,4 @@
-"""How often the garbage collector looks for cycles while a run goes on."""
+"""The threshold of the garbage collector during a run."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["rare_collection"]
+__all__ = ["collect_less_often"]
 
 _YOUNG = 50_000
-"""New objects, less those freed since, before the collector looks at them: a few MiB at the most."""
+"""New objects, less those freed since, before a collection: a few MiB at most."""
 
 
 @contextmanager
-def rare_collection() -> Iterator[None]:
-    """Look for cycles less often. Nothing that the engine makes for a job is part of one by the time that the
-    job leaves, so what is found is the policy's; records that wait to be written are looked at in vain.
+def collect_less_often() -> Iterator[None]:
+    """Raise the garbage collector's threshold. The engine creates no reference cycles per job, so frequent
+    collections only rescan buffered records.
 
-    Where the collector is off, or looks even less often, nothing changes.
+    No effect where the collector is off or its threshold is higher already.
     """
     before = gc.get_threshold()
     if before[0]:

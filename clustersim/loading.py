@@ -1,82 +1,80 @@
-"""Jobs that load their checkpoints at the same time, in the course of a simulation."""
+"""Jobs that load their checkpoints at the same time, from storage that they share."""
 
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .fallible import FallibleJob
+from .enactment import Enactment
+from .fallible import CheckpointedJob
+from .kernel import Kernel
 from .storage import Storage
 
-if TYPE_CHECKING:
-    from .simulation import Simulation
-
-__all__ = ["Loading"]
+__all__ = ["CheckpointLoading"]
 
 
-class Loading:
-    """Shares the storage among the jobs of a simulation that load.
+class CheckpointLoading:
+    """Shares the storage among the loading jobs of a simulation (see `Loads`).
 
-    A job that has to load first pays what it does not share, then loads for as long as the others leave it
-    to, then works. Only the beginning and the end of a load are events.
+    A job that must load first pays its other overheads, then loads at the bandwidth that it gets beside the
+    other loads, then works. Only the beginning and the end of a load are events.
     """
 
-    def __init__(self, simulation: Simulation):
-        self._simulation = simulation
-        self._storage: Storage[FallibleJob] = Storage(simulation.overheads.storage_bytes_per_s)
-        self._began_s: dict[FallibleJob, float] = {}
-        self._expected = 0  # counts what was expected, so that an outdated end is recognised
+    def __init__(self, kernel: Kernel, enactment: Enactment):
+        self._kernel, self._enactment = kernel, enactment
+        self._storage: Storage[CheckpointedJob] = Storage(kernel.overheads.storage_bytes_per_s)
+        self._began_s: dict[CheckpointedJob, float] = {}
+        self._generation = 0  # counts changes of the storage, so that an outdated end is recognised
 
-    def expect(self, active: FallibleJob, fixed_s: float) -> None:
-        """`active`, which has just been given GPUs, begins to load in `fixed_s` seconds."""
-        now = self._simulation.clock.now
-        active.ready_s, active.loads_from_s = inf, now + fixed_s
-        self._simulation.clock.after(fixed_s, [self._on_begin], (active, active.holds))
+    def expect(self, job: CheckpointedJob, fixed_s: float) -> None:
+        """`job`, which has just got GPUs, begins to load in `fixed_s` seconds."""
+        clock = self._kernel.clock
+        job.ready_s, job.loads_from_s = inf, clock.now + fixed_s
+        clock.after(fixed_s, [self._on_begin], (job, job.holds))
 
-    def left_s(self, active: FallibleJob, now: float) -> float:
-        """Seconds that a job still pays if nothing else begins or ends to load."""
-        if active in self._began_s:
-            return self._storage.left_s(active, now)
-        return active.loads_from_s - now + self._alone_s(active)
+    def remaining_s(self, job: CheckpointedJob, now: float) -> float:
+        """Seconds that the job still pays if no other load begins or ends."""
+        if job in self._began_s:
+            return self._storage.left_s(job, now)
+        return job.loads_from_s - now + self._alone_s(job)
 
-    def cancel(self, active: FallibleJob) -> None:
-        """`active` loses the GPUs on which it loads, if it does."""
-        if active in self._began_s:
-            self._end(active)
+    def cancel(self, job: CheckpointedJob) -> None:
+        """`job` loses the GPUs on which it loads. No effect if it does not load."""
+        if job in self._began_s:
+            self._end(job)
 
     def _on_begin(self, event: Any) -> None:
-        active, holds = event.value
-        if active.holds != holds:
+        job, holds = event.value
+        if job.holds != holds:
             return  # it has lost its GPUs since
-        now, overheads = self._simulation.clock.now, self._simulation.overheads
-        size_bytes = overheads.scale * overheads.checkpoint_bytes(active.curve.parameters)
-        self._storage.begin(active, size_bytes, overheads.load_limit(len(active.placement)), now)
-        self._began_s[active] = now
+        now, overheads = self._kernel.clock.now, self._kernel.overheads
+        size_bytes = overheads.scale * overheads.checkpoint_bytes(job.curve.parameters)
+        self._storage.begin(job, size_bytes, overheads.load_limit(len(job.placement)), now)
+        self._began_s[job] = now
         self._expect_end()
 
     def _on_end(self, event: Any) -> None:
-        if event.value != self._expected:
+        if event.value != self._generation:
             return  # another load has begun or ended since
         first = self._storage.next_end()
         assert first is not None
-        simulation, active = self._simulation, first[1]
-        now = simulation.clock.now
-        loaded_s = now - self._began_s[active]
-        self._end(active)
-        simulation.enactment.expect_completion(active, active.become_ready(now), now)
-        simulation.recorder.event(now, "loaded", active.job.job_id, overhead_s=loaded_s)
+        job, now = first[1], self._kernel.clock.now
+        loaded_s = now - self._began_s[job]
+        self._end(job)
+        self._enactment.expect_completion(job, job.become_ready(now), now)
+        self._kernel.recorder.event(now, "loaded", job.job.job_id, overhead_s=loaded_s)
 
-    def _end(self, active: FallibleJob) -> None:
-        self._storage.end(active, self._simulation.clock.now)
-        del self._began_s[active]
+    def _end(self, job: CheckpointedJob) -> None:
+        self._storage.end(job, self._kernel.clock.now)
+        del self._began_s[job]
         self._expect_end()
 
     def _expect_end(self) -> None:
-        self._expected += 1
+        self._generation += 1
         first = self._storage.next_end()
         if first is not None:
-            clock = self._simulation.clock
-            clock.after(first[0] - clock.now, [self._on_end], self._expected)
+            clock = self._kernel.clock
+            clock.after(first[0] - clock.now, [self._on_end], self._generation)
 
-    def _alone_s(self, active: FallibleJob) -> float:
-        return self._simulation.overheads.load_s(active.curve.parameters, len(active.placement or ()))
+    def _alone_s(self, job: CheckpointedJob) -> float:
+        return self._kernel.overheads.load_s(job.curve.parameters, len(job.placement or ()))

@@ -28,8 +28,8 @@ __all__ = ["Network"]
 class Sender(Hashable, Protocol):
     """What the network needs of a job."""
 
-    def curve_at(self, placement: Placement) -> Curve:
-        """The job's curve on GPUs of the type of `placement`."""
+    def curve_at(self, gpu_type: str) -> Curve:
+        """The job's curve on GPUs of one type."""
 
 
 AnySender = TypeVar("AnySender", bound=Sender)
@@ -68,7 +68,7 @@ class Network(Generic[AnySender]):
 
     def _enter(self, job: AnySender, placement: Placement) -> None:
         gpus, gpu_type = sum(count for _, count in placement), self._cluster.type_of(placement[0][0])
-        curve, planner = job.curve_at(placement), self._speed.planner_of(gpu_type)
+        curve, planner = job.curve_at(gpu_type), self._speed.planner_of(gpu_type)
         plan = curve.training.get(gpus)
         if plan is None or planner is None:
             return

@@ -1,78 +1,95 @@
-"""Jobs in the order of a key, kept sorted between decisions, so that a policy never sorts or rescans them.
+"""Jobs in the order of a key, kept sorted between decisions, so that policies neither sort nor rescan them.
 
-Pending jobs are kept apart by the GPUs they need (`Ranking`): a walk that can only place jobs of up to n
-GPUs looks at the heads of those queues alone, however many larger jobs wait. Running jobs whose keys fall as
-they work are kept by the keys that were last looked up (`FallingKeys`).
+Pending jobs are kept in one queue for each GPU count that they need (`Ranking`): a walk that can only place
+jobs of up to n GPUs looks at the heads of those queues alone, however many larger jobs wait. Running jobs
+whose keys never grow while they work are kept by the keys that were last looked up (`NonIncreasingKeys`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heapreplace
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
-from .job_view import JobView
-
-__all__ = ["Entry", "FallingKeys", "Key", "KeysOfNow", "Line", "Ranking", "Turn"]
-
-Key = Callable[[JobView], Any]
-"""A sort key that stays the same while the job waits."""
-Entry = tuple[Any, int, JobView]
-"""(key, order of submission, job), as they are sorted."""
-Turn = tuple[Any, int]
-"""(key, order of submission): where in the order a job comes."""
+__all__ = ["CurrentKeys", "Entry", "Key", "NonIncreasingKeys", "Rank", "Rankable", "Ranking", "RunningOrder"]
 
 
-class Ranking:
+class Rankable(Hashable, Protocol):
+    """What a ranking needs of a job."""
+
+    @property
+    def order(self) -> int:
+        """Position in the order of submission."""
+
+    @property
+    def requested(self) -> int:
+        """GPUs."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The useful GPU counts, ascending."""
+
+
+J = TypeVar("J", bound=Rankable)
+
+Key = Callable[[J], Any]
+"""A sort key that does not change while the job waits."""
+Entry = tuple[Any, int, J]
+"""(key, order of submission, job), the form in which jobs are sorted."""
+Rank = tuple[Any, int]
+"""(key, order of submission): a place in the order."""
+
+
+class Ranking(Generic[J]):
     """The pending jobs by (key, order of submission).
 
-    What a job needs at least, to be asked for by `walk`, is its request, or if `elastic` its smallest size.
+    The GPUs that a job needs in a `walk` are its request, or its smallest size if `elastic`.
     """
 
-    __slots__ = ("_came", "_entries", "_key", "_left", "_needs", "_queues")
+    __slots__ = ("_added", "_entries", "_key", "_needs", "_queues", "_removed")
 
-    def __init__(self, key: Key, elastic: bool = False):
+    def __init__(self, key: Key[J], elastic: bool = False):
         self._key = key
-        self._needs = _smallest if elastic else _requested
-        self._queues: dict[int, list[Entry]] = {}
-        self._entries: dict[JobView, Entry] = {}
-        self._came: dict[JobView, Entry] | None = None  # nobody asks for changes
-        self._left: dict[JobView, Entry] = {}
+        self._needs: Callable[[J], int] = _smallest if elastic else _requested
+        self._queues: dict[int, list[Entry[J]]] = {}
+        self._entries: dict[J, Entry[J]] = {}
+        self._added: dict[J, Entry[J]] | None = None  # None until `changes` is first called
+        self._removed: dict[J, Entry[J]] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> Iterator[JobView]:
+    def __iter__(self) -> Iterator[J]:
         return self.walk(lambda gpus: True)
 
-    def add(self, job: JobView) -> None:
+    def add(self, job: J) -> None:
         entry = (self._key(job), job.order, job)
         self._entries[job] = entry
         insort(self._queues.setdefault(self._needs(job), []), entry)
-        if self._came is not None:
-            self._came[job] = entry
+        if self._added is not None:
+            self._added[job] = entry
 
-    def remove(self, job: JobView) -> None:
+    def remove(self, job: J) -> None:
         entry = self._entries.pop(job)
         queue = self._queues[self._needs(job)]
         del queue[bisect_left(queue, entry)]
-        if self._came is not None and self._came.pop(job, None) is None:
-            self._left[job] = entry
+        if self._added is not None and self._added.pop(job, None) is None:
+            self._removed[job] = entry
 
-    def changes(self) -> tuple[Collection[Entry], Collection[Entry]]:
-        """The entries that left and those that came since the last call; at the first call all have come.
+    def changes(self) -> tuple[Collection[Entry[J]], Collection[Entry[J]]]:
+        """The entries removed and those added since the last call; the first call returns all as added.
 
-        For a policy that keeps its own tables of those who wait. A job that left and came back is in both.
+        For a policy that keeps its own tables of waiting jobs. A job removed and added again is in both.
         """
-        came = self._entries.copy() if self._came is None else self._came
-        left, self._left, self._came = self._left, {}, {}
-        return left.values(), came.values()
+        added = self._entries.copy() if self._added is None else self._added
+        removed, self._removed, self._added = self._removed, {}, {}
+        return removed.values(), added.values()
 
-    def walk(self, fits: Callable[[int], bool]) -> Iterator[JobView]:
-        """The jobs in order who need a number of GPUs that `fits`.
+    def walk(self, fits: Callable[[int], bool]) -> Iterator[J]:
+        """In order, the jobs whose GPU count satisfies `fits`.
 
-        Room is asked for again before each job and must not grow during the walk.
+        `fits` is called again before each job; what fits must not grow during the walk.
         """
         heads = [(*queue[0], 0, gpus, queue) for gpus, queue in self._queues.items() if queue and fits(gpus)]
         heapify(heads)
@@ -88,98 +105,103 @@ class Ranking:
             yield job
 
 
-def _requested(job: JobView) -> int:
+def _requested(job: Rankable) -> int:
     return job.requested
 
 
-def _smallest(job: JobView) -> int:
+def _smallest(job: Rankable) -> int:
     return job.sizes[0]
 
 
-class Line(Protocol):
-    """The running jobs by (key, order of submission), of whom the last have to go first."""
+class RunningOrder(Protocol[J]):
+    """The running jobs by (key, order of submission); the last ones are the first to lose their GPUs."""
 
-    def behind(self, turn: Turn) -> list[Entry]:
-        """All whose turn comes after `turn`, and maybe others: ascending by a key that none exceeds."""
+    def behind(self, rank: Rank) -> list[Entry[J]]:
+        """All jobs that rank behind `rank`, and possibly others; sorted by upper bounds of their keys."""
 
-    def take_last(self, turn: Turn) -> Entry | None:
-        """Take the last of all out of the line, if its turn comes after `turn`."""
+    def take_last(self, rank: Rank) -> Entry[J] | None:
+        """Remove and return the last job if it ranks behind `rank`."""
 
-    def put_back(self, entry: Entry) -> None:
-        """Into the line again."""
+    def put_back(self, entry: Entry[J]) -> None:
+        """Return an entry of `take_last` to the order."""
 
 
-class KeysOfNow:
-    """A line in which all keys are looked up."""
+class CurrentKeys(Generic[J]):
+    """A running order for which all keys are looked up."""
 
     __slots__ = ("_entries",)
 
-    def __init__(self, key: Key, running: Iterable[JobView]):
+    def __init__(self, key: Key[J], running: Iterable[J]):
         self._entries = sorted([(key(job), job.order, job) for job in running])
 
-    def behind(self, turn: Turn) -> list[Entry]:
-        return self._entries[bisect_left(self._entries, turn) :]
+    def behind(self, rank: Rank) -> list[Entry[J]]:
+        return self._entries[bisect_left(self._entries, rank) :]
 
-    def take_last(self, turn: Turn) -> Entry | None:
-        return self._entries.pop() if self._entries and self._entries[-1] > turn else None
+    def take_last(self, rank: Rank) -> Entry[J] | None:
+        return self._entries.pop() if self._entries and self._entries[-1] > rank else None
 
-    def put_back(self, entry: Entry) -> None:
+    def put_back(self, entry: Entry[J]) -> None:
         insort(self._entries, entry)
 
 
-class FallingKeys:
-    """A line by a key that never grows while a job runs, such as its remaining time.
+class NonIncreasingKeys(Generic[J]):
+    """A running order by a key that never grows while a job runs, for example its remaining time.
 
-    A key looked up earlier is then an upper bound of what it is now, and the last by these bounds is the last
-    of all if its bound is its key of now: few need be looked at again at each decision.
+    A key looked up earlier is then an upper bound of the present one, and the last job by these bounds is the
+    last of all if its bound equals its present key. So a decision looks up few keys.
     """
 
-    __slots__ = ("_bounds", "_key", "_latest", "_taken")
+    __slots__ = ("_bounds", "_key", "_latest", "_running", "_taken")
 
-    def __init__(self, key: Key):
+    def __init__(self, key: Key[J]):
         self._key = key
-        self._bounds: list[Entry] = []  # sorted, one per job; also of some that no longer run
-        self._latest: dict[JobView, tuple[int, Entry]] = {}  # with the job's allocation
-        self._taken: list[Entry] = []
+        self._bounds: list[Entry[J]] = []  # sorted, one per job; ended jobs are removed later
+        self._latest: dict[J, tuple[int, Entry[J]]] = {}  # with the number of the job's start
+        self._running: Mapping[J, int] = {}
+        self._taken: list[Entry[J]] = []
 
-    def begin(self, running: dict[JobView, None]) -> None:
-        """Line up those who run, in order of their start; also who was taken out before, for a draft."""
+    def update(self, running: dict[J, int]) -> None:
+        """Begin a draft: add the jobs started since the last draft, and those that it took out.
+
+        `running`: the running jobs in the order of their starts, with a number that each start changes.
+        """
+        self._running = running
         for entry in self._taken:
             insort(self._bounds, entry)
         self._taken.clear()
         for job in reversed(running):
-            allocation = job._job.generation
+            start = running[job]
             known = self._latest.get(job)
-            if known is not None and known[0] == allocation:
+            if known is not None and known[0] == start:
                 break
             if known is not None:
                 del self._bounds[bisect_left(self._bounds, known[1])]
-            self._note(job, allocation)
+            self._look_up(job, start)
         if len(self._bounds) > 2 * len(running) + 64:
-            self._latest = {job: known for job, known in self._latest.items() if job.running}
+            self._latest = {job: known for job, known in self._latest.items() if job in running}
             self._bounds = [bound for bound in self._bounds if bound[2] in self._latest]
 
-    def behind(self, turn: Turn) -> list[Entry]:
-        return self._bounds[bisect_left(self._bounds, turn) :]
+    def behind(self, rank: Rank) -> list[Entry[J]]:
+        return self._bounds[bisect_left(self._bounds, rank) :]
 
-    def take_last(self, turn: Turn) -> Entry | None:
+    def take_last(self, rank: Rank) -> Entry[J] | None:
         bounds = self._bounds
-        while bounds and bounds[-1] > turn:
+        while bounds and bounds[-1] > rank:
             bound = bounds.pop()
             job = bound[2]
-            if not job.running:
+            if job not in self._running:
                 del self._latest[job]
-            elif self._note(job, self._latest[job][0]) == bound:
+            elif self._look_up(job, self._latest[job][0]) == bound:
                 self._taken.append(bounds.pop())
                 return bound
         return None
 
-    def put_back(self, entry: Entry) -> None:
+    def put_back(self, entry: Entry[J]) -> None:
         self._taken.remove(entry)
         insort(self._bounds, entry)
 
-    def _note(self, job: JobView, allocation: int) -> Entry:
+    def _look_up(self, job: J, start: int) -> Entry[J]:
         entry = (self._key(job), job.order, job)
-        self._latest[job] = (allocation, entry)
+        self._latest[job] = (start, entry)
         insort(self._bounds, entry)
         return entry

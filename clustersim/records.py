@@ -5,14 +5,9 @@ are computed from records alone.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, NamedTuple, NewType
-
-from traces.job import Job
+from typing import NamedTuple, NewType
 
 from .cluster import Placement
-
-if TYPE_CHECKING:
-    from .active import ActiveJob
 
 __all__ = [
     "ALLOCATES", "DECLINED", "ENDS", "FAIL", "FAILED", "FINISH", "FINISHED", "GIVEN_UP", "INTERRUPT",
@@ -66,47 +61,6 @@ class JobRecord:
     interruptions: int = 0
     lost_work_s: float = 0.0
     lost_work_gpu_s: float = 0.0
-
-    @classmethod
-    def of(cls, active: ActiveJob, state: str, reason: str = "") -> JobRecord:
-        """The record of a job that leaves the system, or is in it when the run ends."""
-        job, start, finish = active.job, active.start_s, active.finish_s
-        submit, note = job.submit_s, active.note
-        return cls(
-            job.job_id, job.tenant, job.model or "", state, submit, start, finish,
-            None if finish is None else finish - submit,
-            None if start is None else start - submit,
-            active.wait_s, active.requested, active.gpu_seconds, active.overhead_gpu_s,
-            active.work * active.curve.unit_s[active.requested],
-            job.deadline_s, None if job.deadline_s is None else _met(job, finish),
-            active.preemptions, active.resizes, active.restarts, active.migrations, active.lost_s,
-            f"{reason}; {note}" if reason and note else reason or note, job.global_batch, job.seq_len,
-            active.interruptions, active.lost_work_s, active.lost_work_gpu_s,
-        )  # fmt: skip
-
-    @classmethod
-    def rejected(cls, job: Job, reason: str) -> JobRecord:
-        """A job that can never run here."""
-        return cls._untouched(job, "rejected", reason)
-
-    @classmethod
-    def not_submitted(cls, job: Job) -> JobRecord:
-        """A job whose submission lies after the end of the run."""
-        return cls._untouched(job, "unfinished", "the run ended before its submission")
-
-    @classmethod
-    def _untouched(cls, job: Job, state: str, reason: str) -> JobRecord:
-        return cls(
-            job.job_id, job.tenant, job.model or "", state, job.submit_s, None, None, None, None, 0.0,
-            job.gpus, 0.0, 0.0, None, job.deadline_s, _met(job, None), 0, 0, 0, 0, 0.0, reason,
-            job.global_batch, job.seq_len,
-        )  # fmt: skip
-
-
-def _met(job: Job, finish_s: float | None) -> bool | None:
-    if job.deadline_s is None:
-        return None
-    return finish_s is not None and finish_s <= job.deadline_s
 
 
 JOB_COLUMNS = tuple(f.name for f in fields(JobRecord))

@@ -14,6 +14,7 @@ from traces.job import Job
 
 from .calendar import Calendar
 from .cluster import Cluster
+from .cluster_state import checked_quotas
 from .clusterfile import load_cluster
 from .config import RunConfig
 from .errors import PolicyError
@@ -31,7 +32,6 @@ from .rundir_writer import RunWriter
 from .scheduler import Scheduler
 from .simulation import Simulation
 from .speed import speed_for
-from .tenancy import Tenancy
 from .trace_source import Trace
 from .used_plans import plans_used
 
@@ -113,7 +113,7 @@ def _simulate(simulation: Simulation, finish: Callable[[Ending], Run]) -> Run:
     began = perf_counter()
 
     def ended(status: str) -> Run:
-        return finish(Ending(status, perf_counter() - began, simulation.questions.wall_s))
+        return finish(Ending(status, perf_counter() - began, simulation.kernel.policy.wall_s))
 
     with interrupting(simulation.interrupt):
         try:
@@ -159,7 +159,7 @@ def setup_of(
             planner=planner,
             overheads=Overheads.none() if config.overheads is None else Overheads.of(config.overheads),
             placement=placer(config.placement),
-            quotas=Tenancy(config.quotas, cluster.gpus).quotas,
+            quotas=checked_quotas(config.quotas, cluster.gpus),
             failures=None if config.failures is None else Failures.of(config.failures),
             maintenance=Calendar.of(config.calendar, cluster.nodes),
             until_s=config.until_s,

@@ -31,12 +31,12 @@ def explain(
     """
     from clustersim.commands.output import plain, run_folders
     from clustersim.explanation import explain as explained
-    from clustersim.garbage import rare_collection
+    from clustersim.garbage import collect_less_often
     from clustersim.rundir_format import refuse_changed
     from clustersim.rundir_stream import read_streamed
 
     for home in run_folders(folder):
-        with rare_collection():
+        with collect_less_often():
             run = read_streamed(home)
             refuse_changed(home, run)
             story = explained(run, job)

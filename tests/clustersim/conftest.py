@@ -1,4 +1,4 @@
-"""A policy that does at given times what a test tells it to do."""
+"""A policy that runs the steps of a test at given times."""
 
 from __future__ import annotations
 

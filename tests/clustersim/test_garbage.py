@@ -1,14 +1,14 @@
-"""What a run leaves to the garbage collector, and what it leaves of the collector's settings."""
+"""A run leaves no garbage and restores the settings of the garbage collector."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from clustersim.cluster import Cluster
-from clustersim.garbage import rare_collection
+from clustersim.garbage import collect_less_often
 from clustersim.overheads import Overheads
 from clustersim.registry import make_policy
 from clustersim.run_setup import RunSetup
@@ -21,7 +21,7 @@ from traces.job import Job
 
 @pytest.fixture
 def collector() -> Iterator[None]:
-    """Off, and as it was afterwards."""
+    """Turns the collector off, and restores it afterwards."""
     before = gc.get_threshold()
     gc.collect()
     gc.disable()
@@ -37,12 +37,14 @@ class Picky(Fifo):
         return False
 
 
-def simulation(policy: Scheduler, jobs: int = 400) -> Simulation:
+def simulation(
+    policy: Scheduler, jobs: int = 400, on_progress: Callable[[int], None] | None = None
+) -> Simulation:
     cluster = Cluster(nodes=2, gpus_per_node=8)
     trace = [Job(str(i), 7.0 * i, gpus=1 + i % 16, duration_s=1.0 + 13 * i % 40) for i in range(jobs)]
     speed = SpeedOnOneType(cluster, None)
     setup = RunSetup(cluster=cluster, scheduler=policy, speed=speed, overheads=Overheads.none())
-    return Simulation(trace, setup)
+    return Simulation(trace, setup, on_progress=on_progress)
 
 
 @pytest.mark.parametrize("policy", [Fifo(), make_policy("srtf", {}), make_policy("las", {}), Picky()])
@@ -55,19 +57,17 @@ def test_no_job_that_left_is_garbage(collector: None, policy: Scheduler) -> None
 def test_the_collector_is_left_as_it_was(collector: None) -> None:
     gc.set_threshold(123, 4, 5)
     seen: list[tuple[int, int, int]] = []
-    ran = simulation(Fifo(), jobs=3)
-    ran.on_progress = lambda _: seen.append(gc.get_threshold())
-    ran.run()
+    simulation(Fifo(), jobs=3, on_progress=lambda _: seen.append(gc.get_threshold())).run()
     assert gc.get_threshold() == (123, 4, 5)
     assert seen[0][0] > 10_000
     assert seen[0][1:] == (4, 5)
-    with pytest.raises(ZeroDivisionError), rare_collection():
+    with pytest.raises(ZeroDivisionError), collect_less_often():
         raise ZeroDivisionError
     assert gc.get_threshold() == (123, 4, 5)
 
 
 @pytest.mark.parametrize("threshold", [0, 10**6])
-def test_who_collects_less_is_left_alone(collector: None, threshold: int) -> None:
+def test_a_higher_threshold_is_left_alone(collector: None, threshold: int) -> None:
     gc.set_threshold(threshold)
-    with rare_collection():
+    with collect_less_often():
         assert gc.get_threshold()[0] == threshold

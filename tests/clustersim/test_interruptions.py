@@ -164,8 +164,8 @@ def test_capacity_comes_and_goes_by_the_calendar() -> None:
     assert outcome.of("c").reason == "no place for 8 GPUs on the nodes that were left for good"
 
 
-def test_a_run_ends_when_nobody_who_waits_can_ever_run_again() -> None:
-    """Nodes fail and come back for ever, but after the second is gone job b has too few."""
+def test_a_run_ends_when_no_waiting_job_can_ever_run_again() -> None:
+    """Nodes keep failing and returning, but once the second is removed job b never fits."""
     jobs = [rigid("a", 0, 4, 50), rigid("b", 200, 8, 30)]
     failures = Failures(mtbf_gpu_h=1.0)
 
@@ -212,7 +212,7 @@ def test_an_elastic_job_may_run_on_less_than_it_asked_for() -> None:
 
 
 class Rounds(Scheduler):
-    """Serves who waits at the beginning of rounds of a minute."""
+    """Starts waiting jobs at the beginning of each round of a minute."""
 
     def schedule(self, state: State) -> Proposal:
         proposal = state.proposal()
@@ -224,7 +224,7 @@ class Rounds(Scheduler):
 
 
 def test_a_policy_of_rounds_outlasts_capacity_that_is_away() -> None:
-    """More rounds than the engine lets an idle policy have; job b waits for the node to come, c for ever."""
+    """More rounds than the engine allows an idle policy; job b waits for the node, job c never fits."""
     away_s = 60 * 30_000
     calendar = [{"at_s": 61, "maintenance": 0, "for_s": away_s}, {"at_s": 90, "remove": 1}]
     jobs = [rigid("a", 0, 4, 50), rigid("b", 120, 4, 30), rigid("c", 120, 8, 30)]
@@ -255,7 +255,7 @@ def test_periodic_saves_cost_time_even_if_nothing_fails() -> None:
 
 
 class Noting(Scheduler):
-    """First come, first served, noting what it is told."""
+    """First come, first served, noting its events."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[float, list[tuple[str, str | None, int | None]], int]] = []
@@ -319,7 +319,7 @@ def test_drawn_fates_have_their_shares_and_do_not_depend_on_the_others() -> None
 
 
 def conserved(outcome: Outcome) -> None:
-    """GPU-seconds = useful + overhead + lost; useful = the work of who has finished."""
+    """GPU-seconds = useful + overhead + lost; useful = the work of finished jobs."""
     for record in outcome.records:
         job = next(job for job in outcome.case.jobs if job.job_id == record.job_id)
         useful = record.gpu_seconds - record.overhead_gpu_s - record.lost_work_gpu_s

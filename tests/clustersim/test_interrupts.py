@@ -72,7 +72,7 @@ def test_a_run_keeps_what_had_happened(here: Path, policy: str, number: int | No
         assert child.stderr.readline() == "begun\n"
         child.send_signal(number)
     stdout, stderr = child.communicate(timeout=30)
-    text = f"error: interrupted; what had happened by then is in {out}, marked as interrupted\n"
+    text = f"error: interrupted; the records up to then are in {out}, marked as interrupted\n"
     assert (child.returncode, stdout, stderr) == (130, "", text)
     manifest = json.loads((out / "manifest.json").read_text())
     assert (manifest["status"], manifest["complete"], manifest["end_s"]) == ("interrupted", False, 25.0)

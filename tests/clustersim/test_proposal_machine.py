@@ -1,4 +1,4 @@
-"""Whatever is drafted in whatever order: no GPU twice, gangs whole, and reality as it was."""
+"""Drafts in any order of calls: no GPU twice, gangs whole, and reality unchanged."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from clustersim.active import ActiveJob
 from clustersim.cluster import Cluster
+from clustersim.cluster_state import ClusterState
 from clustersim.curve import Curve
-from clustersim.job_view import JobView
+from clustersim.job_view import JobView, active_of
 from clustersim.overheads import Overheads
 from clustersim.placement import PLACERS, placer
 from clustersim.proposal import Proposal
@@ -27,20 +28,22 @@ class Drafting(RuleBasedStateMachine):
 
     @initialize(target=drafts, name=st.sampled_from(sorted(PLACERS)), started=st.integers(0, 5))
     def begin(self, name: str, started: int) -> Proposal:
-        self.state = State(Cluster(3, 4), placer(name), Overheads.none())
+        facts: ClusterState[JobView] = ClusterState(Cluster(3, 4), placer(name), Overheads.none())
+        self.state = State(facts)
         self.jobs: list[JobView] = []
         for i in range(8):
             job = Job(str(i), 0.0, gpus=SIZES[i % 4], duration_s=10.0)
-            active = ActiveJob(job, i, CURVE, SIZES[i % 4], "", self.state)
-            self.jobs.append(active.view)
-            place = self.state._placer.place(self.state._capacity, active.requested, ())
+            active = ActiveJob(job, i, CURVE, SIZES[i % 4], "")
+            view = JobView(active, facts)
+            self.jobs.append(view)
+            place = facts.placer.place(facts.capacity, active.requested, ())
             if i < started and place is not None:
-                self.state._capacity.take(place)
+                facts.capacity.take(place)
                 active.hold(place, active.requested, 1.0, 0.0, 0.0)
-                self.state._running[active.view] = None
+                facts.running[view] = active.generation
             else:
-                self.state._add_pending(active.view)
-        self.before = (self.state.free, {job: job._job.placement for job in self.jobs})
+                facts.waiting.add(view)
+        self.before = (self.state.free, {job: active_of(job).placement for job in self.jobs})
         self.expected: dict[int, dict[JobView, int]] = {}
         self.all: list[Proposal] = []
         return self.known(self.state.proposal(), {job: job.gpus for job in self.jobs})
@@ -86,12 +89,12 @@ class Drafting(RuleBasedStateMachine):
                     used[node] += count
             assert max(used) <= 4
             assert draft.free == 12 - sum(used)
-            assert [draft._capacity.free_on(node) for node in range(3)] == [4 - count for count in used]
+            assert [draft.free_on(node) for node in range(3)] == [4 - count for count in used]
 
     @invariant()
     def reality_stays(self) -> None:
         if hasattr(self, "before"):
-            assert (self.state.free, {job: job._job.placement for job in self.jobs}) == self.before
+            assert (self.state.free, {job: active_of(job).placement for job in self.jobs}) == self.before
 
 
 TestDrafting = Drafting.TestCase

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim.errors import PolicyError
+from clustersim.job_view import active_of
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.testing import simulate
 from traces.job import Job
@@ -48,20 +49,20 @@ class Wanderer(Scheduler):
         draft = state.proposal()
         draft.run_by(self.key)
         running = [job for job in [*state.running, *state.pending] if draft.gpus(job)]
-        if state._placer.name == "any":
+        if state._facts.placer.name == "any":
             chosen = naive_run_by(state, self.key)
             assert sorted(job.id for job in running) == sorted(job.id for job in chosen)
         assert draft.free == state.cluster.gpus - sum(job.requested for job in running)
         kept = [job for job in state.running if draft.gpus(job)]
-        if state._placer.name == "any":
-            assert all(draft.placement(job) == job._job.placement for job in kept), (
+        if state._facts.placer.name == "any":
+            assert all(draft.placement(job) == active_of(job).placement for job in kept), (
                 "a job that keeps running keeps its GPUs"
             )
         for falling in (self.key, remaining):
             one, other = state.proposal(), state.proposal()
             one.run_by(falling)
             other.run_by(falling, falling=True)
-            assert list(one._changes.items()) == list(other._changes.items()), "a promise changes nothing"
+            assert list(one.changes.items()) == list(other.changes.items()), "a promise changes nothing"
         self.compared += 1
         return self.wander(state)
 
@@ -153,7 +154,7 @@ class Compacting(Scheduler):
         return proposal
 
     def compare(self, state: State) -> None:
-        """Whatever fits by number of GPUs finds its place, and nobody else loses any."""
+        """All jobs that fit by number of GPUs are placed, and no other job loses GPUs."""
         node, draft = state.cluster.gpus_per_node, state.proposal()
         active = [*state.running, *state.pending]
         expected = {job: job.gpus for job in active}
@@ -200,7 +201,7 @@ def test_compact_checks_what_is_wanted(script: Any) -> None:
 
 
 def test_compact_of_more_than_there_is_room_for(script: Any) -> None:
-    """Nothing breaks: who finds no place has none."""
+    """Jobs without room get no GPUs, and no rule is broken."""
 
     def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
         proposal.compact({jobs["x"]: 8, jobs["y"]: 8, jobs["e"]: 2})

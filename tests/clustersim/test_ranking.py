@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.ranking import FallingKeys, KeysOfNow, Ranking
+from clustersim.ranking import CurrentKeys, NonIncreasingKeys, Ranking
 
 
 @dataclass(eq=False)
 class Waiting:
-    """As much of a job view as a ranking needs."""
+    """The part of a job view that a ranking needs."""
 
     order: int
     requested: int
@@ -98,7 +98,7 @@ def test_an_elastic_walk_asks_for_the_smallest_size(
 def test_changes_keep_a_copy_up_to_date(
     queue: tuple[list[Waiting], list[Waiting]], toggled: list[int]
 ) -> None:
-    """Jobs come and go and come back with other keys; now and then somebody asks what changed."""
+    """Jobs are added, removed and added again with other keys; sometimes the changes are read."""
     jobs, copy = queue[0], set()
     ranking, inside = ranking_of(jobs), dict.fromkeys(jobs)
     for i in toggled:
@@ -147,17 +147,13 @@ def test_a_stranger_cannot_be_removed() -> None:
 
 @dataclass(eq=False)
 class Running:
-    """As much of a running job's view as falling keys need; `generation` counts its allocations."""
+    """The part of a running job's view that non-increasing keys need; `starts` counts its starts."""
 
     order: int
     value: int
     running: bool = True
-    generation: int = 0
+    starts: int = 0
     calls: list[int] = field(default_factory=list)
-
-    @property
-    def _job(self) -> Running:
-        return self
 
 
 moves = st.lists(
@@ -172,7 +168,7 @@ moves = st.lists(
 )
 
 
-def taken_last(keys: FallingKeys | KeysOfNow, limit: Any) -> list[Any]:
+def taken_last(keys: NonIncreasingKeys | CurrentKeys, limit: Any) -> list[Any]:
     """All that come after `limit`, the last first."""
     taken = []
     while (entry := keys.take_last(limit)) is not None:
@@ -183,22 +179,22 @@ def taken_last(keys: FallingKeys | KeysOfNow, limit: Any) -> list[Any]:
 @given(moves)
 @settings(max_examples=300, deadline=None)
 def test_falling_keys_are_as_if_looked_up_anew(moves: list[tuple[str, int]]) -> None:
-    keys, jobs, running = FallingKeys(value), list[Running](), dict[Any, None]()
+    keys, jobs, running = NonIncreasingKeys(value), list[Running](), dict[Any, int]()
     for move, n in moves:
         if move == "start":
             jobs.append(Running(len(jobs), n))
-            running[jobs[-1]] = None
+            running[jobs[-1]] = 0
         elif move == "ask":
             limit = (n, 5.5)
             expected = sorted(
                 ((j.value, j.order) for j in running if (j.value, j.order) > limit), reverse=True
             )
-            keys.begin(cast(Any, running))
+            keys.update(cast(Any, running))
             behind = [job for _, _, job in keys.behind(limit)]
             assert len(set(behind)) == len(behind)
             assert {order for _, order in expected} <= {job.order for job in behind}
             assert [entry[:2] for entry in taken_last(keys, limit)] == expected
-            if n % 2:  # a draft that stopped nobody after all
+            if n % 2:  # a draft that stops no job in the end
                 for entry in list(keys._taken):
                     keys.put_back(entry)
                 assert [entry[:2] for entry in taken_last(keys, limit)] == expected
@@ -210,14 +206,14 @@ def test_falling_keys_are_as_if_looked_up_anew(moves: list[tuple[str, int]]) -> 
                 job.running = False
                 del running[job]
             elif move == "restart" and not job.running:
-                job.running, job.generation, job.value = True, job.generation + 1, n
-                running[job] = None
+                job.running, job.starts, job.value = True, job.starts + 1, n
+                running[job] = job.starts
 
 
 @given(st.lists(st.integers(0, 5), max_size=12), st.integers(-1, 6))
 def test_keys_of_now_are_those_of_sorted(values: list[int], limit: int) -> None:
     jobs: Any = [Running(i, number) for i, number in enumerate(values)]
-    keys, turn = KeysOfNow(value, jobs), (limit, 4.5)
+    keys, turn = CurrentKeys(value, jobs), (limit, 4.5)
     expected = sorted(((job.value, job.order) for job in jobs if (job.value, job.order) > turn), reverse=True)
     assert [entry[:2] for entry in keys.behind(cast(Any, turn))][::-1] == expected
     taken = taken_last(keys, turn)
@@ -229,10 +225,10 @@ def test_keys_of_now_are_those_of_sorted(values: list[int], limit: int) -> None:
 
 def test_few_falling_keys_are_looked_up_again() -> None:
     jobs = [Running(i, i) for i in range(100)]
-    running: Any = dict.fromkeys(jobs)
-    keys = FallingKeys(value)
+    running: Any = dict.fromkeys(jobs, 0)
+    keys = NonIncreasingKeys(value)
     for _ in range(5):
-        keys.begin(running)
+        keys.update(running)
         assert len(keys.behind((50, 99))) == 49
         last = keys.take_last((50, 99))
         assert last is not None
@@ -241,10 +237,9 @@ def test_few_falling_keys_are_looked_up_again() -> None:
 
 
 def test_falling_keys_forget_what_ended() -> None:
-    keys = FallingKeys(value)
+    keys = NonIncreasingKeys(value)
     for i in range(1000):
         job: Any = Running(i, 0)
-        keys.begin({job: None})
-        job.running = False
+        keys.update({job: 0})
     assert len(keys._bounds) < 100
     assert len(keys._latest) < 100

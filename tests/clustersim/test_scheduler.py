@@ -185,7 +185,7 @@ def test_copies_are_independent(script: Any) -> None:
 
 def test_a_draft_does_not_touch_reality(script: Any) -> None:
     def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
-        state: State = proposal._state
+        state = State(proposal._facts)
         other = state.proposal()
         other.start(jobs["b"])
         other.stop(jobs["a"])
@@ -203,7 +203,7 @@ def test_a_draft_does_not_touch_reality(script: Any) -> None:
 
 
 class Answers(Scheduler):
-    """Returns whatever it is told to."""
+    """Returns a given answer."""
 
     def __init__(self, answer: Callable[[State], Any]):
         self.answer = answer
@@ -256,7 +256,7 @@ def test_a_proposal_of_another_run() -> None:
 
 
 def test_a_proposal_of_an_earlier_decision() -> None:
-    """It describes a cluster that is no more: here it would give the GPUs of a finished job twice."""
+    """It describes an earlier state: here it would allocate the GPUs of a finished job twice."""
     kept: list[Proposal] = []
 
     def stale(state: State) -> Proposal:
@@ -295,7 +295,7 @@ def test_what_a_policy_raises_is_its_own_error(error: BaseException) -> None:
 
 
 def test_keys_that_raise_are_the_policys_error() -> None:
-    """Keys are asked for when a job starts to wait, outside of `schedule`."""
+    """Keys are called when a job begins to wait, outside of `schedule`."""
 
     def key(job: JobView) -> float:
         if job.id == "late":
@@ -342,7 +342,7 @@ def test_pending_is_in_order_of_submission(script: Any) -> None:
     seen: list[list[str]] = []
 
     def look(proposal: Proposal, jobs: dict[str, JobView]) -> None:
-        seen.append([job.id for job in proposal._state.pending])
+        seen.append([job.id for job in State(proposal._facts).pending])
 
     def preempt(proposal: Proposal, jobs: dict[str, JobView]) -> None:
         look(proposal, jobs)
@@ -386,7 +386,7 @@ def test_views_show_what_a_scheduler_can_know(script: Any) -> None:
             0.0,
             0.0,
         )
-        assert proposal._state.now == 50.0
+        assert proposal._facts.now_s == 50.0
         assert (other.productive_s, other.start_cost_s(1)) == (0.0, 20.0)
         assert proposal.running() == [job]
         proposal.stop(job)
@@ -403,7 +403,7 @@ def test_views_show_what_a_scheduler_can_know(script: Any) -> None:
 
 
 def test_a_finished_job_has_nothing_left(script: Any) -> None:
-    """Whoever keeps its view sees so, even where its progress is a sum of thirds."""
+    """A view kept by the policy shows it, even where the progress is a sum of thirds."""
     seen: list[tuple[float, int, bool]] = []
 
     def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from clustersim.cluster import Cluster
 from clustersim.curve import Curve
 from clustersim.errors import PolicyError
+from clustersim.job_view import active_of
 from clustersim.overheads import Overheads
 from clustersim.recorder import MemoryRecorder
 from clustersim.run_setup import RunSetup
@@ -234,7 +236,7 @@ def test_no_wake_up_keeps_the_old_one(script: Any) -> None:
 
 
 class Periodic(Scheduler):
-    """Asks to be woken every `quantum_s` seconds, whatever happens."""
+    """Requests a wake-up every `quantum_s` seconds."""
 
     def __init__(self, quantum_s: float, lazy: bool = False):
         self.quantum_s, self.lazy, self.decisions = quantum_s, lazy, 0
@@ -340,7 +342,7 @@ def test_no_jobs_at_all() -> None:
 
 
 class FailsOn(Scheduler):
-    """Fails when it is asked about one job."""
+    """Fails in `admit` of one job."""
 
     def __init__(self, job_id: str):
         self.job_id = job_id
@@ -395,16 +397,28 @@ def test_a_running_job_changes_its_speed() -> None:
     for time_s, unit_s in ((5.0, 2.0), (50.0, 1.0)):
 
         def change(_: object, unit_s: float = unit_s) -> None:
-            (job,) = simulation.state.running
-            simulation.enactment.change_speed(job._job, unit_s)
+            (job,) = simulation.kernel.state.running
+            simulation.enactment.change_speed(active_of(job), unit_s)
 
-        simulation.clock.after(time_s, [change])
+        simulation.kernel.clock.after(time_s, [change])
     recorder = simulation.run()
     assert [(e.time_s, e.event, e.unit_s) for e in recorder.events] == [
         (0, "submit", 1), (0, "start", 1), (5, "rate", 2), (50, "rate", 1), (130, "finish", 0),
     ]  # fmt: skip
     (record,) = recorder.jobs
     assert (record.gpu_seconds, record.lost_s, record.overhead_gpu_s) == (130, 10, 10)
+
+
+# Records
+
+
+def test_records_state_every_field() -> None:
+    """Records are built field by field; a missing one would be an AttributeError."""
+    cluster = Cluster(1, 8)
+    jobs = [rigid("a", 0, 1, 100), rigid("wide", 0, 9, 100), rigid("late", 500, 1, 100)]
+    recorder = Simulation(jobs, cluster, Fifo(), _speed(cluster), until_s=300.0).run()
+    states = {record.job_id: asdict(record)["state"] for record in recorder.jobs}
+    assert states == {"a": "finished", "wide": "rejected", "late": "unfinished"}
 
 
 # Snapshots
@@ -455,7 +469,7 @@ class Thrashing(Scheduler):
         return proposal
 
 
-def test_waking_up_for_ever_without_getting_anything_done() -> None:
+def test_endless_wake_ups_without_progress() -> None:
     with pytest.raises(PolicyError, match=r"Thrashing at t=.*woke up 10000 times .* got nothing done"):
         simulate([rigid("a", 0, 1, 90)], Thrashing(), "n1g1", overheads=Overheads())
 

@@ -1,4 +1,4 @@
-"""Laws of the engine that hold whatever a policy does."""
+"""Laws of the engine that hold under every policy."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ charges = st.sampled_from((Overheads.none(), CHARGED, Overheads(launch_s=0.1, pl
 @given(mixed_traces(), st.integers(0, 10**6), charges, st.sampled_from(("pack", "spread", "any")))
 @settings(max_examples=150, deadline=None)
 def test_every_run_keeps_the_books(jobs: list[Job], seed: int, charged: Overheads, placement: str) -> None:
-    """Whatever a policy does: capacity, gangs, and GPU-seconds, progress and overheads that add up."""
+    """Under a random policy: capacity, gangs, and sums of GPU-seconds, progress and overheads."""
     outcome = simulate(
         jobs, Restless(seed), "n2g4", table=TABLE, overheads=charged, placement=placement, until_s=20_000
     )

@@ -1,4 +1,4 @@
-"""Quotas: what a policy is told of them, and which ones cannot be promised."""
+"""Quotas: what a policy sees of them, and which ones are refused."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from clustersim import run
+from clustersim.cluster_state import checked_quotas
 from clustersim.scheduler import Proposal, Scheduler, State
-from clustersim.tenancy import Tenancy
 from itertime.errors import UserError
 from policies.fifo import Fifo
 from traces.job import Job
 
 
 class Watching(Scheduler):
-    """First come, first served, noting what each tenant holds when it is asked."""
+    """First come, first served, noting at each call what each tenant holds."""
 
     seen: list[tuple[float, int, int, int]]
 
@@ -23,10 +23,10 @@ class Watching(Scheduler):
         type(self).seen = []
 
     def schedule(self, state: State) -> Proposal:
-        self.seen.append((state.now, state.used("red"), state.used("blue"), state.used("nobody")))
+        self.seen.append((state.now, state.used("red"), state.used("blue"), state.used("green")))
         proposal = Fifo().schedule(state)
         assert state.used("red") == self.seen[-1][1], "a draft is not yet reality"
-        assert (state.quota("red"), state.quota("nobody"), dict(state.quotas)) == (4, 0, {"red": 4})
+        assert (state.quota("red"), state.quota("green"), dict(state.quotas)) == (4, 0, {"red": 4})
         return proposal
 
 
@@ -45,10 +45,10 @@ def test_a_policy_sees_quotas_and_what_every_tenant_holds() -> None:
 @pytest.mark.parametrize("gpus", [-1, 1.5, True, "8", None])
 def test_a_quota_is_a_whole_number_of_gpus(gpus: Any) -> None:
     with pytest.raises(UserError, match=r"quotas\.red=.*: must be a whole number of GPUs"):
-        Tenancy({"red": gpus})
+        checked_quotas({"red": gpus})
 
 
 def test_quotas_above_the_capacity_are_refused() -> None:
-    Tenancy({"red": 5, "blue": 3}, 8)
+    checked_quotas({"red": 5, "blue": 3}, 8)
     with pytest.raises(UserError, match=r"quotas: 9 GPUs are promised \(red 5, blue 4\), the cluster has 8"):
         run([], "fifo", cluster="n1g8", quotas={"red": 5, "blue": 4})
