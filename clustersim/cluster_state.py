@@ -78,22 +78,22 @@ class ClusterState(Generic[J]):
 class WaitingJobs(Generic[J]):
     """The jobs that wait for GPUs, in order of submission and by each key that a policy ranks them by.
 
-    `jobs`: in the order in which they began to wait, unless `in_order` has sorted them since.
+    `jobs`: in the order in which they began to wait; `sorted` if that is the order of submission.
     """
 
-    __slots__ = ("_highest", "_in_order", "jobs", "rankings")
+    __slots__ = ("_highest", "jobs", "rankings", "sorted")
 
     def __init__(self) -> None:
         self.jobs: OrderedDict[J, None] = OrderedDict()
-        self._in_order = True
+        self.sorted = True
         self._highest = -1  # the highest order of submission so far
         self.rankings: dict[tuple[Key[J], bool], Ranking[J]] = {}
 
     def in_order(self) -> Collection[J]:
         """The jobs in order of submission."""
-        if not self._in_order:
+        if not self.sorted:
             self.jobs = OrderedDict.fromkeys(sorted(self.jobs, key=lambda job: job.order))
-            self._in_order = True
+            self.sorted = True
         return self.jobs.keys()
 
     def ranked_by(self, key: Key[J], elastic: bool) -> Ranking[J]:
@@ -114,7 +114,7 @@ class WaitingJobs(Generic[J]):
         if order > self._highest:
             self._highest = order
         elif self.jobs and next(reversed(self.jobs)).order > order:
-            self._in_order = False
+            self.sorted = False
         self.jobs[job] = None
         if self.rankings:
             for ranking in self.rankings.values():

@@ -99,7 +99,8 @@ class State:
     @property
     def pending(self) -> Collection[JobView]:
         """The jobs that wait for GPUs, in order of submission."""
-        return self._facts.waiting.in_order()
+        waiting = self._facts.waiting
+        return waiting.jobs.keys() if waiting.sorted else waiting.in_order()
 
     @property
     def running(self) -> Collection[JobView]:
