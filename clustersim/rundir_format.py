@@ -52,7 +52,7 @@ def read_json(
 ) -> dict[str, Any]:
     """The JSON object in a file of at most `largest` bytes. UserError, with `remedy`, if there is none."""
     if path.exists() and not path.is_file():  # devices and pipes have no end
-        raise UserError(f"{path}: cannot be read: is not a file")
+        raise UserError(f"{path}: cannot be read: is not a regular file")
     if path.exists() and (size := path.stat().st_size) > largest:
         raise UserError(f"{path}: has {size:,} bytes; no run writes more than {largest:,}")
     try:

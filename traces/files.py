@@ -211,7 +211,7 @@ def sha256(path: str | Path, most: float = inf) -> str:
     """
     found = os.stat(path)
     if stat.S_IFMT(found.st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
-        raise OSError(errno.EINVAL, "is not a file")
+        raise OSError(errno.EINVAL, "is not a regular file")
     if found.st_size > most:
         raise OSError(errno.EFBIG, f"has {found.st_size:,} bytes, more than {most:,}")
     with Path(path).open("rb") as file:

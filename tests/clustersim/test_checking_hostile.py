@@ -45,8 +45,8 @@ THINGS: dict[str, Callable[[Path], Any]] = {
     "huge": huge,
 }  # fmt: skip
 WHY = {
-    "pipe": "is not a file",
-    "device": "is not a file",
+    "pipe": "is not a regular file",
+    "device": "is not a regular file",
     "folder": "Is a directory",
     "huge": "10000000000000",
 }

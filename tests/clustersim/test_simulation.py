@@ -416,7 +416,7 @@ def test_records_state_every_field() -> None:
     """Records are built field by field; a missing one would be an AttributeError."""
     cluster = Cluster(1, 8)
     jobs = [rigid("a", 0, 1, 100), rigid("wide", 0, 9, 100), rigid("late", 500, 1, 100)]
-    recorder = Simulation(jobs, cluster, Fifo(), _speed(cluster), until_s=300.0).run()
+    recorder = Simulation(jobs, _setup(cluster, Fifo(), until_s=300.0)).run()
     states = {record.job_id: asdict(record)["state"] for record in recorder.jobs}
     assert states == {"a": "finished", "wide": "rejected", "late": "unfinished"}
 
