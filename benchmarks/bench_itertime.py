@@ -16,9 +16,10 @@ import pytest
 
 from experiments.mt_nlg_cost import study
 from itertime import evaluate, load_model, load_profile, load_system, make_planner, predict, search
-from itertime.curvecache import CurveCache
-from itertime.pipeline import interleaved_s, one_f_one_b_s
-from itertime.planspace import WHOLE, candidates
+from itertime.planning import WHOLE
+from itertime.planning.curve_cache import CurveCache
+from itertime.planning.space import candidates
+from itertime.schedule import interleaved_s, one_f_one_b_s
 
 from .prediction import KINDS, drawn
 

@@ -20,11 +20,11 @@ from time import process_time
 
 import numpy as np
 
-from clustersim.cluster import Cluster, NodeGroup
+from clustersim.cluster import Cluster
+from clustersim.cluster.topology import NodeGroup
+from clustersim.engine import RunSetup, Simulation
 from clustersim.overheads import Overheads
-from clustersim.registry import make_policy
-from clustersim.run_setup import RunSetup
-from clustersim.simulation import Simulation
+from clustersim.runs import make_policy
 from clustersim.speed import speed_for
 from itertime import load_system
 from traces.job import Job

@@ -6,7 +6,7 @@ A Llama layer as training frameworks write it: plain modules, norms and rotary p
 operations, gradients summed in 32 bit by a hook on every weight. A second layer runs under tensor and
 sequence parallelism, with collectives through torch.distributed's "fake" backend, which moves nothing.
 Tensors are so small that only Python, autograd and the dispatcher take time. The output is the least CPU
-time of forward and backward of a layer, in all and for each kernel that `itertime.launch` counts.
+time of forward and backward of a layer, in all and for each kernel that `itertime.costs.layer` counts.
 
 This is a lower bound for a GPU: the CUDA driver's time for a launch comes on top.
 """
@@ -24,8 +24,8 @@ from torch.nn import functional
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from itertime import ModelSpec, Plan
-from itertime.launch import kernels
-from itertime.planbatch import PlanBatch
+from itertime.costs.layer import kernel_counts
+from itertime.spec import PlanBatch
 
 LAYERS, RANKS, TOKENS = 20, 4, 16
 HIDDEN, HEADS, FFN = 64, 8, 128
@@ -172,7 +172,7 @@ def main():
     for ranks in (1, RANKS):
         plan = Plan(ranks, 1, 1, 1, 1, recompute="none", sequence_parallel=ranks > 1)
         forward, backward = microseconds(ranks, rounds)
-        count = sum(float(each[0]) for each in kernels(model, PlanBatch.of([plan])))
+        count = sum(float(each[0]) for each in kernel_counts(model, PlanBatch.of([plan])))
         each = (forward + backward) / count
         print(f"tp {ranks:<7} {forward:10.0f} {backward:11.0f} {count:8.0f} {each:12.1f}")
 

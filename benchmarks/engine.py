@@ -31,14 +31,13 @@ from typing import NamedTuple
 import numpy as np
 import simpy
 
+from clustersim.analysis import summarise
 from clustersim.cluster import Cluster
-from clustersim.metrics import summarise
+from clustersim.engine import RunSetup, Simulation
 from clustersim.overheads import Overheads
-from clustersim.recorder import MemoryRecorder
-from clustersim.registry import make_policy
-from clustersim.run_setup import RunSetup
-from clustersim.rundir_writer import RunWriter
-from clustersim.simulation import Simulation
+from clustersim.records import MemoryRecorder
+from clustersim.rundir import RunWriter
+from clustersim.runs import make_policy
 from clustersim.speed import speed_for
 from traces.job import Job
 

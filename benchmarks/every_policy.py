@@ -24,12 +24,10 @@ from pathlib import Path
 from time import process_time
 from typing import NamedTuple
 
-from clustersim.checking_folder import check_run_folder
-from clustersim.registry import find_policy, list_policies
-from clustersim.runner import run
+from clustersim.audit import check_run_folder
+from clustersim.runs import Trace, find_policy, list_policies, run
 from clustersim.scheduler import Proposal, Scheduler, State
-from clustersim.trace_source import Trace
-from traces.generate import Recipe, generate
+from traces.synthetic import Recipe, generate
 
 
 class Cost(NamedTuple):

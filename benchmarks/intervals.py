@@ -2,7 +2,7 @@
 
 python benchmarks/intervals.py --cases 2000
 
-Bootstrap-t intervals (`clustersim.statistics`) against Student's t and those of `scipy.stats.bootstrap` (BCa,
+Bootstrap-t intervals (`clustersim.analysis`) against Student's t and those of `scipy.stats.bootstrap` (BCa,
 percentile), for differences that are normal (mean 1, standard deviation 1), log-normal (mu 0, sigma 1), and
 exponential (mean 1) in half of the pairs, 0 in the others. The output per method is the share of intervals
 that cover the true mean, the 95th percentile of their lengths, and the share of cases without an interval.
@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import stats
 
-from clustersim.statistics import paired_difference
+from clustersim.analysis import paired_difference
 
 RESAMPLES = 2000
 DRAWS: dict[str, tuple[Callable[[np.random.Generator, int], np.ndarray], float]] = {

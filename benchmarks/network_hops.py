@@ -4,11 +4,11 @@
 
 FOLDER holds the tables of operators. The growth of the delay with the message is fitted to nccl-tests'
 all-reduce on two nodes of 8 A100 (`a100_allreduce.csv.gz`, 8 bytes to 2 GB): a + b S + c S/(S + h); h is
-the constant `BULK_BYTES` of `itertime.collectives`.
+the constant `BULK_BYTES` of `itertime.costs.collectives`.
 
 The delay of a hop is fitted to bus bandwidths of 256 MB all-reduce, all-gather and reduce-scatter on 1 to 64
 nodes of 8 H100 (nanotron's playbook, in `bandwidth_points.csv.gz`). The time that more nodes add to that of
-one node is compared with the formulas of `itertime.collectives`, under every `network_bulk_latency_s` of a
+one node is compared with the formulas of `itertime.costs`, under every `network_bulk_latency_s` of a
 grid. The value with the least mean |log| of predicted over measured is that of the system `p5-48xlarge`.
 """
 
@@ -26,7 +26,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from itertime import System, load_profile, load_system
-from itertime.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
+from itertime.costs.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
 
 SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[2] / "shared"))
 SITE = "nanotron-ultrascale-playbook"

@@ -19,7 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-IMPORTS = "import sys; from clustersim.runner import Trace; from traces import read_trace"
+IMPORTS = "import sys; from clustersim.runs.run import Trace; from traces import read_trace"
 STEPS = {
     "packages": ("in-order.csv", ""),
     "read": ("in-order.csv", "trace = Trace.read(sys.argv[1])"),

@@ -19,24 +19,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from clustersim.cluster import Cluster as Cluster
+    from clustersim.engine import RunSetup as RunSetup
+    from clustersim.engine import Simulation as Simulation
+    from clustersim.errors import PolicyError as PolicyError
+    from clustersim.grid import read_results as read_results
+    from clustersim.overheads import Overheads as Overheads
+    from clustersim.records import Run as Run
+    from clustersim.rundir import read_run as read_run
+    from clustersim.rundir import write_run as write_run
+    from clustersim.runs import RunConfig as RunConfig
+    from clustersim.runs import compare as compare
+    from clustersim.runs import run as run
+    from clustersim.scheduler import JobView as JobView
+    from clustersim.scheduler import Proposal as Proposal
+    from clustersim.scheduler import Scheduler as Scheduler
+    from clustersim.scheduler import State as State
     from itertime.errors import UserError as UserError
-
-    from .cluster import Cluster as Cluster
-    from .comparing import compare as compare
-    from .config import RunConfig as RunConfig
-    from .errors import PolicyError as PolicyError
-    from .grid.results import read_results as read_results
-    from .overheads import Overheads as Overheads
-    from .run_result import Run as Run
-    from .run_setup import RunSetup as RunSetup
-    from .rundir import read_run as read_run
-    from .rundir_writer import write_run as write_run
-    from .runner import run as run
-    from .scheduler import JobView as JobView
-    from .scheduler import Proposal as Proposal
-    from .scheduler import Scheduler as Scheduler
-    from .scheduler import State as State
-    from .simulation import Simulation as Simulation
 
 _HOMES = {
     "Cluster": "clustersim.cluster",
@@ -44,18 +43,18 @@ _HOMES = {
     "Overheads": "clustersim.overheads",
     "PolicyError": "clustersim.errors",
     "Proposal": "clustersim.scheduler",
-    "Run": "clustersim.run_result",
-    "RunConfig": "clustersim.config",
-    "RunSetup": "clustersim.run_setup",
+    "Run": "clustersim.records",
+    "RunConfig": "clustersim.runs",
+    "RunSetup": "clustersim.engine",
     "Scheduler": "clustersim.scheduler",
-    "Simulation": "clustersim.simulation",
+    "Simulation": "clustersim.engine",
     "State": "clustersim.scheduler",
     "UserError": "itertime.errors",
-    "compare": "clustersim.comparing",
-    "read_results": "clustersim.grid.results",
+    "compare": "clustersim.runs",
+    "read_results": "clustersim.grid",
     "read_run": "clustersim.rundir",
-    "run": "clustersim.runner",
-    "write_run": "clustersim.rundir_writer",
+    "run": "clustersim.runs",
+    "write_run": "clustersim.rundir",
 }
 """The module of each public name; the imports above say the same to type checkers."""
 

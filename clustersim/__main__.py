@@ -1,7 +1,9 @@
 """`python -m clustersim`."""
 
+from __future__ import annotations
+
 import sys
 
-from .cli import main
+from clustersim.cli import main
 
 sys.exit(main())

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from clustersim.commands import check, explain, grid, policies, simulate, trace
+from clustersim.commands import draw as plot
+from clustersim.commands import draw as report
+from clustersim.commands import draw as timeline
 from itertime.commandline import new_program, run_app
-
-from .commands import check, explain, grid, plot, policies, report, simulate, timeline, trace
 
 __all__ = ["app", "main"]
 

@@ -12,13 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from itertime.atomic import write_text
-from itertime.calibration import Calibration, calibrate
-from itertime.runset import RunSet
-from itertime.system import Site
-from itertime.table import read_table
-from itertime.uncertainty import CLASSES, load_ranges
-from itertime.validation import FileErrors, statistics, validate
+from itertime.accuracy import CLASSES
+from itertime.accuracy.intervals import load_ranges
+from itertime.calibration import calibrate
+from itertime.calibration.calibrate import Calibration
+from itertime.calibration.run_set import RunSet
+from itertime.calibration.table import read_table
+from itertime.calibration.validation import FileErrors, statistics, validate
+from itertime.io import write_text
+from itertime.spec import Site
 
 DOCS = Path(__file__).resolve().parent
 SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", DOCS.parent.parent / "shared"))

@@ -20,12 +20,13 @@ from accuracy import filled, mean, number, table, write_page
 from h100_laws import FITTED_ON, Array, Columns, Laws, laws, sorted_by_kind
 
 from itertime import Site, load_system
-from itertime.calibration import Calibration, calibrate
-from itertime.measured import MeasuredRun
-from itertime.runset import RunSet
-from itertime.siteconstants import constants_named, site_of
-from itertime.sitefit import SiteFit
-from itertime.table import read_table
+from itertime.calibration import calibrate
+from itertime.calibration.calibrate import Calibration
+from itertime.calibration.measured_run import MeasuredRun
+from itertime.calibration.run_set import RunSet
+from itertime.calibration.site_constants import constants_named, site_of
+from itertime.calibration.site_fit import SiteFit
+from itertime.calibration.table import read_table
 
 NAME = "h100_ultrascale"
 FITTED = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from itertime.runset import RunSet
+from itertime.calibration.run_set import RunSet
 
 FITTED_ON = (8, 32, 128)  # GPUs
 CLOSE = 0.2  # of the measured time: a run counts as explained

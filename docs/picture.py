@@ -16,7 +16,7 @@ import numpy as np
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from clustersim import read_run
-from clustersim.plots import figures
+from clustersim.export import figures
 
 COLOURS = {"fifo": "#999999", "srtf": "#E69F00", "elasticflow": "#0072B2", "vtrain-aware": "#D55E00"}
 JOB = "131"

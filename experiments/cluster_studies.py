@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from clustersim import read_results
-from clustersim.grid.results import Comparison, Results
-from itertime.atomic import replacing, write_text
+from clustersim.grid import Comparison, Results
+from itertime.io import replacing, write_text
 
 HERE = Path(__file__).parent
 PAGE, PICTURES = HERE / "CLUSTER.md", HERE / "cluster"

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.elasticflow_slots import PLACEMENTS, Request, Setting, jobs_in_time
-from traces.elasticflow import read_throughputs
-from traces.importer import import_log
 from traces.job import Job
+from traces.logs import import_log, read_throughputs
 
 __all__ = ["SIZES", "one_change", "requests", "slots", "timings"]
 

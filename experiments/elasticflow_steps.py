@@ -12,12 +12,10 @@ from math import ceil, floor
 from pathlib import Path
 from typing import Any
 
-from clustersim.runner import run
-from clustersim.trace_source import Trace
+from clustersim.runs import Trace, run
 from experiments.elasticflow_campaign import GRIDS_S, PHILLY, T4
 from experiments.elasticflow_refill import Elastic, Rules, refilled
-from traces.elasticflow import read_throughputs, write_throughputs
-from traces.importer import import_log
+from traces.logs import import_log, read_throughputs, write_throughputs
 
 __all__ = ["RULES", "elastic_jobs", "row", "steps"]
 

@@ -18,15 +18,13 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from clustersim.runner import run
+from clustersim.runs import Trace, run
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from clustersim.trace_source import Trace
 from experiments.elasticflow_campaign import requests, slots
 from experiments.elasticflow_steps import steps
 from policies.elasticflow import ElasticFlow
-from traces.elasticflow import read_throughputs, write_throughputs
-from traces.importer import import_log
 from traces.job import Job
+from traces.logs import import_log, read_throughputs, write_throughputs
 
 BY_DEFAULT: Mapping[str, Any] = {}
 NO_ADMISSION: Mapping[str, Any] = {"admission": False}

@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itertime import Evaluation, PlanBatch, Space, evaluate, load_model, load_system
-from itertime.atomic import replacing, write_text
 from itertime.errors import UserError
-from itertime.plan import RECOMPUTE
-from itertime.planspace import candidates, divisors
+from itertime.io import replacing, write_text
+from itertime.planning.space import candidates, divisors
+from itertime.spec import RECOMPUTE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -26,9 +26,9 @@ import numpy as np
 from scipy import stats
 
 from clustersim import RunConfig, run
-from clustersim.trace_source import Trace
-from itertime.atomic import write_text
-from traces.generate import Recipe, generate
+from clustersim.runs import Trace
+from itertime.io import write_text
+from traces.synthetic import Recipe, generate
 
 POLICIES = ("fifo", "srtf", "elasticflow", "vtrain-aware")
 JOBS, LOAD, GPUS = 120, 4.0, 512

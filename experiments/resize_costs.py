@@ -15,15 +15,14 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
 from clustersim.cluster import Cluster
+from clustersim.engine import RunSetup, Simulation
 from clustersim.overheads import Overheads
 from clustersim.records import EventRecord
-from clustersim.run_setup import RunSetup
-from clustersim.simulation import Simulation
 from clustersim.speed import speed_for
 from experiments.overheads_study import interval, with_interval
 from policies.elasticflow import ElasticFlow
 from policies.vtrain_aware import VTrainAware
-from traces.generate import Recipe, generate
+from traces.synthetic import Recipe, generate
 
 POLICIES = {"elasticflow": ElasticFlow, "vtrain-aware": VTrainAware}
 JOBS, LOADS, SHAPE = 500, (1.0, 2.0, 4.0), "n64g8"

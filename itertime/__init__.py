@@ -13,58 +13,58 @@ from typing import TYPE_CHECKING
 
 _HOMES = {
     "Evaluation": "itertime.prediction",
-    "ModelSpec": "itertime.model",
-    "PLANNERS": "itertime.planner",
-    "Plan": "itertime.plan",
-    "PlanBatch": "itertime.planbatch",
-    "PlannedRun": "itertime.planner",
-    "Planner": "itertime.planner",
+    "ModelSpec": "itertime.spec",
+    "PLANNERS": "itertime.planning",
+    "Plan": "itertime.spec",
+    "PlanBatch": "itertime.spec",
+    "PlannedRun": "itertime.planning",
+    "Planner": "itertime.planning",
     "Prediction": "itertime.prediction",
-    "Profile": "itertime.profile",
-    "SearchResult": "itertime.plansearch",
-    "Site": "itertime.system",
-    "Space": "itertime.planspace",
-    "System": "itertime.system",
-    "WHOLE": "itertime.planspace",
+    "Profile": "itertime.spec",
+    "SearchResult": "itertime.planning",
+    "Site": "itertime.spec",
+    "Space": "itertime.planning",
+    "System": "itertime.spec",
+    "WHOLE": "itertime.planning",
     "evaluate": "itertime.prediction",
-    "list_models": "itertime.model",
-    "list_profiles": "itertime.profile",
-    "list_systems": "itertime.system",
-    "load_model": "itertime.model",
-    "load_profile": "itertime.profile",
-    "load_system": "itertime.system",
-    "make_planner": "itertime.planner",
+    "list_models": "itertime.spec",
+    "list_profiles": "itertime.spec",
+    "list_systems": "itertime.spec",
+    "load_model": "itertime.spec",
+    "load_profile": "itertime.spec",
+    "load_system": "itertime.spec",
+    "make_planner": "itertime.planning",
     "predict": "itertime.prediction",
-    "search": "itertime.plansearch",
+    "search": "itertime.planning",
 }
 
 __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:
-    from itertime.model import ModelSpec as ModelSpec
-    from itertime.model import list_models as list_models
-    from itertime.model import load_model as load_model
-    from itertime.plan import Plan as Plan
-    from itertime.planbatch import PlanBatch as PlanBatch
-    from itertime.planner import PLANNERS as PLANNERS
-    from itertime.planner import PlannedRun as PlannedRun
-    from itertime.planner import Planner as Planner
-    from itertime.planner import make_planner as make_planner
-    from itertime.plansearch import SearchResult as SearchResult
-    from itertime.plansearch import search as search
-    from itertime.planspace import WHOLE as WHOLE
-    from itertime.planspace import Space as Space
+    from itertime.planning import PLANNERS as PLANNERS
+    from itertime.planning import WHOLE as WHOLE
+    from itertime.planning import PlannedRun as PlannedRun
+    from itertime.planning import Planner as Planner
+    from itertime.planning import SearchResult as SearchResult
+    from itertime.planning import Space as Space
+    from itertime.planning import make_planner as make_planner
+    from itertime.planning import search as search
     from itertime.prediction import Evaluation as Evaluation
     from itertime.prediction import Prediction as Prediction
     from itertime.prediction import evaluate as evaluate
     from itertime.prediction import predict as predict
-    from itertime.profile import Profile as Profile
-    from itertime.profile import list_profiles as list_profiles
-    from itertime.profile import load_profile as load_profile
-    from itertime.system import Site as Site
-    from itertime.system import System as System
-    from itertime.system import list_systems as list_systems
-    from itertime.system import load_system as load_system
+    from itertime.spec import ModelSpec as ModelSpec
+    from itertime.spec import Plan as Plan
+    from itertime.spec import PlanBatch as PlanBatch
+    from itertime.spec import Profile as Profile
+    from itertime.spec import Site as Site
+    from itertime.spec import System as System
+    from itertime.spec import list_models as list_models
+    from itertime.spec import list_profiles as list_profiles
+    from itertime.spec import list_systems as list_systems
+    from itertime.spec import load_model as load_model
+    from itertime.spec import load_profile as load_profile
+    from itertime.spec import load_system as load_system
 else:
 
     def __getattr__(name: str) -> object:

@@ -1,29 +1,41 @@
-"""The time of one training iteration, where it goes, and whether the plan fits in memory."""
+"""The time of one training iteration, where it goes, and whether the plan fits in memory.
+
+Where an iteration's time goes, by groups of parts, and why one plan is slower than another."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.closed_forms import last_stage_decides
-from itertime.costs import StageCosts, chunk_times, interleaved_passes, stage_costs
-from itertime.extrapolation import WatchedProfile
-from itertime.kernel_times import KernelTimes
-from itertime.layer import Parts
-from itertime.memory import Memory, memory
-from itertime.model import ModelSpec
-from itertime.partition import Workload
-from itertime.pipeline import gpipe_s, interleaved_s, one_f_one_b_s
-from itertime.plan import Plan
-from itertime.planbatch import PlanBatch
-from itertime.profile import Profile, load_profile
-from itertime.system import System
-from itertime.uncertainty import interval_s
+from itertime.accuracy import WatchedProfile, interval_s
+from itertime.costs import (
+    KernelTimes,
+    Memory,
+    Parts,
+    StageCosts,
+    Workload,
+    chunk_times,
+    interleaved_passes,
+    memory,
+    stage_costs,
+)
+from itertime.schedule import gpipe_s, interleaved_s, last_stage_decides, one_f_one_b_s
+from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, load_profile
 
-__all__ = ["Evaluation", "Prediction", "evaluate", "predict"]
+__all__ = [
+    "GROUPS",
+    "Evaluation",
+    "Prediction",
+    "difference",
+    "evaluate",
+    "in_words",
+    "predict",
+    "where_time_goes",
+]
 
 Array = NDArray[np.float64]
 
@@ -168,3 +180,49 @@ def _interleaved(costs: StageCosts, chosen: NDArray[np.bool_]) -> Array:
         both = times.forward + times.send_forward, times.backward + times.send_backward
         seconds[row : row + 1] = interleaved_s(*both, int(microbatches[row]))
     return seconds
+
+
+GROUPS = {
+    "compute": ("gemm", "attention", "elementwise", "embedding", "head"),
+    "recompute": ("recompute",),
+    "tensor-parallel communication": ("tp_comm",),
+    "context-parallel communication": ("cp_comm",),
+    "expert-parallel communication": ("ep_comm",),
+    "pipeline communication": ("p2p", "embedding_sync"),
+    "data-parallel communication, exposed": ("dp_comm", "fsdp_comm", "fsdp_last"),
+    "bubble": ("bubble",),
+    "optimizer": ("optimizer",),
+    "waiting for launches": ("launch",),
+    "overhead of the site": ("overhead", "iteration_overhead"),
+}
+LEAST = 0.005  # of the difference; smaller parts are left out
+
+
+def where_time_goes(prediction: Prediction) -> dict[str, float]:
+    """Seconds by group, in the order of `GROUPS`; they sum to the iteration. Recomputation includes its
+    communication.
+    """
+    parts = prediction.breakdown
+    return {group: sum(parts.get(name, 0.0) for name in names) for group, names in GROUPS.items()}
+
+
+def difference(best: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    """How much more `other` has of every part, largest differences first.
+
+    >>> difference({"gemm": 1.0, "bubble": 0.5}, {"gemm": 1.0, "bubble": 0.25, "tp_comm": 1.0})
+    {'tp_comm': 1.0, 'bubble': -0.25, 'gemm': 0.0}
+    """
+    names = sorted({*best, *other})
+    more = {name: other.get(name, 0.0) - best.get(name, 0.0) for name in names}
+    return dict(sorted(more.items(), key=lambda item: (-abs(item[1]), item[0])))
+
+
+def in_words(more: Mapping[str, float], unit: str, most: int = 4) -> str:
+    """The differences that matter, largest first.
+
+    >>> in_words({"bubble": 1.5, "tp_comm": -0.25, "gemm": 0.0}, " s")
+    'bubble +1.5 s, tp_comm -0.25 s'
+    """
+    scale = sum(abs(value) for value in more.values())
+    shown = [(name, value) for name, value in more.items() if abs(value) > LEAST * scale]
+    return ", ".join(f"{name} {value:+.3g}{unit}" for name, value in shown[:most])

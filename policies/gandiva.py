@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from clustersim.scheduler import Proposal, State
-
-from .round_robin import RoundRobin
+from policies.round_robin import RoundRobin
 
 __all__ = ["Gandiva"]
 

@@ -6,7 +6,7 @@ Language Model Training", MICRO 2024, section V-B.
 
 from __future__ import annotations
 
-from .elasticflow import ElasticFlow
+from policies.elasticflow import ElasticFlow
 
 __all__ = ["VTrainAware"]
 

@@ -10,7 +10,7 @@ import pytest
 import clustersim
 from clustersim.records import EventRecord
 from experiments.resize_costs import HEAD, LOADS, POLICIES, Paid, paid, row, runs_of
-from traces.generate import Recipe, generate
+from traces.synthetic import Recipe, generate
 
 PAGE = Path(__file__).parents[1] / "docs" / "policies" / "elasticflow.md"
 RENEW = "python -m experiments.resize_costs"

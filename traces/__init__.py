@@ -10,7 +10,9 @@ The importers of logs, the rules that give jobs their models, the generator of s
 summary of a trace are in modules of their own.
 """
 
-from traces.job import Job, submission_order
-from traces.native import read_trace, write_trace
+from traces.job import Job as Job
+from traces.job import submission_order as submission_order
+from traces.native import read_trace as read_trace
+from traces.native import write_trace as write_trace
 
 __all__ = ["Job", "read_trace", "submission_order", "write_trace"]

@@ -12,7 +12,7 @@ import typer
 from itertime.errors import UserError
 
 if TYPE_CHECKING:
-    from clustersim.checking_evidence import Finding, Violation
+    from clustersim.audit import Finding, Violation
 
 __all__ = ["check"]
 
@@ -37,9 +37,11 @@ def check(
     One line a rule, and one that says what is proved and what is not; exit code 4, and the first violations
     of each rule, if one is broken.
     """
-    from clustersim.checking_folder import check_run_folder
-    from clustersim.commands.output import plain, run_folders
+    from clustersim.audit import check_run_folder
     from itertime.commandline import print_json
+
+    from .run_output import run_folders
+    from .terminal import plain
 
     if policy is not None and not replay:
         raise UserError(f"--policy {policy}: is for --replay; leave it out, or give both")
@@ -61,7 +63,7 @@ def check(
 
 def _replay(reports: Mapping[Path, list[Finding]], trace: Path | None, policy: str | None) -> list[UserError]:
     """Add the result of each replay to its report; return the reasons for runs that cannot be replayed."""
-    from clustersim.replaying import replay
+    from clustersim.audit import replay
 
     failures = []
     for home, findings in reports.items():
@@ -73,7 +75,7 @@ def _replay(reports: Mapping[Path, list[Finding]], trace: Path | None, policy: s
 
 
 def _print(home: Path, findings: Sequence[Finding]) -> None:
-    from clustersim.commands.output import plain
+    from .terminal import plain
 
     broken = sum(bool(finding.violations) for finding in findings)
     print(f"{home}: {f'{broken} of {len(findings)} rules broken' if broken else 'every rule kept'}")
@@ -115,7 +117,7 @@ def _place(violation: Violation, lines: Mapping[int, int]) -> str:
 
 def _lines(home: Path, findings: Sequence[Finding]) -> dict[int, int]:
     """The line of events.csv on which each event starts that something is said about; text may span lines."""
-    from traces.files import open_table
+    from itertime.io import open_table
 
     wanted = {v.event for finding in findings for v in finding.violations if v.event is not None}
     if not wanted:

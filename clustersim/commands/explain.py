@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from clustersim.explanation import Explanation, Spell, Wait
-    from clustersim.rundir_stream import StreamedRun
+    from clustersim.analysis import Explanation, Spell, Wait
+    from clustersim.rundir import StreamedRun
 
 __all__ = ["explain"]
 
@@ -29,11 +29,12 @@ def explain(
     """Tell why a job waited, when and where it ran with which plan, and what each overhead, preemption and
     resize cost it; for a comparison, under each policy.
     """
-    from clustersim.commands.output import plain, run_folders
-    from clustersim.explanation import explain as explained
-    from clustersim.garbage import collect_less_often
-    from clustersim.rundir_format import refuse_changed
-    from clustersim.rundir_stream import read_streamed
+    from clustersim.analysis import explain as explained
+    from clustersim.gctuning import collect_less_often
+    from clustersim.rundir import read_streamed, refuse_changed
+
+    from .run_output import run_folders
+    from .terminal import plain
 
     for home in run_folders(folder):
         with collect_less_often():
@@ -45,7 +46,7 @@ def explain(
 
 
 def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
-    from clustersim.explanation import Wait
+    from clustersim.analysis import Wait
 
     job = story.record
     what = ", ".join(text for text in (job.model, f"{job.gpus} GPUs" if job.gpus else "", job.tenant) if text)
@@ -90,8 +91,8 @@ def _wait(run: StreamedRun, wait: Wait) -> Iterator[str]:
 
 
 def _ran(spell: Spell) -> Iterator[str]:
-    from clustersim.plan_records import plan_words
-    from clustersim.rundir_tables import placement_text
+    from clustersim.records import plan_words
+    from clustersim.rundir import placement_text
 
     event = spell.given
     plan = f", plan {plan_words(event.plan)}" if event.plan else ""
@@ -112,7 +113,7 @@ def _ran(spell: Spell) -> Iterator[str]:
 
 def _costs(story: Explanation) -> Iterator[str]:
     """What each kind of change cost, waits after preemptions included."""
-    from clustersim.explanation import Spell, Wait
+    from clustersim.analysis import Spell, Wait
 
     for kind in _VERBS:
         spells = [s for s in story.spells if isinstance(s, Spell) and s.given.event == kind]

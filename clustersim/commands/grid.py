@@ -14,9 +14,7 @@ import typer
 from itertime.errors import UserError
 
 if TYPE_CHECKING:
-    from clustersim.grid.campaign import Campaign, CellCounts
-    from clustersim.grid.engine import Progress
-    from clustersim.grid.plan import GridPlan
+    from clustersim.grid import Campaign, CellCounts, GridPlan, Progress
 
 __all__ = ["grid"]
 
@@ -39,11 +37,9 @@ def grid(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Simulate every cell of a grid that is not there yet, and compare them over seeds."""
-    from clustersim.commands.grid_output import print_cells, print_results
-    from clustersim.grid.campaign import Campaign
-    from clustersim.grid.plan import read_plan
-    from clustersim.grid.results import read_results
-    from clustersim.grid.tables import write_tables
+    from clustersim.grid import Campaign, read_plan, read_results, write_tables
+
+    from .grid_output import print_cells, print_results
 
     if workers is not None and scheduler is not None:
         raise UserError("--workers and --scheduler: give one of them; the scheduler has workers of its own")
@@ -80,7 +76,7 @@ def _announce(campaign: Campaign) -> None:
 
 
 def _say_failure(label: str, reason: str) -> None:
-    from clustersim.commands.output import plain
+    from .terminal import plain
 
     _say(f"failed: {plain(label)}: {plain(reason)[:500]}")
 

@@ -7,20 +7,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clustersim.commands.output import plain
-from clustersim.commands.tables import print_table
 from itertime.commandline import print_json
 
+from .terminal import plain, print_table
+
 if TYPE_CHECKING:
-    from clustersim.grid.plan import GridPlan
-    from clustersim.grid.results import Comparison, Results
+    from clustersim.grid import Comparison, GridPlan, Results
 
 __all__ = ["as_rows", "print_cells", "print_differences", "print_results"]
 
 
 def print_cells(plan: GridPlan, folder: Path, json: bool) -> None:
     """All cells, with their keys, and whether they are there already."""
-    from clustersim.grid.store import Store
+    from clustersim.grid import Store
 
     store = Store(folder)
     there = {key: store.has(key) and store.damage(key) is None for key in {c.key for c in plan.cells}}
@@ -113,7 +112,7 @@ def _interval(low: str, high: str) -> str:
 
 
 def _notes(baseline: Mapping[str, Any], comparisons: Sequence[Comparison]) -> list[str]:
-    from clustersim.statistics import LEAST_PAIRS
+    from clustersim.analysis import LEAST_PAIRS
 
     wanted = ", ".join(f"{name}={plain(str(value))}" for name, value in baseline.items())
     defined = [c.difference for c in comparisons if c.difference.pairs]

@@ -28,7 +28,7 @@ def policies(
     """
     if context.invoked_subcommand is not None:
         return
-    from clustersim.registry import list_policies
+    from clustersim.runs import list_policies
 
     infos = list_policies()
     if json:
@@ -56,9 +56,8 @@ def check(
     from contextlib import redirect_stdout
     from sys import stderr
 
-    from clustersim.config import RunConfig
     from clustersim.errors import PolicyError
-    from clustersim.registry import make_policy
+    from clustersim.runs import RunConfig, make_policy
     from clustersim.scheduler import Scheduler
     from clustersim.testing import CASES, check_case, check_parameters
 
@@ -94,7 +93,7 @@ def new(
 
     Nothing that exists is overwritten.
     """
-    from clustersim.authoring import write_template
+    from clustersim.testing.scaffold import write_template
 
     policy, test, class_name = write_template(name, output)
     print(f"{policy}: the policy\n{test}: its test")

@@ -12,9 +12,8 @@ from clustersim.errors import Interrupted
 from itertime.errors import UserError
 
 if TYPE_CHECKING:
-    from clustersim.config import RunConfig
-    from clustersim.run_result import Run
-    from clustersim.trace_source import Trace
+    from clustersim.records import Run
+    from clustersim.runs import RunConfig, Trace
 
 __all__ = ["compare", "demo", "run"]
 
@@ -69,9 +68,11 @@ def run(
     json: Json = False,
 ) -> None:
     """Simulate a trace under one policy."""
-    from clustersim.commands.output import check_folder, print_run, progress_of
-    from clustersim.runner import run as simulate
-    from clustersim.trace_source import Trace
+    from clustersim.runs import Trace
+    from clustersim.runs import run as simulate
+
+    from .run_output import check_folder, print_run
+    from .terminal import progress_of
 
     config = _config(
         policy, cluster, system, planner, placement, no_overheads, seed, settings, table, until, overheads
@@ -122,7 +123,7 @@ def compare(
     """Simulate a trace under several policies and compare them; with --out, one folder a policy and a
     report.
     """
-    from clustersim.trace_source import Trace
+    from clustersim.runs import Trace
 
     names = _policy_names(policies)
     configs = [
@@ -160,9 +161,9 @@ def demo(
     json: Json = False,
 ) -> None:
     """Compare four policies on a generated stream of LLM training jobs on 1,024 A100s."""
-    from clustersim.clusterfile import load_cluster
-    from clustersim.trace_source import Trace
-    from traces.generate import Recipe
+    from clustersim.cluster import load_cluster
+    from clustersim.runs import Trace
+    from traces.synthetic import Recipe
 
     configs = [_config(name, cluster=cluster, seed=seed) for name in _policy_names(policies)]
     recipe = Recipe(jobs, load, load_cluster(cluster).gpus, arrivals="bursty", seed=seed)
@@ -197,7 +198,7 @@ def _config(
     placement: str = "pack", no_overheads: bool = False, seed: int = 0, settings: list[str] | None = None,
     table: Path | None = None, until: float | None = None, overheads: str | None = None,
 ) -> RunConfig:  # fmt: skip
-    from clustersim.config import RunConfig
+    from clustersim.runs import RunConfig
 
     if no_overheads and overheads is not None:
         raise UserError(f"--overheads {overheads}: contradicts --no-overheads; leave one of them out")
@@ -218,8 +219,10 @@ def _compare(
     parquet: bool,
     json: bool,
 ) -> None:
-    from clustersim.commands.output import check_folder, print_comparison, progress_of
-    from clustersim.comparing import compare as simulate
+    from clustersim.runs import compare as simulate
+
+    from .run_output import check_folder, print_comparison
+    from .terminal import progress_of
 
     names = list(dict.fromkeys(config.policy for config in configs))
     if baseline is not None and baseline not in names:
@@ -251,7 +254,7 @@ def _compare(
 
 
 def _report(runs: list[Run], out: Path, baseline: str | None = None) -> None:
-    from clustersim.commands.output import has_report
+    from .run_output import has_report
 
     if not has_report(runs):
         jobs = sum(len(run.jobs) for run in runs)
@@ -259,14 +262,14 @@ def _report(runs: list[Run], out: Path, baseline: str | None = None) -> None:
         print(f"{out / 'report.html'}: {what}; `clustersim report {out}` tries", file=sys.stderr)
         return
     from clustersim.report import render_report
-    from itertime.atomic import write_text
+    from itertime.io import write_text
 
     write_text(out / "report.html", render_report(runs, baseline=baseline))
 
 
 def _say_where(runs: list[Run], out: Path, json: bool) -> None:
     """Print where the results are."""
-    from clustersim.commands.output import has_report
+    from .run_output import has_report
 
     if not json:
         page = f"; open {out / 'report.html'}" if has_report(runs) else ""

@@ -13,7 +13,7 @@ from itertime.commandline import new_app, print_json
 
 if TYPE_CHECKING:
     from traces import Job
-    from traces.stored import StoredJobs
+    from traces.native import StoredJobs
 
 __all__ = ["app"]
 
@@ -47,7 +47,7 @@ def import_(
     time_scale: Annotated[float, typer.Option(help="Multiply the gaps between submissions.")] = 1.0,
 ) -> None:
     """Turn a job log into a trace; what was assumed and left out goes beside it, into NAME.import.json."""
-    from traces.importer import Selection, import_log
+    from traces.logs import Selection, import_log
 
     jobs, report = import_log(
         log,
@@ -80,8 +80,8 @@ def import_table(
     output: Annotated[Path, typer.Option("-o", "--output", help="Throughput table to write (CSV).")],
 ) -> None:
     """Turn ElasticFlow's throughput tables into one table: model, global_batch, gpus, iterations_per_s."""
-    from traces.elasticflow import read_throughputs, write_throughputs
-    from traces.files import sha256
+    from itertime.io import sha256
+    from traces.logs import read_throughputs, write_throughputs
 
     rows, report = read_throughputs(folder)
     write_throughputs(rows, output)
@@ -113,7 +113,7 @@ def generate(
     seed: Seed = 0,
 ) -> None:
     """Make a synthetic trace; its recipe goes beside it, into NAME.generate.json."""
-    from traces.generate import Recipe, generate_stored
+    from traces.synthetic import Recipe, generate_stored
 
     recipe = Recipe(jobs, load, gpus, arrivals, cv, sizes, rules, deadlines, planner, system, seed)
     made, report = generate_stored(recipe)
@@ -134,11 +134,11 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Validate a trace and summarise it. Every mistake is printed with its line; the exit code is then 3."""
-    from clustersim.clusterfile import load_cluster
+    from clustersim.cluster import load_cluster
     from clustersim.speed import read_throughput_table
-    from itertime.model import list_models
-    from traces.check import summarise
+    from itertime.spec import list_models
     from traces.native import store_trace
+    from traces.summary import summarise
 
     gpus = load_cluster(cluster).gpus
     tabled = [model for model, _ in read_throughput_table(table)] if table else []
@@ -154,8 +154,8 @@ def _write(
 ) -> Path:
     """Write the trace and then its report, which holds the trace's hash; give the report's path."""
     from itertime.errors import UserError
+    from itertime.io import sha256
     from traces import write_trace
-    from traces.files import sha256
 
     if source is not None and output.exists() and output.samefile(source):
         raise UserError(f"{output}: is the log itself; write the trace to another file")
@@ -165,7 +165,7 @@ def _write(
 
 
 def _write_report(report: Mapping[str, Any], output: Path, kind: str) -> Path:
-    from itertime.atomic import write_text
+    from itertime.io import write_text
 
     name = output.name
     for ending in (".gz", ".csv", ".parquet"):
@@ -183,7 +183,7 @@ def _asked(demand: Mapping[str, Any]) -> str:
 
 
 def _as_text(trace: Path, summary: Mapping[str, Any]) -> str:
-    from traces.files import shown
+    from itertime.io import shown
 
     def listed(counts: Mapping[str, int]) -> str:
         parts = [f"{shown(name)} ({n:,})" for name, n in list(counts.items())[:20]]

@@ -8,13 +8,13 @@ from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from clustersim.hashes import code_hash
+from clustersim.runs import code_hash
 
-from .engine import CellOutcome, Progress, run_orders
+from .dispatch import CellOutcome, Progress, run_orders
 from .inputs import Inputs
-from .plan import GridPlan
+from .make_cell import commands
+from .preflight import GridPlan
 from .store import Store, write_json
-from .work import commands
 
 __all__ = ["TIMINGS", "Campaign", "CellCounts", "Cost"]
 

@@ -24,17 +24,13 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from clustersim.clusterfile import load_cluster
-from clustersim.config import RunConfig
-from clustersim.hashes import code_hash, digest, policy_hash
-from clustersim.registry import find_policy
+from clustersim.cluster import load_cluster
+from clustersim.runs import RunConfig, code_hash, find_policy, policy_hash
 from itertime.errors import UnknownName, UserError
-from itertime.profile import load_profile
-from itertime.system import load_system
-from traces.files import sha256, shown
-from traces.generate import Recipe
-from traces.rules import rules_path
-from traces.sizes import sizes_path
+from itertime.io import digest, sha256, shown
+from itertime.spec import load_profile, load_system
+from traces.synthetic import Recipe, sizes_path
+from traces.workload import rules_path
 
 __all__ = ["Hashes", "Inputs", "key_of", "resolve"]
 

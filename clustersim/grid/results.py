@@ -9,16 +9,14 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clustersim.metrics import window_metrics
-from clustersim.run_result import Run
-from clustersim.rundir import read_run, read_unverified
-from clustersim.rundir_format import SUMMARY
-from clustersim.statistics import Difference, holm, paired_difference
+from clustersim.analysis import Difference, holm, paired_difference, window_metrics
+from clustersim.records import Run
+from clustersim.rundir import SUMMARY, read_run, read_unverified
 from itertime.errors import UnknownName, UserError
-from traces.files import shown
+from itertime.io import shown
 
-from .cells import Scalar
-from .spec import NUMERIC_METRICS, SHOWN_METRICS, Window
+from .expand import Scalar
+from .gridfile import NUMERIC_METRICS, SHOWN_METRICS, Window
 from .store import FORMAT, Store, read_object
 
 if TYPE_CHECKING:

@@ -23,10 +23,9 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from clustersim.hashes import digest
-from clustersim.rundir_format import MANIFEST, MANIFEST_HASH, read_json
-from itertime.atomic import replacing
+from clustersim.rundir import MANIFEST, MANIFEST_HASH, read_json
 from itertime.errors import UserError
+from itertime.io import digest, replacing
 
 __all__ = ["FORMAT", "Store", "read_object", "write_json"]
 

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from clustersim.rundir_tables import guarded_text
-from clustersim.statistics import Difference
-from itertime.atomic import write_bytes, write_text
+from clustersim.analysis import Difference
+from clustersim.rundir import guarded_text
+from itertime.io import write_bytes, write_text
 
+from .gridfile import NUMERIC_METRICS
 from .results import Comparison, Results
-from .spec import NUMERIC_METRICS
 
 __all__ = ["COMPARISON_CSV", "RESULTS_CSV", "RESULTS_PARQUET", "write_tables"]
 

@@ -17,10 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from clustersim.hashes import code_hash
+from clustersim.runs import code_hash
 
-from .nursery import main as serve
-from .work import CellVerdict
+from .fork_server import main as serve
+from .make_cell import CellVerdict
 
 __all__ = ["end_campaign", "run_batch"]
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from itertime.commandline import print_json
-from itertime.commands.options import GlobalBatch, Json, SystemName, plan_document, words_of
+
+from .options import GlobalBatch, Json, SystemName, plan_document, words_of
 
 if TYPE_CHECKING:
-    from itertime.budget import Answer, Training
+    from itertime.planning import Answer, Training
 
 __all__ = ["budget"]
 
@@ -30,9 +31,8 @@ def budget(
     json: Json = False,
 ) -> None:
     """Find the largest model that GPUs train compute-optimally in a number of days, at peak and simulated."""
-    from itertime.budget import Budget, generated, published
-    from itertime.planspace import Space
-    from itertime.system import load_system
+    from itertime.planning import Budget, Space, generated, published
+    from itertime.spec import load_system
 
     space = Space(recompute=words_of(recompute))
     given = Budget(

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from itertime.commandline import print_json
-from itertime.commands.options import Json
-from itertime.commands.validate import print_skipped
+
+from .options import Json
+from .validate import print_skipped
 
 __all__ = ["calibrate"]
 
@@ -41,7 +42,7 @@ def calibrate(
 ) -> None:
     """Fit a site's constants to its measured runs, and report their error on held-out runs."""
     from itertime.calibration import calibrate as run
-    from itertime.sitefile import report, write_site
+    from itertime.calibration import report, write_site
 
     auto = constants == "auto"
     names = None if constants is None or auto else [word.strip() for word in constants.split(",")]

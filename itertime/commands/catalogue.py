@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from itertime.commandline import print_json
-from itertime.commands.options import Json
+
+from .options import Json
 
 __all__ = ["models", "systems"]
 
 
 def models(json: Json = False) -> None:
     """List the shipped models."""
-    from itertime.model import list_models, load_model
+    from itertime.spec import list_models, load_model
 
     specs = [load_model(name) for name in list_models()]
     if json:
@@ -23,7 +24,7 @@ def models(json: Json = False) -> None:
 
 def systems(json: Json = False) -> None:
     """List the shipped systems."""
-    from itertime.system import list_systems, load_system
+    from itertime.spec import list_systems, load_system
 
     found = [load_system(name) for name in list_systems()]
     if json:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from itertime.model import ModelSpec
-    from itertime.plan import Plan
     from itertime.prediction import Prediction
+    from itertime.spec import ModelSpec, Plan
 
 __all__ = [
     "Attention",
@@ -100,7 +99,7 @@ def model_of(name: str, seq_len: int | None, attention: str | None) -> ModelSpec
     """The model of `--model`, `--seq-len` and `--attention`."""
     from dataclasses import replace
 
-    from itertime.model import load_model
+    from itertime.spec import load_model
 
     model = load_model(name).with_seq_len(seq_len)
     return model if attention is None else replace(model, attention=attention)

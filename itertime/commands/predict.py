@@ -6,7 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from itertime.commandline import print_json
-from itertime.commands.options import (
+
+from .options import (
     Attention,
     BucketMb,
     Cp,
@@ -38,9 +39,8 @@ from itertime.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from itertime.model import ModelSpec
-    from itertime.plan import Plan
     from itertime.prediction import Prediction
+    from itertime.spec import ModelSpec, Plan
 
 __all__ = ["predict"]
 
@@ -73,9 +73,8 @@ def predict(
     json: Json = False,
 ) -> None:
     """Predict the seconds of one iteration, where they go, the memory, and whether the plan fits."""
-    from itertime.plan import Plan
     from itertime.prediction import predict as run
-    from itertime.system import load_system
+    from itertime.spec import Plan, load_system
 
     spec = model_of(model, seq_len, attention)
     plan = Plan(

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from itertime.commandline import new_app, print_json
-from itertime.commands.options import Json
+
+from .options import Json
 
 if TYPE_CHECKING:
-    from itertime.profile import Evidence, Profile
+    from itertime.spec import Evidence, Profile
 
 __all__ = ["profile_app"]
 
@@ -27,7 +28,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Show what is measured, fitted and assumed: sources, rows, errors, and the sizes that were measured."""
-    from itertime.profile import list_profiles, load_profile
+    from itertime.spec import list_profiles, load_profile
 
     profiles = [load_profile(one) for one in ([name] if name else list_profiles())]
     if json:
@@ -47,7 +48,7 @@ def collect(
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Timed runs per operator.")] = 20,
 ) -> None:
     """Time GEMMs, attention, norms and other kernels of this machine; needs the extra `profile` (torch)."""
-    from itertime.profiling.collect import collect as run
+    from itertime.profiling import collect as run
 
     rows = run(device, grid, repeats, output)
     print(f"{rows} rows written to {output}")

@@ -1,10 +1,16 @@
-"""`itertime search`."""
+"""`itertime search`.
+
+Options of `itertime search` alone: what it searches, and what it shows."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from itertime.commandline import print_json
-from itertime.commands.found import document_of, print_found
-from itertime.commands.options import (
+
+from .options import (
     Attention,
     GlobalBatch,
     GradOverlap,
@@ -16,26 +22,27 @@ from itertime.commands.options import (
     numbers_of,
     words_of,
 )
-from itertime.commands.search_options import (
-    CpChoices,
-    EpChoices,
-    Explain,
-    Gpus,
-    InterleaveChoices,
-    MaxGpus,
-    MicroBatchChoices,
-    Objective,
-    Pareto,
-    PpChoices,
-    Price,
-    RecomputeChoices,
-    SequenceParallelChoice,
-    Top,
-    TpChoices,
-    ZeroChoices,
-)
+from .search_output import document_of, print_found
 
-__all__ = ["search"]
+__all__ = [
+    "CpChoices",
+    "EpChoices",
+    "Explain",
+    "Gpus",
+    "InterleaveChoices",
+    "MaxGpus",
+    "MicroBatchChoices",
+    "Objective",
+    "Pareto",
+    "PpChoices",
+    "Price",
+    "RecomputeChoices",
+    "SequenceParallelChoice",
+    "Top",
+    "TpChoices",
+    "ZeroChoices",
+    "search",
+]
 
 TOP, WHOLE_FRONT = 10, 1_000_000
 
@@ -66,9 +73,9 @@ def search(
     json: Json = False,
 ) -> None:
     """Find the best plans for a model on a number of GPUs that keep the rules and fit in memory."""
-    from itertime.plansearch import search as run
-    from itertime.planspace import MICRO_BATCHES, Space
-    from itertime.system import load_system
+    from itertime.planning import MICRO_BATCHES, Space
+    from itertime.planning import search as run
+    from itertime.spec import load_system
 
     objective = _objective(objective, pareto, gpus, max_gpus)
     _check_price(price)
@@ -125,3 +132,45 @@ def _check_price(price: float) -> None:
 def _chosen(option: str, text: str) -> tuple[int, ...]:
     """The numbers of an option; empty for "all", which leaves the choice to the search."""
     return () if text.strip() == "all" else numbers_of(option, text)
+
+
+Gpus = Annotated[int | None, typer.Option("--gpus", min=1, help="Use exactly this many GPUs.")]
+MaxGpus = Annotated[int | None, typer.Option("--max-gpus", min=1, help="Use at most this many GPUs.")]
+Objective = Annotated[str, typer.Option("--objective", help="time, cost (dollars per iteration), or pareto.")]
+Price = Annotated[float, typer.Option("--price", help="Dollars per GPU-hour.")]
+Pareto = Annotated[
+    bool,
+    typer.Option(
+        "--pareto", help="The front of time against GPUs, up to --max-gpus; short for --objective pareto."
+    ),
+]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Show where the time and the memory of the best plan go.")
+]
+Top = Annotated[
+    int | None, typer.Option("--top", min=1, help="How many plans to show; default: 10, or the whole front.")
+]
+TpChoices = Annotated[
+    str, typer.Option("--tp", help="Degrees to try, for example 4,8; all: those within a node.")
+]
+PpChoices = Annotated[str, typer.Option("--pp", help="Degrees to try; all: those that divide the layers.")]
+MicroBatchChoices = Annotated[str, typer.Option("--micro-batch", help="Sizes to try; all: 1 to 64.")]
+InterleaveChoices = Annotated[
+    str,
+    typer.Option(
+        "--interleave",
+        help="Chunks per stage to try, for example 1,2; all: those that divide a stage's layers.",
+    ),
+]
+RecomputeChoices = Annotated[str, typer.Option("--recompute", help="Modes to try; early-stop only if named.")]
+ZeroChoices = Annotated[str, typer.Option("--zero", help="ZeRO stages to try, for example 0,1.")]
+SequenceParallelChoice = Annotated[
+    bool | None,
+    typer.Option(
+        "--sequence-parallel/--no-sequence-parallel", help="Only with it, or only without it; default: both."
+    ),
+]
+CpChoices = Annotated[str, typer.Option("--cp", help="Context parallelism to try, for example 1,2.")]
+EpChoices = Annotated[
+    str, typer.Option("--ep", help="Expert parallelism to try; all: those that divide the experts.")
+]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from itertime.commands.options import (
+from .options import (
     Attention,
     BucketMb,
     Cp,
@@ -78,8 +78,7 @@ def timeline(
 ) -> None:
     """Draw one iteration task by task: a web page, or a trace for chrome://tracing or ui.perfetto.dev."""
     from itertime.errors import UserError
-    from itertime.plan import Plan
-    from itertime.system import load_system
+    from itertime.spec import Plan, load_system
     from itertime.timeline import iteration_graph, write_chrome_trace
 
     ending = output.suffix.lower()
@@ -109,7 +108,7 @@ def timeline(
     )
     spec, machine = model_of(model, seq_len, attention), load_system(system)
     if ending in PAGES:
-        from itertime.timeline_page import write_timeline_page
+        from itertime.timeline import write_timeline_page
 
         write_timeline_page(spec, plan, machine, output)
         print(f"written to {output}; open it in a browser")

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from itertime.commandline import print_json
-from itertime.commands.options import Json
+
+from .options import Json
 
 __all__ = ["print_skipped", "validate"]
 
@@ -26,8 +27,8 @@ def validate(
     json: Json = False,
 ) -> None:
     """Compare predicted with measured seconds, for every row of iteration tables."""
-    from itertime import validation
-    from itertime.system import load_system
+    from itertime.calibration import validation
+    from itertime.spec import load_system
 
     site = load_system(system).site if system else None
     results = [validation.validate(path, site) for path in files]

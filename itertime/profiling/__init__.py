@@ -1,1 +1,10 @@
-"""Measuring a GPU's operators, and fitting the coefficients of a profile to measurements."""
+"""Programs that measure operators and fit profiles to them.
+
+| name | what |
+|---|---|
+| `collect` | Time every case of a grid and write the table |
+"""
+
+from .collect import collect
+
+__all__ = ["collect"]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from itertime.profile import Evidence
-from itertime.profiling.chips import CHIPS, Chip
-from itertime.profiling.measurements import mape_pct, measured_range, read_table, significant
-from itertime.profiling.models import AttentionSlowdown, SlowdownCurve
+from itertime.spec import AttentionSlowdown, Evidence, SlowdownCurve
+
+from .chips import CHIPS, Chip
+from .measurements import mape_pct, measured_range, read_table, significant
 
 __all__ = ["measure_slowdown"]
 

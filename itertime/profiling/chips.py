@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic.dataclasses import dataclass
 
-from itertime.datafile import CONFIG, Count, Name, Positive, construct, read_mapping
 from itertime.errors import UnknownName
+from itertime.io import CONFIG, Count, Name, Positive, construct, read_mapping
 
 __all__ = ["CHIPS", "HBM_BYTES_PER_S", "Chip", "chip_named"]
 

@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from itertime.atomic import write_bytes
 from itertime.errors import UnknownName, UserError
-from itertime.profiling import kernels
+from itertime.io import write_bytes
+
+from . import kernels
 
 __all__ = ["COLUMNS", "GRIDS", "Grid", "cases_of", "collect"]
 

@@ -9,9 +9,10 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from itertime.profile import Evidence
-from itertime.profiling.chips import Chip, chip_named
-from itertime.profiling.measurements import (
+from itertime.spec import Array, AttentionCurve, AttentionModel, Evidence
+
+from .chips import Chip, chip_named
+from .measurements import (
     Fit,
     fit_in_halves,
     fit_logarithms,
@@ -20,7 +21,6 @@ from itertime.profiling.measurements import (
     read_table,
     significant,
 )
-from itertime.profiling.models import Array, AttentionCurve, AttentionModel
 
 __all__ = ["fit_attention"]
 

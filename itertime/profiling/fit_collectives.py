@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from itertime.profile import Evidence
-from itertime.profiling.chips import Chip
-from itertime.profiling.measurements import mape_pct, measured_range, read_table, significant
-from itertime.profiling.models import Array
-from itertime.profiling.tables import SizeTable
+from itertime.spec import Array, Evidence, SizeTable
+
+from .chips import Chip
+from .measurements import mape_pct, measured_range, read_table, significant
 
 __all__ = ["fit_collectives"]
 

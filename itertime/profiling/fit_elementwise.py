@@ -10,9 +10,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from itertime.errors import UserError
-from itertime.profile import Evidence
-from itertime.profiling.chips import CHIPS, HBM_BYTES_PER_S, Chip
-from itertime.profiling.measurements import (
+from itertime.spec import Array, ElementwiseModel, Evidence, WidthRate
+
+from .chips import CHIPS, HBM_BYTES_PER_S, Chip
+from .measurements import (
     NAMES,
     Bounds,
     Fit,
@@ -23,17 +24,8 @@ from itertime.profiling.measurements import (
     read_table,
     significant,
 )
-from itertime.profiling.models import Array, ElementwiseModel, WidthRate
 
-__all__ = [
-    "LARGE_BYTES",
-    "MEASURED",
-    "Kind",
-    "elementwise_rows",
-    "fit_elementwise",
-    "fit_kind",
-    "kind_model",
-]
+__all__ = ["LARGE_BYTES", "MEASURED", "Kind", "elementwise_rows", "fit_elementwise", "fit_kind", "kind_model"]
 
 # Rows between these sizes are left out: when a benchmark repeats a kernel, its buffers stay in the L2 cache.
 SMALL_BYTES, LARGE_BYTES = 1e6, 64e6

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from itertime.profile import Evidence
-from itertime.profiling.chips import Chip
-from itertime.profiling.measurements import Fit, credit, fit_in_halves, mape_pct, measured_range, read_table
-from itertime.profiling.models import Array, GemmModel, GemmTile
+from itertime.spec import Array, Evidence, GemmModel, GemmTile
+
+from .chips import Chip
+from .measurements import Fit, credit, fit_in_halves, mape_pct, measured_range, read_table
 
 __all__ = ["fit_gemm"]
 

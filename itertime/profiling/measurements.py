@@ -11,7 +11,7 @@ import pandas as pd
 from scipy.optimize import least_squares
 
 from itertime.errors import UserError
-from itertime.profiling.models import Array
+from itertime.spec import Array
 
 __all__ = [
     "NAMES",

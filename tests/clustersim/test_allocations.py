@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import clustersim
 from clustersim import Run
-from clustersim.allocations import Allocation, allocations, gpu_blocks
-from clustersim.gpu_time import CATEGORIES, gpu_time
+from clustersim.analysis import CATEGORIES, Allocation, allocations, gpu_blocks, gpu_time
 from clustersim.records import EventRecord, Exact
 from traces import Job
 

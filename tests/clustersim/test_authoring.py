@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from clustersim.authoring import write_template
 from clustersim.cli import main
+from clustersim.testing.scaffold import write_template
 from itertime.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]

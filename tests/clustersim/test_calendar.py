@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from clustersim.calendar import Calendar, Planned, read_calendar
+from clustersim.failures import Maintenance, read_calendar
+from clustersim.failures.maintenance import PlannedChange
 from itertime.errors import UserError
 
 
 def test_maintenance_repeats_and_capacity_changes() -> None:
-    calendar = Calendar.of(
+    calendar = Maintenance.of(
         [
             {"at_s": 10, "maintenance": "0-1", "for_s": 5, "every_s": 20, "times": 2},
             {"at_s": 12, "remove": 2},
@@ -22,18 +23,19 @@ def test_maintenance_repeats_and_capacity_changes() -> None:
     )
     assert calendar.absent == {3}
     assert calendar.changes == (
-        Planned(10, 0, 1, "maintenance"), Planned(10, 1, 1, "maintenance"), Planned(12, 2, 1, "capacity"),
-        Planned(15, 0, -1, "maintenance"), Planned(15, 1, -1, "maintenance"),
-        Planned(30, 2, -1, "capacity"), Planned(30, 3, -1, "capacity"),
-        Planned(30, 0, 1, "maintenance"), Planned(30, 1, 1, "maintenance"),
-        Planned(35, 0, -1, "maintenance"), Planned(35, 1, -1, "maintenance"),
+        PlannedChange(10, 0, 1, "maintenance"), PlannedChange(10, 1, 1, "maintenance"),
+        PlannedChange(12, 2, 1, "capacity"),
+        PlannedChange(15, 0, -1, "maintenance"), PlannedChange(15, 1, -1, "maintenance"),
+        PlannedChange(30, 2, -1, "capacity"), PlannedChange(30, 3, -1, "capacity"),
+        PlannedChange(30, 0, 1, "maintenance"), PlannedChange(30, 1, 1, "maintenance"),
+        PlannedChange(35, 0, -1, "maintenance"), PlannedChange(35, 1, -1, "maintenance"),
     )  # fmt: skip
 
 
 def test_a_calendar_may_be_a_file(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text("calendar:\n  - {at_s: 5, remove: 0}\n")
-    assert Calendar.of(read_calendar(str(path)), 1).changes == (Planned(5, 0, 1, "capacity"),)
+    assert Maintenance.of(read_calendar(str(path)), 1).changes == (PlannedChange(5, 0, 1, "capacity"),)
     path.write_text("calender:\n  - {at_s: 5, remove: 0}\n")
     with pytest.raises(UserError, match=r"plan\.yaml: must hold one key, calendar"):
         read_calendar(str(path))
@@ -81,4 +83,4 @@ def test_a_calendar_may_be_a_file(tmp_path: Path) -> None:
 )
 def test_mistakes_are_named(entries: Any, text: str) -> None:
     with pytest.raises(UserError, match=text):
-        Calendar.of(entries, 4)
+        Maintenance.of(entries, 4)

@@ -16,21 +16,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.checking_evidence import Finding
-from clustersim.checking_folder import check_run, check_run_folder
-from clustersim.checking_sums import JobTotals
+from clustersim.audit import Finding, check_run_folder
+from clustersim.audit.folder import check_run
+from clustersim.audit.totals import JobTotals
 from clustersim.cli import main
-from clustersim.config import RunConfig
 from clustersim.failures import Failures
 from clustersim.overheads import Overheads
-from clustersim.records import EventRecord, Exact
-from clustersim.registry import list_policies
-from clustersim.run_result import Run
-from clustersim.rundir import read_run
-from clustersim.rundir_writer import write_run
-from clustersim.runner import run
+from clustersim.records import EventRecord, Exact, Run
+from clustersim.rundir import read_run, write_run
+from clustersim.runs import RunConfig, Trace, list_policies, run
 from clustersim.testing import check_outcome, simulate
-from clustersim.trace_source import Trace
 from policies.srtf import Srtf
 from traces.job import Job
 

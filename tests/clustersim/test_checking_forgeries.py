@@ -14,14 +14,11 @@ from typing import Any
 import pytest
 
 import clustersim
-from clustersim.checking_folder import check_run_folder
-from clustersim.curve import Curve
-from clustersim.failures import Failures, Fate, fate_of
+from clustersim.audit import check_run_folder, replay
+from clustersim.failures import Failures, JobFailure, fate_of
 from clustersim.overheads import Overheads
-from clustersim.replaying import replay
-from clustersim.rundir import read_run
-from clustersim.rundir_writer import write_run
-from clustersim.speed import SpeedOnOneType
+from clustersim.rundir import read_run, write_run
+from clustersim.speed import Curve, SpeedOnOneType
 from traces.job import Job
 from traces.native import write_trace
 
@@ -73,11 +70,11 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def fails_early(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    def fate(job: Job, failures: Failures, seed: int) -> Fate | None:
+    def fate(job: Job, failures: Failures, seed: int) -> JobFailure | None:
         found = fate_of(job, failures, seed)
         return None if found is None else found._replace(share=0.9 * found.share)
 
-    monkeypatch.setattr("clustersim.adversity.fate_of", fate)
+    monkeypatch.setattr("clustersim.engine.disruptions.fate_of", fate)
     return {}
 
 

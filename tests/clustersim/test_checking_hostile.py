@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from clustersim.cli import main
-from clustersim.hashes import recipe_hash
-from clustersim.run_result import Run
-from clustersim.rundir_writer import write_run
-from clustersim.runner import run
-from itertime.system import FOLDER as SYSTEMS
+from clustersim.records import Run
+from clustersim.rundir import write_run
+from clustersim.runs import run
+from clustersim.runs.fingerprints import recipe_hash
+from itertime.spec.system import FOLDER as SYSTEMS
 from traces.job import Job
 from traces.native import write_trace
 

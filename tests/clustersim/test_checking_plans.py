@@ -11,18 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.checking_folder import check_run, check_run_folder
+from clustersim.audit import check_run_folder
+from clustersim.audit.folder import check_run
 from clustersim.cli import main
-from clustersim.curve import Curve
-from clustersim.records import Exact
-from clustersim.run_result import Run
-from clustersim.rundir_writer import write_run
-from clustersim.runner import run
-from clustersim.speed import SpeedOnOneType
-from itertime.profile import FOLDER as PROFILES
-from itertime.profile import _load
-from itertime.system import FOLDER as SYSTEMS
-from traces.files import sha256
+from clustersim.records import Exact, Run
+from clustersim.rundir import write_run
+from clustersim.runs import run
+from clustersim.speed import Curve, SpeedOnOneType
+from itertime.io import sha256
+from itertime.spec.profile import FOLDER as PROFILES
+from itertime.spec.profile import _load
+from itertime.spec.system import FOLDER as SYSTEMS
 from traces.job import Job
 from traces.native import write_trace
 

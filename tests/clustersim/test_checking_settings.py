@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from clustersim.checking_folder import check_run
-from clustersim.run_result import Run
-from clustersim.runner import run
+from clustersim.audit.folder import check_run
+from clustersim.records import Run
+from clustersim.runs import run
 from traces.job import Job
 
 JOBS = [Job(f"{i}", 7.3 + 40.0 * i, gpus=4, duration_s=400.0 + i) for i in range(20)]

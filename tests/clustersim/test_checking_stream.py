@@ -11,21 +11,20 @@ from typing import Any
 
 import pytest
 
-from clustersim import checking, checking_records, checking_replay, rundir_rows
-from clustersim.checking import JobHistory, Rule
-from clustersim.checking_evidence import Finding
-from clustersim.checking_folder import check_run, check_run_folder
-from clustersim.checking_nodes import RULES
-from clustersim.checking_replay import prove
+from clustersim.audit import Finding, check_run_folder, prove
+from clustersim.audit import history as checking
+from clustersim.audit import log_pass as checking_replay
+from clustersim.audit.folder import check_run
+from clustersim.audit.history import JobHistory, Rule
+from clustersim.audit.rules import RULES
+from clustersim.audit.rules import records as checking_records
 from clustersim.cli import main
-from clustersim.records import EventRecord
-from clustersim.run_result import Run
-from clustersim.rundir import read_unverified
-from clustersim.rundir_stream import read_streamed
-from clustersim.rundir_writer import write_run
-from clustersim.runner import run
+from clustersim.records import EventRecord, Run
+from clustersim.rundir import csv_in as rundir_rows
+from clustersim.rundir import read_streamed, read_unverified, write_run
+from clustersim.runs import run
 from clustersim.testing import simulate
-from clustersim.testing_checks import evidence_of
+from clustersim.testing.outcome import evidence_of
 from itertime.errors import TableError
 from policies.srtf import Srtf
 from traces.job import Job

@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 
-from clustersim.checking_evidence import Finding
-from clustersim.checking_folder import check_run, check_run_folder
+from clustersim.audit import Finding, check_run_folder
+from clustersim.audit.folder import check_run
 from clustersim.cli import main
-from clustersim.records import EventRecord
-from clustersim.run_result import Run
-from clustersim.rundir import read_run
-from clustersim.rundir_writer import write_run
-from clustersim.runner import run
+from clustersim.records import EventRecord, Run
+from clustersim.rundir import read_run, write_run
+from clustersim.runs import run
 from traces.job import Job
 from traces.native import write_trace
 

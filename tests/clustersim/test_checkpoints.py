@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clustersim.checkpoints import Cycle, daly_interval_s, young_interval_s
+from clustersim.overheads import Cycle
+from clustersim.overheads.checkpoints import daly_interval_s, young_interval_s
 
 SECONDS = st.floats(0.5, 50.0)
 

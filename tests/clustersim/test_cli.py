@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
-from clustersim.authoring import write_template
 from clustersim.cli import main
+from clustersim.testing.scaffold import write_template
 from itertime.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -130,7 +130,7 @@ def test_nobody_is_sent_to_a_report_that_could_not_be_written(
     def disk_is_full(path: Path, _: str) -> None:
         raise UserError(f"{path}: cannot be written: No space left on device")
 
-    monkeypatch.setattr("itertime.atomic.write_text", disk_is_full)
+    monkeypatch.setattr("itertime.io.write_text", disk_is_full)
     done = call(command[0], trace, *command[1:], "--cluster", "n1g8", "--out", tmp_path / "out")
     assert done.code == 2
     assert "report.html: cannot be written: No space left on device" in done.err
@@ -142,7 +142,7 @@ def test_a_page_that_no_browser_opens_is_left_out_in_one_line(
     call: Callable[..., Done], trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit is of all jobs of all runs; `report` tries nevertheless."""
-    monkeypatch.setattr("clustersim.commands.output._MOST_REPORTED", 4)
+    monkeypatch.setattr("clustersim.commands.run_output._MOST_REPORTED", 4)
     one, two = tmp_path / "one", tmp_path / "two"
     done = call("run", trace, "--policy", "fifo", "--cluster", "n1g8", "--out", one)
     assert (done.code, done.err, (one / "report.html").exists()) == (0, "", True)
@@ -457,7 +457,7 @@ def test_interrupted(call: Callable[..., Done], trace: Path, monkeypatch: pytest
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("clustersim.simulation.Simulation._decide", interrupt)
+    monkeypatch.setattr("clustersim.engine.simulation.Simulation._decide", interrupt)
     assert "interrupted" in error_of(call("run", trace, "--policy", "fifo"), 130)
 
 
@@ -489,7 +489,7 @@ def test_our_own_mistakes(call: Callable[..., Done], trace: Path, monkeypatch: p
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("clustersim.simulation.Simulation._decide", broken)
+    monkeypatch.setattr("clustersim.engine.simulation.Simulation._decide", broken)
     done = call("run", trace, "--policy", "fifo", "--json")
     assert (done.code, done.out) == (1, "")
     assert "internal error, please report it: RuntimeError: a bug" in done.err

@@ -7,9 +7,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from clustersim.capacity import Capacity, Vacated
-from clustersim.cluster import Cluster
-from clustersim.node_set import bits, first_node, node_range, node_set
+from clustersim.cluster import (
+    Capacity,
+    CapacityIfStopped,
+    Cluster,
+    first_node,
+    node_range,
+    node_set,
+    nodes_of,
+)
 from itertime.errors import UserError
 
 
@@ -62,12 +68,12 @@ def test_zeros_in_front_change_nothing() -> None:
 
 @pytest.mark.parametrize("nodes", [[], [0], [0, 1, 3], [0, 5000]])
 def test_sets_of_nodes(nodes: list[int]) -> None:
-    assert list(bits(node_set(nodes))) == nodes
+    assert list(nodes_of(node_set(nodes))) == nodes
     assert first_node(node_set(nodes)) == min(nodes, default=-1)
 
 
 def test_ranges_of_nodes() -> None:
-    assert list(bits(node_range(3, 4))) == [3, 4, 5, 6]
+    assert list(nodes_of(node_range(3, 4))) == [3, 4, 5, 6]
     assert node_range(3, 0) == node_set([])
 
 
@@ -144,7 +150,7 @@ class CapacityMachine(RuleBasedStateMachine):
         real = self.capacity.copy()
         for node in data.draw(st.sets(st.integers(0, self.cluster.nodes - 1))):
             real.close(node)
-        imagined = Vacated(real, leaving)
+        imagined = CapacityIfStopped(real, leaving)
         for placement in leaving:
             real.release(placement)
         assert (imagined.free, imagined.empty_nodes()) == (real.free, real.empty_nodes())
@@ -162,7 +168,7 @@ class CapacityMachine(RuleBasedStateMachine):
         assert capacity.empty_nodes() == self.free.count(size)
         assert capacity.most_free_on_one() == max(self.free)
         for count in range(size + 1):
-            assert list(bits(capacity.nodes_with(count))) == [
+            assert list(nodes_of(capacity.nodes_with(count))) == [
                 n for n, f in enumerate(self.free) if f == count
             ]
 

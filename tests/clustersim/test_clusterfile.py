@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from clustersim.cluster import Cluster
-from clustersim.clusterfile import GPU_TYPES, cluster_of, load_cluster
+from clustersim.cluster import Cluster, cluster_of, load_cluster
+from clustersim.cluster.clusterfile import GPU_TYPES
 from itertime import load_system
 from itertime.errors import UserError
 

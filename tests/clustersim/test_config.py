@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.config import RunConfig
+from clustersim.runs import RunConfig
 from itertime.errors import UnknownName, UserError
 
 

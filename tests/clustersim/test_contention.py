@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-import clustersim.contention
-from clustersim.contention import Links
+import clustersim.speed.fair_sharing
+from clustersim.speed.fair_sharing import MaxMinLinks
 
 Demand = Mapping[int, float]
 LINKS = range(5)
@@ -24,7 +24,7 @@ capacities = st.fixed_dictionaries(dict.fromkeys(LINKS, amounts))
 
 def shares_of(demands: Sequence[Demand], capacity: Demand) -> list[float]:
     """The shares of jobs that are all added at once."""
-    links: Links[int] = Links(capacity)
+    links: MaxMinLinks[int] = MaxMinLinks(capacity)
     for job, demand in enumerate(demands):
         links.add(job, demand)
     reported = dict(links.settle())
@@ -176,7 +176,7 @@ class LinksMachine(RuleBasedStateMachine):
     @initialize(number=st.integers(0, 2))
     def build(self, number: int) -> None:
         self.capacity, self.demands, self.precision = self.fabrics[number]
-        self.links: Links[int] = Links(self.capacity)
+        self.links: MaxMinLinks[int] = MaxMinLinks(self.capacity)
         self.here: dict[int, Demand] = {}
         self.reported: dict[int, float] = {}
         self.count = 0
@@ -224,7 +224,7 @@ TestLinks = LinksMachine.TestCase
 def test_long_histories(capacity: Demand, wide: bool, seed: int) -> None:
     """As above, for hundreds of changes in a row: the state kept between changes stays right."""
     random = Random(seed)
-    links: Links[int] = Links(capacity)
+    links: MaxMinLinks[int] = MaxMinLinks(capacity)
     here: dict[int, Demand] = {}
     for job in range(500):
         for other in random.sample(sorted(here), len(here) > 12 and random.choice((1, 1, 2))):
@@ -239,7 +239,7 @@ def test_long_histories(capacity: Demand, wide: bool, seed: int) -> None:
 
 
 def test_jobs_elsewhere_are_left_alone() -> None:
-    links: Links[str] = Links({0: 1.0, 1: 1.0, 2: 100.0})
+    links: MaxMinLinks[str] = MaxMinLinks({0: 1.0, 1: 1.0, 2: 100.0})
     for name, demand in {"a": {0: 1.0}, "b": {0: 1.0, 2: 1.0}, "c": {1: 1.0, 2: 1.0}, "d": {1: 1.0}}.items():
         links.add(name, demand)
     assert links.settle() == [("a", 0.5), ("b", 0.5), ("c", 0.5), ("d", 0.5)]
@@ -251,7 +251,7 @@ def test_jobs_elsewhere_are_left_alone() -> None:
 
 def test_work_goes_by_what_changes_and_not_by_what_is_connected() -> None:
     """A long chain of full links, each shared by two jobs: a new job at one end changes only links nearby."""
-    links: Links[int] = Links({link: 1.0 + link % 3 for link in range(1000)})
+    links: MaxMinLinks[int] = MaxMinLinks({link: 1.0 + link % 3 for link in range(1000)})
     for job in range(999):
         links.add(job, {job: 1.5, job + 1: 1.5})
     links.settle()
@@ -263,5 +263,5 @@ def test_work_goes_by_what_changes_and_not_by_what_is_connected() -> None:
 
 
 def test_the_example() -> None:
-    assert doctest.testmod(clustersim.contention).attempted > 4
-    assert not doctest.testmod(clustersim.contention).failed
+    assert doctest.testmod(clustersim.speed.fair_sharing).attempted > 4
+    assert not doctest.testmod(clustersim.speed.fair_sharing).failed

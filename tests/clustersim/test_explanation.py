@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 
+from clustersim.analysis import Spell, Wait, explain
 from clustersim.cli import main
-from clustersim.config import RunConfig
-from clustersim.explanation import Spell, Wait, explain
-from clustersim.run_result import Run
-from clustersim.rundir_writer import write_run
-from clustersim.runner import run
-from clustersim.trace_source import Trace
+from clustersim.records import Run
+from clustersim.rundir import write_run
+from clustersim.runs import RunConfig, Trace, run
 from itertime.errors import UserError
 from traces.job import Job
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from clustersim.checkpoints import daly_interval_s, young_interval_s
 from clustersim.failures import Failures
 from clustersim.overheads import Overheads
+from clustersim.overheads.checkpoints import daly_interval_s, young_interval_s
 from clustersim.testing import simulate
 from policies.fifo import Fifo
 from traces.job import Job

@@ -84,7 +84,7 @@ def test_explain_tells_what_each_failure_cost(folder: Path, capsys: pytest.Captu
 
 
 def test_the_gpu_time_of_the_report_is_whole(folder: Path) -> None:
-    from clustersim.gpu_time import gpu_time
+    from clustersim.analysis import gpu_time
 
     for name in ("fifo", "elasticflow"):
         run = read_run(folder / name)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clustersim.hashes import PARTS, SIMULATOR, code_hash, hash_of_parts
+from clustersim.runs import code_hash
+from clustersim.runs.fingerprints import PARTS, SIMULATOR, hash_of_parts
 
 
 def test_the_parts_that_count() -> None:

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from clustersim.cluster import Cluster
-from clustersim.garbage import collect_less_often
+from clustersim.engine import RunSetup, Simulation
+from clustersim.gctuning import collect_less_often
 from clustersim.overheads import Overheads
-from clustersim.registry import make_policy
-from clustersim.run_setup import RunSetup
+from clustersim.runs import make_policy
 from clustersim.scheduler import JobView, Scheduler, State
-from clustersim.simulation import Simulation
 from clustersim.speed import SpeedOnOneType
 from policies.fifo import Fifo
 from traces.job import Job

@@ -7,19 +7,18 @@ from pathlib import Path
 import pytest
 
 import clustersim
-from clustersim.checking_folder import check_run_folder
-from clustersim.cluster import Cluster, NodeGroup
-from clustersim.curve import CannotRun
+from clustersim.audit import check_run_folder
+from clustersim.cluster import Cluster
+from clustersim.cluster.topology import NodeGroup
+from clustersim.engine import RunSetup, Simulation
 from clustersim.errors import PolicyError
 from clustersim.overheads import Overheads
-from clustersim.recorder import MemoryRecorder
-from clustersim.run_setup import RunSetup
-from clustersim.rundir import read_run
-from clustersim.rundir_writer import write_run
+from clustersim.records import MemoryRecorder
+from clustersim.rundir import read_run, write_run
 from clustersim.scheduler import Proposal, Scheduler, State
-from clustersim.simulation import Simulation
-from clustersim.speed import SpeedByType, speed_for
-from clustersim.throughput import read_throughput_table, throughputs_by_type
+from clustersim.speed import CannotRun, read_throughput_table, speed_for
+from clustersim.speed.speed import SpeedByType
+from clustersim.speed.throughput_table import throughputs_by_type
 from itertime.errors import TableError
 from policies.fifo_skip import FifoSkip
 from policies.srtf import Srtf

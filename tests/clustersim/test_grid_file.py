@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.grid.cells import Grid, expand
-from clustersim.grid.document import read_document
-from clustersim.grid.plan import read_plan
-from clustersim.grid.spec import read_grid_file
+from clustersim.grid import read_plan
+from clustersim.grid.expand import Grid, expand
+from clustersim.grid.gridfile import read_document, read_grid_file
 from itertime.errors import UserError
-from itertime.system import FOLDER
+from itertime.spec.system import FOLDER
 
 TRACE = "job_id,submit_s,gpus,duration_s\na,0,8,60\nb,0,8,30\nc,10,4,5\n"
 

@@ -17,7 +17,7 @@ import pytest
 
 import clustersim
 from clustersim.cli import main
-from clustersim.grid.store import Store
+from clustersim.grid import Store
 
 ROOT = Path(__file__).parents[2]
 TRACE = "job_id,submit_s,gpus,duration_s\na,0,8,60\nb,0,8,30\nc,10,4,5\n=cmd(),20,4,5\n"
@@ -389,7 +389,7 @@ def test_the_same_file_on_a_running_scheduler(
 def test_a_scheduler_that_is_not_there_is_said_so(
     call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clustersim.grid.engine.CONNECT_S", 1.0)
+    monkeypatch.setattr("clustersim.grid.dispatch.CONNECT_S", 1.0)
     done = call("g.yaml", "--scheduler", "tcp://127.0.0.1:1")
     assert done.code == 2
     assert "--scheduler tcp://127.0.0.1:1: cannot be reached" in done.err

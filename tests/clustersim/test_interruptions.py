@@ -12,15 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clustersim
-from clustersim.checking_folder import check_run_folder
-from clustersim.checking_nodes import RULES
-from clustersim.checking_replay import prove
-from clustersim.config import RunConfig
+from clustersim.audit import check_run_folder, prove
+from clustersim.audit.rules import RULES
 from clustersim.failures import Failures
 from clustersim.overheads import Overheads
+from clustersim.runs import RunConfig
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.testing import Outcome, check_outcome, simulate
-from clustersim.testing_checks import evidence_of
+from clustersim.testing.outcome import evidence_of
 from policies.elasticflow import ElasticFlow
 from policies.fifo import Fifo
 from policies.srtf import Srtf
@@ -39,8 +38,8 @@ def fail_at(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Make nodes fail at given times, for given seconds."""
 
     def plan(times: Mapping[int, list[tuple[float, float]]]) -> Failures:
-        from clustersim import outages
-        from clustersim.failures import Fault
+        from clustersim.failures import outages
+        from clustersim.failures.failures import Fault
 
         class Told:
             def __init__(self, parameters: Failures, seed: int, number: int):

@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from clustersim import interrupts
 from clustersim.cli import main
-from clustersim.interrupts import interrupting
 from clustersim.records import JobRecord
-from clustersim.rundir import read_run
-from clustersim.rundir_writer import RunWriter
-from clustersim.runner import run
+from clustersim.rundir import RunWriter, read_run
+from clustersim.runs import run
+from clustersim.runs import signals as interrupts
+from clustersim.runs.signals import interrupting
 from traces.job import Job
 
 ROOT = Path(__file__).parents[2]

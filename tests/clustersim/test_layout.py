@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.cluster import Cluster, NodeGroup
-from clustersim.curve import Curve
-from clustersim.layout import (
+from clustersim.cluster import Cluster
+from clustersim.cluster.topology import NodeGroup
+from clustersim.speed import Curve, Speed, SpeedOnOneType, speed_for
+from clustersim.speed.layout import (
     Layout,
     LayoutTimes,
     demand_of,
@@ -20,11 +21,9 @@ from clustersim.layout import (
     uplinks,
     used_part,
 )
-from clustersim.speed import Speed, SpeedOnOneType, speed_for
 from itertime import load_system
-from itertime.plan import Plan
-from itertime.planbatch import PlanBatch
 from itertime.prediction import evaluate
+from itertime.spec import Plan, PlanBatch
 from traces.job import Job
 
 NIC = 200e9  # of a DGX A100

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from clustersim import run
-from clustersim.checking_nodes import RULES
-from clustersim.checking_replay import prove
-from clustersim.curve import Curve
+from clustersim.audit import prove
+from clustersim.audit.rules import RULES
 from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from clustersim.speed import Curve
 from clustersim.testing import simulate
-from clustersim.testing_checks import evidence_of
+from clustersim.testing.outcome import evidence_of
 from policies.elasticflow import ElasticFlow
 from traces.job import Job
 
@@ -36,7 +36,7 @@ TOGETHER = {
 @pytest.fixture(autouse=True)
 def _with_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models of the table have 60 GB of checkpoints."""
-    from clustersim import testing_checks
+    from clustersim.testing import outcome as testing_checks
 
     plain = testing_checks.TableSpeed.curve
 

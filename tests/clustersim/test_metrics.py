@@ -13,14 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clustersim.analysis import METRICS, Usage, summarise
 from clustersim.cluster import Cluster
-from clustersim.metrics import METRICS, Usage, summarise
+from clustersim.engine import RunSetup, Simulation
 from clustersim.overheads import Overheads
-from clustersim.recorder import MemoryRecorder
-from clustersim.records import JobRecord, Snapshot
-from clustersim.run_setup import RunSetup
+from clustersim.records import JobRecord, MemoryRecorder, Snapshot
 from clustersim.scheduler import Scheduler
-from clustersim.simulation import Simulation
 from clustersim.speed import SpeedOnOneType
 from policies.fifo import Fifo
 from policies.srtf import Srtf

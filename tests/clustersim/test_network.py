@@ -11,17 +11,16 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import clustersim
-from clustersim.checking_folder import check_run_folder
-from clustersim.cluster import Cluster, NodeGroup, Placement
-from clustersim.layout import LayoutTimes, demand_of, layout_of, uplinks
+from clustersim.audit import check_run_folder
+from clustersim.cluster import Cluster, Placement
+from clustersim.cluster.topology import NodeGroup
+from clustersim.engine import RunSetup, Simulation
 from clustersim.overheads import Overheads
-from clustersim.recorder import MemoryRecorder
-from clustersim.run_result import Run
-from clustersim.run_setup import RunSetup
-from clustersim.rundir_writer import write_run
+from clustersim.records import MemoryRecorder, Run
+from clustersim.rundir import write_run
 from clustersim.scheduler import Proposal, Scheduler, State
-from clustersim.simulation import Simulation
 from clustersim.speed import Speed, SpeedOnOneType, speed_for
+from clustersim.speed.layout import LayoutTimes, demand_of, layout_of, uplinks
 from policies.fifo import Fifo
 from policies.fifo_skip import FifoSkip
 from policies.srtf import Srtf

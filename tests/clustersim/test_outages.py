@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from clustersim.calendar import Calendar
-from clustersim.failures import KINDS, Failures, Machine, lemons
-from clustersim.outages import NodeChange, Outages
+from clustersim.failures import Failures, Maintenance, NodeChange, Outages
+from clustersim.failures.failures import KINDS, Machine, lemons
 from itertime.errors import UnknownName, UserError
 
 HOUR = 3600.0
@@ -162,7 +161,7 @@ def test_with_too_few_spares_the_repaired_machines_go_round() -> None:
 @given(st.integers(0, 2**31), st.integers(1, 6), st.integers(0, 3))
 def test_outages_alternate_in_order_of_time_and_repeat(seed: int, nodes: int, spares: int) -> None:
     failures = Failures(mtbf_gpu_h=8 * 50.0, spare_nodes=spares, repair_sigma=1.5)
-    calendar = Calendar.of(
+    calendar = Maintenance.of(
         [{"at_s": 1e5, "maintenance": "0", "for_s": 2e5}, {"at_s": 2e5, "add": f"{nodes - 1}"}], nodes
     )
     one, two = (
@@ -187,7 +186,7 @@ def test_machines_fail_alike_in_any_cluster() -> None:
 
 
 def test_planned_changes_alone() -> None:
-    calendar = Calendar.of(
+    calendar = Maintenance.of(
         [
             {"at_s": 50, "maintenance": "0-1", "for_s": 10},
             {"at_s": 55, "remove": 1},
@@ -208,7 +207,9 @@ def test_planned_changes_alone() -> None:
 
 
 def test_changes_planned_before_the_start_hold_at_the_start() -> None:
-    calendar = Calendar.of([{"at_s": 10, "remove": 0}, {"at_s": 20, "maintenance": "1-2", "for_s": 100}], 3)
+    calendar = Maintenance.of(
+        [{"at_s": 10, "remove": 0}, {"at_s": 20, "maintenance": "1-2", "for_s": 100}], 3
+    )
     found = changes(Outages([8] * 3, 60.0, calendar=calendar), 1e9)
     assert [(c.time_s, c.node, c.up) for c in found] == [
         (60.0, 0, False), (60.0, 1, False), (60.0, 2, False), (120.0, 1, True), (120.0, 2, True)
@@ -217,14 +218,14 @@ def test_changes_planned_before_the_start_hold_at_the_start() -> None:
 
 
 def test_a_cluster_whose_nodes_were_all_removed_before_the_start_is_empty_from_the_start() -> None:
-    calendar = Calendar.of([{"at_s": 10, "remove": "0-1"}], 2)
+    calendar = Maintenance.of([{"at_s": 10, "remove": "0-1"}], 2)
     outages = Outages([8] * 2, 60.0, calendar=calendar)
     assert [(c.time_s, c.node, c.up) for c in changes(outages, 1e9)] == [(60.0, 0, False), (60.0, 1, False)]
     assert outages.gone(60.0) == {0, 1}
 
 
 def test_a_node_that_came_before_the_start_may_be_maintained_at_it() -> None:
-    calendar = Calendar.of([{"at_s": 10, "add": 0}, {"at_s": 50, "maintenance": "0", "for_s": 100}], 1)
+    calendar = Maintenance.of([{"at_s": 10, "add": 0}, {"at_s": 50, "maintenance": "0", "for_s": 100}], 1)
     assert changes(Outages([8], 60.0, calendar=calendar), 1e9) == [
         NodeChange(60.0, 0, False, "maintenance", True), NodeChange(150, 0, True, "maintenance", True)
     ]  # fmt: skip

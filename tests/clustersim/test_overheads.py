@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clustersim.checkpoints import Cycle
-from clustersim.overheads import PRESETS, Overheads
+from clustersim.overheads import Cycle, Overheads
+from clustersim.overheads.overheads import PRESETS
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.testing import simulate
 from itertime.errors import UnknownName, UserError

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.capacity import Capacity
-from clustersim.cluster import Cluster
-from clustersim.placement import PLACERS, Placer, placer
+from clustersim.cluster import Capacity, Cluster
+from clustersim.placement import Placer, placer
+from clustersim.placement.placers import PLACERS
 from itertime.errors import UnknownName
 
 names = st.sampled_from(sorted(PLACERS))

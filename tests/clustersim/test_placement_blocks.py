@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.capacity import Capacity, Room
-from clustersim.cluster import Cluster, NodeGroup, Placement
-from clustersim.placement import PLACERS
-from clustersim.placement_nodes import pack_fits
+from clustersim.cluster import Capacity, Cluster, FreeNodesByLeaf, Placement
+from clustersim.cluster.topology import NodeGroup
+from clustersim.placement.by_node import pack_fits
+from clustersim.placement.placers import PLACERS
 
 SIZE = 4
 
@@ -152,7 +152,7 @@ def test_placers_keep_to_the_nodes_of_a_type() -> None:
     groups = [NodeGroup("a", 2, 8, "a100"), NodeGroup("h", 4, 4, "h100", nodes_per_leaf=2)]
     capacity = Capacity(Cluster.of(groups))
     for name, one in PLACERS.items():
-        rooms: tuple[Room, Room] = (capacity.pool("a100"), capacity.pool("h100"))
+        rooms: tuple[FreeNodesByLeaf, FreeNodesByLeaf] = (capacity.pool("a100"), capacity.pool("h100"))
         assert one.place(rooms[0], 16) == ((0, 8), (1, 8)), name
         assert one.place(rooms[1], 16) == tuple((n, 4) for n in range(2, 6)), name
         for room in rooms:

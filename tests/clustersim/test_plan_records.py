@@ -8,8 +8,8 @@ import pytest
 
 import clustersim
 from clustersim import read_run, write_run
-from clustersim.gpu_time import gpu_time
-from clustersim.plan_records import PARTS, plan_of_label
+from clustersim.analysis import gpu_time
+from clustersim.records import PARTS, plan_of_label
 from itertime import Plan, load_model, load_system, predict
 from traces import Job
 

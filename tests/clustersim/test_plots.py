@@ -12,8 +12,8 @@ import pytest
 import clustersim
 from clustersim import Run, write_run
 from clustersim.cli import main
-from clustersim.plots import ENDINGS, KINDS, figures, save
-from clustersim.plots_sweep import read_sweep
+from clustersim.export import KINDS, figures, read_sweep, save
+from clustersim.export.figures import ENDINGS
 from itertime.errors import TableError, UnknownName, UserError
 from traces import Job
 

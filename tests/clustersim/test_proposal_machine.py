@@ -6,15 +6,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
-from clustersim.active import ActiveJob
 from clustersim.cluster import Cluster
-from clustersim.cluster_state import ClusterState
-from clustersim.curve import Curve
-from clustersim.job_view import JobView, active_of
+from clustersim.jobs import ActiveJob
 from clustersim.overheads import Overheads
-from clustersim.placement import PLACERS, placer
-from clustersim.proposal import Proposal
-from clustersim.scheduler import State
+from clustersim.placement import placer
+from clustersim.placement.placers import PLACERS
+from clustersim.scheduler import JobView, Proposal, State
+from clustersim.scheduler.cluster_state import ClusterState
+from clustersim.scheduler.job_view import active_of
+from clustersim.speed import Curve
 from traces.job import Job
 
 SIZES = (1, 2, 3, 4, 8)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim.errors import PolicyError
-from clustersim.job_view import active_of
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from clustersim.scheduler.job_view import active_of
 from clustersim.testing import simulate
 from traces.job import Job
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.ranking import CurrentKeys, NonIncreasingKeys, Ranking
+from clustersim.scheduler.ranking import CurrentKeys, NonIncreasingKeys, Ranking
 
 
 @dataclass(eq=False)

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from clustersim import registry
 from clustersim.errors import PolicyError
-from clustersim.registry import find_policy, list_policies, make_policy
+from clustersim.runs import find_policy, list_policies, make_policy, registry
 from clustersim.scheduler import Scheduler
 from itertime.errors import UnknownName, UserError
-from itertime.planner import PLANNERS
+from itertime.planning import PLANNERS
 from policies.elasticflow import ElasticFlow
 from policies.fifo import Fifo
 

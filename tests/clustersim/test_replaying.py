@@ -15,20 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clustersim
-from clustersim.checking_folder import check_run_folder
+from clustersim.audit import check_run_folder, replay
 from clustersim.cli import main
 from clustersim.errors import PolicyError
-from clustersim.replaying import replay
-from clustersim.run_result import Run
-from clustersim.rundir import read_run
-from clustersim.rundir_format import manifest_hash
-from clustersim.rundir_writer import write_run
-from clustersim.trace_source import Trace
+from clustersim.records import Run
+from clustersim.rundir import read_run, write_run
+from clustersim.rundir.format import manifest_hash
+from clustersim.runs import Trace
 from itertime.errors import UserError
-from traces.generate import Recipe
 from traces.job import Job
 from traces.native import write_trace
-from traces.rules import rules_path
+from traces.synthetic import Recipe
+from traces.workload import rules_path
 
 JOBS = [
     Job("a", 0.0, gpus=16, duration_s=300.0, deadline_s=350.0, tenant="blue"),

@@ -14,18 +14,17 @@ from typing import Any
 
 import pytest
 
+from clustersim.analysis import METRICS, summarise
 from clustersim.cluster import Cluster
-from clustersim.metrics import METRICS, summarise
-from clustersim.records import JobRecord, Snapshot
-from clustersim.report import comparison_table, headline_rows, render_report
-from clustersim.report_charts import MOST_POINTS, charts
-from clustersim.report_data import packed
-from clustersim.report_headline import difference, duration
-from clustersim.report_pairs import pairs
-from clustersim.report_runs import group_runs
-from clustersim.report_sections import assumptions, commands, coverage, deadline_rows
-from clustersim.report_verdict import caution, verdict
-from clustersim.run_result import Run
+from clustersim.records import JobRecord, Run, Snapshot
+from clustersim.report import comparison_table, group_runs, render_report
+from clustersim.report.charts import MOST_POINTS, charts
+from clustersim.report.headline import headline_rows
+from clustersim.report.numbers import difference, duration
+from clustersim.report.page_data import packed
+from clustersim.report.runs import pairs
+from clustersim.report.sections import assumptions, commands, coverage, deadline_rows
+from clustersim.report.verdict import caution, verdict
 from itertime.errors import UnknownName
 
 CLUSTER = Cluster(nodes=2, gpus_per_node=8)

@@ -10,16 +10,15 @@ import pytest
 
 import clustersim
 from clustersim import Run
-from clustersim.allocations import allocations
-from clustersim.gpu_time import CATEGORIES, gpu_time
-from clustersim.plan_records import plan_words
-from clustersim.report_charts import charts
-from clustersim.report_data import page_data
-from clustersim.report_fairness import by_size, by_tenant
-from clustersim.report_pairs import pairs
-from clustersim.report_plans import accuracy, plan_rows
-from clustersim.report_runs import group_runs, named
-from clustersim.report_sections import time_rows
+from clustersim.analysis import CATEGORIES, allocations, gpu_time
+from clustersim.records import plan_words
+from clustersim.report import group_runs, named
+from clustersim.report.charts import charts
+from clustersim.report.fairness import by_size, by_tenant
+from clustersim.report.page_data import page_data
+from clustersim.report.plans import accuracy, plan_rows
+from clustersim.report.runs import pairs
+from clustersim.report.sections import time_rows
 from traces import Job
 
 JOBS = [

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from clustersim.config import RunConfig
-from clustersim.plan_records import PlanRecord
-from clustersim.records import JOB_COLUMNS, EventRecord, Snapshot
+from clustersim.records import JOB_COLUMNS, EventRecord, PlanRecord, Snapshot
+from clustersim.runs import RunConfig
 
 PAGE = (Path(__file__).parents[2] / "docs" / "runs.md").read_text(encoding="utf-8")
 

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from clustersim import RunConfig, RunSetup, Simulation, UserError
-from clustersim.cluster import Cluster
-from clustersim.clusterfile import load_cluster
+from clustersim.cluster import Cluster, load_cluster
 from clustersim.overheads import Overheads
-from clustersim.recorder import MemoryRecorder
-from clustersim.runner import setup_of
+from clustersim.records import MemoryRecorder
+from clustersim.runs import setup_of
 from clustersim.speed import SpeedOnOneType
 from policies.fifo import Fifo
 from traces.job import Job

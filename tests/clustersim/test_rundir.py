@@ -15,15 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clustersim.analysis import summarise
 from clustersim.cluster import Cluster
-from clustersim.metrics import summarise
+from clustersim.engine import RunSetup, Simulation
 from clustersim.overheads import Overheads
-from clustersim.records import JOB_COLUMNS, EventRecord, JobRecord, Snapshot
-from clustersim.run_result import Run
-from clustersim.run_setup import RunSetup
-from clustersim.rundir import read_run
-from clustersim.rundir_writer import RunWriter, write_run
-from clustersim.simulation import Simulation
+from clustersim.records import JOB_COLUMNS, EventRecord, JobRecord, Run, Snapshot
+from clustersim.rundir import RunWriter, read_run, write_run
 from clustersim.speed import SpeedOnOneType
 from itertime.errors import TableError, UserError
 from policies.srtf import Srtf

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clustersim.cluster import Placement
-from clustersim.columns import Columns, by_field
-from clustersim.records import Exact
-from clustersim.rundir_tables import csv_text, guarded_text, lines_of, table_of
+from clustersim.records import Columns, Exact, by_field
+from clustersim.rundir import guarded_text
+from clustersim.rundir.csv_out import csv_text, lines_of, table_of
 
 
 class Row(NamedTuple):

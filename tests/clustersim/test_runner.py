@@ -12,17 +12,13 @@ from typing import Any
 import pytest
 
 import clustersim
-from clustersim.comparing import compare
-from clustersim.config import RunConfig
 from clustersim.errors import PolicyError
-from clustersim.run_result import Run
-from clustersim.rundir import read_run
-from clustersim.rundir_writer import write_run
-from clustersim.runner import run
-from clustersim.trace_source import Trace
+from clustersim.records import Run
+from clustersim.rundir import read_run, write_run
+from clustersim.runs import RunConfig, Trace, compare, run
 from itertime.errors import TableError, UnknownName, UserError
+from itertime.io import sha256
 from traces import Job, write_trace
-from traces.files import sha256
 
 JOBS = [
     Job("a", 0.0, gpus=8, duration_s=60.0),

@@ -8,15 +8,13 @@ from typing import Any
 import pytest
 
 from clustersim.cluster import Cluster
-from clustersim.curve import Curve
+from clustersim.engine import RunSetup, Simulation
 from clustersim.errors import PolicyError
-from clustersim.job_view import active_of
 from clustersim.overheads import Overheads
-from clustersim.recorder import MemoryRecorder
-from clustersim.run_setup import RunSetup
+from clustersim.records import MemoryRecorder
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from clustersim.simulation import Simulation
-from clustersim.speed import SpeedOnOneType
+from clustersim.scheduler.job_view import active_of
+from clustersim.speed import Curve, SpeedOnOneType
 from clustersim.testing import simulate
 from policies.fifo import Fifo
 from policies.srtf import Srtf

@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim.cluster import Cluster
-from clustersim.curve import CannotRun, Curve
-from clustersim.speed import SpeedOnOneType, read_throughput_table, speed_for
+from clustersim.speed import CannotRun, Curve, SpeedOnOneType, read_throughput_table, speed_for
 from itertime.errors import TableError, UnknownName, UserError
 from traces.job import Job
 

@@ -10,14 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from clustersim.statistics import (
-    LEAST_PAIRS,
-    _mean_difference,
-    bootstrap_t_interval,
-    holm,
-    paired_difference,
-    sign_flip_p,
-)  # fmt: skip
+from clustersim.analysis import LEAST_PAIRS, holm, paired_difference
+from clustersim.analysis.statistics import _mean_difference, bootstrap_t_interval, sign_flip_p  # fmt: skip
 
 finite = st.floats(-1e6, 1e6, allow_nan=False)
 

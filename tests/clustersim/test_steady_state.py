@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import clustersim
-from clustersim.grid.spec import NUMERIC_METRICS
-from clustersim.metrics import UNDEFINED_IN_A_WINDOW, window_metrics
-from clustersim.run_result import Run
+from clustersim.analysis import window_metrics
+from clustersim.analysis.metrics import UNDEFINED_IN_A_WINDOW
+from clustersim.grid.gridfile import NUMERIC_METRICS
+from clustersim.records import Run
 from traces import Job
 
 

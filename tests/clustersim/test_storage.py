@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clustersim.storage import Storage, fair_rates
+from clustersim.overheads import SharedStorage
+from clustersim.overheads.shared_storage import fair_rates
 
 LIMITS = st.dictionaries(st.integers(0, 20), st.floats(0.1, 100.0), min_size=1, max_size=8)
 
@@ -32,7 +33,7 @@ def test_rates_scale_and_know_no_order(limits: dict[int, float], total: float, f
         assert backwards[key] == pytest.approx(rates[key])
 
 
-def run_out(storage: Storage[str]) -> dict[str, float]:
+def run_out(storage: SharedStorage[str]) -> dict[str, float]:
     """When each load ends if no other load begins."""
     ends: dict[str, float] = {}
     while (first := storage.next_end()) is not None:
@@ -43,7 +44,7 @@ def run_out(storage: Storage[str]) -> dict[str, float]:
 
 def test_two_loads_by_hand() -> None:
     """100 bytes at 10/s alone for 4 s, at 5/s beside the other's 30 until t=10, then alone again."""
-    storage: Storage[str] = Storage(10.0)
+    storage: SharedStorage[str] = SharedStorage(10.0)
     storage.begin("long", 100.0, 10.0, 0.0)
     storage.begin("short", 30.0, 10.0, 4.0)
     assert storage.left_s("long", 4.0) == 12.0
@@ -51,7 +52,7 @@ def test_two_loads_by_hand() -> None:
 
 
 def test_a_removed_load_leaves_its_share_to_the_others() -> None:
-    storage: Storage[str] = Storage(10.0)
+    storage: SharedStorage[str] = SharedStorage(10.0)
     storage.begin("a", 100.0, 10.0, 0.0)
     storage.begin("b", 100.0, 10.0, 0.0)
     storage.end("b", 4.0)
@@ -63,7 +64,7 @@ def test_a_removed_load_leaves_its_share_to_the_others() -> None:
 def test_all_bytes_are_loaded_and_never_faster_than_alone(
     loads: list[tuple[float, float]], bandwidth: float
 ) -> None:
-    storage: Storage[str] = Storage(bandwidth)
+    storage: SharedStorage[str] = SharedStorage(bandwidth)
     for i, (size, limit) in enumerate(loads):
         storage.begin(str(i), size, limit, float(i))
     ends = run_out(storage)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from clustersim.commands import tables
+from clustersim.analysis import paired_difference
+from clustersim.commands import terminal as tables
 from clustersim.commands.grid_output import print_differences
-from clustersim.grid.results import Comparison
-from clustersim.statistics import paired_difference
+from clustersim.grid import Comparison
 
 HEADS = ["policy", "load", "JCT mean, h", "95 % interval"]
 ROWS = [

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from clustersim import run
-from clustersim.cluster_state import checked_quotas
 from clustersim.scheduler import Proposal, Scheduler, State
+from clustersim.scheduler.cluster_state import checked_quotas
 from itertime.errors import UserError
 from policies.fifo import Fifo
 from traces.job import Job

@@ -13,8 +13,9 @@ import pytest
 import clustersim
 from clustersim import Run, write_run
 from clustersim.cli import main
+from clustersim.export import write_timeline
+from clustersim.export.perfetto import timeline_events
 from clustersim.records import EventRecord
-from clustersim.timeline import timeline_events, write_timeline
 from traces import Job
 
 EVIL = '<script>alert(1)</script>"\\'

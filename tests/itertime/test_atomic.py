@@ -7,8 +7,8 @@ import stat
 
 import pytest
 
-from itertime.atomic import write_text
 from itertime.errors import UserError
+from itertime.io import write_text
 
 
 def test_only_a_file_is_replaced(tmp_path):

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from itertime import Space, load_system
-from itertime.budget import Budget, generated, published
 from itertime.cli import main
 from itertime.errors import UserError
+from itertime.planning import Budget, generated, published
 
 SYSTEM = load_system("dgx-a100-80gb")
 COMMAND = ["budget", "--system", "dgx-a100-80gb", "--gpus", "3360", "--days", "30", "--global-batch", "1680"]

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 from itertime import load_system
-from itertime.calibration import calibrate, default_constants
+from itertime.calibration import calibrate, report, write_site
+from itertime.calibration.calibrate import default_constants
+from itertime.calibration.measured_run import measured_run
+from itertime.calibration.run_set import RunSet
+from itertime.calibration.site_constants import MEMORY_CONSTANTS, TIME_CONSTANTS, constants_named, site_of
+from itertime.calibration.site_fit import SiteFit
+from itertime.calibration.table import read_table
+from itertime.calibration.validation import validate
 from itertime.cli import main
 from itertime.errors import TableError, UnknownName, UserError
-from itertime.measured import measured_run
-from itertime.runset import RunSet
-from itertime.siteconstants import MEMORY_CONSTANTS, TIME_CONSTANTS, constants_named, site_of
-from itertime.sitefile import report, write_site
-from itertime.sitefit import SiteFit
-from itertime.system import Site
-from itertime.table import read_table
-from itertime.validation import validate
+from itertime.spec import Site
 
 SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[3] / "shared"))
 TABLES = SHARED / "data" / "iterations"

@@ -10,10 +10,11 @@ import pandas as pd
 import pytest
 
 from itertime.errors import UserError
-from itertime.profile import COLLECTIVES, ELEMENTWISE_KINDS, Profile, load_profile
-from itertime.profile_build import build, main
+from itertime.profiling.build import build, main
 from itertime.profiling.collect import COLUMNS, Grid, cases_of
 from itertime.profiling.fit_collected import COLLECTED
+from itertime.spec import Profile, load_profile
+from itertime.spec.profile import COLLECTIVES, ELEMENTWISE_KINDS
 
 TRUE = load_profile("a100-80gb")
 GRID = Grid(

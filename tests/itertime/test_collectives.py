@@ -11,10 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from itertime.collectives import BULK_BYTES, all_gather_s, all_reduce_s, all_to_all_s, p2p_s, reduce_scatter_s
-from itertime.fabric import ring_share
-from itertime.profile import load_profile
-from itertime.system import Site, load_system
+from itertime.costs.collectives import (
+    BULK_BYTES,
+    all_gather_s,
+    all_reduce_s,
+    all_to_all_s,
+    p2p_s,
+    reduce_scatter_s,
+    ring_share,
+)
+from itertime.spec import Site, load_profile, load_system
 
 PROFILE = load_profile("a100-80gb")
 SYSTEM = load_system("dgx-a100-80gb")

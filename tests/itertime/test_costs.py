@@ -11,12 +11,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from itertime import ModelSpec, Plan, PlanBatch, costs, load_model, load_profile, load_system, predict
-from itertime.costs import MICRO_BATCH_COLUMNS, stage_costs
-from itertime.exchange import exposed_s
-from itertime.layer import layer_costs
-from itertime.layer_comm import activation_all_reduce_s
-from itertime.partition import FIRST, HEAVY, LAST, Partition, Workload, padded_vocab
+from itertime import ModelSpec, Plan, PlanBatch, load_model, load_profile, load_system, predict
+from itertime.costs import Workload, stage_costs
+from itertime.costs import stage as costs
+from itertime.costs.data_parallel import exposed_s
+from itertime.costs.layer import layer_costs
+from itertime.costs.parallel_comm import activation_all_reduce_s
+from itertime.costs.partition import FIRST, HEAVY, LAST, Partition, padded_vocab
+from itertime.costs.stage import MICRO_BATCH_COLUMNS
 
 SYSTEM = load_system("dgx-a100-80gb")
 PROFILE = load_profile(SYSTEM.profile)

@@ -8,14 +8,10 @@ import logging
 import numpy as np
 import pytest
 
-from itertime import extrapolation
-from itertime.extrapolation import WatchedProfile
-from itertime.model import load_model
-from itertime.plan import Plan
-from itertime.planbatch import PlanBatch
+from itertime.accuracy import WatchedProfile, extrapolation
 from itertime.prediction import evaluate, predict
-from itertime.profile import COLLECTIVES, load_profile
-from itertime.system import load_system
+from itertime.spec import Plan, PlanBatch, load_model, load_profile, load_system
+from itertime.spec.profile import COLLECTIVES
 
 PROFILE = load_profile("a100-80gb")
 SYSTEM = load_system("dgx-a100-80gb")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from itertime.calibration.table import read_table
 from itertime.errors import TableError
-from itertime.table import read_table
 
 
 def complaint(path):

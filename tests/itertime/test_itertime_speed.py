@@ -12,7 +12,8 @@ import numpy as np
 
 from experiments.mt_nlg_cost import study
 from itertime import evaluate, load_model, load_profile, load_system, make_planner, search
-from itertime.planspace import WHOLE, candidates
+from itertime.planning import WHOLE
+from itertime.planning.space import candidates
 
 SYSTEM, MODEL = load_system("dgx-a100-80gb"), load_model("megatron-39.1b")
 PROFILE = load_profile(SYSTEM.profile)

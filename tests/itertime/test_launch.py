@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from itertime import ModelSpec, Plan, PlanBatch, load_model, load_system, predict
-from itertime.launch import kernels
-from itertime.system import Site
+from itertime.costs.layer import kernel_counts
+from itertime.spec import Site
 
 SYSTEM = load_system("dgx-a100-80gb")
 LARGE = load_model("megatron-145.6b")
@@ -24,7 +24,7 @@ def at(launch_s, model, plan):
 
 def count(model, **plan):
     one = Plan(**{"tp": 1, "pp": 1, "dp": 1, "micro_batch": 1, "global_batch": 1, "recompute": "none"} | plan)
-    forward, backward = kernels(model, PlanBatch.of([one]))
+    forward, backward = kernel_counts(model, PlanBatch.of([one]))
     return int(forward[0]), int(backward[0])
 
 
@@ -89,7 +89,7 @@ def test_the_floor_never_makes_an_iteration_faster_nor_adds_more_than_all_launch
 def test_many_plans_at_once_are_issued_like_one():
     plans = [Plan(tp, 1, 2, size, 64, recompute="none", sequence_parallel=tp == 4, zero_stage=zero)
              for tp in (1, 2, 4) for size in (1, 2) for zero in (0, 1, 3)]  # fmt: skip
-    both = kernels(SMALL, PlanBatch.of(plans))
+    both = kernel_counts(SMALL, PlanBatch.of(plans))
     for row, plan in enumerate(plans):
-        alone = kernels(SMALL, PlanBatch.of([plan]))
+        alone = kernel_counts(SMALL, PlanBatch.of([plan]))
         assert [int(each[row]) for each in both] == [int(each[0]) for each in alone]

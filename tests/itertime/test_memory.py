@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from itertime import ModelSpec, Plan, PlanBatch, System, load_model, load_profile, load_system
-from itertime.memory import BUFFERS_BYTES, Memory, memory
-from itertime.partition import Workload
+from itertime.costs import Memory, Workload, memory
+from itertime.costs.memory import BUFFERS_BYTES
 
 SYSTEM = load_system("dgx-a100-80gb")
 PROFILE = load_profile(SYSTEM.profile)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from itertime import ModelSpec, Plan, PlanBatch, load_model, load_profile, load_system, predict
-from itertime.collectives import all_gather_s, all_to_all_s, p2p_s, reduce_scatter_s
-from itertime.layer import layer_costs
-from itertime.layer_comm import activation_all_reduce_s
-from itertime.memory import memory
-from itertime.partition import Partition, Workload
+from itertime.costs import Workload, memory
+from itertime.costs.collectives import all_gather_s, all_to_all_s, p2p_s, reduce_scatter_s
+from itertime.costs.layer import layer_costs
+from itertime.costs.parallel_comm import activation_all_reduce_s
+from itertime.costs.partition import Partition
 
 SYSTEM = load_system("dgx-a100-80gb")
 PROFILE = load_profile(SYSTEM.profile)

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itertime.closed_forms import InterleavedPasses, last_stage_decides
-from itertime.pipeline import gpipe_s, interleaved_s, one_f_one_b_s
-from itertime.taskgraph import Graph, Passes, add_pipeline, stage_order
+from itertime.schedule import InterleavedPasses, gpipe_s, interleaved_s, last_stage_decides, one_f_one_b_s
+from itertime.timeline.task_graph import Graph, Passes, add_pipeline, stage_order
 
 seconds = st.one_of(st.just(0.0), st.floats(0.01, 10))
 

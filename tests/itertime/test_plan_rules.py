@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from itertime import Plan, PlanBatch, load_model
 from itertime.errors import UserError
-from itertime.plan import RECOMPUTE
+from itertime.spec import RECOMPUTE
 
 MODEL = load_model("megatron-39.1b")  # 48 layers, 64 heads, s 2048
 GOOD = {"tp": 8, "pp": 4, "dp": 2, "micro_batch": 2, "global_batch": 64}

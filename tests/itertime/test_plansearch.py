@@ -6,7 +6,7 @@ import pytest
 
 from itertime import Plan, Space, load_model, load_system, predict, search
 from itertime.errors import UserError
-from itertime.planspace import candidates, divisors
+from itertime.planning.space import candidates, divisors
 
 SYSTEM = load_system("dgx-a100-80gb")
 MODEL = load_model("megatron-18.4b")

@@ -9,7 +9,7 @@ import pytest
 
 from itertime import Plan, Space, evaluate, load_model, load_system, predict
 from itertime.errors import UserError
-from itertime.planspace import candidates
+from itertime.planning.space import candidates
 
 SYSTEM = load_system("dgx-a100-80gb")
 MODEL = load_model("megatron-39.1b")

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from itertime.errors import UnknownName, UserError
-from itertime.profile import COLLECTIVES, ELEMENTWISE_KINDS, FOLDER, list_profiles, load_profile
-from itertime.profiling.models import BACKWARD_FLOPS
-from itertime.profiling.tables import SizeTable
+from itertime.spec import SizeTable, list_profiles, load_profile
+from itertime.spec.operators import BACKWARD_FLOPS
+from itertime.spec.profile import COLLECTIVES, ELEMENTWISE_KINDS, FOLDER
 
 PROFILE = load_profile("a100-80gb")
 

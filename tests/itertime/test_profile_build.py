@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 
 from itertime.errors import UserError
-from itertime.profile import FOLDER
-from itertime.profile_build import build, main, render
+from itertime.profiling.build import build, main, render
 from itertime.profiling.chips import CHIPS, chip_named
 from itertime.profiling.fit_collectives import fit_collectives
 from itertime.profiling.fit_gemm import fit_gemm
 from itertime.profiling.measurements import fit_in_halves, read_table
-from itertime.profiling.models import GemmModel, GemmTile
+from itertime.spec import GemmModel, GemmTile
+from itertime.spec.profile import FOLDER
 
 SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[3] / "shared"))
 OPERATORS = SHARED / "data" / "operators"

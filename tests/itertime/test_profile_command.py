@@ -7,7 +7,7 @@ import json
 import pytest
 
 from itertime.cli import main
-from itertime.profile import list_profiles, load_profile
+from itertime.spec import list_profiles, load_profile
 
 
 def test_show_lists_every_part_of_every_profile(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,10 +19,10 @@ from itertime import (
     predict,
     search,
 )
-from itertime.planbatch import PlanBatch
-from itertime.plansearch import fitting_plans, rank
-from itertime.planspace import WHOLE, candidates
-from itertime.pruning import among_best, best_of_counts, lower_bound_s
+from itertime.planning import WHOLE
+from itertime.planning.search import among_best, best_of_counts, fitting_plans, lower_bound_s, rank
+from itertime.planning.space import candidates
+from itertime.spec import PlanBatch
 
 SYSTEM = load_system("dgx-a100-80gb")
 PROFILE = load_profile(SYSTEM.profile)

@@ -7,11 +7,13 @@ import json
 import numpy as np
 import pytest
 
-from itertime import evaluate, load_model, load_profile, load_system, planspace
+from itertime import evaluate, load_model, load_profile, load_system
 from itertime.cli import main
-from itertime.explain import GROUPS, difference, in_words, where_time_goes
-from itertime.plansearch import fitting_plans, search
-from itertime.planspace import WHOLE, candidates
+from itertime.planning import WHOLE, search
+from itertime.planning import space as planspace
+from itertime.planning.search import fitting_plans
+from itertime.planning.space import candidates
+from itertime.prediction import GROUPS, difference, in_words, where_time_goes
 
 SYSTEM, MODEL = load_system("dgx-a100-80gb"), load_model("megatron-18.4b")
 SEARCH = ["search", "--model", "megatron-18.4b", "--system", "dgx-a100-80gb", "--global-batch", "256"]

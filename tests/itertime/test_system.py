@@ -10,10 +10,9 @@ import pytest
 from pydantic import ValidationError
 
 from itertime import Plan, load_model, predict
-from itertime.datafile import LARGEST, SMALLEST
 from itertime.errors import UnknownName, UserError
-from itertime.profile import list_profiles
-from itertime.system import Site, System, list_systems, load_system
+from itertime.io.mappings import LARGEST, SMALLEST
+from itertime.spec import Site, System, list_profiles, list_systems, load_system
 
 GOOD = {
     "name": "mine",

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from itertime import ModelSpec, Plan, load_system, predict
 from itertime.errors import UserError
-from itertime.plan import CP_EXCHANGES, RANK_ORDERS, RECOMPUTE
-from itertime.system import Site
-from itertime.timeline import chrome_trace, iteration_graph, write_chrome_trace
+from itertime.spec import RECOMPUTE, Site
+from itertime.spec.plan import CP_EXCHANGES, RANK_ORDERS
+from itertime.timeline import iteration_graph, write_chrome_trace
+from itertime.timeline.iteration import chrome_trace
 
 SYSTEMS = {name: load_system(name) for name in ("dgx-a100-80gb", "a100-80gb-800g")}
 SYSTEMS["oversubscribed"] = replace(

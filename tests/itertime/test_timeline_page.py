@@ -11,8 +11,8 @@ import pytest
 from itertime import Plan, load_model, load_system, predict
 from itertime.cli import main
 from itertime.errors import UserError
-from itertime.timeline import iteration_graph
-from itertime.timeline_page import timeline_page, write_timeline_page
+from itertime.timeline import iteration_graph, write_timeline_page
+from itertime.timeline.page import timeline_page
 
 SYSTEM, MODEL = load_system("dgx-a100-80gb"), load_model("megatron-18.4b")
 PLANS = [

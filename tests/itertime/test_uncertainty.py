@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from itertime import Plan, load_model, load_system, predict, search
+from itertime.accuracy import CLASSES, TABLE, conformal_range, interval_s, plan_class
+from itertime.accuracy.intervals import load_ranges
+from itertime.calibration.build_intervals import measured_ranges, ranges_of
+from itertime.calibration.validation import statistics, validate
 from itertime.errors import UserError
-from itertime.uncertainty import CLASSES, TABLE, conformal_range, interval_s, load_ranges, plan_class
-from itertime.uncertainty_build import measured_ranges, ranges_of
-from itertime.validation import statistics, validate
 
 SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[3] / "shared"))
 TABLES = SHARED / "data" / "iterations"

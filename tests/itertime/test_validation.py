@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from itertime import Site, load_system
+from itertime.calibration.measured_run import measured_run
+from itertime.calibration.table import read_table
+from itertime.calibration.validation import statistics, summary, validate, write_rows
 from itertime.cli import main
+from itertime.costs import Workload
+from itertime.costs.layer import layer_costs
 from itertime.errors import UserError
-from itertime.layer import layer_costs
-from itertime.measured import measured_run
-from itertime.partition import Workload
-from itertime.planbatch import PlanBatch
-from itertime.table import read_table
-from itertime.validation import statistics, summary, validate, write_rows
+from itertime.spec import PlanBatch
 
 SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[3] / "shared"))
 TABLES = SHARED / "data" / "iterations"

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from clustersim.cluster import Cluster
+from clustersim.engine import RunSetup, Simulation
 from clustersim.overheads import Overheads
-from clustersim.run_setup import RunSetup
 from clustersim.scheduler import Scheduler
-from clustersim.simulation import Simulation
 from clustersim.speed import SpeedOnOneType
 from policies.conservative import Conservative
 from policies.drf import Drf

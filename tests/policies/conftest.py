@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from clustersim.cluster import Cluster
-from clustersim.curve import Curve
+from clustersim.engine import RunSetup, Simulation
 from clustersim.overheads import Overheads
-from clustersim.run_setup import RunSetup
 from clustersim.scheduler import Scheduler
-from clustersim.simulation import Simulation
-from clustersim.speed import SpeedOnOneType
+from clustersim.speed import Curve, SpeedOnOneType
 from clustersim.testing import Case, Outcome
 from traces.job import Job, submission_order
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clustersim
-from clustersim.overheads import PRESETS, Overheads
+from clustersim.overheads import Overheads
+from clustersim.overheads.overheads import PRESETS
 from clustersim.scheduler import Proposal, State
 from clustersim.testing import Outcome, check_outcome
 from policies.elasticflow import ElasticFlow

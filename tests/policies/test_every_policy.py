@@ -8,7 +8,7 @@ from importlib import import_module
 import pytest
 
 from clustersim.overheads import Overheads
-from clustersim.registry import find_policy, list_policies, make_policy
+from clustersim.runs import find_policy, list_policies, make_policy
 from clustersim.testing import check_scheduler, simulate
 from traces.job import Job
 

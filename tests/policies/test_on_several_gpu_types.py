@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 import clustersim
-from clustersim.checking_folder import check_run_folder
-from clustersim.registry import find_policy, list_policies
-from clustersim.rundir_writer import write_run
+from clustersim.audit import check_run_folder
+from clustersim.rundir import write_run
+from clustersim.runs import find_policy, list_policies
 from itertime.errors import UserError
 from traces.job import Job
 

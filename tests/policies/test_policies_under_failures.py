@@ -6,7 +6,7 @@ import pytest
 
 from clustersim.failures import Failures
 from clustersim.overheads import Overheads
-from clustersim.registry import list_policies, make_policy
+from clustersim.runs import list_policies, make_policy
 from clustersim.testing import CASES, check_outcome, simulate
 from traces.job import Job
 

@@ -149,7 +149,7 @@ def test_on_one_gpu_edf_keeps_every_deadline_that_can_be_kept(
 
 
 def test_truths_from_the_log_are_noted() -> None:
-    from clustersim.runner import run
+    from clustersim.runs import run
 
     for name, asked in (("fifo", False), ("fifo-skip", False), ("edf", False), ("sjf", True), ("srtf", True)):
         result = run([job("a", 0, 1, 10)], name, cluster="n1g8")

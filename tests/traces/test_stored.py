@@ -19,10 +19,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from itertime.errors import TableError, UserError
-from traces import Job, read_trace, rows, stored, submission_order, write_trace
-from traces.files import open_table, sha256
-from traces.native import store_trace
-from traces.stored import StoredJobs
+from itertime.io import open_table, sha256
+from traces import Job, read_trace, submission_order, write_trace
+from traces.native import StoredJobs, store_trace
+from traces.native import parsing as rows
+from traces.native import sorted_jobs as stored
 
 RIGID = "job_id,submit_s,gpus,duration_s\n"
 SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -98,7 +99,7 @@ def test_every_kind_of_file_and_a_pipe(small: None, tmp_path: Path, ending: str,
 def test_rows_of_parquet_are_numbered_through_all_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("traces.files._BATCH", 3)
+    monkeypatch.setattr("itertime.io.tables._BATCH", 3)
     jobs = [Job(str(i % 8), float(i), gpus=1, duration_s=1.0) for i in range(10)]
     write_trace(jobs, tmp_path / "t.parquet")
     with pytest.raises(TableError, match=":9: job_id=0: is also the id of line 1"):

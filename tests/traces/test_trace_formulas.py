@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from itertime.io import with_guard, without_guard
 from traces import Job, read_trace, write_trace
-from traces.formulas import with_guard, without_guard
 
 HOSTILE = [
     "=cmd()",

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from clustersim.cli import main
 from itertime.errors import TableError, UserError
-from traces import Job, elasticflow, itp, read_trace, write_trace
-from traces.importer import FORMATS, Selection, convert, detect_format, import_log
-from traces.logs import Log, LoggedJob, span
-from traces.rules import Rules, load_rules
-from traces.work import WorkMaker
+from traces import Job, read_trace, write_trace
+from traces.logs import Selection, elasticflow, import_log, itp
+from traces.logs.importer import FORMATS, convert, detect_format
+from traces.logs.log import Log, LoggedJob, span
+from traces.workload import Rules, WorkMaker
+from traces.workload.rules import load_rules
 
 ITP = "job_id,submission_time,duration,num_gpu\n"
 TESTBED = "job_id,submit_time,iteration,model_name,ddl,batch_size,num_gpu,duration,best_effort\n"

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from itertime.atomic import replacing
 from itertime.errors import TableError, UserError
+from itertime.io import replacing
 from traces import Job, read_trace, write_trace
-from traces.columns import COLUMNS, MAX_SECONDS, MIN_SECONDS
+from traces.native import COLUMNS, MAX_SECONDS, MIN_SECONDS
 
 RIGID = "job_id,submit_s,gpus,duration_s\n"
 LLM = "job_id,submit_s,model,global_batch,iterations\n"

@@ -10,8 +10,8 @@ import yaml
 
 from itertime import load_model, load_system, make_planner
 from itertime.errors import UserError
-from traces.rules import FOLDER, Rules, list_rules, load_rules
-from traces.work import WorkMaker, deadline_factors, stream
+from traces.workload import FOLDER, Rules, WorkMaker, deadline_factors, stream
+from traces.workload.rules import list_rules, load_rules
 
 
 def content() -> dict[str, Any]:

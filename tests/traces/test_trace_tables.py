@@ -6,8 +6,8 @@ import pytest
 
 from clustersim.speed import read_throughput_table
 from itertime.errors import TableError, UserError
-from traces import elasticflow
-from traces.elasticflow import TableRow, read_throughputs, write_throughputs
+from traces.logs import elasticflow, read_throughputs, write_throughputs
+from traces.logs.elasticflow import TableRow
 
 
 def folder_with(path: Path, **files: str) -> Path:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from clustersim.cluster import Cluster, NodeGroup
+from clustersim.cluster import Cluster
+from clustersim.cluster.topology import NodeGroup
+from clustersim.engine import RunSetup, Simulation
 from clustersim.overheads import Overheads
-from clustersim.recorder import MemoryRecorder
-from clustersim.run_setup import RunSetup
+from clustersim.records import MemoryRecorder
 from clustersim.scheduler import Scheduler
-from clustersim.simulation import Simulation
-from clustersim.speed import SpeedByType, SpeedOnOneType
+from clustersim.speed import SpeedOnOneType
+from clustersim.speed.speed import SpeedByType
 from clustersim.testing import Outcome, simulate
 from itertime.errors import UserError
 from policies.gavel_ftf import GavelFtf
@@ -184,7 +185,7 @@ def test_rounds_must_have_a_length(policy: type[Scheduler], value: object) -> No
 
 
 def test_users_read_which_policy_refused() -> None:
-    from clustersim.registry import make_policy
+    from clustersim.runs import make_policy
 
     with pytest.raises(UserError, match="policy gavel-ftf: round_s=0"):
         make_policy("gavel-ftf", {"round_s": 0})

@@ -1,0 +1,318 @@
+"""Metrics of a run, or of a window of it, computed from its records alone. `docs/metrics.md` lists every
+formula.
+
+Notation: a job j has submit_j, start_j (its first start), finish_j, isolated_j (`isolated_s`) and gpus_j; F
+is the set of finished jobs; G the cluster's GPUs; T0 the first submission of any job, T1 the last finish. A
+metric that is undefined (no finished job, no deadline) is None, never NaN. Sums are exact before they are
+rounded once (`math.fsum`), so that neither vector units nor the order of summation change a digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import fsum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clustersim.records import FINISHED, STATES, Columns, JobRecord, Snapshot
+
+if TYPE_CHECKING:
+    from clustersim.cluster import Cluster
+
+__all__ = [
+    "METRICS",
+    "Usage",
+    "completion_times",
+    "cost_usd",
+    "deadlines",
+    "disruptions",
+    "finish_time_fairness",
+    "job_columns",
+    "job_counts",
+    "makespan_s",
+    "queueing",
+    "slowdowns",
+    "summarise",
+    "utilisation",
+    "window_metrics",
+]
+
+Value = float | int | str | None
+Array = np.ndarray
+Jobs = Sequence[JobRecord] | Columns
+Snapshots = Sequence[Snapshot] | Columns
+METRICS = (
+    "jobs", *STATES, "jct_mean_s", "jct_p50_s", "jct_p90_s", "jct_p99_s", "queue_mean_s", "queue_p99_s",
+    "makespan_s", "gpu_allocated_ratio", "gpu_useful_ratio", "fragmentation_ratio", "deadline_jobs",
+    "deadline_met_ratio", "preemptions", "resizes", "restarts", "migrations", "interruptions",
+    "lost_gpu_h", "slowdown_mean",
+    "finish_time_fairness_max", "jain_index", "cost_usd", "wall_s", "policy_wall_s", "events", "covers",
+)  # fmt: skip
+"""The names of all metrics, in the order of a summary."""
+
+UNDEFINED_IN_A_WINDOW = ("makespan_s", "gpu_useful_ratio", "events")
+"""Makespan and length of the event log belong to a whole run; overheads are known by job, not by time."""
+
+
+def summarise(
+    jobs: Jobs, snapshots: Snapshots, cluster: Cluster, *,
+    end_s: float, events: int, price_usd_per_gpu_h: float = 5.0,
+) -> dict[str, Value]:  # fmt: skip
+    """All metrics of one run, by name, in the order of `METRICS`.
+
+    `jobs` holds a record of every submitted job, `snapshots` the use of the cluster (both as records or as
+    columns of them), `end_s` when the run ended on the trace's clock, `events` the length of its event log.
+    `wall_s` and `policy_wall_s` are None: they depend on the machine. The manifest states them under
+    `timings`, so that equal inputs give equal summaries, byte for byte.
+    """
+    usage, jobs = Usage.of(snapshots, end_s), job_columns(jobs)
+    values: dict[str, Value] = {
+        **job_counts(jobs),
+        **completion_times(jobs),
+        **queueing(jobs),
+        "makespan_s": makespan_s(jobs),
+        **utilisation(jobs, usage, cluster),
+        **deadlines(jobs),
+        **disruptions(jobs),
+        **slowdowns(jobs),
+        "finish_time_fairness_max": finish_time_fairness(jobs, usage, cluster),
+        "cost_usd": cost_usd(jobs, price_usd_per_gpu_h),
+        "wall_s": None,
+        "policy_wall_s": None,
+        "events": events,
+        "covers": _covers(jobs),
+    }
+    return {name: values[name] for name in METRICS}
+
+
+def window_metrics(
+    jobs: Sequence[JobRecord], snapshots: Sequence[Snapshot], cluster: Cluster, *,
+    warmup_s: float, measure_s: float | None, price_usd_per_gpu_h: float = 5.0,
+) -> dict[str, Value]:  # fmt: skip
+    """The metrics of the steady state: a window without the filling and the draining of the cluster (warm-up
+    deletion; Law, Simulation Modeling and Analysis, section 9.5).
+
+    The window begins at T0 + `warmup_s`, and ends `measure_s` later, or just after the last submission. Jobs
+    submitted in the window count, however late they finish. Allocated and fragmentation ratios are time
+    averages over the window, or until the last submission if there is no `measure_s`, because the cluster
+    drains after it. The metrics of `UNDEFINED_IN_A_WINDOW` are None.
+    """
+    first_s = min((job.submit_s for job in jobs), default=0.0)
+    last_s = max((job.submit_s for job in jobs), default=0.0)
+    from_s = first_s + warmup_s
+    end_s = float("inf") if measure_s is None else from_s + measure_s
+    inside = [job for job in jobs if from_s <= job.submit_s < end_s]
+    run_end_s = max((s.time_s for s in snapshots), default=last_s)
+    values = summarise(
+        inside, snapshots, cluster, end_s=run_end_s, events=0, price_usd_per_gpu_h=price_usd_per_gpu_h
+    )
+    values |= dict.fromkeys(UNDEFINED_IN_A_WINDOW)
+    until_s = min(end_s, last_s)
+    usage = Usage.of(snapshots, run_end_s)
+    available = cluster.gpus * (until_s - from_s)
+    for name, gpus in (("gpu_allocated_ratio", usage.allocated), ("fragmentation_ratio", usage.stranded)):
+        values[name] = usage.integral(gpus, from_s, until_s) / available if available > 0 else None
+    return values
+
+
+def job_columns(jobs: Jobs) -> Columns:
+    """The numbers of job records, by columns."""
+    return jobs if isinstance(jobs, Columns) else Columns.of(jobs, JobRecord, coded=("state",))
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Snapshots as arrays: from time_s[i] to time_s[i + 1] (the last to `end_s`) the cluster is as in row i.
+
+    `allocated` and `stranded` count GPUs, `jobs` jobs that run or wait. Before the first row, the cluster is
+    empty.
+    """
+
+    time_s: Array
+    allocated: Array
+    stranded: Array
+    jobs: Array
+    end_s: float
+
+    @classmethod
+    def of(cls, snapshots: Snapshots, end_s: float) -> Usage:
+        rows = snapshots if isinstance(snapshots, Columns) else Columns.of(snapshots, Snapshot)
+        time_s = rows["time_s"]
+        last_s = max(end_s, float(time_s[-1])) if len(rows) else end_s
+        return cls(time_s, rows["allocated"], rows["stranded"], rows["running"] + rows["pending"], last_s)
+
+    def integral(self, values: Array, from_s: float, to_s: float) -> float:
+        """The integral of `values` (one per row) over [from_s, to_s], in their unit x seconds."""
+        edges = np.clip(np.append(self.time_s, self.end_s), from_s, to_s)
+        return fsum((np.diff(edges) * values).tolist())
+
+    def averages(self, values: Array, from_s: Array, to_s: Array) -> Array:
+        """The time averages of `values` (one per row) over many intervals, each of positive length."""
+        edges = np.append(self.time_s, self.end_s)
+        cumulative = np.concatenate([[0.0], np.cumsum(np.diff(edges) * values)])
+        until_from, until_to = (np.interp(times, edges, cumulative) for times in (from_s, to_s))
+        return (until_to - until_from) / (to_s - from_s)
+
+
+def job_counts(jobs: Jobs) -> dict[str, Value]:
+    """jobs = finished + rejected + unfinished + failed: every submitted job has one of these states."""
+    columns = job_columns(jobs)
+    return {"jobs": len(columns), **{state: int(columns.equal("state", state).sum()) for state in STATES}}
+
+
+def completion_times(jobs: Jobs) -> dict[str, Value]:
+    """Job completion time, JCT_j = finish_j - submit_j over F: mean and percentiles.
+
+    Percentiles interpolate linearly between order statistics (type 7 of Hyndman and Fan, 1996).
+    """
+    jct = _of_finished(jobs, "jct_s")
+    p50, p90, p99 = _percentiles(jct, 50, 90, 99)
+    return {"jct_mean_s": _mean(jct), "jct_p50_s": p50, "jct_p90_s": p90, "jct_p99_s": p99}
+
+
+def queueing(jobs: Jobs) -> dict[str, Value]:
+    """Queueing delay, start_j - submit_j over F: the wait until the first start, without later waits."""
+    queue = _of_finished(jobs, "queue_s")
+    return {"queue_mean_s": _mean(queue), "queue_p99_s": _percentiles(queue, 99)[0]}
+
+
+def makespan_s(jobs: Jobs) -> float | None:
+    """T1 - T0: the last finish minus the first submission; None if no job finished."""
+    window = _window(jobs)
+    return window[1] - window[0] if window else None
+
+
+def utilisation(jobs: Jobs, usage: Usage, cluster: Cluster) -> dict[str, Value]:
+    """Shares of the GPU-seconds that the cluster had until the last finish, G x (T1 - T0).
+
+    Allocated: the integral of the allocated GPUs over [T0, T1]; it is the sum of gpu_seconds if all jobs that
+    ran have finished. Useful: the same minus the sums of overhead_gpu_s and lost_work_gpu_s. It is a lower
+    bound (of at least 0) if jobs still ran at the end: their overheads count even if paid after T1.
+    Fragmentation: the integral of the free GPUs on nodes that also run something.
+    """
+    window = _window(jobs)
+    if window is None or window[1] <= window[0]:
+        return dict.fromkeys(("gpu_allocated_ratio", "gpu_useful_ratio", "fragmentation_ratio"))
+    available = cluster.gpus * (window[1] - window[0])
+    allocated = usage.integral(usage.allocated, *window)
+    useful = max(0.0, allocated - _lost_gpu_s(job_columns(jobs)))
+    return {
+        "gpu_allocated_ratio": allocated / available,
+        "gpu_useful_ratio": useful / available,
+        "fragmentation_ratio": usage.integral(usage.stranded, *window) / available,
+    }
+
+
+def deadlines(jobs: Jobs) -> dict[str, Value]:
+    """deadline_jobs: submitted jobs with a deadline; deadline_met_ratio: those with finish_j <= deadline_j.
+
+    Rejected, failed and unfinished jobs count as missed.
+    """
+    columns = job_columns(jobs)
+    met = columns["deadline_met"][~np.isnan(columns["deadline_s"])] == 1.0
+    return {"deadline_jobs": len(met), "deadline_met_ratio": int(met.sum()) / len(met) if len(met) else None}
+
+
+def disruptions(jobs: Jobs) -> dict[str, Value]:
+    """Sums over all jobs; lost_gpu_h = sum of (overhead_gpu_s + lost_work_gpu_s) / 3600, the GPU-hours held
+    without progress that lasted.
+    """
+    columns = job_columns(jobs)
+    counts = ("preemptions", "resizes", "restarts", "migrations", "interruptions")
+    sums: dict[str, Value] = {name: int(columns[name].sum()) for name in counts}
+    return {**sums, "lost_gpu_h": _lost_gpu_s(columns) / 3600}
+
+
+def _lost_gpu_s(jobs: Columns) -> float:
+    return fsum(jobs["overhead_gpu_s"].tolist()) + fsum(jobs["lost_work_gpu_s"].tolist())
+
+
+def slowdowns(jobs: Jobs) -> dict[str, Value]:
+    """slowdown_j = JCT_j / isolated_j over F, and Jain's index of its inverse x_j = isolated_j / JCT_j.
+
+    jain_index = (sum x)^2 / (|F| sum x^2) (Jain, Chiu and Hawe, DEC-TR-301, 1984): 1 if all jobs are slowed
+    alike, 1/|F| at worst.
+    """
+    alone = _comparable(jobs)
+    x = alone.isolated_s / alone.jct_s
+    jain = fsum(x.tolist()) ** 2 / (len(x) * fsum((x * x).tolist())) if len(x) else None
+    return {"slowdown_mean": _mean(alone.jct_s / alone.isolated_s), "jain_index": jain}
+
+
+def finish_time_fairness(jobs: Jobs, usage: Usage, cluster: Cluster) -> float | None:
+    """The largest rho_j over F: time in the shared cluster over time on a private 1/N of it.
+
+    rho_j = JCT_j / (isolated_j x max(1, gpus_j x N_j / G)), where N_j is the time average of the jobs in the
+    system (running and waiting) during j's life (finish-time fairness: Themis, Mahajan et al., NSDI 2020). A
+    job that asks for more than its share of G / N_j GPUs is assumed to be slowed in proportion. At rho <= 1
+    the job lost nothing by sharing.
+    """
+    alone = _comparable(jobs)
+    if not len(alone.jct_s):
+        return None
+    present = usage.averages(usage.jobs, alone.submit_s, alone.finish_s)
+    private_s = alone.isolated_s * np.maximum(1.0, alone.gpus * present / cluster.gpus)
+    return float(np.max(alone.jct_s / private_s))
+
+
+def cost_usd(jobs: Jobs, price_usd_per_gpu_h: float) -> float:
+    """Sum of gpu_seconds of all jobs / 3600 x price: held GPUs are paid for, with or without progress."""
+    return fsum(job_columns(jobs)["gpu_seconds"].tolist()) / 3600 * price_usd_per_gpu_h
+
+
+@dataclass(frozen=True)
+class _Comparable:
+    """The finished jobs that took time both alone and in this run, so that ratios of the two are defined."""
+
+    submit_s: Array
+    finish_s: Array
+    jct_s: Array
+    isolated_s: Array
+    gpus: Array
+
+
+def _comparable(jobs: Jobs) -> _Comparable:
+    columns = job_columns(jobs)
+    rows = [columns[name] for name in ("submit_s", "finish_s", "jct_s", "isolated_s", "gpus")]
+    submit_s, finish_s, *ratios = rows
+    chosen = columns.equal("state", FINISHED) & (finish_s > submit_s)  # False for NaN
+    for values in ratios:
+        chosen &= (values != 0) & ~np.isnan(values)
+    return _Comparable(*(values[chosen] for values in rows))
+
+
+def _covers(jobs: Columns) -> str:
+    """The jobs that the averages cover, in words."""
+    finished, comparable = int(jobs.equal("state", FINISHED).sum()), len(_comparable(jobs).jct_s)
+    rest = "the same" if comparable == finished else f"the {comparable:,} of them that took time"
+    return (
+        f"jct_*, queue_*: the {finished:,} finished of {len(jobs):,} submitted jobs; "
+        f"slowdown_mean, finish_time_fairness_max, jain_index: {rest}; "
+        "deadline_met_ratio: all submitted jobs with a deadline; counts and sums: all submitted jobs"
+    )
+
+
+def _of_finished(jobs: Jobs, name: str) -> Array:
+    """A column of the finished jobs, without missing values."""
+    columns = job_columns(jobs)
+    values = columns[name][columns.equal("state", FINISHED)]
+    return values[~np.isnan(values)]
+
+
+def _window(jobs: Jobs) -> tuple[float, float] | None:
+    """(T0, T1); None if no job finished."""
+    columns = job_columns(jobs)
+    finishes = _of_finished(columns, "finish_s")
+    return (float(columns["submit_s"].min()), float(finishes.max())) if len(finishes) else None
+
+
+def _mean(values: Array) -> float | None:
+    return fsum(values.tolist()) / len(values) if len(values) else None
+
+
+def _percentiles(values: Array, *percents: float) -> list[float | None]:
+    if not len(values):
+        return [None] * len(percents)
+    return [float(value) for value in np.percentile(values, percents)]

@@ -1,0 +1,149 @@
+"""The plans and speeds of the jobs of a recorded run, computed again by the installed program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from clustersim.cluster import Cluster
+from clustersim.records import PlanKey, PlanRecord, plan_of_label
+from clustersim.runs import LARGEST_FILE, is_of_this_code, plan_record, systems_hash
+from clustersim.speed import CannotRun, Curve, Offer, Speed, regular_counts, speed_for
+from itertime.errors import UserError
+from itertime.io import sha256, shown
+from itertime.prediction import evaluate
+from itertime.spec import PlanBatch, list_models, list_systems, load_model
+from traces.job import Job
+
+__all__ = ["Recomputed"]
+
+_MOST_KINDS = 10_000  # kinds of jobs whose results are kept
+_FAILURES = (UserError, ArithmeticError, ValueError)  # what forged numbers make the program raise
+
+
+class Recomputed:
+    """Curves, plans and rows of plans.csv of the jobs of a run, by its manifest.
+
+    `why_not`: why nothing can be computed again, empty if everything can. `same_code`: the installed program
+    made the run, by its manifest; only then is a difference a violation.
+    """
+
+    def __init__(self, cluster: Cluster, manifest: Mapping[str, Any]):
+        self._cluster = cluster
+        self.planner, table = manifest.get("planner"), manifest.get("table")
+        self.has_table = table is not None
+        self._speed: Speed | None = None
+        self._known_models = set(list_models())
+        self.why_not = "" if table is None else _why_not_table(table, manifest.get("table_sha256"))
+        if not self.why_not:
+            try:
+                self._speed = speed_for(cluster, str(self.planner), table)
+                self._known_models |= self._speed.tabled_models
+            except UserError as error:
+                self.why_not = str(error)
+        self.same_code = is_of_this_code(manifest)
+        if self._speed is not None and self.same_code:
+            self._compare_systems(self._speed, manifest.get("systems_sha256"))
+        self._regular = {
+            pool.gpu_type: regular_counts(Cluster(pool.nodes, pool.gpus_per_node)) for pool in cluster.pools
+        }
+        self.curve = lru_cache(_MOST_KINDS)(self._curve)
+        self.fault = lru_cache(_MOST_KINDS)(self._fault)
+
+    def _compare_systems(self, speed: Speed, stated: object) -> None:
+        """Systems from files may have changed since the run; shipped ones have not if the program has not."""
+        files = [pool.system for pool in self._cluster.pools if pool.system not in (None, *list_systems())]
+        if files and stated != systems_hash(self._cluster, speed):
+            what = ", ".join(f"{name:.300}" for name in dict.fromkeys(files))
+            self._speed, self.why_not = None, f"system {what}, or its profile, is not what the run read"
+
+    def _curve(
+        self, model: str, global_batch: int | None, seq_len: int | None, gpu_type: str, gpus: int
+    ) -> Curve | str:
+        """The speeds of a job that asks for `gpus` GPUs, on one GPU type; or why they are not known."""
+        if self._speed is None:
+            return self.why_not
+        speed = self._speed
+        if model not in self._known_models:
+            return f"model {shown(model)} is not known here"
+        if global_batch is None:
+            return f"no global batch of model {shown(model)} is stated"
+        job = _job(model, global_batch, seq_len, gpus)
+        try:
+            return speed.curve_on(job, gpu_type) if gpu_type else speed.curve(job)
+        except (CannotRun, *_FAILURES) as error:
+            return f"model {shown(model)}: {error}"
+
+    def offers(self, job: Job) -> tuple[Offer, ...] | CannotRun | None:
+        """What the cluster offers a job of the trace, or why it cannot run; None if that is not known."""
+        if self._speed is None:
+            return None
+        try:
+            return self._speed.offers(job)
+        except CannotRun as reason:
+            return reason
+        except _FAILURES:
+            return None
+
+    def is_exact(self, gpu_type: str, gpus: int) -> bool:
+        """Whether the plan on `gpus` GPUs follows from what the folder states. Under data-parallel-best, the
+        plan on a number of GPUs that is not regular depends on the smallest number that the job allows, which
+        no record states.
+        """
+        regular = self._regular.get(gpu_type) or self._regular[self._cluster.gpu_types[0]]
+        return self.planner != "data-parallel-best" or gpus in regular
+
+    def _fault(self, key: PlanKey) -> str:
+        """Why these GPUs cannot run the plan under any planner; empty if they can."""
+        plan = plan_of_label(key.plan, key.global_batch or 0)
+        if plan is None:
+            return f"{shown(key.plan)} is no plan"
+        if plan.gpus > key.gpus:  # a plan may leave GPUs idle: not every count has a plan of its own
+            return f"its plan {key.plan} uses {plan.gpus} GPUs of {key.gpus}"
+        if key.model not in list_models():
+            return ""
+        try:
+            broken = plan.broken_rules(load_model(key.model).with_seq_len(key.seq_len))
+        except _FAILURES as error:
+            return f"its plan {key.plan}: {error}"
+        return f"its plan {key.plan} cannot train {key.model}: {'; '.join(broken)}" if broken else ""
+
+    def unfit(self, key: PlanKey) -> str:
+        """Why a plan that keeps all rules does not fit into the memory of its GPUs; empty if it does."""
+        plan = plan_of_label(key.plan, key.global_batch or 0)
+        planner = None if self._speed is None else self._speed.planner_of(key.gpu_type)
+        if plan is None or planner is None:
+            return ""
+        model = load_model(key.model).with_seq_len(key.seq_len)
+        found = evaluate(model, PlanBatch.of([plan]), planner.system, planner.profile).prediction(0)
+        return "" if found.fits else f"its plan {key.plan} does not fit: {found.reason}"
+
+    def row(self, key: PlanKey) -> PlanRecord | None:
+        """The row of plans.csv; None if it cannot be computed."""
+        if self._speed is None or key.global_batch is None or key.model not in self._known_models:
+            return None
+        job = _job(key.model, key.global_batch, key.seq_len, key.gpus)
+        try:
+            return plan_record(job, key, self._speed)
+        except _FAILURES:
+            return None
+
+    def speed(self) -> Speed:
+        """The speeds of the run; only if `why_not` is empty."""
+        assert self._speed is not None
+        return self._speed
+
+
+def _job(model: str, global_batch: int, seq_len: int | None, gpus: int) -> Job:
+    return Job("", 0.0, model=model, gpus=gpus, global_batch=global_batch, seq_len=seq_len, iterations=1.0)
+
+
+def _why_not_table(table: object, digest: object) -> str:
+    if not isinstance(table, str):
+        return f"table={shown(table)}: must name a file"
+    try:
+        same = sha256(table, LARGEST_FILE) == digest
+    except (OSError, ValueError) as error:
+        return f"{table:.300}: cannot be read: {getattr(error, 'strerror', None) or error}"
+    return "" if same else f"{table:.300} is not what the run read"

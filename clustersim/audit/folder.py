@@ -1,0 +1,130 @@
+"""What the folder of a run proves of itself: its event log keeps the rules, and its other files agree.
+
+Work is counted in the units of the log: a job's work is its run time on the requested GPUs, divided by the
+seconds per unit there, which its `submit` states. The sizes of checkpoints are those of the models that
+`itertime` ships. The tables are read side by side, row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import lru_cache, partial
+from math import ulp
+from pathlib import Path
+from typing import Any, TypeVar
+
+from clustersim.failures import Failures
+from clustersim.gctuning import collect_less_often
+from clustersim.overheads import Overheads
+from clustersim.records import SUBMIT, Columns, EventRecord, JobRecord, Recorded, Snapshot
+from clustersim.rundir import changes, read_streamed
+from clustersim.runs import trace_of_manifest
+from itertime.errors import UserError
+from itertime.spec import list_models, load_model
+
+from .evidence import RESOLUTION_S, Evidence, Finding, JobFacts, Violation, stated_number
+from .expected import Recomputed
+from .history import ClusterHistory, Rule
+from .log_pass import prove
+from .rules import (
+    RULES,
+    ManifestConsistent,
+    OutagesAsDrawn,
+    PlansAsPredicted,
+    PlansOnNetwork,
+    RecordsMatchLog,
+    SummaryMatchesRecords,
+    Tally,
+    TraceMatches,
+    UsageMatchesLog,
+    counted,
+)
+
+__all__ = ["check_run", "check_run_folder"]
+
+
+def check_run_folder(directory: str | Path, trace: str | Path | None = None) -> list[Finding]:
+    """Check the folder of a run, its files first. UserError, TableError for what cannot be read.
+
+    `trace`: the file of its trace, if it is no longer where the run read it.
+    """
+    with collect_less_often():
+        run = read_streamed(directory)
+        text = "the files are those that manifest.json was written for"
+        changed = tuple(Violation(str(change)) for change in changes(directory, run))
+        return [Finding("files", text, changed), *check_run(run, trace)]
+
+
+def check_run(run: Recorded, trace: str | Path | None = None) -> list[Finding]:
+    """Check the records of a run: one `Finding` per rule."""
+    tally, usage, manifest = Tally(run.jobs), Columns(Snapshot), run.manifest
+    end_s, until_s = (
+        None if manifest.get(name) is None else stated_number(manifest, name) for name in ("end_s", "until_s")
+    )
+    evidence = Evidence(
+        cluster=run.cluster,
+        overheads=_constants(Overheads, manifest, "overheads") or Overheads.none(),
+        events=run.events,
+        records=tally,
+        facts_of=_facts,
+        end_s=end_s,
+        resolution_s=max(RESOLUTION_S, 2 * ulp(end_s or 0.0)),
+        failures=_constants(Failures, manifest, "failures"),
+    )
+    complete = manifest.get("complete") is True
+    speeds = Recomputed(run.cluster, manifest)
+    jobs = trace_of_manifest(manifest, trace)
+    plans = PlansAsPredicted if run.cluster.network == "ideal" else PlansOnNetwork
+    rules: list[Callable[[ClusterHistory], Rule]] = [
+        *RULES,
+        partial(OutagesAsDrawn, manifest=manifest),
+        partial(plans, due=speeds, rows=run.plans, complete=complete),
+        partial(TraceMatches, tally=tally, manifest=manifest, trace=jobs, speeds=speeds),
+        partial(ManifestConsistent, manifest=manifest, until_s=until_s),
+        partial(RecordsMatchLog, tally=tally, submitted=_submitted(manifest)),
+        partial(UsageMatchesLog, snapshots=counted(run.snapshots, usage), complete=complete),
+        partial(SummaryMatchesRecords, run=run, jobs=tally.columns, usage=usage),
+    ]
+    return prove(evidence, rules)
+
+
+def _facts(record: JobRecord | None, first: EventRecord | None, planned: bool) -> JobFacts:
+    if record is None:
+        return JobFacts()
+    # A job without a plan runs at a speed from a table, with checkpoints of no stated size.
+    parameters = _parameters(record.model) if planned else 0.0
+    unit_s = first.unit_s if first is not None and first.event == SUBMIT else 0.0
+    rigid = not record.model  # it has a duration alone: a second of work takes a second
+    speeds = {record.gpus: 1.0} if rigid and record.gpus is not None else {}
+    if record.isolated_s is None or unit_s <= 0:
+        return JobFacts(unit_s=speeds, only_known_sizes=rigid, parameters=parameters)
+    return JobFacts(
+        work=record.isolated_s / unit_s,
+        work_error=RESOLUTION_S / unit_s,
+        unit_s=speeds,
+        only_known_sizes=rigid,
+        parameters=parameters,
+    )
+
+
+@lru_cache(1000)
+def _parameters(model: str) -> float | None:
+    return float(load_model(model).parameters) if model in list_models() else None
+
+
+Constants = TypeVar("Constants", Overheads, Failures)
+
+
+def _constants(kind: type[Constants], manifest: Mapping[str, Any], name: str) -> Constants | None:
+    stated = manifest.get(name)
+    if stated is None:
+        return None
+    if not isinstance(stated, dict) or set(stated) != {f.name for f in fields(kind)}:
+        raise UserError(f"manifest.json: {name}={stated!r:.80}: must state every constant; run again")
+    return kind(**stated)
+
+
+def _submitted(manifest: Mapping[str, Any]) -> object:
+    trace = manifest.get("trace")
+    return trace.get("jobs") if isinstance(trace, dict) else None

@@ -1,0 +1,237 @@
+"""The rules that hold in every run, proved from its event log: which job held which GPUs when.
+
+Only the event log is trusted; records are compared with what it adds up to. `clustersim.testing` applies the
+rules to a policy under test, `clustersim check` to the folder of a run.
+
+This module has the state of jobs and cluster during one pass over the log, and `Rule` itself.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
+from math import inf
+from operator import attrgetter
+from typing import ClassVar
+
+from clustersim.cluster import Placement
+from clustersim.records import (
+    ALLOCATES,
+    ENDS,
+    INTERRUPT,
+    NODE_DOWN,
+    PREEMPT,
+    RELEASES,
+    START,
+    SUBMIT,
+    EventRecord,
+    JobRecord,
+)
+
+from .evidence import MOST_KEPT, Evidence, Finding, JobFacts, Violation
+from .totals import PLAIN, ChargeTerms, JobTotals
+
+__all__ = ["GONE", "NEW", "RUNNING", "STOPPED", "UNKNOWN", "ClusterHistory", "JobHistory", "Rule"]
+
+UNKNOWN, NEW, RUNNING, STOPPED, GONE = "unknown", "new", "running", "stopped", "gone"
+"""Phases of a job: before its first event, submitted, with GPUs, without them again, out of the system."""
+
+_PHASE_AFTER = {SUBMIT: NEW, PREEMPT: STOPPED, INTERRUPT: STOPPED} | dict.fromkeys(ENDS, GONE)
+_NO_FACTS = JobFacts()
+
+
+class JobHistory:
+    """A job in the system, up to the present event of the log.
+
+    | attribute | meaning |
+    |---|---|
+    | first, first_index | its first event (None: it has none), and the number of that event in the log |
+    | record | its record, None as long as none is found |
+    | facts | what is known of it beside the log |
+    | phase, last | where it stands, and the kind of its last event |
+    | planned | it runs training plans |
+    | allocation | the event that gave it the GPUs that it holds, None without any |
+    | totals | what its events add up to |
+    | terms | the terms of the allocation that the present event makes |
+    | counts | its events by kind, without those that come once |
+    """
+
+    __slots__ = (
+        "allocation", "counts", "facts", "first", "first_index", "job_id", "last", "phase", "planned",
+        "record", "terms", "totals",
+    )  # fmt: skip
+
+    def __init__(self, job_id: str, first: EventRecord | None, first_index: int):
+        self.job_id, self.first, self.first_index = job_id, first, first_index
+        self.record: JobRecord | None = None
+        self.facts = _NO_FACTS
+        self.phase, self.last, self.planned = UNKNOWN, "", False
+        self.allocation: EventRecord | None = None
+        self.totals, self.terms = JobTotals(), PLAIN
+        self.counts: dict[str, int] = {}
+
+
+class ClusterHistory:
+    """The cluster and the jobs in it, up to the present event of the log.
+
+    | attribute | meaning |
+    |---|---|
+    | jobs | the jobs in the system, by id |
+    | in_use | GPUs in use by node |
+    | allocated | GPUs in use on all nodes |
+    | gpus_of_busy_nodes | GPUs, in use or not, of the nodes that run something |
+    | running, inside | jobs that hold GPUs; jobs that were submitted and have not left |
+    | down | GPUs of nodes out of service |
+    | event_count, first_s, last_s | events so far, and the times of the first and the latest |
+    | submitted | a hash of the id of each submitted job |
+    """
+
+    def __init__(self, evidence: Evidence):
+        self.evidence, self.cluster = evidence, evidence.cluster
+        self.jobs: dict[str, JobHistory] = {}
+        self.in_use: dict[int, int] = {}
+        self.allocated = self.gpus_of_busy_nodes = self.running = self.inside = self.down = 0
+        self.event_count = 0
+        self.first_s = self.last_s = 0.0
+        self.submitted = array("q")
+        self._looked_up, self._looked_up_to = set[int](), 0  # filled for broken logs only
+        self._cycle = lru_cache(10_000)(evidence.overheads.cycle)
+
+    def job_of(
+        self, i: int, event: EventRecord, record_of: Callable[[str, float], JobRecord | None]
+    ) -> JobHistory:
+        """The job of an event, with the terms of the allocation that the event makes. `record_of`: the record
+        of a job, by its id and the time of its first event.
+        """
+        job_id = event.job_id
+        job = self.jobs.get(job_id)
+        if job is None:
+            job = self.jobs[job_id] = JobHistory(job_id, event, i)
+            job.record, job.planned = record_of(job_id, event.time_s), bool(event.plan)
+            job.facts = self.evidence.facts_of(job.record, event, job.planned)
+        elif event.plan and not job.planned:
+            job.planned, job.facts = True, self.evidence.facts_of(job.record, job.first, True)
+        job.terms = self._terms(event, job) if event.event in ALLOCATES else PLAIN
+        return job
+
+    def holders(self, node: int) -> list[str]:
+        """The jobs with GPUs on a node, in the order in which they got them."""
+        allocations = [job.allocation for job in self.jobs.values() if job.allocation is not None]
+        here = [event for event in allocations if any(place == node for place, _ in event.placement)]
+        return [event.job_id for event in sorted(here, key=attrgetter("time_s"))]
+
+    def submitted_before(self, job_id: str) -> bool:
+        """Whether a job of this id was submitted before, by its hash: good enough for a message, no proof."""
+        self._looked_up.update(self.submitted[self._looked_up_to :])
+        self._looked_up_to = len(self.submitted)
+        return hash(job_id) in self._looked_up
+
+    def apply(self, event: EventRecord, job: JobHistory) -> None:
+        """Apply an event of a job."""
+        kind = event.event
+        job.totals.add(event, self.evidence.resolution_s, job.terms)
+        job.phase, job.last = _PHASE_AFTER.get(kind, RUNNING), kind
+        if kind == SUBMIT:
+            self.inside += 1
+            self.submitted.append(hash(event.job_id))
+            return
+        if kind in ALLOCATES or kind in RELEASES:
+            self._reallocate(job, event)
+        if job.phase == GONE:
+            self.inside -= 1
+            del self.jobs[job.job_id]
+        elif kind != START:
+            job.counts[kind] = job.counts.get(kind, 0) + 1
+
+    def apply_to_node(self, event: EventRecord) -> None:
+        """Apply an event of a node: it goes out of service, or comes back."""
+        size = sum([count for _, count in event.placement])
+        self.down += size if event.event == NODE_DOWN else -size
+
+    def _reallocate(self, job: JobHistory, event: EventRecord) -> None:
+        """Take back the GPUs that the job holds, and give it those of the event."""
+        if job.allocation is not None:
+            self.running -= 1
+            self._count(job.allocation.placement, -1)
+            job.allocation = None
+        if event.event in ALLOCATES:
+            self.running += 1
+            self._count(event.placement, 1)
+            job.allocation = event
+
+    def _count(self, placement: Placement, sign: int) -> None:
+        in_use = self.in_use
+        for node, count in placement:
+            before = in_use.get(node, 0)
+            after = in_use[node] = before + sign * count
+            self.allocated += sign * count
+            if (before > 0) != (after > 0) and 0 <= node < self.cluster.nodes:
+                size = self.cluster.size_of(node)
+                self.gpus_of_busy_nodes += size if after > 0 else -size
+
+    def _terms(self, event: EventRecord, job: JobHistory) -> ChargeTerms:
+        evidence, parameters = self.evidence, job.facts.parameters
+        if parameters is None:
+            return PLAIN
+        mtbf_s = inf
+        if evidence.failures is not None:
+            nodes = (node for node, _ in event.placement if 0 <= node < self.cluster.nodes)
+            gpus = sum(self.cluster.size_of(node) for node in nodes)
+            mtbf_s = evidence.failures.node_mtbf_s(gpus) if gpus else inf
+        cycle = self._cycle(parameters, max(1, len(event.placement)), mtbf_s)
+        has_checkpoint = event.event != START and (not job.totals.interrupted or job.totals.has_saved_work)
+        return ChargeTerms(cycle, loads=has_checkpoint and evidence.overheads.shares_load(parameters))
+
+
+class Rule:
+    """A rule, and the violations found so far. A pass over the log calls the hooks that a rule overrides:
+
+    | hook | called |
+    |---|---|
+    | on_event | before each event is applied, with its job (None for an event of a node) |
+    | on_interrupt | after a failure has taken a job's GPUs |
+    | on_instant | after all events of one time are applied, with the number of the first of them |
+    | on_departure | when a job has left the system, or the run has ended |
+    | on_end | at the end, with the jobs of the log that have no record |
+
+    `kinds`: the kinds of events that `on_event` looks at; None for all.
+    """
+
+    name: ClassVar[str] = ""
+    text: ClassVar[str] = ""
+
+    def __init__(self, history: ClusterHistory):
+        self.history, self.evidence = history, history.evidence
+        self.kinds: Collection[str] | None = None
+        self.violations: list[Violation] = []
+        self.more = 0
+
+    def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None: ...
+
+    def on_interrupt(self, i: int, event: EventRecord, job: JobHistory) -> None: ...
+
+    def on_instant(self, first: int, batch: Sequence[EventRecord]) -> None: ...
+
+    def on_departure(self, job: JobHistory) -> None: ...
+
+    def on_end(self, unrecorded: Sequence[JobHistory]) -> None: ...
+
+    def unproved(self) -> str:
+        """What the evidence neither proves nor refutes; empty if it settles everything."""
+        return ""
+
+    def report(self, text: str, i: int | None = None, time_s: float | None = None, job_id: str = "") -> None:
+        """Add a violation."""
+        if len(self.violations) < MOST_KEPT:
+            self.violations.append(Violation(text, i, time_s, job_id or None))
+        else:
+            self.more += 1
+
+    def report_at(self, i: int, event: EventRecord, text: str) -> None:
+        """Add a violation by event number `i`."""
+        self.report(f"t={event.time_s:g}: {text}", i, event.time_s, event.job_id)
+
+    def finding(self) -> Finding:
+        """The verdict, once the pass has ended."""
+        return Finding(self.name, self.text, tuple(self.violations), self.unproved(), self.more)

@@ -1,0 +1,193 @@
+"""Simulates a recorded run again, from what its manifest states, and compares the files byte for byte."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from clustersim.errors import PolicyError
+from clustersim.records import INTERRUPTED, STOPPED
+from clustersim.rundir import (
+    EVENTS_FILE,
+    JOBS_CSV,
+    MANIFEST,
+    PLANS_FILE,
+    SUMMARY,
+    USAGE_FILE,
+    StreamedRun,
+    csv_hash,
+    jobs_file,
+    read_json,
+    read_streamed,
+)
+from clustersim.runs import (
+    LARGEST_FILE,
+    RunConfig,
+    Trace,
+    is_of_this_code,
+    policy_hash,
+    run_config,
+    stated_hash,
+    trace_of_manifest,
+)
+from itertime.errors import UserError
+from itertime.io import sha256, shown
+
+from .evidence import Finding, Violation
+from .expected import Recomputed
+
+__all__ = ["replay"]
+
+_SETTINGS = (
+    "params", "planner", "placement", "overheads", "failures", "calendar", "quotas", "table", "until_s",
+    "price_usd_per_gpu_h", "seed",
+)  # fmt: skip
+_NOT_COMPARED = (
+    "command", "timings", "versions", "trace", "policy", "policy_sha256", "systems_sha256", "files",
+    "manifest_sha256",
+)  # fmt: skip
+"""Entries of a manifest that differ between two equal runs, or that describe files which are compared."""
+_PIECE = 1 << 16  # bytes of a line that are compared at once
+
+
+def replay(directory: str | Path, trace: str | Path | None = None, policy: str | None = None) -> Finding:
+    """Simulate the run of a folder again, into a temporary folder, and compare file by file.
+
+    `trace`: the file of the trace, if it is no longer where the run read it. `policy`: `file.py:Class`,
+    required if the run had a policy from a file: no code is run only because a folder names it.
+
+    UserError if the run cannot be repeated: something is missing or was changed, the run was interrupted, or
+    another version made it and this one gives another result.
+    """
+    home, run = Path(directory), read_streamed(directory)
+    config, source = _config(run, policy), _trace(home, run, trace)
+    with _temporary() as folder:
+        parquet = jobs_file(home).name != JOBS_CSV
+        broken = ""
+        try:
+            run_config(source, config, cluster=run.cluster, out=folder, parquet=parquet)
+        except PolicyError as error:
+            if not hasattr(error, "partial"):
+                raise
+            broken = f"the policy breaks a rule: {error}"
+        texts = list(_differences(home, Path(folder), run))
+    if broken and run.manifest.get("status") != STOPPED:
+        texts.insert(0, broken)
+    if texts and not _is_ours(run, config.policy):
+        version = run.manifest.get("versions")
+        stated = version.get("clustersim") if isinstance(version, dict) else None
+        what = f"was made by another version of the program or its policy (clustersim {shown(stated)})"
+        raise UserError(f"{home}: {what}, and this one differs: {texts[0]}; replay it with that version")
+    text = "simulated again, it leaves the same files, byte for byte"
+    return Finding("replay", text, tuple(Violation(text) for text in texts))
+
+
+def _temporary() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="clustersim-replay-")
+    except OSError as error:
+        what = f"no folder for the files of the replay: {error.strerror or error}"
+        raise UserError(f"{what}; set TMPDIR to one with room") from None
+
+
+# The settings of the run
+
+
+def _config(run: StreamedRun, policy: str | None) -> RunConfig:
+    manifest = run.manifest
+    if manifest.get("status") == INTERRUPTED:
+        raise UserError(
+            f"{run.folder}: was interrupted by a user; only runs that end by themselves can be replayed"
+        )
+    missing = [name for name in _SETTINGS if name not in manifest]
+    if missing:
+        raise UserError(f"{run.folder / MANIFEST}: states no {', '.join(missing)}; run the simulation again")
+    chosen = _policy(run, policy)
+    config = RunConfig.make(policy=chosen, **{name: manifest[name] for name in _SETTINGS})
+    if config.table is not None and _hash(config.table, LARGEST_FILE) != manifest.get("table_sha256"):
+        raise UserError(
+            f"table={config.table}: was changed since the run; restore the table that the run read"
+        )
+    if why_not := Recomputed(run.cluster, manifest).why_not:
+        raise UserError(f"{run.folder}: cannot be replayed: {why_not}")
+    return config
+
+
+def _policy(run: StreamedRun, given: str | None) -> str:
+    stated, digest = run.policy, run.manifest.get("policy_sha256")
+    from_file = ".py:" in stated or stated.endswith(".py")
+    if digest is not None and not from_file:
+        return stated
+    if given is None:
+        what = "no code is run because a folder names it" if from_file else "it was given as a class"
+        where = stated if from_file else "FILE.py:Class"
+        raise UserError(f"{run.folder}: its policy is {shown(stated)}: {what}; name it: --policy {where}")
+    if from_file and digest != (_hash(given.rpartition(":")[0]) if ".py:" in given else None):
+        raise UserError(f"--policy {given}: is not the file of the run's policy, or was changed since")
+    name = stated.rpartition(":")[2]
+    if given.rpartition(":")[2] != name:
+        what = f"the run's policy is {shown(stated)}; name its class {shown(name)}"
+        raise UserError(f"--policy {given}: {what}")
+    return given
+
+
+def _trace(home: Path, run: StreamedRun, given: str | Path | None) -> Trace:
+    found = trace_of_manifest(run.manifest, given)
+    if isinstance(found, str):
+        raise UserError(f"{home}: cannot be replayed: {found}; give --trace FILE")
+    digest = stated_hash(run.manifest)
+    if digest and found.sha256 != digest:
+        raise UserError(f"--trace {given}: is not the trace of {home}: its hash is another")
+    return found
+
+
+def _hash(path: str | Path, most: float = inf) -> str:
+    try:
+        return sha256(path, most)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _is_ours(run: StreamedRun, policy: str) -> bool:
+    return is_of_this_code(run.manifest) and run.manifest.get("policy_sha256") in (None, policy_hash(policy))
+
+
+# Comparison
+
+
+def _differences(home: Path, again: Path, run: StreamedRun) -> Iterator[str]:
+    """A text for each file that differs, and for each entry of the manifest."""
+    jobs = jobs_file(home).name
+    for name in (jobs, EVENTS_FILE, USAGE_FILE, PLANS_FILE, SUMMARY):
+        if _hash(home / name) == _hash(again / name):
+            continue
+        if name == JOBS_CSV or name != jobs:
+            yield f"{name}:{_first_difference(home / name, again / name)}"
+        elif csv_hash(run.jobs) != read_json(again / MANIFEST).get("result_hash"):
+            yield f"{name}: holds other records than the replay gives"
+    yield from _other_statements(run.manifest, read_json(again / MANIFEST))
+
+
+def _first_difference(ours: Path, theirs: Path) -> str:
+    line = 1
+    with ours.open("rb") as stated, theirs.open("rb") as again:
+        while True:
+            a, b = stated.readline(_PIECE), again.readline(_PIECE)
+            if a != b or not a:
+                texts = [_shown(piece) for piece in (a, b)]
+                return f"{line}: {texts[0]}; the replay: {texts[1]}"
+            line += a.endswith(b"\n")
+
+
+def _shown(piece: bytes) -> str:
+    return shown(piece.decode(errors="replace").rstrip("\r\n")) if piece else "it ends"
+
+
+def _other_statements(stated: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[str]:
+    for name in dict.fromkeys([*again, *stated]):
+        if name not in _NOT_COMPARED and name != "result_hash" and stated.get(name) != again.get(name):
+            what = f"{name} is {shown(stated.get(name))}"
+            yield f"{MANIFEST}: {what}; by the replay {shown(again.get(name))}"

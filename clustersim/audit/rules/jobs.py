@@ -1,0 +1,290 @@
+"""What an event log proves of jobs, one rule a class.
+
+The log counts GPUs by node, and the GPUs of a node are alike. If no node gives more GPUs than it has, no GPU
+serves two jobs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from math import inf, prod
+from operator import attrgetter
+
+from clustersim.audit.evidence import RESOLUTION_S, agrees
+from clustersim.audit.history import GONE, NEW, RUNNING, STOPPED, UNKNOWN, ClusterHistory, JobHistory, Rule
+from clustersim.audit.log_pass import repeated
+from clustersim.cluster import Placement
+from clustersim.records import (
+    ALLOCATES,
+    FAIL,
+    FINISH,
+    FINISHED,
+    INTERRUPT,
+    LOADED,
+    MIGRATE,
+    NODE_EVENTS,
+    PREEMPT,
+    RATE,
+    REJECT,
+    RESIZE,
+    RESTART,
+    START,
+    SUBMIT,
+    EventRecord,
+)
+
+__all__ = ["JOB_RULES"]
+
+_DEGREES = re.compile(r"\b(?:tp|pp|dp|cp)(\d{1,9})\b")  # in a plan's label: their product is its GPUs
+_OF_RUNNING_JOBS = (RESIZE, MIGRATE, RATE, LOADED, PREEMPT, INTERRUPT, FINISH, FAIL)
+_PHASE_BEFORE = {
+    SUBMIT: UNKNOWN, REJECT: NEW, START: NEW, RESTART: STOPPED, **dict.fromkeys(_OF_RUNNING_JOBS, RUNNING),
+}  # fmt: skip
+
+
+class EventsInOrder(Rule):
+    name = "causality"
+    text = "time never runs back; a job is submitted, starts, moves and ends, in this order"
+
+    def __init__(self, history: ClusterHistory):
+        super().__init__(history)
+        self._now = -inf
+
+    def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
+        if event.time_s < self._now:
+            text = f"the log goes back in time, from {self._now:g} s to {event}"
+            self.report(text, i, event.time_s, event.job_id)
+        self._now = event.time_s
+        if job is None:
+            return
+        given_up = event.event == FAIL and job.phase == STOPPED
+        if job.phase != _PHASE_BEFORE.get(event.event) and not given_up:
+            self._report_phase(i, event, job.phase)
+
+    def _report_phase(self, i: int, event: EventRecord, phase: str) -> None:
+        if phase == UNKNOWN and not self.more and self.history.submitted_before(event.job_id):
+            phase = GONE
+        self.report_at(i, event, f"{event.event} of job {event.job_id}, which is {phase}")
+
+    def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
+        """Find ids that are submitted again after their job has left the system."""
+        ids = (event.job_id for event in self.evidence.events if event.event == SUBMIT)
+        again = repeated(self.history.submitted, lambda: ids)
+        if not again:
+            return
+        seen = set[str]()
+        reported = {violation.event for violation in self.violations}
+        for i, event in enumerate(self.evidence.events):
+            if event.event == SUBMIT and event.job_id in again:
+                if event.job_id in seen and i not in reported:
+                    self.report_at(i, event, f"submit of job {event.job_id}, which was submitted before")
+                seen.add(event.job_id)
+
+
+class NoOversubscription(Rule):
+    name = "capacity"
+    text = "no node gives more GPUs than it has, so no GPU serves two jobs"
+
+    def on_instant(self, first: int, batch: Sequence[EventRecord]) -> None:
+        """Checked after the instant: a decision may exchange the GPUs of two jobs, one event each."""
+        history, in_use, size_of = self.history, self.history.in_use, self.history.cluster.size_of
+        touched: dict[int, int] = {}
+        for i, event in enumerate(batch, first):
+            for node, _ in event.placement:
+                touched[node] = i
+        for node, i in touched.items():
+            count = in_use.get(node, 0)
+            if not 0 <= node < history.cluster.nodes or count > size_of(node):
+                what = f"jobs {', '.join(history.holders(node))} hold {count} GPUs of node {node}"
+                self.report_at(i, batch[i - first], f"{what}, on a cluster {history.cluster.shape}")
+
+
+class GangAllocation(Rule):
+    name = "gang"
+    text = "a job gets all GPUs of its size at once, of one type, enough for its plan, each node once"
+
+    def __init__(self, history: ClusterHistory):
+        super().__init__(history)
+        self._wrong_placement = lru_cache(10_000)(self._find_wrong_placement)
+
+    def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
+        wrong = ""
+        if event.event in ALLOCATES and job is not None:
+            wrong = self._wrong_placement(event.placement, event.gpus)
+            if not wrong and job.facts.only_known_sizes and event.gpus not in job.facts.unit_s:
+                wrong = f"it can run on {sorted(job.facts.unit_s)} GPUs"
+            if not wrong and event.plan and _gpus_of(event.plan) > event.gpus:
+                # A plan may leave GPUs idle: not every count has a plan of its own.
+                wrong = f"its plan {event.plan} is one for {_gpus_of(event.plan)} GPUs"
+        elif event.event in NODE_EVENTS:
+            wrong = "" if len(event.placement) == 1 and not event.gpus else "names not one node"
+            if event.job_id:
+                wrong = "names a job"
+        elif event.gpus or event.placement:
+            wrong = "gives no GPUs"
+        if event.plan and event.event not in ALLOCATES:
+            wrong = f"names the plan {event.plan}, and gives no GPUs"
+        if wrong:
+            what = f"{event.event} of job {event.job_id}, {event.gpus} GPUs at {event.placement}"
+            self.report_at(i, event, f"{what}: {wrong}")
+
+    def _find_wrong_placement(self, placement: Placement, gpus: int) -> str:
+        cluster, counts = self.history.cluster, [count for _, count in placement]
+        if sum(counts) != gpus:
+            return "the places do not add up"
+        if min(counts, default=0) < 1:
+            return "a place without GPUs"
+        if len({node for node, _ in placement}) != len(counts):
+            return "names a node twice"
+        if cluster.mixed:
+            types = dict.fromkeys(cluster.type_of(n) for n, _ in placement if 0 <= n < cluster.nodes)
+            if len(types) > 1:
+                return f"the places are GPUs of different types, {' and '.join(types)}"
+        return ""
+
+
+@lru_cache(1000)
+def _gpus_of(plan: str) -> int:
+    return prod(int(n) for n in _DEGREES.findall(plan))
+
+
+class WorkDone(Rule):
+    name = "progress"
+    text = "a finished job has done all its work: the integral of its speed over time"
+
+    def __init__(self, history: ClusterHistory):
+        super().__init__(history)
+        self._finished = self._unknown = 0
+
+    def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
+        wrong = _wrong_speed(event, job)
+        if wrong:
+            what = f"{event.event} of job {event.job_id} at {event.unit_s!r} s per unit"
+            self.report_at(i, event, f"{what}: {wrong}")
+
+    def on_departure(self, job: JobHistory) -> None:
+        record, work, totals = job.record, job.facts.work, job.totals
+        if record is None or record.state != FINISHED:
+            return
+        self._finished += 1
+        self._unknown += work is None
+        if work is None or totals.work is None:
+            return
+        if not agrees(totals.work, work, RESOLUTION_S + totals.work_error + job.facts.work_error):
+            text = f"job {job.job_id} finished after {totals.work:g} of {work:g} units of work"
+            self.report(text, time_s=record.finish_s, job_id=job.job_id)
+
+    def unproved(self) -> str:
+        if not self._unknown:
+            return ""
+        return f"the work of {self._unknown:,} of {self._finished:,} finished jobs is not known"
+
+
+def _wrong_speed(event: EventRecord, job: JobHistory | None) -> str:
+    kind, unit_s = event.event, event.unit_s
+    if job is None:
+        return "nothing runs" if unit_s else ""
+    known = job.facts.unit_s
+    if kind in ALLOCATES or kind == RATE:
+        due = known.get(event.gpus)
+        if due is not None and unit_s != due:
+            return f"it takes {due!r} s there"
+        return "" if unit_s > 0 else "must be positive"
+    if kind == SUBMIT:
+        fits = unit_s > 0 and (not known or unit_s in known.values())
+        return "" if fits or unit_s == 0 else "that is not its speed on any number of GPUs"
+    return "nothing runs" if unit_s else ""
+
+
+class TotalsMatchRecords(Rule):
+    name = "conservation"
+    text = "GPU-seconds, overheads, waits and times of the records are those of the event log"
+
+    def __init__(self, history: ClusterHistory):
+        super().__init__(history)
+        self._open = 0
+
+    def on_departure(self, job: JobHistory) -> None:
+        record, totals = job.record, job.totals
+        if not totals.closed:
+            self._open += 1
+            return
+        for logged, recorded, name in zip(_compared(totals), _compared(record), _COMPARED, strict=True):
+            if logged == recorded:
+                continue
+            error = totals.gpu_error if name in _GPU_SUMS else totals.seconds_error
+            if not agrees(logged, recorded, RESOLUTION_S + error):
+                what = f"{name} is {recorded} in its record, {logged} by the event log"
+                self.report(f"job {job.job_id}: {what}", job_id=job.job_id)
+
+    def unproved(self) -> str:
+        return f"{self._open:,} jobs were in the system at the end, at a time unknown" if self._open else ""
+
+
+_GPU_SUMS = ("gpu_seconds", "overhead_gpu_s", "lost_work_gpu_s")
+_COMPARED = (*_GPU_SUMS, "start_s", "finish_s", "lost_s", "lost_work_s", "wait_s")
+_compared = attrgetter(*_COMPARED)
+
+
+class OverheadsCharged(Rule):
+    name = "overheads"
+    text = (
+        "every start, restart, resize and migration pays what the overheads say, once; every failure costs "
+        "the work since the last checkpoint"
+    )
+
+    def __init__(self, history: ClusterHistory):
+        super().__init__(history)
+        self._unsized = 0
+        self._start_s = lru_cache(10_000)(self.evidence.overheads.start_s)
+
+    def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
+        kind = event.event
+        if kind in ALLOCATES and job is not None:
+            due = self._due_s(event, job)
+            if due is not None and event.overhead_s != due:
+                self._compare(i, event, due)
+        elif event.overhead_s and kind not in (LOADED, INTERRUPT):  # see `LoadsShareStorage`, `on_interrupt`
+            self._compare(i, event, 0.0)
+
+    def on_interrupt(self, i: int, event: EventRecord, job: JobHistory) -> None:
+        if job.facts.parameters is not None:
+            self._compare(i, event, job.totals.crash_s)
+
+    def _compare(self, i: int, event: EventRecord, due: float) -> None:
+        if not agrees(event.overhead_s, due, RESOLUTION_S + 3 * self.evidence.resolution_s):
+            text = f"{event.event} of job {event.job_id} paid {event.overhead_s:g} s, due {due:g} s"
+            self.report_at(i, event, text)
+
+    def _due_s(self, event: EventRecord, job: JobHistory) -> float | None:
+        """The overhead of an allocation by the constants; None if the size of the checkpoint is unknown."""
+        overheads, nodes = self.evidence.overheads, max(1, len(event.placement))
+        if event.event == START:
+            return self._start_s(event.gpus)
+        parameters = job.facts.parameters
+        if parameters is None:
+            self._unsized += 1
+            return None
+        if job.totals.interrupted:
+            due = overheads.recover_s(parameters, nodes, event.gpus, job.totals.has_saved_work)
+        else:
+            due = overheads.restart_s(parameters, nodes, event.gpus, event.event)
+        # How long a load takes depends on the other loads: the log states it when the load is done.
+        return due - overheads.load_s(parameters, nodes) if job.terms.loads else due
+
+    def unproved(self) -> str:
+        unknown = self._unsized
+        return f"{unknown:,} events belong to models whose size is not known here" if unknown else ""
+
+
+JOB_RULES = (
+    EventsInOrder,
+    NoOversubscription,
+    GangAllocation,
+    WorkDone,
+    TotalsMatchRecords,
+    OverheadsCharged,
+)
+"""The rules about jobs, in order: a broken rule makes the findings of those below it hard to interpret."""

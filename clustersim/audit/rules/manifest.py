@@ -1,0 +1,142 @@
+"""What a manifest states of a run, compared with the log: its end, its settings, the outages of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from clustersim.audit.evidence import slack_s
+from clustersim.audit.history import ClusterHistory, JobHistory, Rule
+from clustersim.failures import Maintenance, NodeChange, Outages
+from clustersim.records import COMPLETE, NODE_DOWN, NODE_EVENTS, NODE_UP, EventRecord
+from clustersim.runs import is_of_this_code, malformed_versions
+from itertime.io import shown
+from itertime.planning import PLANNERS
+
+__all__ = ["ManifestConsistent", "OutagesAsDrawn"]
+
+
+class OutagesAsDrawn(Rule):
+    """The changes of service are drawn again and compared with those of the log, one by one."""
+
+    name = "outages"
+    text = "nodes go out of service and come back when the seed and the calendar say so"
+
+    def __init__(self, history: ClusterHistory, manifest: Mapping[str, Any]):
+        super().__init__(history)
+        self.kinds = NODE_EVENTS if "calendar" in manifest else ()
+        self._manifest, self._ours = manifest, is_of_this_code(manifest)
+        self._outages: Outages | None = None
+        self._next: NodeChange | None = None
+        self._out_of_step = False  # since the first difference
+
+    def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
+        if self._out_of_step:
+            return
+        outages = self._draw()
+        due = self._next
+        if due is not None and self._matches(event, due):
+            self._next = outages.next()
+            return
+        self._out_of_step = True
+        if self._ours:
+            self.report_at(i, event, f"{event.event} of node {_node(event)}; {_words(due)} is due next")
+
+    def _draw(self) -> Outages:
+        if self._outages is None:
+            cluster, seed = self.evidence.cluster, self._manifest.get("seed")
+            self._outages = Outages(
+                [cluster.size_of(node) for node in range(cluster.nodes)], self.history.first_s,
+                failures=self.evidence.failures,
+                calendar=Maintenance.of(self._manifest["calendar"], cluster.nodes),
+                seed=seed if isinstance(seed, int) and seed >= 0 else 0,
+            )  # fmt: skip
+            self._next = self._outages.next()
+        return self._outages
+
+    def _matches(self, event: EventRecord, due: NodeChange) -> bool:
+        kind = NODE_UP if due.up else NODE_DOWN
+        same = (event.event, _node(event), event.detail) == (kind, due.node, due.kind)
+        return same and abs(event.time_s - due.time_s) <= self._slack_s(due.time_s)
+
+    def _slack_s(self, now: float) -> float:
+        return slack_s(now, 3 * self.evidence.resolution_s)
+
+    def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
+        if self.kinds and self.history.event_count:
+            self._draw()
+        due = self._next
+        if due is None or self._out_of_step:
+            return
+        if due.time_s < self.history.last_s - self._slack_s(due.time_s):
+            self._out_of_step = True
+            if self._ours:
+                self.report(f"{_words(due)} is due; the log has no such event")
+
+    def unproved(self) -> str:
+        if "calendar" not in self._manifest:
+            return "manifest.json states no calendar"
+        other = self._out_of_step and not self._ours
+        return "another version made the run, and it may draw other outages" if other else ""
+
+
+def _node(event: EventRecord) -> int:
+    return event.placement[0][0] if event.placement else -1
+
+
+def _words(due: NodeChange | None) -> str:
+    if due is None:
+        return "nothing"
+    return f"{NODE_UP if due.up else NODE_DOWN} of node {due.node} at t={due.time_s:g} ({due.kind})"
+
+
+class ManifestConsistent(Rule):
+    """The manifest is consistent in itself, and with how the log ends."""
+
+    name = "manifest"
+    text = "manifest.json states possible versions, cluster and planner, and an end that agrees with the log"
+
+    def __init__(self, history: ClusterHistory, manifest: Mapping[str, Any], until_s: float | None):
+        super().__init__(history)
+        self._manifest, self._until_s = manifest, until_s
+        self._complete = manifest.get("complete") is True
+
+    def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
+        self._check_program()
+        self._check_status()
+        self._check_times()
+        if self._complete and self._until_s is None:
+            for job in self.history.jobs.values():
+                if job.allocation is not None:
+                    text = f"job {job.job_id} never ends, and nothing says that the run ended before it did"
+                    self.report(text, job_id=job.job_id)
+
+    def _check_program(self) -> None:
+        stated = self._manifest.get("cluster")
+        for name, value in self.evidence.cluster.document().items():
+            given = stated.get(name, value) if isinstance(stated, dict) else value
+            if given != value:
+                self.report(f"cluster.{name} is {given!r:.60}, {value!r:.60} by the rest of it")
+        if wrong := malformed_versions(self._manifest):
+            self.report(wrong)
+        planner = self._manifest.get("planner", PLANNERS[0])
+        if planner not in PLANNERS and is_of_this_code(self._manifest):
+            self.report(f"planner is {shown(planner)}; there are {', '.join(PLANNERS)}")
+
+    def _check_status(self) -> None:
+        status = self._manifest.get("status", COMPLETE)
+        if "status" in self._manifest and self._complete != (status == COMPLETE):
+            self.report(f"status is {status!r:.60}, and complete {self._complete}")
+
+    def _check_times(self) -> None:
+        history, end_s, until_s = self.history, self.evidence.end_s, self._until_s
+        error_s = self.evidence.resolution_s
+        if end_s is not None and end_s < history.last_s - error_s:
+            self.report(f"end_s is {end_s:g}, before the last event at t={history.last_s:g}")
+        if until_s is None:
+            return
+        latest_s = max(until_s, history.first_s)
+        if history.last_s > latest_s + error_s:
+            self.report(f"until_s is {until_s:g}, and the last event at t={history.last_s:g}")
+        if self._complete and end_s is not None and history.event_count and abs(end_s - latest_s) > error_s:
+            self.report(f"end_s is {end_s:g}; until_s ends the run at {latest_s:g}")

@@ -1,0 +1,109 @@
+"""That jobs ran at the speeds that follow from their placement and from the jobs that shared their links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from clustersim.audit.evidence import agrees
+from clustersim.audit.expected import Recomputed
+from clustersim.audit.history import ClusterHistory, JobHistory
+from clustersim.cluster import Placement
+from clustersim.records import ALLOCATES, RATE, RELEASES, EventRecord, PlanRecord, plan_key
+from clustersim.speed import Curve, Network
+
+from .plans import PlansAsPredicted
+
+__all__ = ["PlansOnNetwork"]
+
+
+class _Sender:
+    """A job on the links of the cluster, as `Network` needs it."""
+
+    __slots__ = ("curve", "job_id")
+
+    def __init__(self, job_id: str, curve: Curve):
+        self.job_id, self.curve = job_id, curve
+
+    def curve_at(self, gpu_type: str) -> Curve:
+        return self.curve
+
+
+class PlansOnNetwork(PlansAsPredicted):
+    """On a network with tiers or contention: all speeds are computed again, instant by instant."""
+
+    def __init__(self, history: ClusterHistory, due: Recomputed, rows: Iterable[PlanRecord], complete: bool):
+        super().__init__(history, due, rows, complete)
+        self._network = None if due.why_not else Network[_Sender](history.cluster, due.speed())
+        self._senders: dict[str, _Sender] = {}
+        self._speeds: dict[_Sender, float] = {}
+        self._pending: list[tuple[int, EventRecord, str]] = []  # differences after the last instant
+
+    def _check_rate(self, i: int, event: EventRecord) -> None:
+        """Checked when the instant is over, in `_check_speed`."""
+
+    def speed_of(self, event: EventRecord, curve: Curve) -> float | None:
+        if not curve.plans:
+            return curve.unit_s[event.gpus]  # a throughput table: the same speed anywhere
+        return None
+
+    def on_instant(self, first: int, batch: Sequence[EventRecord]) -> None:
+        self._report_pending()
+        if self._network is None:
+            return
+        changes: dict[_Sender, Placement | None] = {}
+        stated: dict[str, int] = {}  # jobs whose speed the log states at this instant, by the event
+        for i, event in enumerate(batch, first):
+            if event.event in RELEASES or event.event in ALLOCATES:
+                old = self._senders.pop(event.job_id, None)
+                if old is not None:
+                    changes[old] = None
+            if event.event in ALLOCATES and event.plan and event.placement:
+                new = self._sender(event)
+                if new is None:
+                    self._network = None  # the speeds of jobs that share its links depend on it
+                    return
+                changes[new], self._senders[event.job_id] = event.placement, new
+            if event.event in ALLOCATES or event.event == RATE:
+                stated[event.job_id] = i
+        changed = self._network.after(changes)
+        self._speeds.update(changed)
+        for sender, placement in changes.items():
+            if placement is None:
+                self._speeds.pop(sender, None)
+        last = first + len(batch) - 1
+        for job_id in dict.fromkeys([*stated, *[sender.job_id for sender in changed]]):
+            i = stated.get(job_id, last)
+            self._check_speed(job_id, i, batch[i - first])
+
+    def _check_speed(self, job_id: str, i: int, event: EventRecord) -> None:
+        """Compare the speed of a job after an instant with the one computed again."""
+        job, sender = self.history.jobs.get(job_id), self._senders.get(job_id)
+        if job is None or job.allocation is None:
+            return
+        stated, due = job.totals.unit_s, self._speeds.get(sender) if sender is not None else None
+        if due is None:
+            if event.event == RATE:
+                self._pending.append((i, event, f"job {job_id} sends nothing, and changes its speed"))
+        elif not agrees(stated, due):
+            text = f"job {job_id}: where it runs it takes {due!r} s per unit, not {stated!r}"
+            self._pending.append((i, event, text))
+
+    def _sender(self, event: EventRecord) -> _Sender | None:
+        job = self.history.jobs.get(event.job_id)
+        record = None if job is None else job.record
+        if record is None:
+            return None
+        key = plan_key(record.model, record.global_batch, record.seq_len, event, self.history.cluster)
+        curve = self.due.curve(*key[:5])
+        return None if isinstance(curve, str) else _Sender(event.job_id, curve)
+
+    def _report_pending(self) -> None:
+        """Report what the instant before left different: the run may have ended within the last instant."""
+        for i, event, text in self._pending:
+            self.report_difference(i, event, text)
+        self._pending.clear()
+
+    def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
+        if self.complete:
+            self._report_pending()
+        super().on_end(unrecorded)

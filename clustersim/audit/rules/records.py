@@ -1,0 +1,278 @@
+"""That the tables of a run folder agree with its log: jobs, usage of the cluster, and the summary of both."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice, pairwise
+from math import inf
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from clustersim.analysis import summarise
+from clustersim.audit.evidence import RESOLUTION_S, agrees, as_stated, stated_number
+from clustersim.audit.history import ClusterHistory, JobHistory, Rule
+from clustersim.audit.log_pass import repeated
+from clustersim.records import (
+    FAIL,
+    FAILED,
+    FINISH,
+    FINISHED,
+    INTERRUPT,
+    MIGRATE,
+    PREEMPT,
+    REJECT,
+    REJECTED,
+    RESIZE,
+    RESTART,
+    UNFINISHED,
+    Columns,
+    EventRecord,
+    JobRecord,
+    Recorded,
+    Snapshot,
+    by_field,
+)
+from itertime.io import shown
+
+__all__ = ["RecordsMatchLog", "SummaryMatchesRecords", "Tally", "UsageMatchesLog", "counted"]
+
+_BLOCK = 2000  # records that are turned into columns at once
+_COUNTED = {PREEMPT: "preemptions", RESIZE: "resizes", RESTART: "restarts", MIGRATE: "migrations",
+            INTERRUPT: "interruptions"}  # fmt: skip
+_STATE_AFTER = {FINISH: FINISHED, REJECT: REJECTED, FAIL: FAILED}
+_NO_COUNTS = [0] * len(_COUNTED)
+_COMPARED = ("state", *_COUNTED.values(), "submit_s", "jct_s", "queue_s")
+_compared = attrgetter(*_COMPARED)
+Row = tuple[int, int, int, int, int]
+"""GPUs allocated and stranded, jobs running and pending, GPUs out of service."""
+
+_RATIOS = ("slowdown_mean", "finish_time_fairness_max", "jain_index")  # metrics that divide two times
+
+
+def counted(records: Iterable[Any], columns: Columns) -> Iterator[Any]:
+    """The records, unchanged; their numbers are added to `columns` on the way."""
+    return chain.from_iterable(_counted(records, columns))
+
+
+def _counted(records: Iterable[Any], columns: Columns) -> Iterator[list[Any]]:
+    rest = iter(records)
+    while block := list(islice(rest, _BLOCK)):
+        columns.extend(by_field(block, columns.names))
+        yield block
+
+
+class Tally:
+    """Job records, and what the first iteration over them keeps: their numbers, a hash of each id, and the
+    first place where they are out of the order of submission.
+    """
+
+    def __init__(self, records: Iterable[JobRecord]):
+        self.records = records
+        self.columns = Columns(JobRecord, coded=("state",))
+        self.hashes = array("q")
+        self.disorder = ""
+        self.watch: Callable[[JobRecord], None] | None = None  # is called with each record
+        self._last: list[JobRecord] = []
+
+    def __iter__(self) -> Iterator[JobRecord]:
+        return chain.from_iterable(self._pass())
+
+    def _pass(self) -> Iterator[list[JobRecord]]:
+        for block in _counted(self.records, self.columns):
+            self.hashes.extend([hash(record.job_id) for record in block])
+            if self.watch is not None:
+                for record in block:
+                    self.watch(record)
+            if not self.disorder:
+                self._check_order([*self._last, *block])
+                self._last = block[-1:]
+            yield block
+
+    def _check_order(self, records: Sequence[JobRecord]) -> None:
+        times = [record.submit_s for record in records]
+        if times == sorted(times):
+            return
+        before, record = next((a, b) for a, b in pairwise(records) if b.submit_s < a.submit_s)
+        text = f"its record follows that of job {before.job_id}, submitted at t={before.submit_s:g}"
+        self.disorder = f"job {record.job_id}, submitted at t={record.submit_s:g}: {text}"
+
+
+class RecordsMatchLog(Rule):
+    """`submitted`: the number of jobs that the manifest states, None if it states none."""
+
+    name = "records"
+    text = "one record a job, in order of submission, whose state and counts are those of the event log"
+
+    def __init__(self, history: ClusterHistory, tally: Tally, submitted: object):
+        super().__init__(history)
+        self._tally, self._submitted = tally, submitted
+
+    def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
+        """The reason of a rejection or failure is that of the record; other events state none."""
+        if job is None or event.event in (PREEMPT, INTERRUPT):
+            return
+        record = job.record
+        if event.event == REJECT:
+            same = record is None or event.detail == record.reason
+        elif event.event == FAIL:
+            same = record is None or (bool(event.detail) and record.reason.startswith(event.detail))
+        else:
+            same = not event.detail
+        if not same:
+            self.report_at(i, event, f"{event.event} of job {event.job_id} says {shown(event.detail)}")
+
+    def on_departure(self, job: JobHistory) -> None:
+        assert job.record is not None
+        for text in _contradictions(job, job.record):
+            self.report(f"job {job.job_id}: {text}", job_id=job.job_id)
+
+    def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
+        tally, found = self._tally, len(self._tally.hashes)
+        if isinstance(self._submitted, int) and self._submitted != found:
+            self.report(f"{found} records of the {self._submitted} jobs that manifest.json states")
+        if tally.disorder:
+            self.report(tally.disorder)
+        twice = repeated(tally.hashes, lambda: (record.job_id for record in tally.records))
+        for job_id in sorted(twice):
+            self.report(f"job {job_id} has two records", job_id=job_id)
+        without = {job.job_id for job in unrecorded}
+        if without:  # of the jobs that share an id, one may have a record
+            without -= {record.job_id for record in tally.records}
+        for job in unrecorded:
+            if job.job_id in without and job.first is not None:
+                without.remove(job.job_id)
+                self.report_at(job.first_index, job.first, f"job {job.job_id} has no record")
+
+
+def _contradictions(job: JobHistory, record: JobRecord) -> Iterator[str]:
+    first, counts = job.first, job.counts
+    if first is not None and (record.isolated_s is None) != (first.unit_s == 0):
+        yield f"isolated_s is {record.isolated_s}, with {first.unit_s:g} s per unit when it was submitted"
+    logged = (
+        _STATE_AFTER.get(job.last, UNFINISHED),
+        *([counts.get(kind, 0) for kind in _COUNTED] if counts else _NO_COUNTS),
+        record.submit_s if first is None else first.time_s,
+        None if record.finish_s is None else record.finish_s - record.submit_s,
+        None if record.start_s is None else record.start_s - record.submit_s,
+    )
+    for name, recorded, value in zip(_COMPARED, _compared(record), logged, strict=True):
+        if not as_stated(recorded, value, roundings=2):
+            yield f"{name} is {recorded} in its record, {value} by the event log"
+    if (record.deadline_s is None) != (record.deadline_met is None):
+        yield f"deadline_met is {record.deadline_met} with the deadline {record.deadline_s}"
+    elif record.deadline_s is not None:
+        slack = -inf if record.finish_s is None else record.deadline_s - record.finish_s
+        if abs(slack) > 2 * RESOLUTION_S and record.deadline_met != (slack > 0):
+            finish = f"it finished {record.finish_s}, due {record.deadline_s}"
+            yield f"deadline_met is {record.deadline_met}: {finish}"
+
+
+class UsageMatchesLog(Rule):
+    """After every instant, the last row of usage.csv so far states what the events add up to.
+
+    `complete`: the run ended by itself. Otherwise the decision at the last instant was not enacted, and that
+    instant is not compared.
+    """
+
+    name = "usage"
+    text = "usage.csv is what the event log says of the cluster"
+
+    def __init__(self, history: ClusterHistory, snapshots: Iterable[Snapshot], complete: bool):
+        super().__init__(history)
+        self._rows, self._complete = iter(snapshots), complete
+        self._next = next(self._rows, None)
+        self._stated: Row = (0, 0, 0, 0, 0)
+        self._row_s = -inf
+        self._row: tuple[int, ...] = ()
+        self._pending: tuple[int, EventRecord, Row, Row] | None = None
+
+    def on_instant(self, first: int, batch: Sequence[EventRecord]) -> None:
+        history, last = self.history, batch[-1]
+        self._read_until(last.time_s)
+        self._compare()
+        stranded = history.gpus_of_busy_nodes - history.allocated
+        waiting = history.inside - history.running
+        logged = (history.allocated, stranded, history.running, waiting, history.down)
+        self._pending = (first + len(batch) - 1, last, self._stated, logged)
+
+    def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
+        if self._complete:
+            self._compare()
+        self._read_until(inf)
+
+    def _compare(self) -> None:
+        """Compare the instant before: only the next one shows that it was not the last."""
+        if self._pending is None:
+            return
+        i, event, stated, logged = self._pending
+        if stated != logged:
+            what = f"allocated, stranded, running, pending, down are {stated} in usage.csv"
+            self.report_at(i, event, f"{what}, {logged} by the event log")
+
+    def _read_until(self, now: float) -> None:
+        while (row := self._next) is not None and row.time_s <= now:
+            if row.time_s != now or row.time_s < self._row_s or row[1:] == self._row:
+                text = f"t={row.time_s:g}: usage.csv states a change here, the event log has none"
+                self.report(text, time_s=row.time_s)
+            self._row = row[1:]
+            self._row_s, self._stated = row.time_s, row[1:]
+            self._next = next(self._rows, None)
+
+
+class SummaryMatchesRecords(Rule):
+    """`jobs` and `usage` hold the numbers of all records and snapshots by the end of the pass."""
+
+    name = "summary"
+    text = "summary.json is what the records give when computed again"
+
+    def __init__(self, history: ClusterHistory, run: Recorded, jobs: Columns, usage: Columns):
+        super().__init__(history)
+        self._run, self._jobs, self._usage = run, jobs, usage
+        stated = "price_usd_per_gpu_h" in run.manifest
+        self._price = stated_number(run.manifest, "price_usd_per_gpu_h") if stated else 5.0
+        self._skipped: tuple[str, ...] = ()
+
+    def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
+        summary, end_s = self._run.summary, max(self.evidence.end_s or 0.0, self.history.last_s)
+        try:
+            again = summarise(
+                self._jobs, self._usage, self._run.cluster,
+                end_s=end_s, events=self.history.event_count, price_usd_per_gpu_h=self._price,
+            )  # fmt: skip
+        except (ArithmeticError, ValueError) as error:
+            self.report(f"the records give no metrics: {error}")
+            return
+        shortest_s = _shortest_s(self._jobs)
+        coarse = shortest_s < 1e3 * RESOLUTION_S  # the table states fewer than three digits of it
+        self._skipped = (*_RATIOS, "covers") if coarse else ()
+        of_ratios = 1e-6 if coarse else 1e-6 + 2 * RESOLUTION_S / shortest_s
+        rounding = RESOLUTION_S * (1 + len(self._jobs) * self._price / 3600)  # of all times and costs
+        for name, value in again.items():
+            stated = summary.get(name, "missing")
+            relative = of_ratios if name in _RATIOS else 1e-6
+            if name not in self._skipped and not _is_metric(stated, value, rounding, relative):
+                self.report(f"{name} is {stated} in summary.json, {value} by the records")
+        for name in summary:
+            if name not in again:
+                self.report(f"{name} is in summary.json, but is no metric")
+
+    def unproved(self) -> str:
+        return f"{', '.join(self._skipped)}: some jobs took under 1 ms" if self._skipped else ""
+
+
+def _shortest_s(jobs: Columns) -> float:
+    """The shortest of the times that ratios are made of."""
+    finished = jobs.equal("state", FINISHED)
+    times = np.concatenate([jobs[name][finished] for name in ("isolated_s", "jct_s")])
+    return float(np.min(times, where=~np.isnan(times), initial=inf)) if len(times) else 1.0
+
+
+def _is_metric(stated: Any, value: Any, error: float, relative: float) -> bool:
+    """Whether summary.json states `value`: types are equal, and floats agree within rounding."""
+    if type(stated) in (int, float) and isinstance(value, float):
+        sane = abs(stated) <= 1e300  # larger integers are no floats
+        return sane and agrees(stated, value, error, relative=relative)
+    return type(stated) is type(value) and stated == value

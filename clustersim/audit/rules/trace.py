@@ -1,0 +1,199 @@
+"""That the records of a run are those of the jobs of its trace: none left out, none changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from clustersim.audit.evidence import RESOLUTION_S, WORK_EPSILON, agrees, as_stated
+from clustersim.audit.expected import Recomputed
+from clustersim.audit.history import ClusterHistory, JobHistory, Rule
+from clustersim.failures import JobFailure, fate_of
+from clustersim.records import (
+    ALLOCATES,
+    DECLINED,
+    FAIL,
+    FAILED,
+    FINISHED,
+    GIVEN_UP,
+    REJECTED,
+    UNFINISHED,
+    EventRecord,
+    JobRecord,
+)
+from clustersim.runs import Trace, stated_hash
+from clustersim.speed import CannotRun
+from itertime.io import shown
+from traces.job import Job
+
+from .records import Tally
+
+__all__ = ["TraceMatches"]
+
+
+class TraceMatches(Rule):
+    """Compares jobs and records side by side, both in order of submission. A job or a record without its
+    counterpart is kept until the counterpart comes.
+
+    `trace`: the trace, or the reason why there is none.
+    """
+
+    name = "trace"
+    text = "the records are those of the jobs of the trace, as they were submitted, one each"
+
+    def __init__(
+        self,
+        history: ClusterHistory,
+        tally: Tally,
+        manifest: Mapping[str, Any],
+        trace: Trace | str,
+        speeds: Recomputed,
+    ):
+        super().__init__(history)
+        self.kinds = () if isinstance(trace, str) else ALLOCATES
+        self._bounds: dict[str, Job] = {}  # jobs in the system that limit their GPUs
+        self._fates: dict[str, JobFailure] = {}  # of jobs in the system that fail by their records
+        self._speeds, self._why_not = speeds, trace if isinstance(trace, str) else ""
+        self._jobs: Iterator[Job] = iter(() if isinstance(trace, str) else trace.jobs)
+        self._without_job: dict[str, JobRecord] = {}  # records whose job has not come yet
+        self._without_record: dict[str, Job] = {}  # jobs whose record has not come yet
+        self._unknown = self._other_version = 0
+        seed = manifest.get("seed")
+        self._seed = seed if isinstance(seed, int) else 0
+        digest = stated_hash(manifest)
+        if isinstance(trace, Trace) and digest and trace.sha256 != digest:
+            self.report(f"{trace.path} is not the trace whose hash manifest.json states")
+        if not self._why_not:
+            tally.watch = self._take
+
+    def _take(self, record: JobRecord) -> None:
+        """Compare the next record with the next job of the trace, or keep both."""
+        job = next(self._jobs, None)
+        if job is not None and job.job_id == record.job_id:
+            self._compare(job, record)
+            return
+        if job is not None:
+            self._without_record[job.job_id] = job
+        self._without_job.setdefault(record.job_id, record)
+        for job_id in (record.job_id, *([] if job is None else [job.job_id])):
+            if job_id in self._without_record and job_id in self._without_job:
+                self._compare(self._without_record.pop(job_id), self._without_job.pop(job_id))
+
+    def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
+        if self._why_not:
+            return
+        for job in (*self._without_record.values(), *self._jobs):
+            record = self._without_job.pop(job.job_id, None)
+            if record is not None:
+                self._compare(job, record)
+            else:
+                self.report(f"job {job.job_id} of the trace has no record", job_id=job.job_id)
+        for job_id in self._without_job:
+            self.report(f"job {job_id} is not in the trace", job_id=job_id)
+
+    def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
+        """The number of GPUs lies within the limits that the job was submitted with."""
+        submitted = self._bounds.get(event.job_id)
+        if submitted is None or event.gpus == submitted.gpus:
+            return
+        low, high = submitted.min_gpus or 1, submitted.max_gpus or self.history.cluster.gpus
+        if not low <= event.gpus <= high:
+            text = f"on {event.gpus} GPUs; its user allows {low} to {high}"
+            self.report_at(i, event, f"{event.event} of job {event.job_id} {text}")
+
+    def on_departure(self, job: JobHistory) -> None:
+        self._bounds.pop(job.job_id, None)
+        fate = self._fates.pop(job.job_id, None)
+        work, done = job.facts.work, job.totals.work
+        if fate is None or job.last != FAIL or work is None or done is None:
+            return
+        due, error = fate.share * work, job.totals.work_error + job.facts.work_error
+        if not agrees(done, due, WORK_EPSILON + error):
+            what = f"{fate.reason} after {done:g} of {work:g} units of work; it was to be after {due:g}"
+            self.report(f"job {job.job_id}: {what}", job_id=job.job_id)
+
+    def _compare(self, job: Job, record: JobRecord) -> None:
+        if job.kind == "iterations" and (job.min_gpus is not None or job.max_gpus is not None):
+            self._bounds[job.job_id] = job
+        for name, submitted, recorded in (
+            ("submit_s", job.submit_s, record.submit_s),
+            ("tenant", job.tenant, record.tenant),
+            ("model", job.model or "", record.model),
+            ("deadline_s", job.deadline_s, record.deadline_s),
+            ("global_batch", job.global_batch, record.global_batch),
+            ("seq_len", job.seq_len, record.seq_len),
+        ):
+            if not as_stated(recorded, submitted):
+                what = f"job {job.job_id}: {name} is {recorded} in its record"
+                self.report(f"{what}, {submitted} in the trace", job_id=job.job_id)
+        for wrong in (self._wrong_request(job, record), self._wrong_end(job, record)):
+            if wrong:
+                self.report(f"job {job.job_id}: {wrong}", job_id=job.job_id)
+
+    def _wrong_request(self, job: Job, record: JobRecord) -> str:
+        """What is wrong with the requested GPUs, the run time on them, or the reason of a rejection."""
+        if record.isolated_s is None and record.gpus != job.gpus:
+            return f"asks for {record.gpus} GPUs in its record, {job.gpus} in the trace"
+        if record.isolated_s is None and self._is_not_submitted(record):
+            return ""
+        offers = self._speeds.offers(job)
+        if offers is None:
+            self._unknown += 1
+            return ""
+        if isinstance(offers, CannotRun):
+            if record.isolated_s is None and record.reason == str(offers):
+                return ""
+            wrong = f"it cannot run ({offers}); its record says {record.state}, {shown(record.reason)}"
+        else:
+            requested, curve = offers[0].requested, offers[0].curve
+            work = job.iterations if job.kind == "iterations" else job.duration_s
+            assert work is not None
+            due_s = work * curve.unit_s[requested]
+            if record.gpus == requested and as_stated(record.isolated_s, due_s):
+                return ""
+            stated = f"isolated_s is {record.isolated_s} on {record.gpus} GPUs in its record"
+            wrong = f"{stated}, {due_s} on {requested} by the trace"
+        if job.kind == "iterations" and not self._speeds.same_code:
+            self._other_version += 1
+            return ""
+        return wrong
+
+    def _is_not_submitted(self, record: JobRecord) -> bool:
+        """Whether the run ended before the submission."""
+        end_s = self.evidence.end_s
+        return record.state == UNFINISHED and (end_s is None or record.submit_s >= end_s - RESOLUTION_S)
+
+    def _wrong_end(self, job: Job, record: JobRecord) -> str:
+        """What is wrong with the state or the reason of a record."""
+        failures = self.evidence.failures
+        if record.state == REJECTED and record.isolated_s is not None:
+            declined = record.reason.partition("; ")[0] == DECLINED
+            return "" if declined else f"it can run, and is rejected: {shown(record.reason)}"
+        if record.state == FINISHED and not self._is_note(job, record.reason):
+            return f"it finished, and its record says {shown(record.reason)}"
+        if failures is None:
+            return ""
+        fate = fate_of(job, failures, self._seed)
+        if record.state == FINISHED and fate is not None:
+            return f"it finished, and was to end before: {fate.reason}"
+        if record.state != FAILED or record.reason.startswith(GIVEN_UP):
+            return ""
+        if fate is None or not record.reason.startswith(fate.reason):
+            return f"nothing says that it fails: {shown(record.reason)}"
+        self._fates[job.job_id] = fate
+        return ""
+
+    def _is_note(self, job: Job, text: str) -> bool:
+        """Whether `text` is the note of an offer that is not what the job asked for."""
+        offers = self._speeds.offers(job)
+        if not isinstance(offers, tuple) or not (job.kind == "duration" or self._speeds.same_code):
+            return True
+        return text in [offer.note for offer in offers]
+
+    def unproved(self) -> str:
+        whys = [self._why_not] if self._why_not else []
+        if self._unknown:
+            whys.append(f"the speeds of {self._unknown:,} jobs are not known here")
+        if self._other_version:
+            whys.append(f"another version made the run, and gave {self._other_version:,} jobs another speed")
+        return "; ".join(whys)

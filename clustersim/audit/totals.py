@@ -1,0 +1,162 @@
+"""What the events of one job add up to, for comparison with its record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+from clustersim.overheads import Cycle
+from clustersim.records import ALLOCATES, ENDS, FINISH, INTERRUPT, LOADED, RATE, START, SUBMIT, EventRecord
+
+__all__ = ["PLAIN", "ChargeTerms", "JobTotals"]
+
+_NEVER_SAVES = Cycle()
+
+
+class ChargeTerms(NamedTuple):
+    """What an allocation costs a job: its cycle of checkpoints, and whether it first loads a checkpoint. The
+    log states the time of a load only when the load is done.
+    """
+
+    cycle: Cycle
+    loads: bool
+
+
+PLAIN = ChargeTerms(_NEVER_SAVES, loads=False)
+
+
+@dataclass(slots=True)
+class JobTotals:
+    """GPU-seconds, seconds and units of work of one job; `add` its events in order of time.
+
+    Sums:
+    - `work`: None if the log states no speed for some of it.
+    - `*_error`: how much the rounding of times may have changed a sum.
+    - `closed`: the end of the last allocation or wait is known.
+    - `lost_work_s`, `lost_work_gpu_s`: work undone by failures; `lost_s` includes it.
+
+    The state after the last event, at `since_s`:
+    - `gpus`, `unit_s`: what the job holds, and its speed.
+    - `owed_s`: overhead still to be paid, infinite during a load.
+    - `phase_s`: seconds since the checkpoint cycle `cycle` began.
+    - `saved_work`: units of work in the last checkpoint; `unsaved_s`: seconds of work since then.
+    - `interrupted`: a failure took the GPUs, and with them `crash_s` seconds of work.
+    """
+
+    gpu_seconds: float = 0.0
+    overhead_gpu_s: float = 0.0
+    lost_s: float = 0.0
+    wait_s: float = 0.0
+    work: float | None = 0.0
+    start_s: float | None = None
+    finish_s: float | None = None
+    seconds_error: float = 0.0
+    gpu_error: float = 0.0
+    work_error: float = 0.0
+    closed: bool = True
+    lost_work_s: float = 0.0
+    lost_work_gpu_s: float = 0.0
+
+    since_s: float = 0.0
+    gpus: int | None = None
+    unit_s: float = 0.0
+    owed_s: float = 0.0
+    cycle: Cycle = _NEVER_SAVES
+    phase_s: float = 0.0
+    saved_work: float = 0.0
+    unsaved_s: float = 0.0
+    interrupted: bool = False
+    crash_s: float = 0.0
+
+    @property
+    def has_saved_work(self) -> bool:
+        """Whether a checkpoint holds some of the job's work."""
+        return self.work is None or self.saved_work > self.work_error
+
+    def add(self, event: EventRecord, error: float, terms: ChargeTerms = PLAIN) -> None:
+        """Add the time since the last event, then apply this one.
+
+        `error`: of a difference of two times of the log. `terms`: of the allocation, if the event makes one.
+        """
+        kind = event.event
+        if kind != SUBMIT:
+            self._advance(event.time_s, error)
+        self.since_s, self.closed = event.time_s, kind in ENDS
+        if kind in ALLOCATES:
+            self._allocate(event, terms)
+        elif kind == RATE:
+            self.unit_s = event.unit_s
+        elif kind == LOADED:
+            self.owed_s = 0.0
+        else:
+            if kind == INTERRUPT:
+                self._crash()
+            self.gpus = None
+        if kind == START and self.start_s is None:
+            self.start_s = event.time_s
+        elif kind == FINISH and self.finish_s is None:
+            self.finish_s = event.time_s
+
+    def end(self, end_s: float | None, error: float) -> None:
+        """The run ended at `end_s`, None if that is not known."""
+        if not self.closed and end_s is not None:
+            self._advance(end_s, error)
+            self.closed = True
+
+    def _allocate(self, event: EventRecord, terms: ChargeTerms) -> None:
+        self.gpus, self.unit_s = event.gpus, event.unit_s
+        self.owed_s = inf if terms.loads else event.overhead_s
+        self.cycle, self.phase_s = terms.cycle, 0.0
+        self.saved_work, self.unsaved_s = self.work or 0.0, 0.0
+        self.interrupted = False
+
+    def _advance(self, now: float, error: float) -> None:
+        elapsed_s = now - self.since_s
+        self.seconds_error += error
+        if self.gpus is None:
+            self.wait_s += elapsed_s
+            return
+        paid_s = min(elapsed_s, self.owed_s)
+        self.owed_s -= paid_s
+        self.gpu_seconds += elapsed_s * self.gpus
+        ran_s = elapsed_s - paid_s
+        worked_s, unsaved_s = self._run_cycles(ran_s)
+        paid_s += ran_s - worked_s  # the seconds spent on saving checkpoints
+        self.overhead_gpu_s += paid_s * self.gpus
+        self.lost_s += paid_s
+        self.gpu_error += error * abs(self.gpus)
+        if self.unit_s <= 0 or self.work is None:
+            self.work = None
+            return
+        self.work += worked_s / self.unit_s
+        self.work_error += 2 * error / self.unit_s
+        if unsaved_s is None:
+            self.unsaved_s += worked_s
+        else:
+            self.unsaved_s = unsaved_s
+            self.saved_work = max(0.0, self.work - unsaved_s / self.unit_s)
+
+    def _run_cycles(self, ran_s: float) -> tuple[float, float | None]:
+        """Run for `ran_s` seconds: the seconds of work in them, and the seconds of work since the last
+        checkpoint that was completed in them (None if none was).
+        """
+        cycle = self.cycle
+        if cycle.interval_s == inf:
+            return ran_s, None
+        if not cycle.interval_s:
+            return ran_s, 0.0 if ran_s > 0 else None
+        end_s = self.phase_s + ran_s
+        saved_s, total_s = cycle.saved_s(end_s), cycle.worked_s(end_s)
+        worked_s = total_s - cycle.worked_s(self.phase_s)
+        self.phase_s = cycle.phase_s(end_s)
+        return worked_s, total_s - saved_s if saved_s > 0 else None
+
+    def _crash(self) -> None:
+        """Lose the work that no checkpoint holds."""
+        self.interrupted, self.crash_s = True, self.unsaved_s
+        self.lost_s += self.crash_s
+        self.lost_work_s += self.crash_s
+        self.lost_work_gpu_s += self.crash_s * (self.gpus or 0)
+        if self.work is not None:
+            self.work = self.saved_work

@@ -1,0 +1,285 @@
+"""Which GPUs are free: the one mutable model of a cluster.
+
+The engine owns the real one; a `Proposal` works on a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from .cluster import Cluster, Placement
+from .node_set import NodeSet, node_range, nodes_of
+from .topology import Leaf, Pool
+
+__all__ = ["Capacity", "CapacityIfStopped", "FreeNodes", "FreeNodesByLeaf", "PoolCapacity"]
+
+
+class FreeNodes(Protocol):
+    """The free GPUs of some nodes: enough to tell whether a job fits."""
+
+    @property
+    def free(self) -> int:
+        """Free GPUs in all."""
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs of the largest node."""
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First node and number of nodes."""
+
+    def nodes_with(self, free: int) -> NodeSet:
+        """The nodes with exactly `free` free GPUs."""
+
+    def count_with(self, free: int) -> int:
+        """How many nodes have exactly `free` free GPUs."""
+
+    def empty_nodes(self) -> int:
+        """How many nodes of the full size, `gpus_per_node`, run nothing."""
+
+
+class FreeNodesByLeaf(FreeNodes, Protocol):
+    """The free GPUs of a cluster, or of its nodes of one type: what a placer chooses from."""
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+
+    @property
+    def leaves(self) -> Sequence[Leaf]:
+        """The leaf switches above the nodes."""
+
+    def empty_by_leaf(self) -> list[int]:
+        """How many nodes of each leaf run nothing and are in service."""
+
+    def free_on(self, node: int) -> int:
+        """Free GPUs of one node."""
+
+
+class Capacity:
+    """Free GPUs by node.
+
+    For each count f there is the set of the nodes with exactly f free GPUs. So "the fullest node with room
+    for 3" and "how many nodes are empty" cost a few machine operations, and a copy costs some ten references.
+    A node out of service (`close`) is in none of these sets.
+    """
+
+    __slots__ = (
+        "_closed",
+        "_cluster",
+        "_empty_by_leaf",
+        "_free",
+        "_leaf_of",
+        "_sizes",
+        "_with",
+        "free",
+        "gpus_per_node",
+        "nodes",
+    )
+
+    def __init__(self, cluster: Cluster):
+        self._cluster, self._sizes = cluster, cluster.sizes
+        self.nodes, self.gpus_per_node = cluster.nodes, cluster.gpus_per_node
+        self.free = cluster.gpus
+        self._free = bytearray(self._sizes)
+        self._closed = 0
+        self._with = [0] * (self.gpus_per_node + 1)
+        first = 0
+        for group in cluster.groups or (cluster,):
+            self._with[group.gpus_per_node] |= node_range(first, group.nodes)
+            first += group.nodes
+        leaves = cluster.leaves
+        self._leaf_of = cluster.leaf_of if len(leaves) > 1 else ()
+        self._empty_by_leaf = [leaf.nodes for leaf in leaves]
+
+    def copy(self) -> Capacity:
+        twin = object.__new__(Capacity)
+        twin._cluster, twin._sizes, twin._leaf_of = self._cluster, self._sizes, self._leaf_of
+        twin.nodes, twin.gpus_per_node, twin.free = self.nodes, self.gpus_per_node, self.free
+        twin._free, twin._with, twin._closed = self._free[:], self._with[:], self._closed
+        twin._empty_by_leaf = self._empty_by_leaf[:]
+        return twin
+
+    def pool(self, gpu_type: str) -> Capacity | PoolCapacity:
+        """The free GPUs of one type. UnknownName for a type that the cluster does not have."""
+        pool = self._cluster.pool(gpu_type)
+        return PoolCapacity(self, pool) if self._cluster.mixed else self
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First node and number of nodes."""
+        return 0, self.nodes
+
+    @property
+    def leaves(self) -> Sequence[Leaf]:
+        return self._cluster.leaves
+
+    def empty_by_leaf(self) -> list[int]:
+        """How many nodes of each leaf run nothing and are in service."""
+        return self._empty_by_leaf[:] if self._leaf_of else [self.empty_nodes()]
+
+    def free_on(self, node: int) -> int:
+        return 0 if self._closed and self._closed >> node & 1 else self._free[node]
+
+    def nodes_with(self, free: int) -> NodeSet:
+        """The nodes with exactly `free` free GPUs."""
+        return self._with[free]
+
+    def count_with(self, free: int) -> int:
+        """How many nodes have exactly `free` free GPUs."""
+        return self._with[free].bit_count()
+
+    def empty_nodes(self) -> int:
+        """How many nodes of the full size, `gpus_per_node`, run nothing."""
+        return self._with[self.gpus_per_node].bit_count()
+
+    @property
+    def stranded(self) -> int:
+        """Free GPUs on nodes that also run something."""
+        if self._cluster.node_sizes == 1:
+            return self.free - self._with[-1].bit_count() * self.gpus_per_node
+        pools = (PoolCapacity(self, pool) for pool in self._cluster.pools)
+        return sum(pool.free - pool.empty_nodes() * pool.gpus_per_node for pool in pools)
+
+    def most_free_on_one(self) -> int:
+        """The largest number of free GPUs on a single node."""
+        for free in range(self.gpus_per_node, 0, -1):
+            if self._with[free]:
+                return free
+        return 0
+
+    def take(self, placement: Placement) -> None:
+        """Occupy the GPUs of `placement`. ValueError, and no change, if one of them is not free."""
+        free, nodes, closed = self._free, self.nodes, self._closed
+        for node, count in placement:
+            if not 0 <= node < nodes or not 0 < count <= free[node] or (closed and closed >> node & 1):
+                raise ValueError(f"node {node}: {count} GPUs are not free there")
+        if len(placement) > 1 and len(dict(placement)) != len(placement):
+            raise ValueError(f"placement names a node twice: {placement}")
+        self._move(placement, -1)
+
+    def release(self, placement: Placement) -> None:
+        """Free the GPUs of `placement`. ValueError if more GPUs of a node would be free than it has."""
+        self._move(placement, 1)
+
+    def close(self, node: int) -> None:
+        """Take a node out of service: GPUs that are free there, or become free, count again after `open`.
+        ValueError if the node is out of service already.
+        """
+        if self._closed >> node & 1:
+            raise ValueError(f"node {node}: is out of service already")
+        self._count(node, self._free[node], -1)
+        self._closed |= 1 << node
+
+    def open(self, node: int) -> None:
+        """Put a closed node back into service. ValueError if it is in service."""
+        if not self._closed >> node & 1:
+            raise ValueError(f"node {node}: is in service")
+        self._closed ^= 1 << node
+        self._count(node, self._free[node], 1)
+
+    @property
+    def closed(self) -> NodeSet:
+        """The nodes out of service."""
+        return self._closed
+
+    def _count(self, node: int, free: int, sign: int) -> None:
+        """Add (`sign` 1) or remove (-1) a node with `free` free GPUs."""
+        self._with[free] ^= 1 << node
+        self.free += sign * free
+        if self._leaf_of and free == self._sizes[node]:
+            self._empty_by_leaf[self._leaf_of[node]] += sign
+
+    def _move(self, placement: Placement, sign: int) -> None:
+        """`sign`: 1 if the GPUs become free, -1 if they are taken."""
+        free, nodes_with, sizes = self._free, self._with, self._sizes
+        closed, leaf_of, moved = self._closed, self._leaf_of, 0
+        for node, count in placement:
+            before = free[node]
+            after = before + sign * count
+            if after > sizes[node]:
+                raise ValueError(f"node {node}: {count} GPUs were not taken there")
+            free[node] = after
+            if closed and closed >> node & 1:
+                continue
+            bit = 1 << node
+            nodes_with[before] ^= bit
+            nodes_with[after] ^= bit
+            moved += count
+            if leaf_of:
+                size = sizes[node]
+                self._empty_by_leaf[leaf_of[node]] += (after == size) - (before == size)
+        self.free += sign * moved
+
+
+class CapacityIfStopped:
+    """The GPUs that would be free if the jobs at some placements stopped. Nodes are counted on demand."""
+
+    __slots__ = ("_free", "free", "gpus_per_node", "span")
+
+    def __init__(self, capacity: Capacity, placements: Iterable[Placement]):
+        self.gpus_per_node, self.span = capacity.gpus_per_node, capacity.span
+        self._free = free = capacity._free[:]
+        self.free = capacity.free
+        for placement in placements:
+            for node, count in placement:
+                free[node] += count
+                self.free += count
+        if capacity.closed:
+            for node in nodes_of(capacity.closed):
+                free[node] = 0
+            self.free = sum(free)
+
+    def nodes_with(self, free: int) -> NodeSet:
+        """The nodes with exactly `free` free GPUs."""
+        matches = np.frombuffer(self._free, np.uint8) == free
+        return int.from_bytes(np.packbits(matches, bitorder="little").tobytes(), "little")
+
+    def count_with(self, free: int) -> int:
+        """How many nodes have exactly `free` free GPUs."""
+        return self._free.count(free)
+
+    def empty_nodes(self) -> int:
+        """How many nodes of the full size, `gpus_per_node`, run nothing."""
+        return self._free.count(self.gpus_per_node)
+
+
+class PoolCapacity:
+    """The free GPUs of one type, a view of a `Capacity`. The members mean the same as there."""
+
+    __slots__ = ("_all", "_own", "_pool", "gpus_per_node", "leaves", "nodes")
+
+    def __init__(self, capacity: Capacity, pool: Pool):
+        self._all, self._pool = capacity, pool
+        self._own = node_range(pool.first, pool.nodes)
+        self.nodes, self.gpus_per_node = pool.nodes, pool.gpus_per_node
+        self.leaves: Sequence[Leaf] = capacity.leaves[pool.first_leaf : pool.first_leaf + pool.leaves]
+
+    @property
+    def free(self) -> int:
+        return sum(n * self.count_with(n) for n in range(1, self.gpus_per_node + 1))
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self._pool.first, self._pool.nodes
+
+    def empty_by_leaf(self) -> list[int]:
+        first = self._pool.first_leaf
+        return self._all.empty_by_leaf()[first : first + self._pool.leaves]
+
+    def free_on(self, node: int) -> int:
+        first = self._pool.first
+        return self._all.free_on(node) if first <= node < first + self.nodes else 0
+
+    def nodes_with(self, free: int) -> NodeSet:
+        return self._all.nodes_with(free) & self._own
+
+    def count_with(self, free: int) -> int:
+        return self.nodes_with(free).bit_count()
+
+    def empty_nodes(self) -> int:
+        return self.count_with(self.gpus_per_node)

@@ -1,0 +1,152 @@
+"""The machines of a cluster.
+
+Nodes are numbered from 0 through all groups, in the order of the groups. GPUs are counted per node: no rule
+depends on which GPU of a node a job holds. `clustersim.cluster.capacity` keeps track of the free GPUs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from itertime.errors import UnknownName, UserError
+
+from .topology import NETWORKS, Leaf, NodeGroup, Pool, leaves_of, pools_of
+
+__all__ = ["Cluster", "Placement"]
+
+Placement = tuple[tuple[int, int], ...]
+"""Where a job runs: (node, GPUs there) pairs, by node."""
+
+_SHAPE = re.compile(r"n(-?[0-9]{1,30})g(-?[0-9]{1,30})|(-?[0-9]{1,30})x(-?[0-9]{1,30})")
+_MAX_NODES, _MAX_GPUS_PER_NODE = 1_000_000, 64
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """`nodes` equal nodes of `gpus_per_node` GPUs, built from the `itertime` system that `system` names. Or
+    `groups` of nodes (`Cluster.of`): then `nodes` counts all of them, `gpus_per_node` is that of the largest
+    node, and `system` that of the first group.
+
+    `network`: how the speed of a job depends on its placement: "ideal", "tiers" or "contention" (see
+    `clustersim.speed.network`).
+    """
+
+    nodes: int = 128
+    gpus_per_node: int = 8
+    system: str = "dgx-a100-80gb"
+    groups: tuple[NodeGroup, ...] = ()
+    network: str = "ideal"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.nodes <= _MAX_NODES:
+            raise UserError(f"cluster: nodes={self.nodes}: must be between 1 and {_MAX_NODES}")
+        if not 1 <= self.gpus_per_node <= _MAX_GPUS_PER_NODE:
+            raise UserError(
+                f"cluster: gpus_per_node={self.gpus_per_node}: must be between 1 and {_MAX_GPUS_PER_NODE}"
+            )
+        if self.network not in NETWORKS:
+            raise UnknownName("network", self.network, NETWORKS)
+
+    @classmethod
+    def of(cls, groups: Iterable[NodeGroup], network: str = "ideal") -> Cluster:
+        """The cluster of these groups, with nodes numbered in this order."""
+        groups = tuple(groups)
+        pools_of(groups)  # raises if groups of one GPU type differ
+        return cls(
+            nodes=sum(group.nodes for group in groups),
+            gpus_per_node=max((group.gpus_per_node for group in groups), default=0),
+            system=(groups[0].system or "none") if groups else "none",
+            groups=groups,
+            network=network,
+        )
+
+    @cached_property
+    def gpus(self) -> int:
+        if self.groups:
+            return sum(group.nodes * group.gpus_per_node for group in self.groups)
+        return self.nodes * self.gpus_per_node
+
+    @property
+    def shape(self) -> str:
+        """`n128g8`; the shapes of several groups are joined by `+`."""
+        return "+".join(f"n{g.nodes}g{g.gpus_per_node}" for g in self.groups or (self,))
+
+    def document(self) -> dict[str, Any]:
+        """The cluster as JSON; `clustersim.cluster.clusterfile.cluster_of` reads it."""
+        document: dict[str, Any] = {"shape": self.shape, "nodes": self.nodes}
+        document |= {"gpus_per_node": self.gpus_per_node, "system": self.system}
+        if not self.groups:
+            return document
+        return {**document, "network": self.network, "groups": [asdict(group) for group in self.groups]}
+
+    @cached_property
+    def pools(self) -> tuple[Pool, ...]:
+        """The nodes by GPU type, in the order of the groups. A job runs within one pool."""
+        groups = self.groups or (NodeGroup.of_system("nodes", self.nodes, self.gpus_per_node, self.system),)
+        return pools_of(groups)
+
+    @cached_property
+    def mixed(self) -> bool:
+        """Whether the cluster has GPUs of several types."""
+        return len({group.gpu_type for group in self.groups}) > 1
+
+    @cached_property
+    def gpu_types(self) -> tuple[str, ...]:
+        return tuple(pool.gpu_type for pool in self.pools)
+
+    def pool(self, gpu_type: str) -> Pool:
+        """The nodes of a GPU type. UnknownName for a type that the cluster does not have."""
+        for pool in self.pools:
+            if pool.gpu_type == gpu_type:
+                return pool
+        raise UnknownName("GPU type", gpu_type, self.gpu_types)
+
+    def type_of(self, node: int) -> str:
+        """GPU type of a node."""
+        for pool in self.pools:
+            if node < pool.first + pool.nodes:
+                return pool.gpu_type
+        raise ValueError(f"node {node}: the cluster has {self.nodes} nodes")
+
+    def size_of(self, node: int) -> int:
+        """GPUs of a node."""
+        return self.sizes[node] if self.groups else self.gpus_per_node
+
+    @cached_property
+    def sizes(self) -> bytes:
+        """GPUs of each node."""
+        groups = self.groups or (self,)
+        return b"".join(bytes([group.gpus_per_node]) * group.nodes for group in groups)
+
+    @cached_property
+    def node_sizes(self) -> int:
+        """How many different sizes the nodes have."""
+        return len({group.gpus_per_node for group in self.groups}) if self.groups else 1
+
+    @cached_property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """The leaf switches, in the order of their nodes; a single one unless the groups state more."""
+        return leaves_of(self.groups) if self.groups else (Leaf(0, self.nodes),)
+
+    @cached_property
+    def leaf_of(self) -> tuple[int, ...]:
+        """The leaf of each node, as its position in `leaves`."""
+        return tuple(i for i, leaf in enumerate(self.leaves) for _ in range(leaf.nodes))
+
+    @classmethod
+    def parse(cls, shape: str, system: str = "dgx-a100-80gb") -> Cluster:
+        """Read a shape: `n128g8` or `128x8`, 128 nodes of 8 GPUs.
+
+        >>> Cluster.parse("n128g8").gpus
+        1024
+        """
+        match = _SHAPE.fullmatch(shape.strip().lower())
+        if not match:
+            what = "not a shape; write n128g8 for 128 nodes of 8 GPUs, or name a .yaml file"
+            raise UserError(f"cluster {shape[:60]!r}: {what}")
+        nodes, gpus = (int(x) for x in match.groups() if x is not None)
+        return cls(nodes, gpus, system)

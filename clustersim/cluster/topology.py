@@ -1,0 +1,164 @@
+"""Groups of equal nodes, and the leaf and spine switches that connect them.
+
+A group is a stretch of equal nodes. Its nodes are numbered through its leaf switches, and its leaves through
+its spine blocks (a folded Clos network or fat tree, Al-Fares et al., SIGCOMM 2008). The uplinks of a leaf,
+and those of a spine block towards the core, have a bandwidth in bytes/s each way. None means that they carry
+all that the nodes below can send. Groups share no leaf. Groups of the same GPU type form a pool; a job runs
+within one pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from itertime.errors import UserError
+from itertime.io import CONFIG, Count, Name, Positive
+from itertime.spec import load_system
+
+__all__ = ["NETWORKS", "Gpus", "Leaf", "NodeGroup", "Nodes", "Pool", "leaves_of", "pools_of"]
+
+Nodes = Annotated[Count, Field(le=1_000_000)]
+Gpus = Annotated[Count, Field(le=64)]
+NETWORKS = ("ideal", "tiers", "contention")
+
+
+@checked_dataclass(frozen=True, config=CONFIG)
+class NodeGroup:
+    """`nodes` equal nodes of `gpus_per_node` GPUs of one type.
+
+    `system`: the `itertime` system of the nodes, by name or path; None for a type without a profile.
+    `nic_bytes_per_s`: of a node, one direction; None: that of the system. `nodes_per_leaf`,
+    `nodes_per_spine`: nodes of a leaf, and of a spine block; None: one for the whole group. The last leaf and
+    the last block may have fewer nodes.
+    """
+
+    name: Name
+    nodes: Nodes
+    gpus_per_node: Gpus
+    gpu_type: Name
+    system: Name | None = None
+    nic_bytes_per_s: Positive | None = None
+    nodes_per_leaf: Nodes | None = None
+    leaf_uplink_bytes_per_s: Positive | None = None
+    nodes_per_spine: Nodes | None = None
+    spine_uplink_bytes_per_s: Positive | None = None
+
+    @classmethod
+    def of_system(cls, name: str, nodes: int, gpus_per_node: int, system: str) -> NodeGroup:
+        """Nodes of an `itertime` system with its switches. The GPU type is the first word of the name of the
+        system's profile. UserError for a system that cannot be loaded.
+        """
+        known = load_system(system)
+        nic = known.nic_bytes_per_s * gpus_per_node / known.gpus_per_node
+        leaf, spine = known.nodes_per_leaf, known.nodes_per_spine
+        return cls(
+            name=name,
+            nodes=nodes,
+            gpus_per_node=gpus_per_node,
+            gpu_type=known.profile.partition("-")[0],
+            system=system,
+            nodes_per_leaf=leaf,
+            leaf_uplink_bytes_per_s=leaf * nic / known.leaf_oversubscription if leaf else None,
+            nodes_per_spine=spine,
+            spine_uplink_bytes_per_s=spine * nic / known.spine_oversubscription if spine else None,
+        )
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A leaf switch with the nodes `first` to `first + nodes - 1`, and its spine block (a number that is
+    unique in the cluster). The uplinks of both are in bytes/s.
+    """
+
+    first: int
+    nodes: int
+    uplink_bytes_per_s: float | None = None
+    spine: int = 0
+    spine_uplink_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Pool:
+    """All nodes of one GPU type: `first` to `first + nodes - 1`, on the leaves from `first_leaf` on."""
+
+    gpu_type: str
+    first: int
+    nodes: int
+    gpus_per_node: int
+    system: str | None
+    nic_bytes_per_s: float | None
+    first_leaf: int
+    leaves: int
+
+    @property
+    def gpus(self) -> int:
+        return self.nodes * self.gpus_per_node
+
+
+def leaves_of(groups: Sequence[NodeGroup]) -> tuple[Leaf, ...]:
+    """The leaf switches of all groups, in the order of their nodes."""
+    leaves: list[Leaf] = []
+    node = spine = 0
+    for group in groups:
+        last = node + group.nodes
+        per_leaf, per_spine = group.nodes_per_leaf or group.nodes, group.nodes_per_spine or group.nodes
+        for first in range(node, last, per_leaf):
+            block = spine + (first - node) // per_spine
+            size = min(per_leaf, last - first)
+            leaves.append(
+                Leaf(first, size, group.leaf_uplink_bytes_per_s, block, group.spine_uplink_bytes_per_s)
+            )
+        spine = leaves[-1].spine + 1
+        node = last
+    return tuple(leaves)
+
+
+def pools_of(groups: Sequence[NodeGroup]) -> tuple[Pool, ...]:
+    """The groups of each GPU type as one pool.
+
+    UserError if groups of one type do not follow one another, or if they differ in the system, the GPUs per
+    node or the NICs, on which the speed of a job depends.
+    """
+    pools: list[Pool] = []
+    node = leaf = 0
+    for group in groups:
+        leaves = -(-group.nodes // (group.nodes_per_leaf or group.nodes))
+        same = next((pool for pool in pools if pool.gpu_type == group.gpu_type), None)
+        if same is None:
+            pool = Pool(
+                gpu_type=group.gpu_type,
+                first=node,
+                nodes=group.nodes,
+                gpus_per_node=group.gpus_per_node,
+                system=group.system,
+                nic_bytes_per_s=group.nic_bytes_per_s,
+                first_leaf=leaf,
+                leaves=leaves,
+            )
+            pools.append(pool)
+        else:
+            _check_alike(group, same, pools[-1])
+            pools[-1] = replace(same, nodes=same.nodes + group.nodes, leaves=same.leaves + leaves)
+        node += group.nodes
+        leaf += leaves
+    return tuple(pools)
+
+
+def _check_alike(group: NodeGroup, pool: Pool, last: Pool) -> None:
+    if pool is not last:
+        raise UserError(
+            f"group {group.name}: gpu_type={group.gpu_type}: groups of one GPU type must follow one another; "
+            "reorder the groups"
+        )
+    for field in ("gpus_per_node", "system", "nic_bytes_per_s"):
+        ours, theirs = getattr(group, field), getattr(pool, field)
+        if ours != theirs:
+            raise UserError(
+                f"group {group.name}: {field}={ours}: another group of gpu_type {group.gpu_type} has "
+                f"{theirs}; make them alike, or give this one a gpu_type of its own"
+            )

@@ -1,0 +1,131 @@
+"""What the simulating commands show: progress on stderr, tables or JSON on stdout."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from itertime.commandline import print_json
+from itertime.errors import UserError
+
+from .terminal import plain, print_table
+
+if TYPE_CHECKING:
+    from clustersim.records import Run
+
+__all__ = ["check_folder", "has_report", "print_comparison", "print_run", "run_folders"]
+
+_MOST_REPORTED = 200_000  # jobs, of all runs together
+
+
+def check_folder(folder: Path, expected: Sequence[str] = ()) -> None:
+    """Say early, before minutes of simulation, that `folder` cannot be written. UserError in one line.
+
+    `expected`: the folders of runs that may be in it already; runs of any other comparison would end up in
+    the report of this one.
+    """
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        raise UserError(f"{folder}: {existing} is not a folder; choose another place with --out")
+    if expected and (folder / "manifest.json").exists():
+        raise UserError(f"{folder}: holds a single run; choose an empty folder for a comparison")
+    others = sorted({path.parent.name for path in folder.glob("*/manifest.json")} - set(expected))
+    if others:
+        raise UserError(f"{folder}: holds {others[0]} of another comparison; choose an empty folder")
+    if not os.access(existing, os.W_OK):
+        raise UserError(f"{folder}: {existing} cannot be written; choose another place with --out")
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """The folder itself if it holds a run, else the folders of runs in it. UserError if there is none."""
+    if not folder.is_dir():
+        raise UserError(f"{folder}: is not a folder")
+    if (folder / "manifest.json").exists():
+        return [folder]
+    homes = sorted(path.parent for path in folder.glob("*/manifest.json"))
+    if not homes and (folder / "cells").is_dir():
+        raise UserError(f"{folder}: holds a grid; its runs are in {folder / 'cells'}")
+    if not homes:
+        raise UserError(f"{folder}: holds no run (no manifest.json, neither here nor one folder down)")
+    return homes
+
+
+def has_report(runs: Sequence[Run]) -> bool:
+    """Whether a browser can open a report of these runs."""
+    return sum(len(run.jobs) for run in runs) <= _MOST_REPORTED
+
+
+def print_run(run: Run, json: bool) -> None:
+    from clustersim.report import comparison_table
+
+    if json:
+        print_json(run.summary)
+        return
+    print_table(*comparison_table([run], None))
+    _print_notes([run])
+
+
+def print_comparison(runs: Sequence[Run], baseline: str, json: bool) -> None:
+    from clustersim.grid import compare_runs
+    from clustersim.report import comparison_table
+
+    from .grid_output import as_rows, print_differences
+
+    seeds = {run.manifest["seed"] for run in runs}
+    differences = compare_runs(runs, baseline) if len(seeds) > 1 else []
+    if json:
+        print_json(
+            {
+                "baseline": baseline,
+                "runs": [
+                    {"policy": r.policy, "planner": r.planner, "seed": r.manifest["seed"], **r.summary}
+                    for r in runs
+                ],
+                **({"comparisons": as_rows(differences)} if differences else {}),
+            }
+        )
+        return
+    print_table(*comparison_table(runs, baseline))
+    print_differences(differences, {"policy": baseline})
+    _print_notes(runs)
+
+
+def _print_notes(runs: Sequence[Run]) -> None:
+    from clustersim.report import named, sizes_given
+
+    every = [(one.label, one.run) for one in named(runs)]
+    finished = ", ".join(f"{label} {run.summary['finished']}" for label, run in every)
+    print(f"JCT and queueing cover finished jobs: {finished} of {len(runs[0].jobs)} submitted.")
+    if has_report(runs):  # else the records of the jobs are not in memory
+        for sentence in sizes_given(runs):
+            print(plain(sentence))
+        for label, run in every:
+            reasons = Counter(job.reason for job in run.jobs if job.state == "rejected")
+            for reason, count in reasons.most_common(1):
+                others = reasons.total() - count
+                rest = f" and {others:,} for other reasons" if others else ""
+                print(plain(f"Rejected under {label}: {count:,} ({reason}){rest}."))
+    if any(run.summary["unfinished"] for run in runs):
+        left = ", ".join(f"{label} {run.summary['unfinished']}" for label, run in every)
+        print(f"Unfinished when the run ended: {left}; `reason` in jobs.csv says why.")
+    if any(run.summary["interruptions"] for run in runs):
+        stopped = ", ".join(f"{label} {run.summary['interruptions']} times" for label, run in every)
+        print(f"Failures of nodes stopped jobs: {stopped}.")
+    if any(run.summary["failed"] for run in runs):
+        failed = ", ".join(f"{label} {run.summary['failed']}" for label, run in every)
+        print(f"Jobs that ended as failed: {failed}.")
+    unsure = {
+        plan.gpu_type or run.cluster.system: None for run in runs for plan in run.plans if plan.low_s is None
+    }
+    if unsure:
+        where = ", ".join(unsure)
+        print(f"No interval is known for iteration times on {where}; docs/accuracy.md: how far runs are off.")
+    knowing = dict.fromkeys(run.policy for run in runs if run.manifest["oracle_used"])
+    if knowing:
+        names = ", ".join(knowing)
+        print(f"True durations from the log were used by {names} (oracle): no real scheduler knows them.")

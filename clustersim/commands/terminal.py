@@ -1,0 +1,115 @@
+"""Tables on a terminal of any width: nothing is cut off."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["plain", "print_table", "progress_of"]
+
+_STEPS = 200
+
+
+@contextmanager
+def progress_of(text: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar on stderr, fed with the number done so far; nothing at all where stderr is not a
+    terminal.
+    """
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        job = bar.add_task(text, total=total)
+        stride = max(1, total // _STEPS)
+
+        def advance(done: int) -> None:
+            if done % stride == 0 or done == total:
+                bar.update(job, completed=done)
+
+        yield advance
+
+
+def plain(text: str) -> str:
+    """Untrusted text for a terminal, without control characters."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+_PIPE_WIDTH = 160
+"""A pipe has no width; tables are not folded for it below this one."""
+_GAP, _EDGES = 3, 2
+
+Rows = Sequence[Sequence[str]]
+
+
+def print_table(heads: Sequence[str], rows: Rows, keys: int = 1) -> None:
+    """Print rows under their heads; the first `keys` columns are left-aligned and blank where they repeat.
+
+    On a narrow terminal the heads are folded first, then the cells at their parentheses. If that is still
+    too wide, each row becomes a paragraph.
+    """
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, markup=False, highlight=False)
+    for cells in (_without_repeats(rows, keys), _folded(_without_repeats(rows, keys))):
+        widths = _widths(heads, cells, console.width)
+        if widths:
+            _print(console, heads, cells, keys, widths)
+            return
+    for row in rows:
+        values = "; ".join(f"{head}: {cell}" for head, cell in zip(heads[keys:], row[keys:], strict=True))
+        for line in wrap(f"{', '.join(row[:keys])}: {values}", console.width, subsequent_indent="    "):
+            print(line)
+
+
+def _without_repeats(rows: Rows, keys: int) -> list[list[str]]:
+    """The rows, with the first cells blank as far as they repeat those of the row before."""
+    shown, before = [], tuple[str, ...]()
+    for row in rows:
+        key = tuple(row[:keys])
+        shown.append([*("" if key[: i + 1] == before[: i + 1] else row[i] for i in range(keys)), *row[keys:]])
+        before = key
+    return shown
+
+
+def _folded(rows: Rows) -> list[list[str]]:
+    return [[cell.replace(" (", "\n(").replace(" to ", "\nto ") for cell in row] for row in rows]
+
+
+def _widths(heads: Sequence[str], rows: Rows, room: int) -> list[int]:
+    """Widths of columns that hold every line of the cells and every word of the heads. Empty if `room` is too
+    small. Spare width goes to folded heads, those that need least first.
+    """
+    words = [max(map(len, head.split())) for head in heads]
+    lines = [
+        max((len(line) for row in rows for line in row[i].split("\n")), default=0) for i in range(len(heads))
+    ]
+    widths = [max(pair) for pair in zip(words, lines, strict=True)]
+    left = room - sum(widths) - _GAP * (len(widths) - 1) - _EDGES
+    if left < 0:
+        return []
+    for i in sorted(range(len(heads)), key=lambda i: len(heads[i]) - widths[i]):
+        more = min(left, max(0, len(heads[i]) - widths[i]))
+        widths[i] += more
+        left -= more
+    return widths
+
+
+def _print(console: Console, heads: Sequence[str], rows: Rows, keys: int, widths: Sequence[int]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for i, (head, width) in enumerate(zip(heads, widths, strict=True)):
+        table.add_column(head, justify="left" if i < keys else "right", width=width)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)

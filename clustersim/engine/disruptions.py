@@ -1,0 +1,77 @@
+"""What disturbs the jobs of a simulation apart from its policy: nodes that fail or are maintained, jobs that
+fail, and shared storage.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING
+
+from clustersim.cluster import Placement
+from clustersim.failures import Failures, Maintenance, Outages, fate_of
+from clustersim.jobs import ActiveJob, CheckpointedJob
+from clustersim.overheads import Cycle
+from traces.job import Job
+
+from .checkpoint_loading import CheckpointLoading
+from .enactment import Enactment
+from .kernel import Kernel
+from .node_events import NodeEvents
+from .wake_ups import WakeUps
+
+if TYPE_CHECKING:
+    from clustersim.speed import Curve
+
+__all__ = ["Disruptions"]
+
+
+class Disruptions:
+    """Node outages, job failures, checkpoints and their loads in one run."""
+
+    def __init__(
+        self, kernel: Kernel, enactment: Enactment, wake_ups: WakeUps, *,
+        failures: Failures | None, calendar: Maintenance | None, seed: int,
+    ):  # fmt: skip
+        self._kernel, self._failures, self._seed = kernel, failures, seed
+        self._cluster = cluster = kernel.facts.cluster
+        gpus = [cluster.size_of(node) for node in range(cluster.nodes)]
+        outages = Outages(gpus, kernel.clock.now, failures=failures, calendar=calendar, seed=seed)
+        retries = failures.retries if failures else 0
+        self._node_events = NodeEvents(kernel, enactment, wake_ups, outages, retries)
+        self._loading = CheckpointLoading(kernel, enactment) if kernel.overheads.storage_shared else None
+
+    @classmethod
+    def of(
+        cls, kernel: Kernel, enactment: Enactment, wake_ups: WakeUps, *,
+        failures: Failures | None, calendar: Maintenance | None, seed: int,
+    ) -> Disruptions | None:  # fmt: skip
+        """The disruptions of a run; None if only the policy changes what jobs do."""
+        overheads = kernel.overheads
+        saves = not isinstance(overheads.checkpoint_interval_s, str)
+        planned = calendar is not None and (calendar.changes or calendar.absent)
+        if failures is None and not planned and not saves and not overheads.storage_shared:
+            return None
+        return cls(kernel, enactment, wake_ups, failures=failures, calendar=calendar, seed=seed)
+
+    def begin(self) -> None:
+        """Called once, before the first event."""
+        self._node_events.begin()
+
+    def job(self, job: Job, order: int, curve: Curve, requested: int, note: str) -> ActiveJob:
+        """A submitted job, with its failure if it has one."""
+        fate = fate_of(job, self._failures, self._seed) if self._failures is not None else None
+        failure, share = ("", 1.0) if fate is None else fate
+        return CheckpointedJob(
+            job, order, curve, requested, note,
+            cycle_of=partial(self._cycle, curve.parameters), loads=self._loading,
+            failure=failure, share=share,
+        )  # fmt: skip
+
+    def _cycle(self, parameters: float, placement: Placement) -> Cycle:
+        """How a job with a model of `parameters` parameters saves in `placement`. A failure of any of its
+        nodes stops the job, at a rate that depends on all their GPUs.
+        """
+        gpus = sum(self._cluster.size_of(node) for node, _ in placement)
+        mtbf_s = self._failures.node_mtbf_s(gpus) if self._failures is not None else inf
+        return self._kernel.overheads.cycle(parameters, len(placement), mtbf_s)

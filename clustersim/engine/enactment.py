@@ -1,0 +1,123 @@
+"""Enacts proposals: starts, preemptions, resizes and migrations, and their overheads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+from clustersim.cluster import Placement
+from clustersim.jobs import ActiveJob
+from clustersim.scheduler import JobView, Proposal
+from clustersim.scheduler.draft import adopt
+from clustersim.scheduler.job_view import active_of
+from clustersim.speed import Network, Speed
+
+from .clock import Due
+from .kernel import Kernel
+
+__all__ = ["Enactment"]
+
+
+class Enactment:
+    """Gives GPUs to the jobs of a simulation, takes GPUs from them, and records both.
+
+    `network` determines the speeds of placed jobs; None where it is ideal.
+    """
+
+    def __init__(self, kernel: Kernel, speed: Speed, on_completion: Callable[[Due], None]):
+        """`on_completion` is called when a job may be done, with (job, generation of its allocation)."""
+        self._kernel, self._facts, self._clock = kernel, kernel.facts, kernel.clock
+        self._views = kernel.views
+        self._on_completion_due = [on_completion]
+        self.network: Network[ActiveJob] | None = None
+        if kernel.facts.cluster.network != "ideal":
+            self.network = Network(kernel.facts.cluster, speed)
+
+    def enact(self, proposal: Proposal, now: float) -> None:
+        """Turn the difference between the proposal and reality into starts, preemptions, resizes and
+        migrations.
+        """
+        changes = adopt(proposal)
+        if not changes and self.network is None:
+            return
+        speeds: dict[ActiveJob, float] = {}
+        if self.network is not None:
+            speeds = self.network.after({active_of(job): placement for job, placement in changes.items()})
+        for job, placement in changes.items():
+            active = active_of(job)
+            active.settle(now)
+            if placement is None:
+                self.preempt(active)
+            else:
+                self._allocate(job, active, placement, now, speeds.pop(active, None))
+        for active, unit_s in speeds.items():
+            self.change_speed(active, unit_s)
+
+    def preempt(self, active: ActiveJob, reason: str = "") -> None:
+        """Let a running job wait again, with its progress; its GPUs are free already."""
+        self._let_go(active)
+        active.preemptions += 1
+        self._kernel.policy.add_waiting(self._views[active])
+        self._kernel.recorder.event(self._clock.now, "preempt", active.job.job_id, detail=reason)
+
+    def withdraw(self, active: ActiveJob) -> None:
+        """Free the GPUs of a running job that ends or was interrupted."""
+        assert active.placement is not None
+        self._facts.capacity.release(active.placement)
+        self._let_go(active)
+
+    def change_speed(self, active: ActiveJob, unit_s: float) -> None:
+        """Let a running job continue at another speed, on the same GPUs."""
+        now = self._clock.now
+        self.expect_completion(active, active.change_speed(unit_s, now), now)
+        self._kernel.recorder.event(now, "rate", active.job.job_id, unit_s=unit_s)
+
+    def expect_completion(self, active: ActiveJob, done_s: float, now: float) -> None:
+        """The job will be done at `done_s` unless its GPUs change. Infinite while it loads a checkpoint for
+        an unknown time.
+        """
+        if done_s < inf:
+            self._clock.after(done_s - now, self._on_completion_due, (active, active.generation))
+
+    def _let_go(self, active: ActiveJob) -> None:
+        active.let_go()
+        if self.network is not None:
+            self.network.leave(active)
+        del self._facts.running[self._views[active]]
+
+    def _allocate(
+        self, job: JobView, active: ActiveJob, placement: Placement, now: float, unit_s: float | None
+    ) -> None:
+        """`unit_s`: the speed that the network determines; None where that is the speed of the GPU count."""
+        gpus = sum([count for _, count in placement])
+        kind = _classify(active, gpus)
+        overhead_s = active.overhead_s(self._kernel.overheads, kind, gpus, len(placement))
+        if active.placement is None:
+            self._facts.waiting.remove(job)
+            self._facts.running[job] = active.generation
+            if active.start_s is None:
+                active.start_s = now
+        curve = active.curve
+        if active.offers:
+            curve = active.curve_at(self._facts.cluster.type_of(placement[0][0]))
+        unit_s = curve.unit_s[gpus] if unit_s is None else unit_s
+        self.expect_completion(active, active.hold(placement, gpus, unit_s, now, overhead_s), now)
+        plan = curve.plans.get(gpus, "")
+        recorder = self._kernel.recorder
+        event = recorder.event(now, kind, active.job.job_id, gpus, placement, plan, overhead_s, unit_s=unit_s)
+        if plan:
+            recorder.plan(active.job, event)
+
+
+def _classify(active: ActiveJob, gpus: int) -> str:
+    """The kind of change for a job that gets `gpus` GPUs; counts it."""
+    if active.start_s is None:
+        return "start"
+    if active.placement is None:
+        active.restarts += 1
+        return "restart"
+    if active.gpus != gpus:
+        active.resizes += 1
+        return "resize"
+    active.migrations += 1
+    return "migrate"

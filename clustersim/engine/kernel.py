@@ -1,0 +1,94 @@
+"""What the parts of one simulation share."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from clustersim.jobs import ActiveJob
+from clustersim.records import JobRecord, Recorder, as_row
+from clustersim.scheduler import Event, JobView
+from clustersim.scheduler.cluster_state import ClusterState
+
+from .clock import Arrivals, Clock, Due
+from .job_records import record_of
+from .policy_calls import PolicyCalls
+
+__all__ = ["Kernel"]
+
+
+class Kernel:
+    """Clock, facts, policy and recorder of a simulation, and what all its parts do with them.
+
+    | field | |
+    |---|---|
+    | `clock`, `facts` | simulated time; the cluster and its jobs |
+    | `policy`, `state` | calls of the policy; the state that it sees |
+    | `events` | `state.events`: what happens until the next decision |
+    | `recorder`, `overheads` | the records of the run; what starts and restarts cost |
+    | `arrivals`, `submitted` | the jobs to be submitted; those submitted but not admitted yet |
+    | `views` | what the policy sees of the jobs in the system, by job |
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        facts: ClusterState[JobView],
+        policy: PolicyCalls,
+        recorder: Recorder,
+        arrivals: Arrivals,
+        decide: Callable[[], None],
+        on_progress: Callable[[int], None] | None = None,
+    ):
+        """`decide`: makes the decision of an instant. `on_progress` is called with the number of jobs that
+        have left the system.
+        """
+        self.clock, self.facts, self.policy, self.recorder = clock, facts, policy, recorder
+        self.overheads, self.state, self.events = facts.overheads, policy.state, policy.state.events
+        self.arrivals = arrivals
+        self.submitted: deque[ActiveJob] = deque()
+        self.views: dict[ActiveJob, JobView] = {}
+        self._decide, self._on_decision_due = decide, [self._on_decision]
+        self._decision_due = False
+        self._on_progress, self._departures = on_progress, 0
+
+    def decide_at_this_instant(self, now: float) -> None:
+        """Decide once, behind everything else that is due at this instant, `now`."""
+        if self._decision_due:
+            return
+        if self.clock.peek() > now:
+            self._decide()
+        else:
+            self._decision_due = True
+            self.clock.after(0.0, self._on_decision_due)
+
+    def _on_decision(self, _: Due) -> None:
+        self._decision_due = False
+        self._decide()
+
+    def drained(self) -> bool:
+        """Whether no job is in the system or still to arrive: calling the policy has no further effect."""
+        inside = self.submitted or self.facts.running or self.facts.waiting.jobs
+        return self.arrivals.next is None and not inside
+
+    def leave(self, active: ActiveJob, now: float, failure: str = "") -> None:
+        """A job leaves the system at `now`: finished, or unfinished because of a `failure`."""
+        if not failure:
+            active.work_left = 0.0
+            active.finish_s = now
+        self.events.append(as_row(Event, ("finished", self.views.pop(active), None)))
+        self.recorder.event(now, "fail" if failure else "finish", active.job.job_id, detail=failure)
+        record = record_of(active, state="failed" if failure else "finished", reason=failure)
+        self.recorder.keep_job(record, active.order)
+        self._count_departure()
+
+    def reject(self, record: JobRecord, order: int) -> None:
+        """A submitted job does not enter the system. `order`: its position in the order of submission."""
+        self.recorder.event(self.clock.now, "reject", record.job_id, detail=record.reason)
+        self.recorder.keep_job(record, order)
+        self._count_departure()
+
+    def _count_departure(self) -> None:
+        self._departures += 1
+        if self._on_progress is not None:
+            self._on_progress(self._departures)

@@ -1,0 +1,96 @@
+"""Calling a policy. An exception or an invalid answer becomes a PolicyError that names the place."""
+
+from __future__ import annotations
+
+import reprlib
+import traceback
+from collections.abc import Callable
+from time import perf_counter
+
+from clustersim.errors import PolicyError
+from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from clustersim.scheduler.cluster_state import ClusterState
+from clustersim.scheduler.draft import facts_of
+
+__all__ = ["PolicyCalls", "locate_policy_error"]
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+class PolicyCalls:
+    """The calls of one policy during a run, or in one scene.
+
+    `state`: what the policy sees of `facts`. `wall_s`: wall-clock seconds spent in the policy. `when` gives
+    the simulated time for error messages, for example " at t=60 s".
+    """
+
+    def __init__(self, scheduler: Scheduler, facts: ClusterState[JobView], when: Callable[[], str] = str):
+        self._scheduler, self._facts, self._when = scheduler, facts, when
+        self.state = State(facts)
+        self._admits_all = type(scheduler).admit is Scheduler.admit
+        self.wall_s = 0.0
+
+    def schedule(self) -> Proposal:
+        """What should run from now on."""
+        schedule = self._scheduler.schedule
+        answer = self._call("schedule", schedule, self.state)
+        if isinstance(answer, Proposal) and facts_of(answer) is self._facts:
+            if answer.decision == self._facts.decision:
+                return answer
+            fault = "a proposal of an earlier decision; begin each with state.proposal()"
+        else:
+            fault = f"{reprlib.repr(answer)}, not a proposal made by state.proposal()"
+        raise self.error(f"schedule returned {fault} ({_place_of(schedule)})")
+
+    def admit(self, job: JobView) -> bool:
+        """Whether to accept a job that was just submitted."""
+        if self._admits_all:
+            return True
+        answer = self._call("admit", self._scheduler.admit, job, self.state)
+        if not isinstance(answer, bool):
+            raise self.error(f"admit(job {job.id}) returned {answer!r}; return True or False")
+        return answer
+
+    def add_waiting(self, job: JobView) -> None:
+        """Let `job` wait. Rankings of waiting jobs call the policy's keys."""
+        waiting = self._facts.waiting
+        if waiting.rankings:
+            self._call("the key of pending_by", waiting.add, job)
+        else:
+            waiting.add(job)
+
+    def error(self, text: str) -> PolicyError:
+        """The error for a broken rule."""
+        return PolicyError(f"policy {type(self._scheduler).__name__}{self._when()}: {text}")
+
+    def _call(self, name: str, function: Callable[..., object], *arguments: object) -> object:
+        began = perf_counter()
+        try:
+            return function(*arguments)
+        except (Exception, SystemExit, GeneratorExit) as error:
+            raise self.error(locate_policy_error(error, name)) from error
+        finally:
+            self.wall_s += perf_counter() - began
+
+
+def locate_policy_error(error: BaseException, call: str) -> str:
+    """What a policy's `call` raised, with file and line: of the innermost frame outside this package, if
+    there is one.
+    """
+    frames = list(traceback.walk_tb(error.__traceback__))
+    outside = [entry for entry in frames if _package_of(entry[0].f_globals) != _PACKAGE]
+    frame, line = (outside or frames)[-1]
+    where = f"{frame.f_code.co_filename}:{line}"
+    if isinstance(error, PolicyError):
+        return f"{error} ({where})"
+    return f"{call} raised {type(error).__name__} at {where}: {error}"
+
+
+def _package_of(module: dict[str, object]) -> str:
+    return str(module.get("__name__", "")).partition(".")[0]
+
+
+def _place_of(function: Callable[..., object]) -> str:
+    """File and line of a function."""
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)

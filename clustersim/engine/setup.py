@@ -1,0 +1,57 @@
+"""What a simulation runs on, under which policy, with which models of speed, overheads and failures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from clustersim.cluster import Cluster
+from clustersim.failures import Failures, Maintenance
+from clustersim.overheads import Overheads
+from clustersim.placement import Placer, placer
+from clustersim.scheduler import Scheduler
+from clustersim.speed import Speed
+from itertime.errors import UserError
+
+__all__ = ["RunSetup"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSetup:
+    """Everything that a simulation needs beside its jobs. UserError for a policy that cannot plan with the
+    GPU types of the cluster.
+
+    | field | default |
+    |---|---|
+    | `cluster`, `scheduler`, `speed` | the machines, the policy, and how fast jobs run on GPUs |
+    | `planner` | the name of the planner behind `speed`; empty: none has a name |
+    | `overheads` | what starts, preemptions and resizes cost: the default constants |
+    | `placement` | a placer or its name: `pack` |
+    | `quotas` | GPUs promised to tenants: none |
+    | `failures`, `maintenance` | what takes nodes out of service: nothing |
+    | `until_s` | when the run ends, on the trace's clock: when nothing is left to happen |
+    | `seed` | of everything random: 0 |
+    """
+
+    cluster: Cluster
+    scheduler: Scheduler
+    speed: Speed
+    planner: str = ""
+    overheads: Overheads = field(default_factory=Overheads)
+    placement: str | Placer = "pack"
+    quotas: Mapping[str, int] = field(default_factory=dict)
+    failures: Failures | None = None
+    maintenance: Maintenance | None = None
+    until_s: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.cluster.mixed and self.scheduler.one_gpu_type:
+            types = ", ".join(self.cluster.gpu_types)
+            name = type(self.scheduler).__name__
+            refused = f"policy {name} plans with one GPU type, the cluster has {types}"
+            raise UserError(f"{refused}; choose another policy, or a cluster of one type")
+
+    @property
+    def placer(self) -> Placer:
+        return placer(self.placement) if isinstance(self.placement, str) else self.placement

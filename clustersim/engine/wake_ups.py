@@ -1,0 +1,84 @@
+"""The policy's wake-ups: requested, stale, and without effect (livelock)."""
+
+from __future__ import annotations
+
+from math import fsum, inf
+from numbers import Real
+
+from clustersim.records import as_row
+from clustersim.scheduler import Event
+from clustersim.scheduler.job_view import active_of
+
+from .clock import Due
+from .kernel import Kernel
+
+__all__ = ["WakeUps"]
+
+_MOST_IDLE, _LEAST_ADVANCE_S = 10_000, 1.0
+
+
+class WakeUps:
+    """Wakes the policy up when it asks for it, and counts wake-ups in a row without any other event."""
+
+    def __init__(self, kernel: Kernel):
+        self._kernel = kernel
+        self._wake_at: float | None = None
+        self._generation = 0  # counts requests, so that a replaced one is recognised as stale
+        self.reset(kernel.clock.now)
+
+    def reset(self, now: float) -> None:
+        """Something else has happened: count from zero."""
+        self._count = 0
+        self._checked_s: float = now
+        self._checked_work: float | None = None
+
+    def request(self, wake_at: float) -> None:
+        """Wake the policy up at this time, and at no time requested earlier."""
+        if wake_at == self._wake_at:
+            return
+        kernel, now = self._kernel, self._kernel.clock.now
+        if not isinstance(wake_at, Real) or not now < wake_at < inf:
+            raise kernel.policy.error(f"wake_at={wake_at!r}: must be a time after now")
+        if kernel.drained():
+            return
+        self._wake_at = wake_at
+        self._generation += 1
+        kernel.clock.after(wake_at - now, [self._on_wake_up], self._generation)
+
+    def _on_wake_up(self, event: Due) -> None:
+        if event.value != self._generation:
+            return  # a later request has replaced this one
+        self._wake_at = None
+        kernel = self._kernel
+        if kernel.drained() or self._has_no_effect():
+            return
+        now = kernel.clock.now
+        if fault := self._fault(now):
+            raise kernel.policy.error(fault)
+        kernel.events.append(as_row(Event, ("woken", None, None)))
+        kernel.decide_at_this_instant(now)
+
+    def _has_no_effect(self) -> bool:
+        """Count a wake-up. True after many if no waiting job fits until something else happens."""
+        self._count += 1
+        return self._count >= _MOST_IDLE and not self._kernel.facts.running and not self._any_job_fits()
+
+    def _any_job_fits(self) -> bool:
+        """Whether a waiting job fits as requested; nodes may be out of service, or removed."""
+        draft = self._kernel.state.proposal()
+        return any(draft.start(job) for job in self._kernel.facts.waiting.jobs)
+
+    def _fault(self, now: float) -> str:
+        """The error of a policy that made no progress in very many wake-ups up to `now`; else empty."""
+        if self._count % _MOST_IDLE:
+            return ""
+        facts, before_s = self._kernel.facts, self._checked_s
+        running, waiting = facts.running, facts.waiting.jobs
+        work = fsum(active_of(job).work_left_at(now) for job in (*running, *waiting))
+        if work == self._checked_work or now - before_s < _LEAST_ADVANCE_S:
+            return (
+                f"woke up {_MOST_IDLE} times since t={before_s:g} s and got nothing done, "
+                f"with {len(running)} jobs running and {len(waiting)} jobs waiting"
+            )
+        self._checked_s, self._checked_work = now, work
+        return ""

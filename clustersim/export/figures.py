@@ -1,0 +1,171 @@
+"""Figures for papers, drawn by matplotlib: the same runs give the same file, byte for byte."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clustersim.analysis import allocations, gpu_blocks
+from clustersim.report import Clock, group_runs
+from itertime.errors import UserError
+from itertime.io import write_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from clustersim.records import Run
+
+__all__ = ["COLOURS", "ENDINGS", "KINDS", "check_ending", "figures", "line_style", "save"]
+
+ENDINGS = ("pdf", "svg", "png")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6b6f76")
+"""The palette of Okabe and Ito, which colour-blind readers can tell apart, without its black and yellow."""
+
+_DASHES = ("solid", "dashed", "dotted")
+_STYLE: dict[str, Any] = {
+    "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
+    "axes.grid": True, "grid.color": "#e3e6ea", "grid.linewidth": 0.6, "legend.frameon": False,
+    "pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "clustersim", "lines.linewidth": 1.6,
+    "figure.constrained_layout.use": True, "text.usetex": False, "text.parse_math": False,
+}  # fmt: skip
+_UNDATED: dict[str, dict[str, Any]] = {
+    "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+    "svg": {"Date": None, "Creator": None},
+    "png": {"Software": None},
+}
+
+
+@contextmanager
+def figures() -> Iterator[Any]:
+    """matplotlib.pyplot in our style, without a screen; UserError where matplotlib is not installed."""
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise UserError("plots need matplotlib; install it with: pip install 'clustersim[plots]'") from None
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    style: Any = {**mpl.rcParamsDefault, **_STYLE, "backend": "Agg"}  # whatever the user's matplotlibrc says
+    with mpl.rc_context(style):
+        try:
+            yield plt
+        finally:
+            plt.close("all")
+
+
+def check_ending(path: Path) -> str:
+    """The format of a figure, by the end of its name; UserError for one that cannot be written."""
+    ending = path.suffix.removeprefix(".").lower()
+    if ending not in ENDINGS:
+        raise UserError(f"{path}: unknown kind of figure; let the name end in .{', .'.join(ENDINGS)}")
+    return ending
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure whole or not at all, without dates: equal figures give equal bytes."""
+    ending, content = check_ending(path), io.BytesIO()
+    figure.savefig(content, format=ending, dpi=200, metadata=_UNDATED[ending])
+    write_bytes(path, content.getvalue())
+
+
+def line_style(number: int) -> dict[str, str]:
+    """Colour and dashes of the policy `number`."""
+    return {
+        "color": COLOURS[number % len(COLOURS)],
+        "linestyle": _DASHES[number // len(COLOURS) % len(_DASHES)],
+    }
+
+
+def _jct_cdf(plt: Any, runs: Sequence[Run]) -> Figure:
+    """Share of all submitted jobs that finished within a time; of several seeds, one curve each."""
+    figure, axes = plt.subplots(figsize=(4.6, 3.0))
+    for number, group in enumerate(group_runs(runs)):
+        for i, run in enumerate(group.runs):
+            hours = np.sort([job.jct_s / 3600 for job in run.jobs if job.jct_s])
+            share = 100 * np.arange(1, len(hours) + 1) / max(1, len(run.jobs))
+            label = group.label if i == 0 else None
+            axes.step(
+                hours, share, where="post", label=label, alpha=1 if i == 0 else 0.4, **line_style(number)
+            )
+    axes.set(xscale="log", xlabel="job completion time, hours", ylabel="% of submitted jobs", ylim=(0, 101))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")  # names may hold a $: no mathematics here
+    axes.legend(loc="upper left")
+    return figure
+
+
+def _utilisation(plt: Any, runs: Sequence[Run]) -> Figure:
+    """A row per policy: GPUs held, and of these the ones making progress; of several seeds, the first."""
+    groups = group_runs(runs)
+    clock = Clock.of([group.runs[0] for group in groups])
+    size = (5.6, 0.7 + 1.0 * len(groups))
+    figure, rows = plt.subplots(len(groups), 1, figsize=size, sharex=True, squeeze=False)
+    for number, (group, axes) in enumerate(zip(groups, rows[:, 0], strict=True)):
+        run, colour = group.runs[0], line_style(number)["color"]
+        for (x, y), opacity in ((clock.snapshots(run, "allocated"), 0.3), (clock.useful(run), 0.9)):
+            axes.fill_between(x, y, step="post", color=colour, alpha=opacity, linewidth=0)
+        axes.set(ylim=(0, run.cluster.gpus), yticks=[0, run.cluster.gpus])
+        axes.set_title(group.label, loc="left", fontsize=9, color=colour)
+        axes.margins(x=0)
+    figure.supylabel("GPUs held (pale) and useful", fontsize=9)
+    rows[-1, 0].set_xlabel(clock.axis["title"]["text"])
+    return figure
+
+
+def _gantt(plt: Any, runs: Sequence[Run]) -> Figure:
+    """Which job held which GPUs, a row per policy, coloured by model; of several seeds, the first."""
+    groups = group_runs(runs)
+    clock = Clock.of([group.runs[0] for group in groups])
+    held: dict[str, float] = {}
+    for group in groups:
+        for job in group.runs[0].jobs:
+            held[job.model] = held.get(job.model, 0.0) + job.gpu_seconds
+    models = sorted(held, key=lambda model: (-held[model], model))
+    size = (7.0, 0.9 + 1.9 * len(groups))
+    figure, rows = plt.subplots(len(groups), 1, figsize=size, sharex=True, squeeze=False)
+    for group, axes in zip(groups, rows[:, 0], strict=True):
+        _bars(axes, group.runs[0], clock, {model: i for i, model in enumerate(models)})
+        axes.set_title(group.label, loc="left", fontsize=9)
+    named = models if len(models) <= len(COLOURS) else models[: len(COLOURS) - 1]
+    marks = [plt.Rectangle((0, 0), 1, 1, color=COLOURS[i]) for i in range(min(len(models), len(COLOURS)))]
+    words = [model or "no model stated" for model in named]
+    if len(models) > len(named):
+        words.append("other")
+    figure.legend(marks, words, loc="outside lower center", ncols=4, fontsize=8)
+    figure.supylabel("nodes", fontsize=9)
+    rows[-1, 0].set_xlabel(clock.axis["title"]["text"])
+    return figure
+
+
+def _bars(axes: Any, run: Run, clock: Clock, colour_of: dict[str, int]) -> None:
+    from matplotlib.collections import PolyCollection
+
+    models = {job.job_id: job.model for job in run.jobs}
+    found = allocations(run)
+    corners, colours = [], []
+    for one, blocks in zip(found, gpu_blocks(found, run.cluster.size_of), strict=True):
+        a, b = ((t - clock.from_s) / clock.unit_s for t in (one.from_s, one.to_s))
+        colour = COLOURS[min(colour_of[models[one.given.job_id]], len(COLOURS) - 1)]
+        for first, last, gpu, count in blocks:
+            spans = [(first, last + 1.0)] if count == run.cluster.size_of(first) else [
+                (node + gpu / run.cluster.size_of(node), node + (gpu + count) / run.cluster.size_of(node))
+                for node in range(first, last + 1)
+            ]  # fmt: skip
+            corners += [((a, top), (b, top), (b, bottom), (a, bottom)) for top, bottom in spans]
+            colours += [colour] * len(spans)
+    bars = PolyCollection(corners, facecolors=colours, edgecolors="white", linewidths=0.1, rasterized=True)
+    axes.add_collection(bars)
+    axes.set(xlim=(0, (clock.to_s - clock.from_s) / clock.unit_s or 1), ylim=(run.cluster.nodes, 0))
+    axes.grid(visible=False)
+
+
+KINDS: dict[str, Callable[[Any, Sequence[Run]], Figure]] = {
+    "jct-cdf": _jct_cdf,
+    "utilisation": _utilisation,
+    "gantt": _gantt,
+}
+"""What can be drawn of runs."""

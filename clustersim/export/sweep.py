@@ -1,0 +1,146 @@
+"""The load sweep of a grid as a figure: a metric against the load, a curve per policy, means over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum, isfinite, sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clustersim.analysis import METRICS
+from itertime.errors import TableError, UnknownName, UserError
+from itertime.io import open_table, shown, without_guard
+
+from .figures import line_style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Point", "Sweep", "draw_sweep", "read_sweep"]
+
+_FILE = "results.csv"
+_LOADS = ("load", "trace.load")
+
+
+@dataclass(frozen=True)
+class Point:
+    """The mean over the seeds of one cell of the grid, with half the width of its 95 % interval.
+
+    Student's t over the seeds, for independent ones; None for a single seed.
+    """
+
+    x: float
+    mean: float
+    half: float | None
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Curves by label (the values of all other axes), their points by x. `absent`: cells without one."""
+
+    x: str
+    metric: str
+    curves: Mapping[str, tuple[Point, ...]]
+    absent: int
+
+
+def read_sweep(folder: str | Path, metric: str, x: str | None = None) -> Sweep:
+    """The points in a grid's results.csv: axes, seed, status, metrics.
+
+    `x`: the axis along the figure; by default the one that is the load. UserError for an axis or metric that
+    the table does not have, TableError (file, line, column) for a cell that is no number.
+    """
+    path = Path(folder) / _FILE
+    if not path.is_file():
+        raise UserError(f"{path}: does not exist; give the folder that `clustersim grid --out` wrote")
+    with open_table(path) as table:
+        axes = [name for name in table.columns[: _first(table.columns, path)] if name]
+        x = x or next((name for name in axes if name in _LOADS), None)
+        if x is None:
+            raise UserError(
+                f"{path}: no axis is called load; name one of {', '.join(axes) or 'its axes'} with --x"
+            )
+        for name, known in ((x, axes), (metric, [m for m in METRICS if m in table.columns])):
+            if name not in known:
+                raise UnknownName("axis" if known is axes else "metric", name, known)
+        values: dict[str, dict[float, list[float]]] = {}
+        absent = 0
+        others = [name for name in axes if name != x]
+        for line, cells in table.rows:
+            if len(cells) != len(table.columns):
+                raise TableError(
+                    f"{path}:{line}: has {len(cells)} cells where the header has {len(table.columns)}"
+                )
+            row = dict(zip(table.columns, cells, strict=True))
+            at = f"{path}:{line}"
+            if not row[metric]:
+                absent += 1
+                continue
+            label = ", ".join(without_guard(row[name]) for name in others if row[name]) or metric
+            curve = values.setdefault(label, {})
+            curve.setdefault(_number(row[x], x, at), []).append(_number(row[metric], metric, at))
+    if not values:
+        raise UserError(f"{path}: no cell has a value of {metric}")
+    curves = {label: tuple(_point(at, seen) for at, seen in sorted(c.items())) for label, c in values.items()}
+    return Sweep(x, metric, curves, absent)
+
+
+def _first(columns: Sequence[str], path: Path) -> int:
+    if "seed" not in columns:
+        raise UserError(f"{path}: has no column seed; it is not the table of a grid")
+    return list(columns).index("seed")
+
+
+def _number(cell: str, column: str, at: str) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        value = float("nan")
+    if not isfinite(value):
+        raise TableError(
+            f"{at}: {column}={shown(cell)}: must be a number to be drawn; choose another axis with --x"
+        )
+    return value
+
+
+def _point(x: float, values: Sequence[float]) -> Point:
+    mean, n = fsum(values) / len(values), len(values)
+    if n < 2:
+        return Point(x, mean, None, n)
+    from scipy.stats import t
+
+    spread = sqrt(fsum((value - mean) ** 2 for value in values) / (n - 1))
+    return Point(x, mean, float(t.ppf(0.975, n - 1)) * spread / sqrt(n), n)
+
+
+def draw_sweep(plt: Any, sweep: Sweep) -> Figure:
+    """The curves, with their intervals as bars."""
+    figure, axes = plt.subplots(figsize=(4.6, 3.2))
+    scale, unit = _unit(sweep)
+    for number, (label, points) in enumerate(sweep.curves.items()):
+        style = line_style(number)
+        half = [scale * (point.half or 0.0) for point in points]
+        axes.errorbar(
+            [point.x for point in points], [scale * point.mean for point in points], yerr=half,
+            label=label, marker="o", markersize=3.5, capsize=2.5, elinewidth=0.9, **style,
+        )  # fmt: skip
+    axes.set(xlabel=sweep.x.removeprefix("trace."), ylabel=unit)
+    if min(point.mean for points in sweep.curves.values() for point in points) >= 0:
+        axes.set_ylim(bottom=0)
+    axes.legend()
+    return figure
+
+
+def _unit(sweep: Sweep) -> tuple[float, str]:
+    """(factor, words of the axis) for a metric, from the suffix of its name."""
+    name, kind, unit = sweep.metric.rpartition("_")
+    words = name.replace("_", " ").replace("jct", "JCT").replace("gpu", "GPU")
+    if kind and unit == "s":
+        largest = max(point.mean for points in sweep.curves.values() for point in points)
+        factor, unit = (3600.0, "hours") if largest >= 3600 else (1.0, "seconds")
+        return 1 / factor, f"{words}, {unit}"
+    if kind and unit == "ratio":
+        return 100.0, f"{words}, %"
+    return 1.0, sweep.metric.replace("_", " ")

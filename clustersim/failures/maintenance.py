@@ -1,0 +1,167 @@
+"""Planned changes of nodes: maintenance, and nodes that are added or removed.
+
+    - {at_s: 86400, maintenance: 0-15, for_s: 7200}
+    - {at_s: 604800, maintenance: 0-15, for_s: 7200, every_s: 604800, times: 4}
+    - {at_s: 172800, add: 64-127}
+    - {at_s: 259200, remove: "0-3,9"}
+
+Nodes are given by their numbers in the cluster; ranges include their last node. The shape of a cluster counts
+all the nodes that it ever has: nodes whose first entry is `add` are absent before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from itertime.errors import UnknownName, UserError
+from itertime.io import read_mapping
+
+__all__ = ["Maintenance", "PlannedChange", "read_calendar"]
+
+_WHAT = ("maintenance", "add", "remove")
+_KEYS = (*_WHAT, "at_s", "for_s", "every_s", "times")
+_RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?")
+_MOST_S, _MOST_CHANGES, _MOST_ENTRIES = 1e12, 1_000_000, 100_000
+
+
+class PlannedChange(NamedTuple):
+    """At `time_s` a reason to keep `node` out of service begins (`delta` +1) or ends (-1)."""
+
+    time_s: float
+    node: int
+    delta: int
+    kind: str
+
+
+@dataclass(frozen=True)
+class Maintenance:
+    """Every planned change, in order of time; at equal times, ends come before beginnings. `absent`: the
+    nodes that are not in the cluster at first.
+    """
+
+    changes: tuple[PlannedChange, ...] = ()
+    absent: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, entries: object, nodes: int) -> Maintenance:
+        """From entries as in the module's docstring. UserError names the entry, the field and the value:
+        unknown nodes, impossible times, and nodes that are added while present or removed while absent.
+        """
+        changes: list[PlannedChange] = []
+        present: dict[int, list[tuple[float, str, str]]] = {}
+        for where, entry in _listed(entries):
+            what, at_s, chosen = _entry(where, entry, nodes)
+            for_s = _seconds(where, entry, "for_s") if what == "maintenance" else 0.0
+            starts = _starts(where, entry, at_s, for_s)
+            if len(changes) + len(starts) * len(chosen) > _MOST_CHANGES:
+                raise UserError(f"{where}: more than {_MOST_CHANGES:,} changes of single nodes; plan fewer")
+            for start_s in starts:
+                for node in chosen:
+                    if what == "maintenance":
+                        changes.append(PlannedChange(start_s, node, 1, what))
+                        changes.append(PlannedChange(start_s + for_s, node, -1, what))
+                    else:
+                        present.setdefault(node, []).append((start_s, what, where))
+        absent = set()
+        for node, steps in present.items():
+            steps.sort(key=lambda step: step[0])
+            if steps[0][1] == "add":
+                absent.add(node)
+            _check_steps(node, steps)
+            changes += [
+                PlannedChange(at_s, node, -1 if what == "add" else 1, "capacity") for at_s, what, _ in steps
+            ]
+        changes.sort(key=lambda change: (change.time_s, change.delta, change.node))
+        return cls(tuple(changes), frozenset(absent))
+
+
+def read_calendar(path: str) -> list[Any]:
+    """The entries of a YAML or JSON file that holds them under `calendar`. UserError names the file."""
+    if Path(path).suffix not in (".yaml", ".yml", ".json"):
+        raise UserError(f"calendar={path!r:.80}: must be a list of entries, or a file FILE.yaml")
+    document = read_mapping(path)
+    entries = document.get("calendar")
+    if set(document) != {"calendar"} or not isinstance(entries, list):
+        raise UserError(f"{path}: must hold one key, calendar, with the list of entries")
+    return entries
+
+
+def _listed(entries: object) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    if not isinstance(entries, list | tuple):
+        raise UserError(f"calendar={entries!r:.80}: must be a list of entries")
+    if len(entries) > _MOST_ENTRIES:
+        raise UserError(
+            f"calendar: has {len(entries):,} entries, more than {_MOST_ENTRIES:,}, and each goes into "
+            "manifest.json; plan fewer, by nodes: 0-7, and every_s and times"
+        )
+    for i, entry in enumerate(entries):
+        where = f"calendar: entry {i + 1}"
+        if not isinstance(entry, Mapping):
+            raise UserError(f"{where}={entry!r:.80}: must state at_s and one of {', '.join(_WHAT)}")
+        yield where, entry
+
+
+def _entry(where: str, entry: Mapping[str, Any], nodes: int) -> tuple[str, float, list[int]]:
+    for key in entry:
+        if key not in _KEYS:
+            raise UserError(f"{where}: {UnknownName('field', str(key), _KEYS)}")
+    stated = [what for what in _WHAT if what in entry]
+    if len(stated) != 1:
+        raise UserError(f"{where}: states {len(stated)} of {', '.join(_WHAT)}; state one")
+    what = stated[0]
+    needless = [key for key in ("for_s", "every_s", "times") if key in entry and what != "maintenance"]
+    if needless:
+        raise UserError(f"{where}: {needless[0]}={entry[needless[0]]!r:.80}: belongs to maintenance")
+    return what, _seconds(where, entry, "at_s"), _nodes(f"{where}: {what}", entry[what], nodes)
+
+
+def _seconds(where: str, entry: Mapping[str, Any], key: str) -> float:
+    value = entry.get(key)
+    low = 0.0 if key == "at_s" else 1e-3
+    if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= _MOST_S:
+        raise UserError(f"{where}: {key}={value!r:.80}: must be seconds, from {low:g} to {_MOST_S:g}")
+    return float(value)
+
+
+def _starts(where: str, entry: Mapping[str, Any], at_s: float, for_s: float) -> list[float]:
+    if "every_s" not in entry and "times" not in entry:
+        return [at_s]
+    every_s, times = _seconds(where, entry, "every_s"), entry.get("times")
+    if type(times) is not int or not 1 <= times <= 100_000:
+        raise UserError(f"{where}: times={times!r:.80}: must be a whole number from 1 to 100000")
+    if every_s < for_s:
+        raise UserError(f"{where}: every_s={every_s:g}: is below for_s={for_s:g}; they would overlap")
+    return [at_s + i * every_s for i in range(times)]
+
+
+def _nodes(where: str, value: object, count: int) -> list[int]:
+    parts = [str(value)] if type(value) is int else value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list) or not parts:
+        parts = ["?"]
+    chosen: dict[int, None] = {}
+    for part in parts:
+        match = _RANGE.fullmatch(str(part).strip())
+        if match is None:
+            raise UserError(f"{where}={value!r:.80}: must name nodes, as in 3, 0-15 or 0-3,9")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise UserError(f"{where}={value!r:.80}: {match[0]} runs backwards; the lower number comes first")
+        if last >= count:
+            raise UserError(f"{where}={value!r:.80}: the cluster has the nodes 0 to {count - 1}")
+        chosen.update(dict.fromkeys(range(first, last + 1)))
+    return list(chosen)
+
+
+def _check_steps(node: int, steps: list[tuple[float, str, str]]) -> None:
+    """A node must be added and removed in turns, and only once at a time."""
+    for (before_s, before, _), (at_s, what, where) in pairwise(steps):
+        if before_s == at_s:
+            raise UserError(f"{where}: {what}: node {node} is changed twice at t={at_s:g} s; keep one")
+        if what == before:
+            state = "is already in the cluster" if what == "add" else "is no longer in the cluster"
+            raise UserError(f"{where}: {what}: node {node} {state} at t={at_s:g} s")

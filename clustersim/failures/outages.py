@@ -1,0 +1,171 @@
+"""Outages of nodes: failures, repairs, spare nodes, and planned changes.
+
+Nothing here depends on jobs or policies, so every policy meets the same outages. Changes are generated on
+demand, in order of time; where nodes fail, they never end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import NamedTuple
+
+from .failures import Failures, Machine, lemons
+from .maintenance import Maintenance
+
+__all__ = ["NodeChange", "Outages"]
+
+
+class NodeChange(NamedTuple):
+    """`node` goes out of service (`up` is False) or comes back. `kind`: the kind of fault, "maintenance" or
+    "capacity". `planned`: the change was known in advance, so that jobs can save checkpoints.
+    """
+
+    time_s: float
+    node: int
+    up: bool
+    kind: str
+    planned: bool
+
+
+class Outages:
+    """The changes of service, from `start_s` on, of the nodes of a cluster. `gpus`: the GPUs of each node.
+
+    A place in the cluster (a node, for all other modules) holds a machine. A machine that fails is removed
+    and repaired. A spare machine, if there is one, takes the place `spare_swap_s` later. A repaired machine
+    returns to its own place at once if that is still empty. Otherwise it goes to the place that has been
+    empty for longest, after the swap, or to the spares. A machine ages only while it serves a place, even if
+    the place is under maintenance.
+    """
+
+    def __init__(
+        self,
+        gpus: Sequence[int],
+        start_s: float,
+        *,
+        failures: Failures | None = None,
+        calendar: Maintenance | None = None,
+        seed: int = 0,
+    ):
+        self._reasons: dict[int, int] = {}  # node -> number of reasons why it is out of service
+        self._gone_from_s: dict[int, float] = {}  # node -> when it is removed and not added again; or inf
+        self._due: list[tuple[float, int, int, int, str]] = []  # (time, rank, node, machine, kind), a heap
+        self._empty: dict[int, None] = {}  # places without a machine, in the order in which they lost theirs
+        self._spares: deque[int] = deque()
+        self._machines: list[Machine] = []
+        self._lemons: frozenset[int] = frozenset()
+        self._mean_s: list[float] = []  # time in service of an ordinary machine, by place
+        self.failures = failures
+        self._plan(calendar or Maintenance(), start_s)
+        self._all_gone_s = max(self._gone_from_s.values()) if len(self._gone_from_s) == len(gpus) else inf
+        if failures is not None and failures.mtbf_gpu_h is not None:
+            self._install_all(failures, gpus, start_s, seed)
+        heapify(self._due)
+
+    def next(self) -> NodeChange | None:
+        """The next change of service; None after the last."""
+        while self._due:
+            time_s, rank, node, machine, kind = heappop(self._due)
+            if time_s > self._all_gone_s:
+                return None  # machines still fail, but no node is left in the cluster
+            change: NodeChange | None
+            if rank in (_PLANNED_UP, _PLANNED_DOWN):
+                delta = 1 if rank == _PLANNED_DOWN else -1
+                change = self._count(time_s, node, delta, kind, planned=True)
+            elif rank == _FAILS:
+                change = self._fail(time_s, node, machine)
+            elif rank == _REPAIRED:
+                change = self._repaired(time_s, node, machine, kind)
+            else:
+                change = self._install(time_s, node, machine, kind)
+            if change is not None:
+                return change
+        return None
+
+    def gone(self, now: float) -> frozenset[int]:
+        """The nodes that are removed permanently at or before `now`."""
+        return frozenset(node for node, time_s in self._gone_from_s.items() if time_s <= now)
+
+    def last_removals_s(self) -> list[float]:
+        """The times at which nodes are removed permanently, ascending and distinct."""
+        return sorted({time_s for time_s in self._gone_from_s.values() if time_s < inf})
+
+    def _plan(self, calendar: Maintenance, start_s: float) -> None:
+        """Queue the planned changes. The net effect of those before the start is queued at the start."""
+        at_start = dict.fromkeys(sorted(calendar.absent), 1)
+        kinds = dict.fromkeys(at_start, "capacity")
+        for time_s, node, delta, kind in calendar.changes:
+            if kind == "capacity":
+                self._gone_from_s[node] = max(time_s, start_s) if delta > 0 else inf
+            if time_s <= start_s:
+                at_start[node] = at_start.get(node, 0) + delta
+                if at_start[node]:
+                    kinds.setdefault(node, kind)
+                else:
+                    kinds.pop(node, None)
+            else:
+                rank = _PLANNED_DOWN if delta > 0 else _PLANNED_UP
+                self._due.append((time_s, rank, node, -1, kind))
+        for node, reasons in at_start.items():
+            self._due += [(start_s, _PLANNED_DOWN, node, -1, kinds.get(node, ""))] * reasons
+
+    def _install_all(self, failures: Failures, gpus: Sequence[int], start_s: float, seed: int) -> None:
+        nodes, count = len(gpus), len(gpus) + failures.spare_nodes
+        self._lemons = lemons(failures, count, seed)
+        self._mean_s = [failures.ordinary_mtbf_s(size) for size in gpus]
+        self._machines = [Machine(failures, seed, i) for i in range(count)]
+        self._spares.extend(range(nodes, count))
+        for node in range(nodes):
+            fails_s = start_s + self._machines[node].first_life_s(self._mean_at(node, node))
+            self._due.append((fails_s, _FAILS, node, node, ""))
+
+    def _mean_at(self, node: int, machine: int) -> float:
+        assert self.failures is not None
+        return self._mean_s[node] / (self.failures.lemon_factor if machine in self._lemons else 1.0)
+
+    def _fail(self, time_s: float, node: int, machine: int) -> NodeChange | None:
+        assert self.failures is not None
+        kind, repair_s = self._machines[machine].fault()
+        heappush(self._due, (time_s + repair_s, _REPAIRED, node, machine, kind))
+        self._empty[node] = None
+        if self._spares:
+            self._send(time_s, node, self._spares.popleft(), kind)
+        return self._count(time_s, node, 1, kind, planned=False)
+
+    def _repaired(self, time_s: float, node: int, machine: int, kind: str) -> NodeChange | None:
+        if node in self._empty:
+            return self._install(time_s, node, machine, kind)
+        if self._empty:
+            self._send(time_s, next(iter(self._empty)), machine, kind)
+        else:
+            self._spares.append(machine)
+        return None
+
+    def _send(self, time_s: float, node: int, machine: int, kind: str) -> None:
+        """Send a machine to an empty place. No other machine is sent to that place meanwhile."""
+        assert self.failures is not None
+        del self._empty[node]
+        heappush(self._due, (time_s + self.failures.spare_swap_s, _INSTALLED, node, machine, kind))
+
+    def _install(self, time_s: float, node: int, machine: int, kind: str) -> NodeChange | None:
+        self._empty.pop(node, None)
+        life_s = self._machines[machine].life_s(self._mean_at(node, machine))
+        heappush(self._due, (time_s + life_s, _FAILS, node, machine, ""))
+        return self._count(time_s, node, -1, kind, planned=False)
+
+    def _count(self, time_s: float, node: int, delta: int, kind: str, *, planned: bool) -> NodeChange | None:
+        """Add or remove a reason for which the node is out of service. Returns a change only if the node
+        thereby goes out of service or comes back.
+        """
+        before = self._reasons.get(node, 0)
+        after = before + delta
+        self._reasons[node] = after
+        if bool(before) == bool(after):
+            return None
+        return NodeChange(time_s, node, not after, kind, planned)
+
+
+# At equal times, changes that return nodes come before changes that take them.
+_PLANNED_UP, _REPAIRED, _INSTALLED, _PLANNED_DOWN, _FAILS = range(5)

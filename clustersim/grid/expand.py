@@ -1,0 +1,235 @@
+"""A grid file expanded: axes, their values, and the cells that remain.
+
+An axis is a setting with several values (`policy: [fifo, srtf]`, or labelled, `trace: {small: a.csv}`), or a
+new name whose labels each stand for several settings (`scheduler: {theirs: {policy: ...}}`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from itertools import product
+from typing import Any, get_args
+
+from clustersim.runs import RunConfig
+from itertime.io import shown
+from traces.synthetic import Recipe
+
+from .gridfile import NUMERIC_METRICS, Document, GridFile, Place, suggestion
+
+__all__ = ["MAX_CELLS", "Axis", "Cell", "Grid", "expand"]
+
+MAX_CELLS = 100_000
+RESERVED = ("cell", "seed", "status", *NUMERIC_METRICS)
+"""Columns of the results; no axis may have such a name."""
+
+_PLAIN = (str, int, float, bool, type(None))
+_AXIS_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,59}")
+
+Scalar = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A name and its values: the label of each in the results, and the settings that it stands for."""
+
+    name: str
+    values: dict[Scalar, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: its position in the grid, and its settings.
+
+    `place`: the part of the file that the cell comes from.
+    """
+
+    axes: Mapping[str, Scalar]
+    settings: Mapping[str, Any]
+    seed: int
+    place: Place = ()
+
+    @property
+    def label(self) -> str:
+        """The cell in words: `policy=fifo, trace.load=0.5, seed=0`."""
+        return ", ".join(f"{name}={value}" for name, value in (*self.axes.items(), ("seed", self.seed)))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The axes (also those that only an include names), and the cells in the order of the file."""
+
+    axes: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    excluded: int = 0
+    levels: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
+
+
+def expand(grid: GridFile, document: Document) -> Grid:
+    """All cells of a grid file. UserError, with file and line, for invalid names and values."""
+    for name in grid.settings:
+        _check_setting(document, ("set", name), name)
+    axes = [_axis(document, name, value) for name, value in grid.matrix.items()]
+    combinations = math.prod(len(axis.values) for axis in axes) if axes else 0
+    count = (combinations + len(grid.include)) * len(grid.seeds)
+    if count > MAX_CELLS:
+        text = f"makes {count:,} cells; a grid has at most {MAX_CELLS:,}: split it"
+        raise document.error(("matrix",) if axes else ("include",), text)
+    rules = [_exclusion(document, i, entry, axes) for i, entry in enumerate(grid.exclude)]
+    chosen, excluded = [], 0
+    for combination in product(*(axis.values for axis in axes)) if axes else ():
+        values = dict(zip((axis.name for axis in axes), combination, strict=True))
+        if any(all(values[name] in allowed for name, allowed in rule.items()) for rule in rules):
+            excluded += len(grid.seeds)
+            continue
+        settings = dict(grid.settings)
+        for axis in axes:
+            settings.update(axis.values[values[axis.name]])
+        chosen.append(Cell(values, settings, 0, ("matrix",)))
+    chosen += [_included(document, i, entry, axes, grid) for i, entry in enumerate(grid.include)]
+    names = list(dict.fromkeys(name for cell in chosen for name in cell.axes))
+    chosen = [_with_all_axes(cell, names) for cell in chosen]
+    _refuse_twins(document, chosen)
+    if not chosen:
+        raise document.error(("exclude",), "leaves no cell of the grid; loosen it")
+    cells = [
+        Cell(cell.axes, cell.settings, seed, cell.place) for cell in chosen for seed in grid.seeds
+    ]  # seeds innermost, so that the pairs of a comparison are completed one after the other
+    levels = {name: tuple(dict.fromkeys(cell.axes[name] for cell in chosen)) for name in names}
+    return Grid(tuple(names), tuple(cells), excluded, levels)
+
+
+def _axis(document: Document, name: str, value: Any) -> Axis:
+    place: Place = ("matrix", name)
+    if not _AXIS_NAME.fullmatch(name) or name in RESERVED:
+        what = "is a column of the results" if name in RESERVED else "is not a name of letters, digits, _ . -"
+        hint = "; seeds are given by `seeds`" if name == "seed" else "; choose another"
+        raise document.error(place, f"{what}{hint}")
+    if isinstance(value, list):
+        _check_setting(document, place, name)
+        return Axis(name, dict(_listed(document, place, name, value)))
+    if not isinstance(value, dict) or not value:
+        raise document.error(place, "must be a list of values, or labels with their values; it has none")
+    if _is_setting(name):
+        return Axis(name, {label: {name: inner} for label, inner in value.items()})
+    for label, inner in value.items():
+        if not isinstance(inner, dict):
+            hint = suggestion(name, _settings())
+            what = f"{shown(name)} is no setting ({hint}), and {shown(label)} stands for none"
+            raise document.error((*place, label), f"{what}; write {shown(label)}: {{SETTING: VALUE, ...}}")
+        for setting in inner:
+            _check_setting(document, (*place, label, setting), setting)
+    return Axis(name, {label: dict(inner) for label, inner in value.items()})
+
+
+def _listed(
+    document: Document, place: Place, name: str, values: list[Any]
+) -> Iterator[tuple[Scalar, Mapping[str, Any]]]:
+    if not values:
+        raise document.error(place, "has no values; give at least one")
+    seen: set[tuple[type, Scalar]] = set()
+    for i, value in enumerate(values):
+        if isinstance(value, list | dict):
+            text = f"write labels and values, as in {name}: {{small: VALUE, large: VALUE}}"
+            raise document.error((*place, i), f"is not a plain value, so the results cannot name it; {text}")
+        if (type(value), value) in seen:
+            raise document.error((*place, i), f"{shown(value)} is given twice; remove one")
+        seen.add((type(value), value))
+        yield value, {name: value}
+
+
+def _exclusion(
+    document: Document, i: int, entry: Mapping[str, Any], axes: list[Axis]
+) -> dict[str, list[Scalar]]:
+    """For each axis in an exclude entry, the values that are left out."""
+    known = {axis.name: axis for axis in axes}
+    rule: dict[str, list[Scalar]] = {}
+    if not entry:
+        raise document.error(("exclude", i), "names no axis, so it would leave out everything")
+    for name, value in entry.items():
+        place: Place = ("exclude", i, name)
+        if name not in known:
+            raise document.error(place, f"is no axis of the matrix; {suggestion(name, known)}")
+        rule[name] = value if isinstance(value, list) else [value]
+        for one in rule[name]:
+            if isinstance(one, list | dict) or one not in known[name].values:
+                values = ", ".join(shown(v) for v in known[name].values)
+                raise document.error(place, f"{shown(one)} is none of its values {values}")
+    return rule
+
+
+def _included(document: Document, i: int, entry: Mapping[str, Any], axes: list[Axis], grid: GridFile) -> Cell:
+    """An additional cell: for every axis a value, of the matrix or a new one, and other settings."""
+    place: Place = ("include", i)
+    known = {axis.name: axis for axis in axes}
+    missing = [name for name in known if name not in entry]
+    if missing:
+        raise document.error(place, f"has no value for the axis {missing[0]}; an included cell states all")
+    settings = dict(grid.settings)
+    labels: dict[str, Scalar] = {}
+    for name, value in entry.items():
+        at = (*place, name)
+        if isinstance(value, list | dict):
+            raise document.error(at, "must be a plain value, or the label of an axis")
+        if name in known and value in known[name].values:
+            settings.update(known[name].values[value])
+        else:
+            _check_setting(document, at, name)
+            settings[name] = value
+        if name in RESERVED:
+            raise document.error(at, "is a column of the results; choose another name")
+        labels[name] = value
+    order = [*known, *(name for name in labels if name not in known)]
+    return Cell({name: labels[name] for name in order}, settings, 0, place)
+
+
+def _with_all_axes(cell: Cell, names: list[str]) -> Cell:
+    """The cell with a value for every axis: those of other cells alone get the value in `set`, or none."""
+    values = {name: cell.axes.get(name, _plain(cell.settings.get(name))) for name in names}
+    return Cell(values, cell.settings, cell.seed, cell.place)
+
+
+def _plain(value: Any) -> Scalar:
+    return None if isinstance(value, list | dict) else value
+
+
+def _refuse_twins(document: Document, cells: list[Cell]) -> None:
+    seen: dict[tuple[Any, ...], Cell] = {}
+    for cell in cells:
+        key = tuple((type(value), value) for value in cell.axes.values())
+        if key in seen:
+            raise document.error(cell.place, f"{cell.label.rpartition(', ')[0]} is in the grid already")
+        seen[key] = cell
+
+
+def _settings() -> list[str]:
+    return ["trace", *(name for name in RunConfig.model_fields if name not in ("seed", "params"))]
+
+
+def _is_setting(name: str) -> bool:
+    head, dot, rest = name.partition(".")
+    if not dot:
+        return name in _settings()
+    return bool(rest) and (head in ("policy", "trace") or _holds_settings(head))
+
+
+def _holds_settings(name: str) -> bool:
+    """Whether the setting is a mapping of other settings, as `overheads` is."""
+    if name not in RunConfig.model_fields:
+        return False
+    kind = RunConfig.model_fields[name].annotation
+    return any(part not in _PLAIN for part in get_args(kind) or (kind,))
+
+
+def _check_setting(document: Document, place: Place, name: str) -> None:
+    head, _, rest = name.partition(".")
+    if head == "seed" or name == "trace.seed":
+        raise document.error(place, "seeds are given by `seeds`, for runs and generated traces alike")
+    if head == "trace" and rest:
+        recipe = [f"trace.{f.name}" for f in fields(Recipe) if f.name != "seed"]
+        if name not in recipe:
+            raise document.error(place, f"unknown setting; {suggestion(name, recipe)}")
+    elif not _is_setting(name):
+        raise document.error(place, f"unknown setting; {suggestion(name, _settings())}")

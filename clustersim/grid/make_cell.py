@@ -1,0 +1,152 @@
+"""Making one cell in a process of its own: read or generate its trace, simulate, write its folder."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shlex
+import traceback
+from collections.abc import Mapping
+from contextlib import chdir
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+from clustersim.records import Run
+from clustersim.rundir import write_run
+from clustersim.runs import RunConfig, Trace, run
+from itertime.errors import UserError
+from traces.synthetic import Recipe
+
+from .inputs import Inputs
+from .store import Store
+
+__all__ = ["CellVerdict", "commands", "load_trace", "make_cell"]
+
+
+class CellVerdict(TypedDict):
+    """The result of one attempt at a cell.
+
+    | status | the cell |
+    |---|---|
+    | made, present | is in the folder, by this attempt or an earlier one |
+    | busy | is being made by another process |
+    | failed | could not be made, for `reason` |
+    | unwritable | could not be written; no other cell can be either |
+    | killed | was lost with its process, by a signal from outside or for lack of memory |
+    | unusable | cannot be made by this worker, nor can any other cell of the grid |
+    | lost | was lost with the dask scheduler |
+
+    `traceback` and `output` are those of the process that made the cell; `wall_s`, `cpu_s` and `peak_gb` are
+    what it took: time on the clock, processor time, resident memory.
+    """
+
+    status: str
+    reason: NotRequired[str]
+    traceback: NotRequired[str]
+    output: NotRequired[str]
+    wall_s: NotRequired[float]
+    cpu_s: NotRequired[float]
+    peak_gb: NotRequired[float]
+
+
+def make_cell(order: Mapping[str, Any]) -> CellVerdict:
+    """Make the cell of an order (`key`, `inputs`, `hashed`, `store`, `base`) unless it is in the store.
+
+    Never raises: errors are in the verdict.
+    """
+    try:
+        with chdir(order["base"]):
+            return _make(order)
+    except OSError as error:
+        return {"status": "unwritable", "reason": f"{error.filename}: {error.strerror or error}"}
+    except UserError as error:
+        status = "unwritable" if _out_of_space(error) else "failed"
+        return {"status": status, "reason": str(error), "traceback": _traceback_of(error)}
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        return {"status": "failed", "reason": reason, "traceback": _traceback_of(error)}
+
+
+def _make(order: Mapping[str, Any]) -> CellVerdict:
+    store, key, inputs = Store(order["store"]), order["key"], Inputs.of(order["inputs"])
+    with store.claim(key) as ours:
+        if not ours:
+            return {"status": "busy"}
+        if store.has(key) and store.damage(key) is None:
+            return {"status": "present"}
+        trace = load_trace(inputs)
+        expected = order["hashed"]["trace"].get("sha256")
+        if expected not in (None, trace.sha256):
+            raise UserError(f"{trace.path}: was changed while the grid ran; run the grid again")
+        result = run(trace, config=inputs.config)
+        with store.making(key, order["hashed"]) as folder:
+            write_run(folder, _as_cell(result, inputs))
+    return {"status": "made"}
+
+
+def load_trace(inputs: Inputs) -> Trace:
+    """The jobs of a cell, from its file or generated. TableError, UserError if that is impossible."""
+    if isinstance(inputs.trace, str):
+        path = Path(inputs.trace)
+        if path.exists() and not path.is_file():
+            raise UserError(f"trace={path}: is no file, and every cell of a grid reads it; save it to one")
+        return Trace.read(inputs.trace, inputs.config.table)
+    return Trace.generated(inputs.trace)
+
+
+def _as_cell(result: Run, inputs: Inputs) -> Run:
+    """The run, with a manifest that depends on its inputs alone: no timings, but the command to repeat it."""
+    manifest = dict(result.manifest)
+    manifest["timings"] = {"wall_s": None, "policy_wall_s": None}
+    manifest["command"] = ["clustersim", "run", *_arguments(inputs)]
+    if isinstance(inputs.trace, Recipe):
+        manifest["trace"] = {**manifest["trace"], "path": "trace.csv"}
+    return replace(result, manifest=manifest)
+
+
+def _arguments(inputs: Inputs) -> list[str]:
+    """The arguments of `clustersim run` that repeat a cell, without defaults."""
+    config = inputs.config
+    words = [inputs.trace if isinstance(inputs.trace, str) else "trace.csv", "--policy", config.policy]
+    for name, field in RunConfig.model_fields.items():
+        value = getattr(config, name)
+        if name == "policy" or value == field.get_default(call_default_factory=True):
+            continue
+        if name == "overheads" and value is None:
+            words.append("--no-overheads")
+        elif isinstance(value, Mapping):
+            prefix = "policy" if name == "params" else name
+            for inner, setting in value.items():
+                words += ["--set", f"{prefix}.{inner}={_as_yaml(setting)}"]
+        else:
+            words += ["--set", f"{name}={_as_yaml(value)}"]
+    return words
+
+
+def _as_yaml(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def commands(inputs: Inputs) -> list[str]:
+    """The commands that repeat a cell by hand, in the folder of the grid file."""
+    lines = [shlex.join(["clustersim", "run", *_arguments(inputs)])]
+    if isinstance(inputs.trace, Recipe):
+        words = ["clustersim", "trace", "generate", "-o", "trace.csv"]
+        for name, value in asdict(inputs.trace).items():
+            words += [f"--{name}", str(value)] if value is not None else []
+        lines.insert(0, shlex.join(words))
+    return lines
+
+
+def _out_of_space(error: BaseException | None) -> bool:
+    """Whether an error comes from a full disk, so that no other cell can be written either."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _traceback_of(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))[-20_000:]

@@ -1,0 +1,172 @@
+"""From a grid file to a grid plan: every cell resolved and checked before anything runs."""
+
+from __future__ import annotations
+
+import copy
+from contextlib import chdir
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from clustersim.runs import setup_of
+from itertime.errors import TableError, UserError
+from traces.synthetic import Recipe, generate
+
+from .expand import Cell, Grid, expand
+from .gridfile import Document, GridFile, Place, read_grid_file
+from .inputs import Hashes, Inputs, key_of, resolve
+from .make_cell import load_trace
+from .store import FORMAT
+
+__all__ = ["GridPlan", "PlannedCell", "read_plan"]
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """A cell, its inputs and its key; `hashed` is the document that the key is the hash of."""
+
+    cell: Cell
+    inputs: Inputs
+    key: str
+    hashed: dict[str, Any]
+
+    def order(self) -> dict[str, Any]:
+        """What a worker needs to make the cell."""
+        return {"key": self.key, "inputs": self.inputs.document(), "hashed": self.hashed}
+
+
+@dataclass(frozen=True)
+class GridPlan:
+    """A grid file, read and expanded into cells. Relative paths in it start at `base`."""
+
+    path: Path
+    file: GridFile
+    grid: Grid
+    baseline: dict[str, Any] | None
+    cells: tuple[PlannedCell, ...]
+
+    @property
+    def base(self) -> Path:
+        return self.path.resolve().parent
+
+    @property
+    def name(self) -> str:
+        return self.path.name.removesuffix(self.path.suffix)
+
+    def orders(self) -> list[dict[str, Any]]:
+        """One order for each key, in the order of the grid; cells of equal inputs share one."""
+        return list({planned.key: planned.order() for planned in self.cells}.values())
+
+    def document(self) -> dict[str, Any]:
+        """The content of `grid.json`: with it, the tables can be made again from the cells alone."""
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "axes": list(self.grid.axes),
+            "baseline": self.baseline,
+            "metrics": list(self.file.metrics),
+            "window": self.file.window.model_dump() if self.file.window else None,
+            "cells": [
+                {"cell": planned.key, "seed": planned.cell.seed, "axes": dict(planned.cell.axes)}
+                for planned in self.cells
+            ],
+        }
+
+
+def read_plan(path: str | Path) -> GridPlan:
+    """Read a grid file and check every cell. UserError (TableError for a trace) with file and line."""
+    file, document = read_grid_file(path)
+    grid = expand(file, document)
+    plan = GridPlan(document.path, file, grid, _baseline(file, document, grid), ())
+    checker = _Checker(document)
+    with chdir(plan.base):
+        cells = tuple(checker.planned(cell) for cell in grid.cells)
+    return replace(plan, cells=cells)
+
+
+class _Checker:
+    """Checks traces and settings, each of them once."""
+
+    def __init__(self, document: Document):
+        self.document, self.hashes = document, Hashes()
+        self.seen: set[str] = set()
+
+    def planned(self, cell: Cell) -> PlannedCell:
+        try:
+            inputs = resolve(cell.settings, cell.seed)
+            self._check(inputs)
+            key, hashed = key_of(inputs, self.hashes)
+        except UserError as error:
+            raise self._located(cell, error) from None
+        except OSError as error:
+            what = UserError(f"{error.filename}: cannot be read: {error.strerror or error}")
+            raise self._located(cell, what) from None
+        return PlannedCell(cell, inputs, key, hashed)
+
+    def _check(self, inputs: Inputs) -> None:
+        config, trace = inputs.config.model_copy(update={"seed": 0}), inputs.trace
+        if isinstance(trace, Recipe):
+            trace = replace(trace, seed=0)
+            sample = replace(trace, jobs=1, load=1.0)  # one job is enough to try planners, rules and sizes
+            if self._first(("recipe", sample)):
+                generate(sample)
+        elif self._first(("file", trace, config.table)):
+            load_trace(inputs)
+        if self._first(("config", config.model_dump_json())):
+            setup_of(config)
+
+    def _first(self, what: Any) -> bool:
+        text = repr(what)
+        new = text not in self.seen
+        self.seen.add(text)
+        return new
+
+    def _located(self, cell: Cell, error: UserError) -> UserError:
+        """The error with the line in the grid file of the value that caused it."""
+        if isinstance(error, TableError):
+            return error  # names file and line of the trace
+        located = copy.copy(error)
+        place = self._place(cell, str(error).removeprefix("setting "))
+        located.args = (str(self.document.error(place, f"{error} (cell {cell.label})")),)
+        return located
+
+    def _place(self, cell: Cell, text: str) -> Place:
+        """The place of the setting that caused an error: its name or its value is in the text."""
+        stated = [(self._axis_place(cell, axis), axis, value) for axis, value in cell.axes.items()]
+        whole = self.document.data.get("set", {})
+        stated += [(("set", name), name, value) for name, value in whole.items()]
+        for place, name, _ in sorted(stated, key=lambda one: -len(one[1])):  # trace.load before trace
+            if text.startswith(name) or repr(name.rpartition(".")[2]) in text:
+                return place
+        for place, _, value in stated:
+            if isinstance(value, str) and value in text:
+                return place
+        return cell.place
+
+    def _axis_place(self, cell: Cell, axis: str) -> Place:
+        """The place of one value of an axis."""
+        value = cell.axes[axis]
+        values = self.document.data.get("matrix", {}).get(axis)
+        if cell.place[0] == "matrix" and isinstance(values, list):
+            return ("matrix", axis, values.index(value))
+        return (*cell.place, axis, str(value)) if isinstance(values, dict) else (*cell.place, axis)
+
+
+def _baseline(file: GridFile, document: Document, grid: Grid) -> dict[str, Any] | None:
+    """The baseline that the file states, or the first of several policies, or none."""
+    if file.baseline is None:
+        policies = grid.levels.get("policy", ())
+        return {"policy": policies[0]} if len(policies) > 1 else None
+    for name, value in file.baseline.items():
+        place = ("baseline", name)
+        if name not in grid.axes:
+            raise document.error(place, f"is no axis; the axes are {', '.join(grid.axes)}")
+        if isinstance(value, list | dict) or value not in grid.levels[name]:
+            values = ", ".join(str(level) for level in grid.levels[name])
+            raise document.error(place, f"{value} is none of its values {values}")
+    there = {tuple(cell.axes.values()) for cell in grid.cells}
+    against = {values: tuple({**dict(zip(grid.axes, values, strict=True)), **file.baseline}.values())
+               for values in there}  # fmt: skip
+    if not any(other in there and other != values for values, other in against.items()):
+        raise document.error(("baseline",), "no cell differs from it in these values alone")
+    return file.baseline

@@ -1,0 +1,131 @@
+"""A job inside the system as the engine keeps it: its progress, its GPUs, and what they cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clustersim.cluster import Placement
+from traces.job import Job
+
+if TYPE_CHECKING:
+    from clustersim.overheads import Overheads
+    from clustersim.speed import Curve, Offer
+
+__all__ = ["ActiveJob"]
+
+
+class ActiveJob:
+    """One submitted job and its progress, which is integrated only when its speed changes.
+
+    Work is counted in units: iterations, or seconds of logged duration. Between two changes the job holds
+    `placement`, pays overhead until `ready_s`, then does one unit every `unit_s` seconds.
+    """
+
+    __slots__ = (
+        "curve", "finish_s", "generation", "gpu_seconds", "gpus", "job", "lost_s", "migrations", "note",
+        "offers", "order", "overhead_gpu_s", "placement", "preemptions", "ready_s", "requested", "resizes",
+        "restarts", "since_s", "start_s", "states_work", "unit_s", "wait_s", "work", "work_left",
+    )  # fmt: skip
+
+    # Changed by failures only (see `CheckpointedJob`).
+    interruptions: int = 0
+    lost_work_s: float = 0.0
+    lost_work_gpu_s: float = 0.0
+    failure: str = ""
+
+    def __init__(self, job: Job, order: int, curve: Curve, requested: int, note: str):
+        """`order`: position in the order of submission. `requested`: GPUs, a count that `curve` has."""
+        self.job, self.order, self.curve, self.requested, self.note = job, order, curve, requested, note
+        self.offers: tuple[Offer, ...] = ()  # by GPU type, the best first; empty on a cluster of one type
+        self.states_work = job.kind == "iterations"  # else the logged duration, which policies do not know
+        work = job.iterations if self.states_work else job.duration_s
+        assert work is not None
+        self.work = self.work_left = float(work)
+        self.placement: Placement | None = None
+        self.gpus = 0
+        self.unit_s = 0.0
+        self.since_s = job.submit_s  # when the present allocation, or the present wait, began
+        self.ready_s = 0.0
+        self.start_s: float | None = None
+        self.finish_s: float | None = None
+        self.generation = (
+            0  # counts allocations, so that a completion of an earlier one is recognised as stale
+        )
+        self.gpu_seconds = self.overhead_gpu_s = self.lost_s = self.wait_s = 0.0
+        self.preemptions = self.resizes = self.restarts = self.migrations = 0
+
+    def work_left_at(self, now: float) -> float:
+        """Units still to do at `now`."""
+        began_s = self.ready_s
+        if self.placement is None or now <= began_s:
+            return self.work_left
+        if began_s < self.since_s:
+            began_s = self.since_s
+        remaining = self.work_left - (now - began_s) / self.unit_s
+        return remaining if remaining > 0.0 else 0.0
+
+    def settle(self, now: float) -> None:
+        """Close the present allocation or wait at `now`: book its progress, GPU-seconds and overhead."""
+        spent = now - self.since_s
+        if self.placement is None:
+            self.wait_s += spent
+        else:
+            self.work_left = self.work_left_at(now)
+            self.gpu_seconds += spent * self.gpus
+            if self.ready_s > self.since_s:
+                overhead = min(self.ready_s - self.since_s, spent)
+                self.overhead_gpu_s += overhead * self.gpus
+                self.lost_s += overhead
+        self.since_s = now
+
+    def hold(self, placement: Placement, gpus: int, unit_s: float, now: float, overhead_s: float) -> float:
+        """Take `placement` at `now`, paying `overhead_s` first. Returns the time at which the job will be
+        done.
+        """
+        self.placement, self.gpus, self.unit_s = placement, gpus, unit_s
+        self.since_s, self.ready_s = now, now + overhead_s
+        self.generation += 1
+        return self.ready_s + self.work_left * unit_s
+
+    def change_speed(self, unit_s: float, now: float) -> float:
+        """Continue with `unit_s` seconds per unit of work from `now` on, on the same GPUs; the rest of an
+        overhead is still to be paid. Returns the time at which the job will be done.
+        """
+        self.settle(now)
+        self.unit_s = unit_s
+        self.generation += 1
+        return max(now, self.ready_s) + self.work_left * unit_s
+
+    def overhead_s(self, overheads: Overheads, kind: str, gpus: int, nodes: int) -> float:
+        """Seconds of overhead when the job gets `gpus` GPUs on `nodes` nodes by a start, restart, resize or
+        migration (`kind`).
+        """
+        if kind == "start":
+            return overheads.start_s(gpus)
+        return overheads.restart_s(self.curve.parameters, nodes, gpus, kind)
+
+    def paying_s(self, now: float) -> float:
+        """Seconds of overhead still to pay on the present GPUs."""
+        return max(0.0, self.ready_s - now)
+
+    def offers_of(self, gpu_type: str | None) -> tuple[Offer, ...]:
+        """The offers of one GPU type; of all types, the best first, if None."""
+        return tuple(offer for offer in self.offers if gpu_type in (None, offer.gpu_type))
+
+    def curve_at(self, gpu_type: str) -> Curve:
+        """The job's curve on GPUs of one type."""
+        return self.offers_of(gpu_type)[0].curve if self.offers else self.curve
+
+    def unit_s_on(self, gpus: int, gpu_type: str | None) -> float | None:
+        """Seconds per unit of work on `gpus` GPUs of a type, of the fastest type if None; None if the job
+        cannot run there.
+        """
+        if not self.offers:
+            return self.curve.unit_s.get(gpus)
+        found = (offer.curve.unit_s.get(gpus) for offer in self.offers_of(gpu_type))
+        return min((unit_s for unit_s in found if unit_s is not None), default=None)
+
+    def let_go(self) -> None:
+        """Release the GPUs."""
+        self.placement, self.gpus = None, 0
+        self.generation += 1

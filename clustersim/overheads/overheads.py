@@ -1,0 +1,224 @@
+"""The overheads of a job: seconds without progress at a start, a restart and a resize, and the cost of its
+checkpoints while it runs.
+
+The engine charges these times; policies only read them (`JobView.restart_s`). Meanwhile the job holds its new
+GPUs and makes no progress.
+
+| what | costs |
+|---|---|
+| begin | `scheduling_s` + `launch_s` + `launch_log2_s` x (log2 GPUs + 1) + the step of `launch_steps` |
+| first start | begin |
+| restart of a preempted job, resize, migration | begin + save + load, + `resize_s` or `migrate_s` |
+| restart after a failure | begin + load; begin alone if no checkpoint is complete |
+| save, load | checkpoint bytes / min(nodes x `storage_node_bytes_per_s`, `storage_bytes_per_s`) |
+| checkpoint bytes | parameters x 14: fp16 weight 2, fp32 master weight 4, two fp32 Adam moments 8 |
+| every `checkpoint_interval_s` of work | save |
+
+All times are multiplied by `scale`. The 14 bytes are those of mixed-precision Adam (ZeRO, Rajbhandari et al.,
+SC 2020, section 3.1). The size of a checkpoint is unknown if the model is unknown or
+`checkpoint_bytes_per_parameter` is 0. The job then pays half of `plain_restart_s` for a save and half for a
+load.
+
+The save of a job that loses its GPUs is charged at its next start, so that the jobs that a policy preempts
+never delay those that it starts. The GPU-seconds are the same.
+
+With `storage_shared`, simultaneous loads share `storage_bytes_per_s`; the table gives the time of a load that
+is alone. Saves are assumed to be spread over time, and do not compete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from math import inf, log2
+from typing import Any
+
+from itertime.errors import UnknownName, UserError
+
+from .checkpoints import Cycle, daly_interval_s, young_interval_s
+
+__all__ = ["PRESETS", "Overheads"]
+
+_MOST = 1e15  # beyond any sensible value, while a product of two is still far from an overflow
+_INTERVALS = ("daly", "young", "none")
+
+
+@dataclass(frozen=True)
+class Overheads:
+    """Constants of the table above.
+
+    A launch of 30 s is the restart of Pollux (OSDI 2021) and Sia (SOSP 2023). The storage figures are
+    assumptions: 2 GB/s per node out of 100 GB/s in all. `launch_steps`: (from this many GPUs on, seconds).
+    `checkpoint_interval_s`: seconds of work; or "daly" or "young", the formula that derives them from the
+    time of a save and the job's mean time between failures (see `checkpoints`); or "none", which
+    saves only when a job loses its GPUs. Without failures the formulas never save.
+    """
+
+    scheduling_s: float = 0.0
+    launch_s: float = 30.0
+    launch_log2_s: float = 0.0
+    launch_steps: tuple[tuple[int, float], ...] = ()
+    plain_restart_s: float = 30.0
+    resize_s: float = 0.0
+    migrate_s: float = 0.0
+    checkpoint_bytes_per_parameter: float = 14.0
+    checkpoint_interval_s: float | str = "daly"
+    storage_node_bytes_per_s: float = 2e9
+    storage_bytes_per_s: float = 100e9
+    storage_shared: bool = False
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if f.name == "launch_steps":
+                object.__setattr__(self, "launch_steps", _steps(value))
+            elif f.name == "storage_shared":
+                if not isinstance(value, bool):
+                    raise UserError(f"overheads.storage_shared={value!r}: must be true or false")
+            elif f.name == "checkpoint_interval_s":
+                _check_interval(value)
+            else:
+                least = 1.0 if f.name.endswith("bytes_per_s") else 0.0
+                if not _number(value) or not least <= value <= _MOST:
+                    raise UserError(f"overheads.{f.name}={value!r}: must be between {least:g} and {_MOST:g}")
+
+    @classmethod
+    def none(cls) -> Overheads:
+        """Everything is free, as in simulators that charge nothing."""
+        return PRESETS["none"]
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Overheads:
+        """The preset that `settings` names as `preset` ("default" if it names none), with the other settings
+        in place of its constants. UnknownName for a preset or a constant that does not exist.
+        """
+        values = dict(settings)
+        preset = values.pop("preset", "default")
+        if not isinstance(preset, str) or preset not in PRESETS:
+            raise UnknownName("preset of overheads", str(preset), PRESETS)
+        return PRESETS[preset].with_values(**values)
+
+    def with_values(self, **values: Any) -> Overheads:
+        """A copy with some constants replaced; UnknownName for a constant that does not exist."""
+        known = [f.name for f in fields(self)]
+        for name in values:
+            if name not in known:
+                raise UnknownName("overhead", name, [*known, "preset"])
+        return replace(self, **values)
+
+    def stated(self) -> dict[str, Any]:
+        """Every constant as plain JSON data; `Overheads(**stated)` reads them again."""
+        return {**asdict(self), "launch_steps": [list(step) for step in self.launch_steps]}
+
+    def start_s(self, gpus: int = 1) -> float:
+        """Seconds from the allocation of a job's first `gpus` GPUs to its first iteration."""
+        begin_s = self.scheduling_s + self.launch_s
+        if self.launch_log2_s:
+            begin_s += self.launch_log2_s * (log2(max(gpus, 1)) + 1)
+        if self.launch_steps:
+            begin_s += next((seconds for count, seconds in self.launch_steps[::-1] if count <= gpus), 0.0)
+        return self.scale * begin_s
+
+    def restart_s(self, parameters: float, nodes: int, gpus: int = 1, kind: str = "restart") -> float:
+        """Seconds from the allocation of other GPUs to the next iteration, for a model of `parameters`
+        parameters on `nodes` nodes. `kind`: "restart", "resize" or "migrate".
+        """
+        extra_s = {"resize": self.resize_s, "migrate": self.migrate_s}.get(kind, 0.0)
+        return self.start_s(gpus) + self.scale * extra_s + 2 * self.save_s(parameters, nodes)
+
+    def change_s(self, parameters: float, nodes: int, gpus: int) -> float:
+        """Seconds of the most expensive of a restart, a resize and a migration."""
+        kind = "resize" if self.resize_s > self.migrate_s else "migrate"
+        return self.restart_s(parameters, nodes, gpus, kind)
+
+    def recover_s(self, parameters: float, nodes: int, gpus: int, saved: bool) -> float:
+        """Seconds to the next iteration after a failure; `saved`: whether there is a checkpoint to load."""
+        return self.start_s(gpus) + (self.load_s(parameters, nodes) if saved else 0.0)
+
+    def save_s(self, parameters: float, nodes: int) -> float:
+        """Seconds to save a checkpoint."""
+        size_bytes = self.checkpoint_bytes(parameters)
+        if not size_bytes:
+            return self.scale * self.plain_restart_s / 2
+        bandwidth = min(self.load_limit(nodes), self.storage_bytes_per_s)
+        return self.scale * (size_bytes / bandwidth)
+
+    def load_s(self, parameters: float, nodes: int) -> float:
+        """Seconds to load a checkpoint while no other job loads."""
+        return self.save_s(parameters, nodes)
+
+    def checkpoint_bytes(self, parameters: float) -> float:
+        return parameters * self.checkpoint_bytes_per_parameter
+
+    def load_limit(self, nodes: int) -> float:
+        """The most bytes/s that `nodes` nodes can load."""
+        return nodes * self.storage_node_bytes_per_s
+
+    def shares_load(self, parameters: float) -> bool:
+        """Whether the load of such a job depends on the loads of other jobs."""
+        return self.storage_shared and self.scale > 0 and self.checkpoint_bytes(parameters) > 0
+
+    def cycle(self, parameters: float, nodes: int, mtbf_s: float = inf) -> Cycle:
+        """The checkpoint cycle of a job on `nodes` nodes that fails every `mtbf_s` seconds on average."""
+        save_s = self.save_s(parameters, nodes)
+        interval = self.checkpoint_interval_s
+        if interval == "none":
+            return Cycle(inf, save_s)
+        if isinstance(interval, str):
+            interval = (daly_interval_s if interval == "daly" else young_interval_s)(save_s, mtbf_s)
+        return Cycle(interval, save_s)
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _check_interval(value: object) -> None:
+    if value in _INTERVALS or (_number(value) and 1e-3 <= value <= _MOST):  # type: ignore[operator]
+        return
+    what = f"must be seconds of work, from 0.001 to {_MOST:g}, or {', '.join(_INTERVALS)}"
+    raise UserError(f"overheads.checkpoint_interval_s={value!r:.80}: {what}")
+
+
+def _steps(value: object) -> tuple[tuple[int, float], ...]:
+    """Pairs of (from this many GPUs on, seconds), GPUs ascending."""
+    wanted = "must be pairs of GPUs (ascending) and seconds, as in [[1, 7], [2, 30], [9, 60]]"
+    if isinstance(value, list | tuple):
+        pairs = [tuple(pair) for pair in value if isinstance(pair, list | tuple) and len(pair) == 2]
+        counts = [count for count, _ in pairs]
+        sound = all(
+            type(count) is int and count >= 1 and _number(seconds) and 0 <= seconds <= _MOST
+            for count, seconds in pairs
+        )
+        if len(pairs) == len(value) and sound and counts == sorted(set(counts)):
+            return tuple(pairs)
+    raise UserError(f"overheads.launch_steps={value!r:.80}: {wanted}")
+
+
+PRESETS: Mapping[str, Overheads] = {
+    "none": Overheads(scale=0.0),
+    "default": Overheads(),
+    "elasticflow": Overheads(
+        launch_s=4.5, launch_log2_s=2.0, plain_restart_s=37.0, checkpoint_bytes_per_parameter=0.0
+    ),
+    "pollux": Overheads(launch_s=30.0, plain_restart_s=0.0, checkpoint_bytes_per_parameter=0.0),
+    "helios": Overheads(
+        launch_s=0.0,
+        launch_steps=((1, 7.0), (2, 30.0), (9, 60.0)),
+        plain_restart_s=0.0,
+        checkpoint_bytes_per_parameter=0.0,
+    ),
+}
+"""The overheads of published simulators:
+
+- `none`: nothing, as in Gavel (OSDI 2020) and Tiresias (NSDI 2019);
+- `elasticflow`: a start takes 2 to 7 s by model + 2 (log2 n + 1) s on n GPUs, a restart 27 to 47 s more
+  (the simulator of ElasticFlow, ASPLOS 2023); here the middle of both ranges for all models;
+- `pollux`: 30 s for every start and restart (Pollux, OSDI 2021; Sia, SOSP 2023, charges the same);
+- `helios`: 7, 30 and 60 s for 1, up to 8 and more GPUs (the simulator of Helios, SC 2021, and Lucid,
+  ASPLOS 2023).
+
+The published ones save and load in no time. With failures, free saves ("pollux", "helios") mean that a
+checkpoint is complete at every moment, so state `checkpoint_interval_s` and `plain_restart_s` there.
+"""

@@ -1,0 +1,99 @@
+"""The placer `buddy`: aligned blocks of nodes.
+
+This is the allocation of ElasticFlow (Gu et al., ASPLOS 2023), after Knowlton's buddy system (CACM 1965). The
+nodes of a job lie within one block of 2^k nodes that starts at a multiple of 2^k: the smallest block that
+holds them, taken from the smallest free block. Within a node every block is as good as an aligned one,
+because no rule depends on which GPUs of a node a job gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+from clustersim.cluster import (
+    FreeNodes,
+    FreeNodesByLeaf,
+    NodeSet,
+    Placement,
+    first_node,
+    node_range,
+    node_set,
+    nodes_of,
+)
+
+from .by_node import pack, pack_fits
+
+__all__ = ["buddy", "buddy_fits"]
+
+
+def buddy_fits(capacity: FreeNodes, gpus: int) -> bool:
+    if gpus < capacity.gpus_per_node:
+        return pack_fits(capacity, gpus)
+    return gpus <= capacity.free and _block(capacity, -(-gpus // capacity.gpus_per_node), 0) is not None
+
+
+def buddy(
+    capacity: FreeNodesByLeaf, gpus: int, prefer: Iterable[int] = (), unit: int = 1
+) -> Placement | None:
+    """Nodes within one aligned block. None if no block is free, even if enough nodes are free in all."""
+    size = capacity.gpus_per_node
+    if gpus < size:
+        return pack(capacity, gpus, prefer)
+    count = -(-gpus // size)
+    found = _block(capacity, count, node_set(prefer)) if gpus <= capacity.free else None
+    if found is None:
+        return None
+    nodes = [node for _, node in zip(range(count), nodes_of(found), strict=False)]
+    return tuple((node, min(size, gpus - i * size)) for i, node in enumerate(nodes))
+
+
+def _block(capacity: FreeNodes, count: int, preferred: NodeSet) -> NodeSet | None:
+    """The empty nodes, at least `count`, of one aligned block. The block has the least power of two that can
+    hold `count` nodes; of all such blocks it is the one with the fewest empty nodes left over.
+    """
+    first, nodes = capacity.span
+    empty = capacity.nodes_with(capacity.gpus_per_node) >> first
+    order = (count - 1).bit_length()
+    width = 1 << order
+    if count == width:
+        start = _whole_block(empty, nodes, order, preferred >> first)
+        return None if start is None else node_range(first + start, width)
+    best: tuple[int, int, int] | None = None
+    window = node_range(0, width)
+    for start in range(0, nodes, width):
+        here = empty >> start & window
+        left_over = here.bit_count() - count
+        if left_over >= 0:
+            touches_none = not preferred >> first >> start & here
+            found = (touches_none, left_over, start)
+            best = found if best is None else min(best, found)
+    if best is None:
+        return None
+    return (empty >> best[2] & window) << best[2] << first
+
+
+def _whole_block(empty: NodeSet, nodes: int, order: int, preferred: NodeSet) -> int | None:
+    """The first node of an aligned block of 2^order empty nodes: one that touches preferred nodes, else one
+    within the smallest free block.
+    """
+    blocks, level = empty, 0  # the first nodes of the free blocks of 2^level nodes
+    while level < order:
+        blocks = blocks & blocks >> (1 << level) & _multiples(nodes, level + 1)
+        level += 1
+    touching = node_set(node >> order << order for node in nodes_of(preferred)) & blocks if preferred else 0
+    if touching:
+        return first_node(touching)
+    while blocks:
+        larger = blocks & blocks >> (1 << level) & _multiples(nodes, level + 1)
+        alone = blocks & ~(larger | larger << (1 << level))
+        if alone:
+            return first_node(alone)
+        blocks, level = larger, level + 1
+    return None
+
+
+@cache
+def _multiples(nodes: int, order: int) -> NodeSet:
+    """The multiples of 2^order below `nodes`."""
+    return node_set(range(0, nodes, 1 << order))

@@ -1,0 +1,125 @@
+"""Placers that look at nodes alone: `pack`, `spread`, `any` (see `clustersim.placement`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+
+from clustersim.cluster import FreeNodes, NodeSet, Placement, first_node, node_set, nodes_of
+
+__all__ = ["any_fits", "any_free", "fullest", "pack", "pack_fits", "spread"]
+
+
+def fullest(capacity: FreeNodes, gpus: int, preferred: NodeSet, candidates: NodeSet = -1) -> int | None:
+    """Best fit: the candidate with the fewest free GPUs that has room for `gpus`. A preferred node comes
+    before all others. `candidates`: all nodes by default.
+    """
+    best = None
+    for free in range(gpus, capacity.gpus_per_node + 1):
+        nodes = capacity.nodes_with(free) & candidates
+        if nodes and not preferred:
+            return first_node(nodes)
+        if nodes & preferred:
+            return first_node(nodes & preferred)
+        if best is None and nodes:
+            best = first_node(nodes)
+    return best
+
+
+def pack_fits(capacity: FreeNodes, gpus: int) -> bool:
+    """Whether there are enough empty nodes, and room for the rest on one node more."""
+    if gpus > capacity.free:
+        return False
+    whole, rest = divmod(gpus, capacity.gpus_per_node)
+    empty = capacity.empty_nodes()
+    if whole != empty or not rest:
+        return whole <= empty
+    return any(capacity.count_with(free) for free in range(rest, capacity.gpus_per_node))
+
+
+def pack(capacity: FreeNodes, gpus: int, prefer: Iterable[int] = (), unit: int = 1) -> Placement | None:
+    """Empty nodes, and the fullest node with room for the rest; a small job is never parted."""
+    preferred, size = node_set(prefer) if prefer else 0, capacity.gpus_per_node
+    if gpus < size:
+        node = fullest(capacity, gpus, preferred)
+        return None if node is None else ((node, gpus),)
+    if not pack_fits(capacity, gpus):
+        return None
+    whole, rest = divmod(gpus, size)
+    empty = capacity.nodes_with(size)
+    nodes = chain(nodes_of(empty & preferred), nodes_of(empty & ~preferred)) if preferred else nodes_of(empty)
+    spots = [(node, size) for node in islice(nodes, whole)]
+    if rest:
+        last = fullest(capacity, rest, preferred, candidates=~node_set(node for node, _ in spots))
+        assert last is not None, "pack_fits said that there is room"
+        spots.append((last, rest))
+    return tuple(sorted(spots)) if preferred or rest else tuple(spots)
+
+
+def any_fits(capacity: FreeNodes, gpus: int) -> bool:
+    return gpus <= capacity.free
+
+
+def any_free(capacity: FreeNodes, gpus: int, prefer: Iterable[int] = (), unit: int = 1) -> Placement | None:
+    """Any free GPUs, fullest nodes first."""
+    if gpus > capacity.free:
+        return None
+    preferred = node_set(prefer)
+    order = (
+        (node, free)
+        for candidates in (preferred, ~preferred)
+        for free in range(1, capacity.gpus_per_node + 1)
+        for node in nodes_of(capacity.nodes_with(free) & candidates)
+    )
+    return _in_units(order, gpus, unit)
+
+
+def spread(capacity: FreeNodes, gpus: int, prefer: Iterable[int] = (), unit: int = 1) -> Placement | None:
+    """As few GPUs per node as possible, emptiest nodes first."""
+    if gpus > capacity.free:
+        return None
+    preferred = node_set(prefer)
+    order = (
+        (node, free)
+        for free in range(capacity.gpus_per_node, 0, -1)
+        for candidates in (preferred, ~preferred)
+        for node in nodes_of(capacity.nodes_with(free) & candidates)
+    )
+    return _in_units(order, gpus, unit, _spread_level(capacity, gpus, unit))
+
+
+def _spread_level(capacity: FreeNodes, gpus: int, unit: int) -> int:
+    """The smallest number of GPUs per node with which the whole units of the job fit."""
+    size = capacity.gpus_per_node
+    for level in range(unit, size + 1, unit):
+        room = sum(min(free - free % unit, level) * capacity.count_with(free) for free in range(1, size + 1))
+        if room >= gpus - gpus % unit:
+            return level
+    return size
+
+
+def _in_units(
+    order: Iterator[tuple[int, int]], gpus: int, unit: int, most: int | None = None
+) -> Placement | None:
+    """`gpus` GPUs from (node, free GPUs) pairs in their order: whole units per node, and at most `most` GPUs
+    per node. A last part of less than a unit goes to any of these nodes with room.
+    """
+    spots: dict[int, int] = {}
+    remaining, seen = gpus, []
+    for node, free in order:
+        count = min(free, remaining, most or free)
+        count -= count % unit
+        if count:
+            spots[node] = count
+            remaining -= count
+        if not remaining:
+            break
+        seen.append((node, free - count))
+    if remaining >= unit:
+        return None
+    for node, free in seen:
+        count = min(free, remaining)
+        if count:
+            spots[node] = spots.get(node, 0) + count
+            remaining -= count
+    return None if remaining else tuple(sorted(spots.items()))

@@ -1,0 +1,116 @@
+"""The training plans that a run used: the time of an iteration under each, and where that time goes."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from clustersim.cluster import Cluster
+from itertime.spec import Plan
+
+from .records import EventRecord
+
+__all__ = ["PARTS", "PlanKey", "PlanRecord", "plan_key", "plan_of_label", "plan_words"]
+
+PARTS = {
+    "compute_s": ("gemm", "attention", "elementwise", "embedding", "head"),
+    "recompute_s": ("recompute",),
+    "bubble_s": ("bubble",),
+    "tp_comm_s": ("tp_comm", "ep_comm", "cp_comm"),
+    "pp_comm_s": ("p2p",),
+    "dp_comm_s": ("dp_comm", "embedding_sync", "fsdp_comm", "fsdp_last"),
+    "optimizer_s": ("optimizer",),
+    "overhead_s": ("launch", "overhead", "iteration_overhead"),
+}
+"""The parts of `Prediction.breakdown` that each field of a `PlanRecord` sums; every part is in one field."""
+
+_WORDS = {
+    "tp": "tp", "pp": "pp", "dp": "dp", "mb": "micro_batch", "cp": "cp", "ep": "ep", "v": "interleave",
+    "zero": "zero_stage",
+}  # fmt: skip
+_WORD = re.compile(r"([a-z]+)(\d+)")
+
+
+class PlanKey(NamedTuple):
+    """What identifies a plan within a run."""
+
+    model: str
+    global_batch: int | None
+    seq_len: int | None
+    gpu_type: str
+    gpus: int
+    plan: str
+
+
+class PlanRecord(NamedTuple):
+    """One plan on the GPUs of one kind of job. Seconds are per iteration; the `PARTS` sum to `iteration_s`.
+
+    `gpu_type`: empty on a cluster without groups. `gpus`: GPUs held, of which the plan uses `plan_gpus`.
+    `low_s`, `high_s`: nine in ten measured iterations lie between them; None if too few were measured.
+    `seq_len`: None means the model's own. The split is that of `itertime` for the slowest pipeline stage;
+    `bubble_s` is the time that this stage waits for the others.
+    """
+
+    model: str
+    global_batch: int
+    seq_len: int | None
+    gpu_type: str
+    gpus: int
+    plan: str
+    plan_gpus: int
+    iteration_s: float
+    low_s: float | None
+    high_s: float | None
+    memory_gb: float
+    mfu: float
+    compute_s: float
+    recompute_s: float
+    bubble_s: float
+    tp_comm_s: float
+    pp_comm_s: float
+    dp_comm_s: float
+    optimizer_s: float
+    overhead_s: float
+
+    @property
+    def key(self) -> PlanKey:
+        return PlanKey(self.model, self.global_batch, self.seq_len, self.gpu_type, self.gpus, self.plan)
+
+
+def plan_key(
+    model: str, global_batch: int | None, seq_len: int | None, given: EventRecord, cluster: Cluster
+) -> PlanKey:
+    """The key of the plan that a job runs after the event `given`."""
+    gpu_type = cluster.type_of(given.placement[0][0]) if cluster.groups and given.placement else ""
+    return PlanKey(model, global_batch, seq_len, gpu_type, given.gpus, given.plan)
+
+
+def plan_words(label: str) -> str:
+    """A plan's label for readers: its last word names what is recomputed, and is explained or left out.
+
+    >>> plan_words("tp8 pp2 dp4 mb1 full"), plan_words("tp8 pp2 dp4 mb1 none")
+    ('tp8 pp2 dp4 mb1 full recompute', 'tp8 pp2 dp4 mb1')
+    """
+    if label.endswith((" full", " selective", " early-stop")):
+        return label + " recompute"
+    return label.removesuffix(" none")
+
+
+def plan_of_label(label: str, global_batch: int) -> Plan | None:
+    """The plan whose `Plan.label` is `label`, with defaults for what a label leaves out; None for other text.
+
+    >>> plan_of_label("tp8 pp2 dp4 mb1 v2 full", 64).interleave
+    2
+    """
+    *words, recompute = label.split() or [""]
+    values: dict[str, int] = {}
+    for word in words:
+        match = _WORD.fullmatch(word)
+        if match and match[1] in _WORDS and len(match[2]) < 9:
+            values[_WORDS[match[1]]] = int(match[2])
+        elif word != "sp":
+            return None
+    if not {"tp", "pp", "dp", "micro_batch"} <= set(values):
+        return None
+    plan = Plan(**values, global_batch=global_batch, recompute=recompute, sequence_parallel="sp" in words)  # type: ignore[arg-type]
+    return plan if plan.label == label else None

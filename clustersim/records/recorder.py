@@ -1,0 +1,142 @@
+"""The recorder of a run: the engine reports to it, and it keeps the records in memory or in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from clustersim.cluster import Capacity, Cluster, Placement
+from traces.job import Job
+
+from .columns import Columns
+from .plans import PlanKey, PlanRecord, plan_key
+from .records import EventRecord, JobRecord, Snapshot, as_row
+from .run import Run
+
+__all__ = ["MemoryRecorder", "Recorder"]
+
+
+class Recorder(Protocol):
+    """What the engine reports, in the order in which things happen, and what remains at the end of the run.
+
+    `MemoryRecorder` keeps records in lists, `RunWriter` writes them to a folder. `plans` has a job for each
+    training plan in use. The engine sets `end_s`, and `oracle_used` if the policy has looked at what no real
+    scheduler could know.
+    """
+
+    cluster: Cluster
+    plans: dict[PlanKey, Job]
+    end_s: float
+    oracle_used: bool
+
+    def event(
+        self, time_s: float, event: str, job_id: str, gpus: int = 0, placement: Placement = (),
+        plan: str = "", overhead_s: float = 0.0, detail: str = "", unit_s: float = 0.0,
+    ) -> EventRecord:  # fmt: skip
+        """Record a line of the event log, and return it."""
+        ...
+
+    def plan(self, job: Job, given: EventRecord) -> None:
+        """Note that a job runs a training plan on the GPUs that the event `given` allocates."""
+        ...
+
+    def snapshot(self, time_s: float, capacity: Capacity, running: int, pending: int, down: int = 0) -> None:
+        """Record the use of the cluster after a decision, if it has changed."""
+        ...
+
+    def keep_job(self, record: JobRecord, order: int) -> None:
+        """Keep the record of a job; `order` is its position in the order of submission."""
+        ...
+
+    @property
+    def event_count(self) -> int:
+        """Lines of the event log so far."""
+        ...
+
+    @property
+    def job_table(self) -> Sequence[JobRecord] | Columns:
+        """What metrics need of all jobs recorded so far."""
+        ...
+
+    @property
+    def usage_table(self) -> Sequence[Snapshot] | Columns:
+        """The snapshots so far."""
+        ...
+
+    def finish(
+        self, policy: str, planner: str, summary: dict[str, Any], manifest: Mapping[str, Any],
+        plans: list[PlanRecord],
+    ) -> Run:  # fmt: skip
+        """The run with its records; nothing can be recorded afterwards."""
+        ...
+
+
+class MemoryRecorder:
+    """Keeps the records of a run in lists, in the order in which things happened."""
+
+    def __init__(self, cluster: Cluster):
+        self.cluster = cluster
+        self.jobs: list[JobRecord] = []
+        self.events: list[EventRecord] = []
+        self.snapshots: list[Snapshot] = []
+        self.plans: dict[PlanKey, Job] = {}
+        self.end_s = 0.0
+        self.oracle_used = False
+        self._orders: list[int] = []
+        self._last_use: tuple[int, ...] = ()
+
+    def event(
+        self, time_s: float, event: str, job_id: str, gpus: int = 0, placement: Placement = (),
+        plan: str = "", overhead_s: float = 0.0, detail: str = "", unit_s: float = 0.0,
+    ) -> EventRecord:  # fmt: skip
+        record = as_row(
+            EventRecord, (time_s, event, job_id, gpus, placement, plan, overhead_s, detail, unit_s)
+        )
+        self.events.append(record)
+        return record
+
+    def plan(self, job: Job, given: EventRecord) -> None:
+        key = plan_key(job.model or "", job.global_batch, job.seq_len, given, self.cluster)
+        self.plans.setdefault(key, job)
+
+    def snapshot(self, time_s: float, capacity: Capacity, running: int, pending: int, down: int = 0) -> None:
+        use = (self.cluster.gpus - down - capacity.free, capacity.stranded, running, pending, down)
+        if use != self._last_use:
+            self._last_use = use
+            self.snapshots.append(as_row(Snapshot, (time_s, *use)))
+
+    def keep_job(self, record: JobRecord, order: int) -> None:
+        self.jobs.append(record)
+        self._orders.append(order)
+
+    @property
+    def event_count(self) -> int:
+        return len(self.events)
+
+    @property
+    def job_table(self) -> list[JobRecord]:
+        return self.jobs_by_submission()
+
+    @property
+    def usage_table(self) -> list[Snapshot]:
+        return self.snapshots
+
+    def jobs_by_submission(self) -> list[JobRecord]:
+        """The job records in the order of submission."""
+        return [self.jobs[i] for i in sorted(range(len(self.jobs)), key=self._orders.__getitem__)]
+
+    def finish(
+        self, policy: str, planner: str, summary: dict[str, Any], manifest: Mapping[str, Any],
+        plans: list[PlanRecord],
+    ) -> Run:  # fmt: skip
+        return Run(
+            policy=policy,
+            planner=planner,
+            cluster=self.cluster,
+            jobs=self.jobs_by_submission(),
+            events=self.events,
+            snapshots=self.snapshots,
+            summary=summary,
+            manifest=dict(manifest),
+            plans=plans,
+        )

@@ -1,0 +1,164 @@
+"""The records of a run: one per job, the event log, and the use of the cluster over time. Metrics and reports
+are computed from records alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import NamedTuple, NewType
+
+from clustersim.cluster import Placement
+
+__all__ = [
+    "ALLOCATES",
+    "DECLINED",
+    "ENDS",
+    "FAIL",
+    "FAILED",
+    "FINISH",
+    "FINISHED",
+    "GIVEN_UP",
+    "INTERRUPT",
+    "JOB_COLUMNS",
+    "LOADED",
+    "MIGRATE",
+    "NODE_DOWN",
+    "NODE_EVENTS",
+    "NODE_UP",
+    "PREEMPT",
+    "RATE",
+    "REJECT",
+    "REJECTED",
+    "RELEASES",
+    "RESIZE",
+    "RESTART",
+    "START",
+    "STATES",
+    "SUBMIT",
+    "UNFINISHED",
+    "WAITS_AFTER",
+    "EventRecord",
+    "Exact",
+    "JobRecord",
+    "Snapshot",
+    "as_row",
+]
+
+as_row = tuple.__new__
+"""`as_row(kind, values)` makes a named tuple of the class `kind`. Calling the class takes twice as long."""
+
+Exact = NewType("Exact", float)
+"""A number that tables write with every digit; times are rounded to a microsecond."""
+
+
+@dataclass(slots=True)  # not frozen: that triples the time it takes to make one
+class JobRecord:
+    """The history of one job in numbers. Times are seconds on the trace's clock; None if it never happened.
+
+    `queue_s` is the wait until the first start, `wait_s` all time without GPUs, `lost_s` time with GPUs but
+    without progress (overheads), `overhead_gpu_s` the same in GPU-seconds, `isolated_s` the run time on the
+    requested GPUs without wait or overhead, `gpus` the effective request. `global_batch` and `seq_len` are as
+    submitted. `interruptions`: how often a failure took the job's GPUs; `lost_work_s`, `lost_work_gpu_s`:
+    seconds and GPU-seconds of work lost in interruptions, which are part of `lost_s`.
+    """
+
+    job_id: str
+    tenant: str
+    model: str
+    state: str
+    submit_s: float
+    start_s: float | None
+    finish_s: float | None
+    jct_s: float | None
+    queue_s: float | None
+    wait_s: float
+    gpus: int | None
+    gpu_seconds: float
+    overhead_gpu_s: float
+    isolated_s: float | None
+    deadline_s: float | None
+    deadline_met: bool | None
+    preemptions: int
+    resizes: int
+    restarts: int
+    migrations: int
+    lost_s: float
+    reason: str
+    global_batch: int | None = None
+    seq_len: int | None = None
+    interruptions: int = 0
+    lost_work_s: float = 0.0
+    lost_work_gpu_s: float = 0.0
+
+
+JOB_COLUMNS = tuple(f.name for f in fields(JobRecord))
+
+
+class EventRecord(NamedTuple):
+    """One line of the event log: submit, reject, start, restart, resize, migrate, loaded, rate, preempt,
+    interrupt, fail or finish of a job; node_down or node_up, without a job, of the node in `placement`.
+
+    `overhead_s`: with new GPUs, the seconds before the job makes progress; of `loaded`, the duration of the
+    load that has ended; of `interrupt`, the seconds of work that are lost.
+
+    `unit_s`: seconds per unit of work (an iteration, or a second of logged duration) after the event, once
+    `overhead_s` has passed; a `rate` event changes nothing else. A `submit` states the speed on the requested
+    GPUs, 0 if no GPUs can run the job.
+    """
+
+    time_s: float
+    event: str
+    job_id: str
+    gpus: int
+    placement: Placement
+    plan: str
+    overhead_s: float
+    detail: str
+    unit_s: Exact = Exact(0.0)
+
+
+class Snapshot(NamedTuple):
+    """The cluster after a decision, until the next one.
+
+    `stranded`: free GPUs on nodes that also run something; `down`: GPUs of nodes out of service.
+    """
+
+    time_s: float
+    allocated: int
+    stranded: int
+    running: int
+    pending: int
+    down: int = 0
+
+
+# The vocabulary of the log
+
+SUBMIT, REJECT, FINISH, FAIL = "submit", "reject", "finish", "fail"
+START, RESTART, RESIZE, MIGRATE = "start", "restart", "resize", "migrate"
+LOADED, RATE, PREEMPT, INTERRUPT = "loaded", "rate", "preempt", "interrupt"
+NODE_DOWN, NODE_UP = "node_down", "node_up"
+
+ALLOCATES = (START, RESTART, RESIZE, MIGRATE)
+"""The events that give GPUs to a job, instead of those that it held before."""
+
+RELEASES = (PREEMPT, INTERRUPT, FINISH, FAIL)
+"""The events that take all GPUs from a job. Any other event leaves its GPUs as they are."""
+
+WAITS_AFTER = (SUBMIT, PREEMPT, INTERRUPT)
+"""The events after which a job waits for GPUs."""
+
+ENDS = (FINISH, REJECT, FAIL)
+"""The events with which a job leaves the system."""
+
+NODE_EVENTS = (NODE_DOWN, NODE_UP)
+"""The events of a node; they have no job."""
+
+FINISHED, REJECTED, UNFINISHED, FAILED = "finished", "rejected", "unfinished", "failed"
+STATES = (FINISHED, REJECTED, UNFINISHED, FAILED)
+"""The states of a job when the run has ended."""
+
+DECLINED = "declined by the policy"
+"""The reason of a job that the policy rejects, perhaps followed by "; " and a note."""
+
+GIVEN_UP = "given up"
+"""How the reason of a job begins that failed because failures stopped it too often."""

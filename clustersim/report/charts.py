@@ -1,0 +1,241 @@
+"""The charts of a report as data. Series are downsampled here; `templates/charts.js` draws them."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clustersim.analysis import CATEGORIES, GpuTime
+from clustersim.records import FINISHED
+
+from .fairness import SIZES, mean_slowdown, size_of
+from .numbers import duration
+from .runs import Group
+from .time_axis import Clock, short
+
+if TYPE_CHECKING:
+    from .runs import Pair
+
+__all__ = ["MOST_POINTS", "Chart", "charts"]
+
+MOST_POINTS = 2000
+_TICKS_S = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400, 30 * 86400, 365 * 86400)
+_TICK_TEXT = ("1 s", "10 s", "1 min", "10 min", "1 h", "6 h", "1 d", "1 wk", "30 d", "1 y")
+_RATIOS = (0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000)
+_RATIO_TICKS = {"tickvals": list(_RATIOS), "ticktext": [f"{ratio:g}×" for ratio in _RATIOS]}
+_ROW_PX, _MARGIN_PX, _BAR_PX = 92, 84, 44
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One chart: its place in the page, what it shows in words, its series and its plotly layout.
+
+    A series has `name`, `x`, `y`, and `series` (the number of its policy) or `category` (of `CATEGORIES`),
+    which tell its colour; optionally `type`, `text` per point, `yaxis`, `fill`, `faint`. Names are escaped,
+    since plotly renders some HTML.
+    """
+
+    id: str
+    title: str
+    caption: str
+    height_px: int
+    series: list[dict[str, Any]]
+    layout: dict[str, Any]
+
+
+def charts(
+    groups: Sequence[Group],
+    pairs: Sequence[Pair] = (),
+    times: Sequence[GpuTime | None] = (),
+    baseline: str = "",
+) -> dict[str, Chart]:
+    """All charts that there is data for, by id; of a policy with several seeds, the first run is drawn.
+
+    `times`: where the GPU time of each group's first run went.
+    """
+    drawn = []
+    runs = [group.runs[0] for group in groups]
+    if any(job.jct_s is not None for run in runs for job in run.jobs):
+        drawn.append(_completion(groups))
+    if any(len(pair.ratio) for pair in pairs):
+        drawn.append(_paired(pairs, baseline))
+    if any(time is not None for time in times):
+        drawn.append(_gpu_time(groups, times))
+    if any(run.snapshots for run in runs):
+        clock = Clock.of(runs)
+        drawn += [_allocation(groups, clock), _queue(groups, clock)]
+    if any(job.isolated_s and job.jct_s for run in runs for job in run.jobs):
+        drawn.append(_slowdown(groups))
+    return {chart.id: chart for chart in drawn}
+
+
+def _completion(groups: Sequence[Group]) -> Chart:
+    """Cumulative distribution of JCT over all submitted jobs, so that a curve may end below 1."""
+    series = []
+    for number, group in enumerate(groups):
+        jobs = group.runs[0].jobs
+        jct = np.sort([job.jct_s for job in jobs if job.jct_s is not None])
+        rank = _downsampled(len(jct))
+        seconds = np.maximum(jct[rank], 1.0)  # the axis is logarithmic
+        share = 100 * (rank + 1) / len(jobs)
+        text = [duration(float(jct[i])) for i in rank]
+        series.append(_series(number, group.label, short(seconds), short(share), text=text))
+    ticks = {"tickvals": list(_TICKS_S), "ticktext": list(_TICK_TEXT)}
+    layout = {
+        "xaxis": {"type": "log", "title": {"text": "job completion time"}, **ticks},
+        "yaxis": {"title": {"text": "% of submitted jobs"}, "range": [0, 101]},
+    }
+    caption = (
+        "Share of all submitted jobs that finished within a time. "
+        "Where a curve ends below 100 %, the other jobs were rejected or left unfinished."
+    )
+    return Chart("chart-jct", "Job completion times", caption, 380, series, layout)
+
+
+def _paired(pairs: Sequence[Pair], baseline: str) -> Chart:
+    """Cumulative distribution of JCT over the JCT of the same job under the baseline."""
+    series = []
+    for pair in pairs:
+        rank = _downsampled(len(pair.ratio))
+        share = 100 * (rank + 1) / max(1, len(pair.ratio))
+        text = [_times(float(pair.ratio[i])) for i in rank]
+        ratio = np.clip(pair.ratio[rank], 1e-3, 1e3)
+        series.append(_series(pair.series, pair.label, short(ratio), short(share), text=text))
+    layout = {
+        "xaxis": {
+            "type": "log", "title": {"text": f"JCT over that of the same job under {_plotly_text(baseline)}"},
+            **_RATIO_TICKS,
+        },
+        "yaxis": {"title": {"text": "% of these jobs"}, "range": [0, 101]},
+        "line_at": 1,
+    }  # fmt: skip
+    caption = (
+        f"Job by job: what is left of the line at 1× completes sooner than under {baseline}, what is right "
+        "of it later. Over the jobs that finished under both."
+    )
+    return Chart("chart-pairs", "The same jobs, side by side", caption, 380, series, layout)
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.3g}× the JCT"
+
+
+def _gpu_time(groups: Sequence[Group], times: Sequence[GpuTime | None]) -> Chart:
+    """One bar per policy, all GPU-seconds from the first submission to the last finish."""
+    labels = [_plotly_text(group.label) for group in groups]
+    series = []
+    for category, name in CATEGORIES.items():
+        shares = [0.0 if time is None else 100 * time.seconds[category] / time.total for time in times]
+        if any(share >= 0.005 for share in shares):
+            hours = ["" if time is None else f"{time.seconds[category] / 3600:,.0f} GPU-h" for time in times]
+            bar = {
+                "type": "bar",
+                "category": category,
+                "name": name,
+                "x": short(np.array(shares)),
+                "y": labels,
+            }
+            series.append({**bar, "text": hours})
+    layout = {
+        "barmode": "stack",
+        "xaxis": {"title": {"text": "% of all GPU-hours until the last finish"}, "range": [0, 100]},
+        "yaxis": {"autorange": "reversed"},
+    }
+    caption = (
+        "Every GPU-second from the first submission to the last finish of a policy, once. Running time is "
+        "split as itertime predicts for each plan on its slowest pipeline stage."
+    )
+    return Chart("chart-time", "Where GPU time went", caption, 80 + _BAR_PX * len(groups), series, layout)
+
+
+def _allocation(groups: Sequence[Group], clock: Clock) -> Chart:
+    """One row of GPUs per policy, on the same axes: those that jobs hold, and of these the useful ones."""
+    gap, count = 0.06, len(groups)
+    height = (1 - gap * (count - 1)) / count
+    series: list[dict[str, Any]] = []
+    layout: dict[str, Any] = {"xaxis": clock.axis | {"anchor": f"y{count}"}, "annotations": []}
+    for number, group in enumerate(groups):
+        run, axis = group.runs[0], f"y{number + 1}"
+        shown: dict[str, Any] = {"yaxis": axis, "fill": "tozeroy"}
+        held = clock.snapshots(run, "allocated")
+        useful = clock.useful(run)
+        series.append(_series(number, "allocated", *held, faint=True, **shown))
+        series.append(_series(number, "useful", *useful, **shown))
+        top = 1 - number * (height + gap)
+        span = {"domain": [max(0.0, top - height), top], "range": [0, run.cluster.gpus * 1.02]}
+        layout[f"yaxis{number + 1}"] = {**span, "nticks": 3}
+        layout["annotations"].append({"text": _plotly_text(group.label), "y": top, "series": number})
+    caption = (
+        f"GPUs that jobs hold (pale) and of these the ones making progress (full colour), {clock.resolution}"
+        "; the full height is the whole cluster."
+    )
+    return Chart(
+        "chart-gpus", "Allocated and useful GPUs", caption, _MARGIN_PX + count * _ROW_PX, series, layout
+    )
+
+
+def _queue(groups: Sequence[Group], clock: Clock) -> Chart:
+    series = []
+    for number, group in enumerate(groups):
+        x, y = clock.snapshots(group.runs[0], "pending")
+        series.append(_series(number, group.label, x, y))
+    layout = {"xaxis": clock.axis, "yaxis": {"title": {"text": "jobs"}, "rangemode": "tozero"}}
+    caption = f"Jobs in the system without GPUs, {clock.resolution}."
+    return Chart("chart-queue", "Waiting jobs", caption, 320, series, layout)
+
+
+def _slowdown(groups: Sequence[Group]) -> Chart:
+    """Mean slowdown by the GPUs that jobs ask for."""
+    names = [name for _, name in SIZES]
+    series: list[dict[str, Any]] = []
+    for number, group in enumerate(groups):
+        members: list[list[Any]] = [[] for _ in SIZES]
+        for job in group.runs[0].jobs:
+            if job.state == FINISHED:
+                members[size_of(job)].append(job)
+        found = [(n, mean_slowdown(jobs), len(jobs)) for n, jobs in zip(names, members, strict=True)]
+        known = [(name, f"{mean:.4g}", f"{jobs:,} jobs") for name, mean, jobs in found if mean is not None]
+        x, y, text = ([row[i] for row in known] for i in range(3))
+        dots: dict[str, Any] = {
+            "type": "dots",
+            "series": number,
+            "name": _plotly_text(group.label),
+            "x": x,
+            "text": text,
+        }
+        series.append({**dots, "y": [float(mean) for mean in y]})
+    used = [name for name in names if any(name in one["x"] for one in series)]
+    layout = {
+        "scattermode": "group",
+        "xaxis": {
+            "title": {"text": "GPUs asked for"},
+            "type": "category",
+            "categoryarray": used,
+            "range": [-0.5, len(used) - 0.5],
+        },
+        "yaxis": {"title": {"text": "mean slowdown"}, "type": "log", **_RATIO_TICKS},
+        "line_at_y": 1,
+    }
+    caption = (
+        "Mean over finished jobs of the completion time over the run time on the GPUs asked for, without "
+        "waiting; below 1×, jobs got more GPUs than they asked for. Level dots are equal treatment."
+    )
+    return Chart("chart-slowdown", "Slowdown by size", caption, 340, series, layout)
+
+
+def _downsampled(count: int) -> np.ndarray:
+    """At most `MOST_POINTS` positions among `count`, the first and the last included."""
+    return np.unique(np.linspace(0, count - 1, min(count, MOST_POINTS)).round().astype(int))
+
+
+def _series(number: int, label: str, x: list[float], y: list[float], **rest: Any) -> dict[str, Any]:
+    return {"series": number, "name": _plotly_text(label), "x": x, "y": y, **rest}
+
+
+def _plotly_text(text: str) -> str:
+    """Text that plotly shows as it is: it takes some HTML in labels, but knows no &quot;."""
+    return html.escape(text, quote=False)

@@ -1,0 +1,182 @@
+"""The headline table of a comparison, for the page and for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from .numbers import _decimals, _time_unit, difference
+from .runs import (
+    baseline_run,
+    common_jobs,
+    group_runs,
+    mean_jct_s,
+    measured,
+    run_labels,
+    same_jobs_finished,
+    same_trace,
+)
+
+if TYPE_CHECKING:
+    from clustersim.records import Run
+
+__all__ = ["Cell", "Column", "Headline", "Row", "comparison_table", "headline_rows"]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a column shows: a metric, its kind (time, share, count, usd), and which direction is better."""
+
+    key: str
+    title: str
+    kind: str
+    better: str = ""
+
+
+_COMMON = Measure("jct_common_s", "JCT mean, jobs all finished", "time", "lower")
+_MEASURES = (
+    Measure("jct_mean_s", "JCT mean", "time", "lower"),
+    Measure("jct_p50_s", "JCT p50", "time", "lower"),
+    Measure("jct_p99_s", "JCT p99", "time", "lower"),
+    Measure("queue_mean_s", "Queueing mean", "time", "lower"),
+    Measure("makespan_s", "Makespan", "time", "lower"),
+    Measure("deadline_met_ratio", "Deadlines met", "share", "higher"),
+    Measure("rejected", "Rejected", "count", "lower"),
+    Measure("unfinished", "Unfinished", "count", "lower"),
+    Measure("gpu_allocated_ratio", "GPUs allocated", "share"),
+    Measure("gpu_useful_ratio", "GPUs useful", "share"),
+    Measure("disruptions", "Preemptions + resizes", "count"),
+    Measure("cost_usd", "Cost", "usd"),
+)
+_OVER_FINISHED = ("jct_mean_s", "jct_p50_s", "jct_p99_s", "queue_mean_s")
+_ON_TERMINAL = (
+    "jct_mean_s", "jct_common_s", "jct_p99_s", "queue_mean_s", "makespan_s", "deadline_met_ratio", "rejected",
+    "gpu_useful_ratio",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value as text in the unit of its column, its difference to the baseline, and its trend."""
+
+    text: str
+    difference: str = ""
+    trend: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """The head of a column. `unit` applies to all its cells; `better` is lower, higher or empty."""
+
+    key: str
+    title: str
+    unit: str
+    better: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run; `series` is the number of its policy."""
+
+    label: str
+    series: int
+    is_baseline: bool
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The table, without columns that are undefined in every run and counts that are zero in every run."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+
+def headline_rows(runs: Sequence[Run], baseline: str | None) -> Headline:
+    """The headline table of `runs`, with differences to the run of policy `baseline`, of the same seed.
+
+    Where runs finished different jobs, a column over the jobs that all of them finished is added. The other
+    averages over finished jobs are then not called better or worse: a policy that declines long jobs looks
+    fast over the rest. Raises UnknownName if no run has the baseline's policy.
+    """
+    values = {id(run): measured(run) for run in runs}
+    measures = _measures(runs, values)
+    kept = [m for m in measures if _says_something(m, [values[id(run)].get(m.key) for run in runs])]
+    scales = [_scale(m, [values[id(run)].get(m.key) for run in runs]) for m in kept]
+    rows = []
+    for series, group in enumerate(group_runs(runs)):
+        for label, run in zip(run_labels(group), group.runs, strict=True):
+            base = run if baseline is None else baseline_run(run, runs, baseline)
+            ours, theirs = values[id(run)], {} if base is run else values[id(base)]
+            pairs = zip(kept, scales, strict=True)
+            cells = [_cell(m, scale, ours.get(m.key), theirs.get(m.key)) for m, scale in pairs]
+            rows.append(Row(label, series, baseline is not None and base is run, tuple(cells)))
+    columns = [Column(m.key, m.title, s.unit, m.better) for m, s in zip(kept, scales, strict=True)]
+    return Headline(tuple(columns), tuple(rows))
+
+
+def comparison_table(runs: Sequence[Run], baseline: str | None) -> tuple[list[str], list[list[str]]]:
+    """The headline for a terminal: heads and rows of text, differences to the baseline in parentheses."""
+    headline = headline_rows(runs, baseline)
+    shown = [i for i, column in enumerate(headline.columns) if column.key in _ON_TERMINAL]
+    heads = ["policy"]
+    for i in shown:
+        column = headline.columns[i]
+        heads.append(f"{column.title}, {column.unit}" if column.unit else column.title)
+    rows = []
+    for row in headline.rows:
+        cells = [row.cells[i] for i in shown]
+        rows.append([row.label, *(f"{c.text} ({c.difference})" if c.difference else c.text for c in cells)])
+    return heads, rows
+
+
+def _says_something(measure: Measure, values: Sequence[float | None]) -> bool:
+    if measure.kind == "count" and measure.key != "rejected":
+        return any(values)
+    return any(value is not None for value in values)
+
+
+def _measures(runs: Sequence[Run], values: Mapping[int, dict[str, float | None]]) -> list[Measure]:
+    if len(runs) == 1 or not same_trace(runs) or same_jobs_finished(runs):
+        return list(_MEASURES)
+    common = common_jobs(runs)
+    for run in runs:
+        values[id(run)]["jct_common_s"] = mean_jct_s(run, common) if common else None
+    rest = [replace(m, better="") if m.key in _OVER_FINISHED else m for m in _MEASURES]
+    return [_COMMON, *rest]
+
+
+# Numbers as text
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """How a column shows its numbers: divided by `factor`, with so many decimals."""
+
+    unit: str
+    factor: float
+    decimals: int
+
+    def text(self, value: float | None) -> str:
+        return "–" if value is None else f"{value / self.factor:,.{self.decimals}f}"
+
+
+def _scale(measure: Measure, values: Sequence[float | None]) -> _Scale:
+    known = [abs(value) for value in values if value]
+    if measure.kind == "share":
+        return _Scale("%", 0.01, 1)
+    if measure.kind == "count":
+        return _Scale("", 1.0, 0)
+    if measure.kind == "usd":
+        return _Scale("USD", 1.0, 0)
+    unit, factor = _time_unit(max(known, default=0.0))
+    return _Scale(unit, factor, _decimals(min(known, default=0.0) / factor))
+
+
+def _cell(measure: Measure, scale: _Scale, value: float | None, base: float | None) -> Cell:
+    if value is None or base is None:
+        return Cell(scale.text(value))
+    worse = value > base if measure.better == "lower" else value < base
+    trend = "" if not measure.better or value == base else "worse" if worse else "better"
+    return Cell(scale.text(value), difference(measure.kind, value, base), trend)

@@ -1,0 +1,52 @@
+"""Numbers as text: durations and differences."""
+
+from __future__ import annotations
+
+from math import floor, log10
+
+__all__ = ["difference", "duration"]
+
+_MINUS = "−"
+_TIME_UNITS = (("d", 86400.0, 3 * 86400.0), ("h", 3600.0, 7200.0), ("min", 60.0, 120.0))
+
+
+def _time_unit(seconds: float) -> tuple[str, float]:
+    for unit, factor, least in _TIME_UNITS:
+        if seconds >= least:
+            return unit, factor
+    return "s", 1.0
+
+
+def _decimals(smallest: float) -> int:
+    """Three digits for the smallest number of a column, at most two decimals."""
+    return max(0, min(2, 2 - floor(log10(smallest)))) if smallest > 0 else 0
+
+
+def difference(kind: str, value: float, base: float) -> str:
+    """`value` less `base` as text: percent for times and money, points for shares, a number for counts."""
+    if kind == "count":
+        return _signed(value - base, 0)
+    if kind == "share":
+        return _signed(100 * (value - base), 1) + " pp"
+    if base == 0:
+        return ""
+    return _signed(100 * (value / base - 1), 1) + " %"
+
+
+def _signed(value: float, decimals: int) -> str:
+    text = f"{abs(value):,.{decimals}f}"
+    if not text.strip("0."):
+        return "±" + text
+    return (_MINUS if value < 0 else "+") + text
+
+
+def duration(seconds: float | None, beside: float = 0.0) -> str:
+    """A time with three digits, in the unit that suits the longer of it and the time `beside` it.
+
+    >>> duration(7776.0), duration(3600.0), duration(3600.0, beside=7776.0)
+    ('2.16 h', '60.0 min', '1.00 h')
+    """
+    if seconds is None:
+        return "–"
+    unit, factor = _time_unit(max(seconds, beside))
+    return f"{seconds / factor:,.{_decimals(seconds / factor)}f} {unit}"

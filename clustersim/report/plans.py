@@ -1,0 +1,111 @@
+"""The training plans that jobs used, their GPU time, and the accuracy of their iteration times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum
+from typing import TYPE_CHECKING
+
+from clustersim.analysis import GpuTime
+
+from .numbers import duration
+from .runs import Named
+
+if TYPE_CHECKING:
+    from clustersim.records import PlanKey, PlanRecord
+
+__all__ = ["PlanRow", "accuracy", "plan_rows"]
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """One plan: the runs that used it, with GPU-hours, and the cells of its row.
+
+    Cells: model, global batch, GPUs, tp, pp, dp, micro-batch, the rest of the plan, seconds per iteration,
+    the range of nine in ten measured ones, MFU, memory, shares of bubble and of communication.
+    """
+
+    used: tuple[tuple[Named, str], ...]
+    gpu_h: float
+    cells: tuple[str, ...]
+
+
+def plan_rows(times: Sequence[tuple[Named, GpuTime | None]]) -> list[PlanRow]:
+    """Every plan of any run, by model, batch and GPUs."""
+    records: dict[PlanKey, PlanRecord] = {}
+    used: dict[PlanKey, list[tuple[Named, float]]] = {}
+    for one, time in times:
+        for record in one.run.plans:
+            records.setdefault(record.key, record)
+            held = 0.0 if time is None else time.by_plan.get(record.key, 0.0)
+            used.setdefault(record.key, []).append((one, held / 3600))
+    return [
+        PlanRow(
+            tuple((one, f"{gpu_h:,.0f}") for one, gpu_h in used[key]),
+            fsum(gpu_h for _, gpu_h in used[key]),
+            _cells(records[key]),
+        )
+        for key in sorted(records, key=lambda key: (key.model, key.global_batch, key.seq_len or 0, *key[3:]))
+    ]
+
+
+def _cells(record: PlanRecord) -> tuple[str, ...]:
+    words = record.plan.split()
+    numbers = [_number(words, name) for name in ("tp", "pp", "dp", "mb")]
+    rest = [word for word in words if not any(_is(word, name) for name in ("tp", "pp", "dp", "mb"))]
+    batch = f"{record.global_batch:,}" + (f" × {record.seq_len:,} tokens" if record.seq_len else "")
+    comm = record.tp_comm_s + record.pp_comm_s + record.dp_comm_s
+    gpus = f"{record.gpus:,}"
+    if record.plan_gpus < record.gpus:
+        gpus = f"{record.plan_gpus:,} of {gpus}"
+    if record.gpu_type:
+        gpus += f" {record.gpu_type}"
+    return (
+        record.model, batch, gpus, *numbers, " ".join(rest), duration(record.iteration_s), _range(record),
+        f"{100 * record.mfu:.1f} %", f"{record.memory_gb:.0f} GB", _share(record.bubble_s, record),
+        _share(comm, record),
+    )  # fmt: skip
+
+
+def _number(words: Sequence[str], name: str) -> str:
+    return next((word.removeprefix(name) for word in words if _is(word, name)), "–")
+
+
+def _is(word: str, name: str) -> bool:
+    return word.startswith(name) and word.removeprefix(name).isdigit()
+
+
+def _range(record: PlanRecord) -> str:
+    if record.low_s is None or record.high_s is None:
+        return "–"
+    return f"{duration(record.low_s)} to {duration(record.high_s)}"
+
+
+def _share(part_s: float, record: PlanRecord) -> str:
+    return f"{100 * part_s / record.iteration_s:.1f} %"
+
+
+def accuracy(time: GpuTime | None, plans: Sequence[PlanRecord]) -> str:
+    """The range of measured over predicted iteration times, averaged over a run's plans by GPU time."""
+    weights: Mapping[PlanKey, float] = time.by_plan if time is not None else {}
+    found, unknown = [], []
+    for plan in plans:
+        weight = weights.get(plan.key, 0.0)
+        if plan.low_s is not None and plan.high_s is not None and weight > 0:
+            found.append((weight, plan.low_s / plan.iteration_s, plan.high_s / plan.iteration_s))
+        elif weight > 0:
+            unknown.append((weight, plan.gpu_type))
+    whole = fsum(weight for weight, _, _ in found)
+    if not whole:
+        return "no prediction with a known accuracy was used"
+    low, high = (fsum(row[0] * row[i] for row in found) / whole for i in (1, 2))
+    text = (
+        f"nine in ten measured iterations of such plans take {low:.2f} to {high:.2f} times the predicted time"
+    )
+    if unknown:
+        rest = fsum(weight for weight, _ in unknown)
+        types = ", ".join(dict.fromkeys(name for _, name in unknown if name))
+        where = f", on {types}" if types else ""
+        text += f"; of {100 * rest / (whole + rest):.0f} % of the time{where}, no accuracy is known"
+    return text

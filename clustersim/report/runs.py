@@ -1,0 +1,181 @@
+"""How the runs of a report are grouped and labelled, and which of them may be compared.
+
+Each job against the baseline: how much sooner or later the same job completes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import fsum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clustersim.records import FINISHED
+from itertime.errors import UnknownName
+
+from .numbers import difference
+
+if TYPE_CHECKING:
+    from clustersim.cluster import Cluster
+    from clustersim.records import Run
+
+__all__ = [
+    "Group",
+    "Named",
+    "Pair",
+    "baseline_run",
+    "cluster_words",
+    "common_jobs",
+    "group_runs",
+    "mean_jct_s",
+    "measured",
+    "named",
+    "pairs",
+    "run_labels",
+    "same_jobs_finished",
+    "same_trace",
+]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one policy under one planner, with different seeds."""
+
+    label: str
+    runs: tuple[Run, ...]
+
+
+def group_runs(runs: Sequence[Run]) -> list[Group]:
+    """The runs by policy, in order of appearance. Labels name the planner where only it tells two apart."""
+    planners: dict[str, dict[str, None]] = {}
+    for run in runs:
+        planners.setdefault(run.policy, {})[run.planner] = None
+    grouped: dict[str, list[Run]] = {}
+    for run in runs:
+        label = run.policy if len(planners[run.policy]) == 1 else f"{run.policy} ({run.planner})"
+        grouped.setdefault(label, []).append(run)
+    return [Group(label, tuple(members)) for label, members in grouped.items()]
+
+
+def run_labels(group: Group) -> list[str]:
+    """A label for each run of a group, with its seed if the group has several runs."""
+    if len(group.runs) == 1:
+        return [group.label]
+    return [f"{group.label}, seed {run.manifest.get('seed', index)}" for index, run in enumerate(group.runs)]
+
+
+def baseline_run(run: Run, runs: Sequence[Run], baseline: str) -> Run:
+    """The run of policy `baseline` to compare `run` with, of the same seed if any. Raises UnknownName."""
+    candidates = [other for other in runs if other.policy == baseline]
+    if not candidates:
+        raise UnknownName("baseline", baseline, {other.policy for other in runs})
+    same_seed = [other for other in candidates if other.manifest.get("seed") == run.manifest.get("seed")]
+    return (same_seed or candidates)[0]
+
+
+def same_trace(runs: Sequence[Run]) -> bool:
+    """Whether all runs had the same jobs, submitted at the same times."""
+    first = [(job.job_id, job.submit_s) for job in runs[0].jobs]
+    return all([(job.job_id, job.submit_s) for job in run.jobs] == first for run in runs[1:])
+
+
+def common_jobs(runs: Sequence[Run]) -> set[str]:
+    """The ids of the jobs that finished in every run."""
+    return set.intersection(*({job.job_id for job in run.jobs if job.state == FINISHED} for run in runs))
+
+
+def same_jobs_finished(runs: Sequence[Run]) -> bool:
+    """Whether averages over finished jobs cover the same jobs in all runs."""
+    common = len(common_jobs(runs))
+    return all(sum(job.state == FINISHED for job in run.jobs) == common for run in runs)
+
+
+def mean_jct_s(run: Run, ids: set[str]) -> float:
+    """Mean JCT over the jobs in `ids`, all of which finished."""
+    times = [job.jct_s for job in run.jobs if job.job_id in ids and job.jct_s is not None]
+    return fsum(times) / len(times)
+
+
+def measured(run: Run) -> dict[str, float | None]:
+    """The numbers of a summary, None for other values. `disruptions` is preemptions + resizes."""
+    values: dict[str, float | None] = {}
+    for name, value in run.summary.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        values[name] = float(value) if is_number else None
+    values["disruptions"] = fsum(values.get(name) or 0.0 for name in ("preemptions", "resizes"))
+    return values
+
+
+@dataclass(frozen=True)
+class Named:
+    """A run with its label and the number of its policy."""
+
+    label: str
+    series: int
+    run: Run
+
+
+def named(runs: Sequence[Run]) -> list[Named]:
+    """The runs by policy, labelled, in the order of all tables."""
+    return [
+        Named(label, series, run)
+        for series, group in enumerate(group_runs(runs))
+        for label, run in zip(run_labels(group), group.runs, strict=True)
+    ]
+
+
+def cluster_words(cluster: Cluster) -> str:
+    """The nodes of a cluster and their system, by group.
+
+    >>> from clustersim.cluster import Cluster
+    >>> cluster_words(Cluster.parse("n128g8"))
+    '128 nodes × 8, dgx-a100-80gb'
+    """
+    groups = cluster.groups or (cluster,)
+    return " + ".join(f"{g.nodes:,} nodes × {g.gpus_per_node}, {g.system or g.gpu_type}" for g in groups)  # type: ignore[union-attr]
+
+
+_SAME = 0.01
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Jobs that finished under a policy and the baseline. `ratio` is JCT over the baseline's JCT, sorted."""
+
+    label: str
+    series: int
+    ratio: np.ndarray
+    cells: tuple[str, ...]
+
+
+def pairs(groups: Sequence[Group], baseline: str | None) -> list[Pair]:
+    """One row per policy but the baseline, from the first run of each.
+
+    Cells: jobs compared, shares sooner, alike and later, and percentiles of the change in percent. Jobs that
+    took no time under the baseline are not compared.
+    """
+    if baseline is None:
+        return []
+    runs = [group.runs[0] for group in groups]
+    rows = []
+    for series, (group, run) in enumerate(zip(groups, runs, strict=True)):
+        base = baseline_run(run, runs, baseline)
+        if base is run:
+            continue
+        theirs = {(job.job_id, job.submit_s): job.jct_s for job in base.jobs if job.jct_s}
+        both = [
+            (job.jct_s, theirs.get((job.job_id, job.submit_s))) for job in run.jobs if job.jct_s is not None
+        ]
+        ratio = np.sort([ours / other for ours, other in both if other])
+        rows.append(Pair(group.label, series, ratio, _cells(ratio)))
+    return rows
+
+
+def _cells(ratio: np.ndarray) -> tuple[str, ...]:
+    if not len(ratio):
+        return ("0", *["–"] * 6)
+    sooner, later = (ratio < 1 - _SAME).mean(), (ratio > 1 + _SAME).mean()
+    shares = [f"{100 * share:.1f} %" for share in (sooner, max(0.0, 1 - sooner - later), later)]
+    changes = [difference("time", float(value), 1.0) for value in np.percentile(ratio, (10, 50, 90))]
+    return (f"{len(ratio):,}", *shares, *changes)

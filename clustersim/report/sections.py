@@ -1,0 +1,233 @@
+"""The sections of a report that are text: coverage, deadlines, assumptions, reproduction, all metrics."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from clustersim.analysis import CATEGORIES, METRICS, GpuTime
+from clustersim.records import FINISHED, REJECTED, STATES
+
+from .numbers import duration
+from .plans import accuracy
+from .runs import Named, cluster_words, named
+
+if TYPE_CHECKING:
+    from clustersim.records import Run
+
+__all__ = [
+    "Coverage",
+    "Fact",
+    "all_metrics",
+    "assumptions",
+    "commands",
+    "coverage",
+    "covered",
+    "deadline_rows",
+    "time_rows",
+]
+
+_MOST_REASONS = 5
+_LONGEST_REASON = 200
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Jobs of one run by state; the reasons of unfinished ones as (reason, jobs), most frequent first."""
+
+    label: str
+    series: int
+    counts: tuple[int, ...]
+    reasons: tuple[tuple[str, int], ...]
+    other_reasons: int
+
+
+def coverage(runs: Sequence[Run]) -> list[Coverage]:
+    """One row a run. Its counts are submitted, finished, rejected, unfinished, failed."""
+    rows = []
+    for one in named(runs):
+        jobs = one.run.jobs
+        states = Counter(job.state for job in jobs)
+        reasons = Counter(_cut(job.reason) for job in jobs if job.state != FINISHED).most_common()
+        counts = (len(jobs), *(states[state] for state in STATES))
+        rest = sum(count for _, count in reasons[_MOST_REASONS:])
+        rows.append(Coverage(one.label, one.series, counts, tuple(reasons[:_MOST_REASONS]), rest))
+    return rows
+
+
+def covered(runs: Sequence[Run]) -> list[tuple[str, list[Named]]]:
+    """The coverage of averages, as summaries state it, each with the runs that state it."""
+    texts: dict[str, list[Named]] = {}
+    for one in named(runs):
+        texts.setdefault(str(one.run.summary.get("covers", "not recorded")), []).append(one)
+    return list(texts.items())
+
+
+def _cut(reason: str) -> str:
+    text = reason or "no reason recorded"
+    return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "…"
+
+
+def deadline_rows(runs: Sequence[Run]) -> list[tuple[Named, tuple[str, ...]]]:
+    """Per run: jobs with a deadline, met, share met, finished late, median lateness, rejected, not finished.
+
+    Empty if no job of any run has a deadline.
+    """
+    rows: list[tuple[Named, tuple[str, ...]]] = []
+    for one in named(runs):
+        jobs = [job for job in one.run.jobs if job.deadline_s is not None]
+        met = sum(bool(job.deadline_met) for job in jobs)
+        late = [
+            job.finish_s - job.deadline_s
+            for job in jobs
+            if not job.deadline_met and job.finish_s is not None and job.deadline_s is not None
+        ]
+        rejected = sum(job.state == REJECTED for job in jobs)
+        rest = len(jobs) - met - len(late) - rejected
+        share = f"{100 * met / len(jobs):.1f} %" if jobs else "–"
+        lateness = duration(median(late)) if late else "–"
+        counts = (f"{count:,}" for count in (len(jobs), met, len(late), rejected, rest))
+        total, on_time, too_late, refused, others = counts
+        rows.append((one, (total, on_time, share, too_late, lateness, refused, others)))
+    return rows if any(counts[0] != "0" for _, counts in rows) else []
+
+
+def time_rows(times: Sequence[tuple[Named, GpuTime | None]]) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """(category, its name, (GPU-hours, share) of every run), without categories that no run has."""
+    rows = []
+    for category, name in CATEGORIES.items():
+        cells = []
+        for _, time in times:
+            if time is None:
+                cells.append(("–", "–"))
+                continue
+            seconds = time.seconds[category]
+            cells.append((f"{seconds / 3600:,.0f}", f"{100 * seconds / time.total:.1f} %"))
+        if any(hours not in ("0", "–") for hours, _ in cells):
+            rows.append((category, name, cells))
+    return rows
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One assumption: a single value if all runs agree, else one per run."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+def assumptions(runs: Sequence[Run], times: Sequence[tuple[Named, GpuTime | None]] = ()) -> list[Fact]:
+    """The inputs and settings of the runs, as manifests state them, and the accuracy of iteration times."""
+    split = {id(one.run): time for one, time in times}
+    facts: list[tuple[str, Callable[[Run], str]]] = [
+        ("Cluster", _cluster),
+        ("Trace", lambda run: _source(run, "trace", "path", "made in memory")),
+        ("Planner", lambda run: run.planner),
+        ("Policy parameters", lambda run: _plain(run.manifest.get("params")) or "defaults"),
+        ("Placement", lambda run: _stated(run, "placement")),
+        ("Overheads", _overheads),
+        ("Failures", lambda run: _plain(run.manifest.get("failures")) or "none"),
+        ("Calendar of nodes", lambda run: _plain(run.manifest.get("calendar") or None) or "nothing planned"),
+        ("Quotas, GPUs", lambda run: _plain(run.manifest.get("quotas")) or "none"),
+        ("Iteration times", lambda run: _source(run, "profile", "name", "not recorded")),
+        ("Accuracy of iteration times", lambda run: accuracy(split.get(id(run)), run.plans)),
+        ("Throughput table", lambda run: _plain(run.manifest.get("table")) or "none"),
+        ("True run times used", _oracle),
+        ("End of the run", _end),
+        ("Price per GPU-hour, USD", lambda run: _stated(run, "price_usd_per_gpu_h")),
+        ("Seed", lambda run: _stated(run, "seed")),
+        ("Versions", lambda run: _stated(run, "versions")),
+    ]
+    ordered = [one.run for one in named(runs)]
+    rows = []
+    for name, of in facts:
+        values = [of(run) for run in ordered]
+        rows.append(Fact(name, tuple(values if len(set(values)) > 1 else values[:1])))
+    return rows
+
+
+def _cluster(run: Run) -> str:
+    network = "" if run.cluster.network == "ideal" else f"; network: {run.cluster.network}"
+    return f"{cluster_words(run.cluster)}, {run.cluster.gpus:,} GPUs{network}"
+
+
+def _source(run: Run, key: str, name: str, absent: str) -> str:
+    source = run.manifest.get(key)
+    if not isinstance(source, dict) or not source.get(name):
+        return absent
+    digest = str(source.get("sha256") or "")
+    return f"{source[name]} (SHA-256 {digest[:12]}…)" if digest else str(source[name])
+
+
+def _overheads(run: Run) -> str:
+    if "overheads" not in run.manifest:
+        return "not recorded"
+    return _plain(run.manifest["overheads"]) or "none: starts, restarts and resizes are free"
+
+
+def _oracle(run: Run) -> str:
+    if run.manifest.get("oracle_used") is True:
+        return "yes: from the log, which no real scheduler knows"
+    return "no" if run.manifest.get("oracle_used") is False else "not recorded"
+
+
+def _end(run: Run) -> str:
+    until_s = run.manifest.get("until_s")
+    text = "when no event was left"
+    if until_s is not None:
+        text = f"at {_plain(until_s)} s on the trace's clock"
+    if run.manifest.get("status") == "interrupted":
+        return text + "; interrupted before that"
+    return text if run.manifest.get("complete", True) is True else text + "; stopped by an error before that"
+
+
+def _stated(run: Run, field: str) -> str:
+    return _plain(run.manifest.get(field)) or "not recorded"
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_plain(inner)}" for key, inner in value.items())
+    if isinstance(value, str):
+        return value
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value)
+
+
+def commands(runs: Sequence[Run]) -> list[str]:
+    """The distinct commands that made the runs, quoted for a shell, with the program's base name."""
+    lines: dict[str, None] = {}
+    for run in runs:
+        argv = run.manifest.get("command")
+        if isinstance(argv, list) and argv:
+            program, *rest = (str(part) for part in argv)
+            name = PurePath(program).name
+            program = "python -m clustersim" if name == "__main__.py" else shlex.quote(name)
+            lines[" ".join([program, shlex.join(rest)]).strip()] = None
+    return list(lines)
+
+
+def all_metrics(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
+    """(metric, its value in every run). Wall times come from the manifests."""
+    rows = []
+    for metric in METRICS:
+        if metric != "covers":
+            rows.append((metric, [_value(metric, one.run) for one in named(runs)]))
+    return rows
+
+
+def _value(metric: str, run: Run) -> str:
+    value = run.summary.get(metric)
+    timings = run.manifest.get("timings")
+    if value is None and isinstance(timings, Mapping):
+        value = timings.get(metric)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}" if abs(value) < 1 else f"{value:,.3f}"

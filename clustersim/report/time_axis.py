@@ -1,0 +1,87 @@
+"""The common time axis of the charts of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clustersim.analysis import Usage, allocations
+
+from .numbers import duration
+
+if TYPE_CHECKING:
+    from clustersim.records import Run
+
+__all__ = ["Clock", "short"]
+
+_BINS, _MOST_CHANGES = 600, 500
+_UNITS = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
+
+Steps = tuple[list[float], list[float]]
+
+
+@dataclass(frozen=True)
+class Clock:
+    """From the first submission of any run to the last event of any run.
+
+    Where one run changes too often for a screen, all runs are averaged over the same spans.
+    """
+
+    from_s: float
+    to_s: float
+    unit: str
+    unit_s: float
+    exact: bool
+
+    @classmethod
+    def of(cls, runs: Sequence[Run]) -> Clock:
+        from_s = min((job.submit_s for run in runs for job in run.jobs), default=0.0)
+        ends = [job.finish_s for run in runs for job in run.jobs if job.finish_s is not None]
+        to_s = max([from_s, *ends, *(run.snapshots[-1].time_s for run in runs if run.snapshots)])
+        unit, unit_s = next((u, s) for u, s in _UNITS if to_s - from_s >= 3 * s or s == 1.0)
+        exact = all(len(run.snapshots) < _MOST_CHANGES for run in runs)
+        return cls(from_s, to_s, unit, unit_s, exact)
+
+    @property
+    def axis(self) -> dict[str, Any]:
+        return {"title": {"text": f"{self.unit} since the first submission"}}
+
+    @property
+    def resolution(self) -> str:
+        bin_s = (self.to_s - self.from_s) / _BINS
+        return "every change" if self.exact else f"averaged over spans of {duration(bin_s)}"
+
+    def snapshots(self, run: Run, field: str) -> Steps:
+        """(time, value from that time on) of one field of the snapshots."""
+        times = np.array([snapshot.time_s for snapshot in run.snapshots])
+        return self._steps(
+            times, np.array([getattr(snapshot, field) for snapshot in run.snapshots], dtype=float)
+        )
+
+    def useful(self, run: Run) -> Steps:
+        """(time, GPUs from that time on that make progress: held, with the overhead paid)."""
+        changes = [(held.from_s + held.paid_s, held.given.gpus) for held in allocations(run)]
+        changes += [(held.to_s, -held.given.gpus) for held in allocations(run)]
+        rows = np.array(sorted(changes), dtype=float).reshape(-1, 2)
+        times, first = np.unique(rows[:, 0], return_index=True)
+        gpus = np.cumsum(np.add.reduceat(rows[:, 1], first)) if len(rows) else rows[:, 1]
+        return self._steps(times, gpus)
+
+    def _steps(self, times: np.ndarray, values: np.ndarray) -> Steps:
+        """Every change, or averages over spans."""
+        if not len(times):
+            return [], []
+        if not self.exact:
+            edges = np.linspace(self.from_s, self.to_s, _BINS + 1)
+            usage = Usage(times, values, values, values, self.to_s)
+            times, values = edges[:-1], usage.averages(values, edges[:-1], edges[1:])
+        times, values = np.append(times, self.to_s), np.append(values, values[-1])
+        return short((times - self.from_s) / self.unit_s), short(values)
+
+
+def short(values: np.ndarray) -> list[float]:
+    """The values rounded to five digits, more than a screen shows."""
+    return [float(f"{value:.5g}") for value in values]

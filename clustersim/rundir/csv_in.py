@@ -1,0 +1,189 @@
+"""Rows of text as records: reading the tables of a run folder (format: see `clustersim.rundir`).
+
+Rows are parsed in blocks, column by column. If a cell of a block is invalid, a second pass cell by cell finds
+the first one for the error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
+from itertools import chain, islice
+from math import isfinite
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from clustersim.cluster import Cluster, Placement
+from clustersim.records import Exact
+from itertime.errors import TableError
+from itertime.io import Table, open_table, shown, without_guard
+
+from .csv_out import Column
+
+__all__ = ["StoredRows", "parse_rows", "plain_text"]
+
+_BLOCK = 2000
+_PLACEMENTS = 20_000  # in the cache: about 200 bytes each, more for jobs on many nodes
+_INTEGER = re.compile(r"-?\d{1,18}")
+_NODES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?x(\d{1,9})")
+
+_Read = Callable[[Sequence[str]], list[Any]]
+"""Turns a block of cells of one column into values; ValueError for an invalid cell."""
+
+
+class StoredRows:
+    """The records of a table in a folder; each iteration reads the file again."""
+
+    def __init__(self, path: Path, columns: Sequence[Column], record: Callable[..., Any], cluster: Cluster):
+        self.path, self._columns, self._record, self._cluster = path, columns, record, cluster
+
+    def __iter__(self) -> Iterator[Any]:
+        """UserError, TableError for what cannot be read."""
+        return chain.from_iterable(self._read())
+
+    def _read(self) -> Iterator[Iterator[Any]]:
+        text = plain_text if self.path.suffix == ".parquet" else without_guard
+        with open_table(self.path) as table:
+            yield from _blocks(table, self._columns, self._record, self._cluster, text)
+
+
+def parse_rows(
+    table: Table, columns: Sequence[Column], record: Callable[..., Any], cluster: Cluster,
+    text: Callable[[str], str],
+) -> Iterator[Any]:  # fmt: skip
+    """The records of an opened table; TableError names file, line and column of an invalid cell.
+
+    `text` turns a cell into a text field. Placements must name nodes and GPUs that `cluster` has.
+    """
+    return chain.from_iterable(_blocks(table, columns, record, cluster, text))
+
+
+def _blocks(
+    table: Table, columns: Sequence[Column], record: Callable[..., Any], cluster: Cluster,
+    text: Callable[[str], str],
+) -> Iterator[Iterator[Any]]:  # fmt: skip
+    missing = [column.name for column in columns if column.name not in table.columns]
+    if missing:
+        raise TableError(f"{table.path}:1: missing column {', '.join(missing)}; run the simulation again")
+    kinds = {column.name: column.kind for column in columns}
+    names = [name for name in get_type_hints(record) if name in kinds]  # in the order of the record's fields
+    positions = [table.columns.index(name) for name in names]
+    readers = [_reader(kinds[name], cluster, text) for name in names]
+    make = _maker(record)
+    while block := list(islice(table.rows, _BLOCK)):
+        try:
+            cells = list(zip(*[row for _, row in block], strict=True))
+            if len(cells) != len(table.columns):
+                raise ValueError
+            values = [
+                _values(read, cells[position]) for read, position in zip(readers, positions, strict=True)
+            ]
+        except ValueError:
+            raise _first_mistake(table, block, names, positions, readers) from None
+        yield make(values)
+
+
+def _maker(record: Callable[..., Any]) -> Callable[[Sequence[list[Any]]], Iterator[Any]]:
+    """A function that turns columns of values into records."""
+    if isinstance(record, type) and issubclass(record, tuple):  # what a named tuple does itself, in C
+        new = partial(tuple.__new__, record)
+        return lambda values: map(new, zip(*values, strict=True))
+    return lambda values: map(record, *values)
+
+
+def _values(read: _Read, cells: Sequence[str]) -> list[Any]:
+    if cells.count(cells[0]) == len(cells):
+        return read(cells[:1]) * len(cells)
+    return read(cells)
+
+
+def _first_mistake(
+    table: Table, block: Sequence[tuple[int, list[str]]], names: Sequence[str], positions: Sequence[int],
+    readers: Sequence[_Read],
+) -> TableError:  # fmt: skip
+    for line, cells in block:
+        if len(cells) != len(table.columns):
+            what = f"has {len(cells)} cells where the header has {len(table.columns)}"
+            return TableError(f"{table.path}:{line}: {what}; run the simulation again")
+        for name, position, read in zip(names, positions, readers, strict=True):
+            try:
+                read(cells[position : position + 1])
+            except ValueError as error:
+                at = f"{table.path}:{line}: {name}={shown(cells[position])}"
+                return TableError(f"{at}: {error}; run the simulation again")
+    raise AssertionError("every cell is valid")
+
+
+def plain_text(cell: str) -> str:
+    """The text of a cell without a guard, as in Parquet."""
+    return cell
+
+
+def _reader(kind: Any, cluster: Cluster, text: Callable[[str], str]) -> _Read:
+    placement = lru_cache(_PLACEMENTS)(lambda cell: _placement(cell, cluster))
+    readers: dict[Any, _Read] = {
+        str: lambda cells: list(map(text, cells)) if "'" in "".join(cells) else list(cells),
+        int: _each(_integer),
+        int | None: _each(lambda cell: _integer(cell) if cell else None),
+        float: _numbers,
+        float | None: _numbers_or_none,
+        Exact: _numbers,
+        bool | None: _each(_truth),
+        Placement: lambda cells: list(map(placement, cells)),
+    }
+    return readers[kind]
+
+
+def _each(read: Callable[[str], Any]) -> _Read:
+    """Parses each distinct cell once."""
+
+    def values(cells: Sequence[str]) -> list[Any]:
+        known = {cell: read(cell) for cell in dict.fromkeys(cells)}
+        return [known[cell] for cell in cells]
+
+    return values
+
+
+def _integer(cell: str) -> int:
+    if not cell.isascii() or not _INTEGER.fullmatch(cell):
+        raise ValueError("must be a whole number")
+    return int(cell)
+
+
+def _numbers(cells: Sequence[str]) -> list[float]:
+    try:
+        values = list(map(float, cells))
+    except ValueError:
+        values = []
+    if not values or not all(map(isfinite, values)):
+        raise ValueError("must be a finite number")
+    return values
+
+
+def _numbers_or_none(cells: Sequence[str]) -> list[float | None]:
+    if "" not in cells:
+        return [*_numbers(cells)]
+    stated = [cell for cell in cells if cell]
+    numbers = iter(_numbers(stated) if stated else ())
+    return [next(numbers) if cell else None for cell in cells]
+
+
+def _truth(cell: str) -> bool | None:
+    values = {"": None, "true": True, "false": False}
+    if cell not in values:
+        raise ValueError("must be true, false or empty")
+    return values[cell]
+
+
+def _placement(cell: str, cluster: Cluster) -> Placement:
+    placement: list[tuple[int, int]] = []
+    for part in cell.split(";") if cell else ():
+        match = _NODES.fullmatch(part) if part.isascii() else None
+        if match is None:
+            raise ValueError("must list nodes as 0-3x8;7x4")
+        first, last, count = int(match[1]), int(match[2] or match[1]), int(match[3])
+        if not first <= last < cluster.nodes or not 1 <= count <= cluster.gpus_per_node:
+            raise ValueError(f"is not on a cluster of {cluster.nodes} nodes x {cluster.gpus_per_node} GPUs")
+        placement += [(node, count) for node in range(first, last + 1)]
+    return tuple(placement)

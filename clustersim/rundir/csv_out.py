@@ -1,0 +1,169 @@
+"""Records as rows of text: the tables of a run folder (format: see `clustersim.rundir`).
+
+Blocks of records are turned into text column by column, so that a value that many rows share is formatted
+once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import Any, get_type_hints
+
+from clustersim.cluster import Placement
+from clustersim.records import (
+    EventRecord,
+    Exact,
+    Fields,
+    JobRecord,
+    PlanRecord,
+    Snapshot,
+    all_equal,
+    by_field,
+)
+from itertime.io import with_guard
+
+__all__ = [
+    "EVENTS",
+    "JOBS",
+    "PLANS",
+    "USAGE",
+    "Column",
+    "csv_text",
+    "guarded_text",
+    "header_of",
+    "lines_of",
+    "placement_text",
+    "table_of",
+]
+
+_BLOCK = 2000  # records that are turned into text at once
+_NEEDS_QUOTES = re.compile(r'[,"\r\n]')
+
+
+@dataclass(frozen=True)
+class Column:
+    """One field of a record: its name, its type, and the CSV cells of a block of its values."""
+
+    name: str
+    kind: Any
+    to_cells: Callable[[Sequence[Any]], Sequence[str]]
+
+
+def csv_text(columns: Sequence[Column], records: Iterable[Any]) -> str:
+    """A header and one line per record, each with a line feed at its end."""
+    lines, rest = [header_of(columns)], iter(records)
+    names = [column.name for column in columns]
+    while block := list(islice(rest, _BLOCK)):
+        lines += lines_of(columns, by_field(block, names))
+    return "\n".join(lines) + "\n"
+
+
+def header_of(columns: Sequence[Column]) -> str:
+    return ",".join(column.name for column in columns)
+
+
+def lines_of(columns: Sequence[Column], fields: Fields) -> list[str]:
+    """One line per record, without line feeds."""
+    return list(map(",".join, zip(*[_cells(column, fields[column.name]) for column in columns], strict=True)))
+
+
+def _cells(column: Column, values: Sequence[Any]) -> Sequence[str]:
+    if all_equal(values):
+        return [*column.to_cells(values[:1])] * len(values)
+    return column.to_cells(values)
+
+
+def guarded_text(value: str) -> str:
+    """Text as a CSV cell: quoted if necessary, and never a formula to a spreadsheet.
+
+    >>> guarded_text("=1+1"), guarded_text("a,b")
+    ("'=1+1", '"a,b"')
+    """
+    guarded = with_guard(value)
+    if _NEEDS_QUOTES.search(guarded):
+        return '"' + guarded.replace('"', '""') + '"'
+    return guarded
+
+
+_MARKS = (",", '"', "\r", "\n", *(f"\0{first}" for first in "=+-@\t'"))
+"""Texts joined by \\0 in which none of these occurs need neither quotes nor a guard."""
+
+
+def _texts(values: Sequence[str]) -> list[str]:
+    together = "\0".join(("", *values))
+    if any(mark in together for mark in _MARKS):
+        return [guarded_text(value) for value in values]
+    return list(values)
+
+
+def _numbers(values: Sequence[float | None]) -> list[str]:
+    return ["" if value is None else f"{value:z.6f}".rstrip("0").rstrip(".") for value in values]
+
+
+def _each(write: Callable[[Any], str]) -> Callable[[Sequence[Any]], list[str]]:
+    """Formats each distinct value once."""
+
+    def cells(values: Sequence[Any]) -> list[str]:
+        known = {value: write(value) for value in dict.fromkeys(values)}
+        return [known[value] for value in values]
+
+    return cells
+
+
+def _exact(value: float) -> str:
+    return repr(value + 0.0).removesuffix(".0")  # 0.0 and -0.0 are equal, and so is their text
+
+
+def _integer(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _truth(value: bool | None) -> str:
+    return "" if value is None else "true" if value else "false"
+
+
+@lru_cache(maxsize=4096)
+def placement_text(placement: Placement) -> str:
+    """`0-3x8;7x4`: 8 GPUs on each of the nodes 0 to 3, 4 on node 7."""
+    runs: list[list[int]] = []
+    for node, count in placement:
+        if runs and runs[-1][1] + 1 == node and runs[-1][2] == count:
+            runs[-1][1] = node
+        else:
+            runs.append([node, node, count])
+    return ";".join(f"{a}x{count}" if a == b else f"{a}-{b}x{count}" for a, b, count in runs)
+
+
+_WRITERS: dict[Any, Callable[[Sequence[Any]], list[str]]] = {
+    str: _texts,
+    int: _each(_integer),
+    int | None: _each(_integer),
+    float: _numbers,
+    float | None: _numbers,
+    Exact: _each(_exact),
+    bool | None: _each(_truth),
+    Placement: _each(placement_text),
+}
+
+
+def table_of(record: type, first: Sequence[str] = ()) -> tuple[Column, ...]:
+    """The columns of a class of records: its fields, those of `first` in front."""
+    kinds = get_type_hints(record)
+    order = [*first, *(name for name in kinds if name not in first)]
+    return tuple(Column(name, kinds[name], _WRITERS[kinds[name]]) for name in order)
+
+
+JOBS = table_of(
+    JobRecord,
+    first=(
+        "job_id", "tenant", "model", "state", "submit_s", "start_s", "finish_s", "jct_s", "queue_s",
+        "gpu_seconds", "deadline_s", "deadline_met", "preemptions", "resizes", "restarts", "lost_s",
+    ),
+)  # fmt: skip
+EVENTS = table_of(EventRecord)
+USAGE = table_of(Snapshot)
+PLANS = table_of(PlanRecord)

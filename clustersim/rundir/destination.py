@@ -1,0 +1,81 @@
+"""The destination folder of a run: which existing contents are acceptable, and which files are removed after
+a successful write.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from itertime.errors import UserError
+from itertime.io import shown
+
+from .format import MANIFEST, OURS, read_json
+
+__all__ = ["SPOOL", "remove", "usable"]
+
+SPOOL = "jobs.spool"
+"""Rows of jobs that are not yet in the order of their file."""
+_LEFT_OVER = re.compile(rf"\.({'|'.join(map(re.escape, (*OURS, SPOOL)))})\.(\d+)\.tmp")
+
+
+@contextmanager
+def usable(folder: Path) -> Iterator[None]:
+    """Make the folder, or check that a run may write into it. If the block fails, remove a folder made here.
+
+    UserError for a folder with files that no run wrote.
+    """
+    made = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        names = sorted(os.listdir(folder))
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be used as a folder: {error.strerror or error}") from None
+    foreign = [n for n in names if n not in (*OURS, "report.html") and not _LEFT_OVER.fullmatch(n)]
+    if MANIFEST in names and not _is_manifest(folder / MANIFEST):
+        foreign.append(MANIFEST)
+    elif MANIFEST in names:
+        foreign = []  # an earlier run, to which its user has added files
+    if foreign:
+        raise UserError(f"{folder}: holds {shown(foreign[0])}, which no run wrote; choose an empty folder")
+    try:
+        yield
+    except BaseException:
+        if made:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def _is_manifest(path: Path) -> bool:
+    try:
+        return str(read_json(path).get("format", "")).startswith("clustersim-run-")
+    except UserError:
+        return False
+
+
+def remove(folder: Path, *names: str) -> None:
+    """Remove files of an earlier run, and temporary files of writers that were killed. Files that other
+    processes are writing now stay.
+    """
+    left_over = [
+        name for name in os.listdir(folder) if (m := _LEFT_OVER.fullmatch(name)) and not _alive(m[2])
+    ]
+    for name in (*names, *left_over):
+        try:
+            (folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise UserError(f"{folder / name}: cannot be removed: {error.strerror or error}") from None
+
+
+def _alive(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True  # a process of another user
+    return True

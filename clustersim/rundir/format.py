@@ -1,0 +1,160 @@
+"""The format of a run folder (see `clustersim.rundir`): names of files, JSON and hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from clustersim.cluster import Cluster, cluster_of
+from clustersim.records import JOB_COLUMNS, JobRecord, Recorded, by_field
+from itertime.errors import UserError
+from itertime.io import digest, sha256, shown
+
+from .csv_out import JOBS, header_of, lines_of
+
+__all__ = [
+    "EVENTS_FILE",
+    "FORMAT",
+    "JOBS_CSV",
+    "JOBS_PARQUET",
+    "MANIFEST",
+    "MANIFEST_HASH",
+    "OURS",
+    "PLANS_FILE",
+    "SUMMARY",
+    "USAGE_FILE",
+    "changes",
+    "cluster_in",
+    "csv_hash",
+    "jobs_file",
+    "json_bytes",
+    "manifest_hash",
+    "read_json",
+    "read_manifest",
+    "refuse_changed",
+    "text_of",
+]
+
+FORMAT = "clustersim-run-1"
+JOBS_CSV, JOBS_PARQUET, EVENTS_FILE, USAGE_FILE = "jobs.csv", "jobs.parquet", "events.csv", "usage.csv"
+PLANS_FILE, SUMMARY, MANIFEST = "plans.csv", "summary.json", "manifest.json"
+OURS = (JOBS_CSV, JOBS_PARQUET, EVENTS_FILE, USAGE_FILE, PLANS_FILE, SUMMARY, MANIFEST)
+MANIFEST_HASH = "manifest_sha256"
+"""Where a manifest states the hash of all its other fields."""
+_BLOCK = 10_000  # job records that are hashed at once
+_LARGEST_JSON = 20_000_000  # bytes; the longest calendar that a run accepts takes half of it
+
+
+def jobs_file(folder: Path) -> Path:
+    return folder / (JOBS_PARQUET if (folder / JOBS_PARQUET).exists() else JOBS_CSV)
+
+
+# JSON
+
+
+def json_bytes(document: Mapping[str, Any]) -> bytes:
+    return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode()
+
+
+def read_json(
+    path: Path, *, largest: float = _LARGEST_JSON, remedy: str = "run the simulation again"
+) -> dict[str, Any]:
+    """The JSON object in a file of at most `largest` bytes. UserError, with `remedy`, if there is none."""
+    if path.exists() and not path.is_file():  # devices and pipes have no end
+        raise UserError(f"{path}: cannot be read: is not a regular file")
+    if path.exists() and (size := path.stat().st_size) > largest:
+        raise UserError(f"{path}: has {size:,} bytes; no run writes more than {largest:,}")
+    try:
+        document = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: is not JSON that can be read: {error}; {remedy}") from None
+    if not isinstance(document, dict):
+        raise UserError(f"{path}: holds {shown(document)}, not a JSON object; {remedy}")
+    return document
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number")
+
+
+# The manifest
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What the manifest of a run folder states. UserError if there is none: the run is not complete."""
+    path = folder / MANIFEST
+    if not path.exists():
+        raise UserError(f"{folder}: is not a complete run: it has no {MANIFEST}; give a run's folder")
+    return read_json(path)
+
+
+def text_of(path: Path, manifest: Mapping[str, Any], field: str) -> str:
+    value = manifest.get(field)
+    if not isinstance(value, str):
+        raise UserError(f"{path}: {field}={shown(value)}: must be text; run the simulation again")
+    return value
+
+
+def cluster_in(path: Path, manifest: Mapping[str, Any]) -> Cluster:
+    stated = manifest.get("cluster")
+    try:
+        return cluster_of(stated if isinstance(stated, dict) else {})
+    except UserError as error:
+        raise UserError(f"{path}: cluster={shown(stated)}: {error}; run the simulation again") from None
+
+
+def manifest_hash(manifest: Mapping[str, Any]) -> str:
+    """The hash of all fields of a manifest but this hash itself, which reveals changes made by hand."""
+    rest = {name: value for name, value in manifest.items() if name != MANIFEST_HASH}
+    return digest(json.loads(json.dumps(rest, allow_nan=False)))
+
+
+# Whether the files are those that the run wrote
+
+
+def refuse_changed(directory: str | Path, run: Recorded) -> None:
+    """UserError if a file in the folder of `run` is not the one that its manifest was written for."""
+    changed = changes(directory, run)
+    if changed:
+        raise UserError(f"{changed[0]}; run again")
+
+
+def changes(directory: str | Path, run: Recorded) -> list[str]:
+    """The files in the folder of `run` that its manifest was not written for, one text each."""
+    folder = Path(directory)
+    if run.manifest.get(MANIFEST_HASH, own := manifest_hash(run.manifest)) != own:
+        return [f"{folder / MANIFEST}: is not what its {MANIFEST_HASH} was made of: it was changed"]
+    jobs = jobs_file(folder)
+    found = _hash_of(jobs) if jobs.name == JOBS_CSV else csv_hash(run.jobs)
+    if found != run.manifest.get("result_hash"):
+        return [f"{jobs}: does not match the result_hash in {MANIFEST}: it was changed"]
+    return _changed(folder, run.manifest, (jobs.name, EVENTS_FILE, USAGE_FILE, PLANS_FILE, SUMMARY))
+
+
+def _changed(folder: Path, manifest: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    hashes, texts = manifest.get("files"), []
+    for name in names:
+        if not isinstance(hashes, dict) or _hash_of(folder / name) != hashes.get(name):
+            texts.append(f"{folder / name}: is not what {MANIFEST} was written for")
+    return texts
+
+
+def _hash_of(path: Path) -> str:
+    try:
+        return sha256(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def csv_hash(jobs: Iterable[JobRecord]) -> str:
+    """The hash of jobs.csv; the same for jobs that are stored as Parquet."""
+    found, rest = hashlib.sha256(f"{header_of(JOBS)}\n".encode()), iter(jobs)
+    while block := list(islice(rest, _BLOCK)):
+        found.update("".join(f"{line}\n" for line in lines_of(JOBS, by_field(block, JOB_COLUMNS))).encode())
+    return found.hexdigest()

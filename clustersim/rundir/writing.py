@@ -1,0 +1,244 @@
+"""Writing the folder of a run during the run, so that memory holds only the jobs that are in the system.
+Files are moved to their names after everything has been written.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from clustersim.cluster import Capacity, Cluster, Placement
+from clustersim.records import (
+    Columns,
+    EventRecord,
+    JobRecord,
+    PlanKey,
+    PlanRecord,
+    Run,
+    Snapshot,
+    as_row,
+    plan_key,
+)
+from itertime.io import Table, replacing, without_guard
+from traces.job import Job
+
+from .csv_in import parse_rows
+from .csv_out import EVENTS, JOBS, PLANS, USAGE, csv_text, header_of
+from .destination import SPOOL, remove, usable
+from .format import (
+    EVENTS_FILE,
+    FORMAT,
+    JOBS_CSV,
+    JOBS_PARQUET,
+    MANIFEST,
+    MANIFEST_HASH,
+    PLANS_FILE,
+    SUMMARY,
+    USAGE_FILE,
+    json_bytes,
+    manifest_hash,
+)
+from .parquet_out import ParquetRows
+from .reading import stored_tables
+from .spool import GrowingFile, GrowingTable, Spool
+
+__all__ = ["RunWriter", "write_run"]
+
+_ROWS = 100_000  # copied at once
+
+
+def write_run(directory: str | Path, run: Run, *, parquet: bool = False) -> Run:
+    """Write `run` to a folder, whole or not at all; returns it with its manifest completed.
+
+    The folder is created if necessary. It may hold an earlier run, which is replaced, but no files of another
+    kind. All files are first written beside their destinations, so a full disk leaves an earlier run intact.
+    Then the old manifest is removed and the files are moved, the manifest last. UserError, in one line that
+    names the path, if something cannot be written.
+    """
+    with RunWriter(directory, run.cluster, parquet=parquet) as writer:
+        writer.copy(run)
+        written = writer.finish(run.policy, run.planner, run.summary, run.manifest, run.plans)
+    return replace(run, manifest=written.manifest)
+
+
+class RunWriter:
+    """A recorder that writes the records of a run to the files of its folder.
+
+    The folder is created if necessary. It may hold an earlier run, which is replaced when this one ends, but
+    no files of another kind. A context manager: leaving it without `finish` leaves the folder as it was.
+    UserError, in one line that names the path, if something cannot be written.
+    """
+
+    def __init__(self, folder: str | Path, cluster: Cluster, *, parquet: bool = False):
+        self.cluster = cluster
+        self.plans: dict[PlanKey, Job] = {}
+        self.end_s = 0.0
+        self.oracle_used = False
+        self.folder, self._parquet = Path(folder), parquet
+        self._last_use: tuple[int, ...] = ()
+        self._files = ExitStack()
+        self._finished = False
+        self._job_columns = Columns(JobRecord, coded=("state",))
+        self._usage_columns = Columns(Snapshot)
+        with self._files:  # undone if this fails
+            self._files.enter_context(usable(self.folder))
+            beside = {}  # files are moved from the last to the first
+            self._jobs_file = JOBS_PARQUET if parquet else JOBS_CSV
+            for name in (MANIFEST, SUMMARY, PLANS_FILE, USAGE_FILE, EVENTS_FILE, self._jobs_file):
+                beside[name] = self._files.enter_context(replacing(self.folder / name))
+            self._beside = beside
+            self._events = GrowingTable(self._growing(EVENTS_FILE), EVENTS)
+            self._usage = GrowingTable(self._growing(USAGE_FILE), USAGE, self._usage_columns)
+            spool = self.folder / f".{SPOOL}.{os.getpid()}.tmp"
+            self._files.callback(lambda: spool.unlink(missing_ok=True))
+            self._spool = Spool(self.folder / self._jobs_file, spool, self._job_columns)
+            self._files = self._files.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._finished:
+            self._files.__exit__(kind or _Abandoned, error or _Abandoned(), trace)
+
+    # Records
+
+    def event(
+        self, time_s: float, event: str, job_id: str, gpus: int = 0, placement: Placement = (),
+        plan: str = "", overhead_s: float = 0.0, detail: str = "", unit_s: float = 0.0,
+    ) -> EventRecord:  # fmt: skip
+        record = as_row(
+            EventRecord, (time_s, event, job_id, gpus, placement, plan, overhead_s, detail, unit_s)
+        )
+        self._events.add(record)
+        return record
+
+    def plan(self, job: Job, given: EventRecord) -> None:
+        key = plan_key(job.model or "", job.global_batch, job.seq_len, given, self.cluster)
+        self.plans.setdefault(key, job)
+
+    def snapshot(self, time_s: float, capacity: Capacity, running: int, pending: int, down: int = 0) -> None:
+        use = (self.cluster.gpus - down - capacity.free, capacity.stranded, running, pending, down)
+        if use != self._last_use:
+            self._last_use = use
+            self._usage.add(as_row(Snapshot, (time_s, *use)))
+
+    def keep_job(self, record: JobRecord, order: int) -> None:
+        self._spool.add(record, order)
+
+    def copy(self, run: Run) -> None:
+        """Add the records of a run that has ended."""
+        for order, record in enumerate(run.jobs):
+            self._spool.add(record, order)
+        for event in run.events:
+            self._events.add(event)
+        for snapshot in run.snapshots:
+            self._usage.add(snapshot)
+
+    @property
+    def event_count(self) -> int:
+        return len(self._events)
+
+    @property
+    def job_table(self) -> Columns:
+        """The numeric fields of all job records so far, and their states."""
+        self._spool.flush()
+        return self._job_columns
+
+    @property
+    def usage_table(self) -> Columns:
+        """The snapshots so far."""
+        self._usage.flush()
+        return self._usage_columns
+
+    # The end
+
+    def finish(
+        self, policy: str, planner: str, summary: dict[str, Any], manifest: Mapping[str, Any],
+        plans: list[PlanRecord],
+    ) -> Run:  # fmt: skip
+        """Complete the manifest and move every file to its name, the manifest last. The records of the run
+        that is returned are read from the folder on first access.
+        """
+        ours = {"policy": policy, "planner": planner, "cluster": self.cluster.document()}
+        completed = self._move({"format": FORMAT, "complete": True, **manifest, **ours}, summary, plans)
+        counts = (len(self._job_columns), self.event_count, len(self._usage_columns))
+        jobs, events, usage = stored_tables(self.folder, self.cluster, counts)
+        return Run(
+            policy=policy,
+            planner=planner,
+            cluster=self.cluster,
+            jobs=jobs,
+            events=events,
+            snapshots=usage,
+            summary=summary,
+            manifest=completed,
+            plans=plans,
+        )
+
+    def _move(
+        self, manifest: dict[str, Any], summary: dict[str, Any], plans: list[PlanRecord]
+    ) -> dict[str, Any]:
+        hashes: dict[str, str] = {}
+        with self._files:
+            self._files = ExitStack()
+            result_hash, hashes[self._jobs_file] = self._write_jobs()
+            hashes[EVENTS_FILE], hashes[USAGE_FILE] = self._events.finish(), self._usage.finish()
+            hashes[PLANS_FILE] = self._whole(PLANS_FILE, csv_text(PLANS, plans).encode())
+            hashes[SUMMARY] = self._whole(SUMMARY, json_bytes(summary))
+            order = (SUMMARY, PLANS_FILE, USAGE_FILE, EVENTS_FILE, self._jobs_file)
+            files = {name: hashes[name] for name in order}
+            completed = {**manifest, "result_hash": result_hash, "files": files}
+            completed[MANIFEST_HASH] = manifest_hash(completed)
+            self._whole(MANIFEST, json_bytes(completed))
+            remove(self.folder, MANIFEST, JOBS_CSV if self._parquet else JOBS_PARQUET)
+            self._finished = True
+        return completed
+
+    def _growing(self, name: str) -> GrowingFile:
+        return GrowingFile(self.folder / name, self._beside[name])
+
+    def _whole(self, name: str, content: bytes) -> str:
+        file = self._growing(name)
+        file.write(content)
+        return file.finish()
+
+    def _write_jobs(self) -> tuple[str, str]:
+        """The hash of the jobs as CSV, and of the file that holds them."""
+        if self._parquet:
+            return self._write_parquet()
+        file = self._growing(self._jobs_file)
+        file.write(f"{header_of(JOBS)}\n".encode())
+        rows = self._spool.rows()
+        while block := b"".join(islice(rows, _ROWS)):
+            file.write(block)
+        found = file.finish()
+        return found, found
+
+    def _write_parquet(self) -> tuple[str, str]:
+        text, path = hashlib.sha256(f"{header_of(JOBS)}\n".encode()), self._beside[self._jobs_file]
+        rows = self._spool.rows()
+        with ParquetRows(self.folder / self._jobs_file, path) as file:
+            while block := b"".join(islice(rows, _ROWS)):
+                text.update(block)
+                cells = enumerate(csv.reader(io.StringIO(block.decode(), newline="")))
+                table = Table(path, [column.name for column in JOBS], cells)
+                file.add(list(parse_rows(table, JOBS, JobRecord, self.cluster, without_guard)))
+        with path.open("rb") as written:
+            os.fsync(written.fileno())
+            return text.hexdigest(), hashlib.file_digest(written, "sha256").hexdigest()
+
+
+class _Abandoned(Exception):
+    """The block of a writer ended without `finish`."""

@@ -1,0 +1,154 @@
+"""The settings of one run, checked before anything is simulated."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from clustersim.failures import Failures, read_calendar
+from clustersim.overheads import Overheads
+from clustersim.scheduler.cluster_state import checked_quotas
+from itertime.errors import UnknownName, UserError
+from itertime.io import parse_yaml, shown
+
+__all__ = ["RunConfig"]
+
+_WANTED = {
+    "string_type": "must be text; put it in quotes if it looks like a number or a date",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "dict_type": "is set part by part: NAME.PART=VALUE",
+    "list_type": "must be a list of entries, or a file FILE.yaml",
+}
+"""Messages by pydantic's type of the error."""
+
+
+class RunConfig(BaseModel):
+    """What to simulate, apart from the trace. Unknown settings are errors.
+
+    | setting | value |
+    |---|---|
+    | `policy`, `params` | a registered name or `file.py:Class`, and its keyword arguments |
+    | `cluster` | a shape like `n128g8` with nodes of `system`, or a cluster file |
+    | `network` | ideal, tiers or contention; None: that of the cluster file |
+    | `planner` | None: the policy's own |
+    | `overheads` | constants of `Overheads` to replace, those of `preset` if given; None: no overheads |
+    | `failures` | parameters of `Failures` to replace, likewise; None: nothing fails |
+    | `calendar` | planned changes of nodes, as a list or a file |
+    | `quotas` | GPUs promised to tenants, by tenant |
+    | `table` | a throughput table (file) |
+    | `until_s` | end of the run on the trace's clock |
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    policy: str
+    params: dict[str, Any] = Field(default_factory=dict)
+    cluster: str = "n128g8"
+    network: str | None = None
+    system: str = "dgx-a100-80gb"
+    planner: str | None = None
+    placement: str = "pack"
+    overheads: dict[str, Any] | None = Field(default_factory=dict)
+    failures: dict[str, Any] | None = None
+    calendar: list[dict[str, Any]] = Field(default_factory=list)
+    quotas: dict[str, int] = Field(default_factory=dict)
+    table: str | None = None
+    until_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    price_usd_per_gpu_h: float = Field(default=5.0, ge=0, le=1e9, allow_inf_nan=False)
+    seed: int = Field(default=0, ge=0)
+
+    @field_validator("overheads")
+    @classmethod
+    def _are_overheads(cls, overheads: dict[str, Any] | None) -> dict[str, Any] | None:
+        if overheads is not None:
+            Overheads.of(overheads)  # its errors name the constant
+        return overheads
+
+    @field_validator("failures")
+    @classmethod
+    def _are_failures(cls, failures: dict[str, Any] | None) -> dict[str, Any] | None:
+        if failures is not None:
+            Failures.of(failures)
+        return failures
+
+    @field_validator("calendar", mode="before")
+    @classmethod
+    def _may_be_a_file(cls, calendar: Any) -> Any:
+        return read_calendar(calendar) if isinstance(calendar, str) else calendar
+
+    @field_validator("quotas", mode="before")
+    @classmethod
+    def _are_quotas(cls, quotas: Any) -> Any:
+        if isinstance(quotas, dict):
+            checked_quotas(quotas)  # its errors name the tenant
+        return quotas
+
+    @field_validator("until_s", "price_usd_per_gpu_h", "seed", mode="before")
+    @classmethod
+    def _is_no_truth(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError("must be a number, not true or false")
+        return value
+
+    @field_validator("params")
+    @classmethod
+    def _can_be_written_down(cls, params: dict[str, Any]) -> dict[str, Any]:
+        """Parameters must be JSON, for the manifest."""
+        try:
+            json.dumps(params, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            raise ValueError("parameters must be finite numbers, text, lists or mappings") from None
+        return params
+
+    @classmethod
+    def make(cls, settings: list[str] | None = None, **values: Any) -> RunConfig:
+        """From keyword arguments, then assignments `a.b=c`, as in `--set`.
+
+        UserError names the setting and the value.
+        """
+        for text in settings or []:
+            _assign(values, text)
+        for name in values:
+            if name not in cls.model_fields:
+                raise UnknownName("setting", name, [known for known in cls.model_fields if known != "params"])
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            what = _WANTED.get(first["type"], first["msg"].removeprefix("Value error, ").lower())
+            given = repr(first.get("input"))
+            raise UserError(f"setting {where}={shown(given)}: {what}") from None
+
+
+def _assign(values: dict[str, Any], text: str) -> None:
+    """Apply `a.b=c`, with a value in YAML. `policy.x` is short for `params.x`."""
+    key, equals, raw = text.partition("=")
+    parts = key.strip().split(".")
+    if not equals or not all(parts):
+        raise UserError(f"--set {text!r}: write NAME=VALUE, as in overheads.launch_s=10 or policy.guard_s=2")
+    if parts[0] == "policy" and len(parts) > 1:
+        parts[0] = "params"
+    try:
+        value = parse_yaml(raw)
+    except ValueError:
+        raise UserError(f"--set {text!r}: the value is not valid YAML") from None
+    if not raw.strip():
+        raise UserError(f"--set {text!r}: the value is missing; write null for none, '' for empty text")
+    if parts == ["policy"]:
+        raise UserError(f"--set {text!r}: name the policy with --policy")
+    if len(parts) == 1:
+        values[parts[0]] = value
+        return
+    if len(parts) > 2:
+        raise UserError(f"--set {text!r}: settings are nested one level deep at most")
+    inner = values.get(parts[0])
+    if parts[0] == "overheads" and "overheads" in values and inner is None:
+        raise UserError(f"--set {text!r}: contradicts --no-overheads; leave one of them out")
+    values[parts[0]] = {**(inner if isinstance(inner, dict) else {}), parts[1]: value}

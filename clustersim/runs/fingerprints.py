@@ -1,0 +1,133 @@
+"""Hashes of what a result depends on besides its settings: code, policies, files."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from clustersim.cluster import Cluster
+from clustersim.speed import Speed
+from itertime.io import MAX_BYTES, sha256, shown
+from traces.workload import FILE_ENDINGS
+
+from .registry import find_policy
+
+__all__ = [
+    "PARTS",
+    "code_hash",
+    "hash_of_parts",
+    "is_of_this_code",
+    "malformed_versions",
+    "policy_hash",
+    "recipe_hash",
+    "systems_hash",
+]
+
+_VERSIONS = {"clustersim": re.compile(r"\d[\w.+!-]*", re.ASCII), "code": re.compile("[0-9a-f]{64}")}
+"""The form of the versions by which a run identifies the program that made it."""
+
+
+def is_of_this_code(manifest: Mapping[str, Any]) -> bool:
+    """Whether the manifest names the program that is installed here as the one that made the run."""
+    stated = manifest.get("versions")
+    return isinstance(stated, dict) and stated.get("code") == code_hash()
+
+
+def malformed_versions(manifest: Mapping[str, Any]) -> str:
+    """What is wrong with the versions in a manifest; empty if a program could have written them."""
+    stated = manifest.get("versions")
+    if not isinstance(stated, dict):
+        return f"versions is {shown(stated)}, not what made the run"
+    for name, form in _VERSIONS.items():
+        if not isinstance(stated.get(name), str) or not form.fullmatch(stated[name]):
+            return f"versions.{name} is {shown(stated.get(name))}, which no program writes"
+    return ""
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "clustersim": version("clustersim"),
+        "code": code_hash(),
+        "python": platform.python_version(),
+        "numpy": version("numpy"),
+        "simpy": version("simpy"),
+    }
+
+
+SIMULATOR = (
+    "cluster", "overheads", "failures", "placement", "records", "speed", "jobs", "rundir", "scheduler",
+    "engine", "runs", "errors.py", "gctuning.py",
+)  # fmt: skip
+"""The parts of `clustersim` that a result depends on: all layers up to `runs`, except those that only analyse
+results."""
+
+PARTS: Mapping[str, tuple[str, ...]] = {"itertime": (".",), "traces": (".",), "clustersim": SIMULATOR}
+"""The folders and files of each package that a result depends on."""
+
+
+def policy_hash(name: str) -> str:
+    """Hash of the file of a policy, or of the whole package that contains it. OSError or UnknownName for a
+    policy that does not exist.
+    """
+    if ".py:" in name:
+        return sha256(name.rpartition(":")[0])  # not imported: that runs it
+    return _package_hash(find_policy(name).__module__)
+
+
+@cache
+def _package_hash(name: str) -> str:
+    # A package that is spread over several folders has no file of its own: then the module alone.
+    found = import_module(name.partition(".")[0]).__file__ or import_module(name).__file__
+    assert found is not None
+    file = Path(found)
+    return hash_of_parts(file.parent, (".",)) if file.name == "__init__.py" else sha256(file)
+
+
+def recipe_hash(recipe: Mapping[str, Any]) -> str | None:
+    """Hash of the user's files among the sizes, rules and system of a generated trace; None if it has none.
+    Files that are shipped with the program are part of `code_hash`. OSError, ValueError if a file cannot be
+    read.
+    """
+    names = [recipe.get(part) for part in ("sizes", "rules", "system")]
+    files = [name for name in names if isinstance(name, str) and name.endswith(FILE_ENDINGS)]
+    digests = [sha256(name, MAX_BYTES) for name in files]
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest() if files else None
+
+
+def systems_hash(cluster: Cluster, speed: Speed) -> str:
+    """Hash of the systems of the nodes and their profiles, as `speed` has read them, maybe from files."""
+    planners = [speed.planner_of(gpu_type) for gpu_type in cluster.gpu_types]
+    texts = ["none" if found is None else f"{found.system!r} {found.profile.digest}" for found in planners]
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
+
+
+@cache
+def code_hash() -> str:
+    """Hash of all our files that a result depends on; equal wherever the same program is installed."""
+    digests = []
+    for package, parts in PARTS.items():
+        file = import_module(package).__file__
+        assert file is not None
+        digests.append(hash_of_parts(Path(file).parent, parts))
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def hash_of_parts(folder: Path, parts: Iterable[str]) -> str:
+    """Hash of the names and contents of some files of a folder: whole sub-folders, or single files."""
+    files: list[Path] = []
+    for part in parts:
+        path = folder / part
+        assert path.exists(), f"{path} is not there, so it cannot be part of a hash"
+        files += path.rglob("*") if path.is_dir() else [path]
+    total = hashlib.sha256()
+    for file in sorted(files):
+        if file.is_file() and "__pycache__" not in file.parts:
+            total.update(f"{file.relative_to(folder).as_posix()} {sha256(file)}\n".encode())
+    return total.hexdigest()

@@ -1,0 +1,81 @@
+"""How a run came about: the fields of `manifest.json`, apart from the hashes of the other files."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from clustersim.engine import RunSetup
+from clustersim.records import COMPLETE, Recorder
+from clustersim.scheduler import Scheduler
+from clustersim.speed import Speed
+from itertime.io import sha256
+from itertime.spec import profile_path
+
+from .config import RunConfig
+from .fingerprints import _versions, policy_hash, recipe_hash, systems_hash
+from .source import Trace
+
+__all__ = ["Ending", "manifest_of", "source_hashes"]
+
+
+class Ending(NamedTuple):
+    """How a run ended (`COMPLETE`, `STOPPED`, `INTERRUPTED`), and the seconds that it and its policy took."""
+
+    status: str
+    wall_s: float
+    policy_wall_s: float
+
+
+def source_hashes(config: RunConfig, policy: str | type[Scheduler]) -> dict[str, str | None]:
+    """Current hashes of the files of a named policy and of the throughput table; None without one."""
+    return {
+        "policy_sha256": policy_hash(policy) if isinstance(policy, str) else None,
+        "table_sha256": None if config.table is None else sha256(config.table),
+    }
+
+
+def manifest_of(
+    trace: Trace, config: RunConfig, setup: RunSetup, recorder: Recorder, ending: Ending,
+    hashes: Mapping[str, str | None],
+) -> dict[str, Any]:  # fmt: skip
+    """Plain JSON data. `hashes`: those of `source_hashes` when the run began."""
+    cluster = setup.cluster
+    source: dict[str, Any] = {"path": trace.path, "sha256": trace.sha256, "jobs": len(trace.jobs)}
+    if trace.recipe is not None:
+        source |= {"recipe": dict(trace.recipe), "recipe_sha256": recipe_hash(trace.recipe)}
+    return {
+        "versions": _versions(),
+        "command": sys.argv,
+        "seed": setup.seed,
+        "policy": config.policy,
+        "params": config.params,
+        "planner": setup.planner,
+        "cluster": {"shape": cluster.shape, "gpus": cluster.gpus, "system": cluster.system},
+        "placement": config.placement,
+        "overheads": None if config.overheads is None else setup.overheads.stated(),
+        "failures": None if setup.failures is None else setup.failures.stated(),
+        "calendar": config.calendar,
+        "quotas": dict(setup.quotas),
+        "price_usd_per_gpu_h": config.price_usd_per_gpu_h,
+        "until_s": setup.until_s,
+        "trace": source,
+        "table": config.table,
+        **hashes,
+        "profile": _profile_of(setup.speed),
+        "systems_sha256": systems_hash(cluster, setup.speed),
+        "oracle_used": recorder.oracle_used,
+        "complete": ending.status == COMPLETE,
+        "status": ending.status,
+        "end_s": recorder.end_s,
+        "timings": {"wall_s": ending.wall_s, "policy_wall_s": ending.policy_wall_s},
+    }
+
+
+def _profile_of(speed: Speed) -> dict[str, str] | None:
+    """The profile of the nodes: of the first GPU type that has one, None if none has."""
+    if speed.planner is None:
+        return None
+    file = profile_path(speed.planner.system.profile)
+    return {"name": speed.planner.profile.name, "sha256": sha256(file)}

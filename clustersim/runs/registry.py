@@ -1,0 +1,136 @@
+"""Policies by name. The engine never uses this module: it does not know which policy it runs.
+
+A policy is registered by an entry point of the group `clustersim.schedulers`, of this package or of any
+other, or named as `path/to/file.py:Class`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+import traceback
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from clustersim.errors import PolicyError, UnknownParameter
+from clustersim.scheduler import Scheduler
+from itertime.errors import UnknownName, UserError
+
+__all__ = ["PolicyInfo", "find_policy", "list_policies", "make_policy"]
+
+GROUP = "clustersim.schedulers"
+
+
+@dataclass(frozen=True)
+class PolicyInfo:
+    name: str
+    planner: str
+    summary: str
+
+
+def _registered() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in sorted(entry_points(group=GROUP), key=lambda e: e.name)}
+
+
+def list_policies() -> list[PolicyInfo]:
+    """All registered policies in the order of their names, with the first paragraph of their docstrings."""
+    infos = []
+    for name in _registered():
+        try:
+            cls = find_policy(name)
+        except PolicyError as error:  # one broken plug-in must not hide the others
+            infos.append(PolicyInfo(name, "", f"does not load: {error}"))
+            continue
+        infos.append(PolicyInfo(name, cls.planner, _summary(cls)))
+    return infos
+
+
+def _summary(cls: type[Scheduler]) -> str:
+    """The first paragraph of a policy's docstring, on one line."""
+    return " ".join((inspect.getdoc(cls) or "").split("\n\n")[0].split())
+
+
+def find_policy(name: str) -> type[Scheduler]:
+    """The class behind a registered name or `file.py:Class`.
+
+    UnknownName with suggestions; PolicyError if its file cannot be used.
+    """
+    if ".py:" in name or name.endswith(".py"):
+        return _from_file(name)
+    entries = _registered()
+    if name not in entries:
+        raise UnknownName("policy", name, entries)
+    try:
+        cls = entries[name].load()
+    except (Exception, SystemExit) as error:  # a plug-in may raise anything
+        raise PolicyError(f"policy {name} ({entries[name].value}) does not load: {_where(error)}") from error
+    return _checked(cls, name)
+
+
+def make_policy(policy: str | type[Scheduler], params: dict[str, Any]) -> Scheduler:
+    """An instance of a policy, named or given as a class, with the given parameters.
+
+    UnknownParameter for a parameter that the policy does not have, PolicyError if its constructor raises.
+    """
+    cls = find_policy(policy) if isinstance(policy, str) else _checked(policy, repr(policy))
+    name = policy if isinstance(policy, str) else cls.__name__
+    known = [
+        p.name
+        for p in inspect.signature(cls).parameters.values()
+        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    for param in params:
+        if param not in known:
+            raise UnknownParameter(f"parameter of policy {name}", param, known or ["(none)"])
+    try:
+        return cls(**params)
+    except (TypeError, ValueError) as error:
+        raise PolicyError(f"policy {name}: {error}") from None
+    except (Exception, SystemExit) as error:
+        raise PolicyError(f"policy {name} cannot be made: {_where(error)}") from error
+
+
+def _from_file(name: str) -> type[Scheduler]:
+    file, _, class_name = name.rpartition(":") if ".py:" in name else (name, "", "")
+    path = Path(file)
+    if not class_name:
+        raise UserError(f"policy {name!r}: name the class too, as in {file}:MyScheduler")
+    if not path.is_file():
+        raise UserError(f"policy {name!r}: there is no file {file}")
+    module_name = f"clustersim_policy_{path.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module  # dataclasses and pickling look their module up
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise PolicyError(f"policy file {file}:{error.lineno}: {error.msg}") from None
+    except (Exception, SystemExit) as error:
+        raise PolicyError(f"policy file {file} does not import: {_where(error)}") from None
+    if not hasattr(module, class_name):
+        classes = [
+            key
+            for key, value in vars(module).items()
+            if inspect.isclass(value) and issubclass(value, Scheduler) and value is not Scheduler
+        ]
+        raise UnknownName(f"class in {file}", class_name, classes or ["(no Scheduler subclass)"])
+    return _checked(getattr(module, class_name), name)
+
+
+def _where(error: BaseException) -> str:
+    """File, line, type and message of an error in a policy."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{frame.filename}:{frame.lineno}: {type(error).__name__}: {error}"
+
+
+def _checked(cls: object, name: str) -> type[Scheduler]:
+    if not (inspect.isclass(cls) and issubclass(cls, Scheduler)):
+        raise PolicyError(f"policy {name}: {cls!r} is not a subclass of clustersim.Scheduler")
+    if not isinstance(cls.planner, str):
+        raise PolicyError(f"policy {name}: planner={cls.planner!r}: must be the name of a planner")
+    return cls

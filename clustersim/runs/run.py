@@ -1,0 +1,163 @@
+"""From a trace and settings to a finished run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from clustersim.analysis import summarise
+from clustersim.cluster import Cluster, load_cluster
+from clustersim.engine import RunSetup, Simulation
+from clustersim.errors import PolicyError
+from clustersim.failures import Failures, Maintenance
+from clustersim.overheads import Overheads
+from clustersim.placement import placer
+from clustersim.records import COMPLETE, INTERRUPTED, STOPPED, MemoryRecorder, Recorder, Run
+from clustersim.rundir import RunWriter
+from clustersim.scheduler import Scheduler
+from clustersim.scheduler.cluster_state import checked_quotas
+from clustersim.speed import speed_for
+from itertime.errors import UserError
+from traces.job import Job
+
+from .config import RunConfig
+from .manifest import Ending, manifest_of, source_hashes
+from .plan_records import plans_used
+from .registry import make_policy
+from .signals import interrupting
+from .source import Trace
+
+__all__ = ["run", "run_config", "setup_of"]
+
+
+def run(
+    trace: str | Path | Trace | Sequence[Job],
+    policy: str | type[Scheduler] | None = None,
+    *,
+    config: RunConfig | None = None,
+    out: str | Path | None = None,
+    parquet: bool = False,
+    on_progress: Callable[[int], None] | None = None,
+    **settings: Any,
+) -> Run:
+    """Simulate `trace` (a file, or jobs) under one policy, by name or class.
+
+    Settings are those of `RunConfig`, or all are in `config`. `out`: a folder that the run is written to
+    while it goes on (see `clustersim.rundir`; `parquet` as there). The records of the result are then read
+    from the folder on first access, and memory holds only the jobs in the system and a few numbers of each.
+
+    Raises UserError for settings or a folder that cannot be written, TableError for the trace, PolicyError
+    for a policy that breaks a rule, KeyboardInterrupt when interrupted. The last two have the run up to that
+    point as `partial`, which is also in the folder.
+
+    >>> import clustersim
+    >>> from traces import Job
+    >>> jobs = [Job("a", 0.0, gpus=8, duration_s=60.0), Job("b", 0.0, gpus=8, duration_s=60.0)]
+    >>> run = clustersim.run(jobs, "fifo", cluster="n1g8", overheads=None)
+    >>> run.summary["makespan_s"]
+    120.0
+    """
+    if config is not None and (policy is not None or settings):
+        raise UserError("run: give either config or policy and settings, not both")
+    if config is None:
+        named = policy.__name__ if isinstance(policy, type) else policy
+        config = RunConfig.make(policy=named or "fifo", **settings)
+    if not isinstance(trace, Trace):
+        trace = Trace.read(trace, config.table) if isinstance(trace, str | Path) else Trace.of(trace)
+    chosen = policy if isinstance(policy, type) else config.policy
+    return run_config(trace, config, policy=chosen, out=out, parquet=parquet, on_progress=on_progress)
+
+
+def run_config(
+    trace: Trace,
+    config: RunConfig,
+    *,
+    policy: str | type[Scheduler] | None = None,
+    cluster: Cluster | None = None,
+    out: str | Path | None = None,
+    parquet: bool = False,
+    on_progress: Callable[[int], None] | None = None,
+) -> Run:
+    """As `run`; `policy` and `cluster`, if given, replace those that `config` names."""
+    with redirect_stdout(sys.stderr):  # a policy may print, but stdout is for results
+        setup = setup_of(config, policy, cluster)
+        hashes = source_hashes(config, config.policy if policy is None else policy)
+        with _recorder(out, setup.cluster, parquet) as recorder:
+            simulation = Simulation(trace.jobs, setup, recorder, on_progress)
+
+            def finish(ending: Ending) -> Run:
+                manifest = manifest_of(trace, config, setup, recorder, ending, hashes)
+                return _finish(config, setup, recorder, manifest)
+
+            return _simulate(simulation, finish)
+
+
+def _recorder(out: str | Path | None, cluster: Cluster, parquet: bool) -> AbstractContextManager[Recorder]:
+    if out is None:
+        return nullcontext(MemoryRecorder(cluster))
+    return RunWriter(out, cluster, parquet=parquet)
+
+
+def _simulate(simulation: Simulation, finish: Callable[[Ending], Run]) -> Run:
+    """Run to completion. If the policy fails or the user interrupts, attach the partial run to the exception
+    as `partial`, provided its records are consistent.
+    """
+    began = perf_counter()
+
+    def ended(status: str) -> Run:
+        return finish(Ending(status, perf_counter() - began, simulation.kernel.policy.wall_s))
+
+    with interrupting(simulation.interrupt):
+        try:
+            simulation.run()
+        except (PolicyError, KeyboardInterrupt) as error:
+            status = STOPPED if isinstance(error, PolicyError) else INTERRUPTED
+            if simulation.closed:
+                error.partial = ended(status)  # type: ignore[union-attr]
+            raise
+    return ended(COMPLETE)
+
+
+def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: dict[str, Any]) -> Run:
+    summary = summarise(
+        recorder.job_table,
+        recorder.usage_table,
+        setup.cluster,
+        end_s=recorder.end_s,
+        events=recorder.event_count,
+        price_usd_per_gpu_h=config.price_usd_per_gpu_h,
+    )
+    plans = plans_used(recorder.plans, setup.speed)
+    return recorder.finish(config.policy, setup.planner, summary, manifest, plans)
+
+
+def setup_of(
+    config: RunConfig, policy: str | type[Scheduler] | None = None, cluster: Cluster | None = None
+) -> RunSetup:
+    """What settings resolve to: files are read, and the policy is made.
+
+    `policy` and `cluster`, if given, replace those that `config` names. UserError for everything that keeps a
+    run from beginning, PolicyError if the policy cannot be made.
+    """
+    with redirect_stdout(sys.stderr):
+        if cluster is None:
+            cluster = load_cluster(config.cluster, config.system, config.network)
+        scheduler = make_policy(config.policy if policy is None else policy, config.params)
+        planner = scheduler.planner if config.planner is None else config.planner
+        return RunSetup(
+            cluster=cluster,
+            scheduler=scheduler,
+            speed=speed_for(cluster, planner, config.table),
+            planner=planner,
+            overheads=Overheads.none() if config.overheads is None else Overheads.of(config.overheads),
+            placement=placer(config.placement),
+            quotas=checked_quotas(config.quotas, cluster.gpus),
+            failures=None if config.failures is None else Failures.of(config.failures),
+            maintenance=Maintenance.of(config.calendar, cluster.nodes),
+            until_s=config.until_s,
+            seed=config.seed,
+        )

@@ -1,0 +1,132 @@
+"""`Trace`: the jobs of a run and where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from clustersim.speed import read_throughput_table
+from itertime.errors import TableError, UserError
+from itertime.io import sha256, shown
+from itertime.spec import list_models
+from traces.job import Job, submission_order
+from traces.native import COLUMNS, TEXTS, StoredJobs, contradictions, store_trace
+from traces.synthetic import Recipe, generate_stored
+
+from .fingerprints import is_of_this_code, recipe_hash
+
+__all__ = ["LARGEST_FILE", "Trace", "stated_hash", "trace_of_manifest"]
+
+LARGEST_FILE = 10_000_000_000
+"""Bytes of the largest trace or table that is read because a manifest names it: a hundred million jobs."""
+
+
+def trace_of_manifest(manifest: Mapping[str, Any], given: str | Path | None = None) -> Trace | str:
+    """The trace of a run, from the `given` file or as its manifest names it; or the reason why there is none.
+
+    UserError, TableError for a given file that cannot be read.
+    """
+    stated = manifest.get("trace")
+    source: Mapping[str, Any] = stated if isinstance(stated, dict) else {}
+    table = manifest.get("table")
+    table = table if isinstance(table, str) else None
+    if given is not None:
+        if Path(given).is_fifo():
+            raise UserError(f"{given}: is a pipe, and is read more than once; save it to a file first")
+        return Trace.read(given, table)
+    if "recipe" in source:
+        return _generated(source["recipe"], source.get("recipe_sha256"), manifest)
+    path = source.get("path")
+    if not isinstance(path, str) or not path:
+        return "the trace was made in memory, and is in no file"
+    try:
+        if sha256(path, LARGEST_FILE) != source.get("sha256"):
+            return f"{path:.300} is not the trace of the run any more"
+        return Trace.read(path, table)
+    except (OSError, ValueError) as error:
+        return f"{path:.300}: cannot be read: {getattr(error, 'strerror', None) or error}"
+    except UserError as error:
+        return str(error)[:300]
+
+
+def _generated(recipe: object, digest: object, manifest: Mapping[str, Any]) -> Trace | str:
+    if not is_of_this_code(manifest):
+        return "another version generated the trace"
+    known = {field.name for field in fields(Recipe)}
+    if not isinstance(recipe, dict) or not set(recipe) <= known:
+        return f"recipe={shown(recipe)}: is no recipe"
+    try:
+        if recipe_hash(recipe) != digest:
+            return "the files that its recipe names were changed since the run"
+        return Trace.generated(Recipe(**recipe))
+    except (UserError, OSError, TypeError, ValueError, ArithmeticError) as error:
+        return f"recipe={shown(recipe)}: {error}"
+
+
+def stated_hash(manifest: Mapping[str, Any]) -> object:
+    """The hash of the file of the trace, as the manifest states it; empty if there is no file."""
+    stated = manifest.get("trace")
+    return stated.get("sha256") if isinstance(stated, dict) else None
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Jobs in order of submission, and their source: a file, a recipe, or neither.
+
+    Jobs of a file or a recipe are stored on disk, not in memory.
+    """
+
+    jobs: tuple[Job, ...] | StoredJobs
+    path: str = ""
+    sha256: str = ""
+    recipe: Mapping[str, Any] | None = None
+
+    @classmethod
+    def read(cls, path: str | Path, table: str | None = None) -> Trace:
+        """Read a native trace once; it may be a pipe.
+
+        `table`: a throughput table; the names of its models are then known beside those of `itertime`.
+        TableError names every bad row, before anything is simulated.
+        """
+        known = None
+        if table:
+            known = sorted({*list_models(), *(model for model, _ in read_throughput_table(table))})
+        jobs = store_trace(path, known_models=known)
+        return cls(jobs, str(path), jobs.sha256)
+
+    @classmethod
+    def of(cls, jobs: Sequence[Job]) -> Trace:
+        """A trace made in memory. TableError names a job that could not be in a file either."""
+        seen: set[str] = set()
+        for job in jobs:
+            if job.job_id in seen:
+                raise TableError(f"job_id={shown(job.job_id)}: appears twice; ids must be unique")
+            seen.add(job.job_id)
+            _check(job)
+        return cls(tuple(submission_order(jobs)))
+
+    @classmethod
+    def generated(cls, recipe: Recipe) -> Trace:
+        """The jobs of a recipe. UserError for a recipe that cannot be followed."""
+        jobs = generate_stored(recipe)[0]
+        for job in jobs:
+            _check(job)
+        return cls(jobs, recipe=asdict(recipe))
+
+
+def _check(job: Job) -> None:
+    for column, parse in COLUMNS.items():
+        value = getattr(job, column)
+        if value is None:
+            continue
+        if isinstance(value, str) != (column in TEXTS):
+            kind = "text" if column in TEXTS else "a number"
+            raise TableError(f"job {shown(job.job_id)}: {column}={shown(repr(value))}: must be {kind}")
+        try:
+            parse(str(value))
+        except ValueError as error:
+            raise TableError(f"job {shown(job.job_id)}: {column}={shown(value)}: {error}") from None
+    for column, value, text in contradictions(job):
+        raise TableError(f"job {shown(job.job_id)}: {column}={shown(value)}: {text}")

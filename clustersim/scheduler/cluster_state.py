@@ -1,0 +1,166 @@
+"""The facts that the engine changes, and that views, drafts and `State` read."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Generic
+
+from clustersim.cluster import Capacity
+from clustersim.errors import PolicyError
+from itertime.errors import UserError
+
+from .ranking import CurrentKeys, J, Key, NonIncreasingKeys, Ranking, RunningOrder
+
+if TYPE_CHECKING:
+    from clustersim.cluster import Cluster
+    from clustersim.overheads import Overheads
+    from clustersim.placement import Placer
+
+__all__ = ["ClusterState", "RestartTimes", "WaitingJobs", "checked_quotas"]
+
+_INSTANT_S = 1e-3  # a wake-up may come this much early: times are sums of times
+
+
+_MAX_RANKINGS = 16
+
+
+class ClusterState(Generic[J]):
+    """The cluster and the jobs in the system, as of `now_s`. Generic over what a policy sees of a job.
+
+    | field | |
+    |---|---|
+    | `quotas` | GPUs guaranteed to tenants, by tenant |
+    | `now_s` | seconds on the trace's clock |
+    | `decision` | counts the calls of the policy, so that a proposal of an earlier one is recognised |
+    | `oracle_used` | whether the policy looked at a run time that no user stated |
+    | `capacity`, `gpus_down` | the free GPUs; the number of GPUs of nodes out of service |
+    | `gone_for_good` | by a time, the nodes that never return after it; None if none are ever removed |
+    | `running` | in the order of their starts, each with a number that every start changes |
+    | `waiting` | the jobs that wait for GPUs |
+    | `restart_s` | see `RestartTimes` |
+    """
+
+    __slots__ = (
+        "_orders", "capacity", "cluster", "decision", "gone_for_good", "gpus_down", "now_s", "oracle_used",
+        "overheads", "placer", "quotas", "restart_s", "running", "waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self, cluster: Cluster, placer: Placer, overheads: Overheads, quotas: Mapping[str, int] | None = None
+    ):
+        self.cluster, self.placer, self.overheads = cluster, placer, overheads
+        self.quotas: Mapping[str, int] = quotas or {}
+        self.now_s = 0.0
+        self.decision = 0
+        self.oracle_used = False
+        self.capacity = Capacity(cluster)
+        self.gpus_down = 0
+        self.gone_for_good: Callable[[float], frozenset[int]] | None = None
+        self.running: dict[J, int] = {}
+        self.waiting: WaitingJobs[J] = WaitingJobs()
+        self.restart_s = RestartTimes(cluster, overheads)
+        self._orders: dict[Key[J], NonIncreasingKeys[J]] = {}
+
+    @property
+    def in_service(self) -> int:
+        """GPUs that are free or held: those of the cluster less those of nodes that are down."""
+        return self.cluster.gpus - self.gpus_down
+
+    def running_order(self, key: Key[J], non_increasing: bool) -> RunningOrder[J]:
+        """The running jobs by `key`. If the key never grows while a job runs, few keys are looked up."""
+        if not non_increasing:
+            return CurrentKeys(key, self.running)
+        order = self._orders.get(key)
+        if order is None:
+            order = self._orders[key] = NonIncreasingKeys(key)
+        order.update(self.running)
+        return order
+
+
+class WaitingJobs(Generic[J]):
+    """The jobs that wait for GPUs, in order of submission and by each key that a policy ranks them by.
+
+    `jobs`: in the order in which they began to wait; `sorted` if that is the order of submission.
+    """
+
+    __slots__ = ("_highest", "jobs", "rankings", "sorted")
+
+    def __init__(self) -> None:
+        self.jobs: OrderedDict[J, None] = OrderedDict()
+        self.sorted = True
+        self._highest = -1  # the highest order of submission so far
+        self.rankings: dict[tuple[Key[J], bool], Ranking[J]] = {}
+
+    def in_order(self) -> Collection[J]:
+        """The jobs in order of submission."""
+        if not self.sorted:
+            self.jobs = OrderedDict.fromkeys(sorted(self.jobs, key=lambda job: job.order))
+            self.sorted = True
+        return self.jobs.keys()
+
+    def ranked_by(self, key: Key[J], elastic: bool) -> Ranking[J]:
+        """See `State.pending_by`."""
+        ranking = self.rankings.get((key, elastic))
+        if ranking is None:
+            if len(self.rankings) >= _MAX_RANKINGS:
+                raise PolicyError(
+                    f"pending_by: more than {_MAX_RANKINGS} different keys; pass the same function each time"
+                )
+            ranking = self.rankings[key, elastic] = Ranking(key, elastic)
+            for job in self.in_order():
+                ranking.add(job)
+        return ranking
+
+    def add(self, job: J) -> None:
+        order = job.order
+        if order > self._highest:
+            self._highest = order
+        elif self.jobs and next(reversed(self.jobs)).order > order:
+            self.sorted = False
+        self.jobs[job] = None
+        if self.rankings:
+            for ranking in self.rankings.values():
+                ranking.add(job)
+
+    def remove(self, job: J) -> None:
+        del self.jobs[job]
+        if self.rankings:
+            for ranking in self.rankings.values():
+                ranking.remove(job)
+
+
+class RestartTimes(dict[tuple[float, int], float]):
+    """Seconds of a restart or resize, by (parameters of the model, GPUs), for a packed job.
+
+    Each pair is computed when it is first looked up.
+    """
+
+    __slots__ = ("_cluster", "_overheads")
+
+    def __init__(self, cluster: Cluster, overheads: Overheads):
+        super().__init__()
+        self._cluster, self._overheads = cluster, overheads
+
+    def __missing__(self, kind: tuple[float, int]) -> float:
+        parameters, gpus = kind
+        nodes = -(-gpus // self._cluster.gpus_per_node)
+        restart_s = self[kind] = self._overheads.change_s(parameters, nodes, gpus)
+        return restart_s
+
+
+def checked_quotas(quotas: Mapping[str, int] | None, capacity: int | None = None) -> Mapping[str, int]:
+    """Guaranteed GPUs by tenant. UserError for a quota that is no whole number of GPUs, and for quotas that
+    guarantee more than `capacity` GPUs in all.
+    """
+    checked = {str(tenant): gpus for tenant, gpus in (quotas or {}).items()}
+    for tenant, gpus in checked.items():
+        if isinstance(gpus, bool) or not isinstance(gpus, int) or gpus < 0:
+            raise UserError(f"quotas.{tenant}={gpus!r}: must be a whole number of GPUs, at least 0")
+    promised = sum(checked.values())
+    if capacity is not None and promised > capacity:
+        each = ", ".join(f"{tenant} {gpus}" for tenant, gpus in checked.items())
+        raise UserError(
+            f"quotas: {promised} GPUs are promised ({each:.200}), the cluster has {capacity}; lower them"
+        )
+    return checked

@@ -1,0 +1,296 @@
+"""A draft of an allocation: which job runs where. An illegal state cannot be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
+from typing import Self
+
+from clustersim.cluster import Capacity, CapacityIfStopped, FreeNodesByLeaf, Placement
+from clustersim.errors import PolicyError
+from clustersim.jobs import ActiveJob
+from itertime.errors import UnknownName
+
+from .cluster_state import ClusterState
+from .job_view import JobView, active_of
+
+__all__ = ["Draft", "adopt", "facts_of", "take_over"]
+
+
+class Draft:
+    """A draft of which job runs where from now on. It starts as reality; each call changes the draft only.
+
+    Every call checks the rules, so a draft is always possible: no GPU twice, all GPUs of a job at once,
+    only counts that the job can run on, placed by the run's placer.
+    """
+
+    __slots__ = ("_capacity", "_changes", "_facts", "_owns_capacity", "decision")
+
+    def __init__(self, facts: ClusterState[JobView], capacity: Capacity | None = None):
+        """`capacity`: the free GPUs to begin with, if not the real ones."""
+        self._facts = facts
+        self.decision = facts.decision
+        """The number of the policy's call in which the draft was made."""
+        self._capacity = facts.capacity if capacity is None else capacity
+        self._owns_capacity = False
+        self._changes: dict[JobView, Placement | None] = {}
+
+    @property
+    def free(self) -> int:
+        """Free GPUs in this draft."""
+        return self._capacity.free
+
+    @property
+    def changes(self) -> Mapping[JobView, Placement | None]:
+        """The jobs whose GPUs differ from reality: where each runs, None if it does not. Read-only."""
+        return self._changes
+
+    def free_on(self, node: int) -> int:
+        """Free GPUs of a node in this draft; 0 on a node that is out of service."""
+        return self._capacity.free_on(node)
+
+    def nodes_with(self, free: int) -> int:
+        """The nodes with exactly `free` free GPUs in this draft, as a set of bits."""
+        return self._capacity.nodes_with(free)
+
+    def placement(self, job: JobView) -> Placement | None:
+        """Where `job` runs in this draft, None if it does not."""
+        return self._changes.get(job, active_of(job).placement)
+
+    def gpus(self, job: JobView) -> int:
+        """The GPUs that `job` holds in this draft."""
+        if job not in self._changes:
+            return job.gpus
+        return sum(count for _, count in self._changes[job] or ())
+
+    def running(self) -> list[JobView]:
+        """The jobs that hold GPUs in this draft, in order of submission."""
+        jobs = {**self._facts.running, **self._changes}
+        return sorted((job for job in jobs if self.placement(job)), key=lambda job: job.order)
+
+    def free_of(self, gpu_type: str) -> int:
+        """Free GPUs of that type in this draft."""
+        return self._free_nodes(gpu_type).free
+
+    def gpu_type(self, job: JobView) -> str | None:
+        """The type of the GPUs that `job` holds in this draft, None if it holds none."""
+        placement = self.placement(job)
+        return None if not placement else self._facts.cluster.type_of(placement[0][0])
+
+    def fits(self, gpus: int, gpu_type: str | None = None) -> bool:
+        """Whether the draft has room for a job of `gpus` GPUs of that type (of any one type if None)."""
+        placer, cluster = self._facts.placer, self._facts.cluster
+        if gpu_type is not None:
+            return placer.fits(self._free_nodes(gpu_type), gpus)
+        if cluster.mixed:
+            return any(placer.fits(self._free_nodes(name), gpus) for name in cluster.gpu_types)
+        return placer.fits(self._capacity, gpus)
+
+    def may_fit_without(self, placements: Iterable[Placement], gpus: int) -> bool:
+        """Whether a job of `gpus` GPUs may fit once the jobs in `placements` have stopped. On a cluster of
+        several pools the answer is always True.
+        """
+        if len(self._facts.cluster.pools) > 1:
+            return True
+        return self._facts.placer.fits(CapacityIfStopped(self._capacity, placements), gpus)
+
+    def start(
+        self, job: JobView, gpus: int | None = None, on: Placement | None = None,
+        gpu_type: str | None = None,
+    ) -> Placement | None:  # fmt: skip
+        """Give a job without GPUs `gpus` GPUs (its request if None). Returns where, or None if there is no
+        room.
+
+        `gpu_type` asks for GPUs of that type; if None the job gets the first of its `gpu_types` with room.
+        `on` asks for exactly this placement. A job that was stopped in this draft gets its own GPUs back if
+        they are still free; in reality nothing happens to it then.
+        """
+        active = active_of(job)
+        if self._changes.get(job, active.placement) is not None:
+            raise PolicyError(f"start(job {job.id}): it already runs in this proposal; use resize")
+        if on is not None and self._facts.cluster.mixed:
+            gpu_type = self._type_of_placement(job, on, gpu_type)
+        count = self._count(job, active, "start", gpus, gpu_type)
+        if on is not None or not active.offers:
+            return self._place(job, active, count, on, gpu_type=gpu_type)
+        for offer in active.offers_of(gpu_type):
+            count = offer.requested if gpus is None else gpus
+            if count in offer.curve.unit_s:
+                placement = self._place(job, active, count, None, gpu_type=offer.gpu_type)
+                if placement is not None:
+                    return placement
+        return None
+
+    def stop(self, job: JobView) -> None:
+        """Take the GPUs from a job; it keeps its progress and waits again."""
+        own = active_of(job).placement
+        placement = self._changes.get(job, own)
+        if placement is None:
+            raise PolicyError(f"stop(job {job.id}): it does not run in this proposal")
+        self._own().release(placement)
+        self._note(job, None, own)
+
+    def resize(self, job: JobView, gpus: int, gpu_type: str | None = None) -> Placement | None:
+        """Give a job that runs in the draft another number of GPUs, or GPUs of another type (of the same if
+        None). Returns where, or None (and no change) if there is no room.
+        """
+        active = active_of(job)
+        before = self._changes.get(job, active.placement)
+        if before is None:
+            raise PolicyError(f"resize(job {job.id}): it does not run in this proposal; use start")
+        current_type = self.gpu_type(job) if self._facts.cluster.mixed else gpu_type
+        wanted = gpu_type or current_type
+        count = self._count(job, active, "resize", gpus, wanted)
+        if count == self.gpus(job) and wanted == current_type:
+            return before
+        self._own().release(before)
+        after = self._place(job, active, count, None, prefer=before, gpu_type=wanted)
+        if after is None:
+            self._capacity.take(before)
+        return after
+
+    def copy(self) -> Self:
+        """An independent draft that starts as this one, for looking ahead."""
+        twin = type(self)(self._facts)
+        twin.decision = self.decision
+        twin._capacity, twin._owns_capacity = self._capacity.copy(), True
+        twin._changes = dict(self._changes)
+        return twin
+
+    def _count(
+        self, job: JobView, active: ActiveJob, call: str, gpus: int | None, gpu_type: str | None
+    ) -> int:
+        """The GPUs that a call asks for. PolicyError if the job cannot run on so many."""
+        facts = self._facts
+        count = active.requested if gpus is None else gpus
+        if job not in facts.waiting.jobs and job not in facts.running:
+            raise PolicyError(f"{call}(job {job.id}): it is no longer in the system")
+        if gpus is None and gpu_type is None:
+            return count
+        if gpus is None:
+            count = next((offer.requested for offer in active.offers_of(gpu_type)), count)
+        if not job.can_run_on(count, gpu_type):
+            where = f", gpu_type={gpu_type}" if gpu_type else ""
+            sizes = job.sizes_on(gpu_type) if gpu_type else job.sizes
+            what = (
+                f"on {', '.join(map(str, sizes))} GPUs" if sizes else f"on {', '.join(job.gpu_types)} alone"
+            )
+            raise PolicyError(f"{call}(job {job.id}, gpus={count!r}{where}): it can run {what}")
+        return count
+
+    def _type_of_placement(self, job: JobView, on: Placement, gpu_type: str | None) -> str:
+        """The type of the GPUs of `on`."""
+        cluster = self._facts.cluster
+        try:
+            types = list(dict.fromkeys(cluster.type_of(node) for node, _ in on))
+        except ValueError as error:
+            raise PolicyError(f"start(job {job.id}, on={on}): {error}") from None
+        if len(types) != 1 or gpu_type not in (None, types[0]):
+            asked = f", gpu_type={gpu_type}" if gpu_type else ""
+            what = f"the places are on {' and '.join(types) or 'no'} nodes; a job runs on GPUs of one type"
+            raise PolicyError(f"start(job {job.id}, on={on}{asked}): {what}")
+        return types[0]
+
+    def _free_nodes(self, gpu_type: str | None) -> FreeNodesByLeaf:
+        """What a placer may look at."""
+        if gpu_type is None:
+            return self._capacity
+        try:
+            return self._capacity.pool(gpu_type)
+        except UnknownName as error:
+            raise PolicyError(str(error)) from None
+
+    def _unit(self, active: ActiveJob, gpus: int, gpu_type: str | None) -> int:
+        """GPUs of the job that must share a node: a tensor-parallel group, as far as nodes can hold it. 1
+        where the network is ideal, since nothing depends on the placement there.
+        """
+        if self._facts.cluster.network == "ideal":
+            return 1
+        curve = active.offers_of(gpu_type)[0].curve if active.offers else active.curve
+        plan = curve.training.get(gpus)
+        room = self._free_nodes(gpu_type)
+        unit = 1 if plan is None else min(plan.tp, room.gpus_per_node)
+        fits = gpus // unit <= room.nodes * (room.gpus_per_node // unit)
+        return (
+            unit if fits else 1
+        )  # groups of 2 on nodes of 3: some must be split, or the job would never run
+
+    def _own(self) -> Capacity:
+        if not self._owns_capacity:
+            self._capacity, self._owns_capacity = self._capacity.copy(), True
+        return self._capacity
+
+    def _place(
+        self, job: JobView, active: ActiveJob, gpus: int, on: Placement | None, prefer: Placement = (),
+        gpu_type: str | None = None,
+    ) -> Placement | None:  # fmt: skip
+        own = active.placement
+        if on is None:
+            if gpus > self._capacity.free:
+                return None
+            if own is not None and self._could_keep(job, own, gpus, gpu_type):
+                on = own
+            else:
+                near = prefer or own
+                on = self._facts.placer.place(
+                    self._capacity if gpu_type is None else self._free_nodes(gpu_type), gpus,
+                    [node for node, _ in near] if near else (), self._unit(active, gpus, gpu_type),
+                )  # fmt: skip
+            if on is None:
+                return None
+        else:
+            on = tuple(sorted((node, count) for node, count in on))  # so that equal placements compare equal
+            if sum(count for _, count in on) != gpus:
+                raise PolicyError(
+                    f"start(job {job.id}, gpus={gpus}, on={on}): the places do not add up to {gpus} GPUs"
+                )
+        try:
+            self._own().take(on)
+        except ValueError as error:
+            raise PolicyError(f"start(job {job.id}, gpus={gpus}, on={on}): {error}") from None
+        self._note(job, on, own)
+        return on
+
+    def _could_keep(self, job: JobView, own: Placement, gpus: int, gpu_type: str | None) -> bool:
+        """Whether `own`, the job's real placement, satisfies the call and is still free in this draft."""
+        if gpus != job.gpus or (gpu_type is not None and gpu_type != job.gpu_type):
+            return False
+        return all(self._capacity.free_on(n) >= c for n, c in own)
+
+    def _note(self, job: JobView, placement: Placement | None, own: Placement | None) -> None:
+        """`own`: the job's real placement."""
+        if placement == own:
+            self._changes.pop(job, None)
+        else:
+            self._changes[job] = placement
+
+
+# For the engine and for searches on drafts; policies do not reach these.
+
+
+facts_of: Callable[[Draft], ClusterState[JobView]] = attrgetter("_facts")
+"""The facts that a draft was made from."""
+
+
+def take_over(draft: Draft, other: Draft) -> None:
+    """Change `draft` into `other`, a copy of it that is not used any more."""
+    draft._capacity, draft._changes, draft._owns_capacity = other._capacity, other._changes, True
+
+
+def adopt(draft: Draft) -> Mapping[JobView, Placement | None]:
+    """Make the free GPUs of a draft the real ones and return its changes. The draft can then change without
+    an effect on them.
+
+    ValueError if the changes of the draft do not match the GPUs that it took and released: they were changed
+    from outside.
+    """
+    changes = draft._changes
+    if not changes:
+        return changes
+    facts, drafted = draft._facts, draft._capacity
+    taken = sum([count for placement in changes.values() for _, count in placement or ()])
+    released = sum([active_of(job).gpus for job in changes])
+    if drafted.free != facts.capacity.free + released - taken and not drafted.closed:
+        raise ValueError(f"of {taken} GPUs in the changes of a proposal some are not free there")
+    facts.capacity, draft._owns_capacity = drafted, False
+    return changes

@@ -1,0 +1,203 @@
+"""A policy's view of a job inside the system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from clustersim.errors import PolicyError
+from itertime.errors import UnknownName
+
+if TYPE_CHECKING:
+    from clustersim.jobs import ActiveJob
+
+    from .cluster_state import ClusterState
+
+__all__ = ["JobView", "active_of"]
+
+
+class JobView:
+    """What a policy sees of a job: what a real scheduler could know, always as of now. Read-only.
+
+    GPU counts are numbers of GPUs, times seconds, rates units per second. A job keeps one view object while
+    it is in the system, so views can be compared, hashed and used as keys.
+    """
+
+    __slots__ = ("_facts", "_job")
+
+    def __init__(self, job: ActiveJob, facts: ClusterState[JobView]):
+        self._job, self._facts = job, facts
+
+    def __repr__(self) -> str:
+        return f"<job {self.id}: {self.gpus or 'no'} GPUs>"
+
+    @property
+    def id(self) -> str:
+        return self._job.job.job_id
+
+    @property
+    def order(self) -> int:
+        """Position in the order of submission, the final tie-break."""
+        return self._job.order
+
+    @property
+    def tenant(self) -> str:
+        return self._job.job.tenant
+
+    @property
+    def model(self) -> str | None:
+        return self._job.job.model
+
+    @property
+    def priority(self) -> int:
+        return self._job.job.priority
+
+    @property
+    def submit_s(self) -> float:
+        return self._job.job.submit_s
+
+    @property
+    def deadline_s(self) -> float | None:
+        """Absolute, on the trace's clock; None if the job has none."""
+        return self._job.job.deadline_s
+
+    @property
+    def requested(self) -> int:
+        """The GPUs that the user asked for (raised to what the model needs)."""
+        return self._job.requested
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The useful GPU counts, ascending, each strictly faster than the one before. On a cluster of
+        several GPU types, those of the best type; see `sizes_on`.
+        """
+        return self._job.curve.sizes
+
+    def sizes_on(self, gpu_type: str) -> tuple[int, ...]:
+        """The same on GPUs of one type; empty if the job cannot run there."""
+        self._check_type(gpu_type)
+        if not self._job.offers:
+            return self._job.curve.sizes
+        return next((offer.curve.sizes for offer in self._job.offers_of(gpu_type)), ())
+
+    @property
+    def gpu_types(self) -> tuple[str, ...]:
+        """The GPU types that can run the job: those that need the fewest GPUs for its request first, then
+        the fastest.
+        """
+        if not self._job.offers:
+            return self._facts.cluster.gpu_types
+        return tuple(offer.gpu_type for offer in self._job.offers)
+
+    @property
+    def gpu_type(self) -> str | None:
+        """The type of the GPUs that the job holds now; None while it waits."""
+        placement = self._job.placement
+        return None if placement is None else self._facts.cluster.type_of(placement[0][0])
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs that the job holds now; 0 while it waits."""
+        return self._job.gpus
+
+    @property
+    def running(self) -> bool:
+        return self._job.placement is not None
+
+    @property
+    def started(self) -> bool:
+        """Whether the job has ever held GPUs: its next start is then a restart."""
+        return self._job.start_s is not None
+
+    @property
+    def attained(self) -> float:
+        """GPU-seconds held so far."""
+        job = self._job
+        return job.gpu_seconds + (self._facts.now_s - job.since_s) * job.gpus
+
+    @property
+    def paying_s(self) -> float:
+        """Seconds of overhead still to pay on the present allocation."""
+        job = self._job
+        return 0.0 if job.placement is None else job.paying_s(self._facts.now_s)
+
+    @property
+    def productive_s(self) -> float:
+        """Seconds since the overhead of the present allocation was paid; 0 before that and while waiting."""
+        job = self._job
+        if job.placement is None:
+            return 0.0
+        productive_s = self._facts.now_s - job.ready_s
+        return productive_s if productive_s > 0.0 else 0.0
+
+    def can_run_on(self, gpus: int, gpu_type: str | None = None) -> bool:
+        """Whether the job can run on `gpus` GPUs of that type (of some type if None)."""
+        if gpu_type is not None:
+            self._check_type(gpu_type)
+        return self._job.unit_s_on(gpus, gpu_type) is not None
+
+    def rate(self, gpus: int, gpu_type: str | None = None) -> float:
+        """Units of work per second on `gpus` GPUs of that type (of the fastest if None), 0 where the job
+        cannot run. For a packed job alone in the network: the effects of placement and of other jobs'
+        traffic are not known in advance.
+
+        Comparable between counts and types of one job, not between jobs.
+        """
+        if gpu_type is not None:
+            self._check_type(gpu_type)
+        unit_s = self._job.unit_s_on(gpus, gpu_type)
+        return 1.0 / unit_s if unit_s else 0.0
+
+    def _check_type(self, gpu_type: str) -> None:
+        if gpu_type not in self._facts.cluster.gpu_types:
+            raise PolicyError(str(UnknownName("GPU type", gpu_type, self._facts.cluster.gpu_types)))
+
+    def remaining(self, gpus: int | None = None, gpu_type: str | None = None) -> float:
+        """Seconds of work left on `gpus` GPUs (the request if None) of that type (of the fastest if None),
+        without overheads; infinite where the job cannot run.
+
+        Known because the user stated the iterations. A job known only by its logged duration raises
+        PolicyError: no real scheduler knows that.
+        """
+        if not self._job.states_work:
+            raise PolicyError(
+                f"job {self.id} does not state its work; a policy may ask job.oracle_remaining() instead"
+            )
+        return self._remaining(gpus, gpu_type)
+
+    def oracle_remaining(self, gpus: int | None = None, gpu_type: str | None = None) -> float:
+        """As `remaining`, but true for every job: taken from the log where the user stated nothing.
+
+        Such use is noted in the records (`oracle_used`).
+        """
+        job = self._job
+        if not job.states_work:
+            self._facts.oracle_used = True
+        if gpus is None or job.offers or (unit_s := job.curve.unit_s.get(gpus)) is None:
+            return self._remaining(gpus, gpu_type)
+        return job.work_left_at(self._facts.now_s) * unit_s
+
+    def _remaining(self, gpus: int | None, gpu_type: str | None) -> float:
+        job = self._job
+        count = job.requested if gpus is None else gpus
+        unit_s = (job.unit_s_on(count, gpu_type) if job.offers else job.curve.unit_s.get(count)) or inf
+        return job.work_left_at(self._facts.now_s) * unit_s
+
+    def restart_s(self, gpus: int) -> float:
+        """Seconds that the engine would charge for a restart or a resize onto `gpus` GPUs, packed.
+
+        A first start costs no more.
+        """
+        return self._facts.restart_s[self._job.curve.parameters, gpus]
+
+    def start_cost_s(self, gpus: int) -> float:
+        """Seconds that the engine would charge a waiting job for getting `gpus` GPUs, packed: a launch if it
+        has never run, else a restart.
+        """
+        return self.restart_s(gpus) if self.started else self._facts.overheads.start_s(gpus)
+
+
+active_of: Callable[[JobView], ActiveJob] = attrgetter("_job")
+"""The job behind a view, for drafts and for the engine. A policy has the view alone."""

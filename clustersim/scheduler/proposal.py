@@ -1,0 +1,67 @@
+"""`Proposal`: the draft that a policy returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Self
+
+from clustersim.errors import PolicyError
+
+from .cluster_state import ClusterState
+from .compaction import compact
+from .draft import Draft
+from .job_view import JobView, active_of
+from .preemption import run_by
+from .ranking import Key
+
+__all__ = ["Proposal"]
+
+
+class Proposal(Draft):
+    """A draft of which job runs where from now on. It starts as reality; each call changes the draft only.
+
+    Every call checks the rules, so a draft is always possible: no GPU twice, all GPUs of a job at once,
+    only counts that the job can run on, placed by the run's placer.
+    """
+
+    __slots__ = ("wake_at",)
+
+    def __init__(self, facts: ClusterState[JobView]):
+        Draft.__init__(self, facts)
+        self.wake_at: float | None = None
+        """Ask to be called at this time even if nothing happens; replaces an earlier request."""
+
+    def run_by(self, key: Key[JobView], falling: bool = False) -> None:
+        """Make the draft what a preemptive scheduler runs that serves jobs strictly by `key` and skips
+        those without room.
+
+        All active jobs are walked in the order of (key, submission). A job runs if its request fits into
+        what earlier jobs of the walk leave. GPUs of later jobs count as free; they are taken from the last
+        of these jobs first. A job that keeps running keeps its GPUs.
+
+        `falling` promises that the key of a job never grows while the job runs (remaining time, a deadline,
+        a size). A decision then looks up only some of the running jobs' keys.
+        """
+        run_by(self, self._facts, key, non_increasing=falling)
+
+    def compact(self, wanted: Mapping[JobView, int]) -> None:
+        """Move jobs smaller than a node closer together, as far as needed to give the jobs of `wanted` that
+        many GPUs.
+
+        If the blocks of `wanted` (`compaction.block`) add up to no more than the cluster, each of its jobs is
+        placed. The other jobs are placed too if the blocks of all jobs fit, as for counts that are powers of
+        two; otherwise other jobs may lose their GPUs. Among equal blocks jobs of `wanted` choose first, in
+        its order, and a job stays on its node if possible. Jobs of whole nodes come last, on the freed nodes.
+        """
+        if self._facts.cluster.mixed:
+            raise PolicyError("compact: works on clusters of one GPU type only")
+        counts = {
+            job: self._count(job, active_of(job), "compact", gpus, None) for job, gpus in wanted.items()
+        }
+        compact(self, self._facts.cluster, counts)
+
+    def copy(self) -> Self:
+        """An independent draft that starts as this one, for looking ahead."""
+        twin = super().copy()
+        twin.wake_at = self.wake_at
+        return twin

@@ -1,0 +1,177 @@
+"""What a policy subclasses and sees: `Scheduler`, `Event`, and `State`, a read-only view of the cluster.
+
+A policy proposes, the engine disposes. Capacity, gang and placement rules live in the proposal, so a proposal
+that breaks them cannot be written. The engine compares the proposal with reality, derives starts,
+preemptions, resizes and migrations, and charges their overheads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from clustersim.cluster import Capacity
+
+from .cluster_state import _INSTANT_S, ClusterState
+from .draft import Draft
+from .job_view import JobView, active_of
+from .proposal import Proposal
+from .ranking import Key, Ranking
+
+__all__ = ["Event", "Scheduler", "State"]
+
+
+class Scheduler:
+    """Base class of all policies. A subclass implements `schedule`.
+
+    `planner` names how its jobs are planned for a number of GPUs (see `itertime.planning`). Parameters are
+    keyword arguments of `__init__`, stored under their own names.
+    """
+
+    planner: str = "3d"
+    one_gpu_type: bool = False
+    """Whether the policy assumes that all GPUs are alike; a cluster of several types is then refused."""
+
+    def admit(self, job: JobView, state: State) -> bool:
+        """Whether to accept a job that was just submitted.
+
+        A declined job is recorded as rejected and does not appear again.
+        """
+        return True
+
+    def schedule(self, state: State) -> Proposal:
+        """What should run from now on.
+
+        Called once per instant at which something happened, after all its events have been applied.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must implement schedule(self, state)")
+
+
+class Event(NamedTuple):
+    """Something that happened since the policy was last called.
+
+    | kind | job | node |
+    |---|---|---|
+    | submitted | the job that was admitted | |
+    | finished | the job that left the system; also if it failed, was cancelled or given up | |
+    | woken | none: the proposal's `wake_at` has come | |
+    | node_down, node_up | none | the node that is out of service from now on, or back |
+    | interrupted | the job that lost its GPUs and unsaved work and now waits | the node that failed |
+    | stopped | the job that lost its GPUs and waits, with all its progress | the node planned to be down |
+    """
+
+    kind: str
+    job: JobView | None
+    node: int | None = None
+
+
+class State:
+    """The cluster and its jobs as a policy sees them. Read-only; the same object in every call, always as
+    of `now`.
+
+    `events`: what happened since the last call.
+    """
+
+    def __init__(self, facts: ClusterState[JobView]):
+        self._facts = facts
+        self.cluster = facts.cluster
+        self.events: list[Event] = []
+        self._used: dict[str, int] = {}  # GPUs by tenant, counted once per decision
+        self._counted = -1
+        self._remaining: tuple[frozenset[int], Capacity] | None = None  # removed nodes; the others, all free
+
+    @property
+    def now(self) -> float:
+        """Seconds on the trace's clock."""
+        return self._facts.now_s
+
+    @property
+    def pending(self) -> Collection[JobView]:
+        """The jobs that wait for GPUs, in order of submission."""
+        waiting = self._facts.waiting
+        return waiting.jobs.keys() if waiting.sorted else waiting.in_order()
+
+    @property
+    def running(self) -> Collection[JobView]:
+        """The jobs that hold GPUs, in order of their start."""
+        return self._facts.running.keys()
+
+    @property
+    def free(self) -> int:
+        """Free GPUs."""
+        return self._facts.capacity.free
+
+    @property
+    def in_service(self) -> int:
+        """GPUs that are free or held: those of the cluster less those of nodes that are down."""
+        return self._facts.in_service
+
+    @property
+    def quotas(self) -> Mapping[str, int]:
+        """Guaranteed GPUs by tenant; together no more than the cluster has."""
+        return self._facts.quotas
+
+    def quota(self, tenant: str) -> int:
+        """GPUs guaranteed to `tenant`, 0 if none are.
+
+        The site makes this guarantee; the engine does not enforce it. GPUs that a tenant holds beyond its
+        quota are borrowed, and the policy decides on what terms.
+        """
+        return self._facts.quotas.get(tenant, 0)
+
+    def used(self, tenant: str) -> int:
+        """GPUs that the running jobs of `tenant` hold now, whatever a proposal says."""
+        if self._counted != self._facts.decision:
+            self._used.clear()
+            for job in self._facts.running:
+                self._used[job.tenant] = self._used.get(job.tenant, 0) + job.gpus
+            self._counted = self._facts.decision
+        return self._used.get(tenant, 0)
+
+    def pending_by(self, key: Key[JobView], elastic: bool = False) -> Ranking[JobView]:
+        """The pending jobs sorted by `key`, ties in order of submission, kept up to date between calls.
+
+        `key` must be the same function object each time, and its value must not change while a job waits.
+        Jobs that wait do not make progress, so remaining time is such a key. `elastic`: a walk needs room for
+        a job's smallest size, not for its request.
+        """
+        return self._facts.waiting.ranked_by(key, elastic)
+
+    def unsettled(self) -> dict[JobView, float]:
+        """The running jobs that have not yet worked on their GPUs for as long as a restart there would take,
+        in the order of their start, and the time at which each will have.
+
+        A policy that stops or resizes such jobs loses more time to restarts than the jobs have worked.
+        """
+        now, restart_times, found = self._facts.now_s, self._facts.restart_s, {}
+        for view in self._facts.running:
+            job = active_of(view)
+            restart_s = restart_times[job.curve.parameters, job.gpus]
+            productive_s = now - job.ready_s
+            if productive_s > 0.0:
+                if productive_s < restart_s - _INSTANT_S:
+                    found[view] = now + restart_s - productive_s
+            elif restart_s > _INSTANT_S:
+                found[view] = now + job.paying_s(now) + restart_s
+        return found
+
+    def ever_fits(self, job: JobView) -> bool:
+        """Whether a pending job fits on the nodes that remain in the cluster. False only where nodes were
+        removed for good: nodes that failed, are maintained or are yet to be added count as present.
+
+        A policy whose queue blocks on a job that never fits would starve the jobs behind it.
+        """
+        gone_for_good = self._facts.gone_for_good
+        gone = gone_for_good(self._facts.now_s) if gone_for_good is not None else frozenset()
+        if not gone or job.running:
+            return True
+        if self._remaining is None or self._remaining[0] != gone:
+            remaining = Capacity(self.cluster)
+            for node in gone:
+                remaining.close(node)
+            self._remaining = gone, remaining
+        return Draft(self._facts, self._remaining[1]).start(job) is not None
+
+    def proposal(self) -> Proposal:
+        """A fresh draft in which everything stays as it is."""
+        return Proposal(self._facts)

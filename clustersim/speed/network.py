@@ -1,0 +1,96 @@
+"""The effect of the network on the speeds of running jobs.
+
+| `network` | a job's speed |
+|---|---|
+| `ideal` | depends on its number of GPUs alone (this module is not used) |
+| `tiers` | depends also on the nodes and leaf switches that it spans, as if it were alone in the network |
+| `contention` | as `tiers`, but jobs that leave a leaf share its uplinks max-min fairly |
+
+Every job is assumed to send at its full demand all the time. The overlap of bursts of several jobs is not
+simulated; the worst case is charged. Jobs that are known by their duration or by a throughput table send
+nothing and have the same speed everywhere, because their traffic is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Generic, Protocol, TypeVar
+
+from clustersim.cluster import Cluster, Placement
+
+from .curve import Curve
+from .fair_sharing import MaxMinLinks
+from .layout import IterationTimes, LayoutTimes, demand_of, layout_of, uplinks, used_part
+from .speed import Speed
+
+__all__ = ["Network"]
+
+
+class Sender(Hashable, Protocol):
+    """What the network needs of a job."""
+
+    def curve_at(self, gpu_type: str) -> Curve:
+        """The job's curve on GPUs of one type."""
+
+
+AnySender = TypeVar("AnySender", bound=Sender)
+
+
+class Network(Generic[AnySender]):
+    """The running jobs, the links that they use, and their speeds."""
+
+    def __init__(self, cluster: Cluster, speed: Speed):
+        self._cluster, self._speed = cluster, speed
+        self._capacity = uplinks(cluster)
+        self._layout_times = LayoutTimes(speed)
+        self._shared = cluster.network == "contention"
+        self._links: MaxMinLinks[AnySender] = MaxMinLinks(self._capacity)
+        self._times_of: dict[AnySender, IterationTimes] = {}
+        self._speeds: dict[AnySender, float] = {}
+        self._entered: dict[AnySender, None] = {}
+
+    def after(self, changes: Mapping[AnySender, Placement | None]) -> dict[AnySender, float]:
+        """Move jobs to these placements; None: the job releases its GPUs. Returns the new speeds, in seconds
+        per unit of work, of the jobs that got GPUs and of those whose share of their links changed.
+        """
+        for job in changes:
+            self.leave(job)
+        for job, placement in changes.items():
+            if placement is not None:
+                self._enter(job, placement)
+        return self._changed_speeds()
+
+    def leave(self, job: AnySender) -> None:
+        """Remove `job`, which holds no GPUs any more. Nothing happens if the network does not know it."""
+        if self._times_of.pop(job, None) is not None:
+            self._entered.pop(job, None)
+            self._speeds.pop(job, None)
+            self._links.remove(job)
+
+    def _enter(self, job: AnySender, placement: Placement) -> None:
+        gpus, gpu_type = sum(count for _, count in placement), self._cluster.type_of(placement[0][0])
+        curve, planner = job.curve_at(gpu_type), self._speed.planner_of(gpu_type)
+        plan = curve.training.get(gpus)
+        if plan is None or planner is None:
+            return
+        part = placement if plan.gpus >= gpus else used_part(placement, plan.gpus)
+        system = planner.system
+        demand = demand_of(self._cluster, part, plan, system.nic_bytes_per_s / system.gpus_per_node)
+        layout = layout_of(self._cluster, gpu_type, part, plan, demand, self._capacity)
+        times = self._layout_times.of(curve, gpus, layout)
+        assert times is not None
+        self._times_of[job] = times
+        self._entered[job] = None
+        if self._shared and demand:
+            self._links.add(job, demand)
+
+    def _changed_speeds(self) -> dict[AnySender, float]:
+        shares = dict.fromkeys(self._entered, 1.0)
+        shares.update(self._links.settle())
+        self._entered = {}
+        changed = {}
+        for job, share in shares.items():
+            unit_s = self._times_of[job].unit_s(1.0 / share)
+            if self._speeds.get(job) != unit_s:
+                self._speeds[job] = changed[job] = unit_s
+        return changed

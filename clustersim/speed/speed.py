@@ -1,0 +1,284 @@
+"""How fast a job runs on how many GPUs, of which type.
+
+A `Curve` per GPU type comes from the first of three sources that applies:
+
+1. a throughput table that names the job's model;
+2. `itertime`, through a planner, for a job that states its model, global batch and iterations;
+3. the logged duration, for a job of which nothing else is known.
+
+A curve holds for a job that is packed and alone on the network; `network` adds the effect of the
+placement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from clustersim.cluster import Cluster, Pool
+from itertime.errors import UnknownName, UserError
+from itertime.planning import PLANNERS, Planner, default_cache, make_planner
+from itertime.spec import list_models, load_model, load_system
+from traces.job import Job
+
+from .curve import CannotRun, Curve, Offer, _worthwhile, regular_counts
+from .throughput_table import Throughputs, throughputs_by_type
+
+__all__ = ["Speed", "SpeedByType", "SpeedOnOneType", "speed_for"]
+
+
+class Speed(Protocol):
+    """The speeds of the jobs of one run, on one GPU type (`SpeedOnOneType`) or several (`SpeedByType`)."""
+
+    @property
+    def planner(self) -> Planner | None:
+        """The planner on the first GPU type that has one; None if all speeds come from tables or logs."""
+
+    @property
+    def tabled_models(self) -> Set[str]:
+        """The models that the throughput table of any GPU type names."""
+
+    def planner_of(self, gpu_type: str) -> Planner | None:
+        """The planner on the nodes of a GPU type; None for a type without a profile."""
+
+    def offers(self, job: Job) -> tuple[Offer, ...]:
+        """What each GPU type offers `job`, the best first. CannotRun, with the reason, if none can run it."""
+
+    def curve(self, job: Job) -> Curve:
+        """The curve of `job` on its best GPU type. CannotRun as in `offers`."""
+
+    def curve_on(self, job: Job, gpu_type: str) -> Curve:
+        """The curve of `job` on one GPU type of the cluster. CannotRun if that type cannot run it."""
+
+
+class SpeedOnOneType:
+    """Speeds on equal nodes of one GPU type. A curve is computed once per kind of job.
+
+    The counts offered to elastic policies are those of `regular_counts` within the job's `min_gpus` and
+    `max_gpus`, and the counts that the job names.
+    """
+
+    def __init__(
+        self, cluster: Cluster, planner: Planner | None, table: Throughputs | None = None, gpu_type: str = ""
+    ):
+        self.cluster, self.planner, self.table, self.gpu_type = cluster, planner, table or {}, gpu_type
+        self.tabled_models = frozenset(model for model, _ in self.table)
+        self._counts = regular_counts(cluster)
+        self._curves: dict[object, Curve | CannotRun] = {}
+        self._offers: dict[object, tuple[Offer, ...]] = {}
+
+    def offers(self, job: Job) -> tuple[Offer, ...]:
+        """The one offer of this GPU type. CannotRun, with the reason, if it cannot run the job."""
+        key = _kind_of(job)
+        offers = self._offers.get(key)
+        if offers is None:
+            curve = self.curve(job)
+            offers = self._offers[key] = (Offer(self.gpu_type, curve, *self.requested(job, curve)),)
+        return offers
+
+    def planner_of(self, gpu_type: str) -> Planner | None:
+        """The planner; there is one GPU type."""
+        return self.planner
+
+    def curve(self, job: Job) -> Curve:
+        """The curve of `job`. CannotRun, with the reason, if no number of GPUs here can run it."""
+        key = _kind_of(job)
+        curve = self._curves.get(key)
+        if curve is None:
+            try:
+                curve = self._make(job)
+            except CannotRun as reason:
+                curve = reason
+            self._curves[key] = curve
+        if isinstance(curve, CannotRun):
+            raise CannotRun(str(curve))  # a new one: a raised exception keeps the frames of all its callers
+        return curve
+
+    def curve_on(self, job: Job, gpu_type: str) -> Curve:
+        """The same as `curve`; there is one GPU type."""
+        return self.curve(job)
+
+    def requested(self, job: Job, curve: Curve) -> tuple[int, str]:
+        """The GPUs that a rigid policy gives the job, with a note if the job asked for another number.
+
+        A request that no plan fits into is raised to the smallest count that holds the model; a job without
+        a request gets its smallest count. CannotRun for a request that is larger than the cluster.
+        """
+        if job.gpus is not None and job.gpus > self.cluster.gpus:
+            raise CannotRun(f"asks for {job.gpus} GPUs, the cluster has {self.cluster.gpus}")
+        if job.gpus in curve.unit_s:
+            assert job.gpus is not None
+            return job.gpus, ""
+        larger = [n for n in curve.sizes if job.gpus is None or n >= job.gpus]
+        gpus = larger[0] if larger else curve.sizes[-1]
+        if job.gpus is None:
+            return gpus, f"no GPU count requested; {gpus} is the smallest that can run it"
+        return gpus, f"asked for {job.gpus} GPUs, which cannot run it; given {gpus}"
+
+    def _make(self, job: Job) -> Curve:
+        if job.kind == "duration":
+            return self._from_log(job)
+        if job.model in self.tabled_models:
+            return self._from_table(job)
+        return self._from_planner(job)
+
+    def _from_log(self, job: Job) -> Curve:
+        assert job.gpus is not None
+        if job.gpus > self.cluster.gpus:
+            raise CannotRun(f"asks for {job.gpus} GPUs, the cluster has {self.cluster.gpus}")
+        return Curve({job.gpus: 1.0}, (job.gpus,))
+
+    def _from_table(self, job: Job) -> Curve:
+        assert job.model is not None
+        assert job.global_batch is not None
+        rates = self.table.get((job.model, job.global_batch))
+        if not rates:
+            raise CannotRun(
+                f"the throughput table has no row for {job.model} with global batch {job.global_batch}"
+            )
+        low, high = self._bounds(job)
+        unit_s = {n: 1.0 / rate for n, rate in sorted(rates.items()) if low <= n <= high and rate > 0}
+        if not unit_s:
+            raise CannotRun(
+                f"the throughput table has no speed for {job.model} between {low} and {high} GPUs"
+            )
+        return Curve(unit_s, _worthwhile(unit_s))
+
+    def _from_planner(self, job: Job) -> Curve:
+        planner = self._planner_for(job)
+        assert job.model is not None
+        assert job.global_batch is not None
+        model = load_model(job.model)
+        counts = self._counts_for(job)
+        runs = dict(planner.curve(model, job.global_batch, self._counts, job.seq_len))
+        irregular = tuple(n for n in counts if n not in self._counts)
+        if irregular:
+            runs.update(planner.curve(model, job.global_batch, irregular, job.seq_len))
+        unit_s = {n: runs[n].iteration_s for n in counts if n in runs}
+        if not unit_s:
+            raise CannotRun(self._why_no_plan(job, planner, counts, runs))
+        return Curve(
+            unit_s=unit_s,
+            sizes=_worthwhile(unit_s),
+            plans={n: runs[n].plan.label for n in unit_s},
+            parameters=float(model.parameters),
+            training={n: runs[n].plan for n in unit_s},
+            model=model.with_seq_len(job.seq_len),
+        )
+
+    def _planner_for(self, job: Job) -> Planner:
+        """The planner; CannotRun if there is none, or none that knows the model."""
+        assert job.model is not None
+        if self.planner is None:
+            name = f"GPU type {self.gpu_type}" if self.gpu_type else "this GPU type"
+            raise CannotRun(f"{name} has no profile, and no throughput table states {job.model} on it")
+        if job.model not in list_models() and not job.model.endswith((".yaml", ".yml")):
+            where = f" on GPU type {self.gpu_type}" if self.gpu_type else ""
+            raise CannotRun(f"no model {job.model} is shipped, and no throughput table states it{where}")
+        return self.planner
+
+    def _bounds(self, job: Job) -> tuple[int, int]:
+        """The fewest and the most GPUs that the job may get here."""
+        return job.min_gpus or 1, min(job.max_gpus or self.cluster.gpus, self.cluster.gpus)
+
+    def _counts_for(self, job: Job) -> list[int]:
+        """The GPU counts to plan the job for, ascending."""
+        low, high = self._bounds(job)
+        named = [n for n in (job.gpus, job.min_gpus, job.max_gpus) if n is not None]
+        counts = {*self._counts, *(n for n in named if n <= self.cluster.gpus)}
+        return sorted(n for n in counts if low <= n <= high or n == job.gpus)
+
+    def _why_no_plan(
+        self, job: Job, planner: Planner, counts: Sequence[int], runs: Mapping[int, object]
+    ) -> str:
+        if not counts:
+            low, high = job.min_gpus or 1, job.max_gpus or self.cluster.gpus
+            return f"allows {low} to {high} GPUs, the cluster has {self.cluster.gpus}"
+        where = f"{counts[0]} to {counts[-1]} GPUs" if len(counts) > 1 else f"{counts[0]} GPUs"
+        text = f"no {planner.name} plan of {job.model} with global batch {job.global_batch} fits on {where}"
+        return f"{text}; the smallest count that does is {min(runs)}" if runs else text
+
+
+class SpeedByType:
+    """Speeds on a cluster of several GPU types, each with the speeds of its own nodes."""
+
+    def __init__(self, by_type: Mapping[str, SpeedOnOneType]):
+        self.by_type = dict(by_type)
+        speeds = self.by_type.values()
+        self.planner = next((speed.planner for speed in speeds if speed.planner is not None), None)
+        self.tabled_models = frozenset[str]().union(*(speed.tabled_models for speed in speeds))
+        self._offers: dict[object, tuple[Offer, ...]] = {}
+
+    def offers(self, job: Job) -> tuple[Offer, ...]:
+        """Fewest requested GPUs first, then fastest there, then in the order of the cluster's groups.
+
+        CannotRun, with every type's reason, if none can run the job.
+        """
+        key = _kind_of(job)
+        offers = self._offers.get(key)
+        if offers is None:
+            offers = self._offers[key] = self._find_offers(job)
+        return offers
+
+    def _find_offers(self, job: Job) -> tuple[Offer, ...]:
+        found: list[Offer] = []
+        reasons = []
+        for name, speed in self.by_type.items():
+            try:
+                found += speed.offers(job)
+            except CannotRun as reason:
+                reasons.append(f"{name}: {reason}")
+        if not found:
+            raise CannotRun("; ".join(reasons))
+        return tuple(sorted(found, key=lambda offer: (offer.requested, offer.curve.unit_s[offer.requested])))
+
+    def planner_of(self, gpu_type: str) -> Planner | None:
+        """The planner on the nodes of a GPU type; None for a type without a profile."""
+        return self.by_type[gpu_type].planner
+
+    def curve(self, job: Job) -> Curve:
+        """The curve of `job` on its best GPU type. CannotRun as in `offers`."""
+        return self.offers(job)[0].curve
+
+    def curve_on(self, job: Job, gpu_type: str) -> Curve:
+        """The curve of `job` on one GPU type. CannotRun if that type cannot run it."""
+        return self.by_type[gpu_type].curve(job)
+
+
+def _kind_of(job: Job) -> object:
+    """What a job's curve depends on."""
+    if job.kind == "duration":
+        return job.gpus
+    return job.model, job.global_batch, job.seq_len, job.gpus, job.min_gpus, job.max_gpus
+
+
+def speed_for(cluster: Cluster, planner: str, table: str | Path | None = None) -> Speed:
+    """The speeds of a run: a planner by name on the systems of the cluster, and a throughput table if there
+    is one. UserError for unknown names.
+    """
+    tables = throughputs_by_type(table, cluster.gpu_types) if table else {}
+    by_type = {pool.gpu_type: _speed_on(pool, planner, tables.get(pool.gpu_type)) for pool in cluster.pools}
+    return SpeedByType(by_type) if len(by_type) > 1 else by_type[cluster.gpu_types[0]]
+
+
+def _speed_on(pool: Pool, planner: str, table: Throughputs | None) -> SpeedOnOneType:
+    """The speeds on the nodes of one GPU type. Nodes with fewer GPUs than those of their system have that
+    part of its NICs.
+    """
+    cluster = Cluster(pool.nodes, pool.gpus_per_node, pool.system or "none")
+    if pool.system is None:
+        if planner not in PLANNERS:
+            raise UnknownName("planner", planner, PLANNERS)
+        return SpeedOnOneType(cluster, None, table, pool.gpu_type)
+    system = load_system(pool.system)
+    if pool.gpus_per_node > system.gpus_per_node:
+        raise UserError(
+            f"cluster {cluster.shape}: nodes of system {system.name} have {system.gpus_per_node} GPUs; "
+            f"use a shape that ends in g{system.gpus_per_node}"
+        )
+    share = pool.gpus_per_node / system.gpus_per_node
+    nic = pool.nic_bytes_per_s or system.nic_bytes_per_s * share
+    system = replace(system, gpus_per_node=pool.gpus_per_node, nic_bytes_per_s=nic)
+    return SpeedOnOneType(cluster, make_planner(planner, system, cache=default_cache()), table, pool.gpu_type)

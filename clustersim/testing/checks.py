@@ -1,0 +1,225 @@
+"""The checks of a policy: runs over `CASES`, each audited from its event log, and the constructor."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from clustersim.cluster import Cluster
+from clustersim.engine import RunSetup, Simulation
+from clustersim.failures import Failures, Maintenance
+from clustersim.overheads import Overheads
+from clustersim.records import MemoryRecorder
+from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from itertime.errors import UserError
+from traces.job import Job, submission_order
+
+from .outcome import Case, Outcome, Table, TableSpeed, check_outcome
+
+__all__ = ["CASES", "check_case", "check_parameters", "check_scheduler", "simulate"]
+
+_MOST_DECISIONS = 20_000
+
+
+def simulate(
+    jobs: Sequence[Job],
+    scheduler: Scheduler,
+    cluster: str | Cluster = "n1g8",
+    *,
+    table: Table | None = None,
+    overheads: Overheads | None = None,
+    placement: str = "pack",
+    until_s: float | None = None,
+    failures: Failures | None = None,
+    calendar: Sequence[Mapping[str, Any]] = (),
+    seed: int = 0,
+) -> Outcome:
+    """Run `jobs` under `scheduler`, by default without overheads and failures.
+
+    Raises PolicyError if the policy breaks a rule.
+
+    >>> from clustersim.testing import simulate
+    >>> from policies.fifo import Fifo
+    >>> simulate([Job("a", 0.0, gpus=8, duration_s=60.0)], Fifo()).of("a").finish_s
+    60.0
+    """
+    shape = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
+    case = Case(
+        name="trace",
+        jobs=tuple(jobs),
+        cluster=shape,
+        table=table or {},
+        overheads=overheads or Overheads.none(),
+        placement=placement,
+        failures=failures,
+        calendar=tuple(calendar),
+        seed=seed,
+    )
+    return _run(case, scheduler, until_s)
+
+
+def check_scheduler(factory: Callable[[], Scheduler], cases: Sequence[Case] | None = None) -> None:
+    """Run the policies that `factory` makes over every case, a new one for each run. AssertionError says
+    which rule was broken, where and when.
+
+    Beyond the checks of each run: a second run, and one with the rows of the trace in another order, have the
+    same result; the run ends; parameters are stored under their own names.
+    """
+    check_parameters(factory())
+    for case in CASES if cases is None else cases:
+        check_case(factory, case)
+
+
+def check_case(factory: Callable[[], Scheduler], case: Case) -> None:
+    """One case of `check_scheduler`."""
+    outcome = _guarded(case, factory)
+    check_outcome(outcome)
+    again = _guarded(case, factory)
+    _check_same(outcome, again, "a second run differs: the policy is not deterministic")
+    rows = list(case.jobs)
+    Random(1).shuffle(rows)
+    shuffled = _guarded(replace(case, jobs=tuple(rows)), factory)
+    _check_same(outcome, shuffled, "the result depends on the order of the trace's rows")
+
+
+def _run(case: Case, scheduler: Scheduler, until_s: float | None = None) -> Outcome:
+    speed = TableSpeed(case.cluster, case.table)
+    setup = RunSetup(
+        cluster=case.cluster,
+        scheduler=scheduler,
+        speed=speed,
+        overheads=case.overheads,
+        placement=case.placement,
+        failures=case.failures,
+        maintenance=Maintenance.of(case.calendar, case.cluster.nodes),
+        until_s=until_s,
+        seed=case.seed,
+    )
+    recorder = MemoryRecorder(case.cluster)
+    Simulation(submission_order(case.jobs), setup, recorder).run()
+    return Outcome(case, tuple(recorder.events), tuple(recorder.jobs), speed)
+
+
+class _Counted(Scheduler):
+    """The policy under test, with an error after too many decisions."""
+
+    def __init__(self, inner: Scheduler):
+        self.inner, self.planner, self.remaining = inner, inner.planner, _MOST_DECISIONS
+
+    def admit(self, job: JobView, state: State) -> bool:
+        return self.inner.admit(job, state)
+
+    def schedule(self, state: State) -> Proposal:
+        self.remaining -= 1
+        if not self.remaining:
+            raise UserError(f"livelock: {_MOST_DECISIONS} decisions, and the jobs are still not done")
+        return self.inner.schedule(state)
+
+
+def _guarded(case: Case, factory: Callable[[], Scheduler]) -> Outcome:
+    scheduler = factory()
+    counted = type(type(scheduler).__name__, (_Counted,), {})  # so that errors name the policy itself
+    try:
+        return _run(case, counted(scheduler))
+    except UserError as error:
+        raise AssertionError(f"{case.name}: {error}") from error
+
+
+def _check_same(one: Outcome, two: Outcome, text: str) -> None:
+    for a, b in zip(one.events, two.events, strict=False):
+        if a != b:
+            raise AssertionError(f"{one.case.name}: {text}: at t={a.time_s:g} s first {a}, then {b}")
+    if one.events != two.events or one.records != two.records:
+        raise AssertionError(f"{one.case.name}: {text}")
+
+
+def check_parameters(scheduler: Scheduler) -> None:
+    """Parameters must be stored under their own names. AssertionError names one that is not."""
+    name = type(scheduler).__name__
+    for parameter in inspect.signature(type(scheduler)).parameters:
+        if not hasattr(scheduler, parameter):
+            raise AssertionError(f"{name}: parameter {parameter} is not stored as self.{parameter}")
+
+
+# The traces of the cases, from fixed seeds
+
+
+def _rigid(seed: int, count: int, sizes: Sequence[int], mean_gap_s: int) -> tuple[Job, ...]:
+    """Rigid jobs with times in whole seconds, so that submissions and completions often coincide."""
+    random, now, jobs = Random(seed), 0.0, []
+    for i in range(count):
+        now += random.choice((0, 0, random.randint(1, 4 * mean_gap_s)))
+        run_s = float(random.randint(1, 600))
+        deadline_s = now + run_s * random.choice((1, 2, 5)) if i % 3 == 0 else None
+        gpus = random.choice(sizes)
+        jobs.append(Job(str(i), now, f"tenant{i % 3}", gpus=gpus, duration_s=run_s, deadline_s=deadline_s))
+    return tuple(jobs)
+
+
+_TABLE: Table = {
+    (model, 64): {n: 0.1 * n**power for n in (1, 2, 4, 8, 16, 32) if n >= least}
+    for model, least, power in (("small", 1, 0.8), ("medium", 2, 0.9), ("large", 8, 0.95))
+}
+
+
+def _elastic(seed: int, deadlines: bool) -> tuple[Job, ...]:
+    """Elastic jobs whose models have different smallest sizes; with `deadlines`, one job in five has none."""
+    random, now, jobs = Random(seed), 0.0, []
+    for i in range(30):
+        now += random.choice((0.0, random.expovariate(1 / 120)))
+        model = random.choice(("small", "small", "medium", "large"))
+        rates = _TABLE[model, 64]
+        gpus = random.choice([n for n in rates if n <= 16])
+        run_s = random.uniform(60, 2000)
+        deadline_s = now + run_s * random.uniform(0.5, 4) + 300 if deadlines and i % 5 else None
+        work = run_s * rates[gpus]
+        jobs.append(
+            Job(f"j{i}", now, model=model, gpus=gpus, global_batch=64, iterations=work, deadline_s=deadline_s)
+        )
+    return tuple(jobs)
+
+
+_SMALL, _TINY = Cluster(4, 4), Cluster(1, 1)
+_NEVER = (
+    Job("wide", 1.0, gpus=17, duration_s=10.0),
+    Job("other-batch", 2.0, model="small", gpus=2, global_batch=7, iterations=5.0),
+    Job("other-model", 2.0, model="unheard-of", gpus=2, global_batch=64, iterations=5.0),
+)
+
+CASES: tuple[Case, ...] = (
+    Case("rigid jobs", _rigid(1, 40, (1, 1, 2, 3, 4, 8, 16), 40), _SMALL),
+    Case(
+        "rigid jobs with overheads",
+        _rigid(2, 40, (1, 2, 4, 8, 16), 60),
+        _SMALL,
+        overheads=Overheads(),
+        placement="any",
+    ),
+    Case("one GPU", _rigid(3, 25, (1,), 300), _TINY),
+    Case("elastic jobs", _elastic(4, deadlines=False), Cluster(4, 8), _TABLE),
+    Case(
+        "elastic jobs with deadlines and overheads",
+        _elastic(6, deadlines=True),
+        Cluster(4, 8),
+        _TABLE,
+        overheads=Overheads(launch_s=10.0),
+    ),
+    Case("jobs that can never run", _rigid(5, 12, (1, 2, 8), 60) + _NEVER, _SMALL, _TABLE),
+    Case(
+        "nodes that fail",
+        _rigid(7, 20, (1, 2, 4, 8, 16), 80) + _elastic(8, deadlines=True),
+        _SMALL,
+        _TABLE,
+        overheads=Overheads(launch_s=4.0, plain_restart_s=6.0, checkpoint_interval_s=60.0),
+        failures=Failures(mtbf_gpu_h=3.0, kinds={"short": (1, 0.02), "long": (1, 0.2)}, spare_nodes=1),
+        calendar=(
+            {"at_s": 400, "maintenance": 0, "for_s": 300},
+            {"at_s": 800, "remove": 1},
+            {"at_s": 1500, "add": 1},
+        ),
+        seed=2,
+    ),
+)

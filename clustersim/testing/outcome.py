@@ -1,0 +1,129 @@
+"""The audit rules, applied to a run that `clustersim.testing` made in memory, where all speeds are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import ulp
+from typing import Any
+
+from clustersim.audit import Evidence, JobFacts, Violation, prove
+from clustersim.audit.rules import RULES
+from clustersim.cluster import Cluster
+from clustersim.failures import Failures
+from clustersim.overheads import Overheads
+from clustersim.records import EventRecord, JobRecord
+from clustersim.speed import CannotRun, Curve, Speed, SpeedOnOneType
+from traces.job import Job
+
+__all__ = ["Case", "Outcome", "Table", "TableSpeed", "check_outcome", "evidence_of"]
+
+Table = Mapping[tuple[str, int], Mapping[int, float]]
+"""(model, global batch) -> GPUs -> iterations per second."""
+
+
+class TableSpeed(SpeedOnOneType):
+    """Speeds from a throughput table alone: a check needs no training simulator and takes milliseconds."""
+
+    def __init__(self, cluster: Cluster, table: Table):
+        super().__init__(cluster, None, table)
+
+    def curve(self, job: Job) -> Curve:
+        """The curve of `job`. CannotRun, with the reason, if the table has none."""
+        if job.kind != "duration" and job.model not in self.tabled_models:
+            raise CannotRun(f"the throughput table does not know the model {job.model}")
+        return super().curve(job)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A small trace, and what it runs on."""
+
+    name: str
+    jobs: tuple[Job, ...]
+    cluster: Cluster
+    table: Table = field(default_factory=dict)
+    overheads: Overheads = field(default_factory=Overheads.none)
+    placement: str = "pack"
+    failures: Failures | None = None
+    calendar: tuple[Mapping[str, Any], ...] = ()
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of running a case: its event log, in order of time, and a record per job."""
+
+    case: Case
+    events: tuple[EventRecord, ...]
+    records: tuple[JobRecord, ...]
+    speed: Speed
+
+    def of(self, job_id: str) -> JobRecord:
+        """The record of a job."""
+        return next(record for record in self.records if record.job_id == job_id)
+
+    def log(self) -> list[tuple[float, str, str, int]]:
+        """The event log in short: (time, event, job, GPUs)."""
+        return [(e.time_s, e.event, e.job_id, e.gpus) for e in self.events]
+
+    def curve(self, job: Job) -> Curve | None:
+        """How fast a job runs on how many GPUs; None if it cannot run here."""
+        try:
+            return self.speed.curve(job)
+        except CannotRun:
+            return None
+
+
+def check_outcome(outcome: Outcome) -> None:
+    """Every check of one run. AssertionError names the case, the simulated time and the jobs."""
+    for finding in prove(evidence_of(outcome), RULES):
+        if finding.rule == "progress":  # this rule looks at finished jobs alone; here every job must finish
+            _raise_first(outcome, _check_drained(outcome))
+        _raise_first(outcome, finding.violations)
+
+
+def _raise_first(outcome: Outcome, broken: Iterable[Violation]) -> None:
+    for violation in broken:
+        raise AssertionError(f"{outcome.case.name}: {violation.text}")
+
+
+def evidence_of(outcome: Outcome) -> Evidence:
+    """What the audit rules need to know of a run, with the exact speeds of its jobs."""
+    case = outcome.case
+    known = {job.job_id: _known(job, outcome.curve(job)) for job in case.jobs}
+
+    def facts_of(record: JobRecord | None, first: EventRecord | None, planned: bool) -> JobFacts:
+        about = record if first is None else first
+        return JobFacts() if about is None else known.get(about.job_id, JobFacts())
+
+    records = sorted(outcome.records, key=lambda record: record.submit_s)
+    # The log was never rounded to text, but late times have few digits after the point.
+    last_s = max((abs(event.time_s) for event in outcome.events), default=0.0)
+    return Evidence(
+        cluster=case.cluster,
+        overheads=case.overheads,
+        events=outcome.events,
+        records=records,
+        facts_of=facts_of,
+        resolution_s=2 * ulp(last_s),
+        failures=case.failures,
+    )
+
+
+def _known(job: Job, curve: Curve | None) -> JobFacts:
+    work = job.duration_s if job.kind == "duration" else job.iterations
+    if curve is None:
+        return JobFacts(work, only_known_sizes=True, parameters=0.0)
+    return JobFacts(work, 0.0, curve.unit_s, only_known_sizes=True, parameters=curve.parameters)
+
+
+def _check_drained(outcome: Outcome) -> Iterator[Violation]:
+    """Every job has one record, and is finished or rejected: no job waits until the end."""
+    ids = sorted(record.job_id for record in outcome.records)
+    submitted = sorted(job.job_id for job in outcome.case.jobs)
+    if ids != submitted:
+        yield Violation(f"records of jobs {ids} for the submitted jobs {submitted}")
+    for record in outcome.records:
+        if record.state not in ("finished", "rejected"):
+            yield Violation(f"job {record.job_id} is {record.state}: {record.reason}", job_id=record.job_id)

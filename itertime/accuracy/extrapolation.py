@@ -1,0 +1,109 @@
+"""Which sizes a prediction asks of a profile that were not measured.
+
+Only single predictions are watched. Watching a search over thousands of plans would cost more than the answer
+is worth; its best plans are predicted once more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from itertime.spec import Profile
+
+__all__ = ["WatchedProfile"]
+
+Array = NDArray[np.float64]
+Sizes = tuple[tuple[str, ArrayLike], ...]  # (argument, value) pairs
+
+_log = logging.getLogger("itertime")
+_warned: set[tuple[str, str]] = set()
+
+
+class WatchedProfile:
+    """The times of a profile, noting the sizes that are asked for."""
+
+    def __init__(self, profile: Profile):
+        self.profile = profile
+        self.memory_bytes = profile.memory_bytes
+        self.peak_flops = profile.peak_flops
+        self.attention_factor = profile.attention_factor
+        self._calls: list[tuple[str, Sizes]] = []
+
+    def gemm_s(self, m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1) -> Array:
+        self._calls.append(("gemm", (("m", m), ("n", n), ("k", k))))
+        return self.profile.gemm_s(m, n, k, batch)
+
+    def attention_s(
+        self,
+        batch: ArrayLike,
+        heads: ArrayLike,
+        kv_heads: ArrayLike,
+        head_dim: ArrayLike,
+        seq_q: ArrayLike,
+        seq_kv: ArrayLike,
+        causal: ArrayLike = True,
+        backward: bool = False,
+    ) -> Array:
+        self._calls.append(("attention", (("head_dim", head_dim), ("seq", seq_kv))))
+        return self.profile.attention_s(batch, heads, kv_heads, head_dim, seq_q, seq_kv, causal, backward)
+
+    def elementwise_s(
+        self, nbytes: ArrayLike, kind: str = "elementwise", width: float | None = None
+    ) -> Array:
+        row = () if width is None else (("width", width),)
+        self._calls.append((kind, (("bytes", nbytes), *row)))
+        return self.profile.elementwise_s(nbytes, kind, width)
+
+    def collective_s(self, operation: str, nbytes: ArrayLike, ranks: ArrayLike = 2) -> Array:
+        self._calls.append((operation, (("ranks", ranks), ("bytes", nbytes))))
+        return self.profile.collective_s(operation, nbytes, ranks)
+
+    def extrapolated(self) -> tuple[str, ...]:
+        """The parts of the profile asked for sizes outside of those measured, by name; size 0 is no kernel.
+
+        A part's first time in a process also gives a warning, on stderr by default.
+        """
+        outside: dict[str, str] = {}
+        ranges = self.profile.ranges
+        for part, sizes in self._calls:
+            measured = ranges.get(part)
+            if measured and part not in outside:
+                found = _first_outside(sizes, measured)
+                if found:
+                    outside[part] = found
+        self._warn(outside)
+        return tuple(sorted(outside))
+
+    def _warn(self, outside: Mapping[str, str]) -> None:
+        name = self.profile.name
+        new = [part for part in sorted(outside) if (name, part) not in _warned]
+        if new:
+            _warned.update((name, part) for part in new)
+            parts = "; ".join(f"{part} ({outside[part]})" for part in new)
+            _log.warning("warning: profile %s is extrapolated beyond what was measured: %s", name, parts)
+
+
+def _first_outside(sizes: Sizes, measured: Mapping[str, tuple[float, float]]) -> str:
+    """The first size outside of its measured range, as text; empty if there is none."""
+    for name, asked in sizes:
+        if name not in measured:
+            continue
+        least, most = measured[name]
+        values = np.asarray(asked).ravel().tolist()
+        if name == "ranks" and max(values) <= 1:
+            return ""  # a group of one communicates nothing
+        outside = _outside(values, 0.0 if name == "ranks" else least, most)
+        if outside is not None:
+            return f"{name}={outside:g}, measured {least:g} to {most:g}"
+    return ""
+
+
+def _outside(values: Iterable[float], least: float, most: float) -> float | None:
+    for value in values:
+        if value > most or 0 < value < least:
+            return value
+    return None

@@ -1,0 +1,251 @@
+"""Site calibration: fits a few constants of a site to measured runs and measures their error on other runs.
+
+Every held-out figure comes from fits that did not see the run: k folds drawn with a seed, and whole models or
+whole GPU counts left out. With `choose`, each of these fits selects its constants from its own runs.
+
+Constants that raise the mean absolute error, of the runs they were fitted to or of held-out runs, are
+refused: the site stays neutral, and the result says so. A fit can raise this error where runs lie far from
+the model. It minimises ratios, in which 5 times too fast is as bad as 5 times too slow; in percent, the one
+error is -80 and the other 400.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.accuracy import conformal_range
+from itertime.errors import UserError
+from itertime.spec import Site
+
+from .measured_run import MeasuredRun
+from .run_set import RunSet
+from .site_constants import MEMORY_CONSTANTS, TIME_CONSTANTS, constants_named, site_of
+from .site_fit import SiteFit
+from .table import read_table
+
+__all__ = ["Calibration", "calibrate", "default_constants"]
+
+Array = NDArray[np.float64]
+FEWEST = 8  # runs
+MOST_CONSTANTS = 3
+REPORTED = 0.01  # percentage points: reports show two decimals
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Constants fitted to all runs, and errors in percent (predicted over measured, minus one).
+
+    `fitted` holds the result of the fit, for time and memory; in `constants` those of time, or of memory, are
+    neutral if they are `refused`. `in_sample` and `held_out` are errors under `fitted`, one element per run
+    of `runs`. If there are several groups, `left_out` maps "model" and "GPU count" to the errors of runs
+    under fits without their group. The memory fields are the same for bytes, None without enough
+    measurements.
+    """
+
+    runs: RunSet
+    fitted: dict[str, float]
+    folds: int
+    seed: int
+    in_sample: Array
+    held_out: Array
+    left_out: dict[str, Array]
+    neutral: Array
+    memory_neutral: Array | None
+    memory_in_sample: Array | None
+    memory_held_out: Array | None
+
+    @property
+    def refused(self) -> list[str]:
+        """Which of "time" and "memory" have constants that predict worse than the neutral ones."""
+        both = {
+            "time": (self.neutral, self.in_sample, self.held_out),
+            "memory": (self.memory_neutral, self.memory_in_sample, self.memory_held_out),
+        }
+        return [name for name, errors in both.items() if _worse(*errors)]
+
+    @property
+    def constants(self) -> dict[str, float]:
+        """The fitted constants, neutral where they are refused."""
+        values = dict(self.fitted)
+        for kind, known in (("time", TIME_CONSTANTS), ("memory", MEMORY_CONSTANTS)):
+            if kind in self.refused:
+                values |= {name: known[name].neutral for name in self.fitted if name in known}
+        return values
+
+    @property
+    def site(self) -> Site:
+        """The neutral site with the constants and the range of its errors: those of held-out runs or, if the
+        constants of time are refused, those of the neutral constants.
+        """
+        errors = self.neutral if "time" in self.refused else self.held_out
+        ratios = 1 / (1 + errors / 100)
+        return replace(site_of(self.constants), measured_over_predicted=conformal_range(ratios.tolist()))
+
+    @property
+    def at_bound(self) -> list[str]:
+        """Fitted constants at a bound. No real site lies there, so the model lacks something."""
+        known = {**TIME_CONSTANTS, **MEMORY_CONSTANTS}
+        ends = {name: (known[name].low, known[name].high) for name in self.fitted}
+        return [
+            name
+            for name, value in self.fitted.items()
+            if value in ends[name] and value != known[name].neutral
+        ]
+
+    @property
+    def does_not_fit(self) -> list[str]:
+        """Measured runs that, with the site's constants, are predicted not to fit in memory."""
+        _, needed = self.runs.evaluate(self.site)
+        limits = [run.profile.memory_bytes for run in self.runs.runs]
+        names = [str(cells["id"]) for cells in self.runs.cells]
+        return [name for name, size, most in zip(names, needed, limits, strict=True) if size > most]
+
+
+def calibrate(
+    files: Sequence[str | Path],
+    constants: Sequence[str] | None = None,
+    folds: int = 10,
+    seed: int = 0,
+    choose: bool = False,
+    most: int = MOST_CONSTANTS,
+) -> Calibration:
+    """Fit the site that ran the rows of `files`.
+
+    `constants` names the constants to fit. None means `default_constants` of the runs or, with `choose`, up
+    to `most` constants that the runs support (`SiteFit.choose`). Memory constants are fitted separately if
+    enough rows state memory. Raises TableError for a malformed file, UserError for fewer than 8 runs, more
+    folds than runs, fewer than 2 folds, or a constant that does not exist.
+    """
+    rows = [row for path in files for row in read_table(path)]
+    runs = RunSet.of(rows)
+    if len(runs) < FEWEST:
+        raise UserError(f"{len(runs)} runs can be expressed; a calibration needs at least {FEWEST}")
+    if not 2 <= folds <= len(runs):
+        raise UserError(f"folds={folds}: must be from 2 to the number of runs, {len(runs)}")
+    fixed = constants_named(default_constants(runs.runs) if constants is None else constants)
+    if not fixed:
+        raise UserError("no constants to fit; name at least one")
+    fitter = SiteFit(runs)
+
+    def fitted(known: NDArray[np.int64]) -> dict[str, float]:
+        chosen = fitter.choose(tuple(TIME_CONSTANTS.values()), known, most) if choose else fixed
+        return fitter.fit(chosen, known)
+
+    everything = np.arange(len(runs))
+    values = fitted(everything)
+    left_out = {}
+    for name, key in _GROUPS.items():
+        groups = [key(run) for run in runs.runs]
+        if len(dict.fromkeys(groups)) > 1:
+            left_out[name] = _errors(fitter, everything, _by_group(groups), fitted)
+    memory = _memory(runs, folds, seed)
+    return Calibration(
+        runs=runs,
+        fitted={**values, **memory.fitted},
+        folds=folds,
+        seed=seed,
+        in_sample=_error(fitter, values, everything),
+        held_out=_errors(fitter, everything, _folds(everything, folds, seed), fitted),
+        left_out=left_out,
+        neutral=_error(fitter, {}, everything),
+        memory_neutral=memory.neutral,
+        memory_in_sample=memory.in_sample,
+        memory_held_out=memory.held_out,
+    )
+
+
+def default_constants(runs: Iterable[MeasuredRun]) -> tuple[str, ...]:
+    """Three constants that runs of this kind can distinguish: arithmetic, and the kind's other costs.
+
+    With tensor or pipeline parallelism in most runs: communication in every layer, and a layer's overhead.
+    With data parallelism alone: an iteration's overhead, and either the broadcast of weights (ZeRO-1 or -2 in
+    most runs) or a layer's overhead.
+    """
+    plans = [run.plan for run in runs]
+    if _most(plan.tp > 1 or plan.pp > 1 for plan in plans):
+        return "gemm_multiplier", "all_reduce_multiplier", "layer_overhead_s"
+    if _most(plan.zero_stage in (1, 2) for plan in plans):
+        return "gemm_multiplier", "iteration_overhead_s", "zero_broadcast_s"
+    return "gemm_multiplier", "layer_overhead_s", "iteration_overhead_s"
+
+
+def _most(holds: Iterable[bool]) -> bool:
+    answers = list(holds)
+    return 2 * sum(answers) > len(answers)
+
+
+_GROUPS: Mapping[str, Callable[[MeasuredRun], Hashable]] = {
+    "model": lambda run: (run.model.layers, run.model.hidden, run.model.heads),
+    "GPU count": lambda run: run.plan.gpus,
+}
+
+
+def _worse(neutral: Array | None, *fitted: Array | None) -> bool:
+    """Whether the mean absolute error of any fit exceeds the neutral one by a reported digit."""
+    if neutral is None:
+        return False
+    most = np.abs(neutral).mean() + REPORTED
+    return any(np.abs(errors).mean() > most for errors in fitted if errors is not None)
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """Constants fitted to measured memory, and errors in percent; None without enough measurements."""
+
+    fitted: dict[str, float]
+    neutral: Array | None = None
+    in_sample: Array | None = None
+    held_out: Array | None = None
+
+
+def _memory(runs: RunSet, folds: int, seed: int) -> _Memory:
+    rows = np.flatnonzero(np.isfinite(runs.measured_bytes))
+    if len(rows) < FEWEST:
+        return _Memory({})
+    fitter, constants = SiteFit(runs, of_memory=True), tuple(MEMORY_CONSTANTS.values())
+
+    def fitted(known: NDArray[np.int64]) -> dict[str, float]:
+        return fitter.fit(constants, known)
+
+    values = fitted(rows)
+    return _Memory(
+        fitted=values,
+        neutral=_error(fitter, {}, rows),
+        in_sample=_error(fitter, values, rows),
+        held_out=_errors(fitter, rows, _folds(rows, min(folds, len(rows)), seed), fitted),
+    )
+
+
+def _errors(
+    fitter: SiteFit,
+    rows: NDArray[np.int64],
+    parts: Iterable[NDArray[np.int64]],
+    fitted: Callable[[NDArray[np.int64]], Mapping[str, float]],
+) -> Array:
+    """Errors of `rows`; those of each part are from a fit to all other rows."""
+    errors = np.zeros(len(fitter.measured))
+    for part in parts:
+        errors[part] = _error(fitter, fitted(np.setdiff1d(rows, part)), part)
+    return errors[rows]
+
+
+def _error(fitter: SiteFit, values: Mapping[str, float], rows: NDArray[np.int64]) -> Array:
+    return (fitter.predicted(values)[rows] / fitter.measured[rows] - 1) * 100
+
+
+def _folds(rows: NDArray[np.int64], folds: int, seed: int) -> list[NDArray[np.int64]]:
+    shuffled = np.random.default_rng(seed).permutation(rows)
+    return [shuffled[first::folds] for first in range(folds)]
+
+
+def _by_group(groups: Sequence[Hashable]) -> list[NDArray[np.int64]]:
+    members: dict[Any, list[int]] = {}
+    for row, group in enumerate(groups):
+        members.setdefault(group, []).append(row)
+    return [np.array(rows) for rows in members.values()]

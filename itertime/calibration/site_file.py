@@ -1,0 +1,142 @@
+"""The system file of a calibrated site: written by `itertime calibrate`, read by `--system`."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.io import write_text
+from itertime.spec import Site, System
+
+from .calibrate import Calibration
+
+__all__ = ["report", "write_site"]
+
+
+def report(calibration: Calibration) -> dict[str, Any]:
+    """The JSON document of `itertime calibrate`: constants, and absolute errors in percent."""
+    names = [str(cells["id"]) for cells in calibration.runs.cells]
+    return {
+        "runs": len(names),
+        "skipped": [{"id": name, "why": why} for name, why in calibration.runs.skipped],
+        "constants": calibration.constants,
+        "fitted": calibration.fitted,
+        "refused": calibration.refused,
+        "measured_over_predicted": calibration.site.measured_over_predicted,
+        "folds": calibration.folds,
+        "seed": calibration.seed,
+        "neutral": _summary(calibration.neutral),
+        "in_sample": _summary(calibration.in_sample),
+        "held_out": _summary(calibration.held_out),
+        "left_out": {name: _summary(errors) for name, errors in calibration.left_out.items()},
+        "memory": {
+            "neutral": _summary(calibration.memory_neutral),
+            "in_sample": _summary(calibration.memory_in_sample),
+            "held_out": _summary(calibration.memory_held_out),
+        },
+        "at_bound": calibration.at_bound,
+        "does_not_fit": calibration.does_not_fit,
+        "rows": [
+            {"id": name, "in_sample_pct": float(fitted), "held_out_pct": float(unseen)}
+            for name, fitted, unseen in zip(names, calibration.in_sample, calibration.held_out, strict=True)
+        ],
+    }
+
+
+def write_site(calibration: Calibration, files: Sequence[str | Path], path: str | Path) -> System:
+    """Write the YAML file of the runs' most common system with the site's constants; returns that system.
+
+    Raises UserError if the file cannot be written.
+    """
+    counted = Counter(dataclasses.replace(run.system, name="site") for run in calibration.runs.runs)
+    common = counted.most_common(1)[0][0]
+    digests = [hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16] for file in files]
+    tables = ", ".join(
+        f"{Path(file).name} (sha256 {digest})" for file, digest in zip(files, digests, strict=True)
+    )
+    system = dataclasses.replace(
+        common,
+        name=Path(path).stem,
+        profile=calibration.runs.runs[0].profile.name,
+        source=f"itertime calibrate on {len(calibration.runs)} runs of {tables}",
+        site=calibration.site,
+    )
+    write_text(path, _yaml(system, _comments(calibration, len(counted))))
+    return system
+
+
+def _comments(calibration: Calibration, systems: int) -> list[str]:
+    held_out = f"{calibration.folds} folds, seed {calibration.seed}"
+    lines = [
+        "Mean absolute error of the iteration time, percent: "
+        f"neutral {_mape(calibration.neutral):.2f}, in sample {_mape(calibration.in_sample):.2f}, "
+        f"held out {_mape(calibration.held_out):.2f} ({held_out})"
+    ]
+    for name, errors in calibration.left_out.items():
+        lines.append(f"  leaving out one {name} at a time: {_mape(errors):.2f}")
+    if calibration.memory_in_sample is not None and calibration.memory_held_out is not None:
+        lines.append(
+            f"Of memory: in sample {_mape(calibration.memory_in_sample):.2f}, "
+            f"held out {_mape(calibration.memory_held_out):.2f}"
+        )
+    for kind in calibration.refused:
+        lines.append(f"REFUSED: the constants of {kind} that fit best predict worse than the neutral ones;")
+        lines.append(f"  this file leaves {kind} neutral. The model lacks something that the runs have.")
+    for name in calibration.at_bound:
+        lines.append(f"The fit of {name} ended at its bound: the model lacks something that the runs have.")
+    if systems > 1:
+        lines.append(f"The runs are of {systems} kinds of nodes and networks; this is the most common.")
+    return lines
+
+
+_BLANK = System(
+    name="x",
+    profile="x",
+    gpus_per_node=1,
+    nic_bytes_per_s=1.0,
+    nvlink_bytes_per_s=1.0,
+    source="x",
+)
+"""Any system in which the optional fields have their defaults."""
+
+
+def _yaml(system: System, comments: Sequence[str]) -> str:
+    import yaml
+
+    content = _changed(system, _BLANK)
+    content["site"] = _changed(system.site, Site())
+    head = "".join(f"# {line}\n" for line in comments)
+    return head + yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=1000)
+
+
+def _changed(value: Any, neutral: Any) -> dict[str, Any]:
+    """The fields that differ from the neutral ones, as plain values for YAML."""
+    found = {}
+    for field in dataclasses.fields(value):
+        content = getattr(value, field.name)
+        if content != getattr(neutral, field.name) and field.name != "site":
+            found[field.name] = list(content) if isinstance(content, tuple) else content
+    return found
+
+
+def _summary(errors: NDArray[np.float64] | None) -> dict[str, float] | None:
+    if errors is None:
+        return None
+    absolute = np.abs(errors)
+    return {
+        "mape": float(absolute.mean()),
+        "median_ape": float(np.median(absolute)),
+        "p95_ape": float(np.percentile(absolute, 95)),
+        "bias": float(errors.mean()),
+    }
+
+
+def _mape(errors: NDArray[np.float64]) -> float:
+    return float(np.abs(errors).mean())

@@ -1,0 +1,164 @@
+"""Predicted against measured: predictions for the rows of iteration tables, and their errors."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from itertime.accuracy import interval_s
+from itertime.errors import UserError
+from itertime.io import write_text
+from itertime.prediction import Prediction, predict
+from itertime.spec import Site
+
+from .measured_run import candidate_plans, measured_run
+from .table import Cells, read_table
+
+__all__ = ["FileErrors", "RowError", "Skipped", "statistics", "summary", "validate", "write_rows"]
+
+
+@dataclass(frozen=True)
+class RowError:
+    """One predicted row; `memory_measured_gb` is None without a measurement.
+
+    `interval_s` is the prediction's interval, computed without the runs of the row's own file.
+    """
+
+    id: str
+    measured_s: float
+    prediction: Prediction
+    memory_measured_gb: float | None
+    interval_s: tuple[float, float] | None = None
+
+    @property
+    def error_pct(self) -> float:
+        """Predicted over measured seconds, minus one, in percent."""
+        return (self.prediction.iteration_s / self.measured_s - 1) * 100
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A row that cannot be expressed, and the reason."""
+
+    id: str
+    why: str
+
+
+@dataclass(frozen=True)
+class FileErrors:
+    """All rows of one file, in order: the predicted rows and the skipped ones."""
+
+    file: str
+    predicted: tuple[RowError, ...]
+    skipped: tuple[Skipped, ...]
+
+    @property
+    def rows(self) -> int:
+        return len(self.predicted) + len(self.skipped)
+
+
+def validate(path: str | Path, site: Site | None = None) -> FileErrors:
+    """Predict every row of a table, with the constants of `site`. Raises TableError for a malformed file."""
+    predicted, skipped = [], []
+    for row in read_table(path):
+        try:
+            predicted.append(_predict_row(row, site or Site(), Path(path).stem))
+        except UserError as error:
+            skipped.append(Skipped(row["id"], str(error)))
+    return FileErrors(str(path), tuple(predicted), tuple(skipped))
+
+
+def statistics(rows: Sequence[RowError]) -> dict[str, float | None]:
+    """Errors over rows: mean, median and 95th percentile of the absolute error and the mean signed error, in
+    percent; R^2 of seconds.
+
+    `memory_mape` covers the rows with measured memory. `coverage` is the percentage of rows with an interval
+    that lie in it. A figure without rows is None.
+    """
+    if not rows:
+        return dict.fromkeys(("mape", "median_ape", "p95_ape", "bias", "r2", "memory_mape", "coverage"))
+    errors = np.array([row.error_pct for row in rows])
+    measured = np.array([row.measured_s for row in rows])
+    predicted = np.array([row.prediction.iteration_s for row in rows])
+    spread = float(((measured - measured.mean()) ** 2).sum())
+    memory = [
+        abs(row.prediction.memory_bytes / 1e9 / row.memory_measured_gb - 1) * 100
+        for row in rows
+        if row.memory_measured_gb
+    ]
+    return {
+        "mape": float(np.abs(errors).mean()),
+        "median_ape": float(np.median(np.abs(errors))),
+        "p95_ape": float(np.percentile(np.abs(errors), 95)),
+        "bias": float(errors.mean()),
+        "r2": 1 - float(((measured - predicted) ** 2).sum()) / spread if spread > 0 else None,
+        "memory_mape": float(np.mean(memory)) if memory else None,
+        "coverage": _coverage(rows),
+    }
+
+
+def _coverage(rows: Sequence[RowError]) -> float | None:
+    inside = [row.interval_s[0] <= row.measured_s <= row.interval_s[1] for row in rows if row.interval_s]
+    return 100 * float(np.mean(inside)) if inside else None
+
+
+def write_rows(files: Sequence[FileErrors], path: str | Path) -> None:
+    """Write one CSV row per predicted row of all files: measured and predicted seconds and memory."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        ["id", "measured_s", "predicted_s", "error_pct", "memory_measured_gb", "memory_predicted_gb"]
+    )
+    for file in files:
+        for row in file.predicted:
+            memory = "" if row.memory_measured_gb is None else repr(row.memory_measured_gb)
+            run = row.prediction
+            numbers = [repr(value) for value in (row.measured_s, run.iteration_s, row.error_pct)]
+            writer.writerow([row.id, *numbers, memory, repr(run.memory_bytes / 1e9)])
+    write_text(path, text.getvalue())
+
+
+def _predict_row(row: Cells, site: Site, file: str) -> RowError:
+    """Predict one row. Raises UserError, with the reason, for a row that cannot be expressed.
+
+    An unstated micro-batch is the fastest power of two that fits in memory, or 1 if none fits.
+    """
+    run = measured_run(row, site)
+    plans = candidate_plans(row, run)
+    found = [(plan, predict(run.model, plan, run.system, run.profile)) for plan in plans]
+    possible = [each for each in found if each[1].fits] or found[:1]
+    plan, prediction = min(possible, key=lambda each: each[1].iteration_s)
+    interval = interval_s(run.model, plan, run.system, prediction.iteration_s, without=file)
+    return RowError(
+        id=row["id"],
+        measured_s=row["iteration_s"],
+        prediction=prediction,
+        memory_measured_gb=row["memory_gb"],
+        interval_s=interval,
+    )
+
+
+def summary(files: Sequence[FileErrors]) -> dict[str, Any]:
+    """The JSON document of `itertime validate`."""
+    documents = []
+    for file in files:
+        skipped = [{"id": row.id, "why": row.why} for row in file.skipped]
+        too_large = [row.id for row in file.predicted if not row.prediction.fits]
+        documents.append(
+            {
+                "file": file.file,
+                "rows": file.rows,
+                "skipped": skipped,
+                "does_not_fit": too_large,
+                **statistics(file.predicted),
+            }
+        )
+    everything = [row for file in files for row in file.predicted]
+    total = {"rows": sum(file.rows for file in files), "skipped": sum(len(file.skipped) for file in files)}
+    return {"files": documents, "all": {**total, **statistics(everything)}}

@@ -1,0 +1,105 @@
+"""The output of `itertime search`: the plans that it found, as JSON or as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .options import plan_document
+
+if TYPE_CHECKING:
+    from itertime.planning import Found, SearchResult
+    from itertime.spec import ModelSpec
+
+__all__ = ["document_of", "print_found"]
+
+HOUR_S = 3600.0
+BAR = 40  # characters of a whole iteration
+
+
+def document_of(model: ModelSpec, result: SearchResult, by_cost: bool, price: float) -> dict[str, Any]:
+    """The document of `--json`. `by_cost`: compare plans in dollars, at `price` dollars per GPU-hour."""
+    plans = [
+        plan_document(model, found.plan, found.prediction)
+        | {"cost_usd": _value(found, True, price), **_worse(result.plans[0], found, by_cost, price)}
+        for found in result.plans
+    ]
+    counts = {"evaluated": result.evaluated, "feasible": result.feasible, "seconds": result.seconds}
+    return {"plans": plans, **counts}
+
+
+def print_found(
+    model: ModelSpec, result: SearchResult, by_cost: bool, price: float, *, against_best: bool, explain: bool
+) -> None:
+    """`against_best`: also say why each plan is worse than the first. `explain`: also show where the time and
+    the memory of the first go.
+    """
+    print(
+        f"{model.name}: {result.evaluated} plans, {result.feasible} fit in memory, "
+        f"{result.seconds * 1e3:.0f} ms"
+    )
+    if not result.plans:
+        rules = "no plan keeps the rules (see docs/itertime.md); try another number of GPUs, or restrict less"
+        print("no plan fits in memory; try more GPUs" if result.evaluated else rules)
+        return
+    for place, found in enumerate(result.plans, 1):
+        print(_line(place, found, price))
+        if place > 1 and against_best:
+            print(_why(result.plans[0], found, by_cost, price))
+    if explain:
+        _explain(result.plans[0])
+
+
+def _value(found: Found, by_cost: bool, price: float) -> float:
+    """Seconds, or dollars, of one iteration."""
+    return found.prediction.iteration_s * (_usd_per_s(found, price) if by_cost else 1.0)
+
+
+def _usd_per_s(found: Found, price: float) -> float:
+    return found.plan.gpus * price / HOUR_S
+
+
+def _worse(best: Found, found: Found, by_cost: bool, price: float) -> dict[str, Any]:
+    """By how much a plan is worse than the best one, and the parts that make the difference: in seconds, or
+    with `by_cost` in dollars.
+    """
+    from itertime.prediction import difference
+
+    best_parts, parts = (
+        {name: seconds * (_usd_per_s(one, price) if by_cost else 1.0) for name, seconds in shown.items()}
+        for one, shown in ((best, best.prediction.breakdown), (found, found.prediction.breakdown))
+    )
+    return {
+        "worse_by": _value(found, by_cost, price) - _value(best, by_cost, price),
+        "worse_because": difference(best_parts, parts),
+    }
+
+
+def _line(place: int, found: Found, price: float) -> str:
+    plan, one = found.plan, found.prediction
+    numbers = f"{one.iteration_s:10.4f} s  {one.memory_bytes / 1e9:6.1f} GB  MFU {one.mfu:5.1%}"
+    cost = f"${_value(found, True, price):9,.4f}"
+    return f"{place:3}  {plan.gpus:6} GPUs  {numbers}  {cost}  {plan.label}"
+
+
+def _why(best: Found, found: Found, by_cost: bool, price: float) -> str:
+    from itertime.prediction import in_words
+
+    worse = _worse(best, found, by_cost, price)
+    share = worse["worse_by"] / _value(best, by_cost, price)
+    unit = " $" if by_cost else " s"
+    return f"     {share:+7.1%}: {in_words(worse['worse_because'], unit) or 'no part differs'}"
+
+
+def _explain(found: Found) -> None:
+    from itertime.prediction import where_time_goes
+
+    one = found.prediction
+    print(f"\nwhere the {one.iteration_s:.4f} s of {found.plan.label} go")
+    for group, seconds in where_time_goes(one).items():
+        if seconds:
+            share = seconds / one.iteration_s
+            print(f"  {group:38}{seconds:10.4f} s {share:6.1%}  {'█' * round(share * BAR)}")
+    print(f"and its {one.memory_bytes / 1e9:.1f} GB on the fullest GPU")
+    for name, size in one.memory_parts.items():
+        if size:
+            print(f"  {name:38}{size / 1e9:10.1f} GB {size / one.memory_bytes:6.1%}")

@@ -1,0 +1,282 @@
+"""Time of the collectives of one process group, within a node and across nodes, in seconds; all broadcast.
+
+A group of P = `ranks` GPUs sits in N = ceil(ranks / ranks_per_node) nodes. Within a node the times are the
+profile's NCCL tables. Across nodes NCCL runs one ring through all P ranks, so that a node's NICs carry
+(P-1)/P S bytes of an all-gather or a reduce-scatter and twice that of an all-reduce (Patarasuk and Yuan
+2009). For an all-reduce NCCL may instead use a double binary tree of 2 S bytes and logarithmic depth, where
+that is faster (Sanders, Speck, Traeff 2009). Where a system's `collective_algorithms` say so, an all-reduce
+may be hierarchical: it reduces in the node first, and 2 (N-1)/N S bytes cross (Cho et al., BlueConnect, MLSys
+2019; NCCL's trees between two nodes amount to the same). The part in the nodes runs at the same time, so the
+slower of the two counts; the latency of the hops between nodes is added.
+
+`nic_sharers` groups that communicate at the same time share a node's NICs equally, and a group moves at most
+`ranks_per_node` times the bandwidth of one GPU. `stride` is the number of nodes from one of a group's nodes
+to the next; it decides the group's share of the switches above.
+
+A ring enters and leaves a node through one NIC, so two of its GPUs should be beside that NIC, or one GPU that
+does both. Where GPUs share NICs, a group may have several GPUs in the node that are not neighbours, because
+others of a tensor-parallel group lie between them. The ring of such a group leaves across the CPUs: all such
+groups together get both directions of `cpu_link_bytes_per_s`. NVIDIA describes the case in "Doubling all2all
+Performance with NVIDIA Collective Communication Library 2.12" (2022); that release can avoid it.
+
+Large messages of all-reduces, all-gathers and reduce-scatters are delayed at every hop, where NCCL's proxies
+stage them. The delay, b below, is the system's `network_bulk_latency_s` x S/(S + 4 MB), in addition to the
+latency of a small message. nccl-tests over EFA look so (two nodes of A100, awsome-distributed-training): an
+all-reduce of 8 bytes takes 0.16 ms, one of 1 GB 0.8 ms more than its bytes need, and between them the surplus
+grows like S/(S + 4 MB), to 6 %. Sends and all-to-alls have no b, since no table measures theirs.
+
+`nbytes` is nccl-tests' size: the buffer of one rank, and for all-gather and reduce-scatter the gathered
+whole. A single rank, or no bytes, takes no time.
+
+The switches above the nodes: the share of a node's NICs that a tier of oversubscribed switches leaves.
+
+Nodes are numbered through the switches: `nodes_per_leaf` share a leaf, `nodes_per_spine` a spine (a fat tree,
+Al-Fares et al., SIGCOMM 2008). Uplinks carry the traffic that leaves the nodes below, in equal shares. Groups
+of equal shape run side by side and all communicate at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from itertime.spec import System
+
+from .kernel_times import KernelTimes
+
+__all__ = [
+    "all_gather_s",
+    "all_reduce_s",
+    "all_to_all_s",
+    "all_to_all_share",
+    "p2p_s",
+    "reduce_scatter_s",
+    "ring_share",
+]
+
+Array = NDArray[np.float64]
+BULK_BYTES = (
+    4e6  # size of the message that a hop delays by half of its bulk latency: benchmarks/network_hops.py
+)
+
+
+def all_reduce_s(
+    nbytes: ArrayLike,
+    ranks: ArrayLike,
+    ranks_per_node: ArrayLike,
+    system: System,
+    profile: KernelTimes,
+    nic_sharers: ArrayLike = 1,
+    stride: ArrayLike = 1,
+) -> Array:
+    """Seconds to all-reduce a buffer of `nbytes` bytes on each rank.
+
+    The time is that of the fastest of the system's `collective_algorithms`, with S bytes, P ranks in N nodes,
+    a the latency of a hop, b its delay of a message of S bytes, B the group's share of the NICs times the
+    network efficiency:
+
+    - ring: max(in-node all-reduce, 2 (P-1)/P S/B) + 2 (N-1) a + 2 C b, where C is N - 1, or N with several
+      ranks in a node;
+    - tree: max(in-node, 2 S/B) + 2 ceil(log2 N) (a + b);
+    - hierarchical: max(in-node, 2 (N-1)/N S/B) + 2 ceil(log2 N) (a + b).
+    """
+    size, nodes, local = _layout(nbytes, ranks, ranks_per_node)
+    inside = profile.collective_s("all_reduce", size, local)
+    if (nodes == 1).all():
+        return system.site.all_reduce_multiplier * np.where(size > 0, inside, 0.0)
+    through_nics = 2 * size / _ring_share(nodes, local, system, nic_sharers, stride)
+    bulk = _bulk_latency_s(size, system)
+    hop = 2 * system.network_latency_s
+    seconds = []
+    if "ring" in system.collective_algorithms:
+        delay = (nodes - 1) * hop + 2 * _crossings(nodes, local) * bulk
+        seconds.append(np.maximum(inside, _left(nodes * local) * through_nics) + delay)
+    depth = np.ceil(np.log2(nodes)) * (hop + 2 * bulk)
+    if "tree" in system.collective_algorithms:
+        seconds.append(np.maximum(inside, through_nics) + depth)
+    if "hierarchical" in system.collective_algorithms:
+        seconds.append(np.maximum(inside, _left(nodes) * through_nics) + depth)
+    return system.site.all_reduce_multiplier * _choose(inside, np.minimum.reduce(seconds), size, nodes)
+
+
+def reduce_scatter_s(
+    nbytes: ArrayLike,
+    ranks: ArrayLike,
+    ranks_per_node: ArrayLike,
+    system: System,
+    profile: KernelTimes,
+    nic_sharers: ArrayLike = 1,
+    stride: ArrayLike = 1,
+) -> Array:
+    """Seconds to reduce a buffer of `nbytes` bytes on each rank; each keeps `nbytes / ranks` of the result.
+
+    max(in-node reduce-scatter, (P-1)/P S/B) + (N-1) a + C b, in the terms of `all_reduce_s`.
+    """
+    return _half_of_all_reduce(
+        "reduce_scatter", nbytes, ranks, ranks_per_node, system, profile, nic_sharers, stride
+    )
+
+
+def all_gather_s(
+    nbytes: ArrayLike,
+    ranks: ArrayLike,
+    ranks_per_node: ArrayLike,
+    system: System,
+    profile: KernelTimes,
+    nic_sharers: ArrayLike = 1,
+    stride: ArrayLike = 1,
+) -> Array:
+    """Seconds to gather a total of `nbytes` bytes onto each rank, of which each contributes `nbytes / ranks`.
+
+    max(in-node all-gather, (P-1)/P S/B) + (N-1) a + C b, in the terms of `all_reduce_s`.
+    """
+    return _half_of_all_reduce(
+        "all_gather", nbytes, ranks, ranks_per_node, system, profile, nic_sharers, stride
+    )
+
+
+def all_to_all_s(
+    nbytes: ArrayLike,
+    ranks: ArrayLike,
+    ranks_per_node: ArrayLike,
+    system: System,
+    profile: KernelTimes,
+    nic_sharers: ArrayLike = 1,
+    stride: ArrayLike = 1,
+) -> Array:
+    """Seconds for each rank to send `nbytes / ranks` bytes to every rank.
+
+    Of P ranks, r in a node: a node's NICs carry r (P - r)/P S bytes, inside it runs an all-to-all of r/P S
+    bytes, and messages to the N - 1 other nodes leave one after the other: max(in-node, r (P - r)/P S/B) +
+    (N-1) a.
+    """
+    size, nodes, local = _layout(nbytes, ranks, ranks_per_node)
+    total = nodes * local
+    inside = profile.collective_s("all_to_all", size * local / total, local)
+    share = _nic_share(local, system, nic_sharers) * all_to_all_share(nodes, stride, system)
+    outside = local * (total - local) / total * size / share
+    across = np.maximum(inside, outside) + (nodes - 1) * system.network_latency_s
+    return _choose(inside, across, size, nodes)
+
+
+def p2p_s(
+    nbytes: ArrayLike,
+    crosses_node: ArrayLike,
+    system: System,
+    profile: KernelTimes,
+    nic_sharers: ArrayLike = 1,
+    stride: ArrayLike = 1,
+) -> Array:
+    """Seconds for one GPU to send `nbytes` bytes to another one, in the same node or (`crosses_node`) in a
+    different one.
+
+    Between nodes `nic_sharers` such sends leave the node at the same time; inside a node NVLink serves each
+    at full speed.
+    """
+    size = np.asarray(nbytes, dtype=float)
+    share = _nic_share(1, system, nic_sharers) * ring_share(2, stride, system)
+    outside = system.network_latency_s + size / share
+    seconds = np.where(crosses_node, outside, profile.collective_s("send_recv", size))
+    return np.where(size > 0, seconds, 0.0)
+
+
+def _half_of_all_reduce(
+    operation: str,
+    nbytes: ArrayLike,
+    ranks: ArrayLike,
+    ranks_per_node: ArrayLike,
+    system: System,
+    profile: KernelTimes,
+    nic_sharers: ArrayLike,
+    stride: ArrayLike,
+) -> Array:
+    size, nodes, local = _layout(nbytes, ranks, ranks_per_node)
+    inside = profile.collective_s(operation, size, local)
+    if (nodes == 1).all():
+        return system.site.all_reduce_multiplier * np.where(size > 0, inside, 0.0)
+    outside = _left(nodes * local) * size / _ring_share(nodes, local, system, nic_sharers, stride)
+    delay = (nodes - 1) * system.network_latency_s + _crossings(nodes, local) * _bulk_latency_s(size, system)
+    across = np.maximum(inside, outside) + delay
+    return system.site.all_reduce_multiplier * _choose(inside, across, size, nodes)
+
+
+def _layout(nbytes: ArrayLike, ranks: ArrayLike, ranks_per_node: ArrayLike) -> tuple[Array, Array, Array]:
+    """Bytes, nodes, ranks of the group in one node."""
+    count = np.asarray(ranks)
+    local = np.minimum(np.maximum(ranks_per_node, 1), count)
+    return np.asarray(nbytes, dtype=float), np.ceil(count / local), local
+
+
+def _crossings(nodes: Array, local: Array) -> Array:
+    """How often a piece of a ring's buffer changes nodes at most; it takes all links of the ring but one."""
+    return np.where(local > 1, nodes, nodes - 1)
+
+
+def _bulk_latency_s(size: Array, system: System) -> Array | float:
+    """A hop's delay of a message of `size` bytes beyond the latency of a small one."""
+    if system.network_bulk_latency_s == 0:
+        return 0.0
+    return system.network_bulk_latency_s * size / (size + BULK_BYTES)
+
+
+def _left(ranks: Array) -> Array:
+    """The share of a buffer that each rank of a ring passes on."""
+    return (ranks - 1) / ranks
+
+
+def _nic_share(local: ArrayLike, system: System, nic_sharers: ArrayLike) -> Array:
+    """Bytes/s of one group between nodes."""
+    share = system.nic_bytes_per_s / np.asarray(nic_sharers, dtype=float)
+    return system.site.network_efficiency * np.minimum(share, np.asarray(local) * system.gpu_nic_bytes_per_s)
+
+
+def _ring_share(
+    nodes: Array, local: Array, system: System, nic_sharers: ArrayLike, stride: ArrayLike
+) -> Array:
+    """Bytes/s of one group's ring between nodes, limited by NICs, the paths to them, and switches above."""
+    share = _nic_share(local, system, nic_sharers)
+    if (system.nics_per_node or system.gpus_per_node) < system.gpus_per_node:
+        sharers = np.asarray(nic_sharers, dtype=float)
+        across = system.site.network_efficiency * 2 * system.cpu_link_bytes_per_s / sharers
+        share = np.where((local > 1) & (sharers > 1), np.minimum(share, across), share)
+    return share * ring_share(nodes, stride, system)
+
+
+def _choose(inside: Array, across: Array, size: Array, nodes: Array) -> Array:
+    return np.where(size > 0, np.where(nodes > 1, across, inside), 0.0)
+
+
+def ring_share(nodes: ArrayLike, stride: ArrayLike, system: System) -> Array:
+    """The share of its NICs, at most 1, that a ring through `nodes` nodes gets, each `stride` nodes from the
+    next.
+
+    Of K nodes below a switch, min(stride, K) rings leave it, each with one node's traffic; the uplinks hold
+    K/o nodes' worth under an oversubscription of o. A group within one switch uses no uplink. A send to the
+    next stage is a ring of two.
+    """
+    share = np.asarray(1.0)
+    for below, oversubscription in _tiers(system):
+        leaves = np.asarray(nodes) * stride > below
+        uplink = np.maximum(below / np.asarray(stride, dtype=float), 1.0) / oversubscription
+        share = np.where(leaves, np.minimum(share, uplink), share)
+    return share
+
+
+def all_to_all_share(nodes: ArrayLike, stride: ArrayLike, system: System) -> Array:
+    """The same for an all-to-all: each of K nodes of a group below a switch sends (N-K)/(N-1) of it up."""
+    share = np.asarray(1.0)
+    count = np.asarray(nodes, dtype=float)
+    for below, oversubscription in _tiers(system):
+        together = np.minimum(np.maximum(below // np.asarray(stride), 1), count)
+        up = (count - together) / np.maximum(count - 1, 1)
+        share = np.minimum(share, 1 / np.maximum(oversubscription * up, 1.0))
+    return share
+
+
+def _tiers(system: System) -> Iterator[tuple[int, float]]:
+    if system.nodes_per_leaf and system.leaf_oversubscription > 1:
+        yield system.nodes_per_leaf, system.leaf_oversubscription
+    if system.nodes_per_spine and system.spine_oversubscription > 1:
+        yield system.nodes_per_spine, system.spine_oversubscription

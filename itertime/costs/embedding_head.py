@@ -1,0 +1,64 @@
+"""Seconds of the model's two ends on one micro-batch: the embedding, and the projection with its loss."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .partition import Workload
+
+__all__ = ["embedding_s", "head_s"]
+
+Array = NDArray[np.float64]
+
+
+def embedding_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
+    """Forward: look-up in the split table, positions, dropout, one all-reduce. Backward: a dense gradient.
+
+    Bytes per element, forward/backward: look-up and scatter 4/6, learned positions 6/0, dropout 5/5. The
+    table's gradient is written and accumulated whole. `reduced`: `activation_all_reduce_s`.
+    """
+    model, plans, profile = workload.model, workload.plans, workload.profile
+    elements = plans.tokens(model.seq_len) * model.hidden
+    dropped = 5 if model.dropout else 0
+    added = dropped + (6 if model.positions == "learned" else 0)
+    looked_up = profile.elementwise_s(np.array([4 * elements, 6 * elements]), "embedding")
+    gradient = (2 + plans.accumulated) * workload.partition.table
+    others = profile.elementwise_s(np.array([added * elements, dropped * elements, gradient]))
+    hbm_fraction = workload.system.site.hbm_fraction
+    forward = (looked_up[0] + others[0]) / hbm_fraction
+    backward = (looked_up[1] + others[1] + others[2]) / hbm_fraction
+    return forward + reduced, backward
+
+
+def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
+    """Final norm, projection onto the vocabulary (three GEMMs), cross-entropy; backward one all-reduce.
+
+    Bytes per logit, forward/backward: in 32 bit, unfused, 36/14 (cast, maximum, subtract, exponential, sum,
+    divide; multiply, cast); in one kernel 2/4. Only the predicted tokens reach the head. An encoder
+    transforms them first: a matrix h x h on every rank, GELU, norm (Devlin et al. 2019; Megatron-LM's
+    BertLMHead). `reduced`: `activation_all_reduce_s`.
+    """
+    model, plans, profile, site = workload.model, workload.plans, workload.profile, workload.system.site
+    tokens = plans.tokens(model.seq_len) * model.predicted_share
+    h = model.hidden
+    columns = workload.partition.vocab / plans.tp
+    wide = np.full(len(plans), float(h))
+    gemms = [(tokens, columns, wide), (tokens, wide, columns), (wide, columns, tokens)]  # y, dx, dw
+    if model.encoder:
+        gemms += [(tokens, wide, wide), (tokens, wide, wide), (wide, wide, tokens)]
+    m, n, k = np.array(gemms).transpose(1, 0, 2)
+    times = site.gemm_multiplier * profile.gemm_s(m, n, k)
+    norm = "rmsnorm" if model.norm == "rmsnorm" else "layernorm"
+    loss, loss_back = (2, 4) if model.fused_loss else (36, 14)
+    normed = profile.elementwise_s(np.array([4 * tokens * h, 6 * tokens * h]), norm, h)
+    crossed = profile.elementwise_s(
+        np.array([loss * tokens * columns, loss_back * tokens * columns]), "cross_entropy"
+    )
+    memory = normed + crossed
+    if model.encoder:
+        memory = memory + normed + profile.elementwise_s(np.array([4 * tokens * h, 6 * tokens * h]), "gelu")
+    summed = profile.elementwise_s(plans.accumulated * columns * h)
+    forward = times[::3].sum(axis=0) + memory[0] / site.hbm_fraction
+    data_and_weight = times.sum(axis=0) - times[::3].sum(axis=0)
+    return forward, data_and_weight + (memory[1] + summed) / site.hbm_fraction + reduced

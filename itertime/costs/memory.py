@@ -1,0 +1,124 @@
+"""Bytes of GPU memory by part, and whether they fit.
+
+Mixed precision: 16-bit weights and gradients (32-bit gradients where the plan says so), and per parameter 12
+bytes of Adam with 32-bit master weights, divided over ZeRO's groups (Rajbhandari et al., ZeRO, SC'20, section
+3.1). While the optimizer runs it holds its gradients in 32 bit; the activations have been freed before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.spec import RECOMPUTE, PlanBatch
+
+from .partition import FIRST, HEAVY, LAST, Workload
+
+__all__ = ["BUFFERS_BYTES", "Memory", "memory"]
+
+Array = NDArray[np.float64]
+# CUDA context, cuBLAS workspaces and NCCL channels about 2 GB; gradient buckets of 5e8 elements, two to
+# reduce and one to gather (DeepSpeed's defaults), 3 GB; 1 GB lost between blocks of the allocator. Assumed.
+BUFFERS_BYTES = 6e9
+_STAGES = [FIRST, HEAVY, LAST]
+_SECOND, _LAST_ONE = np.array([[0], [1], [0]]), np.array([[0], [0], [1]])
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes on the fullest GPU of each plan: the parts and their sum, (plans,) each."""
+
+    parts: dict[str, Array]
+    total: Array
+    capacity: float
+
+    @property
+    def fits(self) -> NDArray[np.bool_]:
+        return self.total <= self.capacity
+
+
+def memory(workload: Workload) -> Memory:
+    """Memory of the fullest stage: the first (most in flight), the second, or the last (logits)."""
+    site, partition = workload.system.site, workload.partition
+    stages = _parts(workload)
+    totals = np.where(partition.stages[_STAGES] > 0, sum(stages.values(), np.zeros(len(workload))), -1.0)
+    fullest, column = totals.argmax(axis=0), np.arange(len(workload))
+    parts = {name: value[fullest, column] for name, value in stages.items()}
+    parts["buffers"] = np.full(len(workload), BUFFERS_BYTES)
+    needed = sum(parts.values(), np.zeros(len(workload)))
+    parts["site"] = (site.memory_multiplier - 1) * needed + site.memory_overhead_bytes
+    return Memory(parts, needed + parts["site"], workload.profile.memory_bytes)
+
+
+def _parts(workload: Workload) -> dict[str, Array]:
+    """Bytes by part of the first, the second and the last stage, (3, plans)."""
+    model, plans, partition = workload.model, workload.plans, workload.partition
+    layers = partition.layers[_STAGES]
+    # This layer's weights and the next one's.
+    gathered = np.where(plans.zero_stage == 3, 2 * 2.0 * (partition.shared + partition.experts), 0.0)
+    # A tied embedding is on both ends of the pipeline.
+    ends = np.array([partition.table, np.zeros(len(plans)), partition.tables])
+    shared, experts = layers * partition.shared + ends, layers * partition.experts
+    optimizer, gradients, weights = (_owned(plans, shared, experts, stage) for stage in (1, 2, 3))
+    kept, live, given = _activations(workload)
+    held = (kept * layers + given) * _in_flight(plans)
+    per_logit = 2.0 if model.fused_loss else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
+    predicted = plans.tokens(model.seq_len) * model.predicted_share
+    logits = np.zeros(layers.shape)
+    logits[-1] = predicted * partition.vocab / plans.tp * per_logit
+    return {
+        "weights": 2.0 * weights + gathered,
+        "gradients": np.where(plans.fp32_gradients, 6.0, 2.0) * gradients,
+        "optimizer": 12.0 * optimizer,
+        "activations": held + live,
+        "logits": logits,
+        "optimizer_step": np.maximum(4.0 * optimizer - held - live - logits, 0.0),
+    }
+
+
+def _owned(plans: PlanBatch, shared: Array, experts: Array, stage: int) -> Array:
+    """Parameters that a GPU keeps of what ZeRO shards from `stage` on; copies of experts are ep apart."""
+    group = np.where(plans.zero_stage >= stage, plans.zero_group, 1)
+    if not experts.any():
+        return shared / group
+    return shared / group + experts / np.maximum(group // plans.ep, 1)
+
+
+def _in_flight(plans: PlanBatch) -> Array:
+    """Micro-batches whose activations a stage holds: p - i in 1F1B (SC'21, section 2.2), all in GPipe.
+
+    Interleaved, the first stage holds 1 + (p - 1) / (p v) times as many (Korthikanti et al. 2022, section
+    4.2.3).
+    """
+    position = _SECOND + _LAST_ONE * (plans.pp - 1)
+    many = np.where(plans.gpipe, plans.microbatches, np.minimum(plans.pp - position, plans.microbatches))
+    return many * np.where(plans.interleave > 1, 1 + (plans.pp - 1) / (plans.pp * plans.interleave), 1.0)
+
+
+def _activations(workload: Workload) -> tuple[Array, Array, Array]:
+    """Bytes per micro-batch: what a layer keeps, what a layer holds while it is recomputed, a layer's input.
+
+    Korthikanti et al. (2022), section 4: s b h (10 + 24/t + 5 a s / h t) for a 4h GELU MLP with dropout, each
+    term written here for any shape. Full recompute keeps the layer's input, 2 s b h; selective drops the term
+    in s^2.
+    """
+    model, plans = workload.model, workload.plans
+    t = 1.0 * plans.tp
+    tokens = plans.tokens(model.seq_len)
+    h, f = model.hidden, model.ffn_hidden * model.experts_per_token
+    shared = np.where(plans.sequence_parallel, t, 1.0)
+    outside = tokens * (10.0 if model.dropout else 8.0) * h / shared
+    # queries, keys, values and the attention's output; the MLP's two inputs, or SwiGLU's four
+    inside = tokens * (2 * (2 * h + 2 * model.kv_hidden) + (8 if model.gated_mlp else 4) * f) / t
+    if model.experts > 1:
+        inside = inside + 4 * tokens * model.experts_per_token * h / shared  # copies, to the experts and back
+    if model.attention == "core":
+        scores = tokens * (5.0 if model.dropout else 2.0) * model.heads * model.seq_len / t
+    else:
+        scores = tokens * 4.0 * model.heads / t  # the kernel's row sums
+    given = tokens * 2 * h / shared
+    kept = np.choose(plans.recompute, [outside + inside + scores, outside + inside, given, given])
+    live = np.where(plans.recompute >= RECOMPUTE.index("full"), outside + inside + scores, 0.0)
+    return kept, np.where(plans.recompute == RECOMPUTE.index("selective"), scores, live), given

@@ -1,0 +1,107 @@
+"""Seconds of communication in one layer on one micro-batch: tensor, context and expert parallelism.
+
+Ranks count tp first, then cp, then dp. The experts of a mixture are spread over neighbours among the latter
+two.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .collectives import all_gather_s, all_reduce_s, all_to_all_s, p2p_s, reduce_scatter_s
+from .partition import Workload
+
+__all__ = ["activation_all_reduce_s", "context_parallel_s", "expert_parallel_s", "tensor_parallel_s"]
+
+Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+
+def activation_all_reduce_s(workload: Workload) -> Array:
+    """Seconds to sum one micro-batch's activations, 2 s b h bytes, over the tensor-parallel ranks."""
+    plans, system = workload.plans, workload.system
+    if (plans.tp == 1).all():
+        return np.zeros(len(plans))
+    local, sharers = _tensor_layout(workload)
+    return all_reduce_s(_activation_bytes(workload), plans.tp, local, system, workload.profile, sharers)
+
+
+def tensor_parallel_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
+    """Forward and backward: two all-reduces of the activations each way (Shoeybi et al. 2019).
+
+    Under sequence parallelism each is a reduce-scatter and an all-gather of the same volume, and the backward
+    pass gathers both inputs once more (Korthikanti et al. 2022, section 4.2.2). In a mixture of experts the
+    all-reduce after the MLP carries every token once for each of its experts. `reduced`:
+    `activation_all_reduce_s`.
+    """
+    plans, system, profile = workload.plans, workload.system, workload.profile
+    if (plans.tp == 1).all():
+        return reduced, reduced
+    size = _activation_bytes(workload)
+    local, sharers = _tensor_layout(workload)
+    both = 2 * reduced
+    copies = workload.model.experts_per_token
+    if copies > 1:
+        both = reduced + all_reduce_s(copies * size, plans.tp, local, system, profile, sharers)
+    if not plans.sequence_parallel.any():
+        return both, both
+    again = sum(all_gather_s(each * size, plans.tp, local, system, profile, sharers) for each in (1, copies))
+    return both, both + np.where(plans.sequence_parallel, again, 0.0)
+
+
+def expert_parallel_s(workload: Workload) -> Array:
+    """Of either pass: two all-to-alls take tokens to the ranks of their experts and back (GShard, Lepikhin et
+    al. 2021, section 3.2). Under sequence parallelism each tensor-parallel rank moves its part.
+    """
+    model, plans = workload.model, workload.plans
+    if (plans.ep == 1).all():
+        return np.zeros(len(plans))
+    share = np.where(plans.sequence_parallel, plans.tp, 1)
+    size = model.experts_per_token * _activation_bytes(workload) / share
+    local, sharers = _next_to_tensor_parallel(workload, plans.ep)
+    return 2 * all_to_all_s(size, plans.ep, local, workload.system, workload.profile, sharers)
+
+
+def context_parallel_s(workload: Workload, attention: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Forward and backward seconds that moving keys and values adds to `attention`, the passes' kernels.
+
+    Ring: in each of cp - 1 steps a rank sends its block on while it works on it; the part that a step's share
+    of the kernel does not cover is exposed. Backward, the blocks' gradients travel with them (Liu et al.
+    2023, section 3). Gather: one all-gather before the kernel; backward another, and a reduce-scatter of the
+    gradients, all exposed.
+    """
+    model, plans, system, profile = workload.model, workload.plans, workload.system, workload.profile
+    kv_heads = np.minimum(plans.tp, model.kv_heads)
+    block = 4.0 * plans.tokens(model.seq_len) * model.kv_hidden / kv_heads
+    local, sharers = _next_to_tensor_parallel(workload, plans.cp)
+    steps = plans.cp - 1
+    across = plans.cp > local
+    # One rank at either end of a node's part of the ring sends to another node.
+    ring = []
+    for blocks, kernel in zip((1, 2), attention, strict=True):
+        sent = p2p_s(blocks * block, across, system, profile, sharers)
+        ring.append(steps * np.maximum(sent - kernel / plans.cp, 0.0))
+    whole = block * plans.cp
+    gathered = all_gather_s(whole, plans.cp, local, system, profile, sharers)
+    scattered = reduce_scatter_s(whole, plans.cp, local, system, profile, sharers)
+    forward = np.where(plans.cp_gather, gathered, ring[0])
+    return forward, np.where(plans.cp_gather, gathered + scattered, ring[1])
+
+
+def _activation_bytes(workload: Workload) -> Array:
+    return 2.0 * workload.model.hidden * workload.plans.tokens(workload.model.seq_len)
+
+
+def _tensor_layout(workload: Workload) -> tuple[Whole, Whole]:
+    """A tensor-parallel group's ranks in one node, and how many groups share the node's NICs."""
+    node = workload.system.gpus_per_node
+    local = np.minimum(workload.plans.tp, node)
+    return local, node // local
+
+
+def _next_to_tensor_parallel(workload: Workload, ranks: Whole) -> tuple[Whole, Whole]:
+    """The same for groups of `ranks` ranks that are tp ranks apart."""
+    node = workload.system.gpus_per_node
+    local = np.minimum(ranks, np.maximum(node // workload.plans.tp, 1))
+    return local, np.maximum(node // local, 1)

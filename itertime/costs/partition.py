@@ -1,0 +1,177 @@
+"""How plans split a model: layers over pipeline stages, parameters over the GPUs of a stage.
+
+A pipeline has at most four kinds of stages: the first (embedding), middle stages with one layer more or one
+layer fewer (an uneven split), and the last (projection, loss). With pp = 1 the only stage is a last one that
+also holds the embedding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.spec import ModelSpec, PlanBatch, System
+
+from .kernel_times import KernelTimes
+
+__all__ = ["FIRST", "HEAVY", "LAST", "LIGHT", "Partition", "Workload", "padded_vocab"]
+
+Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
+FIRST, HEAVY, LIGHT, LAST = range(4)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Layers by kind of stage and parameters by GPU; one column per plan in every array.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `layers` | (4, plans) | layers of a stage of each kind |
+    | `stages` | (4, plans) | stages of each kind |
+    | `shared` | (plans,) | parameters of one layer on one GPU that every data-parallel rank holds |
+    | `experts` | (plans,) | parameters of one layer's experts on one GPU; 0 without a mixture |
+    | `vocab` | (plans,) | the padded vocabulary |
+    | `table` | (plans,) | parameters of one vocabulary table (embedding or projection) on one GPU |
+    | `tables` | (plans,) | of all tables on the first stage: with pp = 1 the untied projection is there too |
+    """
+
+    layers: Whole
+    stages: Whole
+    shared: Array
+    experts: Array
+    vocab: Whole
+    table: Array
+    tables: Array
+
+    @classmethod
+    def of(cls, model: ModelSpec, plans: PlanBatch) -> Partition:
+        layers, stages = _split(model, plans)
+        shared, experts = _layer_shards(model, plans)
+        vocab = padded_vocab(model, plans.tp)
+        table = vocab * model.hidden / plans.tp
+        tables = table if model.tied_embeddings else np.where(plans.pp == 1, 2 * table, table)
+        return cls(
+            layers=layers,
+            stages=stages,
+            shared=shared,
+            experts=experts,
+            vocab=vocab,
+            table=table,
+            tables=tables,
+        )
+
+    def take(self, rows: Whole) -> Partition:
+        """The partition of the plans at `rows`."""
+        return Partition(**{field.name: getattr(self, field.name)[..., rows] for field in fields(self)})
+
+    def kinds(self, rows: Whole) -> Whole:
+        """The kind of every stage, (rows, most stages); columns beyond a row's stages say LAST."""
+        ends = np.cumsum(self.stages[:, rows], axis=0).T
+        position = np.arange(ends[:, -1].max(initial=0))
+        return np.minimum((position[None, :, None] >= ends[:, None, :]).sum(axis=2), LAST)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Plans of one model on one system: the argument of all cost functions.
+
+    `Workload.of` computes the partition, once for all of them.
+    """
+
+    model: ModelSpec
+    plans: PlanBatch
+    system: System
+    profile: KernelTimes
+    partition: Partition
+
+    @classmethod
+    def of(cls, model: ModelSpec, plans: PlanBatch, system: System, profile: KernelTimes) -> Workload:
+        return cls(model, plans, system, profile, Partition.of(model, plans))
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    def take(self, rows: Whole) -> Workload:
+        """The same with the plans at `rows`."""
+        return replace(self, plans=self.plans.take(rows), partition=self.partition.take(rows))
+
+
+def padded_vocab(model: ModelSpec, tp: Whole) -> Whole:
+    """The vocabulary rounded up to a multiple of tp times `vocab_multiple`, as Megatron-LM pads it."""
+    multiple = model.vocab_multiple * tp
+    return -(-model.vocab // multiple) * multiple
+
+
+def _layer_shards(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array]:
+    """Parameters of one layer on one GPU: those that all data-parallel ranks share, and its experts.
+
+    Tensor parallelism splits both. Where it has more ranks than the model has heads of keys and values, the
+    ranks hold copies of those heads.
+    """
+    experts = model.experts * model.expert_parameters if model.experts > 1 else 0
+    shared = (model.layer_parameters - experts) / plans.tp
+    if model.kv_heads < model.heads:
+        copies = 1 / np.minimum(plans.tp, model.kv_heads) - 1 / plans.tp
+        shared = shared + 2 * model.hidden * model.kv_hidden * copies
+    return shared, experts / (plans.tp * plans.ep)
+
+
+def _split(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
+    """Layers and number of stages by kind, (4, plans) each."""
+    if plans.by_compute.any():
+        return _split_by_compute(model, plans)
+    if plans.balanced.any():
+        return _balanced_split(model, plans)
+    pp = plans.pp
+    even = model.layers // pp
+    stages = np.stack([np.minimum(pp - 1, 1), np.maximum(pp - 2, 0), np.zeros_like(pp), np.ones_like(pp)])
+    return np.array([even, even, even, even]), stages
+
+
+def _balanced_split(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
+    """The balanced split of the plans that have one; the others are split evenly.
+
+    Embedding and projection count as one layer each. Stages are filled one after the other to the smallest
+    sufficient size, so the last stage gets the remainder. DeepSpeed's `partition_balanced`
+    (runtime/utils.py) is assumed to have done so when BLOOM was trained. Where that leaves the last stages
+    empty, which no run can have used, as many middle stages as necessary get one layer more instead.
+    """
+    pp = plans.pp
+    uneven = (model.layers % pp != 0) & plans.balanced
+    even, middles = model.layers // pp, np.maximum(pp - 2, 0)
+    blocks = model.layers + 2
+    least, most = blocks // pp, -(-blocks // pp)
+    remaining = blocks - most * (pp - 1)  # for the last stage, when all others are filled
+    filled = remaining > 0
+    layers = [
+        np.where(uneven, np.where(filled, most, least) - 1, even),
+        np.where(uneven, most, even),
+        np.where(uneven, least, even),
+        np.where(uneven, np.where(filled, remaining, least) - 1, even),
+    ]
+    heavy = np.where(uneven & ~filled, blocks % pp, middles)
+    stages = [np.minimum(pp - 1, 1), heavy, middles - heavy, np.ones_like(pp)]
+    return np.stack(layers), np.stack(stages)
+
+
+def _split_by_compute(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
+    """The split by arithmetic of the plans that have one; the others are split as without it.
+
+    Layers fill one stage after the other until the stage exceeds its share of the arithmetic, of which the
+    projection has as much as its parameters. nanotron builds its pipelines so (`get_block_compute_costs` and
+    the thresholds derived from it). Where the projection is worth several stages, middle stages that nanotron
+    would leave without a layer get some of the others'.
+    """
+    other_layers, other_stages = _split(model, replace(plans, by_compute=np.zeros_like(plans.by_compute)))
+    pp, chosen = plans.pp, plans.by_compute & (plans.pp > 1)
+    share = (model.layers + model.vocab * model.hidden / model.layer_matmul_parameters) / pp
+    first = np.minimum(np.floor(share) + 1, model.layers).astype(np.int64)
+    before_last = np.minimum(np.floor(share * (pp - 1)) + 1, model.layers).astype(np.int64)
+    middles = np.maximum(pp - 2, 1)
+    light, heavy = np.divmod(before_last - first, middles)
+    layers = np.stack([first, light + 1, light, model.layers - before_last])
+    stages = np.stack([np.ones_like(pp), heavy, np.maximum(pp - 2, 0) - heavy, np.ones_like(pp)])
+    return np.where(chosen, layers, other_layers), np.where(chosen, stages, other_stages)

@@ -1,0 +1,284 @@
+"""Seconds of every kind of pipeline stage, and of what an iteration does once; many plans together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.schedule import InterleavedPasses
+from itertime.spec import ModelSpec, PlanBatch, System
+
+from .collectives import all_gather_s, all_reduce_s, p2p_s
+from .data_parallel import Exchange, Sharded, exchange, exposed_s, optimizer_s, sharded_s
+from .embedding_head import embedding_s, head_s
+from .kernel_times import KernelTimes
+from .layer import Parts, layer_costs
+from .parallel_comm import activation_all_reduce_s
+from .partition import FIRST, LAST, Workload
+
+__all__ = [
+    "MICRO_BATCH_COLUMNS",
+    "ChunkTimes",
+    "Pass",
+    "StageCosts",
+    "chunk_times",
+    "interleaved_passes",
+    "micro_batch_passes",
+    "stage_costs",
+    "stage_layers_s",
+]
+
+Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
+_KIND = np.arange(4)[:, None]
+
+MICRO_BATCH_COLUMNS = (
+    "tp",
+    "micro_batch",
+    "recompute",
+    "sequence_parallel",
+    "fp32_gradients",
+    "cp_gather",
+    "cp",
+    "ep",
+)
+"""The columns of a `PlanBatch` that decide the time of one micro-batch in a layer and in the model's ends."""
+
+
+@dataclass(frozen=True)
+class StageCosts:
+    """Seconds by part: of one micro-batch, `forward` and `backward` (4, plans), and `once` a plan (plans,).
+
+    The four rows are the kinds of stages (see `Partition`). "dp_comm" is the exposed part of `exchange`.
+    """
+
+    workload: Workload
+    forward: Parts
+    backward: Parts
+    once: Parts
+    exchange: Exchange
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Seconds of one pass of one micro-batch: one layer by part, the embedding, the head."""
+
+    layer: Parts
+    embedding: Array
+    head: Array
+
+    def take(self, rows: Whole) -> Pass:
+        layer = {part: seconds[rows] for part, seconds in self.layer.items()}
+        return Pass(layer, self.embedding[rows], self.head[rows])
+
+
+def stage_costs(workload: Workload) -> StageCosts:
+    """All parts of an iteration's time; what remains is the order in which the stages run."""
+    sharded = sharded_s(workload)
+    hop = _hop_s(workload)
+    forward, backward = _distinct_passes(workload)
+    passes = [
+        _stage_pass(workload, forward, _exposed_shards_forward(workload, sharded, forward), hop, LAST),
+        _stage_pass(workload, backward, _exposed_shards_backward(workload, sharded, backward), hop, FIRST),
+    ]
+    once, traffic = _once(workload, passes[0], passes[1])
+    once["fsdp_last"] = sharded.last_scatter
+    return StageCosts(workload, passes[0], passes[1], once, traffic)
+
+
+def stage_layers_s(model: ModelSpec, plans: PlanBatch, system: System, profile: KernelTimes) -> Array:
+    """Seconds of one micro-batch in the layers of the stage with the fewest, without ends and sends."""
+    first, where = plans.distinct(MICRO_BATCH_COLUMNS)
+    work = Workload.of(model, plans.take(first), system, profile)
+    layer = layer_costs(work, activation_all_reduce_s(work))
+    both = (*layer.forward.values(), *layer.backward.values())
+    seconds = sum(both, np.zeros(len(work)))
+    return (model.layers // plans.pp) * seconds[where]
+
+
+def _distinct_passes(workload: Workload) -> tuple[Pass, Pass]:
+    """`micro_batch_passes`, each distinct case computed once, however many plans share it."""
+    if len(workload) == 1:
+        return micro_batch_passes(workload)
+    first, where = workload.plans.distinct(MICRO_BATCH_COLUMNS)
+    forward, backward = micro_batch_passes(workload.take(first))
+    return forward.take(where), backward.take(where)
+
+
+def micro_batch_passes(workload: Workload) -> tuple[Pass, Pass]:
+    """Forward and backward pass of one micro-batch under every plan."""
+    reduced = activation_all_reduce_s(workload)
+    layer = layer_costs(workload, reduced)
+    embedding = embedding_s(workload, reduced)
+    head = head_s(workload, reduced)
+    return Pass(layer.forward, embedding[0], head[0]), Pass(layer.backward, embedding[1], head[1])
+
+
+def _stage_pass(workload: Workload, one: Pass, exposed: Array, hop: Array, end: int) -> Parts:
+    """Seconds of a pass by part, (4, plans); the stage `end`, where the pass ends, sends one time fewer."""
+    plans, layers = workload.plans, workload.partition.layers
+    has_embedding = (_KIND == FIRST) | ((_KIND == LAST) & (plans.pp == 1))
+    parts: Parts = {part: layers * seconds for part, seconds in one.layer.items()}
+    parts["fsdp_comm"] = exposed
+    parts["embedding"] = np.where(has_embedding, one.embedding, 0.0)
+    parts["head"] = np.where(_KIND == LAST, one.head, 0.0)
+    if "launch" in parts:
+        _hide_ends(parts, plans)
+    parts["p2p"] = hop * np.where(end == _KIND, plans.interleave - 1, plans.interleave)
+    return parts
+
+
+def _hide_ends(parts: Parts, plans: PlanBatch) -> None:
+    """Shortens embedding and head by the time that the GPU would wait for the launches of their chunk."""
+    idle = parts["launch"] / plans.interleave
+    for end in ("embedding", "head"):
+        hidden = np.minimum(parts[end], idle)
+        parts[end] = parts[end] - hidden
+        idle = np.where(plans.interleave == 1, idle - hidden, idle)
+
+
+def _exposed_shards_forward(workload: Workload, sharded: Sharded, one: Pass) -> Array:
+    """Seconds that ZeRO-3 adds to a forward pass, (4, plans): nothing hides the first layer's gather."""
+    layers = workload.partition.layers
+    if not (workload.plans.zero_stage >= 2).any():
+        return np.zeros(layers.shape)
+    exposed = np.maximum(sharded.forward - _hidden_by(workload, one), 0.0)
+    return np.where(layers > 0, (layers - 1) * exposed + sharded.forward, 0.0) + sharded.root_gather
+
+
+def _exposed_shards_backward(workload: Workload, sharded: Sharded, one: Pass) -> Array:
+    """Seconds that ZeRO-2 and -3 add to a backward pass, (4, plans)."""
+    layers = workload.partition.layers
+    if not (workload.plans.zero_stage >= 2).any():
+        return np.zeros(layers.shape)
+    return np.maximum(sharded.backward - _hidden_by(workload, one), 0.0) * layers
+
+
+def _hidden_by(workload: Workload, one: Pass) -> Array:
+    """Seconds of communication that a layer's work hides: all of its work with `prefetch`, else none."""
+    return np.where(workload.plans.prefetch, sum(one.layer.values(), np.zeros(len(workload))), 0.0)
+
+
+def _hop_s(workload: Workload) -> Array:
+    """Seconds that one activation costs on its way to the next stage.
+
+    Each tensor-parallel rank sends its share, which is exposed in part. Then the next stage gathers the
+    shares (Narayanan et al., SC'21, 4.1); nothing hides that, because its first kernel needs the whole
+    activation. Where a node holds several stages, only the share of boundaries between nodes uses the NICs.
+    """
+    plans, system, profile = workload.plans, workload.system, workload.profile
+    if (plans.pp == 1).all():
+        return np.zeros(len(plans))
+    per_stage, node = plans.next_stage, system.gpus_per_node
+    across = np.where(per_stage * plans.pp > node, np.minimum(per_stage / node, 1.0), 0.0)
+    nbytes = 2.0 * plans.tokens(workload.model.seq_len) * workload.model.hidden / plans.tp
+    sharers = np.stack([np.minimum(per_stage, node), np.ones_like(per_stage)])
+    stride = np.maximum(per_stage // node, 1)
+    outside, inside = p2p_s(nbytes, np.array([[True], [False]]), system, profile, sharers, stride)
+    sent = system.site.p2p_exposure * (across * outside + (1 - across) * inside)
+    local = np.minimum(plans.tp, node)
+    gathered = all_gather_s(nbytes * plans.tp, plans.tp, local, system, profile, node // local)
+    return np.where(plans.pp > 1, sent + np.where(plans.sequence_parallel, 0.0, gathered), 0.0)
+
+
+def _once(workload: Workload, forward: Parts, backward: Parts) -> tuple[Parts, Exchange]:
+    """Seconds by part that an iteration spends once, on the first stage, which ends last."""
+    plans, partition, site = workload.plans, workload.partition, workload.system.site
+    first = np.where(plans.pp == 1, LAST, FIRST)
+    column = np.arange(len(plans))
+    layers = partition.layers[first, column]
+    shared, experts = layers * partition.shared + partition.tables, layers * partition.experts
+    traffic = exchange(workload, layers, shared, experts)
+    exposed = np.zeros(len(plans))
+    overlaps = plans.grad_overlap.any()
+    for comm, parts in ((traffic.gather_s, forward), (traffic.reduce_s, backward)):
+        if not overlaps:
+            exposed = exposed + comm
+            continue
+        cover = _shared(parts)[first, column] / plans.interleave + parts["embedding"][first, column]
+        cover = cover + np.where(plans.interleave == 1, parts["head"][first, column], 0.0)
+        exposed = exposed + exposed_s(comm, cover, traffic.buckets, plans.grad_overlap)
+    once = {
+        "dp_comm": exposed,
+        "embedding_sync": _embedding_sync_s(workload),
+        "optimizer": optimizer_s(workload, shared, experts),
+        "iteration_overhead": site.iteration_overhead_s + _broadcasts(plans) * site.zero_broadcast_s,
+    }
+    return once, traffic
+
+
+def _broadcasts(plans: PlanBatch) -> Array:
+    """Ranks that send their share of the updated weights to their ZeRO group, one after the other."""
+    ranks = np.where(plans.zero_group > 1, plans.zero_group, 0.0)
+    return np.where((plans.zero_stage == 1) | (plans.zero_stage == 2), ranks, 0.0)
+
+
+def _embedding_sync_s(workload: Workload) -> Array:
+    """Seconds to sum the gradients of a tied embedding, which both ends of a pipeline hold."""
+    plans, system = workload.plans, workload.system
+    if not workload.model.tied_embeddings or (plans.pp == 1).all():
+        return np.zeros(len(plans))
+    node = system.gpus_per_node
+    together = np.where(plans.next_stage * plans.pp > node, 1, 2)
+    apart = np.maximum(plans.next_stage * (plans.pp - 1) // node, 1)
+    nbytes = 2.0 * workload.partition.table
+    seconds = all_reduce_s(nbytes, 2, together, system, workload.profile, node, apart)
+    return np.where(plans.pp > 1, seconds, 0.0)
+
+
+@dataclass(frozen=True)
+class ChunkTimes:
+    """Seconds of one micro-batch, (rows, stages, chunks): the passes, and what sending adds to each."""
+
+    forward: Array
+    backward: Array
+    send_forward: Array
+    send_backward: Array
+
+
+def chunk_times(costs: StageCosts, rows: Whole, chunks: int) -> ChunkTimes:
+    """Times of every stage of the plans at `rows`, each of `chunks` chunks per stage. Columns beyond a row's
+    stages repeat its last one.
+    """
+    plans, kinds = costs.workload.plans, costs.workload.partition.kinds(rows)
+    column = rows[:, None]
+
+    def work(parts: Parts) -> Array:
+        times = np.repeat(_shared(parts)[kinds, column][:, :, None] / chunks, chunks, axis=2)
+        times[:, :, 0] += parts["embedding"][kinds, column]
+        times[:, :, -1] += parts["head"][kinds, column]
+        return times
+
+    def sends(hop: Array) -> Array:
+        return np.zeros((*kinds.shape, chunks)) + (hop / chunks)[:, None, None]
+
+    forward, backward = sends(costs.forward["p2p"][FIRST, rows]), sends(costs.backward["p2p"][LAST, rows])
+    forward[np.arange(len(rows)), plans.pp[rows] - 1, -1] = 0.0
+    backward[:, 0, 0] = 0.0
+    return ChunkTimes(work(costs.forward), work(costs.backward), forward, backward)
+
+
+def interleaved_passes(costs: StageCosts, rows: Whole) -> InterleavedPasses:
+    """The passes of the plans at `rows`, which are interleaved: all their stages have equally many layers."""
+    chunks = costs.workload.plans.interleave[rows]
+    hops = costs.forward["p2p"][FIRST, rows] / chunks, costs.backward["p2p"][LAST, rows] / chunks
+    forward, backward = (
+        _shared(parts)[LAST, rows] / chunks + hop
+        for parts, hop in zip((costs.forward, costs.backward), hops, strict=True)
+    )
+    return InterleavedPasses(
+        forward=forward,
+        backward=backward,
+        first_forward=costs.forward["embedding"][FIRST, rows],
+        first_backward=costs.backward["embedding"][FIRST, rows] - hops[1],
+        last_forward=costs.forward["head"][LAST, rows] - hops[0],
+        last_backward=costs.backward["head"][LAST, rows],
+    )
+
+
+def _shared(parts: Parts) -> Array:
+    """Seconds of a pass that the chunks of a stage share equally, (4, plans): not embedding, head, sends."""
+    equal = [seconds for name, seconds in parts.items() if name not in ("embedding", "head", "p2p")]
+    return sum(equal, np.zeros_like(parts["head"]))

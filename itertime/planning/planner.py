@@ -1,0 +1,235 @@
+"""Planners: rules that turn a model, a global batch and a number of GPUs into a training plan.
+
+- `3d`: the fastest plan of the whole space: tp, pp, dp, micro-batch, recompute.
+- `data-parallel`: tp = a node's GPUs (the count itself below them), the smallest pp with which one replica
+  fits, micro-batch 1; more GPUs only raise dp.
+- `data-parallel-tuned`: the same with the fastest micro-batch.
+- `data-parallel-best`: tp and pp frozen at the fastest plan of the smallest count on which anything fits;
+  then dp and micro-batch.
+- `megatron`: the takeaways of Narayanan et al. (SC'21), section 3: the smallest tp within a node that fits,
+  else tp = a node's GPUs and the smallest pp that fits; then dp, and the fastest micro-batch.
+
+`data-parallel` is how ElasticFlow's jobs scale in vTrain's comparison (Bang et al., MICRO 2024, section 5).
+All planners may keep activations where they fit: each has the same recompute choices, so that only the
+parallelism differs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from itertime.errors import UnknownName, UserError
+from itertime.prediction import evaluate
+from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, load_profile
+
+from .curve_cache import CurveCache
+from .search import best_of_counts, fitting_plans, pareto_front, rank
+from .space import LARGEST, Space, candidates, tensor_splits
+
+__all__ = ["PLANNERS", "PlannedRun", "Planner", "make_planner"]
+
+LARGEST_CURVE = 1_000_000  # GPUs
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A plan for one job: its GPUs, seconds per iteration, bytes on the fullest GPU, and MFU."""
+
+    gpus: int
+    plan: Plan
+    iteration_s: float
+    memory_bytes: float
+    mfu: float
+
+
+Curve = dict[int, PlannedRun]
+Counts = range | tuple[int, ...]  # rising
+
+
+class Planner:
+    """One rule on one system. The rule picks among the plans of `space`.
+
+    Curves are kept, so the same model and batch cost nothing the second time; a `cache` keeps them for later
+    processes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        system: System,
+        profile: Profile,
+        space: Space | None = None,
+        cache: CurveCache | None = None,
+    ):
+        self.name, self.system, self.profile = name, system, profile
+        self.space, self.cache = space or Space(), cache
+        self._choose = _RULES[name]
+        self._known: dict[tuple[ModelSpec, int, Counts], Curve] = {}
+
+    def scaling_curve(
+        self, model: ModelSpec, global_batch: int, largest: int, seq_len: int | None = None
+    ) -> Curve:
+        """`curve` at every count up to `largest`: the best plan on at most 1, 2, 3, ... GPUs."""
+        if not 1 <= largest <= LARGEST_CURVE:
+            raise UserError(f"planner {self.name}: largest={largest}: must be from 1 to {LARGEST_CURVE:,}")
+        return self.curve(model, global_batch, range(1, largest + 1), seq_len)
+
+    def curve(
+        self, model: ModelSpec, global_batch: int, counts: Collection[int], seq_len: int | None = None
+    ) -> Curve:
+        """For every count, the planner's fastest run on at most that many GPUs; counts on which nothing fits
+        are absent.
+
+        Seconds per iteration never rise with the count. Raises UserError for a count or a batch below 1.
+        """
+        wanted = counts if isinstance(counts, range) and counts.step == 1 else _rising(counts)
+        if not wanted or wanted[0] < 1 or not 1 <= global_batch <= LARGEST:
+            numbers = f"counts={list(counts)}, global_batch={global_batch}"
+            raise UserError(
+                f"planner {self.name}: {numbers}: must be at least 1, and at most {LARGEST:,} sequences"
+            )
+        model = model.with_seq_len(seq_len)
+        key = (model, global_batch, wanted)
+        if key not in self._known:
+            self._known[key] = _spread(self._steps(*key), wanted)
+        return dict(self._known[key])
+
+    def _steps(self, model: ModelSpec, global_batch: int, counts: Counts) -> Curve:
+        """The runs by the first count that each serves, read from the cache where possible."""
+        if self.cache is None:
+            return self._planned(model, global_batch, counts)
+        parts = self.name, self.space, model, global_batch, counts, self.system, self.profile.digest
+        name = self.cache.key(*parts, np.__version__)  # numpy's functions may differ in the last digit
+        kept = self.cache.load(name)
+        if kept is not None:
+            return {
+                count: PlannedRun(gpus, plan, seconds, size, mfu)
+                for count, (gpus, seconds, size, mfu, plan) in kept.items()
+            }
+        steps = self._planned(model, global_batch, counts)
+        self.cache.save(
+            name,
+            {
+                count: (run.gpus, run.iteration_s, run.memory_bytes, run.mfu, run.plan)
+                for count, run in steps.items()
+            },
+        )
+        return steps
+
+    def _planned(self, model: ModelSpec, global_batch: int, counts: Counts) -> Curve:
+        plans = self._choose(self, model, global_batch, counts)
+        if not len(plans):
+            return {}
+        plans = plans.take(best_of_counts(model, plans, self.system, self.profile))
+        result = evaluate(model, plans, self.system, self.profile)
+        front = pareto_front(plans, result)
+        serves = np.searchsorted(plans.gpus[front], list(counts), side="right") - 1
+        curve: Curve = {}
+        for step in np.flatnonzero(np.diff(serves, prepend=-1)):
+            row = int(front[serves[step]])
+            curve[counts[step]] = PlannedRun(
+                gpus=int(plans.gpus[row]),
+                plan=plans.plan(row),
+                iteration_s=float(result.iteration_s[row]),
+                memory_bytes=float(result.memory.total[row]),
+                mfu=float(result.mfu[row]),
+            )
+        return curve
+
+    def fitting(self, model: ModelSpec, global_batch: int, space: Space, largest: int) -> PlanBatch:
+        """The plans of a space on at most `largest` GPUs that fit in memory."""
+        plans = candidates(model, global_batch, self.system, space, range(1, largest + 1))
+        return fitting_plans(model, plans, self.system, self.profile)
+
+
+def _spread(steps: Curve, counts: Counts) -> Curve:
+    """Each run at all counts from its first one up to that of the next run."""
+    curve: Curve = {}
+    starts = [bisect_left(counts, first) for first in steps]
+    for run, start, end in zip(steps.values(), starts, [*starts[1:], len(counts)], strict=False):
+        curve.update(dict.fromkeys(counts[start:end], run))
+    return curve
+
+
+def _rising(counts: Collection[int]) -> Counts:
+    """The counts in rising order, each once; a range if they have no gap."""
+    wanted = sorted({int(count) for count in counts})
+    whole = range(wanted[0], wanted[-1] + 1) if wanted else range(0)
+    return whole if len(whole) == len(wanted) else tuple(wanted)
+
+
+def make_planner(
+    name: str,
+    system: System,
+    profile: Profile | None = None,
+    space: Space | None = None,
+    cache: CurveCache | None = None,
+) -> Planner:
+    """The planner `name` on a system; UnknownName for a name that is not in `PLANNERS`."""
+    if name not in _RULES:
+        raise UnknownName("planner", name, PLANNERS)
+    return Planner(name, system, profile or load_profile(system.profile), space, cache)
+
+
+def _whole_space(planner: Planner, model: ModelSpec, global_batch: int, counts: Counts) -> PlanBatch:
+    return planner.fitting(model, global_batch, planner.space, counts[-1])
+
+
+def _data_parallel(
+    planner: Planner,
+    model: ModelSpec,
+    global_batch: int,
+    counts: Counts,
+    sizes: tuple[int, ...] = (1,),
+) -> PlanBatch:
+    node = tensor_splits(model, planner.system)[-1]
+    pp = _smallest_pipeline(planner, model, global_batch, node)
+    plans = planner.fitting(model, global_batch, replace(planner.space, micro_batch=sizes), counts[-1])
+    within_a_node = (plans.tp < node) & (plans.pp == 1) & (plans.dp == 1)
+    return plans.take(((plans.tp == node) & (plans.pp == pp)) | within_a_node)
+
+
+def _data_parallel_tuned(planner: Planner, model: ModelSpec, global_batch: int, counts: Counts) -> PlanBatch:
+    return _data_parallel(planner, model, global_batch, counts, planner.space.micro_batch)
+
+
+def _data_parallel_best(planner: Planner, model: ModelSpec, global_batch: int, counts: Counts) -> PlanBatch:
+    plans = _whole_space(planner, model, global_batch, counts)
+    start = plans.take(plans.gpus <= min((c for c in counts if (plans.gpus <= c).any()), default=0))
+    if not len(start):
+        return start
+    best = rank(start, evaluate(model, start, planner.system, planner.profile))[0]
+    return plans.take((plans.tp == start.tp[best]) & (plans.pp == start.pp[best]))
+
+
+def _megatron(planner: Planner, model: ModelSpec, global_batch: int, counts: Counts) -> PlanBatch:
+    plans = _whole_space(planner, model, global_batch, counts)
+    splits = tensor_splits(model, planner.system)
+    alone = [tp for tp in splits if _smallest_pipeline(planner, model, global_batch, tp) == 1]
+    tp = alone[0] if alone else splits[-1]
+    pp = _smallest_pipeline(planner, model, global_batch, tp)
+    return plans.take((plans.tp == tp) & (plans.pp == pp))
+
+
+def _smallest_pipeline(planner: Planner, model: ModelSpec, global_batch: int, tp: int) -> int:
+    """The fewest stages with which one replica fits under full recompute at micro-batch 1; 0 if it never
+    fits.
+    """
+    space = Space(tp=(tp,), micro_batch=(1,), recompute=("full",))
+    fit = planner.fitting(model, global_batch, space, tp * model.layers)
+    pipelines = fit.pp[fit.dp == 1]
+    return int(pipelines.min()) if len(pipelines) else 0
+
+
+_RULES: dict[str, Callable[[Planner, ModelSpec, int, Counts], PlanBatch]] = {
+    "3d": _whole_space,
+    "data-parallel": _data_parallel,
+    "data-parallel-tuned": _data_parallel_tuned,
+    "data-parallel-best": _data_parallel_best,
+    "megatron": _megatron,
+}
+PLANNERS = tuple(_RULES)

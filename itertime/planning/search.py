@@ -1,0 +1,200 @@
+"""The best plans for a model on a number of GPUs: list the space, drop the plans that do not fit in memory,
+evaluate the others at once.
+
+Which plans cannot be among the best, found without evaluating them.
+
+An iteration takes at least the time of one stage's layers on all micro-batches. A plan whose bound exceeds
+the time of plans already evaluated needs no evaluation; the answer stays the same.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.accuracy import interval_s
+from itertime.costs import Workload, memory, stage_layers_s
+from itertime.errors import UserError
+from itertime.prediction import Evaluation, Prediction, evaluate, predict
+from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, load_profile
+
+from .space import LARGEST, Space, candidates
+
+__all__ = [
+    "ROUNDING",
+    "Found",
+    "SearchResult",
+    "among_best",
+    "best_of_counts",
+    "fitting_plans",
+    "lower_bound_s",
+    "pareto_front",
+    "rank",
+    "search",
+]
+
+OBJECTIVES = ("time", "cost", "pareto")
+BLOCK = 4096  # plans whose arrays stay in the processor's cache
+
+
+@dataclass(frozen=True)
+class Found:
+    """One plan of a search and its prediction."""
+
+    plan: Plan
+    prediction: Prediction
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """`plans`, best first; how many plans keep the rules (`evaluated`), how many of these fit (`feasible`),
+    and the seconds that the search took.
+    """
+
+    plans: tuple[Found, ...]
+    evaluated: int
+    feasible: int
+    seconds: float = field(compare=False)
+
+
+def search(
+    model: ModelSpec,
+    global_batch: int,
+    system: System,
+    gpus: int | None = None,
+    *,
+    max_gpus: int | None = None,
+    space: Space | None = None,
+    objective: str = "time",
+    top: int = 10,
+    profile: Profile | None = None,
+) -> SearchResult:
+    """The `top` best plans on exactly `gpus` or at most `max_gpus` GPUs.
+
+    `objective`: "time" (seconds per iteration), "cost" (GPU-seconds per iteration, which any price of a
+    GPU-hour turns into dollars), or "pareto" (the front of time against GPUs: fastest first, each plan
+    faster than all on as few or fewer GPUs). Ties go to fewer GPUs, then smaller pp, tp, micro-batch. If no
+    plan of the space fits, `plans` is empty. Raises UserError for arguments out of range.
+    """
+    started = time.perf_counter()
+    counts = _counts(gpus, max_gpus, global_batch, objective)
+    profile = profile or load_profile(system.profile)
+    plans = candidates(model, global_batch, system, space or Space(), counts)
+    fitting = fitting_plans(model, plans, system, profile)
+    feasible = len(fitting)
+    found: tuple[Found, ...] = ()
+    if feasible:
+        if objective == "time":
+            fitting = fitting.take(among_best(model, fitting, system, profile, top))
+        elif objective == "pareto":
+            fitting = fitting.take(best_of_counts(model, fitting, system, profile))
+        result = evaluate(model, fitting, system, profile)
+        pareto = objective == "pareto"
+        best = pareto_front(fitting, result)[::-1] if pareto else rank(fitting, result, objective)
+        chosen = best[: max(top, 0)]
+        found = tuple(
+            Found(plan, _completed(model, plan, system, profile, result.prediction(row)))
+            for row, plan in ((row, fitting.plan(row)) for row in chosen)
+        )
+    return SearchResult(found, len(plans), feasible, time.perf_counter() - started)
+
+
+def _counts(gpus: int | None, max_gpus: int | None, global_batch: int, objective: str) -> range:
+    limit = gpus if gpus is not None else max_gpus
+    if limit is None or (gpus is not None and max_gpus is not None):
+        raise UserError("search: give either gpus or max_gpus")
+    if not (1 <= limit <= LARGEST and 1 <= global_batch <= LARGEST):
+        raise UserError(f"search: gpus={limit}, global_batch={global_batch}: must be from 1 to {LARGEST:,}")
+    if objective not in OBJECTIVES:
+        raise UserError(f"search: objective={objective!r}: must be {', '.join(OBJECTIVES[:-1])} or pareto")
+    return range(1, limit + 1) if gpus is None else range(limit, limit + 1)
+
+
+def fitting_plans(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> PlanBatch:
+    """The plans that fit in memory."""
+    fits = np.zeros(len(plans), dtype=bool)
+    for first in range(0, len(plans), BLOCK):
+        block = slice(first, first + BLOCK)
+        fits[block] = memory(Workload.of(model, plans.take(block), system, profile)).fits
+    return plans.take(fits)
+
+
+def _completed(
+    model: ModelSpec, plan: Plan, system: System, profile: Profile, found: Prediction
+) -> Prediction:
+    """`found` with the fields that only single predictions have: the interval, and what is extrapolated."""
+    alone = predict(model, plan, system, profile)
+    interval = interval_s(model, plan, system, found.iteration_s)
+    return replace(found, interval_s=interval, extrapolated=alone.extrapolated)
+
+
+def pareto_front(plans: PlanBatch, result: Evaluation) -> NDArray[np.int64]:
+    """Rows in order of GPUs: each plan is faster than all on as few or fewer GPUs, ties as in `rank`."""
+    order = rank(plans, result)
+    place = np.empty(len(plans), dtype=np.int64)
+    place[order] = np.arange(len(plans))
+    grouped = order[np.argsort(plans.gpus[order], kind="stable")]
+    first = grouped[np.flatnonzero(np.diff(plans.gpus[grouped], prepend=0))]
+    front: NDArray[np.int64] = first[place[first] == np.minimum.accumulate(place[first])]
+    return front
+
+
+def rank(plans: PlanBatch, result: Evaluation, objective: str = "time") -> NDArray[np.int64]:
+    """Row numbers, best first. The order of plans does not depend on the order of the rows."""
+    value = result.iteration_s * (plans.gpus if objective == "cost" else 1)
+    order = np.argsort(value, kind="stable")
+    equal = np.diff(value[order]) == 0
+    tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+    if len(tied):
+        among = order[tied]
+        order[tied] = among[np.lexsort((*_tie_breakers(plans.take(among)), value[among]))]
+    return order
+
+
+def _tie_breakers(plans: PlanBatch) -> tuple[NDArray[np.int64], ...]:
+    """Columns that decide between plans of equal value, the most important one last."""
+    switches = plans.zero_stage * 2 + plans.sequence_parallel
+    rest = plans.recompute, plans.interleave, plans.ep, plans.cp, plans.dp, plans.micro_batch
+    return switches, *rest, plans.tp, plans.pp, plans.gpus
+
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
+ROUNDING = 1e-9  # of the bound: sums in another order differ by far less
+FEW = 2000  # plans that are evaluated faster than pruned
+
+
+def among_best(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile, top: int) -> Rows:
+    """The rows among which the `top` fastest are, in their order.
+
+    The bound is of no use for GPU-seconds: without communication all numbers of GPUs cost the same.
+    """
+    if len(plans) <= max(FEW, 4 * top):
+        return np.arange(len(plans))
+    bound = lower_bound_s(model, plans, system, profile)
+    tried = np.argpartition(bound, top)[: max(top, 1)]
+    slowest = evaluate(model, plans.take(tried), system, profile).iteration_s.max()
+    return np.flatnonzero(bound <= slowest)
+
+
+def best_of_counts(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> Rows:
+    """The rows among which, for every number of GPUs, the fastest plan on at most that many is."""
+    if len(plans) <= FEW:
+        return np.arange(len(plans))
+    bound = lower_bound_s(model, plans, system, profile)
+    order = np.lexsort((bound, plans.gpus))
+    used = plans.gpus[order]
+    tried = order[np.flatnonzero(np.diff(used, prepend=0))]
+    seconds = evaluate(model, plans.take(tried), system, profile).iteration_s
+    best = np.full(used[-1] + 1, np.inf)
+    best[plans.gpus[tried]] = seconds
+    return np.flatnonzero(bound <= np.minimum.accumulate(best)[plans.gpus])
+
+
+def lower_bound_s(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> Array:
+    """Seconds that an iteration takes at least, by plan."""
+    layers_s = stage_layers_s(model, plans, system, profile)
+    return plans.microbatches * layers_s * (1 - ROUNDING)

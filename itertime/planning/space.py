@@ -1,0 +1,177 @@
+"""The plans that a search considers: every combination of a space's choices that keeps the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.errors import UserError
+from itertime.spec import RECOMPUTE, ModelSpec, PlanBatch, System
+
+__all__ = ["LARGEST", "MICRO_BATCHES", "WHOLE", "Space", "candidates", "divisors", "tensor_splits"]
+
+Whole = NDArray[np.int64]
+MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+MOST_PLANS = 10_000_000  # about 4 GB of columns
+LARGEST = 10_000_000  # GPUs, sequences: far beyond anything built, and small enough to enumerate divisors
+
+
+@dataclass(frozen=True)
+class Space:
+    """The choices of a search, which considers every combination that keeps the rules.
+
+    Empty choices stand for all sensible ones: `tp` the powers of two up to a node's GPUs (larger ones only if
+    listed), `pp` every divisor of the layers, `interleave` of a stage's layers, `ep` of the experts. A
+    mixture of experts under tensor parallelism always has sequence parallelism. The defaults are the space of
+    vTrain's studies; `WHOLE` has everything.
+    """
+
+    tp: tuple[int, ...] = ()
+    pp: tuple[int, ...] = ()
+    micro_batch: tuple[int, ...] = MICRO_BATCHES
+    interleave: tuple[int, ...] = (1,)
+    recompute: tuple[str, ...] = ("none", "selective", "full")
+    zero_stage: tuple[int, ...] = (0,)
+    sequence_parallel: tuple[bool, ...] = (False,)
+    grad_overlap: bool = False
+    cp: tuple[int, ...] = (1,)
+    ep: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, known in (("recompute", RECOMPUTE), ("zero_stage", (0, 1, 2, 3))):
+            for value in getattr(self, name):
+                if value not in known:
+                    raise UserError(f"search: {name}={value!r}: must be among {', '.join(map(str, known))}")
+        for name in ("tp", "pp", "micro_batch", "interleave", "cp", "ep"):
+            for value in getattr(self, name):
+                if not isinstance(value, int) or not 1 <= value <= LARGEST:
+                    raise UserError(f"search: {name}={value!r}: must be a whole number from 1 to {LARGEST:,}")
+
+
+WHOLE = Space(interleave=(), zero_stage=(0, 1, 2, 3), sequence_parallel=(False, True))
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, in order.
+
+    >>> divisors(12)
+    [1, 2, 3, 4, 6, 12]
+    """
+    small = [i for i in range(1, int(number**0.5) + 1) if number % i == 0]
+    return sorted({*small, *(number // i for i in small)})
+
+
+def tensor_splits(model: ModelSpec, system: System) -> list[int]:
+    """The powers of two within a node that divide the model's heads and widths."""
+    sizes = [1 << i for i in range(system.gpus_per_node.bit_length())]
+    return [tp for tp in sizes if tp <= system.gpus_per_node and _splits(model, tp)]
+
+
+def _splits(model: ModelSpec, tp: int) -> bool:
+    kv = model.kv_heads % tp == 0 or tp % model.kv_heads == 0
+    return model.heads % tp == 0 and model.ffn_hidden % tp == 0 and kv
+
+
+def candidates(
+    model: ModelSpec, global_batch: int, system: System, space: Space, gpus: Sequence[int]
+) -> PlanBatch:
+    """Every plan of the space that keeps the rules and uses one of the numbers of GPUs in `gpus` (ascending),
+    whether or not it fits in memory. Raises UserError for more than `MOST_PLANS`.
+    """
+    tps = [tp for tp in space.tp if _splits(model, tp)] if space.tp else tensor_splits(model, system)
+    pps = [pp for pp in space.pp or divisors(model.layers) if model.layers % pp == 0]
+    shapes = _shapes(tps, pps, divisors(global_batch), space.cp, gpus)
+    shapes = _schedules(shapes, model, global_batch, space)
+    choices = _choices(model, space)
+    if shapes.shape[1] * choices.shape[1] > 2 * MOST_PLANS:
+        size = f"about {shapes.shape[1] * choices.shape[1] / 1e6:,.0f} million"
+        raise UserError(f"search: {size} plans are too many; restrict the space, or take fewer GPUs")
+    shape, choice = np.nonzero(_keeps_rules(shapes, choices, model))
+    return _batch(shapes[:, shape], choices[:, choice], global_batch, space.grad_overlap)
+
+
+def _shapes(
+    tps: Sequence[int], pps: Sequence[int], dps: Sequence[int], cps: Sequence[int], gpus: Sequence[int]
+) -> Whole:
+    """Columns cp, tp, pp, dp whose product is among `gpus`: (4, shapes)."""
+    grid = _product(cps, tps, pps, dps)
+    grid = grid[:, grid.prod(axis=0, dtype=float) <= gpus[-1]]
+    wanted = gpus if isinstance(gpus, range) else frozenset(gpus)
+    return grid[:, [used in wanted for used in grid.prod(axis=0).tolist()]]
+
+
+def _product(*choices: Sequence[int]) -> Whole:
+    """Every combination once, as a column, the last choice running fastest: (choices, combinations)."""
+    once = (np.array(list(dict.fromkeys(values)), dtype=np.int64) for values in choices)
+    grids = np.meshgrid(*once, indexing="ij")
+    return np.stack([grid.ravel() for grid in grids])
+
+
+def _schedules(shapes: Whole, model: ModelSpec, global_batch: int, space: Space) -> Whole:
+    """The shapes with every micro-batch that divides a rank's share, and every interleaving: (6, plans)."""
+    chunks = space.interleave or divisors(model.layers)
+    sizes = _product(space.micro_batch, chunks)
+    pp, (size, v) = shapes[2][:, None], sizes[:, None, :]
+    share = global_batch // shapes[3][:, None]
+    interleaves = (pp > 1) & (model.layers % (pp * v) == 0) & (share // size % pp == 0)
+    row, column = np.nonzero((share % size == 0) & ((v == 1) | interleaves))
+    return np.concatenate([shapes[:, row], sizes[:, column]])
+
+
+def _choices(model: ModelSpec, space: Space) -> Whole:
+    """Recompute, ZeRO stage, sequence parallelism, ep in every combination: (4, combinations)."""
+    recompute = [
+        RECOMPUTE.index(name) for name in space.recompute if name != "selective" or model.attention == "core"
+    ]
+    sequence = [int(on) for on in (space.sequence_parallel if model.experts == 1 else (False, True))]
+    return _product(recompute, space.zero_stage, sequence, space.ep or divisors(model.experts))
+
+
+def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec) -> NDArray[np.bool_]:
+    """Which combinations remain, (shapes, choices): not those that break a rule, nor those without effect
+    (ZeRO on one rank, sequence parallelism without tp).
+    """
+    cp, tp, pp, dp = shapes[:4, :, None]
+    _, zero, sequence, ep = choices[:, None, :]
+    ranks = dp * cp
+    keeps = (zero == 0) | ((ranks > 1) & ((zero == 1) | (pp == 1)))
+    keeps &= (sequence == 0) | ((tp > 1) & (model.seq_len % tp == 0))
+    if (shapes[0] > 1).any():
+        pieces = 2 * cp * np.where(sequence == 1, tp, 1)
+        keeps &= (cp == 1) | ((model.attention != "core") & (model.seq_len % pieces == 0))
+    if model.experts > 1:
+        keeps &= (model.experts % ep == 0) & (ranks % ep == 0) & ((tp == 1) | (sequence == 1))
+        return keeps
+    return keeps & (ep == 1)
+
+
+def _batch(shapes: Whole, choices: Whole, global_batch: int, grad_overlap: bool) -> PlanBatch:
+    cp, tp, pp, dp, size, interleave = shapes
+    recompute, zero, sequence, ep = choices
+    no, plans = np.zeros(len(tp), dtype=bool), len(tp)
+    return PlanBatch(
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        micro_batch=size,
+        global_batch=np.full(plans, global_batch),
+        interleave=interleave,
+        recompute=recompute,
+        zero_stage=zero,
+        zero_group=dp * cp,
+        sequence_parallel=sequence == 1,
+        grad_overlap=no | grad_overlap,
+        gpipe=no,
+        balanced=no,
+        by_compute=no,
+        fp32_gradients=no,
+        cp=cp,
+        cp_gather=no,
+        ep=ep,
+        pp_before_dp=no,
+        prefetch=~no,
+        bucket_bytes=np.zeros(plans, dtype=np.int64),
+    )

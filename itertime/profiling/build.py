@@ -1,0 +1,187 @@
+"""Computes a GPU's profile from tables of measured operators; run it with `--help` for its usage.
+
+Equal tables give equal bytes. The file holds coefficients and small tables of medians, never the measured
+rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from itertime.errors import UserError
+from itertime.io import write_text
+from itertime.spec import AttentionSlowdown, Evidence, SizeTable, load_profile
+
+from .attention_slowdown import measure_slowdown
+from .chips import Chip, chip_named
+from .fit_attention import fit_attention
+from .fit_collected import fit_collected
+from .fit_collectives import fit_collectives
+from .fit_elementwise import fit_elementwise
+from .fit_gemm import fit_gemm
+
+__all__ = ["build", "main", "render"]
+
+PROGRAM = "python -m itertime.profiling.build"
+EXAMPLES = f"""\
+From a folder of published tables:
+
+    {PROGRAM} ../shared/data/operators --gpu h100-80gb -o profiles/h100-80gb.json
+
+From measurements on one GPU of that type; collectives, which one GPU cannot measure, come from the base
+profile:
+
+    itertime profile collect -o mine.csv.gz
+    {PROGRAM} mine.csv.gz --gpu h100-80gb --base h100-80gb -o mine.json
+
+A YAML file with the fields of a `Chip` describes a GPU of another type.
+"""
+ASSUMED = (
+    ("gemm, backward layouts", "the forward formula", "dx = dy w^T and dw = x^T dy: no table measures them"),
+    (
+        "gemm, batched",
+        "the forward formula over all batches' tiles",
+        "no table measures strided-batched GEMMs",
+    ),
+    ("element-wise kernels, backward", "the forward bandwidth of each kind", "no table measures them"),
+    ("collectives among more than 8 ranks of a node", "the bus bandwidth among 8", "no table measures them"),
+)
+
+
+def build(folder: Path, gpu: str = "a100-80gb", base: str | None = None) -> dict[str, Any]:
+    """The profile as plain values, as they are written. Raises `UserError` for unusable tables.
+
+    `folder` holds the tables. It may also be a file of `itertime profile collect`; collectives then come from
+    the profile `base`.
+    """
+    chip = chip_named(gpu)
+    gemm, gemm_evidence = fit_gemm(folder, chip)
+    fit_kernels = fit_collected if folder.is_file() else fit_elementwise
+    elementwise, elementwise_evidence = fit_kernels(folder, chip)
+    launch_s = elementwise["elementwise"].launch_s
+    attention, attention_evidence = fit_attention(folder, chip, launch_s)
+    slowdown, slowdown_evidence = _slowdown(folder, chip, base)
+    collectives, collective_evidence = _collectives(folder, chip, base)
+    evidence = _with_assumptions(
+        [
+            *gemm_evidence,
+            *attention_evidence,
+            *slowdown_evidence,
+            *elementwise_evidence,
+            *collective_evidence,
+        ]
+    )
+    return {
+        "name": chip.name,
+        "gpu": chip.gpu,
+        "source": chip.source,
+        "peak_flops_per_s": chip.peak_flops_per_s,
+        "hbm_bytes_per_s": chip.hbm_bytes_per_s,
+        "memory_bytes": chip.memory_bytes,
+        "launch_s": launch_s,
+        "gemm": dataclasses.asdict(gemm),
+        "attention": dataclasses.asdict(attention),
+        "attention_slowdown": {name: dataclasses.asdict(one) for name, one in slowdown.items()},
+        "elementwise": {kind: dataclasses.asdict(model) for kind, model in elementwise.items()},
+        "collectives": {name: _plain(table) for name, table in collectives.items()},
+        "evidence": [dataclasses.asdict(item) for item in evidence],
+    }
+
+
+def _slowdown(
+    folder: Path, chip: Chip, base: str | None
+) -> tuple[dict[str, AttentionSlowdown], list[Evidence]]:
+    if base is None:
+        return measure_slowdown(folder, chip)
+    return load_profile(base).attention_slowdown, []
+
+
+def _collectives(folder: Path, chip: Chip, base: str | None) -> tuple[dict[str, SizeTable], list[Evidence]]:
+    if base is None:
+        return fit_collectives(folder, chip)
+    collectives = load_profile(base).collectives
+    evidence = [
+        Evidence(
+            part=name,
+            kind="assumed",
+            source=f"those of the profile {base}",
+            rows=0,
+            note="one GPU measures no collective",
+        )
+        for name in collectives
+    ]
+    return collectives, evidence
+
+
+def _with_assumptions(evidence: list[Evidence]) -> list[Evidence]:
+    """The evidence, and a row for each of `ASSUMED` that it does not cover."""
+    covered = {item.part for item in evidence}
+    if any(part.endswith("(backward)") for part in covered):
+        covered.add("element-wise kernels, backward")
+    assumed = [
+        Evidence(part=part, kind="assumed", source=source, rows=0, note=note)
+        for part, source, note in ASSUMED
+        if part not in covered
+    ]
+    return [*evidence, *assumed]
+
+
+def _plain(table: SizeTable) -> dict[str, Any]:
+    return {"ranks": table.ranks, "first_bytes": table.first_bytes, "time_s": table.time_s}
+
+
+def render(profile: dict[str, Any]) -> str:
+    """The profile as JSON, each list of numbers on one line, numbers to 6 significant digits."""
+
+    def on_one_line(numbers: re.Match[str]) -> str:
+        return "[" + ", ".join(numbers[0].strip("[]").replace(",", " ").split()) + "]"
+
+    return re.sub(r"\[[\s\d.,e+-]+\]", on_one_line, json.dumps(_tidy(profile), indent=1)) + "\n"
+
+
+def _tidy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _tidy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_tidy(item) for item in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command. Returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Compute a GPU's profile from tables of measured operators.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "folder",
+        type=Path,
+        help="folder of operator tables (a100_gemm.csv.gz, ...), or a file of `itertime profile collect`",
+    )
+    parser.add_argument(
+        "--gpu",
+        default="a100-80gb",
+        help="a100-80gb (the default), h100-80gb, or a YAML file that describes a GPU",
+    )
+    parser.add_argument("--base", help="profile that the collectives are taken from")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="profile to write (.json)")
+    options = parser.parse_args(arguments)
+    try:
+        write_text(options.output, render(build(options.folder, options.gpu, options.base)))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

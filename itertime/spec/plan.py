@@ -1,0 +1,205 @@
+"""Training plans: the degrees of parallelism, the schedule, and the rules that a plan must keep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from itertime.errors import UserError
+
+if TYPE_CHECKING:
+    from .model import ModelSpec
+
+__all__ = ["CP_EXCHANGES", "RANK_ORDERS", "RECOMPUTE", "SCHEDULES", "SPLITS", "Plan"]
+
+RECOMPUTE = ("none", "selective", "full", "early-stop")
+SCHEDULES = ("1f1b", "gpipe")
+SPLITS = ("even", "balanced", "compute")
+CP_EXCHANGES = ("ring", "gather")
+RANK_ORDERS = ("tp-cp-dp-pp", "tp-cp-pp-dp")
+_MAX = 10**7
+_MAX_BYTES = 10**15
+_COUNTS = (
+    *("tp", "pp", "dp", "micro_batch", "global_batch", "interleave", "zero_group", "cp", "ep"),
+    "bucket_bytes",
+)
+_CHOICES = {
+    "recompute": RECOMPUTE,
+    "schedule": SCHEDULES,
+    "split": SPLITS,
+    "cp_exchange": CP_EXCHANGES,
+    "rank_order": RANK_ORDERS,
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One way to train a model on `gpus` = tp x cp x pp x dp GPUs, numbered in `rank_order`, tp first.
+
+    | field | meaning |
+    |---|---|
+    | `global_batch`, `micro_batch` | sequences |
+    | `interleave` | model chunks per stage (Narayanan et al., SC'21, section 2.2); 1 is plain 1F1B |
+    | `recompute` | what the backward pass computes again, see below |
+    | `zero_stage` | what is sharded: optimizer states (1), gradients (2), weights (3, like FSDP) |
+    | `zero_group` | number of data-parallel ranks over which ZeRO shards; None means all of them |
+    | `grad_overlap` | gradient communication is hidden behind the last micro-batch's backward pass |
+    | `split` | how the layers are divided among the stages, see below |
+    | `cp` | ranks that share a sequence; for gradients and ZeRO they count as data-parallel ranks |
+    | `cp_exchange` | how these exchange keys and values, see below |
+    | `ep` | ranks of dp x cp that share the experts of a mixture (GShard, Lepikhin et al. 2021) |
+    | `prefetch` | ZeRO-3 gathers the next layer's weights while the current layer computes |
+    | `bucket_bytes` | size of a gradient bucket; None: one per layer if overlapped with backward, else one |
+
+    `recompute`: "full" keeps one input per layer. "early-stop" does too, but repeats a layer only up to the
+    last tensor that the backward pass needs (torch.utils.checkpoint since PyTorch 2.1, unless reentrant).
+    "selective" repeats only the attention core (Korthikanti et al. 2022). "none" keeps everything.
+
+    `split`: "even" gives every stage the same number of layers. "balanced" does not require pp to divide the
+    layers, and counts the embedding and the vocabulary projection as one layer each (DeepSpeed's
+    `type:transformer|embedding` partition). "compute" gives every stage the same share of the matrices'
+    arithmetic, that of the projection included, rounded to whole layers (nanotron).
+
+    `cp_exchange`: "ring" passes keys and values around while attention works on the blocks already received
+    (Liu et al. 2023, Ring Attention). "gather" gathers all of them first (Llama 3, 2024, section 3.3.2).
+
+    >>> Plan(tp=8, pp=2, dp=4, micro_batch=1, global_batch=64).microbatches
+    16
+    """
+
+    tp: int
+    pp: int
+    dp: int
+    micro_batch: int
+    global_batch: int
+    interleave: int = 1
+    recompute: str = "full"
+    zero_stage: int = 0
+    zero_group: int | None = None
+    sequence_parallel: bool = False
+    grad_overlap: bool = False
+    schedule: str = "1f1b"
+    split: str = "even"
+    fp32_gradients: bool = False
+    cp: int = 1
+    cp_exchange: str = "ring"
+    ep: int = 1
+    rank_order: str = "tp-cp-dp-pp"
+    prefetch: bool = True
+    bucket_bytes: int | None = None
+
+    @property
+    def gpus(self) -> int:
+        return self.tp * self.cp * self.pp * self.dp
+
+    @property
+    def label(self) -> str:
+        """A short form of the plan, for tables and logs.
+
+        >>> Plan(tp=8, pp=2, dp=4, micro_batch=1, global_batch=64, interleave=2).label
+        'tp8 pp2 dp4 mb1 v2 full'
+        """
+        words = [f"tp{self.tp}", f"pp{self.pp}", f"dp{self.dp}", f"mb{self.micro_batch}"]
+        words += [f"{name}{value}" for name, value in (("cp", self.cp), ("ep", self.ep)) if value > 1]
+        if self.interleave > 1:
+            words.append(f"v{self.interleave}")
+        if self.zero_stage > 0:
+            words.append(f"zero{self.zero_stage}")
+        if self.sequence_parallel:
+            words.append("sp")
+        return " ".join([*words, self.recompute])
+
+    @property
+    def microbatches(self) -> int:
+        """Micro-batches that each pipeline runs in one iteration."""
+        return self.global_batch // (self.dp * self.micro_batch)
+
+    def broken_rules(self, model: ModelSpec) -> list[str]:
+        """The rules that the plan breaks for `model`, one sentence each; empty if it can train the model."""
+        bad_values = self._bad_values()
+        return bad_values or [why for broken, why in self._rules(model) if broken]
+
+    def check(self, model: ModelSpec) -> Plan:
+        """The plan itself. Raises UserError, naming every broken rule, if it cannot train `model`."""
+        broken = self.broken_rules(model)
+        if broken:
+            raise UserError(f"this plan cannot train {model.name}: " + "; ".join(broken))
+        return self
+
+    def _bad_values(self) -> list[str]:
+        bad = []
+        for name in _COUNTS:
+            value = getattr(self, name)
+            if name in ("zero_group", "bucket_bytes") and value is None:
+                continue
+            largest, text = (_MAX_BYTES, "10^15") if name == "bucket_bytes" else (_MAX, "10^7")
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= largest:
+                bad.append(f"{name}={value!r}: must be a whole number from 1 to {text}")
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                bad.append(f"{name}={getattr(self, name)!r}: must be {', '.join(known[:-1])} or {known[-1]}")
+        if self.zero_stage not in (0, 1, 2, 3):
+            bad.append(f"zero_stage={self.zero_stage!r}: must be 0, 1, 2 or 3")
+        return bad
+
+    def _rules(self, model: ModelSpec) -> list[tuple[bool, str]]:
+        tp, pp, dp, v, layers = self.tp, self.pp, self.dp, self.interleave, model.layers
+        ranks = dp * self.cp
+        group = self.zero_group or ranks
+        return [
+            (model.heads % tp != 0, f"tp={tp}: must divide heads={model.heads}"),
+            (
+                model.kv_heads != model.heads and model.kv_heads % tp != 0 and tp % model.kv_heads != 0,
+                f"tp={tp}: must divide kv_heads={model.kv_heads}, or be a multiple of it",
+            ),
+            (model.ffn_hidden % tp != 0, f"tp={tp}: must divide ffn_hidden={model.ffn_hidden}"),
+            (pp > layers, f"pp={pp}: has more stages than the model has layers ({layers})"),
+            (
+                self.split == "even" and pp <= layers and layers % pp != 0,
+                f"pp={pp}: must divide layers={layers}, unless split=balanced or compute",
+            ),
+            (
+                self.global_batch % (dp * self.micro_batch) != 0,
+                f"global_batch={self.global_batch}: must be a multiple of "
+                f"dp x micro_batch = {dp * self.micro_batch}",
+            ),
+            (v > 1 and pp == 1, f"interleave={v}: needs pp > 1"),
+            (v > 1 and self.split == "compute", f"interleave={v}: needs split=even"),
+            (v > 1 and self.schedule != "1f1b", f"interleave={v}: needs schedule=1f1b"),
+            (
+                v > 1 and layers % (pp * v) != 0,
+                f"interleave={v}: pp x interleave = {pp * v} must divide layers={layers}",
+            ),
+            (
+                v > 1 and self.microbatches % pp != 0,
+                f"interleave={v}: pp={pp} must divide the {self.microbatches} micro-batches",
+            ),
+            (
+                self.sequence_parallel and model.seq_len % tp != 0,
+                f"tp={tp}: must divide seq_len={model.seq_len}",
+            ),
+            (
+                ranks % group != 0,
+                f"zero_group={group}: must divide dp={dp}" + (f" x cp={self.cp}" if self.cp > 1 else ""),
+            ),
+            *self._context_and_expert_rules(model),
+            (self.zero_stage >= 2 and pp > 1, f"zero_stage={self.zero_stage}: needs pp=1"),
+        ]
+
+    def _context_and_expert_rules(self, model: ModelSpec) -> list[tuple[bool, str]]:
+        cp, ep, ranks = self.cp, self.ep, self.dp * self.cp
+        return [
+            (cp > 1 and model.attention == "core", f"cp={cp}: needs flash attention, which works in blocks"),
+            (
+                cp > 1 and model.seq_len % (2 * cp * (self.tp if self.sequence_parallel else 1)) != 0,
+                f"cp={cp}: two pieces a rank must divide seq_len={model.seq_len}"
+                + (f" on tp={self.tp} ranks" if self.sequence_parallel else ""),
+            ),
+            (ep > 1 and model.experts == 1, f"ep={ep}: needs a model with experts"),
+            (model.experts % ep != 0 and model.experts > 1, f"ep={ep}: must divide experts={model.experts}"),
+            (ranks % ep != 0, f"ep={ep}: must divide dp x cp = {ranks}"),
+            (
+                model.experts > 1 and self.tp > 1 and not self.sequence_parallel,
+                f"tp={self.tp}: needs sequence_parallel in a model with experts",
+            ),
+        ]

@@ -1,0 +1,180 @@
+"""Many plans of one model as columns of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .plan import CP_EXCHANGES, RANK_ORDERS, RECOMPUTE, Plan
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["PlanBatch"]
+
+
+@dataclass(frozen=True)
+class PlanBatch:
+    """Many plans of one model as columns: arrays of one shape, one element per plan, ready to broadcast.
+
+    `recompute` holds indices into RECOMPUTE. `bucket_bytes` is 0 where a plan has None.
+    """
+
+    tp: NDArray[np.int64]
+    pp: NDArray[np.int64]
+    dp: NDArray[np.int64]
+    micro_batch: NDArray[np.int64]
+    global_batch: NDArray[np.int64]
+    interleave: NDArray[np.int64]
+    recompute: NDArray[np.int64]
+    zero_stage: NDArray[np.int64]
+    zero_group: NDArray[np.int64]
+    sequence_parallel: NDArray[np.bool_]
+    grad_overlap: NDArray[np.bool_]
+    gpipe: NDArray[np.bool_]
+    balanced: NDArray[np.bool_]
+    by_compute: NDArray[np.bool_]
+    fp32_gradients: NDArray[np.bool_]
+    cp: NDArray[np.int64]
+    cp_gather: NDArray[np.bool_]
+    ep: NDArray[np.int64]
+    pp_before_dp: NDArray[np.bool_]
+    prefetch: NDArray[np.bool_]
+    bucket_bytes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, plans: Sequence[Plan]) -> PlanBatch:
+        """The columns of `plans`, in their order."""
+        numbers = np.array([_numbers(plan) for plan in plans], dtype=np.int64).reshape(-1, len(_NUMBERS))
+        switches = np.array([_switches(plan) for plan in plans], dtype=bool).reshape(-1, len(_SWITCHES))
+        columns = dict(zip(_NUMBERS, numbers.T, strict=True))
+        return cls(**columns, **dict(zip(_SWITCHES, switches.T, strict=True)))  # type: ignore[arg-type]
+
+    @cached_property
+    def gpus(self) -> NDArray[np.int64]:
+        return self.tp * self.cp * self.pp * self.dp
+
+    @cached_property
+    def next_stage(self) -> NDArray[np.int64]:
+        """Ranks from one pipeline stage to the next."""
+        return np.where(self.pp_before_dp, 1, self.dp) * self.tp * self.cp
+
+    @cached_property
+    def accumulated(self) -> NDArray[np.float64]:
+        """Bytes moved to add one gradient to its sum: read both, write the sum."""
+        return np.where(self.fp32_gradients, 10.0, 6.0)
+
+    def tokens(self, seq_len: int) -> NDArray[np.float64]:
+        """Tokens of one micro-batch on one context-parallel rank."""
+        return self.micro_batch * seq_len / self.cp
+
+    @cached_property
+    def microbatches(self) -> NDArray[np.int64]:
+        return self.global_batch // (self.dp * self.micro_batch)
+
+    def __len__(self) -> int:
+        return len(self.tp)
+
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_] | slice) -> PlanBatch:
+        """The plans at `rows` (indices, a mask, or a slice)."""
+        return PlanBatch(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+    def distinct(self, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows that differ in the columns `names`, sorted by these columns, and the index among them of every
+        plan's equal.
+
+        The columns become the digits of one number, each in the base of its range, so two plans share a
+        number only if they agree in every column. A number that would exceed 64 bits is first replaced by its
+        rank.
+        """
+        key, size = np.zeros(len(self), dtype=np.int64), 1  # 0 <= key < size
+        for name in names:
+            digit = getattr(self, name)
+            least, base = _range(digit)
+            if base > MOST_KEYS // size:
+                key, size = _ranked(key)
+            if base > MOST_KEYS // size:
+                digit, base = _ranked(digit)
+                least = 0
+            if base > 1:
+                key *= base
+                key += digit
+                key -= least
+                size *= base
+        if size <= 2**15:
+            key = key.astype(np.int16)  # which numpy sorts in linear time
+        _, first, where = np.unique(key, return_index=True, return_inverse=True)
+        return first, where.reshape(-1)
+
+    def plan(self, row: int) -> Plan:
+        """The plan at `row`; its `zero_group` is None where the group is the whole data-parallel group."""
+        group = int(self.zero_group[row])
+        return Plan(
+            tp=int(self.tp[row]),
+            pp=int(self.pp[row]),
+            dp=int(self.dp[row]),
+            micro_batch=int(self.micro_batch[row]),
+            global_batch=int(self.global_batch[row]),
+            interleave=int(self.interleave[row]),
+            recompute=RECOMPUTE[self.recompute[row]],
+            zero_stage=int(self.zero_stage[row]),
+            zero_group=None if group == self.dp[row] * self.cp[row] else group,
+            sequence_parallel=bool(self.sequence_parallel[row]),
+            grad_overlap=bool(self.grad_overlap[row]),
+            schedule="gpipe" if self.gpipe[row] else "1f1b",
+            split="balanced" if self.balanced[row] else "compute" if self.by_compute[row] else "even",
+            fp32_gradients=bool(self.fp32_gradients[row]),
+            cp=int(self.cp[row]),
+            cp_exchange=CP_EXCHANGES[int(self.cp_gather[row])],
+            ep=int(self.ep[row]),
+            rank_order=RANK_ORDERS[int(self.pp_before_dp[row])],
+            prefetch=bool(self.prefetch[row]),
+            bucket_bytes=int(self.bucket_bytes[row]) or None,
+        )
+
+
+MOST_KEYS = 2**62
+
+
+def _range(column: NDArray[np.int64] | NDArray[np.bool_]) -> tuple[int, int]:
+    """The smallest value of a column, and the number of values from it to the largest one."""
+    if not len(column):
+        return 0, 1
+    least, most = int(column.min()), int(column.max())
+    return least, most - least + 1
+
+
+def _ranked(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """Each number replaced by its rank among the distinct ones, and how many there are."""
+    values, ranks = np.unique(numbers, return_inverse=True)
+    return ranks.reshape(-1), len(values)
+
+
+_NUMBERS = (
+    *("tp", "pp", "dp", "cp", "ep", "micro_batch", "global_batch", "interleave", "recompute", "zero_stage"),
+    *("zero_group", "bucket_bytes"),
+)
+_SWITCHES = (
+    *("sequence_parallel", "grad_overlap", "gpipe", "balanced", "fp32_gradients", "cp_gather"),
+    *("pp_before_dp", "prefetch", "by_compute"),
+)
+
+
+def _numbers(plan: Plan) -> tuple[int, ...]:
+    return (
+        *(plan.tp, plan.pp, plan.dp, plan.cp, plan.ep, plan.micro_batch, plan.global_batch),
+        *(plan.interleave, RECOMPUTE.index(plan.recompute), plan.zero_stage),
+        *(plan.zero_group or plan.dp * plan.cp, plan.bucket_bytes or 0),
+    )
+
+
+def _switches(plan: Plan) -> tuple[bool, ...]:
+    return (
+        *(plan.sequence_parallel, plan.grad_overlap, plan.schedule == "gpipe", plan.split == "balanced"),
+        *(plan.fp32_gradients, plan.cp_exchange == "gather", plan.rank_order == "tp-cp-pp-dp", plan.prefetch),
+        plan.split == "compute",
+    )

@@ -1,0 +1,238 @@
+"""The profile of a GPU: how long its kernels and its in-node collectives take.
+
+A profile is a JSON file of coefficients and small tables, computed from measurements. Each part states
+whether it was measured, fitted or assumed, on how many rows, and with which error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from numpy.typing import ArrayLike
+from pydantic import model_validator
+from pydantic.dataclasses import dataclass
+
+from itertime.errors import UnknownName
+from itertime.io import CONFIG, NonNegative, Positive, Whole, construct, read_mapping
+
+from .operators import Array, AttentionModel, AttentionSlowdown, ElementwiseModel, GemmModel
+from .size_table import SizeTable
+
+__all__ = [
+    "COLLECTIVES",
+    "ELEMENTWISE_KINDS",
+    "Evidence",
+    "Profile",
+    "list_profiles",
+    "load_profile",
+    "profile_path",
+]
+
+FOLDER = Path(__file__).parents[1] / "profiles"
+
+ELEMENTWISE_KINDS = (
+    "elementwise",
+    "layernorm",
+    "rmsnorm",
+    "softmax",
+    "gelu",
+    "swiglu",
+    "dropout",
+    "rotary",
+    "embedding",
+    "cross_entropy",
+    "adam",
+)
+OLDER_ATTENTION = ("flash1", "triton")
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
+
+
+@dataclass(frozen=True, config=CONFIG)
+class Evidence:
+    """The evidence for one part of a profile: one row of `itertime profile show`.
+
+    Errors are mean absolute percentage errors over `rows` rows, None without a measurement to compare with.
+    `error_held_out_pct` is on rows that the coefficients were not fitted to; `note` says which. `measured`
+    gives the range of each argument (m, n, k; bytes; head_dim, seq; width; ranks) over these rows.
+    """
+
+    part: str
+    kind: Literal["measured", "fitted", "assumed"]
+    source: str
+    rows: Whole
+    error_in_sample_pct: NonNegative | None = None
+    error_held_out_pct: NonNegative | None = None
+    note: str = ""
+    measured: dict[str, tuple[NonNegative, NonNegative]] = dataclasses.field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check(self) -> Evidence:
+        for argument, (least, most) in self.measured.items():
+            if least > most:
+                raise ValueError(f"measured.{argument}: {least:g} is above {most:g}")
+        return self
+
+
+@dataclass(frozen=True, config=CONFIG)
+class Profile:
+    """Times of one GPU type's kernels, in seconds; every method takes scalars or arrays and broadcasts.
+
+    A profile describes an undisturbed GPU, without site multipliers. `launch_s` is the time of the smallest
+    kernel. `memory_bytes` is the GPU's total as CUDA reports it.
+    """
+
+    name: str
+    gpu: str
+    source: str
+    peak_flops_per_s: Positive
+    hbm_bytes_per_s: Positive
+    memory_bytes: Positive
+    launch_s: Positive
+    gemm: GemmModel
+    attention: AttentionModel
+    attention_slowdown: dict[str, AttentionSlowdown]
+    elementwise: dict[str, ElementwiseModel]
+    collectives: dict[str, SizeTable]
+    evidence: list[Evidence]
+
+    @model_validator(mode="after")
+    def _check(self) -> Profile:
+        for field, needed in (
+            ("attention_slowdown", OLDER_ATTENTION),
+            ("elementwise", ELEMENTWISE_KINDS),
+            ("collectives", COLLECTIVES),
+        ):
+            for name in needed:
+                if name not in getattr(self, field):
+                    raise ValueError(f"{field} lacks {name!r}")
+        object.__setattr__(self, "_ranges", _united(self.evidence))
+        return self
+
+    @property
+    def ranges(self) -> dict[str, dict[str, tuple[float, float]]]:
+        """The range that the evidence covers, by kernel ("gemm", "attention", a kind, a collective) and
+        argument. Assumed parts have no range.
+        """
+        ranges: dict[str, dict[str, tuple[float, float]]] = self._ranges  # type: ignore[attr-defined]
+        return ranges
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """A hash of everything in the profile: equal for profiles that give equal times."""
+        return hashlib.blake2b(repr(self).encode(), digest_size=20).hexdigest()
+
+    @property
+    def peak_flops(self) -> float:
+        """Dense 16-bit peak, FLOP/s."""
+        return self.peak_flops_per_s
+
+    def gemm_s(self, m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1) -> Array:
+        """Seconds of one launch of `batch` GEMMs y[m, n] = x[m, k] w[k, n] in bf16/fp16, with the launch.
+
+        The GEMMs of the backward pass, dx = dy w^T (m, k, n) and dw = x^T dy (k, n, m), and batched GEMMs
+        use the same formula; where no table measures them, `parts` says so.
+        """
+        return self.gemm.seconds(m, n, k, batch)
+
+    def attention_s(
+        self,
+        batch: ArrayLike,
+        heads: ArrayLike,
+        kv_heads: ArrayLike,
+        head_dim: ArrayLike,
+        seq_q: ArrayLike,
+        seq_kv: ArrayLike,
+        causal: ArrayLike = True,
+        backward: bool = False,
+    ) -> Array:
+        """Seconds of one layer's flash attention kernel, forward or backward.
+
+        `heads` and `kv_heads` are those on this GPU; sequences are in tokens. Causal attention halves the
+        work, which is exact for seq_q = seq_kv.
+        """
+        return self.attention.seconds(batch, heads, kv_heads, head_dim, seq_q, seq_kv, causal, backward)
+
+    def attention_factor(self, kernel: str, head_dim: float, seq: float, causal: bool = True) -> float:
+        """The time of an attention kernel over that of FlashAttention-2, which `attention_s` gives.
+
+        `kernel` is "flash" (1) or one of `OLDER_ATTENTION`. Raises `UnknownName` for another kernel.
+        """
+        if kernel == "flash":
+            return 1.0
+        if kernel not in self.attention_slowdown:
+            raise UnknownName("attention kernel", kernel, ["flash", *self.attention_slowdown])
+        return self.attention_slowdown[kernel].factor(head_dim, seq, causal)
+
+    def elementwise_s(
+        self, nbytes: ArrayLike, kind: str = "elementwise", width: float | None = None
+    ) -> Array:
+        """Seconds of one memory-bound kernel that reads and writes `nbytes` bytes in all; 0 for 0 bytes.
+
+        `kind` is one of `ELEMENTWISE_KINDS`. Bytes count every tensor once, read or written, in 16 bit: 4
+        per element of layernorm, rmsnorm, softmax, gelu, rotary, embedding; 6 per element of the MLP width
+        for swiglu and of an addition. `width` is the length of the rows that a norm or softmax reduces,
+        in elements. Raises `UnknownName` for another kind.
+        """
+        if kind not in self.elementwise:
+            raise UnknownName("element-wise kind", kind, self.elementwise)
+        return self.elementwise[kind].seconds(nbytes, width)
+
+    def collective_s(self, operation: str, nbytes: ArrayLike, ranks: ArrayLike = 2) -> Array:
+        """Seconds of a collective among `ranks` GPUs of one node.
+
+        `operation` is one of `COLLECTIVES`. `nbytes` is nccl-tests' size: the buffer of one rank, and for
+        all_gather and reduce_scatter the gathered whole. Raises `UnknownName` for another operation.
+        """
+        if operation not in self.collectives:
+            raise UnknownName("collective", operation, self.collectives)
+        return self.collectives[operation].seconds(nbytes, ranks)
+
+    def parts(self) -> Iterator[Evidence]:
+        """The evidence of each part: measured, fitted or assumed, its source and its errors."""
+        yield from self.evidence
+
+
+def _united(evidence: list[Evidence]) -> dict[str, dict[str, tuple[float, float]]]:
+    """The union of the ranges of each kernel's evidence; the first word of a part is the kernel's name."""
+    ranges: dict[str, dict[str, tuple[float, float]]] = {}
+    for item in evidence:
+        found = ranges.setdefault(re.split(r"[ ,(]", item.part)[0], {})
+        for argument, (least, most) in item.measured.items():
+            before = found.get(argument, (least, most))
+            found[argument] = min(least, before[0]), max(most, before[1])
+    return ranges
+
+
+def list_profiles() -> list[str]:
+    """Names of the shipped profiles, sorted."""
+    return sorted(path.stem for path in FOLDER.glob("*.json"))
+
+
+def load_profile(name_or_path: str | Path) -> Profile:
+    """A shipped profile by name, or one from a JSON file by its path. The result is cached by argument.
+
+    Raises `UnknownName` for a name that is not shipped, `UserError` naming file and key for a wrong file.
+    """
+    return _load(profile_path(name_or_path))
+
+
+def profile_path(name_or_path: str | Path) -> Path:
+    """The file of a profile, by name or path. Raises `UnknownName` for a name that is not shipped."""
+    text = str(name_or_path)
+    is_path = isinstance(name_or_path, Path) or "/" in text or text.endswith(".json")
+    if not is_path and text not in list_profiles():
+        raise UnknownName("profile", text, list_profiles())
+    return Path(text) if is_path else FOLDER / f"{text}.json"
+
+
+@functools.lru_cache(maxsize=16)
+def _load(path: Path) -> Profile:
+    profile = construct(Profile, read_mapping(path), path)
+    assert profile.digest  # computed here, so that no later call has to
+    return profile

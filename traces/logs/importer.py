@@ -1,0 +1,253 @@
+"""From a job log to a native trace, with a report of every assumption and every dropped row."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from itertime.errors import TableError, UnknownName, UserError
+from itertime.io import open_table, sha256, shown
+from traces.job import Job, submission_key
+from traces.summary import demand
+from traces.workload import Rules, Work, WorkMaker, deadline_factors, stream, work_maker
+
+from . import any_columns as named_columns
+from . import elasticflow, itp, slurm
+from .log import Dropped, Log, LoggedJob, header
+
+__all__ = ["FORMATS", "Selection", "convert", "detect_format", "import_log"]
+
+FORMATS: Mapping[str, ModuleType] = {"itp": itp, "elasticflow": elasticflow, "slurm": slurm}
+"""Format name -> module with `matches(columns) -> bool` and `read_log(path) -> Log`."""
+
+Report = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which part of a log becomes jobs, and how its clock is scaled.
+
+    The selection holds jobs submitted from `from_s` to before `until_s` (seconds after the log's first
+    submission), and of those the first `limit`. Gaps between submissions are multiplied by `time_scale`; run
+    times and the distance of a deadline from its submission are not.
+    """
+
+    from_s: float = 0.0
+    until_s: float = math.inf
+    limit: int | None = None
+    time_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.from_s < self.until_s:
+            raise UserError(f"from={self.from_s:g}, until={self.until_s:g}: must be 0 <= from < until")
+        if self.limit is not None and self.limit < 1:
+            raise UserError(f"limit={self.limit}: must be at least 1")
+        if not 0 < self.time_scale <= 10_000:
+            raise UserError(f"time-scale={self.time_scale:g}: must be above 0 and at most 10,000")
+
+
+def detect_format(path: str | Path) -> str:
+    """The format of a log by its header. Raises TableError for a header of no known format."""
+    with open_table(path) as table:
+        columns = header(table)
+    found = [name for name, module in FORMATS.items() if module.matches(columns)]
+    if not found:
+        known, seen = ", ".join(FORMATS), shown(", ".join(columns))
+        which = "name its columns: --columns submit_s=COLUMN,gpus=COLUMN,duration_s=COLUMN"
+        raise TableError(f"{path}:1: {seen}: is the header of no known log format ({known}); {which}")
+    return found[0]
+
+
+def import_log(
+    path: str | Path,
+    *,
+    log_format: str | None = None,
+    columns: str | None = None,
+    rules: str = "llm-mix",
+    planner: str = "data-parallel",
+    system: str = "dgx-a100-80gb",
+    seed: int = 0,
+    selection: Selection | None = None,
+) -> tuple[list[Job], Report]:
+    """Read a log and turn it into jobs in submission order, with a JSON-ready report.
+
+    `log_format` None detects the format; for a log of another layout, `columns` names its columns instead, as
+    `parse_columns` reads them. `rules` is a bundled name, a file, or "none" to keep the jobs as logged.
+    Raises UserError for unusable options, TableError for an unusable log.
+    """
+    log = _read(path, log_format, columns)
+    head: Report = {
+        "format": log.format,
+        "input": {"file": Path(path).name, "sha256": sha256(path), "columns": list(log.columns)},
+    }
+    selection = selection or Selection()
+    if rules == "none":
+        jobs, report = convert(log, None, seed, selection)
+        return jobs, head | {"rules": {"name": "none"}} | report
+    maker, source = work_maker(rules, planner, system)
+    jobs, report = convert(log, maker, seed, selection)
+    return jobs, head | source | {"seed": seed} | report
+
+
+def _read(path: str | Path, log_format: str | None, columns: str | None) -> Log:
+    if columns is not None:
+        if log_format is not None:
+            raise UserError(
+                f"--columns {columns}: cannot be combined with --format {log_format}; give one of them"
+            )
+        return named_columns.read_log(path, named_columns.parse_columns(columns))
+    log_format = log_format or detect_format(path)
+    if log_format not in FORMATS:
+        raise UnknownName("log format", log_format, FORMATS)
+    log: Log = FORMATS[log_format].read_log(path)
+    return log
+
+
+def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) -> tuple[list[Job], Report]:
+    """Jobs in submission order, and the part of the report that accounts for every row.
+
+    Random draws cover every job of the log before the selection, in submission order, with one stream per
+    purpose. So the selection decides which jobs remain, never what a job is. Raises UserError if the
+    selection is empty, TableError if it holds no usable job.
+    """
+    rows = sorted(log.jobs, key=lambda row: submission_key(row.submit_s, row.job_id))
+    inside = _window(rows, selection)
+    kept = inside[: selection.limit]
+    works = _works(rows, kept, maker, seed)
+    dropped = [*log.dropped, *(w for w in works.values() if isinstance(w, Dropped))]
+    dropped.sort(key=lambda row: row.line)
+    done = {i: work for i, work in works.items() if not isinstance(work, Dropped)}
+    if not done:
+        raise TableError(f"no job can be imported; line {dropped[0].line}: {dropped[0].reason}")
+    clock = _Clock(rows[next(iter(done))].submit_s, selection.time_scale)
+    factors = _deadline_factors(log, maker, seed)
+    jobs = [_job(rows[i], work, clock, factors[i]) for i, work in done.items()]
+    parts = sum(rows[i].part_of_gpu for i in done)
+    left_out = {"window": len(rows) - len(inside), "limit": len(inside) - len(kept)}
+    report = {
+        "counts": _counts(log, jobs, dropped, left_out),
+        "parts_of_gpus": parts,
+        "clock": {"shift_s": clock.zero_s, "time_scale": clock.scale},
+        "selection": _plain(selection),
+        "demand": demand(jobs),
+        "assumptions": [
+            *log.assumptions,
+            *_of_parts(parts),
+            *_assumptions(log, maker.rules if maker else None),
+        ],
+        "choices": _choices(rows, done),
+        "dropped": [{"line": row.line, "job_id": row.job_id, "reason": row.reason} for row in dropped],
+    }
+    return jobs, report
+
+
+def _of_parts(jobs: int) -> list[str]:
+    what = "a part of a GPU (MIG slices such as 1g.5gb, or gpu_milli below 1000)"
+    why = "count with whole GPUs: the trace asks for more than was held"
+    return [f"{jobs:,} jobs held {what}, and {why}"] if jobs else []
+
+
+def _window(rows: list[LoggedJob], selection: Selection) -> list[int]:
+    first_s = rows[0].submit_s
+    inside = [i for i, r in enumerate(rows) if selection.from_s <= r.submit_s - first_s < selection.until_s]
+    if not inside:
+        window = f"{selection.from_s:g} and {selection.until_s:g} s after the log's first submission"
+        last = f"the last one is at {rows[-1].submit_s - first_s:g} s"
+        raise UserError(f"no job is submitted between {window}; {last}")
+    return inside
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """Maps submissions on the log's clock to the trace's: `zero_s` becomes 0, gaps grow by `scale`."""
+
+    zero_s: float
+    scale: float
+
+    def submit_s(self, row: LoggedJob) -> float:
+        return (row.submit_s - self.zero_s) * self.scale
+
+    def deadline_s(self, row: LoggedJob) -> float | None:
+        """The logged deadline, at its logged distance from the submission."""
+        return None if row.deadline_s is None else self.submit_s(row) + (row.deadline_s - row.submit_s)
+
+
+def _works(
+    rows: list[LoggedJob], kept: list[int], maker: WorkMaker | None, seed: int
+) -> dict[int, Work | Dropped | None]:
+    """For each kept row its work under the rules, or why it has none; None without rules."""
+    if maker is None:
+        return dict.fromkeys(kept)
+    uniform = stream(seed, "models").random(len(rows))
+    works: dict[int, Work | Dropped | None] = {}
+    for i in kept:
+        row = rows[i]
+        work = maker.work(row.gpus, row.duration_s, float(uniform[i]))
+        works[i] = Dropped(row.line, row.job_id, work) if isinstance(work, str) else work
+    return works
+
+
+def _deadline_factors(log: Log, maker: WorkMaker | None, seed: int) -> list[float | None]:
+    """The rules' deadlines, as multiples of run times; a log that states deadlines keeps its own."""
+    drawn = maker.rules.deadlines if maker and not log.states_deadlines else None
+    return list(deadline_factors(drawn, seed, len(log.jobs)))
+
+
+def _job(row: LoggedJob, work: Work | None, clock: _Clock, deadline_factor: float | None) -> Job:
+    submit_s = clock.submit_s(row)
+    drawn = None if deadline_factor is None else submit_s + deadline_factor * row.duration_s
+    return Job(
+        job_id=row.job_id,
+        submit_s=submit_s,
+        tenant=row.tenant,
+        state=row.state,
+        model=work.model if work else row.model,
+        gpus=work.gpus if work else row.gpus,
+        global_batch=work.global_batch if work else row.global_batch,
+        iterations=work.iterations if work else row.iterations,
+        duration_s=row.duration_s,
+        deadline_s=clock.deadline_s(row) if drawn is None else drawn,
+    )
+
+
+def _choices(rows: list[LoggedJob], works: Mapping[int, Work | None]) -> list[Report]:
+    """The number of jobs with each kind of work, by logged GPU count."""
+    names = ("logged_gpus", "model", "global_batch", "gpus", "iteration_s")
+    made = ((rows[i].gpus, work) for i, work in works.items() if work is not None)
+    counts = Counter((gpus, w.model, w.global_batch, w.gpus, w.iteration_s) for gpus, w in made)
+    return [dict(zip(names, key, strict=True)) | {"jobs": n} for key, n in sorted(counts.items())]
+
+
+def _counts(log: Log, jobs: list[Job], dropped: list[Dropped], left_out: dict[str, int]) -> Report:
+    """Rows by outcome: rows = jobs + dropped + left_out.window + left_out.limit."""
+    rows = len(log.jobs) + len(log.dropped)
+    assert rows == len(jobs) + len(dropped) + sum(left_out.values())
+    return {"rows": rows, "jobs": len(jobs), "dropped": len(dropped), "left_out": left_out}
+
+
+def _plain(selection: Selection) -> Report:
+    until = None if math.isinf(selection.until_s) else selection.until_s
+    return {"from_s": selection.from_s, "until_s": until, "limit": selection.limit}
+
+
+def _assumptions(log: Log, rules: Rules | None) -> list[str]:
+    clock = "the clock starts at 0 with the first job; gaps between submissions are multiplied by time_scale"
+    if rules is None:
+        return [clock, "jobs are as logged: no models assigned, no deadlines drawn, GPU counts unchanged"]
+    notes = [
+        clock,
+        "model, global batch and GPU multiplier of each job are drawn from the rules by its logged GPU count",
+        "iterations = logged duration / iteration time of the planner on the requested GPUs of the system",
+    ]
+    if log.states_deadlines:
+        return [*notes, "deadlines are the log's, at their logged distance from the submission"]
+    if rules.deadlines is None:
+        return [*notes, "no deadlines: the log and the rules state none"]
+    d = rules.deadlines
+    drawn = f"submission + U({d.low:g}, {d.high:g}) x logged duration for a share of {d.share:g} of the jobs"
+    return [*notes, f"deadlines are drawn: {drawn}"]

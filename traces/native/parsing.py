@@ -1,0 +1,212 @@
+"""The rows of a native trace as jobs; every mistake is reported with its line."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from itertime.errors import TableError, UnknownName
+from itertime.io import Table, open_table, separator_hint, shown, without_guard
+from itertime.spec import list_models
+from traces.job import Job
+
+from .schema import COLUMNS, contradictions
+
+__all__ = ["TEXTS", "read_rows"]
+
+MAX_ERRORS_SHOWN = 20
+_MOST_NAMED = 5  # unknown columns that an error lists
+TEXTS = ("job_id", "tenant", "model", "state")
+_BY_ITERATIONS, _BY_DURATION = ("model", "global_batch", "iterations"), ("gpus", "duration_s")
+_FIELDS = [field.name for field in fields(Job)]
+_UNSTATED: list[Any] = [None, None, *(field.default for field in fields(Job)[2:])]
+
+
+def read_rows(
+    path: str | Path,
+    known_models: Collection[str] | None,
+    add: Callable[[int, Job], None],
+    ids: Callable[[], Iterable[tuple[int, str]]],
+) -> tuple[int, str]:
+    """Pass each row of a trace to `add`, as its line and job. Returns their number and the file's SHA-256.
+
+    Mistakes are raised after the last row (see `read_trace`), so the added jobs are valid only if this
+    function returns. Memory holds 8 bytes of each row. `ids` yields line and id of all added jobs, in any
+    order; it is called only if two ids may be equal.
+    """
+    with open_table(path, pipes=True) as table:
+        _check_header(table)
+        problems, hashes = _Problems(table.path), array("q")
+        for line, job in _jobs(table, problems, _Models(known_models)):
+            hashes.append(hash(job.job_id))
+            add(line, job)
+        for line, job_id, first in _repeats(hashes, ids):
+            text = f"is also the id of line {first}; ids must be unique"
+            problems.add_late(line, "job_id", job_id, text)
+        problems.raise_if_any()
+        if not hashes:
+            raise TableError(f"{path}:1: holds no jobs; each row after the header is one job")
+        return len(hashes), table.sha256()
+
+
+def _repeats(
+    hashes: array[int], ids: Callable[[], Iterable[tuple[int, str]]]
+) -> Iterator[tuple[int, str, int]]:
+    """(line, id, first line of that id) of every row that repeats an earlier id, in order of lines."""
+    ordered = np.sort(np.frombuffer(hashes, dtype=np.int64))
+    suspects = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
+    if not suspects:
+        return
+    lines: dict[str, list[int]] = {}
+    for line, job_id in ids():
+        if hash(job_id) in suspects:
+            lines.setdefault(job_id, []).append(line)
+    repeated = [(line, job_id, min(at)) for job_id, at in lines.items() for line in sorted(at)[1:]]
+    yield from sorted(repeated)
+
+
+class _Problems:
+    """The mistakes in one file: all are counted, the first ones kept."""
+
+    def __init__(self, path: Path):
+        self.path, self.count = path, 0
+        self._found: list[tuple[int, str]] = []
+        self._late: list[tuple[int, str]] = []
+
+    def add(self, line: int, column: str, value: object, text: str) -> None:
+        self.add_row(line, f"{column}={shown(value)}: {text}")
+
+    def add_row(self, line: int, text: str) -> None:
+        """Add a mistake that concerns the whole row. Lines must not decrease from call to call."""
+        self._keep(self._found, line, text)
+
+    def add_late(self, line: int, column: str, value: object, text: str) -> None:
+        """Add a mistake found after the last row. Lines must not decrease from call to call."""
+        self._keep(self._late, line, f"{column}={shown(value)}: {text}")
+
+    def _keep(self, found: list[tuple[int, str]], line: int, text: str) -> None:
+        self.count += 1
+        if len(found) < MAX_ERRORS_SHOWN:
+            found.append((line, text))
+
+    def raise_if_any(self) -> None:
+        if not self.count:
+            return
+        first = sorted([*self._late, *self._found], key=lambda one: one[0])[:MAX_ERRORS_SHOWN]
+        texts = [f"{self.path}:{line}: {text}" for line, text in first]
+        if self.count > len(first):
+            texts.append(f"{self.path}: {self.count - len(first)} more errors are not shown")
+        raise TableError("\n".join(texts))
+
+
+class _Models:
+    """What is wrong with a model's name, looked up once per name and only if a job needs a model.
+
+    Only the first name that resembles no model gets the whole list of models.
+    """
+
+    def __init__(self, known: Collection[str] | None):
+        self._known, self._answers, self._listed = known, dict[str, str | None](), False
+
+    def problem(self, name: str) -> str | None:
+        if name not in self._answers:
+            if self._known is None:
+                self._known = list_models()
+            known = name in self._known
+            self._answers[name] = None if known else str(UnknownName("model", name, self._known))
+        answer = self._answers[name]
+        if answer and "known: " in answer:
+            listed, self._listed = self._listed, True
+            if listed:
+                return f"unknown model {name!r}; the first such error lists those known"
+            return f"{answer}; a throughput table (--table) may state others"
+        return answer
+
+
+def _check_header(table: Table) -> None:
+    where, columns = f"{table.path}:1", table.columns
+    if not columns:
+        example = "job_id,submit_s,gpus,duration_s"
+        raise TableError(f"{where}: empty file; the first line names the columns, for example {example}")
+    for name in columns:
+        if columns.count(name) > 1:
+            raise TableError(f"{where}: column {shown(name)} appears twice; keep one")
+    unknown = [name for name in columns if name not in COLUMNS and not name.startswith("x_")]
+    missing = _missing(columns)
+    if not unknown and not missing:
+        return
+    all_known = f"; known: {', '.join(sorted(COLUMNS))}"
+    hints = [str(UnknownName("column", shown(name), COLUMNS)) for name in unknown[:_MOST_NAMED]]
+    hints = [hint.removesuffix(all_known) for hint in hints]
+    if len(unknown) > _MOST_NAMED:
+        hints.append(f"and {len(unknown) - _MOST_NAMED} more")
+    if unknown:
+        hints.append(f"a trace has {', '.join(COLUMNS)}; a column of your own must start with x_")
+    if missing:
+        hints.append(missing)
+    hint = _other_format(columns)
+    raise TableError(f"{where}: " + "; ".join(hints) + (f"; {hint}" if hint else ""))
+
+
+def _missing(columns: list[str]) -> str:
+    needed = [name for name in ("job_id", "submit_s") if name not in columns]
+    if needed:
+        return f"missing column {' and '.join(needed)}"
+    if any(all(name in columns for name in group) for group in (_BY_ITERATIONS, _BY_DURATION)):
+        return ""
+    return "missing columns: a trace needs model, global_batch and iterations, or gpus and duration_s"
+
+
+def _other_format(columns: list[str]) -> str:
+    if hint := separator_hint(columns):
+        return hint
+    if "job_id" not in columns or "submit_s" not in columns:
+        return "a job log becomes a trace by `clustersim trace import`"
+    return ""
+
+
+def _jobs(table: Table, problems: _Problems, models: _Models) -> Iterator[tuple[int, Job]]:
+    width = len(table.columns)
+    readers = [
+        (i, _FIELDS.index(name), without_guard if name in TEXTS and table.is_csv else COLUMNS[name])
+        for i, name in enumerate(table.columns)
+        if name in COLUMNS
+    ]
+    for line, row in table.rows:
+        if len(row) != width:
+            text = f"has {len(row)} cells where the header has {width}; look for a stray comma"
+            problems.add_row(line, text)
+            continue
+        job = _job(line, row, readers, problems)
+        if job is None:
+            continue
+        for column, value, text in contradictions(job):
+            problems.add(line, column, value, text)
+        if job.model is not None and job.kind == "iterations" and (unknown := models.problem(job.model)):
+            problems.add(line, "model", job.model, unknown)
+        yield line, job
+
+
+def _job(
+    line: int, row: list[str], readers: list[tuple[int, int, Callable[[str], Any]]], problems: _Problems
+) -> Job | None:
+    values = _UNSTATED.copy()
+    before = problems.count
+    for i, place, parse in readers:
+        cell = row[i]
+        if not cell or cell.isspace():
+            continue
+        try:
+            values[place] = parse(cell)
+        except ValueError as error:
+            problems.add(line, _FIELDS[place], cell, str(error))
+    if problems.count == before:
+        for value, name in zip(values, ("job_id", "submit_s"), strict=False):
+            if value is None and problems.count == before:
+                problems.add(line, name, "", "is empty; every job needs one")
+    return Job(*values) if problems.count == before else None

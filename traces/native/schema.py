@@ -1,0 +1,148 @@
+"""The columns of the native trace: how a cell's text becomes a value, and which values contradict each other.
+
+A broken rule is a `ValueError` or a yielded text of the form "what is wrong; how to fix it". The reader adds
+file, line, column and value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from traces.job import Job
+
+__all__ = ["COLUMNS", "MAX_SECONDS", "MIN_SECONDS", "contradictions", "number", "whole"]
+
+MAX_SECONDS = 4e9  # epoch seconds until 2096; above 8e9 a double cannot resolve the microseconds of tables
+MIN_SECONDS = 1e-6  # the resolution of tables
+_MAX_GPUS = 10_000_000
+_MAX_TEXT = 100_000  # the csv module does not read cells of 131,072 characters or more
+_MAX_COUNT = 10**12
+_MIN_ITERATIONS = 1e-12  # below any real work, and large enough that ratios to it stay finite
+_MAX_BATCH = 10_000_000  # the largest global batch that itertime plans
+
+
+def _text(text: str) -> str:
+    if len(text) > _MAX_TEXT:
+        raise ValueError(f"is longer than {_MAX_TEXT:,} characters; shorten it")
+    return text
+
+
+def number(text: str) -> float:
+    """Parse a finite number. Raises ValueError for other text."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError("is not a number; write a plain number such as 3600 or 0.5") from None
+    if "_" in text:
+        raise ValueError("is not a number; write it without underscores")
+    if not math.isfinite(value):
+        raise ValueError("must be finite; leave an optional cell empty instead")
+    return value
+
+
+def whole(text: str) -> int:
+    """Parse a whole number, which may be written as 8.0. Raises ValueError for other text."""
+    try:
+        value = int(text)
+    except ValueError:
+        as_float = number(text)
+        if not as_float.is_integer():
+            raise ValueError("must be a whole number; round it") from None
+        return int(as_float)
+    if "_" in text:
+        raise ValueError("is not a number; write it without underscores")
+    return value
+
+
+def _time(text: str) -> float:
+    value = number(text)
+    if value < 0:
+        raise ValueError("must not be negative; shift the trace so that its clock starts at 0")
+    if value > MAX_SECONDS:
+        raise ValueError(f"is above {MAX_SECONDS:g} seconds; if it is in milliseconds, divide by 1000")
+    return value
+
+
+def _duration(text: str) -> float:
+    value = number(text)
+    if value <= 0:
+        raise ValueError("must be greater than 0; leave out jobs that never ran")
+    if value < MIN_SECONDS:
+        raise ValueError(f"is below {MIN_SECONDS:g} seconds, which no table resolves; leave the job out")
+    return _time(text)
+
+
+def _iterations(text: str) -> float:
+    value = number(text)
+    if value <= 0:
+        raise ValueError("must be greater than 0; leave out jobs without work")
+    if value < _MIN_ITERATIONS:
+        raise ValueError(f"is below {_MIN_ITERATIONS:g}, which is no work; leave the job out")
+    if value > _MAX_COUNT:
+        raise ValueError(f"is above {_MAX_COUNT:g}; correct it")
+    return value
+
+
+def _count(limit: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        value = whole(text)
+        if value < 1:
+            raise ValueError("must be at least 1")
+        if value > limit:
+            raise ValueError(f"is above {limit:,}; correct it")
+        return value
+
+    return parse
+
+
+def _priority(text: str) -> int:
+    value = whole(text)
+    if abs(value) > _MAX_COUNT:
+        raise ValueError(f"is outside -{_MAX_COUNT:g} to {_MAX_COUNT:g}; scale the priorities down")
+    return value
+
+
+COLUMNS: dict[str, Callable[[str], Any]] = {
+    "job_id": _text,
+    "submit_s": _time,
+    "tenant": _text,
+    "model": _text,
+    "gpus": _count(_MAX_GPUS),
+    "min_gpus": _count(_MAX_GPUS),
+    "max_gpus": _count(_MAX_GPUS),
+    "global_batch": _count(_MAX_BATCH),
+    "seq_len": _count(_MAX_COUNT),
+    "iterations": _iterations,
+    "duration_s": _duration,
+    "deadline_s": _time,
+    "priority": _priority,
+    "state": _text,
+}
+"""Column name -> parser of its non-empty cells, in the order in which columns are written."""
+
+
+def contradictions(job: Job) -> Iterator[tuple[str, object, str]]:
+    """Yield (column, value, "what is wrong; how to fix it") for each contradiction within a job."""
+    if job.kind == "duration" and (job.gpus is None or job.duration_s is None):
+        yield _no_work(job)
+    if job.min_gpus is not None and job.max_gpus is not None and job.min_gpus > job.max_gpus:
+        yield "min_gpus", job.min_gpus, f"is above max_gpus={job.max_gpus}; swap or correct them"
+    elif job.gpus is not None and job.min_gpus is not None and job.gpus < job.min_gpus:
+        yield "gpus", job.gpus, f"is below min_gpus={job.min_gpus}; the request must lie within the bounds"
+    elif job.gpus is not None and job.max_gpus is not None and job.gpus > job.max_gpus:
+        yield "gpus", job.gpus, f"is above max_gpus={job.max_gpus}; the request must lie within the bounds"
+    if job.deadline_s is not None and job.deadline_s < job.submit_s:
+        text = f"is before submit_s={job.submit_s:g}; deadlines are absolute, not relative to the submission"
+        yield "deadline_s", f"{job.deadline_s:g}", text
+
+
+def _no_work(job: Job) -> tuple[str, str, str]:
+    by_iterations = ("model", "global_batch", "iterations")
+    if any(getattr(job, name) is not None for name in by_iterations):
+        wanted: tuple[str, ...] = by_iterations
+    else:
+        wanted = ("gpus", "duration_s")
+    column = next(name for name in wanted if getattr(job, name) is None)
+    return column, "", "is empty; a job needs model, global_batch and iterations, or gpus and duration_s"

@@ -1,0 +1,130 @@
+"""The native trace: a CSV or Parquet row per job. Reading reports every mistake, writing is atomic."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from itertime.errors import UserError
+from itertime.io import replacing, with_guard
+from traces.job import Job
+
+from .parsing import TEXTS, read_rows
+from .schema import COLUMNS
+from .sorted_jobs import StoredJobs
+
+__all__ = ["read_trace", "store_trace", "write_trace"]
+
+_BLOCK = 10_000
+_INTEGERS = ("gpus", "min_gpus", "max_gpus", "global_batch", "seq_len", "priority")
+
+
+def read_trace(path: str | Path, known_models: Collection[str] | None = None) -> list[Job]:
+    """Read a native trace, in the order of its rows.
+
+    CSV may be gzip-compressed, with a byte order mark, with any line ends, and with the guard against
+    spreadsheet formulas on text. Columns are `job_id, submit_s`, either `model, global_batch, iterations` or
+    `gpus, duration_s`, and the optional fields of `Job`. A column named `x_...` is the user's own and is
+    ignored. `known_models` are the models that a job stated in iterations may name (None: the shipped ones).
+
+    Raises UserError if the file cannot be opened. Otherwise raises one TableError that lists the first 20
+    mistakes as `file:line: column=value: what is wrong; how to fix it`. Parquet rows count from 1.
+    """
+    found: list[tuple[int, Job]] = []
+    read_rows(
+        path,
+        known_models,
+        add=lambda line, job: found.append((line, job)),
+        ids=lambda: ((line, job.job_id) for line, job in found),
+    )
+    return [job for _, job in found]
+
+
+def store_trace(path: str | Path, known_models: Collection[str] | None = None) -> StoredJobs:
+    """Like `read_trace`, but the jobs are kept on disk.
+
+    The file is read once, from beginning to end, and may be a pipe.
+    """
+    jobs = StoredJobs()
+    _, sha256 = read_rows(path, known_models, add=jobs.add, ids=jobs.ids)
+    return jobs.finish(sha256)
+
+
+def write_trace(jobs: Iterable[Job], path: str | Path) -> None:
+    """Write jobs as CSV, gzip-compressed CSV or Parquet, by the ending of `path`: .csv, .csv.gz, .parquet.
+
+    Columns that no job states are left out. Reading the file gives equal jobs. Raises UserError for another
+    ending or if `path` cannot be written.
+    """
+    path, jobs = Path(path), list(jobs) if isinstance(jobs, Iterator) else jobs
+    write = next((f for ending, f in _WRITERS.items() if path.name.endswith(ending)), None)
+    if write is None:
+        raise UserError(f"{path}: unknown kind of trace file; let the name end in {', '.join(_WRITERS)}")
+    with replacing(path) as temporary:
+        write(jobs, _columns_in_use(jobs), temporary)
+
+
+def _columns_in_use(jobs: Iterable[Job]) -> list[str]:
+    blank, used = Job("", 0.0), {"job_id", "submit_s"}
+    unused = [c for c in COLUMNS if c not in used]
+    for job in jobs:
+        found = [c for c in unused if getattr(job, c) != getattr(blank, c)]
+        if found:
+            used.update(found)
+            unused = [c for c in unused if c not in used]
+    return [c for c in COLUMNS if c in used]
+
+
+def _cell(value: Any) -> Any:
+    """Numbers in their shortest form that reads back exactly; text with the guard against formulas."""
+    if isinstance(value, str):
+        return with_guard(value)
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < 2**53 else repr(value)
+    return value
+
+
+def _write_csv(jobs: Iterable[Job], columns: list[str], path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        _write_rows(jobs, columns, file)
+
+
+def _write_gzip(jobs: Iterable[Job], columns: list[str], path: Path) -> None:
+    # No name and no time in the gzip header: equal jobs give equal bytes.
+    with path.open("wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:
+        file = io.TextIOWrapper(packed, encoding="utf-8", newline="")
+        _write_rows(jobs, columns, file)
+        file.flush()
+        file.detach()
+
+
+def _write_rows(jobs: Iterable[Job], columns: list[str], file: io.TextIOWrapper) -> None:
+    # csv does not quote a lone carriage return, which would then end the row.
+    texts = [name for name in columns if name in TEXTS]
+    returns = any("\r" in (getattr(job, name) or "") for job in jobs for name in texts)
+    writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL)
+    writer.writerow(columns)
+    writer.writerows([_cell(getattr(job, column)) for column in columns] for job in jobs)
+
+
+def _write_parquet(jobs: Iterable[Job], columns: list[str], path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def column_type(name: str) -> Any:
+        return pa.string() if name in TEXTS else pa.int64() if name in _INTEGERS else pa.float64()
+
+    schema, rows = pa.schema([(name, column_type(name)) for name in columns]), iter(jobs)
+    batches = []
+    while block := list(islice(rows, _BLOCK)):
+        cells = [pa.array([getattr(job, c) for job in block], type=schema.field(c).type) for c in columns]
+        batches.append(pa.record_batch(cells, schema=schema))
+    pq.write_table(pa.Table.from_batches(batches, schema).combine_chunks(), path)
+
+
+_WRITERS = {".csv": _write_csv, ".csv.gz": _write_gzip, ".parquet": _write_parquet}

@@ -1,0 +1,147 @@
+"""How many GPUs jobs request and how long they run: size classes with their run-time distributions.
+
+A sizes file (YAML) lists classes of GPU counts with shares of the jobs. `load_sizes` takes the name of a
+bundled file (`traces/rules/NAME.sizes.yaml`) or the path of another one.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from statistics import NormalDist
+from typing import Annotated
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from itertime.errors import UnknownName
+from itertime.io import CONFIG, Count, Name, NonNegative, Positive, construct, read_mapping
+from traces.workload import FILE_ENDINGS, FOLDER
+
+__all__ = ["Exponential", "LogNormal", "SizeClass", "Sizes", "list_sizes", "load_sizes", "sizes_path"]
+
+_ENDING = ".sizes.yaml"
+_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True, config=CONFIG)
+class LogNormal:
+    """Run times exp(N(ln median_s, sigma)), conditioned to lie between min_s and max_s."""
+
+    median_s: Positive
+    sigma: Positive
+    max_s: Positive
+    min_s: NonNegative = 0.0
+
+    def __post_init__(self) -> None:
+        low, high = self._mass
+        if high - low < 1e-6:
+            raise ValueError("practically no run time lies between min_s and max_s; move them apart")
+
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        """min_s and max_s as standard normal deviates."""
+        low = math.log(self.min_s / self.median_s) / self.sigma if self.min_s else -math.inf
+        return low, math.log(self.max_s / self.median_s) / self.sigma
+
+    @cached_property
+    def _mass(self) -> tuple[float, float]:
+        low, high = self._bounds
+        return _NORMAL.cdf(low), _NORMAL.cdf(high)
+
+    def expected_s(self) -> float:
+        """m exp(s^2/2) (Phi(b - s) - Phi(a - s)) / (Phi(b) - Phi(a)), a and b the bounds as normal deviates.
+
+        The mean of a truncated log-normal: Johnson, Kotz and Balakrishnan, Continuous Univariate
+        Distributions, volume 1 (1994), chapter 14.
+        """
+        (a, b), (low, high) = self._bounds, self._mass
+        inside = _NORMAL.cdf(b - self.sigma) - _NORMAL.cdf(a - self.sigma)
+        return self.median_s * math.exp(self.sigma**2 / 2) * inside / (high - low)
+
+    def quantile_s(self, uniform: float) -> float:
+        """The run time that a share `uniform` in [0, 1) of the jobs stays below."""
+        low, high = self._mass
+        p = min(max(low + uniform * (high - low), 1e-300), 1 - 1e-16)
+        run_s = self.median_s * math.exp(self.sigma * _NORMAL.inv_cdf(p))
+        return min(max(run_s, self.min_s), self.max_s)
+
+
+@dataclass(frozen=True, config=CONFIG)
+class Exponential:
+    """Exponential run times."""
+
+    mean_s: Positive
+
+    def expected_s(self) -> float:
+        return self.mean_s
+
+    def quantile_s(self, uniform: float) -> float:
+        """The run time that a share `uniform` in [0, 1) of the jobs stays below."""
+        return -self.mean_s * math.log1p(-uniform)
+
+
+@dataclass(frozen=True, config=CONFIG)
+class SizeClass:
+    """Jobs that request `gpus` GPUs: their share (of the sum of shares) and one run-time distribution."""
+
+    gpus: Count
+    share: Positive
+    log_normal: LogNormal | None = None
+    exponential: Exponential | None = None
+
+    def __post_init__(self) -> None:
+        if (self.log_normal is None) == (self.exponential is None):
+            raise ValueError("needs exactly one of log_normal and exponential")
+
+    @property
+    def run_time(self) -> LogNormal | Exponential:
+        chosen = self.log_normal or self.exponential
+        assert chosen is not None
+        return chosen
+
+
+@dataclass(frozen=True, config=CONFIG)
+class Sizes:
+    """A sizes file."""
+
+    source: Name
+    sizes: Annotated[tuple[SizeClass, ...], Field(min_length=1)]
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Each class's share of the jobs; their sum is 1."""
+        total = math.fsum(size.share for size in self.sizes)
+        return tuple(size.share / total for size in self.sizes)
+
+    def choose(self, uniform: float) -> SizeClass:
+        """The class at quantile `uniform` in [0, 1) of the shares."""
+        return self.sizes[min(bisect_right(self._ends, uniform), len(self.sizes) - 1)]
+
+    @cached_property
+    def _ends(self) -> list[float]:
+        return list(accumulate(self.shares))
+
+
+def list_sizes() -> list[str]:
+    """Names of the bundled size mixes, sorted."""
+    return sorted(path.name.removesuffix(_ENDING) for path in FOLDER.glob(f"*{_ENDING}"))
+
+
+def sizes_path(name_or_path: str | Path) -> Path:
+    """The file of a size mix: a path (ending in .yaml, .yml or .json), or that of a bundled name."""
+    name = str(name_or_path)
+    if name.endswith(FILE_ENDINGS):
+        return Path(name)
+    if name not in list_sizes():
+        raise UnknownName("sizes", name, list_sizes())
+    return FOLDER / f"{name}{_ENDING}"
+
+
+def load_sizes(name_or_path: str | Path) -> Sizes:
+    """Load a bundled size mix by name, or a file. Raises UserError, naming file and key, if unusable."""
+    path = sizes_path(name_or_path)
+    return construct(Sizes, read_mapping(path), path)
