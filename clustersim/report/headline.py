@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from .numbers import _decimals, _time_unit, difference
+from .numbers import decimals, difference, time_unit
 from .runs import (
     baseline_run,
     common_jobs,
@@ -170,8 +170,8 @@ def _scale(measure: Measure, values: Sequence[float | None]) -> _Scale:
         return _Scale("", 1.0, 0)
     if measure.kind == "usd":
         return _Scale("USD", 1.0, 0)
-    unit, factor = _time_unit(max(known, default=0.0))
-    return _Scale(unit, factor, _decimals(min(known, default=0.0) / factor))
+    unit, factor = time_unit(max(known, default=0.0))
+    return _Scale(unit, factor, decimals(min(known, default=0.0) / factor))
 
 
 def _cell(measure: Measure, scale: _Scale, value: float | None, base: float | None) -> Cell:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from math import floor, log10
 
-__all__ = ["difference", "duration"]
+__all__ = ["decimals", "difference", "duration", "time_unit"]
 
 _MINUS = "−"
 _TIME_UNITS = (("d", 86400.0, 3 * 86400.0), ("h", 3600.0, 7200.0), ("min", 60.0, 120.0))
 
 
-def _time_unit(seconds: float) -> tuple[str, float]:
+def time_unit(seconds: float) -> tuple[str, float]:
     for unit, factor, least in _TIME_UNITS:
         if seconds >= least:
             return unit, factor
     return "s", 1.0
 
 
-def _decimals(smallest: float) -> int:
+def decimals(smallest: float) -> int:
     """Three digits for the smallest number of a column, at most two decimals."""
     return max(0, min(2, 2 - floor(log10(smallest)))) if smallest > 0 else 0
 
@@ -48,5 +48,5 @@ def duration(seconds: float | None, beside: float = 0.0) -> str:
     """
     if seconds is None:
         return "–"
-    unit, factor = _time_unit(max(seconds, beside))
-    return f"{seconds / factor:,.{_decimals(seconds / factor)}f} {unit}"
+    unit, factor = time_unit(max(seconds, beside))
+    return f"{seconds / factor:,.{decimals(seconds / factor)}f} {unit}"

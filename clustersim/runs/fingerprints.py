@@ -28,6 +28,7 @@ __all__ = [
     "policy_hash",
     "recipe_hash",
     "systems_hash",
+    "versions",
 ]
 
 _VERSIONS = {"clustersim": re.compile(r"\d[\w.+!-]*", re.ASCII), "code": re.compile("[0-9a-f]{64}")}
@@ -51,7 +52,7 @@ def malformed_versions(manifest: Mapping[str, Any]) -> str:
     return ""
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     return {
         "clustersim": version("clustersim"),
         "code": code_hash(),

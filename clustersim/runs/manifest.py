@@ -14,7 +14,7 @@ from itertime.io import sha256
 from itertime.spec import profile_path
 
 from .config import RunConfig
-from .fingerprints import _versions, policy_hash, recipe_hash, systems_hash
+from .fingerprints import policy_hash, recipe_hash, systems_hash, versions
 from .source import Trace
 
 __all__ = ["Ending", "manifest_of", "source_hashes"]
@@ -46,7 +46,7 @@ def manifest_of(
     if trace.recipe is not None:
         source |= {"recipe": dict(trace.recipe), "recipe_sha256": recipe_hash(trace.recipe)}
     return {
-        "versions": _versions(),
+        "versions": versions(),
         "command": sys.argv,
         "seed": setup.seed,
         "policy": config.policy,

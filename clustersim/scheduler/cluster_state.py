@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from clustersim.overheads import Overheads
     from clustersim.placement import Placer
 
-__all__ = ["ClusterState", "RestartTimes", "WaitingJobs", "checked_quotas"]
+__all__ = ["INSTANT_S", "ClusterState", "RestartTimes", "WaitingJobs", "checked_quotas"]
 
-_INSTANT_S = 1e-3  # a wake-up may come this much early: times are sums of times
+INSTANT_S = 1e-3  # a wake-up may come this much early: times are sums of times
 
 
 _MAX_RANKINGS = 16

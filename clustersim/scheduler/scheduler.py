@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from clustersim.cluster import Capacity
 
-from .cluster_state import _INSTANT_S, ClusterState
+from .cluster_state import INSTANT_S, ClusterState
 from .draft import Draft
 from .job_view import JobView, active_of
 from .proposal import Proposal
@@ -149,9 +149,9 @@ class State:
             restart_s = restart_times[job.curve.parameters, job.gpus]
             productive_s = now - job.ready_s
             if productive_s > 0.0:
-                if productive_s < restart_s - _INSTANT_S:
+                if productive_s < restart_s - INSTANT_S:
                     found[view] = now + restart_s - productive_s
-            elif restart_s > _INSTANT_S:
+            elif restart_s > INSTANT_S:
                 found[view] = now + job.paying_s(now) + restart_s
         return found
 

@@ -11,10 +11,10 @@ from clustersim.cluster import Cluster
 if TYPE_CHECKING:
     from itertime.spec import ModelSpec, Plan
 
-__all__ = ["CannotRun", "Curve", "Offer", "regular_counts"]
+__all__ = ["CannotRun", "Curve", "Offer", "regular_counts", "worthwhile"]
 
 
-def _worthwhile(unit_s: Mapping[int, float]) -> tuple[int, ...]:
+def worthwhile(unit_s: Mapping[int, float]) -> tuple[int, ...]:
     """The counts that are strictly faster than every smaller one."""
     sizes: list[int] = []
     best = float("inf")

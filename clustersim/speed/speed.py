@@ -23,7 +23,7 @@ from itertime.planning import PLANNERS, Planner, default_cache, make_planner
 from itertime.spec import list_models, load_model, load_system
 from traces.job import Job
 
-from .curve import CannotRun, Curve, Offer, _worthwhile, regular_counts
+from .curve import CannotRun, Curve, Offer, regular_counts, worthwhile
 from .throughput_table import Throughputs, throughputs_by_type
 
 __all__ = ["Speed", "SpeedByType", "SpeedOnOneType", "speed_for"]
@@ -144,7 +144,7 @@ class SpeedOnOneType:
             raise CannotRun(
                 f"the throughput table has no speed for {job.model} between {low} and {high} GPUs"
             )
-        return Curve(unit_s, _worthwhile(unit_s))
+        return Curve(unit_s, worthwhile(unit_s))
 
     def _from_planner(self, job: Job) -> Curve:
         planner = self._planner_for(job)
@@ -161,7 +161,7 @@ class SpeedOnOneType:
             raise CannotRun(self._why_no_plan(job, planner, counts, runs))
         return Curve(
             unit_s=unit_s,
-            sizes=_worthwhile(unit_s),
+            sizes=worthwhile(unit_s),
             plans={n: runs[n].plan.label for n in unit_s},
             parameters=float(model.parameters),
             training={n: runs[n].plan for n in unit_s},

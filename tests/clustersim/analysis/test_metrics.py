@@ -1,0 +1,209 @@
+"""Metrics: a hand-computed example, laws that hold for every run, and the page that documents them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from math import fsum
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustersim.analysis import METRICS, Usage, summarise
+from clustersim.cluster import Cluster
+from clustersim.engine import RunSetup, Simulation
+from clustersim.overheads import Overheads
+from clustersim.records import JobRecord, MemoryRecorder, Snapshot
+from clustersim.scheduler import Scheduler
+from clustersim.speed import SpeedOnOneType
+from policies.fifo import Fifo
+from policies.srtf import Srtf
+from traces.job import Job, submission_order
+
+CLUSTER = Cluster(nodes=2, gpus_per_node=4)
+NOTHING = JobRecord(
+    job_id="", tenant="t", model="", state="finished", submit_s=0.0, start_s=None, finish_s=None, jct_s=None,
+    queue_s=None, wait_s=0.0, gpus=None, gpu_seconds=0.0, overhead_gpu_s=0.0, isolated_s=None,
+    deadline_s=None, deadline_met=None, preemptions=0, resizes=0, restarts=0, migrations=0, lost_s=0.0,
+    reason="",
+)  # fmt: skip
+
+# A: 4 GPUs as 3 + 1 on both nodes, so that the other 4 are stranded; B: all 8 GPUs after A; C can never run.
+A = replace(
+    NOTHING, job_id="A", submit_s=0.0, start_s=0.0, finish_s=100.0, jct_s=100.0, queue_s=0.0, gpus=4,
+    gpu_seconds=400.0, overhead_gpu_s=40.0, isolated_s=90.0, deadline_s=120.0, deadline_met=True,
+    preemptions=1, restarts=1, migrations=2,
+)  # fmt: skip
+B = replace(
+    NOTHING, job_id="B", submit_s=10.0, start_s=100.0, finish_s=160.0, jct_s=150.0, queue_s=90.0, gpus=8,
+    gpu_seconds=480.0, overhead_gpu_s=80.0, isolated_s=50.0, deadline_s=150.0, deadline_met=False, resizes=3,
+)  # fmt: skip
+C = replace(NOTHING, job_id="C", state="rejected", submit_s=20.0, deadline_s=500.0, deadline_met=False)
+SNAPSHOTS = [
+    Snapshot(0.0, 4, 4, 1, 0),
+    Snapshot(10.0, 4, 4, 1, 1),
+    Snapshot(100.0, 8, 0, 1, 0),
+    Snapshot(160.0, 0, 0, 0, 0),
+]
+
+BY_HAND = {
+    "jobs": 3, "finished": 2, "rejected": 1, "unfinished": 0, "failed": 0,
+    "jct_mean_s": 125.0, "jct_p50_s": 125.0, "jct_p90_s": 145.0, "jct_p99_s": 149.5,
+    "queue_mean_s": 45.0, "queue_p99_s": 89.1, "makespan_s": 160.0,
+    "gpu_allocated_ratio": 880 / 1280, "gpu_useful_ratio": 760 / 1280, "fragmentation_ratio": 400 / 1280,
+    "deadline_jobs": 3, "deadline_met_ratio": 1 / 3,
+    "preemptions": 1, "resizes": 3, "restarts": 1, "migrations": 2, "interruptions": 0,
+    "lost_gpu_h": 120 / 3600,
+    "slowdown_mean": (100 / 90 + 150 / 50) / 2,
+    # N_B = (90 s x 2 + 60 s x 1) / 150 s = 1.6; A asks for less than its share.
+    "finish_time_fairness_max": 150 / (50 * 1.6),
+    "jain_index": (0.9 + 1 / 3) ** 2 / (2 * (0.9**2 + 1 / 9)), "cost_usd": 880 / 3600 * 5,
+    "wall_s": None, "policy_wall_s": None, "events": 7,
+    "covers": "jct_*, queue_*: the 2 finished of 3 submitted jobs; slowdown_mean, finish_time_fairness_max, "
+    "jain_index: the same; deadline_met_ratio: all submitted jobs with a deadline; "
+    "counts and sums: all submitted jobs",
+}  # fmt: skip
+
+
+def test_three_jobs_by_hand() -> None:
+    summary = summarise([A, B, C], SNAPSHOTS, CLUSTER, end_s=160.0, events=7)
+    assert list(summary) == list(METRICS)
+    for name, expected in BY_HAND.items():
+        exact = type(expected) is not float
+        assert summary[name] == (expected if exact else pytest.approx(expected, rel=1e-12)), name
+
+
+def test_by_hand_names_every_metric() -> None:
+    assert set(BY_HAND) == set(METRICS)
+
+
+def test_price() -> None:
+    summary = summarise([A, B], SNAPSHOTS, CLUSTER, end_s=160.0, events=0, price_usd_per_gpu_h=2.0)
+    assert summary["cost_usd"] == pytest.approx(880 / 3600 * 2)
+
+
+def test_a_run_stopped_early_is_measured_until_its_last_finish() -> None:
+    still_running = replace(B, state="unfinished", finish_s=None, jct_s=None, deadline_met=False)
+    summary = summarise([A, still_running, C], SNAPSHOTS[:3], CLUSTER, end_s=130.0, events=0)
+    assert summary["makespan_s"] == 100.0
+    assert summary["gpu_allocated_ratio"] == pytest.approx(400 / 800)
+    assert summary["unfinished"] == 1
+    assert summary["jct_mean_s"] == 100.0
+    assert summary["deadline_met_ratio"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("jobs", [[], [C], [replace(B, state="unfinished", finish_s=None, jct_s=None)]])
+def test_undefined_is_none_and_never_nan(jobs: list[JobRecord]) -> None:
+    summary = summarise(jobs, [], CLUSTER, end_s=5.0, events=0)
+    json.dumps(summary, allow_nan=False)
+    kinds = ("jct", "queue", "slowdown", "gpu_", "jain", "finish_time")
+    averages = [name for name in METRICS if name.startswith(kinds)]
+    assert len(averages) == 11
+    assert [summary[name] for name in [*averages, "makespan_s", "fragmentation_ratio"]] == [None] * 13
+    assert (summary["deadline_met_ratio"] is None) == (not jobs)
+
+
+def test_jobs_that_took_no_time_have_no_slowdown_and_covers_says_so() -> None:
+    instant = replace(A, finish_s=0.0, jct_s=0.0, isolated_s=0.0, gpu_seconds=0.0, overhead_gpu_s=0.0)
+    summary = summarise([A, B, instant], SNAPSHOTS, CLUSTER, end_s=160.0, events=0)
+    assert summary["slowdown_mean"] == pytest.approx(BY_HAND["slowdown_mean"])
+    assert "the 3 finished of 3" in str(summary["covers"])
+    assert "the 2 of them that took time" in str(summary["covers"])
+    only = summarise([instant], SNAPSHOTS[-1:], CLUSTER, end_s=160.0, events=0)
+    assert only["gpu_allocated_ratio"] is None  # a makespan of 0 has no utilisation
+
+
+def test_all_jobs_alone_are_perfectly_fair() -> None:
+    alone = replace(A, start_s=0.0, finish_s=90.0, jct_s=90.0, overhead_gpu_s=0.0, gpu_seconds=360.0)
+    summary = summarise([alone], [Snapshot(0.0, 4, 0, 1, 0)], CLUSTER, end_s=90.0, events=0)
+    assert summary["finish_time_fairness_max"] == summary["jain_index"] == summary["slowdown_mean"] == 1.0
+
+
+def run_of(
+    jobs: list[Job], policy: Scheduler, overheads: Overheads, until_s: float | None = None
+) -> MemoryRecorder:
+    setup = RunSetup(
+        cluster=CLUSTER,
+        scheduler=policy,
+        speed=SpeedOnOneType(CLUSTER, None),
+        overheads=overheads,
+        until_s=until_s,
+    )
+    return Simulation(jobs, setup).run()
+
+
+TRACES = st.lists(
+    st.tuples(st.integers(0, 500), st.integers(1, 10), st.integers(1, 300)), min_size=1, max_size=12
+).map(
+    lambda rows: submission_order(
+        Job(str(i), float(s), gpus=g, duration_s=float(d)) for i, (s, g, d) in enumerate(rows)
+    )
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(jobs=TRACES, preemptive=st.booleans(), scale=st.sampled_from([0.0, 0.1, 1.0]))
+def test_snapshots_and_records_agree_on_drained_runs(jobs: list[Job], preemptive: bool, scale: float) -> None:
+    recorder = run_of(jobs, Srtf() if preemptive else Fifo(), Overheads(scale=scale))
+    records = recorder.jobs_by_submission()
+    summary = summarise(records, recorder.snapshots, CLUSTER, end_s=recorder.end_s, events=0)
+    assert summary["finished"] + summary["rejected"] == summary["jobs"] == len(jobs)  # type: ignore[operator]
+    if not summary["finished"]:
+        return
+    available = CLUSTER.gpus * float(summary["makespan_s"])  # type: ignore[arg-type]
+    held, paid = (fsum(getattr(r, name) for r in records) for name in ("gpu_seconds", "overhead_gpu_s"))
+    assert summary["gpu_allocated_ratio"] == pytest.approx(held / available, rel=1e-9)
+    assert summary["gpu_useful_ratio"] == pytest.approx((held - paid) / available, rel=1e-9)
+    assert 0 <= float(summary["fragmentation_ratio"]) <= 1 - held / available + 1e-9  # type: ignore[arg-type]
+    assert float(summary["slowdown_mean"]) >= 1 - 1e-9  # type: ignore[arg-type]
+    assert 0 < float(summary["jain_index"]) <= 1 + 1e-12  # type: ignore[arg-type]
+    assert summary["jct_p50_s"] <= summary["jct_p90_s"] <= summary["jct_p99_s"]  # type: ignore[operator]
+    json.dumps(summary, allow_nan=False)
+
+
+@settings(max_examples=40, deadline=None)
+@given(jobs=TRACES, until_s=st.integers(1, 1500))
+def test_every_job_is_counted_once_in_runs_that_are_cut_off(jobs: list[Job], until_s: int) -> None:
+    recorder = run_of(jobs, Srtf(), Overheads(), until_s=float(until_s))
+    records = recorder.jobs_by_submission()
+    summary = summarise(records, recorder.snapshots, CLUSTER, end_s=recorder.end_s, events=0)
+    counts = [summary[state] for state in ("finished", "rejected", "unfinished", "failed")]
+    assert sum(counts) == summary["jobs"] == len(jobs)  # type: ignore[arg-type]
+    for name in ("gpu_allocated_ratio", "gpu_useful_ratio", "fragmentation_ratio"):
+        assert summary[name] is None or 0 <= summary[name] <= 1 + 1e-9  # type: ignore[operator]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9)), min_size=1, max_size=15),
+    spans=st.lists(st.tuples(st.integers(0, 300), st.integers(1, 300)), min_size=1, max_size=5),
+    origin=st.sampled_from([0, 1_500_000_000]),
+)
+def test_integrals_and_averages_equal_a_sum_over_seconds(
+    steps: list[tuple[int, int]], spans: list[tuple[int, int]], origin: int
+) -> None:
+    times = origin + np.cumsum([gap for gap, _ in steps])
+    snapshots = [Snapshot(float(t), v, 0, v, 0) for t, (_, v) in zip(times, steps, strict=True)]
+    usage = Usage.of(snapshots, float(times[-1] + 20))
+    second = np.arange(origin, origin + 1200)
+    row = np.searchsorted(times, second, side="right") - 1
+    values = np.where((row >= 0) & (second < usage.end_s), usage.jobs[row], 0.0)
+    starts = np.array([float(origin + a) for a, _ in spans])
+    ends = starts + [length for _, length in spans]
+    expected = [values[int(a) - origin : int(b) - origin] for a, b in zip(starts, ends, strict=True)]
+    averages = usage.averages(usage.jobs, starts, ends)
+    assert averages == pytest.approx([part.mean() for part in expected], abs=1e-9)
+    for a, b, part in zip(starts, ends, expected, strict=True):
+        assert usage.integral(usage.allocated, a, b) == pytest.approx(part.sum(), abs=1e-6)
+
+
+def test_the_page_gives_every_metric_one_formula() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if re.match(r"\| `", line)]
+    documented = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert sorted(documented) == sorted(METRICS)
+    assert all(re.split(r"(?<!\\)\|", row)[3].strip() for row in rows), "a metric without a formula"

@@ -1,0 +1,236 @@
+"""Grids whose workers and clients are killed, whose files are corrupted and whose disk is full.
+
+In the end there must be every cell exactly once, equal to an undisturbed run byte for byte. The heavy tests
+take a few minutes:  python -m pytest -m long tests/clustersim/grid/test_grid_faults.py
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).parents[3]
+TRACE = "job_id,submit_s,gpus,duration_s\na,0,8,60\nb,0,8,30\nc,10,4,5\n"
+POLICY = '''
+import time
+from clustersim import Scheduler
+
+class Sleeps(Scheduler):
+    """In order, after a while."""
+    def __init__(self, wait_s=0.1):
+        self.wait_s = wait_s
+    def schedule(self, state):
+        time.sleep(self.wait_s)
+        self.wait_s = 0.0
+        proposal = state.proposal()
+        proposal.run_by(lambda job: job.order)
+        return proposal
+'''
+CELLS = 24
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "t.csv").write_text(TRACE)
+    (tmp_path / "slow.py").write_text(POLICY)
+    return tmp_path
+
+
+def write_grid(here: Path, wait_s: float) -> None:
+    (here / "g.yaml").write_text(
+        f"set: {{trace: t.csv, cluster: n1g8, policy: 'slow.py:Sleeps', policy.wait_s: {wait_s}}}\n"
+        f"matrix: {{placement: [pack, spread], overheads.launch_s: [0, 10]}}\nseeds: {CELLS // 4}\n"
+        "baseline: {placement: pack}\n"
+    )
+
+
+def start(here: Path, *arguments: str, limit_bytes: int | None = None) -> subprocess.Popen[str]:
+    def limit() -> None:
+        if limit_bytes is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
+
+    return subprocess.Popen(
+        [sys.executable, "-m", "clustersim", "grid", "g.yaml", *arguments], cwd=here, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        preexec_fn=limit, start_new_session=True,
+    )  # fmt: skip
+
+
+def finish(here: Path, *arguments: str) -> None:
+    client = start(here, *arguments)
+    _, err = client.communicate(timeout=300)
+    assert client.returncode == 0, err
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = [p for p in sorted(folder.rglob("*")) if p.is_file() and p.name != "timings.csv"]
+    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
+
+
+def made(folder: Path) -> int:
+    return len(list(folder.glob("cells/[0-9a-f]*")))
+
+
+def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "timed out"
+        time.sleep(0.01)
+
+
+def descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """What the client started: the processes that start cells, and the cells."""
+    with suppress(psutil.Error):
+        return psutil.Process(process.pid).children(recursive=True)
+    return []
+
+
+def kill_workers(client: subprocess.Popen[str], times: int, every_s: float, rng: random.Random) -> int:
+    """Kill a random one of the client's descendants so often, or until the client ends; how often it was."""
+    killed = 0
+    while killed < times and client.poll() is None:
+        time.sleep(every_s * rng.uniform(0.5, 1.5))
+        victims = sorted(descendants(client), key=lambda process: process.pid)
+        if victims:
+            with suppress(psutil.Error):
+                rng.choice(victims).kill()
+                killed += 1
+    return killed
+
+
+def kill_client(client: subprocess.Popen[str]) -> None:
+    """kill -9; what it started must end by itself."""
+    left = descendants(client)
+    client.kill()
+    client.wait()
+    _, alive = psutil.wait_procs(left, timeout=10)
+    assert not alive
+
+
+def corrupt(folder: Path) -> None:
+    """Change one byte in a cell, and cut another one's file."""
+    first, second = sorted(folder.glob("cells/[0-9a-f]*"))[:2]
+    content = bytearray((first / "jobs.csv").read_bytes())
+    content[-3] ^= 1
+    (first / "jobs.csv").write_bytes(content)
+    (second / "events.csv").write_bytes(b"")
+
+
+def assault(here: Path, seed: int, wait_s: float, kills: int, every_s: float) -> int:
+    """Workers and the client killed, files corrupted, no space; then the same call, and the same bytes."""
+    rng = random.Random(seed)
+    write_grid(here, wait_s)
+    finish(here, "--out", "undisturbed", "--workers", "2")
+    folder = here / "g"
+    client = start(here, "--workers", "2")
+    until(lambda: made(folder) >= 1)
+    killed = kill_workers(client, kills // 2, every_s, rng)
+    until(lambda: made(folder) >= 3 or client.poll() is not None)
+    assert client.poll() is None, client.communicate()
+    kill_client(client)
+    corrupt(folder)
+    full = start(here, "--workers", "2", limit_bytes=600)
+    _, err = full.communicate(timeout=120)
+    assert full.returncode in (2, 5), err  # 2: where not even grid.json can be written
+    assert "Traceback" not in err
+    client = start(here, "--workers", "2")
+    killed += kill_workers(client, kills - killed, every_s, rng)
+    _, err = client.communicate(timeout=300)
+    assert client.returncode == 0, err
+    assert made(folder) == CELLS
+    assert not [path for path in folder.rglob("*.tmp*") if path.exists()]
+    assert not list((folder / "locks").iterdir())
+    assert contents(folder) == contents(here / "undisturbed")
+    return killed
+
+
+def test_kills_corruption_and_a_full_disk_change_no_byte(here: Path) -> None:
+    assert assault(here, seed=1, wait_s=0.12, kills=4, every_s=0.2) >= 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(5))
+def test_ten_kills_change_no_byte(here: Path, seed: int) -> None:
+    assert assault(here, seed, wait_s=1.5, kills=10, every_s=0.8) == 10
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 200 kB, where mounting is allowed."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = shutil.which("mount")
+    command = [str(mount), "-t", "tmpfs", "-o", "size=200k,nr_inodes=10000", "clustersim-test", str(folder)]
+    if mount is None or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small tmpfs is not allowed here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.long
+def test_a_full_disk_stops_the_grid_and_room_completes_it(here: Path, small_disk: Path) -> None:
+    write_grid(here, 0.0)
+    finish(here, "--out", "undisturbed")
+    client = start(here, "--out", str(small_disk))
+    _, err = client.communicate(timeout=120)
+    assert client.returncode == 5, err
+    assert "No space left on device" in err
+    assert "Traceback" not in err
+    kept = made(small_disk)
+    assert 0 < kept < CELLS
+    subprocess.run(["mount", "-o", "remount,size=20m", str(small_disk)], check=True)
+    finish(here, "--out", str(small_disk))
+    assert contents(small_disk) == contents(here / "undisturbed")
+
+
+@pytest.mark.long
+def test_workers_of_a_dask_scheduler_are_killed(here: Path) -> None:
+    """As above on `dask worker` processes, whose nannies start new ones."""
+    write_grid(here, 1.0)
+    finish(here, "--out", "undisturbed", "--workers", "2")
+    file = here / "scheduler.json"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    commands = [
+        ["scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)],
+        *[["worker", "--scheduler-file", str(file), "--nthreads", "1", "--no-dashboard"]] * 2,
+    ]
+    processes = [
+        subprocess.Popen([sys.executable, "-m", "dask", *command], env=environment, cwd=here,
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
+        for command in commands
+    ]  # fmt: skip
+    rng = random.Random(0)
+    try:
+        until(lambda: file.exists() and file.read_text().rstrip().endswith("}"))
+        client = start(
+            here, "--scheduler", "tcp://" + file.read_text().partition("tcp://")[2].partition('"')[0]
+        )
+        until(lambda: made(here / "g") >= 1)
+        for _ in range(10):
+            time.sleep(1.0)
+            victims = [child for nanny in processes[1:] for child in descendants(nanny)]
+            if victims and client.poll() is None:
+                with suppress(psutil.Error):
+                    rng.choice(victims).kill()
+        _, err = client.communicate(timeout=300)
+        assert client.returncode == 0, err
+        assert contents(here / "g") == contents(here / "undisturbed")
+    finally:
+        for process in processes:
+            for child in descendants(process):
+                with suppress(psutil.Error):
+                    child.send_signal(signal.SIGKILL)
+            process.kill()
+            process.wait()

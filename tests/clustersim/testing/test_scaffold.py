@@ -1,0 +1,113 @@
+"""`clustersim policies new` and `check`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clustersim.cli import main
+from clustersim.testing.scaffold import write_template
+from itertime.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_a_new_policy_keeps_every_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["policies", "new", "my-own", "-o", str(tmp_path)]) == 0
+    policy = f"{tmp_path / 'my_own.py'}:MyOwn"
+    assert policy in capsys.readouterr().out
+    assert main(["policies", "check", policy, "--set", "policy.patience_s=60"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) >= 7
+    assert all(line.endswith(": ok") for line in lines)
+
+
+def test_its_own_test_passes(tmp_path: Path) -> None:
+    write_template("fair-queue", tmp_path)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*command, str(tmp_path)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 passed" in done.stdout
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    _, test, _ = write_template("mine", tmp_path)
+    before = test.read_text()
+    (tmp_path / "mine.py").unlink()
+    with pytest.raises(UserError, match=r"test_mine\.py: already exists"):
+        write_template("mine", tmp_path)
+    assert (test.read_text(), sorted(p.name for p in tmp_path.iterdir())) == (before, ["test_mine.py"])
+
+
+@pytest.mark.parametrize("name", ["", "My", "a b", "a--b", "-a", "../a", "none", "class", "a_b", "é"])
+def test_invalid_names(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="write lower-case words joined by hyphens"):
+        write_template(name, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_invalid_folders(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is not a folder"):
+        write_template("mine", tmp_path / "no")
+
+
+LAZY = """
+from clustersim.scheduler import Scheduler
+
+class Lazy(Scheduler):
+    def schedule(self, state):
+        print("noise")
+        proposal = state.proposal()
+        for job in state.pending:
+            if job.order % 10 != 9:
+                proposal.start(job)
+        return proposal
+
+class Raises(Scheduler):
+    def schedule(self, state):
+        return 1 / 0
+
+class Idle(Scheduler):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("Lazy", "rigid jobs: BROKEN: job 9 is unfinished"),
+        ("Raises", "rigid jobs: BROKEN: policy Raises at t="),
+        ("Idle", "Idle must implement schedule(self, state)"),
+    ],
+)
+def test_broken_policies_are_found(
+    name: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lazy.py").write_text(LAZY)
+    assert main(["policies", "check", f"{tmp_path / 'lazy.py'}:{name}"]) == 4
+    done = capsys.readouterr()
+    assert text in done.out
+    assert "noise" not in done.out
+    assert "checks failed" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["no.py:Mine"], 2, "there is no file no.py"),
+        (["fif"], 2, "did you mean fifo"),
+        (["fifo", "--set", "policy.x=1"], 4, "unknown parameter of policy fifo 'x'"),
+    ],
+)
+def test_policies_that_cannot_be_checked(
+    arguments: list[str], code: int, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["policies", "check", *arguments]) == code
+    assert text in capsys.readouterr().err

@@ -1,0 +1,57 @@
+"""The README shows what happens: its Python runs, its tables are printed, its commands are those of CI."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+
+_spec = importlib.util.spec_from_file_location("refresh", ROOT / "docs" / "refresh.py")
+assert _spec is not None
+assert _spec.loader is not None
+refresh = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(refresh)
+
+
+def test_python_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
+    examples = re.findall(r"^```python\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    assert len(examples) >= 2
+    names: dict[str, object] = {}
+    for example in examples:
+        exec(compile(example, "README.md", "exec"), names)
+    assert float(capsys.readouterr().out.split()[0]) > 0
+
+
+def test_demo_table_is_what_the_demo_prints() -> None:
+    assert refresh.block(README, "demo").strip() == refresh.demo_table().strip()
+
+
+def test_accuracy_table_is_what_validate_measures(shared_dir: Path) -> None:
+    table = refresh.accuracy_table(shared_dir / "data" / "iterations")
+    assert refresh.block(README, "accuracy").strip() == table.strip()
+
+
+def test_commands_of_the_readme_exist() -> None:
+    """Every option and subcommand that the README names is one that the command line knows."""
+    shell = "\n".join(re.findall(r"^```sh[^\n]*\n(.*?)^```$", README, re.DOTALL | re.MULTILINE))
+    uses = re.findall(r"^(clustersim|itertime) (.+?)(?:\s+#.*)?$", shell, re.MULTILINE)
+    assert len(uses) >= 8
+    for program, words in uses:
+        command = refresh.clustersim if program == "clustersim" else refresh.itertime
+        parts = words.split()
+        depth = 2 if parts[0] == "trace" or parts[:2] in (["policies", "new"], ["policies", "check"]) else 1
+        text = refresh.output_of(command, *parts[:depth], "--help")
+        for option in re.findall(r"(?<!\S)--?[a-z][a-z-]*", words):
+            assert re.search(rf"(?<![\w-]){option}(?![\w-])", text), (program, words, option)
+
+
+def test_ci_runs_the_readmes_blocks() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    for name in ("setup", "demo", "test"):
+        assert re.search(rf"^```sh {name}\n.+?^```$", README, re.DOTALL | re.MULTILINE), name
+        assert name in script

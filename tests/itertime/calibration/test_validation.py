@@ -1,0 +1,230 @@
+"""Validation: the statistics, the reasons of skipped rows, and the accuracy on published measurements."""
+
+from __future__ import annotations
+
+import csv
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from itertime import Site, load_system
+from itertime.calibration.measured_run import measured_run
+from itertime.calibration.table import read_table
+from itertime.calibration.validation import statistics, summary, validate, write_rows
+from itertime.cli import main
+from itertime.costs import Workload
+from itertime.costs.layer import layer_costs
+from itertime.errors import UserError
+from itertime.spec import PlanBatch
+
+SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[4] / "shared"))
+TABLES = SHARED / "data" / "iterations"
+
+
+def test_statistics_are_those_of_the_errors(write_table):
+    rows = [{"id": str(factor)} for factor in range(3)]
+    predicted = validate(write_table(*rows)).predicted[0].prediction.iteration_s
+    for row, factor in zip(rows, (0.5, 1.0, 1.25), strict=True):
+        row["iteration_s"] = repr(predicted / factor)
+    result = statistics(validate(write_table(*rows)).predicted)
+    assert result["mape"] == pytest.approx((50 + 0 + 25) / 3)
+    assert result["median_ape"] == pytest.approx(25)
+    assert result["bias"] == pytest.approx((-50 + 25) / 3)
+    assert result["p95_ape"] == pytest.approx(np.percentile([50, 0, 25], 95))
+    measured = np.array([predicted / factor for factor in (0.5, 1.0, 1.25)])
+    spread = ((measured - measured.mean()) ** 2).sum()
+    assert result["r2"] == pytest.approx(1 - ((measured - predicted) ** 2).sum() / spread)
+    assert result["memory_mape"] is None
+    assert set(statistics([]).values()) == {None}
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"gpu": "B200"}, "no profile for GPU B200"),
+        ({"tp": "3", "gpus": "24"}, "must divide heads"),
+        ({"gpus": "65"}, "gpus=65 is not tp x pp x dp = 64"),
+        ({"hidden": ""}, "does not say hidden"),
+        ({"recompute": ""}, "does not say recompute"),
+        ({"global_batch": "511"}, "must be a multiple"),
+        ({"heads": "7"}, "must divide hidden"),
+    ],
+)
+def test_a_row_that_cannot_be_expressed_is_listed_with_the_reason(write_table, change, why):
+    result = validate(write_table({}, {"id": "strange", **change}))
+    assert (result.rows, len(result.predicted)) == (2, 1)
+    assert result.skipped[0].id == "strange"
+    assert why in result.skipped[0].why
+    document = summary([result])
+    assert document["files"][0]["skipped"][0]["id"] == "strange"
+    assert document["all"]["rows"] == 2
+    assert document["all"]["skipped"] == 1
+
+
+def test_an_empty_micro_batch_becomes_the_fastest_power_of_two_that_fits(write_table):
+    rows = [
+        {"id": size or "none", "micro_batch": size} for size in ("", "1", "2", "4", "8", "16", "32", "64")
+    ]
+    open_row, *fixed = validate(write_table(*rows)).predicted
+    fitting = [run.prediction.iteration_s for run in fixed if run.prediction.fits]
+    assert open_row.prediction.iteration_s == min(fitting)
+
+
+def test_layers_that_pp_does_not_divide_are_split_as_evenly_as_possible(write_table):
+    assert validate(write_table({"pp": "4", "dp": "2", "layers": "30"})).skipped == ()
+
+
+@pytest.mark.parametrize(("layers", "hidden", "billions"), [
+    (16, 2048, 1.34), (28, 3072, 3.57), (32, 4096, 8.86), (80, 8192, 80.0),
+])  # fmt: skip
+def test_nanotrons_models_have_the_sizes_of_its_benchmarks(write_table, layers, hidden, billions):
+    row = {"site": "hf-h100", "gpu": "H100-SXM-80GB", "layers": str(layers), "hidden": str(hidden)}
+    row |= {"heads": str(hidden // 64), "kv_heads": "", "ffn_hidden": "", "gated_mlp": "True"}
+    row |= {"vocab": "131072", "attention": "flash", "grad_overlap": "", "recompute": "none"}
+    run = measured_run(next(iter(read_table(write_table(row)))), Site())
+    assert run.model.parameters / 1e9 == pytest.approx(billions, rel=0.002)
+    assert (run.plan.split, run.plan.fp32_gradients, run.plan.grad_overlap) == ("compute", True, True)
+    assert run.system.network_bulk_latency_s > 0
+    other = next(iter(read_table(write_table(row | {"ffn_hidden": "8192", "zero_stage": "1"}))))
+    stated = measured_run(other, Site())
+    assert stated.model.ffn_hidden == 8192
+    assert not stated.plan.grad_overlap
+
+
+def test_a_gpu_with_less_bandwidth_is_slower_and_smaller(write_table):
+    rows = [{}, {"id": "small", "gpu": "A100-SXM-40GB"}]
+    large, small = validate(write_table(*rows)).predicted
+    assert small.prediction.breakdown["elementwise"] > 1.2 * large.prediction.breakdown["elementwise"]
+    assert small.prediction.breakdown["tp_comm"] == large.prediction.breakdown["tp_comm"]
+
+
+def test_the_rows_are_written_whole_or_not_at_all(tmp_path, write_table):
+    result = validate(write_table({}, {"id": "b", "memory_gb": "40"}))
+    write_rows([result], tmp_path / "rows.csv")
+    with (tmp_path / "rows.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    columns = ["id", "measured_s", "predicted_s", "error_pct", "memory_measured_gb", "memory_predicted_gb"]
+    assert list(rows[0]) == columns
+    assert [row["id"] for row in rows] == ["run-1", "b"]
+    assert [row["memory_measured_gb"] for row in rows] == ["", "40.0"]
+    assert float(rows[0]["predicted_s"]) == result.predicted[0].prediction.iteration_s
+    assert float(rows[0]["error_pct"]) == result.predicted[0].error_pct
+    with pytest.raises(UserError, match="cannot be written"):
+        write_rows([result], tmp_path / "no" / "rows.csv")
+
+
+def test_site_constants_are_added(write_table):
+    path = write_table({})
+    site = replace(load_system("dgx-a100-80gb").site, iteration_overhead_s=1.0)
+    plain, with_site = validate(path).predicted[0], validate(path, site).predicted[0]
+    assert with_site.prediction.iteration_s == pytest.approx(plain.prediction.iteration_s + 1)
+
+
+def test_skipped_rows_are_printed_by_reason(write_table, capsys):
+    changes = [{"id": f"odd-{number}", "gpu": "B200"} for number in range(5)]
+    assert main(["validate", str(write_table({}, *changes, {"id": "wide", "tp": "3", "gpus": "24"}))]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if "skipped" in line]
+    assert len(lines) == 2
+    assert "5 skipped: no profile for GPU B200 (odd-0, odd-1, odd-2 and 2 more)" in lines[0]
+    assert "must divide heads" in lines[1]
+
+
+def test_coverage_counts_the_rows_in_their_interval(write_table):
+    predicted = validate(write_table({})).predicted[0].prediction.iteration_s
+    rows = [{"id": str(factor), "iteration_s": repr(predicted * factor)} for factor in (0.1, 1.0, 1.01, 10)]
+    assert statistics(validate(write_table(*rows)).predicted)["coverage"] == 50
+    site = Site(measured_over_predicted=(0.05, 20.0))
+    assert statistics(validate(write_table(*rows), site).predicted)["coverage"] == 100
+
+
+ACCURACY = [  # file, the largest mean absolute error in percent, no constant fitted to the file
+    ("a100_megatron_deepspeed", 10.0),
+    ("a100_bigscience", 17.0),
+    ("a100_internevo_zero1", 17.0),
+    ("a100_llmfoundry_fsdp", 10.0),
+    ("published", 3.5),
+]
+
+
+@pytest.mark.parametrize(("name", "largest"), ACCURACY)
+def test_every_measured_a100_run_is_predicted_and_fits(name, largest):
+    path = TABLES / f"{name}.csv"
+    if not path.exists():
+        pytest.skip(f"{path} is not here")
+    result = validate(path)
+    assert result.skipped == ()
+    assert [row.id for row in result.predicted if not row.prediction.fits] == []
+    mape = statistics(result.predicted)["mape"]
+    assert mape is not None
+    assert mape <= largest
+
+
+@pytest.mark.parametrize(
+    ("change", "recompute"),
+    [
+        ({}, "early-stop"),
+        ({"gpu": "H100-SXM-80GB"}, "full"),
+        ({"site": "elsewhere"}, "full"),
+        ({"note": "precision=bf16"}, "full"),
+        ({"recompute": "none"}, "none"),
+    ],
+)
+def test_llm_foundrys_newer_runs_on_the_a100_stop_recomputing_early(write_table, change, recompute):
+    row = {"site": "mosaicml", "note": "precision=amp_bf16 mp=DEFAULT", "recompute": "full"} | change
+    (cells,) = read_table(write_table(row))
+    assert measured_run(cells, Site()).plan.recompute == recompute
+
+
+def gemm_and_attention_shares(path):
+    """By recomputation, the share of the measured time that the layers' GEMMs and attention alone would take
+    if all were repeated.
+    """
+    shares: dict[str, list[float]] = {}
+    for row in read_table(path):
+        run = measured_run(row, Site())
+        workload = Workload.of(run.model, PlanBatch.of([run.plan]), run.system, run.profile)
+        costs = layer_costs(workload, np.zeros(1))
+        layer_s = sum(2 * costs.forward[part][0] + costs.backward[part][0] for part in ("gemm", "attention"))
+        layers = run.plan.microbatches * run.model.layers
+        shares.setdefault(run.plan.recompute, []).append(layers * layer_s / row["iteration_s"])
+    return shares
+
+
+@pytest.mark.parametrize(
+    ("name", "recompute", "least", "most"),
+    [
+        ("a100_llmfoundry_fsdp", "early-stop", 98, 105),
+        ("a100_llmfoundry_fsdp", "full", 79, 97),
+        ("h100_llmfoundry_fsdp", "full", 70, 90),
+    ],
+)
+def test_which_runs_had_time_to_repeat_everything(name, recompute, least, most):
+    path = TABLES / f"{name}.csv"
+    if not path.exists():
+        pytest.skip(f"{path} is not here")
+    shares = gemm_and_attention_shares(path)[recompute]
+    assert [round(100 * share) for share in (min(shares), max(shares))] == [least, most]
+
+
+def test_the_plan_predicted_best_is_close_to_the_best_measured():
+    path = TABLES / "a100_megatron_deepspeed.csv"
+    if not path.exists():
+        pytest.skip(f"{path} is not here")
+    with path.open() as file:
+        shapes = {row["id"]: (row["layers"], row["gpus"]) for row in csv.DictReader(file)}
+    groups: dict[tuple[str, str], list] = {}
+    for row in validate(path).predicted:
+        groups.setdefault(shapes[row.id], []).append(row)
+    for rows in groups.values():
+        chosen = min(rows, key=lambda row: row.prediction.iteration_s)
+        assert chosen.measured_s <= 1.10 * min(row.measured_s for row in rows)
+
+
+def test_memory_of_bigsciences_runs_within_fifteen_percent_before_any_fit():
+    path = TABLES / "a100_bigscience.csv"
+    if not path.exists():
+        pytest.skip(f"{path} is not here")
+    assert statistics(validate(path).predicted)["memory_mape"] <= 15

@@ -1,0 +1,254 @@
+"""Collectives: the ring and tree formulas, the sharing of NICs, and a published curve between two nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from itertime.costs.collectives import (
+    BULK_BYTES,
+    all_gather_s,
+    all_reduce_s,
+    all_to_all_s,
+    p2p_s,
+    reduce_scatter_s,
+    ring_share,
+)
+from itertime.spec import Site, load_profile, load_system
+
+PROFILE = load_profile("a100-80gb")
+SYSTEM = load_system("dgx-a100-80gb")
+IDEAL = dataclasses.replace(
+    SYSTEM, network_latency_s=0, gpu_nic_bytes_per_s=1e12, site=Site(network_efficiency=1)
+)
+COLLECTIVES = (all_reduce_s, reduce_scatter_s, all_gather_s, all_to_all_s)
+
+sizes = st.floats(1, 1e11)
+nodes = st.integers(1, 512)
+locals_ = st.sampled_from([1, 2, 4, 8])
+sharers = st.sampled_from([1, 2, 4, 8])
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_one_rank_or_no_bytes_takes_no_time(collective) -> None:
+    assert collective(1e9, 1, 1, SYSTEM, PROFILE) == 0
+    assert collective(0, 64, 8, SYSTEM, PROFILE) == 0
+    assert collective(0, 8, 8, SYSTEM, PROFILE) == 0
+    assert p2p_s(0, True, SYSTEM, PROFILE) == 0
+
+
+def test_within_a_node_the_table_counts() -> None:
+    table = PROFILE.collectives["all_reduce"]
+    for i, ranks in enumerate(table.ranks):
+        for j in (0, 7, 20):
+            seconds = all_reduce_s(table.first_bytes * 2**j, ranks, ranks, SYSTEM, PROFILE)
+            assert seconds == pytest.approx(table.time_s[i][j], rel=1e-12)
+
+
+def test_ring_between_nodes() -> None:
+    """2 (N-1)/N S/B (Patarasuk and Yuan 2009), where the NICs are the bottleneck and latency is nothing."""
+    for count in (2, 4, 16, 128):
+        expected = 2 * (count - 1) / count * 1e9 / IDEAL.nic_bytes_per_s
+        assert all_reduce_s(1e9, count, 1, IDEAL, PROFILE) == pytest.approx(expected, rel=1e-12)
+        assert all_gather_s(1e9, count, 1, IDEAL, PROFILE) == pytest.approx(expected / 2, rel=1e-12)
+        assert reduce_scatter_s(1e9, count, 1, IDEAL, PROFILE) == pytest.approx(expected / 2, rel=1e-12)
+
+
+def test_a_tree_takes_over_where_latency_counts() -> None:
+    """A small all-reduce over N single-GPU nodes grows with log2 N; a large one with few nodes is a ring."""
+    slow = dataclasses.replace(IDEAL, network_latency_s=1e-5)
+    small = all_reduce_s(8, np.array([2, 16, 256]), 1, slow, PROFILE)
+    np.testing.assert_allclose(small, [2e-5, 8e-5, 16e-5], rtol=1e-4)
+    large = all_reduce_s(1e9, 4, 1, slow, PROFILE)
+    assert large == pytest.approx(2 * 3 / 4 * 1e9 / slow.nic_bytes_per_s + 2 * 3 * 1e-5, rel=1e-12)
+
+
+def test_the_slower_of_the_two_levels_counts() -> None:
+    fast = dataclasses.replace(IDEAL, nic_bytes_per_s=1e15, gpu_nic_bytes_per_s=1e15)
+    inside = all_reduce_s(1e9, 8, 8, fast, PROFILE)
+    assert all_reduce_s(1e9, 64, 8, fast, PROFILE) == pytest.approx(inside, rel=1e-4)
+    slow = dataclasses.replace(IDEAL, nic_bytes_per_s=1e9)
+    assert all_reduce_s(1e9, 64, 8, slow, PROFILE) == pytest.approx(2 * 63 / 64, rel=1e-12)
+
+
+def test_groups_share_the_nics_and_a_gpu_its_link() -> None:
+    alone = all_reduce_s(1e9, 8, 1, IDEAL, PROFILE)
+    assert all_reduce_s(1e9, 8, 1, IDEAL, PROFILE, 8) == pytest.approx(8 * alone, rel=1e-12)
+    narrow = dataclasses.replace(IDEAL, gpu_nic_bytes_per_s=IDEAL.nic_bytes_per_s / 8)
+    assert all_reduce_s(1e9, 8, 1, narrow, PROFILE) == pytest.approx(8 * alone, rel=1e-12)
+    assert p2p_s(1e9, True, narrow, PROFILE) == pytest.approx(1e9 / 25e9, rel=1e-12)
+
+
+def test_all_to_all_between_nodes() -> None:
+    """Of 16 ranks in 2 nodes, each sends half of its bytes to the other node, on the NICs that 8 share."""
+    assert all_to_all_s(1e9, 16, 8, IDEAL, PROFILE) == pytest.approx(
+        8 * 0.5e9 / IDEAL.nic_bytes_per_s, rel=1e-12
+    )
+
+
+@pytest.mark.parametrize(("ranks_per_node", "bus_gb_per_s"), [(1, 8.13), (2, 16.22)])
+def test_published_rings_between_two_nodes(ranks_per_node: int, bus_gb_per_s: float) -> None:
+    """Galvatron's profile of two nodes, where a pair of GPUs moves 8.13 GB/s; the GPU is not named."""
+    galvatron = dataclasses.replace(IDEAL, gpu_nic_bytes_per_s=8.13e9)
+    ranks = 2 * ranks_per_node
+    seconds = all_reduce_s(1e9, ranks, ranks_per_node, galvatron, PROFILE)
+    assert 2 * (ranks - 1) / ranks / seconds == pytest.approx(bus_gb_per_s, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "measured_s"),
+    [(268435456, 7.2017e-3), (536870912, 13.552e-3), (1073741824, 26.217e-3), (2147483648, 51.406e-3)],
+)
+def test_published_all_reduce_between_two_p4de_nodes(nbytes: int, measured_s: float) -> None:
+    """nccl-tests of awsome-distributed-training: 16 A100, two nodes of 400 Gb/s EFA; 8 bytes take 161 us.
+
+    The two nodes exchange S bytes, not a ring's 15/8 S: more than a ring of these NICs could.
+    """
+    p4de = dataclasses.replace(
+        SYSTEM, nic_bytes_per_s=50e9, network_latency_s=70e-6, collective_algorithms=("hierarchical",)
+    )
+    assert all_reduce_s(nbytes, 16, 8, p4de, PROFILE) == pytest.approx(measured_s, rel=0.08)
+    assert all_reduce_s(8, 16, 8, p4de, PROFILE) == pytest.approx(161e-6, rel=0.06)
+
+
+def test_each_algorithm_has_its_volume_and_its_depth() -> None:
+    """One GPU a node, 8 nodes of 10 us a hop: volumes 7/4, 2 and 7/4 S; depths 14, 6 and 6 hops."""
+    slow = dataclasses.replace(IDEAL, network_latency_s=10e-6, gpu_nic_bytes_per_s=IDEAL.nic_bytes_per_s)
+    for name, volume, hops in (("ring", 7 / 4, 14), ("tree", 2, 6), ("hierarchical", 7 / 4, 6)):
+        system = dataclasses.replace(slow, collective_algorithms=(name,))
+        expected = volume * 1e9 / slow.nic_bytes_per_s + hops * 10e-6
+        assert all_reduce_s(1e9, 8, 1, system, PROFILE) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_ring_whose_gpus_lie_apart_leaves_shared_nics_across_the_cpus() -> None:
+    """Two or four of a node's GPUs with others between them: 32 GB/s together; not one GPU, not all."""
+    shared = dataclasses.replace(
+        IDEAL, nics_per_node=4, gpu_nic_bytes_per_s=100e9, collective_algorithms=("ring",)
+    )
+    for local in (2, 4):
+        ranks, groups = 4 * local, 8 // local
+        through_cpus = 2 * (ranks - 1) / ranks * 1e9 / (32e9 / groups)
+        slower = all_reduce_s(1e9, ranks, local, shared, PROFILE, groups)
+        assert slower == pytest.approx(through_cpus, rel=1e-12)
+        assert all_gather_s(1e9, ranks, local, shared, PROFILE, groups) == pytest.approx(slower / 2)
+        assert all_reduce_s(1e9, ranks, local, IDEAL, PROFILE, groups) < slower
+    for local in (1, 8):
+        alike = [all_reduce_s(1e9, 4 * local, local, each, PROFILE, 8 // local) for each in (shared, IDEAL)]
+        assert alike[0] == pytest.approx(alike[1], rel=0.2)  # IDEAL's may be a tree
+
+
+def test_an_oversubscribed_leaf_slows_what_crosses_it() -> None:
+    """8 nodes a leaf, uplinks for half: enough for one ring of neighbours, not for distant ones."""
+    leaf = dataclasses.replace(IDEAL, nodes_per_leaf=8, leaf_oversubscription=2.0)
+    alone = all_reduce_s(1e9, 16, 1, IDEAL, PROFILE)
+    assert all_reduce_s(1e9, 16, 1, leaf, PROFILE) == alone
+    for stride, share in ((4, 1.0), (8, 0.5), (64, 0.5)):
+        assert all_reduce_s(1e9, 16, 1, leaf, PROFILE, 1, stride) == pytest.approx(alone / share)
+        assert p2p_s(1e9, True, leaf, PROFILE, 1, stride) == pytest.approx(
+            p2p_s(1e9, True, IDEAL, PROFILE) / share
+        )
+    assert all_reduce_s(1e9, 8, 1, leaf, PROFILE) == all_reduce_s(1e9, 8, 1, IDEAL, PROFILE)
+    crossing = 2 * 8 / 15  # of 15 peers 8 are under the other leaf
+    assert all_to_all_s(1e9, 16, 1, leaf, PROFILE) == pytest.approx(
+        crossing * all_to_all_s(1e9, 16, 1, IDEAL, PROFILE)
+    )
+
+
+def test_tiers_multiply_nothing_they_bound() -> None:
+    """The tightest tier counts."""
+    both = dataclasses.replace(
+        IDEAL, nodes_per_leaf=4, leaf_oversubscription=2.0, nodes_per_spine=16, spine_oversubscription=8.0
+    )
+    for nodes, share in ((4, 1.0), (16, 1.0), (32, 1.0)):
+        assert ring_share(nodes, 1, both) == share
+    for nodes, stride, share in ((2, 4, 0.5), (2, 8, 0.5), (8, 4, 0.5), (32, 4, 0.5), (2, 16, 0.125)):
+        assert ring_share(nodes, stride, both) == share
+
+
+def test_site_constants() -> None:
+    worse = dataclasses.replace(IDEAL, site=Site(network_efficiency=0.5, all_reduce_multiplier=1.5))
+    assert all_reduce_s(1e9, 8, 1, worse, PROFILE) == pytest.approx(
+        3 * all_reduce_s(1e9, 8, 1, IDEAL, PROFILE)
+    )
+    assert all_reduce_s(1e9, 8, 8, worse, PROFILE) == pytest.approx(
+        1.5 * all_reduce_s(1e9, 8, 8, IDEAL, PROFILE)
+    )
+    assert all_to_all_s(1e9, 8, 8, worse, PROFILE) == all_to_all_s(1e9, 8, 8, IDEAL, PROFILE)
+
+
+@given(sizes, sizes, nodes, locals_, sharers)
+def test_more_bytes_take_no_less_time(one: float, other: float, count: int, local: int, groups: int) -> None:
+    small, large = sorted((one, other))
+    for collective in COLLECTIVES:
+        times = collective(np.array([small, large]), count * local, local, SYSTEM, PROFILE, groups)
+        assert times[0] <= times[1] * (1 + 1e-12)
+        assert np.isfinite(times).all()
+
+
+@given(sizes, nodes, locals_, sharers)
+def test_more_sharers_and_less_network_take_no_less_time(
+    size: float, count: int, local: int, groups: int
+) -> None:
+    for collective in COLLECTIVES:
+        alone = collective(size, count * local, local, SYSTEM, PROFILE, 1)
+        assert alone <= collective(size, count * local, local, SYSTEM, PROFILE, groups)
+        assert alone <= collective(size, count * local, local, SYSTEM.with_nic(400), PROFILE, 1)
+
+
+@given(sizes, nodes)
+def test_an_all_reduce_takes_no_longer_than_its_halves(size: float, count: int) -> None:
+    whole = all_reduce_s(size, count * 8, 8, IDEAL, PROFILE)
+    halves = reduce_scatter_s(size, count * 8, 8, IDEAL, PROFILE) + all_gather_s(
+        size, count * 8, 8, IDEAL, PROFILE
+    )
+    assert whole <= halves * 1.1  # within a node NCCL's tables are noisy by as much
+
+
+@given(st.lists(st.tuples(sizes, nodes, locals_, sharers), min_size=1, max_size=20))
+def test_batches_equal_single_calls(rows: list[tuple[float, int, int, int]]) -> None:
+    size, count, local, groups = (np.array(column) for column in zip(*rows, strict=True))
+    for collective in COLLECTIVES:
+        together = collective(size, count * local, local, SYSTEM, PROFILE, groups)
+        single = [collective(s, n * r, r, SYSTEM, PROFILE, g) for s, n, r, g in rows]
+        np.testing.assert_allclose(together, single, rtol=1e-12)
+
+
+def test_a_hop_holds_up_large_messages_only() -> None:
+    """By the bulk latency once per node of a ring: a piece takes all links but one, of which as many cross as
+    there are nodes; twice in an all-reduce, where a tree of half the depth takes over.
+    """
+    bulk = dataclasses.replace(IDEAL, network_bulk_latency_s=1e-3)
+    for count, hops in ((2, 2), (4, 4), (16, 16)):
+        for operation in (all_gather_s, reduce_scatter_s):
+            more = operation(1e9, 8 * count, 8, bulk, PROFILE) - operation(1e9, 8 * count, 8, IDEAL, PROFILE)
+            assert more == pytest.approx(hops * 1e-3, rel=0.01)
+            alone = operation(1e9, count, 1, bulk, PROFILE) - operation(1e9, count, 1, IDEAL, PROFILE)
+            assert alone == pytest.approx((hops - 1) * 1e-3, rel=0.01)
+    small = all_gather_s(1e3, 16, 8, bulk, PROFILE) - all_gather_s(1e3, 16, 8, IDEAL, PROFILE)
+    assert small < 1e-6
+    trees = all_reduce_s(1e6, 512, 8, bulk, PROFILE) - all_reduce_s(1e6, 512, 8, IDEAL, PROFILE)
+    assert trees == pytest.approx(2 * 6 * 0.2e-3, rel=0.01)  # 1 MB of 4 MB: a fifth
+    assert all_gather_s(1e9, 8, 8, bulk, PROFILE) == all_gather_s(1e9, 8, 8, IDEAL, PROFILE)
+
+
+def test_the_hops_of_the_p5_system_are_those_of_the_published_collectives(shared_dir) -> None:
+    """All-gather and reduce-scatter of 256 MB over 2 to 64 nodes: within half, bytes alone miss by 20."""
+    path = Path(__file__).parents[3] / "benchmarks" / "network_hops.py"
+    spec = importlib.util.spec_from_file_location("network_hops", path)
+    hops = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hops)
+    points = hops.measured(shared_dir / "data" / "operators" / "bandwidth_points.csv.gz")
+    system = load_system("p5-48xlarge")
+    rings = [value for (kind, _), value in hops.ratios(points, system).items() if kind != "AllReduce"]
+    assert len(rings) == 12
+    assert all(0.9 < ratio < 1.5 for ratio in rings)
+    bare = dataclasses.replace(system, network_bulk_latency_s=0.0, network_latency_s=0.0)
+    assert min(hops.ratios(points, bare).values()) < 0.07
+    size, _ = hops.half_size(shared_dir / "data" / "operators" / "a100_allreduce.csv.gz")
+    assert size == pytest.approx(BULK_BYTES, rel=0.1)

@@ -1,0 +1,125 @@
+"""The cost study of MT-NLG 530B: its space, its arithmetic, its answer, and that its page is up to date."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.mt_nlg_cost import PUBLISHED, VTRAIN, Study, main, plans_csv, study, summary
+from itertime import load_model, load_system, predict
+
+FOLDER = Path(__file__).parents[2] / "experiments"
+RENEW = "python experiments/mt_nlg_cost.py --out experiments/mt_nlg, and copy summary.md to MT_NLG.md"
+
+
+@pytest.fixture(scope="module")
+def done() -> Study:
+    return study()
+
+
+def test_space_is_every_allowed_shape_once(done: Study) -> None:
+    plans = done.plans
+    shapes = set(zip(plans.tp.tolist(), plans.dp.tolist(), plans.pp.tolist(), strict=True))
+    wanted = {
+        (tp, dp, pp)
+        for tp in (4, 8, 16)
+        for dp in range(1, 33)
+        for pp in range(1, 106)
+        if 1920 % dp == 0 and 105 % pp == 0
+    }
+    assert shapes == wanted
+    assert len(plans) == len(wanted)
+
+
+def test_batched_results_are_those_of_single_predictions(done: Study) -> None:
+    model, system = load_model("mt-nlg-530b"), load_system("dgx-a100-80gb")
+    for row in range(0, len(done.plans), 37):
+        single = predict(model, done.plans.plan(row), system)
+        assert single.iteration_s == pytest.approx(done.evaluation.iteration_s[row], rel=1e-12)
+        assert single.fits == done.fits[row]
+
+
+def test_days_and_dollars_from_their_definition(done: Study) -> None:
+    row = done.row((8, 8, 35))
+    seconds = done.evaluation.iteration_s[row] * 270e9 / 1920 / 2048
+    assert done.training_s[row] == pytest.approx(seconds)
+    assert done.cost_usd[row] == pytest.approx(seconds / 3600 * 2240 * 5)
+    half = study(tokens=135e9, price_usd=10.0)
+    assert half.cost_usd == pytest.approx(done.cost_usd)
+    assert half.training_s * 2 == pytest.approx(done.training_s)
+
+
+def test_a_cheaper_plan_needs_a_tenth_fewer_gpus(done: Study) -> None:
+    """Published: Bang et al., MICRO 2024: (8, 12, 21) costs less than (8, 8, 35), with 10 % fewer GPUs."""
+    before, after = done.row(PUBLISHED[0]), done.row(VTRAIN)
+    assert done.fits[before]
+    assert done.fits[after]
+    assert done.plans.gpus[after] <= 0.9 * done.plans.gpus[before]
+    assert done.cost_usd[after] < done.cost_usd[before]
+    assert 1 < done.training_s[after] / done.training_s[before] < 1.1
+
+
+def test_limits_of_the_cheapest_plan_hold(done: Study) -> None:
+    limit = float(done.training_s[done.row((8, 12, 35))])
+    found = done.cheapest(most_gpus=4000, most_s=limit)
+    assert found is not None
+    inside = done.fits & (done.plans.gpus <= 4000) & (done.training_s <= limit)
+    assert inside[found]
+    assert done.cost_usd[found] == done.cost_usd[inside].min()
+    assert done.cheapest(most_gpus=8) is None
+
+
+def test_front_is_what_no_fitting_plan_dominates(done: Study) -> None:
+    for row in range(len(done.plans)):
+        no_worse = (done.training_s <= done.training_s[row]) & (done.cost_usd <= done.cost_usd[row])
+        better = (done.training_s < done.training_s[row]) | (done.cost_usd < done.cost_usd[row])
+        assert done.front[row] == (done.fits[row] and not (done.fits & no_worse & better).any())
+
+
+def test_page_and_table_are_up_to_date(done: Study) -> None:
+    """Regression: experiments/MT_NLG.md and experiments/mt_nlg/."""
+    assert summary(done) == (FOLDER / "mt_nlg" / "summary.md").read_text(encoding="utf-8"), RENEW
+    assert summary(done) in (FOLDER / "MT_NLG.md").read_text(encoding="utf-8"), RENEW
+    kept = (FOLDER / "mt_nlg" / "plans.csv").read_text(encoding="utf-8")
+    head, *rows = csv.reader(kept.splitlines())
+    now_head, *now = csv.reader(plans_csv(done).splitlines())
+    assert head == now_head
+    assert np.array(rows, float) == pytest.approx(np.array(now, float), rel=1e-5, abs=1e-6), RENEW
+
+
+def test_writes_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    assert main(["--out", str(tmp_path), "--price", "2.5"]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["heatmap.png", "plans.csv", "summary.md"]
+    printed = capsys.readouterr()
+    assert printed.out == (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert "360 plans" in printed.err
+
+
+def test_a_site_slows_it_down(done: Study, tmp_path: Path) -> None:
+    site = tmp_path / "site.yaml"
+    site.write_text(
+        "name: site\nsource: made up\nprofile: a100-80gb\n"
+        "gpus_per_node: 8\nnic_bytes_per_s: 50.0e+9\nnvlink_bytes_per_s: 300.0e+9\n"
+        "site:\n  layer_overhead_s: 0.01\n"
+    )
+    slower = study(site=str(site))
+    row = done.row((8, 8, 35))
+    added = slower.evaluation.iteration_s[row] - done.evaluation.iteration_s[row]
+    # every stage of three layers is slower by 30 ms a micro-batch: 240 of them and 34 that fill the pipeline
+    assert added == pytest.approx((240 + 34) * 3 * 0.01, rel=1e-6)
+
+
+@pytest.mark.parametrize("bad", [["--price", "0"], ["--tokens", "nan"], ["--recompute", "some"]])
+def test_options_that_mean_nothing_are_refused(bad: list[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["--out", str(tmp_path), *bad])
+    assert stop.value.code == 2
+
+
+def test_unknown_system_is_a_users_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--out", str(tmp_path / "x"), "--system", "dgx-a100"]) == 2
+    assert capsys.readouterr().err.startswith("error: unknown system")

@@ -1,0 +1,319 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+import tracemalloc
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from scipy import stats
+
+from itertime.errors import UserError
+from traces import Job, read_trace, submission_order, write_trace
+from traces.synthetic import Recipe, generate, generate_stored
+from traces.synthetic.arrivals import DAY_S, arrival_times, weibull_shape
+from traces.synthetic.generate import gpu_seconds_per_job
+from traces.synthetic.sizes import Exponential, LogNormal, list_sizes, load_sizes
+from traces.workload.rules import load_rules
+
+GOLDEN = Path(__file__).parent / "golden" / "generated.csv"
+RIGID = Recipe(jobs=200, rules="none")
+
+
+def times(kind: str, count: int = 100_000, cv: float | None = None, seed: int = 0) -> np.ndarray:
+    return arrival_times(kind, count, 0.01, np.random.default_rng(seed), cv)
+
+
+# Theory: each bound is 4 standard errors of the estimate.
+
+
+def test_poisson_gaps_are_exponential() -> None:
+    gaps = np.diff(times("poisson"))
+    assert abs(gaps.mean() - 100) < 4 * 100 / math.sqrt(len(gaps))
+    assert stats.kstest(gaps, "expon", args=(0, 100)).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("cv", [1.5, 3.0, 4.7])
+def test_bursty_gaps_have_the_requested_mean_and_variation(cv: float) -> None:
+    shape = weibull_shape(cv)
+    law = stats.weibull_min(shape)
+    assert law.std() / law.mean() == pytest.approx(cv, rel=1e-9)
+    gaps = np.diff(times("bursty", cv=cv))
+    assert abs(gaps.mean() - 100) < 4 * 100 * cv / math.sqrt(len(gaps))
+    assert stats.kstest(gaps * law.mean() / 100, law.cdf).pvalue > 1e-4
+
+
+def test_day_and_night_swing_two_to_one_around_the_rate() -> None:
+    """The rate is r (1 + sin(2 pi t / day) / 3): 4/3 r at most, 2/3 r at least, r over whole days."""
+    submits = times("day-night")
+    days = math.floor(submits[-1] / DAY_S)
+    submits = submits[submits < days * DAY_S]
+    hours = np.bincount((submits % DAY_S // 3600).astype(int), minlength=24) / days / 36
+    middle = (np.arange(24) + 0.5) * 2 * math.pi / 24
+    expected = 1 + np.sin(middle) / 3 * (math.sin(math.pi / 24) / (math.pi / 24))
+    assert np.all(np.abs(hours - expected) < 4 * np.sqrt(expected / days / 36))
+    assert abs(hours.mean() - 1) < 4 / math.sqrt(len(submits))
+
+
+def test_all_kinds_start_at_zero_and_ascend() -> None:
+    for kind in ("poisson", "bursty", "day-night"):
+        for count in (1, 2, 1000):
+            submits = times(kind, count)
+            assert submits[0] == 0.0
+            assert len(submits) == count
+            assert np.all(np.diff(submits) >= 0)
+    assert not times("at-zero", 5).any()
+
+
+@pytest.mark.parametrize(
+    "law", [LogNormal(17628, 1.4, 1573360, 600), LogNormal(50, 0.3, 1e6), Exponential(3600)]
+)
+def test_run_times_have_the_mean_that_the_load_is_computed_from(law: LogNormal | Exponential) -> None:
+    """The mean is the integral of the quantile function over (0, 1); here by the midpoint rule."""
+    quantiles = np.array([law.quantile_s((i + 0.5) / 400_000) for i in range(400_000)])
+    assert quantiles.mean() == pytest.approx(law.expected_s(), rel=2e-4)
+    assert np.all(np.diff(quantiles) >= 0)
+
+
+def test_a_hardly_truncated_log_normal_has_the_textbook_quantiles() -> None:
+    law = LogNormal(100, 0.5, 1e9)
+    for uniform in (0.01, 0.5, 0.999):
+        assert law.quantile_s(uniform) == pytest.approx(stats.lognorm(0.5, scale=100).ppf(uniform), rel=1e-9)
+    assert law.quantile_s(0.0) >= 0
+    assert law.quantile_s(math.nextafter(1, 0)) <= 1e9
+
+
+def test_the_load_is_the_requested_one() -> None:
+    """Renewal reward: the standard error of GPU-seconds / span follows from the variances of both."""
+    recipe = Recipe(jobs=200_000, load=0.8, gpus=64, rules="none")
+    jobs, report = generate(recipe)
+    asked = np.array([(job.gpus or 0) * (job.duration_s or 0.0) for job in jobs])
+    relative = math.sqrt((asked.std() / asked.mean()) ** 2 + 1) / math.sqrt(len(jobs))
+    assert abs(report["load"] / 0.8 - 1) < 4 * relative
+    assert 4 * relative < 0.12
+
+
+def test_m_m_c_jobs_are_exponential_and_of_one_size() -> None:
+    jobs, report = generate(Recipe(jobs=50_000, load=0.7, gpus=3, sizes="exponential", rules="none"))
+    run_times = np.array([job.duration_s for job in jobs])
+    gaps = np.diff([job.submit_s for job in jobs])
+    assert stats.kstest(run_times, "expon", args=(0, 3600)).pvalue > 1e-4
+    assert stats.kstest(gaps, "expon", args=(0, 3600 / (0.7 * 3))).pvalue > 1e-4
+    assert abs(np.corrcoef(gaps, run_times[1:])[0, 1]) < 4 / math.sqrt(len(gaps))
+    assert {job.gpus for job in jobs} == {1}
+    assert all(job.deadline_s is None for job in jobs)
+    assert report["expected"]["jobs_per_s"] == pytest.approx(0.7 * 3 / 3600)
+
+
+def test_gpu_counts_have_their_shares() -> None:
+    sizes = load_sizes("itp")
+    jobs, _ = generate(Recipe(jobs=20_000, rules="none"))
+    found = Counter(job.gpus for job in jobs)
+    expected = [share * 20_000 for share in sizes.shares]
+    observed = [found[size.gpus] for size in sizes.sizes]
+    assert stats.chisquare(observed, expected).pvalue > 1e-4
+
+
+def test_expected_gpu_seconds_follow_the_rules_multipliers(tmp_path: Path) -> None:
+    sizes = tmp_path / "two.yaml"
+    classes = [{"gpus": n, "share": 1, "exponential": {"mean_s": 100 * n}} for n in (1, 8)]
+    sizes.write_text(yaml.safe_dump({"source": "test", "sizes": classes}))
+    mine = load_sizes(sizes)
+    assert gpu_seconds_per_job(mine, None) == pytest.approx((1 * 100 + 8 * 800) / 2)
+    assert gpu_seconds_per_job(mine, load_rules("llm-mix")) == pytest.approx((8 * 100 + 8 * 800) / 2)
+
+
+# Behaviour.
+
+
+def fields(jobs: list[Job], *names: str) -> list[Any]:
+    return [tuple(getattr(job, name) for name in names) for job in jobs]
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        ({"arrivals": "bursty"}, ("gpus", "duration_s")),
+        ({"load": 0.3}, ("gpus", "duration_s")),
+        ({"deadlines": "1:2"}, ("submit_s", "gpus", "duration_s")),
+        ({"sizes": "exponential"}, ()),
+    ],
+)
+def test_changing_one_purpose_leaves_the_others_alone(change: dict[str, Any], kept: tuple[str, ...]) -> None:
+    plain, _ = generate(RIGID)
+    changed, _ = generate(dataclasses.replace(RIGID, **change))
+    assert changed != plain
+    assert fields(changed, *kept) == fields(plain, *kept)
+
+
+def test_a_longer_trace_of_the_same_seed_begins_with_the_same_jobs() -> None:
+    few, many = generate(RIGID)[0], generate(dataclasses.replace(RIGID, jobs=300))[0]
+    assert fields(many[:200], "submit_s", "gpus", "duration_s") == fields(
+        few, "submit_s", "gpus", "duration_s"
+    )
+
+
+def test_models_come_from_the_rules_and_fill_the_run_time() -> None:
+    from itertime import load_model, load_system, make_planner
+
+    jobs, report = generate(Recipe(jobs=300, seed=2))
+    planner = make_planner("data-parallel", load_system("dgx-a100-80gb"))
+    for job in jobs:
+        assert job.kind == "iterations"
+        gpus = job.gpus or 0
+        run = planner.curve(load_model(str(job.model)), job.global_batch or 0, [gpus])[gpus]
+        assert run.iteration_s * (job.iterations or 0.0) == pytest.approx(job.duration_s, rel=1e-12)
+        assert 0.5 <= ((job.deadline_s or 0.0) - job.submit_s) / (job.duration_s or 1.0) <= 1.5
+    assert report["rules"]["name"] == "llm-mix"
+    assert report["planner"] == "data-parallel"
+
+
+def test_deadlines_of_a_share() -> None:
+    jobs, _ = generate(dataclasses.replace(RIGID, jobs=4000, deadlines="2:3:0.25"))
+    factors = [(j.deadline_s - j.submit_s) / j.duration_s for j in jobs if j.deadline_s is not None]  # type: ignore[operator]
+    assert abs(len(factors) - 1000) < 4 * math.sqrt(4000 * 0.25 * 0.75)
+    assert min(factors) >= 2 - 1e-9
+    assert max(factors) <= 3 + 1e-9
+    assert all(job.deadline_s is None for job in generate(dataclasses.replace(RIGID, deadlines="none"))[0])
+
+
+def test_a_generated_trace_is_a_valid_trace(tmp_path: Path) -> None:
+    for arrivals in ("poisson", "bursty", "day-night", "at-zero"):
+        jobs, report = generate(dataclasses.replace(RIGID, arrivals=arrivals, deadlines="0.5:1.5"))
+        write_trace(jobs, tmp_path / "trace.csv")
+        assert read_trace(tmp_path / "trace.csv") == jobs
+    assert report["load"] is None
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
+def test_jobs_on_disk_are_written_like_jobs_in_memory(tmp_path: Path, ending: str) -> None:
+    recipe = Recipe(jobs=25_000, seed=4, deadlines="1:2:0.5")
+    stored, report = generate_stored(recipe)
+    jobs, same = generate(recipe)
+    assert (report, len(stored), list(submission_order(stored))) == (same, 25_000, jobs)
+    for name, some in (("stored", stored), ("list", jobs), ("once", iter(jobs))):
+        write_trace(some, tmp_path / f"{name}.{ending}")
+    files = {(tmp_path / f"{name}.{ending}").read_bytes() for name in ("stored", "list", "once")}
+    assert len(files) == 1
+    assert read_trace(tmp_path / f"stored.{ending}") == jobs
+
+
+def test_memory_holds_a_few_numbers_of_each_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For comparison, a `Job` takes some 500 bytes."""
+    monkeypatch.setattr("traces.native.sorted_jobs.RUN_JOBS", 1000)
+    monkeypatch.setattr("traces.native.sorted_jobs.IN_MEMORY_BYTES", 100_000)
+    generate(Recipe(jobs=10))  # what is read once
+
+    def peak(jobs: int) -> int:
+        tracemalloc.start()
+        try:
+            stored, _ = generate_stored(Recipe(jobs=jobs))
+            write_trace(stored, tmp_path / "trace.csv")
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak(20_000) - peak(10_000) < 120 * 10_000
+
+
+def test_the_trace_of_a_seed_does_not_change() -> None:
+    """Regression: tests/traces/synthetic/golden/generated.csv."""
+    jobs, _ = generate(
+        Recipe(jobs=25, arrivals="day-night", cv=2, rules="none", deadlines="0.5:1.5:0.5", seed=7)
+    )
+    golden = read_trace(GOLDEN)
+    assert fields(jobs, "job_id", "gpus") == fields(golden, "job_id", "gpus")
+    for name in ("submit_s", "duration_s"):
+        assert np.allclose(fields(jobs, name), fields(golden, name), rtol=1e-9)
+    found, kept = ([j.deadline_s or -1.0 for j in some] for some in (jobs, golden))
+    assert np.allclose(found, kept, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"jobs": 0}, "jobs=0: must be between 1"),
+        ({"gpus": 0}, "gpus=0: must be between 1"),
+        ({"load": 0}, "load=0: must be above 0 and finite"),
+        ({"load": float("nan")}, "load=nan: must be above 0 and finite"),
+        ({"load": 1e-9}, r"load=1e-09: puts 200 jobs beyond 4e\+09 s; raise it"),
+        ({"seed": -1}, "seed=-1: must not be negative"),
+        ({"arrivals": "poison"}, "unknown arrivals 'poison'; did you mean poisson"),
+        ({"cv": 2}, "cv=2: arrivals 'poisson' take no cv"),
+        ({"arrivals": "bursty", "cv": 0.5}, "cv=0.5: must be between 1"),
+        ({"sizes": "it"}, "unknown sizes 'it'"),
+        ({"rules": "llm"}, "unknown rules 'llm'"),
+        ({"deadlines": 2}, "deadlines=2: must be rules, none, LOW:HIGH"),
+        ({"deadlines": "soon"}, "deadlines=soon: must be rules, none, LOW:HIGH"),
+        ({"deadlines": "2:1"}, "deadlines=2:1: must be"),
+        ({"deadlines": "1:2:3"}, "deadlines=1:2:3: must be"),
+        ({"deadlines": "1:2:0.5:1"}, "deadlines=1:2:0.5:1: must be"),
+        ({"deadlines": "1:2:-1"}, "deadlines=1:2:-1: must be"),
+    ],
+)
+def test_impossible_recipes(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        generate(dataclasses.replace(RIGID, **change))
+
+
+def test_rules_must_cover_the_sizes(tmp_path: Path) -> None:
+    sizes = tmp_path / "large.yaml"
+    classes = [{"gpus": 100, "share": 1, "exponential": {"mean_s": 100}}]
+    sizes.write_text(yaml.safe_dump({"source": "test", "sizes": classes}))
+    with pytest.raises(UserError, match="the rules cover no jobs of 100 GPUs"):
+        generate(Recipe(jobs=3, sizes=str(sizes)))
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        ({"gpus": 1, "share": 1}, "needs exactly one of log_normal and exponential"),
+        ({"gpus": 1, "share": 0, "exponential": {"mean_s": 1}}, "sizes.0.share=0"),
+        ({"gpus": 1, "share": 1, "exponential": {"mean_s": -1}}, "sizes.0.exponential.mean_s=-1"),
+        (
+            {"gpus": 1, "share": 1, "log_normal": {"median_s": 1, "sigma": 1, "min_s": 9, "max_s": 9}},
+            "practically no run time lies between min_s and max_s",
+        ),
+        ({"gpus": 1, "share": 1, "log_normal": {"median_s": 1, "sigma": 1}}, "log_normal.max_s' is missing"),
+    ],
+)
+def test_bad_sizes_name_file_and_key(tmp_path: Path, size: dict[str, Any], message: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({"source": "test", "sizes": [size]}))
+    with pytest.raises(UserError, match=message) as caught:
+        load_sizes(path)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_bundled_sizes_are_listed() -> None:
+    assert list_sizes() == ["exponential", "itp"]
+
+
+def test_bundled_itp_sizes_are_those_of_the_published_logs(shared_traces: Path) -> None:
+    """Published: the seven ITP logs in ../shared/data/traces/itp_raw, to the digits of the sizes file."""
+    import pandas as pd
+
+    log = pd.concat([pd.read_csv(path) for path in sorted((shared_traces / "itp_raw").glob("*.csv.gz"))])
+    for size in load_sizes("itp").sizes:
+        law = size.run_time
+        assert isinstance(law, LogNormal)
+        assert size.share == (log.num_gpu == size.gpus).sum()
+        pooled = [2, 4] if size.gpus in (2, 4) else [size.gpus]
+        logs = np.log(log.duration[log.num_gpu.isin(pooled)])
+        assert law.median_s == pytest.approx(math.exp(logs.mean()), abs=0.5)
+        assert law.sigma == pytest.approx(logs.std(), abs=5e-4)
+        assert (law.min_s, law.max_s) == (log.duration.min(), log.duration.max())
+
+
+def test_weibull_gaps_are_as_short_as_those_of_a_log(shared_traces: Path) -> None:
+    """Published: of cluster04's gaps 29 % are within a second; bursty arrivals like it have 25 %."""
+    import pandas as pd
+
+    gaps = np.diff(np.sort(pd.read_csv(shared_traces / "itp_raw" / "cluster04.csv.gz").submission_time))
+    cv = gaps.std() / gaps.mean()
+    made = np.diff(arrival_times("bursty", 50_000, 1 / gaps.mean(), np.random.default_rng(1), cv))
+    assert abs((made <= 1).mean() - (gaps <= 1).mean()) < 0.06
