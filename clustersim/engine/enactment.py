@@ -8,7 +8,7 @@ from math import inf
 from clustersim.cluster import Placement
 from clustersim.jobs import ActiveJob
 from clustersim.scheduler import JobView, Proposal
-from clustersim.scheduler.draft import adopt
+from clustersim.scheduler.draft import adopt, changes_of
 from clustersim.scheduler.job_view import active_of
 from clustersim.speed import Network, Speed
 
@@ -37,9 +37,10 @@ class Enactment:
         """Turn the difference between the proposal and reality into starts, preemptions, resizes and
         migrations.
         """
-        changes = adopt(proposal)
+        changes = changes_of(proposal)
         if not changes and self.network is None:
             return
+        adopt(proposal)
         speeds: dict[ActiveJob, float] = {}
         if self.network is not None:
             speeds = self.network.after({active_of(job): placement for job, placement in changes.items()})

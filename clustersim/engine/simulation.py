@@ -78,6 +78,10 @@ class Simulation:
         self._offers, self._mixed, self._until_s = setup.speed.offers, setup.cluster.mixed, setup.until_s
         self.closed = False
         self._interrupted = self._may_break_off = False
+        # Bound once: they are called at every decision.
+        self._schedule, self._enact, self._snapshot = (
+            kernel.policy.schedule, self.enactment.enact, kernel.recorder.snapshot,
+        )  # fmt: skip
         self._on_submissions_due = [self._on_submissions]
 
     @property
@@ -175,14 +179,14 @@ class Simulation:
         if kernel.submitted:
             self._admit()
         self._may_break_off = True
-        proposal = kernel.policy.schedule()
+        proposal = self._schedule()
         self._may_break_off = False
         kernel.events.clear()
-        self.enactment.enact(proposal, now)
+        self._enact(proposal, now)
         if proposal.wake_at is not None:
             self._wake_ups.request(proposal.wake_at)
         running, waiting = len(facts.running), len(facts.waiting.jobs)
-        kernel.recorder.snapshot(now, facts.capacity, running, waiting, facts.gpus_down)
+        self._snapshot(now, facts.capacity, running, waiting, facts.gpus_down)
         if self._interrupted:
             raise simpy.core.StopSimulation(None)  # the value that `clock.run` returns
 

@@ -24,12 +24,8 @@ class Proposal(Draft):
     only counts that the job can run on, placed by the run's placer.
     """
 
-    __slots__ = ("wake_at",)
-
-    def __init__(self, facts: ClusterState[JobView]):
-        Draft.__init__(self, facts)
-        self.wake_at: float | None = None
-        """Ask to be called at this time even if nothing happens; replaces an earlier request."""
+    wake_at: float | None = None
+    """Ask to be called at this time even if nothing happens; replaces an earlier request."""
 
     def run_by(self, key: Key[JobView], falling: bool = False) -> None:
         """Make the draft what a preemptive scheduler runs that serves jobs strictly by `key` and skips
