@@ -7,7 +7,7 @@ from bisect import bisect_left
 from clustersim.cluster import Placement
 from clustersim.failures import NodeChange, Outages
 from clustersim.jobs import ActiveJob, CheckpointedJob
-from clustersim.records import GIVEN_UP
+from clustersim.records import GIVEN_UP, INTERRUPT, NODE_DOWN, NODE_UP
 from clustersim.scheduler import Event
 from clustersim.scheduler.job_view import active_of
 
@@ -106,7 +106,7 @@ class NodeEvents:
         else:
             facts.capacity.close(node)
             facts.gpus_down += size
-        kind = "node_up" if change.up else "node_down"
+        kind = NODE_UP if change.up else NODE_DOWN
         kernel.recorder.event(kernel.clock.now, kind, "", placement=((node, size),), detail=change.kind)
         kernel.events.append(Event(kind, None, node))
         if not change.up and in_use:
@@ -129,7 +129,7 @@ class NodeEvents:
         assert isinstance(active, CheckpointedJob)
         lost_s = active.crash()
         self._enactment.withdraw(active)
-        kernel.recorder.event(now, "interrupt", active.job.job_id, overhead_s=lost_s, detail=reason)
+        kernel.recorder.event(now, INTERRUPT, active.job.job_id, overhead_s=lost_s, detail=reason)
         if active.interruptions > self._retries:
             kernel.leave(active, now, f"{GIVEN_UP} after {active.interruptions} failures")
             return
