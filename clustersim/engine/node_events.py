@@ -47,7 +47,9 @@ class NodeEvents:
                 clock.after(time_s - clock.now, [self._on_removal])
 
     def _on_removal(self, _: object) -> None:
-        """Nodes never return, possibly nodes that were out of service before: jobs must not wait for them."""
+        """Some nodes will never return; they may have been out of service before. The policy decides again,
+        so that jobs do not wait for these nodes.
+        """
         if not self._kernel.drained():
             self._kernel.decide_at_this_instant(self._kernel.clock.now)
 
@@ -73,8 +75,8 @@ class NodeEvents:
         self._expect_next()
 
     def _ends_here(self) -> bool:
-        """Whether further changes of nodes have no effect: the jobs left cannot run any more, or the policy
-        does not run them.
+        """Whether further changes of nodes have no effect: the remaining jobs cannot run any more, or
+        the policy does not run them.
         """
         kernel = self._kernel
         at_work = kernel.submitted or kernel.facts.running

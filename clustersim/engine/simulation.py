@@ -34,7 +34,7 @@ __all__ = ["Simulation"]
 class Simulation:
     """One run of one policy over one trace.
 
-    `jobs` in order of submission (see `traces.submission_order`); each is taken when time reaches it. Jobs
+    `jobs` in order of submission (see `traces.submission_order`); each is read when time reaches it. Jobs
     that are not done at the end are recorded as unfinished. Records go to `recorder`, by default one in
     memory. `on_progress` is called with the number of jobs that have left the system.
 
@@ -88,8 +88,8 @@ class Simulation:
         """Simulate until no event is left.
 
         PolicyError if the policy breaks a rule, KeyboardInterrupt after `interrupt`; the records up to then
-        stay in the recorder. They are complete if the run is `closed`: not after a KeyboardInterrupt that
-        hit the engine at work.
+        stay in the recorder. They are complete if the run is `closed`: not after a KeyboardInterrupt
+        that interrupted the engine itself.
         """
         clock = self.kernel.clock
         self._expect_submissions(clock.now)

@@ -52,7 +52,9 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True)
 class Failures:
-    """| parameter | unit | meaning |
+    """How nodes and jobs fail.
+
+    | parameter | unit | meaning |
     |---|---|---|
     | mtbf_gpu_h | GPU-hours | in service per failure of a node, over all nodes; None: nodes never fail |
     | weibull_shape | | of the time in service; 1: exponential; below 1: failures cluster |
@@ -63,7 +65,7 @@ class Failures:
     | repair_scale | | multiplies all times to repair |
     | spare_nodes | nodes | in addition to the cluster's; they replace failed nodes |
     | spare_swap_s | s | until a spare node, or a repaired node from elsewhere, serves in a place |
-    | retries | | how often failures may stop a job; at the next one it is given up |
+    | retries | | how often failures may stop a job; at one more it is given up |
     | end_as_logged | | jobs that failed or were cancelled in the trace end that way here |
     | job_failed_share | | of the other jobs fail, drawn by job |
     | job_cancelled_share | | of the other jobs are cancelled, drawn by job |

@@ -193,7 +193,7 @@ class _Dispatch:
 
     def _lost(self, reason: str) -> None:
         remaining = self.total - self.made - self.failed
-        remedy = "what is made is kept: mend that and run the grid again"
+        remedy = "finished cells are kept; correct the cause and run the grid again"
         raise Unfinished(f"{reason}; {remaining} of {self.total} cells are left; {remedy}")
 
 

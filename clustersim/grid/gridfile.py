@@ -123,7 +123,7 @@ class _Walk:
         self.count += 1
         if self.count > MAX_VALUES or len(place) > MAX_DEPTH:
             what = f"holds more than {MAX_VALUES:,} values or is nested more than {MAX_DEPTH} deep"
-            raise UserError(f"{self.path}:{line}: {what}, aliases multiplied out")
+            raise UserError(f"{self.path}:{line}: {what}, with aliases expanded")
         if node.tag.removeprefix(_STANDARD) not in _PLAIN_TAGS:
             raise UserError(
                 f"{self.path}:{line}: tags such as {shown(node.tag)} are not used here; remove it"

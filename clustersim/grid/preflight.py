@@ -116,6 +116,7 @@ class _Checker:
             setup_of(config)
 
     def _first(self, what: Any) -> bool:
+        """Whether `what` has not been checked before."""
         text = repr(what)
         new = text not in self.seen
         self.seen.add(text)
