@@ -10,7 +10,7 @@
 | `Cluster`, `Overheads` | what is simulated |
 | `Scheduler`, `State`, `JobView`, `Proposal` | what a policy is written with (`clustersim.scheduler`) |
 | `Simulation`, `RunSetup` | the engine itself, and what it runs on |
-| `UserError`, `PolicyError` | what can go wrong |
+| `UserError`, `PolicyError` | a mistake that a user can correct; a policy that failed or broke a rule |
 """
 
 from __future__ import annotations

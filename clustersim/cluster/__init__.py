@@ -1,26 +1,29 @@
 """The machines: node groups, switches, and which GPUs are free.
 
-| name | what |
+| the cluster | |
 |---|---|
-| `Capacity` | Free GPUs by node |
-| `CapacityIfStopped` | The GPUs that would be free if the jobs at some placements stopped |
-| `FreeNodes` | The free GPUs of some nodes |
-| `FreeNodesByLeaf` | The free GPUs of a cluster, or of its nodes of one type |
-| `Cluster` | `nodes` equal nodes of `gpus_per_node` GPUs |
-| `Placement` | Where a job runs |
-| `cluster_of` | The cluster that `Cluster.document` describes, as it is stored in a manifest |
-| `load_cluster` | A cluster by its shape (`n128g8`, nodes of `system`) or from a file (a path |
-| `NodeSet` | The nodes whose bits are set |
-| `first_node` | The node with the lowest number |
-| `node_range` | The set of `count` consecutive nodes |
-| `node_set` | The set of the given nodes |
-| `nodes_of` | The nodes of a set that is not negative, in ascending order |
-| `Pool` | All nodes of one GPU type |
+| `Cluster` | nodes, GPUs per node, GPU types, switches; `Cluster.parse("n128g8")` is 128 nodes of 8 GPUs |
+| `Pool` | all nodes of one GPU type; a job runs within one pool |
+| `load_cluster` | the cluster of a shape or of a cluster file |
+| `cluster_of` | the cluster that a manifest states |
+
+| placements and free GPUs | |
+|---|---|
+| `Placement` | where a job runs: (node, GPUs there) pairs, by node |
+| `Capacity` | free GPUs by node: `take`, `release`, `close` and `open` a node, `copy` for a draft |
+| `CapacityIfStopped` | the free GPUs that there would be if some jobs stopped |
+| `FreeNodes`, `FreeNodesByLeaf` | protocols: what tells whether a job fits; what a placer chooses from |
+
+| sets of nodes | |
+|---|---|
+| `NodeSet` | the bits of an integer: bit i stands for node i |
+| `node_set`, `node_range` | the set of some nodes; of consecutive nodes |
+| `nodes_of`, `first_node` | the nodes of a set, ascending; the lowest one, -1 for an empty set |
 
 Why
 - The engine counts free GPUs per node and does not name them: no rule depends on which GPU of a node a job
   holds. For each count, the nodes with that many free GPUs are the bits of one integer. A copy for a draft
-  costs a few references, and the draft that is enacted becomes the free capacity.
+  costs some ten references, and the draft that is enacted becomes the free capacity.
 - Node numbers run through all groups, so placements, logs and audits know nothing of groups. The free GPUs
   of one GPU type are the cluster's sets of bits under a mask.
 """

@@ -7,6 +7,7 @@ from typing import Any
 
 from clustersim.jobs import CheckpointedJob
 from clustersim.overheads import SharedStorage
+from clustersim.records import LOADED
 
 from .enactment import Enactment
 from .kernel import Kernel
@@ -36,7 +37,7 @@ class CheckpointLoading:
     def remaining_s(self, job: CheckpointedJob, now: float) -> float:
         """Seconds that the job still pays if no other load begins or ends."""
         if job in self._began_s:
-            return self._storage.left_s(job, now)
+            return self._storage.remaining_s(job, now)
         return job.loads_from_s - now + self._alone_s(job)
 
     def cancel(self, job: CheckpointedJob) -> None:
@@ -63,7 +64,7 @@ class CheckpointLoading:
         loaded_s = now - self._began_s[job]
         self._end(job)
         self._enactment.expect_completion(job, job.become_ready(now), now)
-        self._kernel.recorder.event(now, "loaded", job.job.job_id, overhead_s=loaded_s)
+        self._kernel.recorder.event(now, LOADED, job.job.job_id, overhead_s=loaded_s)
 
     def _end(self, job: CheckpointedJob) -> None:
         self._storage.end(job, self._kernel.clock.now)

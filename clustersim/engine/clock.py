@@ -1,6 +1,6 @@
-"""Simulated time: SimPy's environment, with bare callbacks instead of processes.
-
-The jobs of a trace, one by one as simulated time reaches them."""
+"""Simulated time, which is SimPy's environment with bare callbacks instead of processes, and the jobs to be
+submitted as time goes on.
+"""
 
 from __future__ import annotations
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING
 
 from clustersim.cluster import Placement
-from clustersim.failures import Failures, Maintenance, Outages, fate_of
+from clustersim.failures import Failures, Maintenance, Outages, failure_of_job
 from clustersim.jobs import ActiveJob, CheckpointedJob
 from clustersim.overheads import Cycle
+from clustersim.speed import Curve
 from traces.job import Job
 
 from .checkpoint_loading import CheckpointLoading
@@ -19,9 +19,6 @@ from .enactment import Enactment
 from .kernel import Kernel
 from .node_events import NodeEvents
 from .wake_ups import WakeUps
-
-if TYPE_CHECKING:
-    from clustersim.speed import Curve
 
 __all__ = ["Disruptions"]
 
@@ -31,12 +28,12 @@ class Disruptions:
 
     def __init__(
         self, kernel: Kernel, enactment: Enactment, wake_ups: WakeUps, *,
-        failures: Failures | None, calendar: Maintenance | None, seed: int,
+        failures: Failures | None, maintenance: Maintenance | None, seed: int,
     ):  # fmt: skip
         self._kernel, self._failures, self._seed = kernel, failures, seed
         self._cluster = cluster = kernel.facts.cluster
         gpus = [cluster.size_of(node) for node in range(cluster.nodes)]
-        outages = Outages(gpus, kernel.clock.now, failures=failures, calendar=calendar, seed=seed)
+        outages = Outages(gpus, kernel.clock.now, failures=failures, maintenance=maintenance, seed=seed)
         retries = failures.retries if failures else 0
         self._node_events = NodeEvents(kernel, enactment, wake_ups, outages, retries)
         self._loading = CheckpointLoading(kernel, enactment) if kernel.overheads.storage_shared else None
@@ -44,15 +41,15 @@ class Disruptions:
     @classmethod
     def of(
         cls, kernel: Kernel, enactment: Enactment, wake_ups: WakeUps, *,
-        failures: Failures | None, calendar: Maintenance | None, seed: int,
+        failures: Failures | None, maintenance: Maintenance | None, seed: int,
     ) -> Disruptions | None:  # fmt: skip
         """The disruptions of a run; None if only the policy changes what jobs do."""
         overheads = kernel.overheads
         saves = not isinstance(overheads.checkpoint_interval_s, str)
-        planned = calendar is not None and (calendar.changes or calendar.absent)
+        planned = maintenance is not None and (maintenance.changes or maintenance.absent)
         if failures is None and not planned and not saves and not overheads.storage_shared:
             return None
-        return cls(kernel, enactment, wake_ups, failures=failures, calendar=calendar, seed=seed)
+        return cls(kernel, enactment, wake_ups, failures=failures, maintenance=maintenance, seed=seed)
 
     def begin(self) -> None:
         """Called once, before the first event."""
@@ -60,8 +57,8 @@ class Disruptions:
 
     def job(self, job: Job, order: int, curve: Curve, requested: int, note: str) -> ActiveJob:
         """A submitted job, with its failure if it has one."""
-        fate = fate_of(job, self._failures, self._seed) if self._failures is not None else None
-        failure, share = ("", 1.0) if fate is None else fate
+        found = None if self._failures is None else failure_of_job(job, self._failures, self._seed)
+        failure, share = ("", 1.0) if found is None else found
         return CheckpointedJob(
             job, order, curve, requested, note,
             cycle_of=partial(self._cycle, curve.parameters), loads=self._loading,

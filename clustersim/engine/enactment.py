@@ -7,6 +7,7 @@ from math import inf
 
 from clustersim.cluster import Placement
 from clustersim.jobs import ActiveJob
+from clustersim.records import MIGRATE, PREEMPT, RATE, RESIZE, RESTART, START
 from clustersim.scheduler import JobView, Proposal
 from clustersim.scheduler.draft import adopt, changes_of
 from clustersim.scheduler.job_view import active_of
@@ -59,7 +60,7 @@ class Enactment:
         self._let_go(active)
         active.preemptions += 1
         self._kernel.policy.add_waiting(self._views[active])
-        self._kernel.recorder.event(self._clock.now, "preempt", active.job.job_id, detail=reason)
+        self._kernel.recorder.event(self._clock.now, PREEMPT, active.job.job_id, detail=reason)
 
     def withdraw(self, active: ActiveJob) -> None:
         """Free the GPUs of a running job that ends or was interrupted."""
@@ -71,7 +72,7 @@ class Enactment:
         """Let a running job continue at another speed, on the same GPUs."""
         now = self._clock.now
         self.expect_completion(active, active.change_speed(unit_s, now), now)
-        self._kernel.recorder.event(now, "rate", active.job.job_id, unit_s=unit_s)
+        self._kernel.recorder.event(now, RATE, active.job.job_id, unit_s=unit_s)
 
     def expect_completion(self, active: ActiveJob, done_s: float, now: float) -> None:
         """The job will be done at `done_s` unless its GPUs change. Infinite while it loads a checkpoint for
@@ -113,12 +114,12 @@ class Enactment:
 def _classify(active: ActiveJob, gpus: int) -> str:
     """The kind of change for a job that gets `gpus` GPUs; counts it."""
     if active.start_s is None:
-        return "start"
+        return START
     if active.placement is None:
         active.restarts += 1
-        return "restart"
+        return RESTART
     if active.gpus != gpus:
         active.resizes += 1
-        return "resize"
+        return RESIZE
     active.migrations += 1
-    return "migrate"
+    return MIGRATE

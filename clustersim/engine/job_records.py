@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from math import inf
 
 from clustersim.jobs import ActiveJob
-from clustersim.records import JobRecord
+from clustersim.records import REJECTED, UNFINISHED, JobRecord
 from clustersim.scheduler import JobView, State
 from clustersim.scheduler.job_view import active_of
 from traces.job import Job
@@ -53,7 +53,7 @@ def record_of(active: ActiveJob, state: str, reason: str = "") -> JobRecord:
 
 def rejected_record(job: Job, reason: str) -> JobRecord:
     """The record of a job that can never run on this cluster."""
-    return _untouched(job, "rejected", reason)
+    return _untouched(job, REJECTED, reason)
 
 
 def _untouched(job: Job, state: str, reason: str) -> JobRecord:
@@ -105,11 +105,11 @@ def unfinished(
         active = active_of(view)
         active.settle(now)
         reason = _reason(state, view, interrupted=interrupted, ends_early=ends_early)
-        yield record_of(active, state="unfinished", reason=reason), active.order
+        yield record_of(active, state=UNFINISHED, reason=reason), active.order
     for active in submitted:
-        yield record_of(active, state="unfinished", reason="the run ended"), active.order
+        yield record_of(active, state=UNFINISHED, reason="the run ended"), active.order
     for job, order in arrivals.until(inf):
-        yield _untouched(job, state="unfinished", reason="the run ended before its submission"), order
+        yield _untouched(job, state=UNFINISHED, reason="the run ended before its submission"), order
 
 
 def _reason(state: State, job: JobView, *, interrupted: bool, ends_early: bool) -> str:

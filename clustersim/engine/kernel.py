@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from clustersim.jobs import ActiveJob
-from clustersim.records import JobRecord, Recorder, as_row
+from clustersim.records import FAIL, FAILED, FINISH, FINISHED, REJECT, JobRecord, Recorder, as_row
 from clustersim.scheduler import Event, JobView
 from clustersim.scheduler.cluster_state import ClusterState
 
@@ -77,14 +77,14 @@ class Kernel:
             active.work_left = 0.0
             active.finish_s = now
         self.events.append(as_row(Event, ("finished", self.views.pop(active), None)))
-        self.recorder.event(now, "fail" if failure else "finish", active.job.job_id, detail=failure)
-        record = record_of(active, state="failed" if failure else "finished", reason=failure)
+        self.recorder.event(now, FAIL if failure else FINISH, active.job.job_id, detail=failure)
+        record = record_of(active, state=FAILED if failure else FINISHED, reason=failure)
         self.recorder.keep_job(record, active.order)
         self._count_departure()
 
     def reject(self, record: JobRecord, order: int) -> None:
         """A submitted job does not enter the system. `order`: its position in the order of submission."""
-        self.recorder.event(self.clock.now, "reject", record.job_id, detail=record.reason)
+        self.recorder.event(self.clock.now, REJECT, record.job_id, detail=record.reason)
         self.recorder.keep_job(record, order)
         self._count_departure()
 

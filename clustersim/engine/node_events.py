@@ -7,7 +7,7 @@ from bisect import bisect_left
 from clustersim.cluster import Placement
 from clustersim.failures import NodeChange, Outages
 from clustersim.jobs import ActiveJob, CheckpointedJob
-from clustersim.records import GIVEN_UP
+from clustersim.records import GIVEN_UP, INTERRUPT, NODE_DOWN, NODE_UP
 from clustersim.scheduler import Event
 from clustersim.scheduler.job_view import active_of
 
@@ -47,7 +47,9 @@ class NodeEvents:
                 clock.after(time_s - clock.now, [self._on_removal])
 
     def _on_removal(self, _: object) -> None:
-        """Nodes never return, possibly nodes that were out of service before: jobs must not wait for them."""
+        """Some nodes will never return; they may have been out of service before. The policy decides again,
+        so that jobs do not wait for these nodes.
+        """
         if not self._kernel.drained():
             self._kernel.decide_at_this_instant(self._kernel.clock.now)
 
@@ -73,8 +75,8 @@ class NodeEvents:
         self._expect_next()
 
     def _ends_here(self) -> bool:
-        """Whether further changes of nodes have no effect: the jobs left cannot run any more, or the policy
-        does not run them.
+        """Whether further changes of nodes have no effect: the remaining jobs cannot run any more, or
+        the policy does not run them.
         """
         kernel = self._kernel
         at_work = kernel.submitted or kernel.facts.running
@@ -106,7 +108,7 @@ class NodeEvents:
         else:
             facts.capacity.close(node)
             facts.gpus_down += size
-        kind = "node_up" if change.up else "node_down"
+        kind = NODE_UP if change.up else NODE_DOWN
         kernel.recorder.event(kernel.clock.now, kind, "", placement=((node, size),), detail=change.kind)
         kernel.events.append(Event(kind, None, node))
         if not change.up and in_use:
@@ -129,7 +131,7 @@ class NodeEvents:
         assert isinstance(active, CheckpointedJob)
         lost_s = active.crash()
         self._enactment.withdraw(active)
-        kernel.recorder.event(now, "interrupt", active.job.job_id, overhead_s=lost_s, detail=reason)
+        kernel.recorder.event(now, INTERRUPT, active.job.job_id, overhead_s=lost_s, detail=reason)
         if active.interruptions > self._retries:
             kernel.leave(active, now, f"{GIVEN_UP} after {active.interruptions} failures")
             return

@@ -21,16 +21,17 @@ class RunSetup:
     """Everything that a simulation needs beside its jobs. UserError for a policy that cannot plan with the
     GPU types of the cluster.
 
-    | field | default |
-    |---|---|
-    | `cluster`, `scheduler`, `speed` | the machines, the policy, and how fast jobs run on GPUs |
-    | `planner` | the name of the planner behind `speed`; empty: none has a name |
-    | `overheads` | what starts, preemptions and resizes cost: the default constants |
-    | `placement` | a placer or its name: `pack` |
-    | `quotas` | GPUs promised to tenants: none |
-    | `failures`, `maintenance` | what takes nodes out of service: nothing |
-    | `until_s` | when the run ends, on the trace's clock: when nothing is left to happen |
-    | `seed` | of everything random: 0 |
+    | field | what | default |
+    |---|---|---|
+    | `cluster`, `scheduler` | the machines, and the policy | |
+    | `speed` | how fast jobs run on GPUs | |
+    | `planner` | the name of the planner behind `speed` | empty: it has none |
+    | `overheads` | what starts, preemptions and resizes cost | the default constants |
+    | `placement` | a placer or its name | `pack` |
+    | `quotas` | GPUs promised to tenants | none |
+    | `failures`, `maintenance` | what takes nodes out of service | nothing |
+    | `until_s` | the end of the run on the trace's clock | when no event is left |
+    | `seed` | of everything random | 0 |
     """
 
     cluster: Cluster

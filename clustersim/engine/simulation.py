@@ -13,7 +13,7 @@ import simpy
 
 from clustersim.gctuning import collect_less_often
 from clustersim.jobs import ActiveJob
-from clustersim.records import DECLINED, MemoryRecorder, Recorder, as_row
+from clustersim.records import DECLINED, REJECTED, SUBMIT, MemoryRecorder, Recorder, as_row
 from clustersim.scheduler import Event, JobView
 from clustersim.scheduler.cluster_state import ClusterState
 from clustersim.speed import CannotRun
@@ -34,7 +34,7 @@ __all__ = ["Simulation"]
 class Simulation:
     """One run of one policy over one trace.
 
-    `jobs` in order of submission (see `traces.submission_order`); each is taken when time reaches it. Jobs
+    `jobs` in order of submission (see `traces.submission_order`); each is read when time reaches it. Jobs
     that are not done at the end are recorded as unfinished. Records go to `recorder`, by default one in
     memory. `on_progress` is called with the number of jobs that have left the system.
 
@@ -72,7 +72,7 @@ class Simulation:
             self.enactment,
             self._wake_ups,
             failures=setup.failures,
-            calendar=setup.maintenance,
+            maintenance=setup.maintenance,
             seed=setup.seed,
         )
         self._offers, self._mixed, self._until_s = setup.speed.offers, setup.cluster.mixed, setup.until_s
@@ -92,8 +92,8 @@ class Simulation:
         """Simulate until no event is left.
 
         PolicyError if the policy breaks a rule, KeyboardInterrupt after `interrupt`; the records up to then
-        stay in the recorder. They are complete if the run is `closed`: not after a KeyboardInterrupt that
-        hit the engine at work.
+        stay in the recorder. They are complete if the run is `closed`: not after a KeyboardInterrupt
+        that interrupted the engine itself.
         """
         clock = self.kernel.clock
         self._expect_submissions(clock.now)
@@ -145,12 +145,12 @@ class Simulation:
         try:
             offers = self._offers(job)
         except CannotRun as reason:
-            kernel.recorder.event(job.submit_s, "submit", job.job_id)
+            kernel.recorder.event(job.submit_s, SUBMIT, job.job_id)
             kernel.reject(rejected_record(job, str(reason)), order)
             return
         best = offers[0]
         curve, requested, note = best.curve, best.requested, best.note
-        kernel.recorder.event(job.submit_s, "submit", job.job_id, unit_s=curve.unit_s[requested])
+        kernel.recorder.event(job.submit_s, SUBMIT, job.job_id, unit_s=curve.unit_s[requested])
         if self._disruptions is None:
             active = ActiveJob(job, order, curve, requested, note)
         else:
@@ -203,7 +203,7 @@ class Simulation:
                 kernel.policy.add_waiting(view)
                 kernel.events.append(as_row(Event, ("submitted", view, None)))
             else:
-                kernel.reject(record_of(active, state="rejected", reason=DECLINED), active.order)
+                kernel.reject(record_of(active, state=REJECTED, reason=DECLINED), active.order)
 
     def _close(self) -> None:
         """Record the jobs in the system, and those never submitted, as unfinished."""

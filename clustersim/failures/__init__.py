@@ -1,22 +1,30 @@
-"""When nodes are out of service and how jobs fail, drawn without knowing any job.
+"""When nodes are out of service, and how jobs fail on their own.
 
 | name | what |
 |---|---|
-| `Failures` | The parameters of failures: rates, repair times, retries, spare nodes |
-| `JobFailure` | How an unfinished job ends, and the share of its stated work that is done before |
-| `fate_of` | The fate of `job` |
-| `Maintenance` | Every planned change, in order of time |
-| `read_calendar` | The entries of a YAML or JSON file that holds them under `calendar` |
-| `NodeChange` | `node` goes out of service (`up` is False) or comes back |
-| `Outages` | The changes of service, from `start_s` on, of the nodes of a cluster |
+| `Failures` | the parameters: failure rates, repair times, spare nodes, retries, shares of jobs that fail |
+| `Outages` | the changes of service of all nodes, in order of time: drawn failures and planned changes |
+| `NodeChange` | one of these changes: a node goes out of service or comes back |
+| `Maintenance` | the planned changes: maintenance, nodes that are added or removed |
+| `read_calendar` | the entries of a calendar file, from which `Maintenance.of` is made |
+| `failure_of_job` | how a job fails, as logged or as drawn; None if it will finish |
+| `JobFailure` | the reason, and the share of the job's work that is done before |
 
 Why
 - Outages are drawn from streams of the machines alone. All policies meet the same failures, so a difference
   between two policies is caused by the policies. The price: an idle node fails as often as a busy one.
 """
 
-from .failures import Failures, JobFailure, fate_of
+from .failures import Failures, JobFailure, failure_of_job
 from .maintenance import Maintenance, read_calendar
 from .outages import NodeChange, Outages
 
-__all__ = ["Failures", "JobFailure", "Maintenance", "NodeChange", "Outages", "fate_of", "read_calendar"]
+__all__ = [
+    "Failures",
+    "JobFailure",
+    "Maintenance",
+    "NodeChange",
+    "Outages",
+    "failure_of_job",
+    "read_calendar",
+]

@@ -15,15 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from math import exp, fsum, gamma, log
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from itertime.errors import UnknownName, UserError
 from traces.job import Job
 
-if TYPE_CHECKING:
-    import numpy as np
-
-__all__ = ["KINDS", "PRESETS", "Failures", "Fault", "JobFailure", "Machine", "fate_of", "lemons"]
+__all__ = ["KINDS", "PRESETS", "Failures", "Fault", "JobFailure", "Machine", "failure_of_job", "lemons"]
 
 HOUR_S = 3600.0
 _MOST = 1e12
@@ -53,7 +52,9 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True)
 class Failures:
-    """| parameter | unit | meaning |
+    """How nodes and jobs fail.
+
+    | parameter | unit | meaning |
     |---|---|---|
     | mtbf_gpu_h | GPU-hours | in service per failure of a node, over all nodes; None: nodes never fail |
     | weibull_shape | | of the time in service; 1: exponential; below 1: failures cluster |
@@ -64,7 +65,7 @@ class Failures:
     | repair_scale | | multiplies all times to repair |
     | spare_nodes | nodes | in addition to the cluster's; they replace failed nodes |
     | spare_swap_s | s | until a spare node, or a repaired node from elsewhere, serves in a place |
-    | retries | | how often failures may stop a job; at the next one it is given up |
+    | retries | | how often failures may stop a job; at one more it is given up |
     | end_as_logged | | jobs that failed or were cancelled in the trace end that way here |
     | job_failed_share | | of the other jobs fail, drawn by job |
     | job_cancelled_share | | of the other jobs are cancelled, drawn by job |
@@ -193,7 +194,7 @@ class Machine:
     def __init__(self, parameters: Failures, seed: int, number: int):
         """`number`: the machine's own; together with the seed it determines all draws."""
         self._parameters = parameters
-        self._life, self._faults = stream(seed, "life", number), stream(seed, "faults", number)
+        self._life, self._faults = _stream(seed, "life", number), _stream(seed, "faults", number)
 
     def first_life_s(self, mean_s: float) -> float:
         """Seconds to the first failure of a machine that has long been in service, and fails every `mean_s`.
@@ -229,14 +230,12 @@ class Machine:
 def lemons(parameters: Failures, machines: int, seed: int) -> frozenset[int]:
     """The numbers of the lemons among `machines` machines."""
     count = round(parameters.lemon_share * machines)
-    chosen = stream(seed, "lemons").permutation(machines)[:count] if count else ()
+    chosen = _stream(seed, "lemons").permutation(machines)[:count] if count else ()
     return frozenset(int(number) for number in chosen)
 
 
-def stream(seed: int, purpose: str, number: int = 0) -> np.random.Generator:
+def _stream(seed: int, purpose: str, number: int = 0) -> np.random.Generator:
     """Random numbers for one purpose and one machine or job, independent of all others."""
-    import numpy as np
-
     return np.random.default_rng([seed, number, *purpose.encode()])
 
 
@@ -251,8 +250,8 @@ class JobFailure(NamedTuple):
     share: float
 
 
-def fate_of(job: Job, failures: Failures, seed: int) -> JobFailure | None:
-    """The fate of `job`; None if it will finish.
+def failure_of_job(job: Job, failures: Failures, seed: int) -> JobFailure | None:
+    """How `job` fails; None if it will finish.
 
     With `end_as_logged`, a job that failed or was cancelled in the trace ends that way after the work that
     the trace states, which is the work that it did. Of the other jobs the stated shares fail or are
@@ -268,7 +267,7 @@ def fate_of(job: Job, failures: Failures, seed: int) -> JobFailure | None:
     failed, cancelled = failures.job_failed_share, failures.job_cancelled_share
     if not failed and not cancelled:
         return None
-    draws = stream(seed, f"fate of {job.job_id}")
+    draws = _stream(seed, f"fate of {job.job_id}")
     chosen, share = float(draws.random()), float(1 - draws.random())
     if chosen < failed:
         return JobFailure("failed, as drawn", share)

@@ -158,7 +158,7 @@ def _nodes(where: str, value: object, count: int) -> list[int]:
 
 
 def _check_steps(node: int, steps: list[tuple[float, str, str]]) -> None:
-    """A node must be added and removed in turns, and only once at a time."""
+    """A node must be added and removed alternately, at most once at the same time."""
     for (before_s, before, _), (at_s, what, where) in pairwise(steps):
         if before_s == at_s:
             raise UserError(f"{where}: {what}: node {node} is changed twice at t={at_s:g} s; keep one")

@@ -46,7 +46,7 @@ class Outages:
         start_s: float,
         *,
         failures: Failures | None = None,
-        calendar: Maintenance | None = None,
+        maintenance: Maintenance | None = None,
         seed: int = 0,
     ):
         self._reasons: dict[int, int] = {}  # node -> number of reasons why it is out of service
@@ -58,7 +58,7 @@ class Outages:
         self._lemons: frozenset[int] = frozenset()
         self._mean_s: list[float] = []  # time in service of an ordinary machine, by place
         self.failures = failures
-        self._plan(calendar or Maintenance(), start_s)
+        self._plan(maintenance or Maintenance(), start_s)
         self._all_gone_s = max(self._gone_from_s.values()) if len(self._gone_from_s) == len(gpus) else inf
         if failures is not None and failures.mtbf_gpu_h is not None:
             self._install_all(failures, gpus, start_s, seed)
@@ -92,11 +92,11 @@ class Outages:
         """The times at which nodes are removed permanently, ascending and distinct."""
         return sorted({time_s for time_s in self._gone_from_s.values() if time_s < inf})
 
-    def _plan(self, calendar: Maintenance, start_s: float) -> None:
+    def _plan(self, maintenance: Maintenance, start_s: float) -> None:
         """Queue the planned changes. The net effect of those before the start is queued at the start."""
-        at_start = dict.fromkeys(sorted(calendar.absent), 1)
+        at_start = dict.fromkeys(sorted(maintenance.absent), 1)
         kinds = dict.fromkeys(at_start, "capacity")
-        for time_s, node, delta, kind in calendar.changes:
+        for time_s, node, delta, kind in maintenance.changes:
             if kind == "capacity":
                 self._gone_from_s[node] = max(time_s, start_s) if delta > 0 else inf
             if time_s <= start_s:

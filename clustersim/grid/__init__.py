@@ -1,26 +1,29 @@
 """Grids of runs: read from a file, made in parallel, kept whole, compared over seeds.
 
-| name | what |
+| making | |
 |---|---|
-| `Campaign` | One call of the grid command on a results folder |
-| `CellCounts` | Numbers of distinct runs |
-| `Progress` | How many cells of a grid are made, failed, or running |
-| `GridPlan` | A grid file, read and expanded into cells |
-| `read_plan` | Read a grid file and check every cell |
-| `Comparison` | A metric of the cells with these values of axes |
-| `Results` | The cells of a grid in the order of its file |
-| `compare_runs` | The paired differences of policies that ran with the same seeds |
-| `read_results` | The results in the folder of a grid, complete or not |
-| `Store` | A results folder |
-| `write_tables` | Write the tables of a grid into its folder |
+| `read_plan`, `GridPlan` | a grid file, expanded into cells and checked before anything runs |
+| `Campaign` | one call of `clustersim grid` on a results folder: finds the missing cells and makes them |
+| `Progress` | cells made, failed and running, and an estimate of the seconds left |
+| `CellCounts` | distinct runs found in the folder, made, failed |
+| `Store` | a results folder; a cell is in it whole or not at all |
+
+| reading | |
+|---|---|
+| `read_results`, `Results` | the cells in the folder of a grid, complete or not: `to_pandas`, `compare` |
+| `Comparison` | the paired difference of one metric from the baseline, over seeds |
+| `compare_runs` | such comparisons for runs that are in memory |
+| `write_tables` | write results and comparisons as CSV and Parquet |
 
 Why
-- Every cell runs in a process of its own, forked from a clean one: a policy may hang, crash, eat memory or
-  keep state in its module. Forking from a process with everything imported costs 10 ms instead of a second.
+- Every cell runs in a process of its own, forked from a clean one. A policy may hang, crash, use up the
+  memory or keep state in its module: limits can be enforced, and no cell depends on the cells before it.
+  Forking from a process with everything imported costs 10 ms instead of a second.
 - dask.distributed carries batches, not cells' data. Locally its scheduler and worker are threads of the
-  client, and the same code serves a remote scheduler. Results go to the shared folder.
-- The folder is the state: a cell is there, whole, under the hash of its inputs, or it is not. Locks are
-  `flock`s, which end with their holder.
+  client: nothing listens on a port, and the same code serves a remote scheduler. Results go to the shared
+  folder, so no finished cell depends on any process staying alive.
+- The folder is the state, without a journal or a database: a cell is there, whole, under the hash of its
+  inputs, or it is not. Locks are `flock`s, which end with their holder.
 - Intervals are bootstrap-t, not percentiles: studies have 5 to 40 seeds and skewed differences. The
   coverage was measured before choosing (docs/grids.md).
 """

@@ -90,10 +90,10 @@ def run_orders(
         return
     campaign = uuid.uuid4().hex
     with _client(workers, scheduler, len(orders), campaign) as client:
-        _Campaign(client, orders, {**batch, "campaign": campaign}, retries, on_outcome, on_progress).run()
+        _Dispatch(client, orders, {**batch, "campaign": campaign}, retries, on_outcome, on_progress).run()
 
 
-class _Campaign:
+class _Dispatch:
     """The cells that are not decided yet, and the batches in progress."""
 
     def __init__(
@@ -127,10 +127,10 @@ class _Campaign:
                 self.client.cancel(list(self.under_way))
 
     def progress(self) -> Progress:
-        left = self.total - self.made - self.failed
+        remaining = self.total - self.made - self.failed
         running = min(sum(map(len, self.under_way.values())), self.slots)
         known = self.timed and self.slots
-        remaining_s = left * self.spent_s / self.timed / self.slots if known else None
+        remaining_s = remaining * self.spent_s / self.timed / self.slots if known else None
         return Progress(self.total, self.made, self.failed, running, self.slots, remaining_s)
 
     def _submit(self) -> None:
@@ -192,9 +192,9 @@ class _Campaign:
         return self.attempts[key] - self.kills[key] <= self.retries
 
     def _lost(self, reason: str) -> None:
-        left = self.total - self.made - self.failed
-        remedy = "what is made is kept: mend that and run the grid again"
-        raise Unfinished(f"{reason}; {left} of {self.total} cells are left; {remedy}")
+        remaining = self.total - self.made - self.failed
+        remedy = "finished cells are kept; correct the cause and run the grid again"
+        raise Unfinished(f"{reason}; {remaining} of {self.total} cells are left; {remedy}")
 
 
 def _verdicts(future: Any, orders: Sequence[Order]) -> Sequence[CellVerdict]:

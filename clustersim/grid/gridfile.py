@@ -1,10 +1,10 @@
-"""A YAML file as plain data with the line of every value. The file is not trusted.
+"""Grid files, read and validated but not yet expanded (docs/grids.md is their manual).
 
-The result is data only: mappings with text keys, lists, and scalars of the core schema of YAML 1.2 (`yes`
-and `1:30` are text, `1e3` is a number), without tags. Size, depth and the number of values, with aliases
-expanded, are bounded.
-
-The parts of a grid file, validated but not yet expanded (docs/grids.md is its manual)."""
+A grid file is YAML and is not trusted. `read_document` turns it into plain data and notes the line of every
+value: mappings with text keys, lists, and scalars of the core schema of YAML 1.2 (`yes` and `1:30` are text,
+`1e3` is a number), without tags. Size, depth and the number of values, with aliases expanded, are bounded.
+`read_grid_file` then checks the parts; its errors name file and line.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +35,13 @@ __all__ = [
 
 MAX_BYTES, MAX_VALUES, MAX_DEPTH = 1_000_000, 200_000, 12
 
+# The document
+
 Place = tuple[str | int, ...]
 """Keys and positions from the top of a document to a value."""
 
-_NULL, _TRUE, _FALSE = (
-    ("", "~", "null", "Null", "NULL"),
-    ("true", "True", "TRUE"),
-    ("false", "False", "FALSE"),
-)
+_NULL = ("", "~", "null", "Null", "NULL")
+_TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _STANDARD = "tag:yaml.org,2002:"
@@ -124,7 +123,7 @@ class _Walk:
         self.count += 1
         if self.count > MAX_VALUES or len(place) > MAX_DEPTH:
             what = f"holds more than {MAX_VALUES:,} values or is nested more than {MAX_DEPTH} deep"
-            raise UserError(f"{self.path}:{line}: {what}, aliases multiplied out")
+            raise UserError(f"{self.path}:{line}: {what}, with aliases expanded")
         if node.tag.removeprefix(_STANDARD) not in _PLAIN_TAGS:
             raise UserError(
                 f"{self.path}:{line}: tags such as {shown(node.tag)} are not used here; remove it"
@@ -166,6 +165,8 @@ class _Walk:
             return number
         return text
 
+
+# The parts of a grid file
 
 NUMERIC_METRICS = tuple(name for name in METRICS if name not in ("covers", "wall_s", "policy_wall_s"))
 """The metrics of a cell: all but the one that is text, and the two that depend on the machine."""

@@ -80,7 +80,7 @@ def read_plan(path: str | Path) -> GridPlan:
     plan = GridPlan(document.path, file, grid, _baseline(file, document, grid), ())
     checker = _Checker(document)
     with chdir(plan.base):
-        cells = tuple(checker.planned(cell) for cell in grid.cells)
+        cells = tuple(checker.plan_cell(cell) for cell in grid.cells)
     return replace(plan, cells=cells)
 
 
@@ -91,7 +91,7 @@ class _Checker:
         self.document, self.hashes = document, Hashes()
         self.seen: set[str] = set()
 
-    def planned(self, cell: Cell) -> PlannedCell:
+    def plan_cell(self, cell: Cell) -> PlannedCell:
         try:
             inputs = resolve(cell.settings, cell.seed)
             self._check(inputs)
@@ -116,6 +116,7 @@ class _Checker:
             setup_of(config)
 
     def _first(self, what: Any) -> bool:
+        """Whether `what` has not been checked before."""
         text = repr(what)
         new = text not in self.seen
         self.seen.add(text)

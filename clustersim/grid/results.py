@@ -85,7 +85,7 @@ class Results(Sequence[Result]):
     ) -> list[Comparison]:
         """Every cell against the one that differs from it only by the values of `baseline`, over seeds.
 
-        The default are the baseline and the metrics of the grid file. UserError for a baseline or a metric
+        By default, baseline and metrics are those of the grid file. UserError for a baseline or a metric
         that does not exist.
         """
         return compare_cells(self, self.axes, baseline or self.baseline, metrics or self.shown_metrics)

@@ -62,7 +62,7 @@ def _why_unusable(batch: Mapping[str, Any]) -> str | None:
     if not Path(batch["base"]).is_dir():
         return f"{where} does not see {batch['base']}, the folder of the grid file; use one that all share"
     if code_hash() != batch["code"]:
-        return f"{where} has another version of clustersim; install the same one and start the worker anew"
+        return f"{where} has another version of clustersim; install the same one and restart the worker"
     return None
 
 

@@ -1,9 +1,9 @@
-"""A job inside the system, with its progress and its costs.
+"""A job inside the system: its progress, its GPUs and its costs.
 
 | name | what |
 |---|---|
-| `ActiveJob` | One submitted job and its progress, which is integrated only when its speed changes |
-| `CheckpointedJob` | An active job that goes through the cycles of `cycle` while it runs |
+| `ActiveJob` | a job and its work left, in iterations or in seconds of logged duration |
+| `CheckpointedJob` | a job that also saves checkpoints, loses unsaved work in failures, or fails on its own |
 
 Why
 - Progress is a straight line between two changes of speed. It is integrated when the line ends, or looked

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from clustersim.cluster import Placement
+from clustersim.overheads import Overheads
+from clustersim.records import START
+from clustersim.speed import Curve, Offer
 from traces.job import Job
-
-if TYPE_CHECKING:
-    from clustersim.overheads import Overheads
-    from clustersim.speed import Curve, Offer
 
 __all__ = ["ActiveJob"]
 
@@ -48,9 +45,7 @@ class ActiveJob:
         self.ready_s = 0.0
         self.start_s: float | None = None
         self.finish_s: float | None = None
-        self.generation = (
-            0  # counts allocations, so that a completion of an earlier one is recognised as stale
-        )
+        self.generation = 0  # counts allocations: a completion of an earlier one is stale
         self.gpu_seconds = self.overhead_gpu_s = self.lost_s = self.wait_s = 0.0
         self.preemptions = self.resizes = self.restarts = self.migrations = 0
 
@@ -100,7 +95,7 @@ class ActiveJob:
         """Seconds of overhead when the job gets `gpus` GPUs on `nodes` nodes by a start, restart, resize or
         migration (`kind`).
         """
-        if kind == "start":
+        if kind == START:
             return overheads.start_s(gpus)
         return overheads.restart_s(self.curve.parameters, nodes, gpus, kind)
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from clustersim.cluster import Placement
 from clustersim.overheads import Cycle, Overheads
+from clustersim.records import START
+from clustersim.speed import Curve
 from traces.job import Job
 
 from .active import ActiveJob
-
-if TYPE_CHECKING:
-    from clustersim.speed import Curve
 
 __all__ = ["CheckpointedJob", "Loads"]
 
@@ -154,7 +153,7 @@ class CheckpointedJob(ActiveJob):
 
     def overhead_s(self, overheads: Overheads, kind: str, gpus: int, nodes: int) -> float:
         """As for every job, but without a load from shared storage, whose duration depends on other loads."""
-        parameters, loads = self.curve.parameters, kind != "start"
+        parameters, loads = self.curve.parameters, kind != START
         if self.crashed:
             loads = self.work_left < self.work
             paid_s = overheads.recover_s(parameters, nodes, gpus, saved=loads)

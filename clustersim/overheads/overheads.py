@@ -45,7 +45,7 @@ _INTERVALS = ("daly", "young", "none")
 
 @dataclass(frozen=True)
 class Overheads:
-    """Constants of the table above.
+    """The constants of the table in the docstring of this module.
 
     A launch of 30 s is the restart of Pollux (OSDI 2021) and Sia (SOSP 2023). The storage figures are
     assumptions: 2 GB/s per node out of 100 GB/s in all. `launch_steps`: (from this many GPUs on, seconds).

@@ -69,7 +69,7 @@ class SharedStorage(Generic[Key]):
                 first = (end_s, key)
         return first
 
-    def left_s(self, key: Key, now: float) -> float:
+    def remaining_s(self, key: Key, now: float) -> float:
         """Remaining seconds of a load if no other load begins or ends."""
         load = self._loads[key]
         return max(0.0, load.remaining_bytes / load.rate - (now - self._now))

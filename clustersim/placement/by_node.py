@@ -38,7 +38,7 @@ def pack_fits(capacity: FreeNodes, gpus: int) -> bool:
 
 
 def pack(capacity: FreeNodes, gpus: int, prefer: Iterable[int] = (), unit: int = 1) -> Placement | None:
-    """Empty nodes, and the fullest node with room for the rest; a small job is never parted."""
+    """Empty nodes, and the fullest node with room for the rest; a job smaller than a node is never split."""
     preferred, size = node_set(prefer) if prefer else 0, capacity.gpus_per_node
     if gpus < size:
         node = fullest(capacity, gpus, preferred)

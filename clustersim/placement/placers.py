@@ -24,6 +24,8 @@ __all__ = ["PLACERS", "Placer", "placer"]
 
 
 class Place(Protocol):
+    """Chooses the placement of a job; None if there is no room."""
+
     def __call__(
         self, capacity: FreeNodesByLeaf, gpus: int, prefer: Iterable[int] = (), unit: int = 1
     ) -> Placement | None: ...
@@ -31,6 +33,8 @@ class Place(Protocol):
 
 @dataclass(frozen=True)
 class Placer:
+    """A rule of placement: `fits` is a quick test for room, `place` chooses the nodes."""
+
     name: str
     summary: str
     fits: Callable[[FreeNodes, int], bool]

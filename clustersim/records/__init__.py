@@ -1,56 +1,44 @@
-"""What a run records: the vocabulary of the log, its records, and recorders.
+"""What a run records: the vocabulary of the log, its records, and the recorder that keeps them.
 
-| name | what |
+| the result of a run | |
 |---|---|
-| `Columns` | The numeric fields of records of one kind, and text fields of few values (`coded`), in arrays |
-| `Fields` | The values of several records, field by field |
-| `all_equal` | Whether there are several values, all equal |
-| `by_field` | The values of two or more fields |
-| `PARTS` | The parts of `Prediction.breakdown` that each field of a `PlanRecord` sums |
-| `PlanKey` | What identifies a plan within a run |
-| `PlanRecord` | One plan on the GPUs of one kind of job |
-| `plan_key` | The key of the plan that a job runs after the event `given` |
-| `plan_of_label` | The plan whose `Plan.label` is `label`, with defaults for what a label leaves out |
-| `plan_words` | A plan's label for readers |
-| `MemoryRecorder` | Keeps the records of a run in lists, in the order in which things happened |
-| `Recorder` | What the engine reports, in the order in which things happen |
-| `ALLOCATES` | The events that give GPUs to a job, instead of those that it held before |
-| `DECLINED` | The reason of a job that the policy rejects, perhaps followed by " |
-| `ENDS` | The events with which a job leaves the system |
-| `EventRecord` | One line of the event log |
-| `Exact` | A number that tables write with every digit |
-| `FAIL` |  |
-| `FAILED` |  |
-| `FINISH` |  |
-| `FINISHED` |  |
-| `GIVEN_UP` | How the reason of a job begins that failed because failures stopped it too often |
-| `INTERRUPT` |  |
-| `JOB_COLUMNS` |  |
-| `JobRecord` | The history of one job in numbers |
-| `LOADED` |  |
-| `MIGRATE` |  |
-| `NODE_DOWN` |  |
-| `NODE_EVENTS` | The events of a node |
-| `NODE_UP` |  |
-| `PREEMPT` |  |
-| `RATE` |  |
-| `REJECT` |  |
-| `REJECTED` |  |
-| `RELEASES` | The events that take all GPUs from a job |
-| `RESIZE` |  |
-| `RESTART` |  |
-| `START` |  |
-| `STATES` | The states of a job when the run has ended |
-| `SUBMIT` |  |
-| `Snapshot` | The cluster after a decision, until the next one |
-| `UNFINISHED` |  |
-| `WAITS_AFTER` | The events after which a job waits for GPUs |
-| `as_row` | `as_row(kind, values)` makes a named tuple of the class `kind` |
-| `COMPLETE` |  |
-| `INTERRUPTED` |  |
-| `Recorded` | The records of a run |
-| `Run` | One policy on one trace |
-| `STOPPED` |  |
+| `Run` | settings and all records of one policy on one trace |
+| `Recorded` | protocol: such a result, in memory or in a folder |
+| `COMPLETE`, `STOPPED`, `INTERRUPTED` | how a run ended: by itself, by an error of its policy, by its user |
+
+| its records | |
+|---|---|
+| `JobRecord`, `JOB_COLUMNS` | the history of one job in numbers; the names of the fields |
+| `EventRecord` | one line of the event log |
+| `Snapshot` | the use of the cluster from one decision to the next: GPUs and numbers of jobs |
+| `PlanRecord`, `PARTS` | an iteration's time under one training plan, in parts; what each part sums |
+| `PlanKey`, `plan_key` | what identifies a plan within a run: model, batch, GPUs, plan |
+| `plan_of_label`, `plan_words` | the plan of a label; a label for readers |
+| `Exact` | type of a number that tables write with every digit |
+
+| events of the log | |
+|---|---|
+| `SUBMIT`, `REJECT`, `FINISH`, `FAIL` | a job enters the system, is not admitted, ends, fails |
+| `START`, `RESTART`, `RESIZE`, `MIGRATE` | a job gets GPUs |
+| `PREEMPT`, `INTERRUPT` | a job loses its GPUs: to the policy or a planned change, to a failure |
+| `LOADED`, `RATE` | a job has loaded its checkpoint from shared storage; has another speed |
+| `NODE_DOWN`, `NODE_UP` | a node goes out of service, comes back |
+| `ALLOCATES`, `RELEASES` | the events that give GPUs to a job; that take all of them |
+| `WAITS_AFTER`, `ENDS` | the events after which a job waits; with which it leaves the system |
+| `NODE_EVENTS` | the events of nodes |
+
+| states and reasons of jobs | |
+|---|---|
+| `FINISHED`, `REJECTED`, `UNFINISHED`, `FAILED` | a job's state when the run has ended; `STATES` has all |
+| `DECLINED`, `GIVEN_UP` | how a reason begins: the policy rejected the job; failures stopped it too often |
+
+| recording | |
+|---|---|
+| `Recorder` | protocol: what the engine reports during a run |
+| `MemoryRecorder` | a recorder that keeps the records in lists |
+| `Columns` | the numeric fields of records in arrays, 8 bytes a value |
+| `Fields`, `by_field`, `all_equal` | the values of several records by field; whether values are equal |
+| `as_row` | makes a named tuple from its values, fast |
 
 Why
 - Records are buffered and turned into text 1,000 at a time, column by column. Most columns of a block are

@@ -1,5 +1,5 @@
-"""Records by columns: their values field by field, and the numbers that stay in memory
-when records have been written to a folder.
+"""Records by columns: their values field by field, and the numbers that stay in memory once records have
+been written to a folder.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ def by_field(records: Sequence[Any], names: Sequence[str]) -> Fields:
     """The values of two or more fields."""
     if not records:
         return dict.fromkeys(names, ())
-    in_order = getattr(records[0], "_fields", None) == tuple(
-        names
-    )  # the records are rows of these fields themselves
+    # Named tuples of exactly these fields are rows already.
+    in_order = getattr(records[0], "_fields", None) == tuple(names)
     rows = records if in_order else map(attrgetter(*names), records)
     return dict(zip(names, zip(*rows, strict=True), strict=True))
 

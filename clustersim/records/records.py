@@ -1,5 +1,5 @@
-"""The records of a run: one per job, the event log, and the use of the cluster over time. Metrics and reports
-are computed from records alone.
+"""The vocabulary of the log, and the records of a run: one per job, one per event, and the use of the cluster
+over time. Metrics and reports are computed from records alone.
 """
 
 from __future__ import annotations
@@ -43,6 +43,41 @@ __all__ = [
     "Snapshot",
     "as_row",
 ]
+
+# The vocabulary of the log: events, then states of jobs, then beginnings of their reasons
+
+SUBMIT, REJECT, FINISH, FAIL = "submit", "reject", "finish", "fail"
+START, RESTART, RESIZE, MIGRATE = "start", "restart", "resize", "migrate"
+LOADED, RATE, PREEMPT, INTERRUPT = "loaded", "rate", "preempt", "interrupt"
+NODE_DOWN, NODE_UP = "node_down", "node_up"
+
+ALLOCATES = (START, RESTART, RESIZE, MIGRATE)
+"""The events that give GPUs to a job, instead of those that it held before."""
+
+RELEASES = (PREEMPT, INTERRUPT, FINISH, FAIL)
+"""The events that take all GPUs from a job. Any other event leaves its GPUs as they are."""
+
+WAITS_AFTER = (SUBMIT, PREEMPT, INTERRUPT)
+"""The events after which a job waits for GPUs."""
+
+ENDS = (FINISH, REJECT, FAIL)
+"""The events with which a job leaves the system."""
+
+NODE_EVENTS = (NODE_DOWN, NODE_UP)
+"""The events of a node; they have no job."""
+
+FINISHED, REJECTED, UNFINISHED, FAILED = "finished", "rejected", "unfinished", "failed"
+STATES = (FINISHED, REJECTED, UNFINISHED, FAILED)
+"""The states of a job when the run has ended."""
+
+DECLINED = "declined by the policy"
+"""The reason of a job that the policy declines to admit; "; " and a note may follow."""
+
+GIVEN_UP = "given up"
+"""The beginning of the reason of a job that is given up, because failures stopped it too often."""
+
+
+# Records
 
 as_row = tuple.__new__
 """`as_row(kind, values)` makes a named tuple of the class `kind`. Calling the class takes twice as long."""
@@ -129,36 +164,3 @@ class Snapshot(NamedTuple):
     running: int
     pending: int
     down: int = 0
-
-
-# The vocabulary of the log
-
-SUBMIT, REJECT, FINISH, FAIL = "submit", "reject", "finish", "fail"
-START, RESTART, RESIZE, MIGRATE = "start", "restart", "resize", "migrate"
-LOADED, RATE, PREEMPT, INTERRUPT = "loaded", "rate", "preempt", "interrupt"
-NODE_DOWN, NODE_UP = "node_down", "node_up"
-
-ALLOCATES = (START, RESTART, RESIZE, MIGRATE)
-"""The events that give GPUs to a job, instead of those that it held before."""
-
-RELEASES = (PREEMPT, INTERRUPT, FINISH, FAIL)
-"""The events that take all GPUs from a job. Any other event leaves its GPUs as they are."""
-
-WAITS_AFTER = (SUBMIT, PREEMPT, INTERRUPT)
-"""The events after which a job waits for GPUs."""
-
-ENDS = (FINISH, REJECT, FAIL)
-"""The events with which a job leaves the system."""
-
-NODE_EVENTS = (NODE_DOWN, NODE_UP)
-"""The events of a node; they have no job."""
-
-FINISHED, REJECTED, UNFINISHED, FAILED = "finished", "rejected", "unfinished", "failed"
-STATES = (FINISHED, REJECTED, UNFINISHED, FAILED)
-"""The states of a job when the run has ended."""
-
-DECLINED = "declined by the policy"
-"""The reason of a job that the policy rejects, perhaps followed by "; " and a note."""
-
-GIVEN_UP = "given up"
-"""How the reason of a job begins that failed because failures stopped it too often."""

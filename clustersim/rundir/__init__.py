@@ -1,27 +1,34 @@
-"""The folder of a run: files written as the run goes on, read back whole or row by row.
+"""The folder of a run: written as the run goes on, read back whole or row by row.
+
+| file | holds |
+|---|---|
+| `jobs.csv` or `jobs.parquet` | the fields of `JobRecord`, a row per submitted job, in order of submission |
+| `events.csv` | the event log: the fields of `EventRecord`; placements as `0-3x8;7x4`, nodes x GPUs on each |
+| `usage.csv` | the use of the cluster over time: the fields of `Snapshot` |
+| `plans.csv` | the training plans in use and where their iterations' time goes: the fields of `PlanRecord` |
+| `summary.json` | the metrics (see `docs/metrics.md`) |
+| `manifest.json` | settings, versions and hashes of the run; written last: it marks a complete run |
+
+Times are seconds on the trace's clock. In CSV a number is the shortest decimal text within 1e-6 of it (a
+speed, `unit_s`, the shortest that reads back as the same number), an empty cell means None, truth is `true`
+or `false`. Text that a spreadsheet would take for a formula (it begins with = + - @, a tab or a line break,
+or with apostrophes before one of these) gets one more apostrophe in front, which reading removes. Nothing is
+ever unpickled.
 
 | name | what |
 |---|---|
-| `guarded_text` | Text as a CSV cell |
-| `placement_text` | `0-3x8;7x4` |
-| `EVENTS_FILE` |  |
-| `JOBS_CSV` |  |
-| `MANIFEST` |  |
-| `MANIFEST_HASH` | Where a manifest states the hash of all its other fields |
-| `PLANS_FILE` |  |
-| `SUMMARY` |  |
-| `USAGE_FILE` |  |
-| `changes` | The files in the folder of `run` that its manifest was not written for, one text each |
-| `csv_hash` | The hash of jobs.csv |
-| `jobs_file` |  |
-| `read_json` | The JSON object in a file of at most `largest` bytes |
-| `refuse_changed` | Raise UserError if a file of a run differs from the one that its manifest names |
-| `StreamedRun` | A run in its folder |
-| `read_run` | Read what `write_run` wrote |
-| `read_streamed` | As `read_unverified`, without comparing hashes |
-| `read_unverified` | As `read_run`, without comparing the files with the hashes in the manifest |
-| `RunWriter` | A recorder that writes the records of a run to the files of its folder |
-| `write_run` | Write `run` to a folder, whole or not at all |
+| `RunWriter` | a recorder that writes records to the folder during the run |
+| `write_run` | write a finished run, whole or not at all |
+| `read_run` | read a run after comparing its files with the hashes in the manifest |
+| `read_unverified` | the same without comparing hashes |
+| `read_streamed`, `StreamedRun` | a run of any length; each iteration over a table reads its file again |
+| `changes`, `refuse_changed` | which files differ from those of the run; UserError if one does |
+| `csv_hash` | SHA-256 of jobs.csv, also for jobs that are stored as Parquet |
+| `read_json` | the JSON object in a file of limited size |
+| `jobs_file` | the path of the jobs in a folder, CSV or Parquet |
+| `JOBS_CSV`, `EVENTS_FILE`, `USAGE_FILE`, `PLANS_FILE`, `SUMMARY`, `MANIFEST` | the names of the files |
+| `MANIFEST_HASH` | the field of the manifest with the hash of all its other fields |
+| `placement_text`, `guarded_text` | a placement, a text as a CSV cell |
 """
 
 from .csv_out import guarded_text, placement_text

@@ -1,21 +1,4 @@
-"""The folder of a run: what `write_run` leaves behind, and `read_run` trusts only after checking it.
-
-| file | holds |
-|---|---|
-| `jobs.csv` or `jobs.parquet` | the fields of `JobRecord`, a row per submitted job, in order of submission |
-| `events.csv` | the event log: the fields of `EventRecord`; placements as `0-3x8;7x4`, nodes x GPUs on each |
-| `usage.csv` | the use of the cluster over time: the fields of `Snapshot` |
-| `plans.csv` | the training plans in use and where their iterations' time goes: the fields of `PlanRecord` |
-| `summary.json` | the metrics (see `docs/metrics.md`) |
-| `manifest.json` | settings, versions and hashes of the run; written last: it marks a complete run |
-
-Times are seconds on the trace's clock. In CSV a number is the shortest decimal text within 1e-6 of it (a
-speed, `unit_s`, the shortest that reads back as the same number), an empty cell means None, truth is `true`
-or `false`. Text that a spreadsheet would take for a formula (it begins with = + - @, a tab or a line break,
-or with apostrophes before one of these) is written with one more apostrophe in front, which reading takes
-away again. Nothing is ever unpickled.
-
-Reading the folder of a run of any length: row by row, never a whole table in memory."""
+"""Reads the folder of a run: whole into memory, lazily, or row by row (format: see `clustersim.rundir`)."""
 
 from __future__ import annotations
 

@@ -96,8 +96,8 @@ class RunWriter:
             for name in (MANIFEST, SUMMARY, PLANS_FILE, USAGE_FILE, EVENTS_FILE, self._jobs_file):
                 beside[name] = self._files.enter_context(replacing(self.folder / name))
             self._beside = beside
-            self._events = GrowingTable(self._growing(EVENTS_FILE), EVENTS)
-            self._usage = GrowingTable(self._growing(USAGE_FILE), USAGE, self._usage_columns)
+            self._events = GrowingTable(self._open(EVENTS_FILE), EVENTS)
+            self._usage = GrowingTable(self._open(USAGE_FILE), USAGE, self._usage_columns)
             spool = self.folder / f".{SPOOL}.{os.getpid()}.tmp"
             self._files.callback(lambda: spool.unlink(missing_ok=True))
             self._spool = Spool(self.folder / self._jobs_file, spool, self._job_columns)
@@ -195,22 +195,22 @@ class RunWriter:
             self._files = ExitStack()
             result_hash, hashes[self._jobs_file] = self._write_jobs()
             hashes[EVENTS_FILE], hashes[USAGE_FILE] = self._events.finish(), self._usage.finish()
-            hashes[PLANS_FILE] = self._whole(PLANS_FILE, csv_text(PLANS, plans).encode())
-            hashes[SUMMARY] = self._whole(SUMMARY, json_bytes(summary))
+            hashes[PLANS_FILE] = self._write_file(PLANS_FILE, csv_text(PLANS, plans).encode())
+            hashes[SUMMARY] = self._write_file(SUMMARY, json_bytes(summary))
             order = (SUMMARY, PLANS_FILE, USAGE_FILE, EVENTS_FILE, self._jobs_file)
             files = {name: hashes[name] for name in order}
             completed = {**manifest, "result_hash": result_hash, "files": files}
             completed[MANIFEST_HASH] = manifest_hash(completed)
-            self._whole(MANIFEST, json_bytes(completed))
+            self._write_file(MANIFEST, json_bytes(completed))
             remove(self.folder, MANIFEST, JOBS_CSV if self._parquet else JOBS_PARQUET)
             self._finished = True
         return completed
 
-    def _growing(self, name: str) -> GrowingFile:
+    def _open(self, name: str) -> GrowingFile:
         return GrowingFile(self.folder / name, self._beside[name])
 
-    def _whole(self, name: str, content: bytes) -> str:
-        file = self._growing(name)
+    def _write_file(self, name: str, content: bytes) -> str:
+        file = self._open(name)
         file.write(content)
         return file.finish()
 
@@ -218,7 +218,7 @@ class RunWriter:
         """The hash of the jobs as CSV, and of the file that holds them."""
         if self._parquet:
             return self._write_parquet()
-        file = self._growing(self._jobs_file)
+        file = self._open(self._jobs_file)
         file.write(f"{header_of(JOBS)}\n".encode())
         rows = self._spool.rows()
         while block := b"".join(islice(rows, _ROWS)):

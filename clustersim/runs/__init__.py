@@ -1,25 +1,32 @@
 """From a trace and settings to a finished run: configuration, set-up, manifest, fingerprints.
 
-| name | what |
+| running | |
 |---|---|
-| `compare` | Run every configuration on the same trace, in parallel processes |
-| `RunConfig` | What to simulate, apart from the trace |
-| `code_hash` | Hash of all our files that a result depends on |
-| `is_of_this_code` | Whether the installed program made the run, by its manifest |
-| `malformed_versions` | What is wrong with the versions in a manifest |
-| `policy_hash` | Hash of the file of a policy, or of the whole package that contains it |
-| `systems_hash` | Hash of the systems of the nodes and their profiles, as `speed` has read them |
-| `plan_record` | The record of `key`, a plan that `job` ran |
-| `find_policy` | The class behind a registered name or `file.py:Class` |
-| `list_policies` | All registered policies in the order of their names |
-| `make_policy` | An instance of a policy, named or given as a class, with the given parameters |
-| `run` | Simulate `trace` (a file, or jobs) under one policy, by name or class |
-| `run_config` | As `run` |
-| `setup_of` | What settings resolve to |
-| `LARGEST_FILE` | Bytes of the largest trace or table that is read because a manifest names it |
-| `Trace` | Jobs in order of submission, and their source |
-| `stated_hash` | The hash of the file of the trace, as the manifest states it |
-| `trace_of_manifest` | The trace of a run, from the `given` file or as its manifest names it |
+| `run` | simulate a trace, from a file or from jobs, under one policy |
+| `run_config` | the same for a `Trace` and a `RunConfig` |
+| `compare` | several configurations on one trace, in parallel processes |
+| `RunConfig` | the settings of a run, checked before anything is simulated |
+| `setup_of` | the `RunSetup` of settings: files are read, the policy is made |
+
+| traces | |
+|---|---|
+| `Trace` | jobs in order of submission, and the file or recipe that they come from |
+| `trace_of_manifest` | the trace of an earlier run, or the reason why there is none |
+| `stated_hash` | the hash of the trace's file as a manifest states it |
+| `LARGEST_FILE` | bytes of the largest file that is read because a manifest names it |
+
+| policies | |
+|---|---|
+| `find_policy`, `list_policies` | the class of a name or of `file.py:Class`; all registered policies |
+| `make_policy` | an instance with its parameters |
+
+| fingerprints | |
+|---|---|
+| `code_hash` | of all our code that a result depends on |
+| `policy_hash`, `systems_hash` | of a policy's file or package; of the nodes' systems and profiles |
+| `is_of_this_code` | tells whether the installed program made a run |
+| `malformed_versions` | what is wrong with the versions in a manifest; empty if nothing is |
+| `plan_record` | a row of plans.csv, computed from the planner's prediction |
 
 Why
 - Summary and records are functions of trace, settings and seed, byte for byte. Wall-clock times are in the
@@ -27,6 +34,8 @@ Why
 - A trace is read once, checked as a whole, and sorted into a temporary file of ours by external merge sort.
   That serves plain files, compressed ones and pipes alike, and costs a seventh of the parsing. A file that
   changes during a run cannot reach the run.
+- plans.csv is written at the end of a run, by the planner that chose the plans. A report made later by
+  another version cannot attach other numbers to an old run.
 """
 
 from .compare import compare

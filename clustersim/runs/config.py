@@ -37,12 +37,15 @@ class RunConfig(BaseModel):
     | `cluster` | a shape like `n128g8` with nodes of `system`, or a cluster file |
     | `network` | ideal, tiers or contention; None: that of the cluster file |
     | `planner` | None: the policy's own |
+    | `placement` | a placer: pack, spread, topology, buddy or any |
     | `overheads` | constants of `Overheads` to replace, those of `preset` if given; None: no overheads |
     | `failures` | parameters of `Failures` to replace, likewise; None: nothing fails |
     | `calendar` | planned changes of nodes, as a list or a file |
     | `quotas` | GPUs promised to tenants, by tenant |
     | `table` | a throughput table (file) |
-    | `until_s` | end of the run on the trace's clock |
+    | `until_s` | end of the run on the trace's clock; None: when no event is left |
+    | `price_usd_per_gpu_h` | US dollars per GPU-hour, for the cost of a run |
+    | `seed` | of everything random |
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

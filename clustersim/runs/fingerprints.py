@@ -1,4 +1,6 @@
-"""Hashes of what a result depends on besides its settings: code, policies, files."""
+"""What a result depends on besides its settings: hashes of code, policies and files, and the versions that a
+manifest states.
+"""
 
 from __future__ import annotations
 
@@ -31,36 +33,7 @@ __all__ = [
     "versions",
 ]
 
-_VERSIONS = {"clustersim": re.compile(r"\d[\w.+!-]*", re.ASCII), "code": re.compile("[0-9a-f]{64}")}
-"""The form of the versions by which a run identifies the program that made it."""
-
-
-def is_of_this_code(manifest: Mapping[str, Any]) -> bool:
-    """Whether the manifest names the program that is installed here as the one that made the run."""
-    stated = manifest.get("versions")
-    return isinstance(stated, dict) and stated.get("code") == code_hash()
-
-
-def malformed_versions(manifest: Mapping[str, Any]) -> str:
-    """What is wrong with the versions in a manifest; empty if a program could have written them."""
-    stated = manifest.get("versions")
-    if not isinstance(stated, dict):
-        return f"versions is {shown(stated)}, not what made the run"
-    for name, form in _VERSIONS.items():
-        if not isinstance(stated.get(name), str) or not form.fullmatch(stated[name]):
-            return f"versions.{name} is {shown(stated.get(name))}, which no program writes"
-    return ""
-
-
-def versions() -> dict[str, str]:
-    return {
-        "clustersim": version("clustersim"),
-        "code": code_hash(),
-        "python": platform.python_version(),
-        "numpy": version("numpy"),
-        "simpy": version("simpy"),
-    }
-
+# Our own code
 
 SIMULATOR = (
     "cluster", "overheads", "failures", "placement", "records", "speed", "jobs", "rundir", "scheduler",
@@ -71,6 +44,34 @@ results."""
 
 PARTS: Mapping[str, tuple[str, ...]] = {"itertime": (".",), "traces": (".",), "clustersim": SIMULATOR}
 """The folders and files of each package that a result depends on."""
+
+
+@cache
+def code_hash() -> str:
+    """Hash of all our files that a result depends on; equal wherever the same program is installed."""
+    digests = []
+    for package, parts in PARTS.items():
+        file = import_module(package).__file__
+        assert file is not None
+        digests.append(hash_of_parts(Path(file).parent, parts))
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def hash_of_parts(folder: Path, parts: Iterable[str]) -> str:
+    """Hash of the names and contents of some files of a folder: whole sub-folders, or single files."""
+    files: list[Path] = []
+    for part in parts:
+        path = folder / part
+        assert path.exists(), f"{path} is not there, so it cannot be part of a hash"
+        files += path.rglob("*") if path.is_dir() else [path]
+    total = hashlib.sha256()
+    for file in sorted(files):
+        if file.is_file() and "__pycache__" not in file.parts:
+            total.update(f"{file.relative_to(folder).as_posix()} {sha256(file)}\n".encode())
+    return total.hexdigest()
+
+
+# Policies and files
 
 
 def policy_hash(name: str) -> str:
@@ -109,26 +110,34 @@ def systems_hash(cluster: Cluster, speed: Speed) -> str:
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
-@cache
-def code_hash() -> str:
-    """Hash of all our files that a result depends on; equal wherever the same program is installed."""
-    digests = []
-    for package, parts in PARTS.items():
-        file = import_module(package).__file__
-        assert file is not None
-        digests.append(hash_of_parts(Path(file).parent, parts))
-    return hashlib.sha256("".join(digests).encode()).hexdigest()
+# Versions
+
+_VERSIONS = {"clustersim": re.compile(r"\d[\w.+!-]*", re.ASCII), "code": re.compile("[0-9a-f]{64}")}
+"""The form of the versions by which a run identifies the program that made it."""
 
 
-def hash_of_parts(folder: Path, parts: Iterable[str]) -> str:
-    """Hash of the names and contents of some files of a folder: whole sub-folders, or single files."""
-    files: list[Path] = []
-    for part in parts:
-        path = folder / part
-        assert path.exists(), f"{path} is not there, so it cannot be part of a hash"
-        files += path.rglob("*") if path.is_dir() else [path]
-    total = hashlib.sha256()
-    for file in sorted(files):
-        if file.is_file() and "__pycache__" not in file.parts:
-            total.update(f"{file.relative_to(folder).as_posix()} {sha256(file)}\n".encode())
-    return total.hexdigest()
+def versions() -> dict[str, str]:
+    return {
+        "clustersim": version("clustersim"),
+        "code": code_hash(),
+        "python": platform.python_version(),
+        "numpy": version("numpy"),
+        "simpy": version("simpy"),
+    }
+
+
+def is_of_this_code(manifest: Mapping[str, Any]) -> bool:
+    """Whether the manifest names the program that is installed here as the one that made the run."""
+    stated = manifest.get("versions")
+    return isinstance(stated, dict) and stated.get("code") == code_hash()
+
+
+def malformed_versions(manifest: Mapping[str, Any]) -> str:
+    """What is wrong with the versions in a manifest; empty if a program could have written them."""
+    stated = manifest.get("versions")
+    if not isinstance(stated, dict):
+        return f"versions is {shown(stated)}, not what made the run"
+    for name, form in _VERSIONS.items():
+        if not isinstance(stated.get(name), str) or not form.fullmatch(stated[name]):
+            return f"versions.{name} is {shown(stated.get(name))}, which no program writes"
+    return ""

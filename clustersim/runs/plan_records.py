@@ -66,7 +66,7 @@ def plan_record(job: Job, key: PlanKey, speed: Speed) -> PlanRecord | None:
 
 
 def _ideal_s(job: Job, gpus: int, gpu_type: str, speed: Speed) -> float:
-    """Seconds per iteration that the engine uses for these GPUs, close together; 0 if it has none."""
+    """Seconds per iteration that the engine uses for a packed job on these GPUs; 0 if it has none."""
     try:
         offers = speed.offers(job)
     except CannotRun:

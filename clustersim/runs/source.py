@@ -1,4 +1,4 @@
-"""`Trace`: the jobs of a run and where they come from."""
+"""The jobs of a run and their source, and the trace that the manifest of an earlier run names."""
 
 from __future__ import annotations
 
@@ -21,54 +21,6 @@ __all__ = ["LARGEST_FILE", "Trace", "stated_hash", "trace_of_manifest"]
 
 LARGEST_FILE = 10_000_000_000
 """Bytes of the largest trace or table that is read because a manifest names it: a hundred million jobs."""
-
-
-def trace_of_manifest(manifest: Mapping[str, Any], given: str | Path | None = None) -> Trace | str:
-    """The trace of a run, from the `given` file or as its manifest names it; or the reason why there is none.
-
-    UserError, TableError for a given file that cannot be read.
-    """
-    stated = manifest.get("trace")
-    source: Mapping[str, Any] = stated if isinstance(stated, dict) else {}
-    table = manifest.get("table")
-    table = table if isinstance(table, str) else None
-    if given is not None:
-        if Path(given).is_fifo():
-            raise UserError(f"{given}: is a pipe, and is read more than once; save it to a file first")
-        return Trace.read(given, table)
-    if "recipe" in source:
-        return _generated(source["recipe"], source.get("recipe_sha256"), manifest)
-    path = source.get("path")
-    if not isinstance(path, str) or not path:
-        return "the trace was made in memory, and is in no file"
-    try:
-        if sha256(path, LARGEST_FILE) != source.get("sha256"):
-            return f"{path:.300} is not the trace of the run any more"
-        return Trace.read(path, table)
-    except (OSError, ValueError) as error:
-        return f"{path:.300}: cannot be read: {getattr(error, 'strerror', None) or error}"
-    except UserError as error:
-        return str(error)[:300]
-
-
-def _generated(recipe: object, digest: object, manifest: Mapping[str, Any]) -> Trace | str:
-    if not is_of_this_code(manifest):
-        return "another version generated the trace"
-    known = {field.name for field in fields(Recipe)}
-    if not isinstance(recipe, dict) or not set(recipe) <= known:
-        return f"recipe={shown(recipe)}: is no recipe"
-    try:
-        if recipe_hash(recipe) != digest:
-            return "the files that its recipe names were changed since the run"
-        return Trace.generated(Recipe(**recipe))
-    except (UserError, OSError, TypeError, ValueError, ArithmeticError) as error:
-        return f"recipe={shown(recipe)}: {error}"
-
-
-def stated_hash(manifest: Mapping[str, Any]) -> object:
-    """The hash of the file of the trace, as the manifest states it; empty if there is no file."""
-    stated = manifest.get("trace")
-    return stated.get("sha256") if isinstance(stated, dict) else None
 
 
 @dataclass(frozen=True)
@@ -130,3 +82,54 @@ def _check(job: Job) -> None:
             raise TableError(f"job {shown(job.job_id)}: {column}={shown(value)}: {error}") from None
     for column, value, text in contradictions(job):
         raise TableError(f"job {shown(job.job_id)}: {column}={shown(value)}: {text}")
+
+
+# The trace of an earlier run
+
+
+def trace_of_manifest(manifest: Mapping[str, Any], given: str | Path | None = None) -> Trace | str:
+    """The trace of a run, from the `given` file or as its manifest names it; or the reason why there is none.
+
+    UserError, TableError for a given file that cannot be read.
+    """
+    stated = manifest.get("trace")
+    source: Mapping[str, Any] = stated if isinstance(stated, dict) else {}
+    table = manifest.get("table")
+    table = table if isinstance(table, str) else None
+    if given is not None:
+        if Path(given).is_fifo():
+            raise UserError(f"{given}: is a pipe, and is read more than once; save it to a file first")
+        return Trace.read(given, table)
+    if "recipe" in source:
+        return _generated(source["recipe"], source.get("recipe_sha256"), manifest)
+    path = source.get("path")
+    if not isinstance(path, str) or not path:
+        return "the trace was made in memory, and is in no file"
+    try:
+        if sha256(path, LARGEST_FILE) != source.get("sha256"):
+            return f"{path:.300} is not the trace of the run any more"
+        return Trace.read(path, table)
+    except (OSError, ValueError) as error:
+        return f"{path:.300}: cannot be read: {getattr(error, 'strerror', None) or error}"
+    except UserError as error:
+        return str(error)[:300]
+
+
+def _generated(recipe: object, digest: object, manifest: Mapping[str, Any]) -> Trace | str:
+    if not is_of_this_code(manifest):
+        return "another version generated the trace"
+    known = {field.name for field in fields(Recipe)}
+    if not isinstance(recipe, dict) or not set(recipe) <= known:
+        return f"recipe={shown(recipe)}: is no recipe"
+    try:
+        if recipe_hash(recipe) != digest:
+            return "the files that its recipe names were changed since the run"
+        return Trace.generated(Recipe(**recipe))
+    except (UserError, OSError, TypeError, ValueError, ArithmeticError) as error:
+        return f"recipe={shown(recipe)}: {error}"
+
+
+def stated_hash(manifest: Mapping[str, Any]) -> object:
+    """The hash of the file of the trace, as the manifest states it; None if it states none."""
+    stated = manifest.get("trace")
+    return stated.get("sha256") if isinstance(stated, dict) else None

@@ -2,14 +2,14 @@
 
 | name | what |
 |---|---|
-| `Cluster` | `nodes` equal nodes of `gpus_per_node` GPUs |
-| `PolicyError` | A policy broke a rule of the Scheduler API, or failed |
-| `JobView` | What a policy sees of a job |
-| `Proposal` | A draft of which job runs where from now on |
-| `Ranking` | The pending jobs by (key, order of submission) |
-| `Event` | Something that happened since the policy was last called |
-| `Scheduler` | Base class of all policies |
-| `State` | The cluster and its jobs as a policy sees them |
+| `Scheduler` | base class of all policies: implement `schedule`, and `admit` if jobs may be declined |
+| `State` | the cluster and its jobs as a policy sees them: `now`, `pending`, `running`, `events`, quotas |
+| `JobView` | what a policy knows of a job: request, useful GPU counts, rate, remaining time, deadline |
+| `Proposal` | a draft of which job runs where from now on: `start`, `stop`, `resize`, `run_by`, `wake_at` |
+| `Ranking` | the pending jobs in the order of a key, kept sorted between calls (`State.pending_by`) |
+| `Event` | something that happened since the last call: a job came or ended, a node failed, a wake-up |
+| `Cluster` | the machines (from `clustersim.cluster`) |
+| `PolicyError` | a broken rule, for example a GPU count that a job cannot run on |
 
 >>> from clustersim.scheduler import Scheduler
 >>> class Fifo(Scheduler):

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Generic
+from typing import Generic
 
-from clustersim.cluster import Capacity
+from clustersim.cluster import Capacity, Cluster
 from clustersim.errors import PolicyError
+from clustersim.overheads import Overheads
+from clustersim.placement import Placer
 from itertime.errors import UserError
 
 from .ranking import CurrentKeys, J, Key, NonIncreasingKeys, Ranking, RunningOrder
 
-if TYPE_CHECKING:
-    from clustersim.cluster import Cluster
-    from clustersim.overheads import Overheads
-    from clustersim.placement import Placer
-
 __all__ = ["INSTANT_S", "ClusterState", "RestartTimes", "WaitingJobs", "checked_quotas"]
 
 INSTANT_S = 1e-3  # a wake-up may come this much early: times are sums of times
-
-
 _MAX_RANKINGS = 16
 
 

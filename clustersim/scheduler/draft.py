@@ -178,17 +178,17 @@ class Draft:
             raise PolicyError(f"{call}(job {job.id}, gpus={count!r}{where}): it can run {what}")
         return count
 
-    def _type_of_placement(self, job: JobView, on: Placement, gpu_type: str | None) -> str:
-        """The type of the GPUs of `on`."""
+    def _type_of_placement(self, job: JobView, placement: Placement, gpu_type: str | None) -> str:
+        """The type of the GPUs of `placement`."""
         cluster = self._facts.cluster
         try:
-            types = list(dict.fromkeys(cluster.type_of(node) for node, _ in on))
+            types = list(dict.fromkeys(cluster.type_of(node) for node, _ in placement))
         except ValueError as error:
-            raise PolicyError(f"start(job {job.id}, on={on}): {error}") from None
+            raise PolicyError(f"start(job {job.id}, on={placement}): {error}") from None
         if len(types) != 1 or gpu_type not in (None, types[0]):
             asked = f", gpu_type={gpu_type}" if gpu_type else ""
             what = f"the places are on {' and '.join(types) or 'no'} nodes; a job runs on GPUs of one type"
-            raise PolicyError(f"start(job {job.id}, on={on}{asked}): {what}")
+            raise PolicyError(f"start(job {job.id}, on={placement}{asked}): {what}")
         return types[0]
 
     def _free_nodes(self, gpu_type: str | None) -> FreeNodesByLeaf:
@@ -211,9 +211,9 @@ class Draft:
         room = self._free_nodes(gpu_type)
         unit = 1 if plan is None else min(plan.tp, room.gpus_per_node)
         fits = gpus // unit <= room.nodes * (room.gpus_per_node // unit)
-        return (
-            unit if fits else 1
-        )  # groups of 2 on nodes of 3: some must be split, or the job would never run
+        if not fits:  # groups of 2 on nodes of 3: some must be split, or the job would never run
+            return 1
+        return unit
 
     def _own(self) -> Capacity:
         if not self._owns_capacity:
@@ -221,35 +221,34 @@ class Draft:
         return self._capacity
 
     def _place(
-        self, job: JobView, active: ActiveJob, gpus: int, on: Placement | None, prefer: Placement = (),
+        self, job: JobView, active: ActiveJob, gpus: int, placement: Placement | None, prefer: Placement = (),
         gpu_type: str | None = None,
     ) -> Placement | None:  # fmt: skip
         own = active.placement
-        if on is None:
+        if placement is None:
             if gpus > self._capacity.free:
                 return None
             if own is not None and self._could_keep(job, own, gpus, gpu_type):
-                on = own
+                placement = own
             else:
                 near = prefer or own
-                on = self._facts.placer.place(
+                placement = self._facts.placer.place(
                     self._capacity if gpu_type is None else self._free_nodes(gpu_type), gpus,
                     [node for node, _ in near] if near else (), self._unit(active, gpus, gpu_type),
                 )  # fmt: skip
-            if on is None:
+            if placement is None:
                 return None
         else:
-            on = tuple(sorted((node, count) for node, count in on))  # so that equal placements compare equal
-            if sum(count for _, count in on) != gpus:
-                raise PolicyError(
-                    f"start(job {job.id}, gpus={gpus}, on={on}): the places do not add up to {gpus} GPUs"
-                )
+            placement = tuple(sorted((node, count) for node, count in placement))  # equal ones compare equal
+            if sum(count for _, count in placement) != gpus:
+                what = f"the places do not add up to {gpus} GPUs"
+                raise PolicyError(f"start(job {job.id}, gpus={gpus}, on={placement}): {what}")
         try:
-            self._own().take(on)
+            self._own().take(placement)
         except ValueError as error:
-            raise PolicyError(f"start(job {job.id}, gpus={gpus}, on={on}): {error}") from None
-        self._note(job, on, own)
-        return on
+            raise PolicyError(f"start(job {job.id}, gpus={gpus}, on={placement}): {error}") from None
+        self._note(job, placement, own)
+        return placement
 
     def _could_keep(self, job: JobView, own: Placement, gpus: int, gpu_type: str | None) -> bool:
         """Whether `own`, the job's real placement, satisfies the call and is still free in this draft."""

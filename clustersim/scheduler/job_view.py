@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from clustersim.errors import PolicyError
+from clustersim.jobs import ActiveJob
 from itertime.errors import UnknownName
 
-if TYPE_CHECKING:
-    from clustersim.jobs import ActiveJob
-
-    from .cluster_state import ClusterState
+from .cluster_state import ClusterState
 
 __all__ = ["JobView", "active_of"]
 

@@ -6,16 +6,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
 
+from clustersim.cluster import Placement
+
+from .cluster_state import ClusterState
 from .draft import Draft, take_over
 from .job_view import JobView, active_of
 from .ranking import Entry, Key, Rank, RunningOrder
-
-if TYPE_CHECKING:
-    from clustersim.cluster import Placement
-
-    from .cluster_state import ClusterState
 
 __all__ = ["run_by"]
 

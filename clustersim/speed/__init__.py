@@ -1,16 +1,16 @@
-"""How fast a job runs: iterations per second for a number and type of GPUs, where it runs.
+"""How fast a job runs: iterations per second for a number and type of GPUs, and where it runs.
 
 | name | what |
 |---|---|
-| `CannotRun` | No GPU count of this cluster can run the job |
-| `Curve` | Speed of one kind of job by GPU count, on one GPU type |
-| `Offer` | What one GPU type offers a job |
+| `Speed` | protocol: the curves and offers of the jobs of one run |
+| `speed_for` | the speeds of a run: from a planner by name, and a throughput table if there is one |
+| `SpeedOnOneType` | speeds on equal nodes of one GPU type |
+| `Curve` | seconds per unit of work by GPU count, for one kind of job on one GPU type |
+| `Offer` | what one GPU type offers a job: its curve, and the number of GPUs to use by default |
+| `CannotRun` | raised where no GPU count can run a job; the text is the reason |
 | `regular_counts` | 1, 2, 4, ... GPUs within a node, then 1, 2, 4, ... whole nodes |
-| `Network` | The running jobs, the links that they use, and their speeds |
-| `Speed` | The speeds of the jobs of one run, on one GPU type (`SpeedOnOneType`) or several (`SpeedByType`) |
-| `SpeedOnOneType` | Speeds on equal nodes of one GPU type |
-| `speed_for` | The speeds of a run |
-| `read_throughput_table` | Read a table |
+| `read_throughput_table` | measured speeds: {(model, global batch): {GPUs: iterations/s}} |
+| `Network` | the speeds of placed jobs, which depend on their nodes and on other jobs' traffic |
 
 Why
 - A placement is reduced to a layout (GPUs per node, nodes per leaf, senders, oversubscription) that
@@ -23,6 +23,8 @@ Why
   exact: tests compare with `==` after every change. Solving all connected links again was six times slower.
 - A job runs on GPUs of one type. Mixed allocations train at the pace of the slowest GPU unless the plan is
   balanced for them, which no planner here does. The engine sees one curve per type (`Offer`).
+- A job whose request is too small for its model under the run's planner gets the smallest count that holds
+  it, and its record says so. Rejecting it would make policies with different planners serve different jobs.
 """
 
 from .curve import CannotRun, Curve, Offer, regular_counts

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from clustersim.cluster import Cluster
-
-if TYPE_CHECKING:
-    from itertime.spec import ModelSpec, Plan
+from itertime.spec import ModelSpec, Plan
 
 __all__ = ["CannotRun", "Curve", "Offer", "regular_counts", "worthwhile"]
 

@@ -169,18 +169,18 @@ class MaxMinLinks(Generic[AnyJob]):
             (flow.second if flow.where == link else flow.lowest, amount) for flow, amount in flows.items()
         ]
         rows.sort()
-        left, asked, below = self._capacity[link], fsum(flows.values()), 0.0
+        remaining, asked, below = self._capacity[link], fsum(flows.values()), 0.0
         for limit, amount in rows:
-            level = left / asked if asked > 0.0 else 1.0
+            level = remaining / asked if asked > 0.0 else 1.0
             if level <= below:
                 level = nextafter(below, inf)
             if limit >= level:
                 self._room[link] = 0.0
                 return level if level < _FULL else 1.0
-            left -= limit * amount
+            remaining -= limit * amount
             asked -= amount
             below = limit
-        self._room[link] = left - _MARGIN * self._capacity[link]
+        self._room[link] = remaining - _MARGIN * self._capacity[link]
         return 1.0
 
 

@@ -88,7 +88,7 @@ def demand_of(cluster: Cluster, placement: Placement, plan: Plan, nic_bytes_per_
 
 
 def nodes_apart(plan: Plan, gpus_per_node: int) -> int:
-    """The largest distance, in nodes, from a rank to the next one of its rings. So many rings leave a switch
+    """The largest distance, in nodes, from a rank to the next one of its rings. As many rings leave a switch
     side by side, each with the traffic of a node. Ranks are numbered by tp, cp, dp, pp unless the plan states
     another order.
     """

@@ -212,7 +212,8 @@ class SpeedByType:
         self._offers: dict[object, tuple[Offer, ...]] = {}
 
     def offers(self, job: Job) -> tuple[Offer, ...]:
-        """Fewest requested GPUs first, then fastest there, then in the order of the cluster's groups.
+        """The offers of all types: fewest requested GPUs first, then fastest there, then in the order of the
+        cluster's groups.
 
         CannotRun, with every type's reason, if none can run the job.
         """
@@ -264,8 +265,8 @@ def speed_for(cluster: Cluster, planner: str, table: str | Path | None = None) -
 
 
 def _speed_on(pool: Pool, planner: str, table: Throughputs | None) -> SpeedOnOneType:
-    """The speeds on the nodes of one GPU type. Nodes with fewer GPUs than those of their system have that
-    part of its NICs.
+    """The speeds on the nodes of one GPU type. Nodes with fewer GPUs than those of their system have the
+    same part of its NICs.
     """
     cluster = Cluster(pool.nodes, pool.gpus_per_node, pool.system or "none")
     if pool.system is None:

@@ -48,7 +48,7 @@ class OutagesAsDrawn(Rule):
             self._outages = Outages(
                 [cluster.size_of(node) for node in range(cluster.nodes)], self.history.first_s,
                 failures=self.evidence.failures,
-                calendar=Maintenance.of(self._manifest["calendar"], cluster.nodes),
+                maintenance=Maintenance.of(self._manifest["calendar"], cluster.nodes),
                 seed=seed if isinstance(seed, int) and seed >= 0 else 0,
             )  # fmt: skip
             self._next = self._outages.next()

@@ -182,7 +182,7 @@ class LoadsShareStorage(Rule):
         if job_id not in self._storage:
             self.report_at(i, event, f"job {job_id} has loaded, and never began to load")
             return
-        left_s = self._storage.left_s(job_id, event.time_s)
+        left_s = self._storage.remaining_s(job_id, event.time_s)
         if left_s > most_s:
             text = f"job {job_id} has loaded {left_s:g} s too early for its share of the storage"
             self.report_at(i, event, text)

@@ -8,7 +8,7 @@ from typing import Any
 from clustersim.audit.evidence import RESOLUTION_S, WORK_EPSILON, agrees, as_stated
 from clustersim.audit.expected import Recomputed
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
-from clustersim.failures import JobFailure, fate_of
+from clustersim.failures import JobFailure, failure_of_job
 from clustersim.records import (
     ALLOCATES,
     DECLINED,
@@ -52,7 +52,7 @@ class TraceMatches(Rule):
         super().__init__(history)
         self.kinds = () if isinstance(trace, str) else ALLOCATES
         self._bounds: dict[str, Job] = {}  # jobs in the system that limit their GPUs
-        self._fates: dict[str, JobFailure] = {}  # of jobs in the system that fail by their records
+        self._failures_due: dict[str, JobFailure] = {}  # of jobs in the system that fail by their records
         self._speeds, self._why_not = speeds, trace if isinstance(trace, str) else ""
         self._jobs: Iterator[Job] = iter(() if isinstance(trace, str) else trace.jobs)
         self._without_job: dict[str, JobRecord] = {}  # records whose job has not come yet
@@ -103,13 +103,13 @@ class TraceMatches(Rule):
 
     def on_departure(self, job: JobHistory) -> None:
         self._bounds.pop(job.job_id, None)
-        fate = self._fates.pop(job.job_id, None)
+        failure = self._failures_due.pop(job.job_id, None)
         work, done = job.facts.work, job.totals.work
-        if fate is None or job.last != FAIL or work is None or done is None:
+        if failure is None or job.last != FAIL or work is None or done is None:
             return
-        due, error = fate.share * work, job.totals.work_error + job.facts.work_error
+        due, error = failure.share * work, job.totals.work_error + job.facts.work_error
         if not agrees(done, due, WORK_EPSILON + error):
-            what = f"{fate.reason} after {done:g} of {work:g} units of work; it was to be after {due:g}"
+            what = f"{failure.reason} after {done:g} of {work:g} units of work; it was to be after {due:g}"
             self.report(f"job {job.job_id}: {what}", job_id=job.job_id)
 
     def _compare(self, job: Job, record: JobRecord) -> None:
@@ -173,14 +173,14 @@ class TraceMatches(Rule):
             return f"it finished, and its record says {shown(record.reason)}"
         if failures is None:
             return ""
-        fate = fate_of(job, failures, self._seed)
-        if record.state == FINISHED and fate is not None:
-            return f"it finished, and was to end before: {fate.reason}"
+        failure = failure_of_job(job, failures, self._seed)
+        if record.state == FINISHED and failure is not None:
+            return f"it finished, and was to end before: {failure.reason}"
         if record.state != FAILED or record.reason.startswith(GIVEN_UP):
             return ""
-        if fate is None or not record.reason.startswith(fate.reason):
+        if failure is None or not record.reason.startswith(failure.reason):
             return f"nothing says that it fails: {shown(record.reason)}"
-        self._fates[job.job_id] = fate
+        self._failures_due[job.job_id] = failure
         return ""
 
     def _is_note(self, job: Job, text: str) -> bool:

@@ -15,7 +15,7 @@ import pytest
 
 import clustersim
 from clustersim.audit import check_run_folder, replay
-from clustersim.failures import Failures, JobFailure, fate_of
+from clustersim.failures import Failures, JobFailure, failure_of_job
 from clustersim.overheads import Overheads
 from clustersim.rundir import read_run, write_run
 from clustersim.speed import Curve, SpeedOnOneType
@@ -71,10 +71,10 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def fails_early(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     def fate(job: Job, failures: Failures, seed: int) -> JobFailure | None:
-        found = fate_of(job, failures, seed)
+        found = failure_of_job(job, failures, seed)
         return None if found is None else found._replace(share=0.9 * found.share)
 
-    monkeypatch.setattr("clustersim.engine.disruptions.fate_of", fate)
+    monkeypatch.setattr("clustersim.engine.disruptions.failure_of_job", fate)
     return {}
 
 

@@ -165,7 +165,7 @@ def test_outages_alternate_in_order_of_time_and_repeat(seed: int, nodes: int, sp
         [{"at_s": 1e5, "maintenance": "0", "for_s": 2e5}, {"at_s": 2e5, "add": f"{nodes - 1}"}], nodes
     )
     one, two = (
-        changes(Outages([8] * nodes, 0.0, failures=failures, calendar=calendar, seed=seed), 3e6)
+        changes(Outages([8] * nodes, 0.0, failures=failures, maintenance=calendar, seed=seed), 3e6)
         for _ in range(2)
     )
     assert one == two
@@ -194,7 +194,7 @@ def test_planned_changes_alone() -> None:
         ],
         4,
     )
-    outages = Outages([8] * 4, 5.0, calendar=calendar)
+    outages = Outages([8] * 4, 5.0, maintenance=calendar)
     assert changes(outages, 1e9) == [
         NodeChange(5.0, 2, False, "capacity", True),
         NodeChange(50, 0, False, "maintenance", True),
@@ -210,7 +210,7 @@ def test_changes_planned_before_the_start_hold_at_the_start() -> None:
     calendar = Maintenance.of(
         [{"at_s": 10, "remove": 0}, {"at_s": 20, "maintenance": "1-2", "for_s": 100}], 3
     )
-    found = changes(Outages([8] * 3, 60.0, calendar=calendar), 1e9)
+    found = changes(Outages([8] * 3, 60.0, maintenance=calendar), 1e9)
     assert [(c.time_s, c.node, c.up) for c in found] == [
         (60.0, 0, False), (60.0, 1, False), (60.0, 2, False), (120.0, 1, True), (120.0, 2, True)
     ]  # fmt: skip
@@ -219,14 +219,14 @@ def test_changes_planned_before_the_start_hold_at_the_start() -> None:
 
 def test_a_cluster_whose_nodes_were_all_removed_before_the_start_is_empty_from_the_start() -> None:
     calendar = Maintenance.of([{"at_s": 10, "remove": "0-1"}], 2)
-    outages = Outages([8] * 2, 60.0, calendar=calendar)
+    outages = Outages([8] * 2, 60.0, maintenance=calendar)
     assert [(c.time_s, c.node, c.up) for c in changes(outages, 1e9)] == [(60.0, 0, False), (60.0, 1, False)]
     assert outages.gone(60.0) == {0, 1}
 
 
 def test_a_node_that_came_before_the_start_may_be_maintained_at_it() -> None:
     calendar = Maintenance.of([{"at_s": 10, "add": 0}, {"at_s": 50, "maintenance": "0", "for_s": 100}], 1)
-    assert changes(Outages([8], 60.0, calendar=calendar), 1e9) == [
+    assert changes(Outages([8], 60.0, maintenance=calendar), 1e9) == [
         NodeChange(60.0, 0, False, "maintenance", True), NodeChange(150, 0, True, "maintenance", True)
     ]  # fmt: skip
 

@@ -47,7 +47,7 @@ def test_two_loads_by_hand() -> None:
     storage: SharedStorage[str] = SharedStorage(10.0)
     storage.begin("long", 100.0, 10.0, 0.0)
     storage.begin("short", 30.0, 10.0, 4.0)
-    assert storage.left_s("long", 4.0) == 12.0
+    assert storage.remaining_s("long", 4.0) == 12.0
     assert run_out(storage) == {"short": 10.0, "long": 13.0}
 
 
