@@ -5,10 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from clustersim.commands import check, explain, grid, policies, simulate, trace
-from clustersim.commands import draw as plot
-from clustersim.commands import draw as report
-from clustersim.commands import draw as timeline
+from clustersim.commands import check, draw, explain, grid, policies, simulate, trace
 from itertime.commandline import new_program, run_app
 
 __all__ = ["app", "main"]
@@ -20,9 +17,9 @@ app.command("demo")(simulate.demo)
 app.command("run")(simulate.run)
 app.command("compare")(simulate.compare)
 app.command("grid")(grid.grid)
-app.command("report")(report.report)
-app.command("timeline")(timeline.timeline)
-app.command("plot")(plot.plot)
+app.command("report")(draw.report)
+app.command("timeline")(draw.timeline)
+app.command("plot")(draw.plot)
 app.command("check")(check.check)
 app.command("explain")(explain.explain)
 app.add_typer(trace.app, name="trace")

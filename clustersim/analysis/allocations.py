@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from clustersim.records import ALLOCATES, RELEASES, EventRecord
-
-if TYPE_CHECKING:
-    from clustersim.records import Run
+from clustersim.records import ALLOCATES, RELEASES, EventRecord, Run
 
 __all__ = ["Allocation", "Block", "allocations", "end_of_run_s", "gpu_blocks", "stated_end_s"]
 

@@ -12,17 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import fsum
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clustersim.records import ALLOCATES, RATE, PlanKey, PlanRecord, plan_key
+from clustersim.records import ALLOCATES, RATE, JobRecord, PlanKey, PlanRecord, Run, plan_key
 
 from .allocations import Allocation, allocations
 from .metrics import Usage, makespan_s
-
-if TYPE_CHECKING:
-    from clustersim.records import JobRecord, Run
 
 __all__ = ["CATEGORIES", "GpuTime", "gpu_time"]
 

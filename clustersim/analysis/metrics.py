@@ -12,14 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from clustersim.cluster import Cluster
 from clustersim.records import FINISHED, STATES, Columns, JobRecord, Snapshot
-
-if TYPE_CHECKING:
-    from clustersim.cluster import Cluster
 
 __all__ = [
     "METRICS",

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clustersim.analysis import allocations, gpu_blocks
+from clustersim.records import Run
 from clustersim.report import Clock, group_runs
 from itertime.errors import UserError
 from itertime.io import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from clustersim.records import Run
 
 __all__ = ["COLOURS", "ENDINGS", "KINDS", "check_ending", "figures", "line_style", "save"]
 

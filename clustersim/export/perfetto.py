@@ -10,15 +10,12 @@ import gzip
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clustersim.analysis import Allocation, allocations, gpu_blocks
-from clustersim.records import NODE_EVENTS
+from clustersim.records import NODE_EVENTS, JobRecord, Run
 from itertime.errors import UserError
 from itertime.io import replacing
-
-if TYPE_CHECKING:
-    from clustersim.records import JobRecord, Run
 
 __all__ = ["timeline_events", "write_timeline"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +14,8 @@ from clustersim.records import FINISHED
 
 from .fairness import SIZES, mean_slowdown, size_of
 from .numbers import duration
-from .runs import Group
+from .runs import Group, Pair
 from .time_axis import Clock, short
-
-if TYPE_CHECKING:
-    from .runs import Pair
 
 __all__ = ["MOST_POINTS", "Chart", "charts"]
 

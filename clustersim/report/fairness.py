@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import TYPE_CHECKING
 
-from clustersim.records import FINISHED
+from clustersim.records import FINISHED, JobRecord, Run
 
 from .numbers import duration
 from .runs import Named, named
-
-if TYPE_CHECKING:
-    from clustersim.records import JobRecord, Run
 
 __all__ = ["SIZES", "Class", "by_size", "by_tenant", "mean_slowdown", "size_of"]
 

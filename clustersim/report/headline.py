@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+from clustersim.records import Run
 
 from .numbers import decimals, difference, time_unit
 from .runs import (
@@ -17,9 +18,6 @@ from .runs import (
     same_jobs_finished,
     same_trace,
 )
-
-if TYPE_CHECKING:
-    from clustersim.records import Run
 
 __all__ = ["Cell", "Column", "Headline", "Row", "comparison_table", "headline_rows"]
 

@@ -8,9 +8,10 @@ import hashlib
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clustersim.analysis import gpu_time
+from clustersim.records import Run
 
 from .charts import Chart, charts
 from .fairness import by_size, by_tenant
@@ -20,9 +21,6 @@ from .plans import plan_rows
 from .runs import cluster_words, group_runs, named, pairs
 from .sections import all_metrics, assumptions, commands, coverage, covered, deadline_rows, time_rows
 from .verdict import caution, verdict
-
-if TYPE_CHECKING:
-    from clustersim.records import Run
 
 __all__ = ["render_report"]
 

@@ -11,15 +11,12 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import floor, log10
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clustersim.analysis import allocations, end_of_run_s, gpu_blocks
-from clustersim.records import NODE_DOWN, NODE_UP, STATES, plan_words
+from clustersim.records import NODE_DOWN, NODE_UP, STATES, JobRecord, Run, plan_words
 
 from .runs import Group
-
-if TYPE_CHECKING:
-    from clustersim.records import JobRecord, Run
 
 __all__ = ["packed", "page_data"]
 

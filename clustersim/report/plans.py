@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import TYPE_CHECKING
 
 from clustersim.analysis import GpuTime
+from clustersim.records import PlanKey, PlanRecord
 
 from .numbers import duration
 from .runs import Named
-
-if TYPE_CHECKING:
-    from clustersim.records import PlanKey, PlanRecord
 
 __all__ = ["PlanRow", "accuracy", "plan_rows"]
 

@@ -7,18 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clustersim.records import FINISHED
+from clustersim.cluster import Cluster
+from clustersim.records import FINISHED, Run
 from itertime.errors import UnknownName
 
 from .numbers import difference
-
-if TYPE_CHECKING:
-    from clustersim.cluster import Cluster
-    from clustersim.records import Run
 
 __all__ = [
     "Group",

@@ -9,17 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clustersim.analysis import CATEGORIES, METRICS, GpuTime
-from clustersim.records import FINISHED, REJECTED, STATES
+from clustersim.records import FINISHED, REJECTED, STATES, Run
 
 from .numbers import duration
 from .plans import accuracy
 from .runs import Named, cluster_words, named
-
-if TYPE_CHECKING:
-    from clustersim.records import Run
 
 __all__ = [
     "Coverage",

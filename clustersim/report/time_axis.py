@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from clustersim.analysis import Usage, allocations
+from clustersim.records import Run
 
 from .numbers import duration
-
-if TYPE_CHECKING:
-    from clustersim.records import Run
 
 __all__ = ["Clock", "short"]
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import fsum
-from typing import TYPE_CHECKING
+
+from clustersim.records import Run
 
 from .numbers import difference, duration
 from .runs import Group, common_jobs, group_runs, mean_jct_s, measured, same_jobs_finished, same_trace
-
-if TYPE_CHECKING:
-    from clustersim.records import Run
 
 __all__ = ["caution", "sizes_given", "verdict"]
 
