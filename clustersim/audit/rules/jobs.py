@@ -1,6 +1,6 @@
-"""What an event log proves of jobs, one rule a class.
+"""The rules about jobs that an event log alone can prove.
 
-The log counts GPUs by node, and the GPUs of a node are alike. If no node gives more GPUs than it has, no GPU
+The log counts the GPUs of a node and does not number them. If no node gives more GPUs than it has, no GPU
 serves two jobs.
 """
 
@@ -88,7 +88,7 @@ class NoOversubscription(Rule):
     text = "no node gives more GPUs than it has, so no GPU serves two jobs"
 
     def on_instant(self, first: int, batch: Sequence[EventRecord]) -> None:
-        """Checked after the instant: a decision may exchange the GPUs of two jobs, one event each."""
+        """Check after all events of an instant: a decision may swap the GPUs of two jobs."""
         history, in_use, size_of = self.history, self.history.in_use, self.history.cluster.size_of
         touched: dict[int, int] = {}
         for i, event in enumerate(batch, first):
@@ -116,7 +116,7 @@ class GangAllocation(Rule):
             if not wrong and job.facts.only_known_sizes and event.gpus not in job.facts.unit_s:
                 wrong = f"it can run on {sorted(job.facts.unit_s)} GPUs"
             if not wrong and event.plan and _gpus_of(event.plan) > event.gpus:
-                # A plan may leave GPUs idle: not every count has a plan of its own.
+                # A plan may leave GPUs idle, because not every count has a plan.
                 wrong = f"its plan {event.plan} is one for {_gpus_of(event.plan)} GPUs"
         elif event.event in NODE_EVENTS:
             wrong = "" if len(event.placement) == 1 and not event.gpus else "names not one node"
@@ -259,7 +259,7 @@ class OverheadsCharged(Rule):
             self.report_at(i, event, text)
 
     def _due_s(self, event: EventRecord, job: JobHistory) -> float | None:
-        """The overhead of an allocation by the constants; None if the size of the checkpoint is unknown."""
+        """The overhead of an allocation, by the run's constants; None if the checkpoint size is unknown."""
         overheads, nodes = self.evidence.overheads, max(1, len(event.placement))
         if event.event == START:
             return self._start_s(event.gpus)
@@ -287,4 +287,4 @@ JOB_RULES = (
     TotalsMatchRecords,
     OverheadsCharged,
 )
-"""The rules about jobs, in order: a broken rule makes the findings of those below it hard to interpret."""
+"""The rules about jobs. A broken rule makes the findings of the rules after it hard to interpret."""

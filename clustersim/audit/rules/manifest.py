@@ -1,4 +1,4 @@
-"""What a manifest states of a run, compared with the log: its end, its settings, the outages of nodes."""
+"""The rules that compare the manifest with the log: end and settings of the run, outages of nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ManifestConsistent", "OutagesAsDrawn"]
 
 
 class OutagesAsDrawn(Rule):
-    """The changes of service are drawn again and compared with those of the log, one by one."""
+    """Draws the outages again and compares them with those of the log, one by one."""
 
     name = "outages"
     text = "nodes go out of service and come back when the seed and the calendar say so"
