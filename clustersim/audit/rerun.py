@@ -81,7 +81,7 @@ def replay(directory: str | Path, trace: str | Path | None = None, policy: str |
         stated = version.get("clustersim") if isinstance(version, dict) else None
         what = f"was made by another version of the program or its policy (clustersim {shown(stated)})"
         raise UserError(f"{home}: {what}, and this one differs: {texts[0]}; replay it with that version")
-    text = "simulated again, it leaves the same files, byte for byte"
+    text = "simulated again, the run writes the same files, byte for byte"
     return Finding("replay", text, tuple(Violation(text) for text in texts))
 
 

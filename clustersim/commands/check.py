@@ -99,7 +99,7 @@ def _proved(findings: Sequence[Finding]) -> str:
     """A line on what the findings prove, what they do not, and how to prove the rest."""
     broken = any(finding.violations for finding in findings)
     if _decisions_proved(findings):
-        return "Proved: the whole folder; these jobs, settings and seed give no other."
+        return "Proved: the whole folder; these jobs, settings and seed give exactly these files."
     partly = ", ".join(finding.rule for finding in findings if finding.unproved)
     proved = "the other rules" if broken else "every rule above"
     proved += f", {partly} in part (see there)" if partly else ""

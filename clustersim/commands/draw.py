@@ -55,7 +55,7 @@ def timeline(
 
     homes = run_folders(folder)
     if homes != [folder]:
-        raise UserError(f"{folder}: holds {len(homes)} runs; name one of them, such as {homes[0]}")
+        raise UserError(f"{folder}: holds {len(homes)} runs; name one of them, for example {homes[0]}")
     path = output or folder / "timeline.json.gz"
     count = write_timeline(read_run(folder), path)
     print(f"{count:,} events written to {path}; open it in ui.perfetto.dev or chrome://tracing")

@@ -79,7 +79,7 @@ def _wait(run: StreamedRun, wait: Wait) -> Iterator[str]:
     free = f"{low} free" if low == high else f"{low} to {high} free"
     if wait.short_s > 0:
         out = f", up to {wait.down} out of service" if wait.down else ""
-        yield f"      lacked GPUs for {_n(wait.short_s)} s of it: {free} of {run.cluster.gpus}{out}"
+        yield f"      lacked GPUs for {_n(wait.short_s)} s: {free} of {run.cluster.gpus}{out}"
     if wait.short_s < length_s:
         enough_s = length_s - wait.short_s
         yield f"      for {_n(enough_s)} s enough were free ({free}), but not given to it"

@@ -119,7 +119,7 @@ def _progress(plan: GridPlan, campaign: Campaign) -> Iterator[Callable[[CellCoun
             _say(text)
         shown = text
 
-    _say(f"{campaign.counts.cached} of {total} cells are there; making {len(campaign.missing)}")
+    _say(f"{campaign.counts.cached} of {total} cells exist; simulating {len(campaign.missing)}")
     yield advance
     if terminal and shown:
         print("\r\x1b[K", end="", file=sys.stderr)

@@ -258,7 +258,7 @@ def _report(runs: list[Run], out: Path, baseline: str | None = None) -> None:
 
     if not has_report(runs):
         jobs = sum(len(run.jobs) for run in runs)
-        what = f"not written: a page of {jobs:,} jobs opens in no browser"
+        what = f"not written: a page of {jobs:,} jobs is too large for a browser"
         print(f"{out / 'report.html'}: {what}; `clustersim report {out}` tries", file=sys.stderr)
         return
     from clustersim.report import render_report

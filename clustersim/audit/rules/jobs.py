@@ -133,15 +133,15 @@ class GangAllocation(Rule):
     def _find_wrong_placement(self, placement: Placement, gpus: int) -> str:
         cluster, counts = self.history.cluster, [count for _, count in placement]
         if sum(counts) != gpus:
-            return "the places do not add up"
+            return "the GPUs by node do not add up"
         if min(counts, default=0) < 1:
-            return "a place without GPUs"
+            return "a node without GPUs"
         if len({node for node, _ in placement}) != len(counts):
             return "names a node twice"
         if cluster.mixed:
             types = dict.fromkeys(cluster.type_of(n) for n, _ in placement if 0 <= n < cluster.nodes)
             if len(types) > 1:
-                return f"the places are GPUs of different types, {' and '.join(types)}"
+                return f"GPUs of different types, {' and '.join(types)}"
         return ""
 
 
@@ -179,7 +179,7 @@ class WorkDone(Rule):
     def unproved(self) -> str:
         if not self._unknown:
             return ""
-        return f"the work of {self._unknown:,} of {self._finished:,} finished jobs is not known"
+        return f"the work of {self._unknown:,} of {self._finished:,} finished jobs is unknown"
 
 
 def _wrong_speed(event: EventRecord, job: JobHistory | None) -> str:
@@ -194,7 +194,7 @@ def _wrong_speed(event: EventRecord, job: JobHistory | None) -> str:
         return "" if unit_s > 0 else "must be positive"
     if kind == SUBMIT:
         fits = unit_s > 0 and (not known or unit_s in known.values())
-        return "" if fits or unit_s == 0 else "that is not its speed on any number of GPUs"
+        return "" if fits or unit_s == 0 else "not its speed on any number of GPUs"
     return "nothing runs" if unit_s else ""
 
 
@@ -220,7 +220,9 @@ class TotalsMatchRecords(Rule):
                 self.report(f"job {job.job_id}: {what}", job_id=job.job_id)
 
     def unproved(self) -> str:
-        return f"{self._open:,} jobs were in the system at the end, at a time unknown" if self._open else ""
+        if not self._open:
+            return ""
+        return f"{self._open:,} jobs were in the system when the run ended, at an unknown time"
 
 
 _GPU_SUMS = ("gpu_seconds", "overhead_gpu_s", "lost_work_gpu_s")
@@ -276,7 +278,7 @@ class OverheadsCharged(Rule):
 
     def unproved(self) -> str:
         unknown = self._unsized
-        return f"{unknown:,} events belong to models whose size is not known here" if unknown else ""
+        return f"{unknown:,} events belong to models of unknown size" if unknown else ""
 
 
 JOB_RULES = (

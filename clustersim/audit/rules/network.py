@@ -83,9 +83,9 @@ class PlansOnNetwork(PlansAsPredicted):
         stated, due = job.totals.unit_s, self._speeds.get(sender) if sender is not None else None
         if due is None:
             if event.event == RATE:
-                self._pending.append((i, event, f"job {job_id} sends nothing, and changes its speed"))
+                self._pending.append((i, event, f"job {job_id} shares no link, but its speed changes"))
         elif not agrees(stated, due):
-            text = f"job {job_id}: where it runs it takes {due!r} s per unit, not {stated!r}"
+            text = f"job {job_id}: its placement takes {due!r} s per unit, not {stated!r}"
             self._pending.append((i, event, text))
 
     def _sender(self, event: EventRecord) -> _Sender | None:

@@ -62,7 +62,7 @@ class NodesInService(Rule):
     def _check_end(self, i: int, event: EventRecord, job: JobHistory) -> None:
         job_id, failures = event.job_id, job.counts.get(INTERRUPT, 0)
         if self._retries < 0:
-            self.report_at(i, event, f"{event.event} of job {job_id} in a run in which nothing fails")
+            self.report_at(i, event, f"{event.event} of job {job_id} in a run without failures")
         elif event.event == FAIL:
             given_up = event.detail.startswith(GIVEN_UP) or not self._jobs_fail
             if given_up != (failures > self._retries):
@@ -72,13 +72,13 @@ class NodesInService(Rule):
             held = job.allocation
             nodes = () if held is None or held.time_s == event.time_s else held.placement
             if not any(node in self._down and self._down[node].time_s == event.time_s for node, _ in nodes):
-                self.report_at(i, event, f"job {job_id} is interrupted, and no node of it has failed")
+                self.report_at(i, event, f"job {job_id} is interrupted, but none of its nodes has failed")
 
     def _change_service(self, i: int, event: EventRecord) -> None:
         cluster, down = self.evidence.cluster, self._down
         for node, count in event.placement:
             if not 0 <= node < cluster.nodes or count != cluster.size_of(node):
-                text = f"{event.event} of {count} GPUs on node {node}, which does not have so many"
+                text = f"{event.event} of {count} GPUs on node {node}, which has another number of GPUs"
                 self.report_at(i, event, text)
             elif (event.event == NODE_UP) != (node in down):
                 text = f"{event.event} of node {node}, which is {'down' if node in down else 'up'}"
@@ -174,7 +174,7 @@ class LoadsShareStorage(Rule):
         storage = self._storage
         while (first := storage.next_end()) is not None and first[0] < now - self._slack_s(now):
             end_s, job_id = first
-            text = f"job {job_id} had loaded at t={end_s:g}, and the log has no event of it"
+            text = f"job {job_id} had loaded at t={end_s:g}, but the log has no such event"
             self.report_at(i, event, text)
             storage.end(job_id, end_s)
             del self._began[job_id]
@@ -182,7 +182,7 @@ class LoadsShareStorage(Rule):
     def _check_loaded(self, i: int, event: EventRecord) -> None:
         job_id, most_s = event.job_id, self._slack_s(event.time_s)
         if job_id not in self._storage:
-            self.report_at(i, event, f"job {job_id} has loaded, and never began to load")
+            self.report_at(i, event, f"job {job_id} has loaded, but never began to load")
             return
         left_s = self._storage.left_s(job_id, event.time_s)
         if left_s > most_s:

@@ -39,7 +39,7 @@ class PlansAsPredicted(Rule):
     """
 
     name = "plans"
-    text = "jobs run the plans, at the speeds, that itertime gives them; plans.csv is what it says of these"
+    text = "jobs run the plans that itertime gives them, at their speeds; plans.csv agrees"
 
     def __init__(self, history: ClusterHistory, due: Recomputed, rows: Iterable[PlanRecord], complete: bool):
         super().__init__(history)
@@ -78,7 +78,7 @@ class PlansAsPredicted(Rule):
     # The events of the log
 
     def _check_rate(self, i: int, event: EventRecord) -> None:
-        text = f"job {event.job_id} changes its speed, which nothing does on an ideal network"
+        text = f"job {event.job_id} changes its speed, which never happens on an ideal network"
         self.report_at(i, event, text)
 
     def _check_submit(self, i: int, event: EventRecord, job: JobRecord) -> None:
