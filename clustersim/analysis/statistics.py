@@ -80,9 +80,18 @@ def paired_difference(
                 relative_low = max(relative_low, -1.0)
     p = sign_flip_p(pairs[:, 1] - pairs[:, 0], seed) if enough else None
     return Difference(
-        len(both), left_out, float(means[0]), float(means[1]), float(means[1] - means[0]),
-        low, high, relative, relative_low, relative_high, p,
-    )  # fmt: skip
+        pairs=len(both),
+        left_out=left_out,
+        baseline=float(means[0]),
+        variant=float(means[1]),
+        difference=float(means[1] - means[0]),
+        low=low,
+        high=high,
+        relative=relative,
+        relative_low=relative_low,
+        relative_high=relative_high,
+        p=p,
+    )
 
 
 def _mean_difference(samples: Array) -> tuple[Array, Array]:

@@ -73,7 +73,17 @@ def run(
     from .terminal import progress_of
 
     config = _config(
-        policy, cluster, system, planner, placement, no_overheads, seed, settings, table, until, overheads
+        policy,
+        cluster=cluster,
+        system=system,
+        planner=planner,
+        placement=placement,
+        no_overheads=no_overheads,
+        overheads=overheads,
+        seed=seed,
+        settings=settings,
+        table=table,
+        until=until,
     )
     jobs = Trace.read(trace, config.table)
     if out is not None:
@@ -128,21 +138,29 @@ def compare(
     configs = [
         _config(
             name,
-            cluster,
-            system,
-            planner,
-            placement,
-            no_overheads,
-            seed + k,
-            _settings_of(name, names, settings),
-            table,
-            until,
-            overheads,
+            cluster=cluster,
+            system=system,
+            planner=planner,
+            placement=placement,
+            no_overheads=no_overheads,
+            overheads=overheads,
+            seed=seed + k,
+            settings=_settings_of(name, names, settings),
+            table=table,
+            until=until,
         )
         for name in names
         for k in range(seeds)
     ]
-    _compare(Trace.read(trace, configs[0].table), configs, baseline, workers, out, parquet, json)
+    _compare(
+        Trace.read(trace, configs[0].table),
+        configs,
+        baseline=baseline,
+        workers=workers,
+        out=out,
+        parquet=parquet,
+        json=json,
+    )
 
 
 def demo(
@@ -167,7 +185,7 @@ def demo(
 
     configs = [_config(name, cluster=cluster, seed=seed) for name in _policy_names(policies)]
     recipe = Recipe(jobs, load, load_cluster(cluster).gpus, arrivals="bursty", seed=seed)
-    _compare(Trace.generated(recipe), configs, None, None, out, False, json)
+    _compare(Trace.generated(recipe), configs, out=out, json=json)
 
 
 def _settings_of(name: str, names: list[str], settings: list[str] | None) -> list[str]:
@@ -194,29 +212,46 @@ def _policy_names(text: str) -> list[str]:
 
 
 def _config(
-    policy: str, cluster: str = "n128g8", system: str = "dgx-a100-80gb", planner: str | None = None,
-    placement: str = "pack", no_overheads: bool = False, seed: int = 0, settings: list[str] | None = None,
-    table: Path | None = None, until: float | None = None, overheads: str | None = None,
-) -> RunConfig:  # fmt: skip
+    policy: str,
+    *,
+    cluster: str = "n128g8",
+    system: str = "dgx-a100-80gb",
+    planner: str | None = None,
+    placement: str = "pack",
+    no_overheads: bool = False,
+    overheads: str | None = None,
+    seed: int = 0,
+    settings: list[str] | None = None,
+    table: Path | None = None,
+    until: float | None = None,
+) -> RunConfig:
     from clustersim.runs import RunConfig
 
     if no_overheads and overheads is not None:
         raise UserError(f"--overheads {overheads}: contradicts --no-overheads; leave one of them out")
     preset = {} if overheads is None else {"preset": overheads}
     return RunConfig.make(
-        settings, policy=policy, cluster=cluster, system=system, planner=planner, placement=placement,
-        overheads=None if no_overheads else preset, seed=seed, table=None if table is None else str(table),
+        settings,
+        policy=policy,
+        cluster=cluster,
+        system=system,
+        planner=planner,
+        placement=placement,
+        overheads=None if no_overheads else preset,
+        seed=seed,
+        table=None if table is None else str(table),
         until_s=until,
-    )  # fmt: skip
+    )
 
 
 def _compare(
     trace: Trace,
     configs: list[RunConfig],
-    baseline: str | None,
-    workers: int | None,
+    *,
+    baseline: str | None = None,
+    workers: int | None = None,
     out: Path | None,
-    parquet: bool,
+    parquet: bool = False,
     json: bool,
 ) -> None:
     from clustersim.runs import compare as simulate

@@ -139,7 +139,19 @@ def generate(
     """
     from traces.synthetic import Recipe, generate_stored
 
-    recipe = Recipe(jobs, load, gpus, arrivals, cv, sizes, rules, deadlines, planner, system, seed)
+    recipe = Recipe(
+        jobs=jobs,
+        load=load,
+        gpus=gpus,
+        arrivals=arrivals,
+        cv=cv,
+        sizes=sizes,
+        rules=rules,
+        deadlines=deadlines,
+        planner=planner,
+        system=system,
+        seed=seed,
+    )
     made, report = generate_stored(recipe)
     beside = _write(made, report, output, "generate")
     _say(f"{output}: {len(made):,} jobs; {_asked(report['demand'])}")
