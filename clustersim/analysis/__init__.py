@@ -1,26 +1,31 @@
-"""What records say about a run: metrics, GPU time, allocations, the story of a job.
+"""What the records of a run say: metrics, GPU time, allocations, the story of a job, statistics over seeds.
+
+Everything here is computed from records alone, so an old run can be analysed again without simulating it.
 
 | name | what |
 |---|---|
-| `Allocation` | The GPUs that one event gave a job, until `to_s` |
-| `allocations` | All allocations of a run, in the order in which they began |
-| `end_of_run_s` | When the run ended |
-| `gpu_blocks` | The GPUs of its nodes that each allocation occupies, for drawings |
-| `CATEGORIES` | The categories and their names |
-| `GpuTime` | GPU-seconds by category |
-| `gpu_time` | The split of one run |
-| `Explanation` | The record of a job, and its waits and spells in order of time |
-| `Spell` | A time with GPUs |
-| `Wait` | A time without GPUs |
-| `explain` | The story of `job_id` |
-| `METRICS` | The names of all metrics, in the order of a summary |
-| `Usage` | Snapshots as arrays |
-| `summarise` | All metrics of one run, by name, in the order of `METRICS` |
-| `window_metrics` | The metrics of the steady state |
-| `Difference` | A metric under a variant against a baseline, over pairs of runs with one seed each |
-| `LEAST_PAIRS` | Fewer pairs get no interval |
-| `holm` | p values adjusted for their number, in the same order |
-| `paired_difference` | Compare `variant` with `baseline` |
+| `summarise` | all metrics of a run, by name; docs/metrics.md has the formulas |
+| `METRICS` | the names of the metrics, in the order of a summary |
+| `window_metrics` | the same metrics of the steady state: without filling and draining the cluster |
+| `Usage` | the snapshots of a run as arrays, with integrals and averages over time |
+| `gpu_time` | where the GPU-seconds of a run went, as `GpuTime`: seconds in each of the `CATEGORIES` |
+| `GpuTime` | GPU-seconds by category and by training plan; the categories sum to the total |
+| `CATEGORIES` | the categories and their display names: compute, bubble, communication, idle, ... |
+| `allocations` | every `Allocation` of a run, in the order in which they began |
+| `Allocation` | the GPUs that one event gave a job, and how long the job held them |
+| `gpu_blocks` | GPU numbers for each allocation, to draw it |
+| `end_of_run_s` | when a run ended |
+| `explain` | the story of one job, as an `Explanation` |
+| `Explanation` | the record of a job, and each `Wait` and `Spell` in order of time |
+| `Wait` | a time without GPUs: how many were free, which jobs held the others, which were ahead |
+| `Spell` | a time with GPUs: how it began and ended, and what it cost |
+| `paired_difference` | compare two policies over seeds, as a `Difference` |
+| `Difference` | mean difference of a metric with its confidence interval and p value |
+| `LEAST_PAIRS` | the fewest pairs of runs that get an interval |
+| `holm` | p values corrected for the number of comparisons |
+
+GPUs are numbered for drawings alone (`gpu_blocks`). The engine counts the GPUs of a node, because no rule
+depends on which of them a job holds.
 """
 
 from .allocations import Allocation, allocations, end_of_run_s, gpu_blocks

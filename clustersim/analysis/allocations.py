@@ -1,16 +1,13 @@
-"""The event log as allocations: which job held which GPUs, from when to when, and where on each node."""
+"""Allocations from an event log: which job held which GPUs, and from when to when."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from clustersim.records import ALLOCATES, RELEASES, EventRecord
-
-if TYPE_CHECKING:
-    from clustersim.records import Run
+from clustersim.records import ALLOCATES, RELEASES, EventRecord, Run
 
 __all__ = ["Allocation", "Block", "allocations", "end_of_run_s", "gpu_blocks", "stated_end_s"]
 
@@ -20,8 +17,8 @@ Block = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The GPUs that one event gave a job, until `to_s`. `ended`: the kind of the event that took them back,
-    empty if the run ended it.
+    """The GPUs that one event gave a job. `given`: that event. `to_s`: when the allocation ended. `ended`:
+    the kind of the event that ended it, empty if the run ended first.
     """
 
     given: EventRecord
@@ -38,17 +35,17 @@ class Allocation:
 
     @property
     def paid_s(self) -> float:
-        """Seconds of overhead, at the beginning of the allocation."""
+        """Seconds of overhead, which come first in the allocation."""
         return min(self.given.overhead_s, self.held_s)
 
 
 def end_of_run_s(run: Run) -> float:
-    """When the run ended: as its manifest states, or at the last event if that is later."""
+    """When the run ended: the later of the end in its manifest and the last event."""
     return max([stated_end_s(run.manifest), *(event.time_s for event in run.events[-1:])])
 
 
 def stated_end_s(manifest: Mapping[str, Any]) -> float:
-    """The end of the run that a manifest states, 0 if it states none."""
+    """The end of the run by its manifest; 0 if the manifest states none."""
     stated = manifest.get("end_s")
     return float(stated) if isinstance(stated, int | float) and not isinstance(stated, bool) else 0.0
 
@@ -75,9 +72,10 @@ def allocations(run: Run) -> list[Allocation]:
 def gpu_blocks(found: Sequence[Allocation], size_of: Callable[[int], int]) -> list[list[Block]]:
     """The GPUs of its nodes that each allocation occupies, for drawings: a list of blocks per allocation.
 
-    The engine counts the GPUs of a node without naming them. Here an allocation gets the GPUs that its job
-    had there before, else the lowest free row of enough GPUs, else the lowest free GPUs. No two allocations
-    share a GPU at a time. An allocation of no duration has no blocks. `size_of`: the GPUs of a node.
+    The engine counts the GPUs of a node and does not number them. On each node, an allocation gets the GPUs
+    that its job held there before, else the lowest contiguous free GPUs, else the lowest free GPUs. No two
+    allocations share a GPU at any time. An allocation of no duration has no blocks. `size_of`: the number of
+    GPUs of a node.
     """
     free: dict[int, int] = {}
     masks: dict[int, list[tuple[int, int]]] = {}
@@ -109,7 +107,7 @@ def _changes(found: Sequence[Allocation]) -> Iterator[tuple[float, bool, int]]:
 
 
 def _choose(free: int, count: int, before: int, gpus_per_node: int) -> int:
-    """`count` of the `free` GPUs of a node, as bits; `before`: those that the job had there."""
+    """`count` of the `free` GPUs of a node, as bits. `before`: the GPUs that the job held there last."""
     whole = (1 << gpus_per_node) - 1
     if count >= gpus_per_node:
         return free & whole
@@ -140,7 +138,7 @@ def _blocks(masks: Sequence[tuple[int, int]]) -> list[Block]:
 
 
 def _rows(mask: int) -> Iterator[tuple[int, int]]:
-    """The rows of set bits, as (first bit, length)."""
+    """The contiguous runs of set bits, as (first bit, length)."""
     gpu = 0
     while mask >> gpu:
         if mask >> gpu & 1:

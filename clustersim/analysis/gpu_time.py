@@ -1,8 +1,8 @@
-"""Where the GPU-seconds of a run went: each second of each GPU, from the first submission to the last finish,
+"""Where the GPU-seconds of a run went. Each second of each GPU, from the first submission to the last finish,
 falls into exactly one category.
 
-Running time is split by the recorded plans: the shares of one iteration hold for all iterations under a plan.
-They are those of the slowest pipeline stage; the other stages compute less and wait more.
+Running time is split by the recorded plans: the shares of one iteration hold for all iterations of a plan.
+The shares are those of the slowest pipeline stage; the other stages compute less and wait more.
 """
 
 from __future__ import annotations
@@ -12,17 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import fsum
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clustersim.records import ALLOCATES, RATE, PlanKey, PlanRecord, plan_key
+from clustersim.records import ALLOCATES, RATE, JobRecord, PlanKey, PlanRecord, Run, plan_key
 
 from .allocations import Allocation, allocations
 from .metrics import Usage, makespan_s
-
-if TYPE_CHECKING:
-    from clustersim.records import JobRecord, Run
 
 __all__ = ["CATEGORIES", "GpuTime", "gpu_time"]
 
@@ -43,7 +39,9 @@ CATEGORIES = {
     "waiting": "Idle while jobs wait",
     "idle": "Idle, nothing waits",
 }
-"""The categories and their names. "Running, not split": jobs with a duration, or a speed from a table."""
+"""Display names. "Running, not split" is the time of jobs that have no plan: they have a duration, or a speed
+from a throughput table.
+"""
 
 _PARTS = {
     "compute": ("compute_s", "optimizer_s", "overhead_s"),
@@ -57,7 +55,8 @@ _PARTS = {
 
 @dataclass(frozen=True)
 class GpuTime:
-    """GPU-seconds by category. They sum to `total`: all GPUs x the time from first submission to last finish.
+    """GPU-seconds by category. Their sum is `total`, all GPUs x the time from first submission to last
+    finish.
 
     `by_plan`: GPU-seconds of progress under each recorded plan.
     """
@@ -100,8 +99,8 @@ def gpu_time(run: Run) -> GpuTime | None:
 
 
 def _progress(found: Sequence[Allocation], jobs: Mapping[str, JobRecord]) -> dict[str, tuple[float, float]]:
-    """The shares of each job's running time that were progress, and that failures undid. The rest went into
-    periodic checkpoints and shared loads. Jobs without lost work or such a rest are left out.
+    """By job, two shares of its running time: progress, and work that failures undid. Periodic checkpoints
+    and loads from shared storage took the rest. Jobs whose running time was all progress are left out.
     """
     ran, paid = Counter[str](), Counter[str]()
     for held in found:
@@ -125,11 +124,10 @@ def _clipped(held: Allocation, from_s: float, to_s: float) -> tuple[float, float
 
 
 class _Speeds:
-    """How much slower than its plan an allocation was, because of its placement and of jobs that shared its
-    links.
+    """How much slower than their plans jobs ran, because of their placement and of jobs on the same links.
 
-    The log states the speed with every allocation and whenever it changes. On an "ideal" network, the speed
-    is that of the plan.
+    The log states the speed of a job with every allocation, and again whenever the speed changes. On an
+    "ideal" network, a job always runs at the speed of its plan.
     """
 
     def __init__(self, run: Run):
@@ -139,7 +137,7 @@ class _Speeds:
                 self.changes.setdefault(event.job_id, []).append((event.time_s, event.unit_s))
 
     def slowed(self, held: Allocation, plan: PlanRecord | None) -> float:
-        """The share of the running time beyond what the plan predicts, at least 0."""
+        """The share of an allocation's running time beyond the prediction of its plan, at least 0."""
         changes = self.changes.get(held.given.job_id, [])
         if plan is None or not changes:
             return 0.0
@@ -166,9 +164,7 @@ def _shares(plan: PlanRecord | None, slowed: float) -> dict[str, float]:
 
 
 def _idle(run: Run, from_s: float, to_s: float) -> dict[str, float]:
-    """GPU-seconds out of service, idle on nodes that also run something, and idle on empty nodes while jobs
-    wait.
-    """
+    """GPU-seconds out of service, idle on partly used nodes, and idle on empty nodes while jobs wait."""
     usage = Usage.of(run.snapshots, to_s)
     pending = np.array([snapshot.pending for snapshot in run.snapshots], dtype=float)
     down = np.array([snapshot.down for snapshot in run.snapshots], dtype=float)

@@ -1,7 +1,7 @@
-"""The story of one job, from the records of its run: why it waited, where it ran, and what that cost.
+"""The story of one job, from the records of its run: why the job waited, where it ran, and what that cost.
 
-Records hold what happened, not the reasons of the policy. A wait is explained by the GPUs that were free, the
-jobs that held the others, and the jobs that were ahead.
+Records state what happened, not why the policy decided so. The explanation of a wait is how many GPUs were
+free, which jobs held the others, and which jobs were ahead.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ class Spell:
     | field | meaning |
     |---|---|
     | given | the event that gave the GPUs |
-    | ended, why | the kind of the event that ended it (None: the end of the run), and its reason |
+    | ended, why | kind of the event that ended the spell (None: the run ended), and its stated reason |
     | paid_s | overhead of getting the GPUs, loads included |
     | takers | jobs that got GPUs of the same nodes at the instant of a preemption |
-    | lost_s | seconds of work that a failure undid at its end |
+    | lost_s | seconds of work lost to the failure that ended the spell |
     """
 
     given: EventRecord
@@ -94,8 +94,8 @@ class Spell:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The record of a job, and its waits and spells in order of time. If the run ended before the submission,
-    `submitted` is false and there are no spells.
+    """The record of a job, with its waits and spells in order of time. If the run ended before the
+    submission, `submitted` is false and there are neither.
     """
 
     record: JobRecord
@@ -106,7 +106,7 @@ class Explanation:
 def explain(run: Recorded, job_id: str) -> Explanation:
     """The story of `job_id`. UserError, with the most similar ids, if there is no such job.
 
-    The tables of the run are read once or twice, up to the end of the story.
+    Each table of the run is read at most twice, and only up to the end of the story.
     """
     record = next((job for job in run.jobs if job.job_id == job_id), None)
     if record is None:
@@ -138,7 +138,7 @@ def explain(run: Recorded, job_id: str) -> Explanation:
 
 
 def _waits(event: EventRecord, after: EventRecord | None) -> bool:
-    """Whether the job waits for GPUs between an event and its next one (None: the end of the run)."""
+    """Whether the job waits for GPUs between `event` and its next event (None: the end of the run)."""
     return event.event in WAITS_AFTER and (after is None or after.event in ALLOCATES)
 
 
@@ -197,12 +197,39 @@ def _wait(run: Recorded, began: EventRecord, to_s: float, needed: int, others: _
     )
 
 
+def _free_gpus(run: Recorded, from_s: float, to_s: float, needed: int) -> tuple[int, int, float, int]:
+    """The fewest and the most free GPUs over an interval of positive length, the seconds with fewer than
+    `needed`, and the most GPUs out of service.
+    """
+    total = run.cluster.gpus
+    fewest, most, short_s, down = total, 0, 0.0, 0
+    now, taken, out = from_s, 0, 0
+
+    def advance(then_s: float) -> None:
+        nonlocal fewest, most, short_s, down, now
+        if then_s > now:
+            free = total - taken
+            fewest, most, down = min(fewest, free), max(most, free), max(down, out)
+            short_s += then_s - now if free < needed else 0.0
+            now = then_s
+
+    for row in run.snapshots:
+        if row.time_s >= to_s:
+            break
+        advance(row.time_s)
+        taken, out = row.allocated + row.down, row.down
+    advance(to_s)
+    if most < needed:
+        short_s = to_s - from_s  # exactly all of it, free of the rounding of the sum
+    return fewest, most, short_s, down
+
+
 # Other jobs
 
 
 class _Meanwhile:
-    """Other jobs during one wait. `held`: their GPU-seconds. `first`: for each, the number of its first
-    allocation, by which equal holders are sorted. `ahead`, `overtakers`: as in `Wait`.
+    """Other jobs during one wait. `held`: GPU-seconds by job. `first`: the number of the first allocation of
+    each holder, the tie-break between equal holders. `ahead`, `overtakers`: as in `Wait`.
     """
 
     def __init__(self) -> None:
@@ -215,9 +242,9 @@ class _Meanwhile:
 class _Others:
     """Other jobs during the waits of a job and at its preemptions, from one pass over the event log.
 
-    `waits`: the intervals of the waits, one after the other. `preempted`: for each time of a preemption, the
-    event that had given the job its GPUs. `takers`: jobs that got GPUs of those nodes at that time. Memory
-    holds the jobs in the system and the jobs that are named.
+    `waits`: the intervals of the waits, in order. `preempted`: by time of a preemption, the event that had
+    given the job its GPUs. `takers`: by the same time, the jobs that got GPUs on those nodes. Only the jobs
+    in the system and the jobs that the result names are kept in memory.
     """
 
     def __init__(self, job_id: str, waits: Sequence[Interval], preempted: Mapping[float, EventRecord]):
@@ -231,7 +258,7 @@ class _Others:
         self._allocations: dict[str, tuple[int, EventRecord]] = {}  # in force, with their numbers
 
     def read(self, run: Recorded) -> None:
-        """Read the log up to the end of the last wait or the last preemption."""
+        """Read the log up to the last wait's end or the last preemption, whichever is later."""
         last_s = max((*(to_s for _, to_s in self._intervals), *self.preempted), default=-inf)
         submitted = allocated = 0
         for time_s, group in groupby(run.events, key=attrgetter("time_s")):
@@ -296,33 +323,6 @@ class _Others:
                 meanwhile.first.setdefault(job_id, number)
 
     def _wait_at(self, now: float) -> Interval | None:
-        """The last wait that began at `now` or before."""
+        """The last wait that began no later than `now`."""
         i = bisect_right(self._begins, now) - 1
         return self._intervals[i] if i >= 0 else None
-
-
-def _free_gpus(run: Recorded, from_s: float, to_s: float, needed: int) -> tuple[int, int, float, int]:
-    """The fewest and the most free GPUs over an interval of positive length, the seconds with fewer than
-    `needed`, and the most GPUs out of service.
-    """
-    total = run.cluster.gpus
-    fewest, most, short_s, down = total, 0, 0.0, 0
-    now, taken, out = from_s, 0, 0
-
-    def advance(then_s: float) -> None:
-        nonlocal fewest, most, short_s, down, now
-        if then_s > now:
-            free = total - taken
-            fewest, most, down = min(fewest, free), max(most, free), max(down, out)
-            short_s += then_s - now if free < needed else 0.0
-            now = then_s
-
-    for row in run.snapshots:
-        if row.time_s >= to_s:
-            break
-        advance(row.time_s)
-        taken, out = row.allocated + row.down, row.down
-    advance(to_s)
-    if most < needed:
-        short_s = to_s - from_s  # exactly all of it, free of the rounding of the sum
-    return fewest, most, short_s, down

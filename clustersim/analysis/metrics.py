@@ -1,10 +1,9 @@
-"""Metrics of a run, or of a window of it, computed from its records alone. `docs/metrics.md` lists every
-formula.
+"""Metrics of a run or of its steady state, from records alone. `docs/metrics.md` lists every formula.
 
-Notation: a job j has submit_j, start_j (its first start), finish_j, isolated_j (`isolated_s`) and gpus_j; F
-is the set of finished jobs; G the cluster's GPUs; T0 the first submission of any job, T1 the last finish. A
-metric that is undefined (no finished job, no deadline) is None, never NaN. Sums are exact before they are
-rounded once (`math.fsum`), so that neither vector units nor the order of summation change a digit.
+Notation: a job j has submit_j, start_j (its first start), finish_j, isolated_j (`isolated_s`) and gpus_j. F
+is the set of finished jobs, G the number of GPUs of the cluster, T0 the first submission and T1 the last
+finish of any job. An undefined metric (no finished job, no deadline) is None, never NaN. Sums are exact and
+rounded once (`math.fsum`), so neither vector units nor the order of summation change a digit.
 """
 
 from __future__ import annotations
@@ -12,14 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from clustersim.cluster import Cluster
 from clustersim.records import FINISHED, STATES, Columns, JobRecord, Snapshot
-
-if TYPE_CHECKING:
-    from clustersim.cluster import Cluster
 
 __all__ = [
     "METRICS",
@@ -53,7 +49,9 @@ METRICS = (
 """The names of all metrics, in the order of a summary."""
 
 UNDEFINED_IN_A_WINDOW = ("makespan_s", "gpu_useful_ratio", "events")
-"""Makespan and length of the event log belong to a whole run; overheads are known by job, not by time."""
+"""Makespan and length of the event log belong to a whole run. Useful GPU time needs overheads by time, and
+records state overheads by job.
+"""
 
 
 def summarise(
@@ -62,10 +60,10 @@ def summarise(
 ) -> dict[str, Value]:  # fmt: skip
     """All metrics of one run, by name, in the order of `METRICS`.
 
-    `jobs` holds a record of every submitted job, `snapshots` the use of the cluster (both as records or as
-    columns of them), `end_s` when the run ended on the trace's clock, `events` the length of its event log.
-    `wall_s` and `policy_wall_s` are None: they depend on the machine. The manifest states them under
-    `timings`, so that equal inputs give equal summaries, byte for byte.
+    `jobs`: the record of every submitted job; `snapshots`: the use of the cluster; both as records or as
+    columns. `end_s`: the end of the run on the trace's clock. `events`: the length of the event log.
+    `wall_s` and `policy_wall_s` are None because they depend on the machine; the manifest states them under
+    `timings`. So equal inputs give equal summaries, byte for byte.
     """
     usage, jobs = Usage.of(snapshots, end_s), job_columns(jobs)
     values: dict[str, Value] = {
@@ -94,10 +92,10 @@ def window_metrics(
     """The metrics of the steady state: a window without the filling and the draining of the cluster (warm-up
     deletion; Law, Simulation Modeling and Analysis, section 9.5).
 
-    The window begins at T0 + `warmup_s`, and ends `measure_s` later, or just after the last submission. Jobs
-    submitted in the window count, however late they finish. Allocated and fragmentation ratios are time
-    averages over the window, or until the last submission if there is no `measure_s`, because the cluster
-    drains after it. The metrics of `UNDEFINED_IN_A_WINDOW` are None.
+    The window begins at T0 + `warmup_s` and ends `measure_s` later, or just after the last submission if
+    `measure_s` is None. Jobs submitted in the window count, however late they finish. Allocated and
+    fragmentation ratios are time averages over the window, at most until the last submission: after it the
+    cluster drains. The metrics of `UNDEFINED_IN_A_WINDOW` are None.
     """
     first_s = min((job.submit_s for job in jobs), default=0.0)
     last_s = max((job.submit_s for job in jobs), default=0.0)
@@ -118,16 +116,16 @@ def window_metrics(
 
 
 def job_columns(jobs: Jobs) -> Columns:
-    """The numbers of job records, by columns."""
+    """The numbers of job records as columns; columns are returned unchanged."""
     return jobs if isinstance(jobs, Columns) else Columns.of(jobs, JobRecord, coded=("state",))
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Snapshots as arrays: from time_s[i] to time_s[i + 1] (the last to `end_s`) the cluster is as in row i.
+    """Snapshots as arrays. Row i holds from time_s[i] to time_s[i + 1], the last row to `end_s`.
 
-    `allocated` and `stranded` count GPUs, `jobs` jobs that run or wait. Before the first row, the cluster is
-    empty.
+    `allocated` and `stranded` count GPUs, `jobs` counts running and waiting jobs. The cluster is empty before
+    the first row.
     """
 
     time_s: Array
@@ -187,10 +185,10 @@ def makespan_s(jobs: Jobs) -> float | None:
 def utilisation(jobs: Jobs, usage: Usage, cluster: Cluster) -> dict[str, Value]:
     """Shares of the GPU-seconds that the cluster had until the last finish, G x (T1 - T0).
 
-    Allocated: the integral of the allocated GPUs over [T0, T1]; it is the sum of gpu_seconds if all jobs that
-    ran have finished. Useful: the same minus the sums of overhead_gpu_s and lost_work_gpu_s. It is a lower
-    bound (of at least 0) if jobs still ran at the end: their overheads count even if paid after T1.
-    Fragmentation: the integral of the free GPUs on nodes that also run something.
+    Allocated: the integral of the allocated GPUs over [T0, T1], equal to the sum of gpu_seconds if every job
+    that ran has finished. Useful: allocated minus the sums of overhead_gpu_s and lost_work_gpu_s. If jobs
+    still ran at the end, useful is a lower bound (of at least 0), because it counts overheads paid after T1.
+    Fragmentation: the integral of the free GPUs on partly used nodes.
     """
     window = _window(jobs)
     if window is None or window[1] <= window[0]:
@@ -217,7 +215,7 @@ def deadlines(jobs: Jobs) -> dict[str, Value]:
 
 def disruptions(jobs: Jobs) -> dict[str, Value]:
     """Sums over all jobs; lost_gpu_h = sum of (overhead_gpu_s + lost_work_gpu_s) / 3600, the GPU-hours held
-    without progress that lasted.
+    without lasting progress.
     """
     columns = job_columns(jobs)
     counts = ("preemptions", "resizes", "restarts", "migrations", "interruptions")
@@ -246,8 +244,8 @@ def finish_time_fairness(jobs: Jobs, usage: Usage, cluster: Cluster) -> float | 
 
     rho_j = JCT_j / (isolated_j x max(1, gpus_j x N_j / G)), where N_j is the time average of the jobs in the
     system (running and waiting) during j's life (finish-time fairness: Themis, Mahajan et al., NSDI 2020). A
-    job that asks for more than its share of G / N_j GPUs is assumed to be slowed in proportion. At rho <= 1
-    the job lost nothing by sharing.
+    job that asks for more than its share of G / N_j GPUs is assumed to be slowed in proportion. A job with
+    rho <= 1 loses nothing by sharing.
     """
     alone = _comparable(jobs)
     if not len(alone.jct_s):
@@ -258,7 +256,7 @@ def finish_time_fairness(jobs: Jobs, usage: Usage, cluster: Cluster) -> float | 
 
 
 def cost_usd(jobs: Jobs, price_usd_per_gpu_h: float) -> float:
-    """Sum of gpu_seconds of all jobs / 3600 x price: held GPUs are paid for, with or without progress."""
+    """Sum of gpu_seconds of all jobs / 3600 x price. Held GPUs cost money with or without progress."""
     return fsum(job_columns(jobs)["gpu_seconds"].tolist()) / 3600 * price_usd_per_gpu_h
 
 

@@ -1,8 +1,8 @@
 """Paired differences across seeds: means with bootstrap intervals, and corrected tests.
 
-Two policies run on the same traces: one pair of results for each seed. The variation between seeds cancels in
-the differences (common random numbers: Law, Simulation Modeling and Analysis, chapter 11). All random draws
-are seeded, so that equal results give equal statistics.
+Two policies run on the same traces and give one pair of results per seed. The variation between seeds cancels
+in the differences (common random numbers: Law, Simulation Modeling and Analysis, chapter 11). All random
+draws are seeded, so equal results give equal statistics.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ import numpy as np
 __all__ = ["LEAST_PAIRS", "Difference", "bootstrap_t_interval", "holm", "paired_difference", "sign_flip_p"]
 
 LEAST_PAIRS = 5
-"""Fewer pairs get no interval: there are too few distinct resamples for one."""
+"""Fewer pairs get no interval, because they have too few distinct resamples."""
 
 RESAMPLES, LEVEL, EXACT_PAIRS = 10_000, 0.95, 14
 
 LEAST_SPREAD = 0.2
-"""The least standard error of a resample, in units of that of the pairs; see `bootstrap_t_interval`."""
+"""The least standard error of a resample, as a share of the standard error of the pairs; see
+`bootstrap_t_interval`.
+"""
 
 Array = np.ndarray
 
@@ -78,9 +80,18 @@ def paired_difference(
                 relative_low = max(relative_low, -1.0)
     p = sign_flip_p(pairs[:, 1] - pairs[:, 0], seed) if enough else None
     return Difference(
-        len(both), left_out, float(means[0]), float(means[1]), float(means[1] - means[0]),
-        low, high, relative, relative_low, relative_high, p,
-    )  # fmt: skip
+        pairs=len(both),
+        left_out=left_out,
+        baseline=float(means[0]),
+        variant=float(means[1]),
+        difference=float(means[1] - means[0]),
+        low=low,
+        high=high,
+        relative=relative,
+        relative_low=relative_low,
+        relative_high=relative_high,
+        p=p,
+    )
 
 
 def _mean_difference(samples: Array) -> tuple[Array, Array]:
@@ -109,16 +120,17 @@ def bootstrap_t_interval(
 ) -> tuple[float, float] | tuple[None, None]:
     """The bootstrap-t interval of `statistic` over resampled `rows`.
 
-    Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 12.5: the errors of resamples, each
-    in units of its own standard error, estimate the error of the estimate in units of its own. With 5 to 40
-    pairs the interval keeps its level far better than one from percentiles (measured by the project's tests).
-    `statistic` maps samples (resamples, n, ...) to estimates and standard errors (resamples,).
+    Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 12.5: the error of each resample,
+    divided by its own standard error, has about the distribution of the error of the estimate, divided by its
+    standard error. With 5 to 40 pairs the interval keeps its level far better than a percentile interval
+    (measured by the project's tests). `statistic` maps samples (resamples, n, ...) to estimates and standard
+    errors (resamples,).
 
-    A resample of few pairs may consist of nearly equal ones. Its standard error is then close to 0 and would
-    make the interval arbitrarily long. No standard error therefore counts as less than `LEAST_SPREAD` of that
-    of the pairs, which shortens the longest intervals several times at the same coverage
-    (benchmarks/intervals.py measures both). Equal rows give an interval of no width. Rows that are nearly all
-    equal (a metric that seldom differs) give no interval: too many resamples have no spread.
+    A resample of few pairs may consist of nearly equal pairs. Its standard error is then close to 0 and would
+    make the interval arbitrarily long. Therefore every standard error counts as at least `LEAST_SPREAD` of
+    the standard error of the pairs. This shortens the longest intervals several times at the same coverage
+    (benchmarks/intervals.py measures both). Equal rows give an interval of zero width. Rows that are nearly
+    all equal (a metric that seldom differs) give no interval: too many resamples have no spread.
     """
     n = len(rows)
     (estimate,), (error,) = statistic(rows[None])
@@ -156,8 +168,8 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """p values adjusted for their number, in the same order; None stays None and does not count.
 
     Holm, "A Simple Sequentially Rejective Multiple Test Procedure", Scandinavian Journal of Statistics 6
-    (1979): the k-th smallest of m is multiplied by m - k + 1, no smaller than the one before, at most 1. The
-    chance of any false rejection stays below the level.
+    (1979): the k-th smallest of m is multiplied by m - k + 1, then raised to at least the adjusted value
+    before it, at most 1. The chance of any false rejection stays below the level.
 
     >>> holm([0.01, 0.04, None, 0.03])
     [0.03, 0.06, None, 0.06]

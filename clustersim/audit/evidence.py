@@ -1,8 +1,8 @@
-"""What an audit is given (`Evidence`) and finds (`Finding`, `Violation`), and how exactly it compares.
+"""The input of an audit (`Evidence`), its result (`Finding`, `Violation`), and its tolerances.
 
-The tables of a run folder round times to `RESOLUTION_S`. Two numbers count as equal if they differ by no more
-than that rounding can explain. Speeds and the event log's seconds per unit keep every digit, so that only
-floating point separates them: they agree to `RELATIVE`.
+The tables of a run folder round times to `RESOLUTION_S`. Two numbers are equal if rounding can explain their
+difference. Speeds, which the event log states as seconds per unit, keep every digit: they agree to
+`RELATIVE`, the error of floating point.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ MOST_KEPT = 1000
 # Tolerances
 
 RESOLUTION_S = 1e-6
-"""The tables of a run state numbers to this."""
+"""The resolution of numbers in the tables of a run folder."""
 
 RELATIVE = 1e-9
 """The relative error that floating point leaves in a long sum, or in one product computed in two ways."""
 
 WORK_EPSILON = 1e-9
-"""Units of work that floating point leaves of a job that has to end after no work at all."""
+"""Units of work that floating point may leave in a job that fails before any work."""
 
-_LARGEST = 1e15  # no sensible number of a manifest is larger, and its products still do not overflow
+_LARGEST = 1e15  # larger numbers in a manifest are nonsense; products of smaller ones do not overflow
 
 
 def agrees(a: float | None, b: float | None, error: float = 0.0, *, relative: float = RELATIVE) -> bool:
@@ -60,8 +60,8 @@ def agrees(a: float | None, b: float | None, error: float = 0.0, *, relative: fl
 
 
 def as_stated(stated: Any, value: Any, roundings: int = 1) -> bool:
-    """Whether a cell of a table states `value`. Floats may differ by so many `roundings` of the table: one if
-    the value is exact, two if it is a difference of two numbers of the table.
+    """Whether a cell of a table states `value`. Floats may differ by the rounding of the table, `roundings`
+    times: once if the value is exact, twice if the value is a difference of two numbers of the table.
     """
     if stated == value:
         return True
@@ -70,19 +70,19 @@ def as_stated(stated: Any, value: Any, roundings: int = 1) -> bool:
 
 
 def slack_s(now: float, error: float) -> float:
-    """How far a time computed again may lie from the recorded `now`, known to within `error`."""
+    """How far a recomputed time may lie from the recorded time `now`, which is known to within `error`."""
     return RELATIVE * abs(now) + error
 
 
-# What an audit is given
+# Input
 
 
 class JobFacts(NamedTuple):
-    """What is known of a job beside the log. None is unknown.
+    """What is known of a job apart from the log; None if unknown.
 
     `work`: units of work, to within `work_error`. `unit_s`: seconds per unit, by number of GPUs.
-    `only_known_sizes`: the job can run on no number of GPUs but those of `unit_s`. `parameters`: those of its
-    model, which give the size of its checkpoints.
+    `only_known_sizes`: the job can run on the numbers of GPUs in `unit_s` alone. `parameters`: parameters of
+    its model, which give the size of its checkpoints.
     """
 
     work: float | None = None
@@ -93,17 +93,18 @@ class JobFacts(NamedTuple):
 
 
 FactsOf = Callable[[JobRecord | None, EventRecord | None, bool], JobFacts]
-"""The facts of a job, by its record, the first event of its log (None: there is none), and whether it runs
-training plans."""
+"""The facts of a job, from its record, its first event in the log (None if there is none), and whether the
+job runs training plans.
+"""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a run left behind. `events` in order of time, `records` in order of submission; both are iterated
-    over several times.
+    """What a run left behind. `events` are in order of time, `records` in order of submission; both are
+    iterated several times.
 
-    `end_s`: when the run ended at the earliest. If None, nothing is proved about allocations and waits that
-    were open at the end. `resolution_s`: the largest error of a difference of two recorded times.
+    `end_s`: the run ended then or later. If None, nothing is proved about allocations and waits that last
+    until the end. `resolution_s`: the largest error of a difference of two recorded times.
     """
 
     cluster: Cluster
@@ -117,19 +118,19 @@ class Evidence:
 
 
 def stated_number(manifest: Mapping[str, Any], name: str) -> float:
-    """A number of a manifest. UserError if it is none, negative or absurdly large."""
+    """A number of a manifest. UserError if the value is not a number, negative or absurdly large."""
     value = manifest.get(name)
     if not isinstance(value, int | float) or not 0 <= value <= _LARGEST:
         raise UserError(f"manifest.json: {name}={value!r:.80}: must be from 0 to {_LARGEST:g}; run again")
     return float(value)
 
 
-# What an audit finds
+# Result
 
 
 class Violation(NamedTuple):
-    """A broken rule, in words. `event` (counted from 0), `time_s` and `job_id` name its place in the log, if
-    it has one.
+    """A broken rule, as a sentence. `event` (counted from 0), `time_s` and `job_id` are its place in the log,
+    if it has one.
     """
 
     text: str
@@ -140,10 +141,10 @@ class Violation(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """The verdict on one rule: it is proved if there are no violations.
+    """The verdict on one rule. Without violations the rule is proved, apart from `unproved`: what the
+    evidence neither proves nor refutes.
 
-    `violations`: the first `MOST_KEPT`; `more` counts the others. `unproved`: what the evidence neither
-    proves nor refutes.
+    `violations`: the first `MOST_KEPT`; `more` counts the others.
     """
 
     rule: str

@@ -1,4 +1,4 @@
-"""The plans and speeds of the jobs of a recorded run, computed again by the installed program."""
+"""Plans and speeds of the jobs of a recorded run, computed again by the installed program."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from traces.job import Job
 __all__ = ["Recomputed"]
 
 _MOST_KINDS = 10_000  # kinds of jobs whose results are kept
-_FAILURES = (UserError, ArithmeticError, ValueError)  # what forged numbers make the program raise
+_FAILURES = (UserError, ArithmeticError, ValueError)  # forged numbers make the program raise these
 
 
 class Recomputed:
-    """Curves, plans and rows of plans.csv of the jobs of a run, by its manifest.
+    """Curves, plans and rows of plans.csv of a run, computed from its manifest.
 
-    `why_not`: why nothing can be computed again, empty if everything can. `same_code`: the installed program
-    made the run, by its manifest; only then is a difference a violation.
+    `why_not`: why nothing can be computed again; empty if everything can. `same_code`: whether the installed
+    program made the run, by the manifest; only then is a difference a violation.
     """
 
     def __init__(self, cluster: Cluster, manifest: Mapping[str, Any]):
@@ -52,7 +52,7 @@ class Recomputed:
         self.fault = lru_cache(_MOST_KINDS)(self._fault)
 
     def _compare_systems(self, speed: Speed, stated: object) -> None:
-        """Systems from files may have changed since the run; shipped ones have not if the program has not."""
+        """Refuse system files that changed since the run. Shipped systems change only with the program."""
         files = [pool.system for pool in self._cluster.pools if pool.system not in (None, *list_systems())]
         if files and stated != systems_hash(self._cluster, speed):
             what = ", ".join(f"{name:.300}" for name in dict.fromkeys(files))
@@ -61,7 +61,7 @@ class Recomputed:
     def _curve(
         self, model: str, global_batch: int | None, seq_len: int | None, gpu_type: str, gpus: int
     ) -> Curve | str:
-        """The speeds of a job that asks for `gpus` GPUs, on one GPU type; or why they are not known."""
+        """The speeds of a job that asks for `gpus` GPUs, on one GPU type; or why they are unknown."""
         if self._speed is None:
             return self.why_not
         speed = self._speed
@@ -76,7 +76,7 @@ class Recomputed:
             return f"model {shown(model)}: {error}"
 
     def offers(self, job: Job) -> tuple[Offer, ...] | CannotRun | None:
-        """What the cluster offers a job of the trace, or why it cannot run; None if that is not known."""
+        """The offers of the cluster to a job of the trace, or why the job cannot run; None if unknown."""
         if self._speed is None:
             return None
         try:
@@ -87,19 +87,18 @@ class Recomputed:
             return None
 
     def is_exact(self, gpu_type: str, gpus: int) -> bool:
-        """Whether the plan on `gpus` GPUs follows from what the folder states. Under data-parallel-best, the
-        plan on a number of GPUs that is not regular depends on the smallest number that the job allows, which
-        no record states.
+        """Whether the folder determines the plan on `gpus` GPUs. Under data-parallel-best, the plan on an
+        irregular number of GPUs depends on the smallest number that the job allows, which no record states.
         """
         regular = self._regular.get(gpu_type) or self._regular[self._cluster.gpu_types[0]]
         return self.planner != "data-parallel-best" or gpus in regular
 
     def _fault(self, key: PlanKey) -> str:
-        """Why these GPUs cannot run the plan under any planner; empty if they can."""
+        """Why the plan cannot run on its GPUs under any planner; empty if it can."""
         plan = plan_of_label(key.plan, key.global_batch or 0)
         if plan is None:
             return f"{shown(key.plan)} is no plan"
-        if plan.gpus > key.gpus:  # a plan may leave GPUs idle: not every count has a plan of its own
+        if plan.gpus > key.gpus:  # a plan may leave GPUs idle, because not every count has a plan
             return f"its plan {key.plan} uses {plan.gpus} GPUs of {key.gpus}"
         if key.model not in list_models():
             return ""
@@ -110,7 +109,7 @@ class Recomputed:
         return f"its plan {key.plan} cannot train {key.model}: {'; '.join(broken)}" if broken else ""
 
     def unfit(self, key: PlanKey) -> str:
-        """Why a plan that keeps all rules does not fit into the memory of its GPUs; empty if it does."""
+        """Why a valid plan does not fit into the memory of its GPUs; empty if it fits."""
         plan = plan_of_label(key.plan, key.global_batch or 0)
         planner = None if self._speed is None else self._speed.planner_of(key.gpu_type)
         if plan is None or planner is None:
@@ -120,7 +119,7 @@ class Recomputed:
         return "" if found.fits else f"its plan {key.plan} does not fit: {found.reason}"
 
     def row(self, key: PlanKey) -> PlanRecord | None:
-        """The row of plans.csv; None if it cannot be computed."""
+        """The row of plans.csv for a plan; None if the row cannot be computed."""
         if self._speed is None or key.global_batch is None or key.model not in self._known_models:
             return None
         job = _job(key.model, key.global_batch, key.seq_len, key.gpus)
@@ -130,7 +129,7 @@ class Recomputed:
             return None
 
     def speed(self) -> Speed:
-        """The speeds of the run; only if `why_not` is empty."""
+        """The speeds of the run. Call only if `why_not` is empty."""
         assert self._speed is not None
         return self._speed
 

@@ -1,7 +1,7 @@
-"""What the folder of a run proves of itself: its event log keeps the rules, and its other files agree.
+"""The audit of a run folder: its event log keeps the rules, and its other files agree with the log.
 
-Work is counted in the units of the log: a job's work is its run time on the requested GPUs, divided by the
-seconds per unit there, which its `submit` states. The sizes of checkpoints are those of the models that
+Work is counted in the units of the log: the work of a job is its run time on the requested GPUs, divided by
+the seconds per unit there, which its `submit` event states. Sizes of checkpoints follow from the models that
 `itertime` ships. The tables are read side by side, row by row.
 """
 
@@ -45,9 +45,9 @@ __all__ = ["check_run", "check_run_folder"]
 
 
 def check_run_folder(directory: str | Path, trace: str | Path | None = None) -> list[Finding]:
-    """Check the folder of a run, its files first. UserError, TableError for what cannot be read.
+    """Check the folder of a run: its files, then its records. UserError or TableError for an unreadable file.
 
-    `trace`: the file of its trace, if it is no longer where the run read it.
+    `trace`: the trace, if it is no longer where the run read it.
     """
     with collect_less_often():
         run = read_streamed(directory)
@@ -95,7 +95,7 @@ def _facts(record: JobRecord | None, first: EventRecord | None, planned: bool) -
     # A job without a plan runs at a speed from a table, with checkpoints of no stated size.
     parameters = _parameters(record.model) if planned else 0.0
     unit_s = first.unit_s if first is not None and first.event == SUBMIT else 0.0
-    rigid = not record.model  # it has a duration alone: a second of work takes a second
+    rigid = not record.model  # the job has a duration: a second of work takes a second
     speeds = {record.gpus: 1.0} if rigid and record.gpus is not None else {}
     if record.isolated_s is None or unit_s <= 0:
         return JobFacts(unit_s=speeds, only_known_sizes=rigid, parameters=parameters)

@@ -1,9 +1,6 @@
-"""The rules that hold in every run, proved from its event log: which job held which GPUs when.
+"""The state of jobs and cluster during one pass over an event log, and `Rule`, the base class of all rules.
 
-Only the event log is trusted; records are compared with what it adds up to. `clustersim.testing` applies the
-rules to a policy under test, `clustersim check` to the folder of a run.
-
-This module has the state of jobs and cluster during one pass over the log, and `Rule` itself.
+Only the event log is trusted: records are compared with the sums of its events.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ from .totals import PLAIN, ChargeTerms, JobTotals
 __all__ = ["GONE", "NEW", "RUNNING", "STOPPED", "UNKNOWN", "ClusterHistory", "JobHistory", "Rule"]
 
 UNKNOWN, NEW, RUNNING, STOPPED, GONE = "unknown", "new", "running", "stopped", "gone"
-"""Phases of a job: before its first event, submitted, with GPUs, without them again, out of the system."""
+"""Phases of a job: before its first event, submitted, with GPUs, without GPUs again, out of the system."""
 
 _PHASE_AFTER = {SUBMIT: NEW, PREEMPT: STOPPED, INTERRUPT: STOPPED} | dict.fromkeys(ENDS, GONE)
 _NO_FACTS = JobFacts()
@@ -46,15 +43,15 @@ class JobHistory:
 
     | attribute | meaning |
     |---|---|
-    | first, first_index | its first event (None: it has none), and the number of that event in the log |
-    | record | its record, None as long as none is found |
-    | facts | what is known of it beside the log |
-    | phase, last | where it stands, and the kind of its last event |
-    | planned | it runs training plans |
-    | allocation | the event that gave it the GPUs that it holds, None without any |
-    | totals | what its events add up to |
+    | first, first_index | the first event of the job (None if there is none), and its number in the log |
+    | record | the record of the job; None until one is found |
+    | facts | what is known of the job apart from the log |
+    | phase, last | the phase of the job, and the kind of its last event |
+    | planned | whether the job runs training plans |
+    | allocation | the event that gave the job its present GPUs; None without GPUs |
+    | totals | the sums over the events of the job |
     | terms | the terms of the allocation that the present event makes |
-    | counts | its events by kind, without those that come once |
+    | counts | number of events by kind, without kinds that occur once |
     """
 
     __slots__ = (
@@ -80,10 +77,10 @@ class ClusterHistory:
     | jobs | the jobs in the system, by id |
     | in_use | GPUs in use by node |
     | allocated | GPUs in use on all nodes |
-    | gpus_of_busy_nodes | GPUs, in use or not, of the nodes that run something |
-    | running, inside | jobs that hold GPUs; jobs that were submitted and have not left |
+    | gpus_of_busy_nodes | all GPUs of the nodes that have GPUs in use |
+    | running, inside | number of jobs with GPUs; number of jobs in the system |
     | down | GPUs of nodes out of service |
-    | event_count, first_s, last_s | events so far, and the times of the first and the latest |
+    | event_count, first_s, last_s | number of events so far, and the times of the first and the last |
     | submitted | a hash of the id of each submitted job |
     """
 
@@ -101,8 +98,8 @@ class ClusterHistory:
     def job_of(
         self, i: int, event: EventRecord, record_of: Callable[[str, float], JobRecord | None]
     ) -> JobHistory:
-        """The job of an event, with the terms of the allocation that the event makes. `record_of`: the record
-        of a job, by its id and the time of its first event.
+        """The job of an event, with `terms` set for the allocation that the event makes. `record_of` returns
+        the record of a job, from its id and the time of its first event.
         """
         job_id = event.job_id
         job = self.jobs.get(job_id)
@@ -122,7 +119,7 @@ class ClusterHistory:
         return [event.job_id for event in sorted(here, key=attrgetter("time_s"))]
 
     def submitted_before(self, job_id: str) -> bool:
-        """Whether a job of this id was submitted before, by its hash: good enough for a message, no proof."""
+        """Whether this id was submitted before, by its hash: good enough for a message, but no proof."""
         self._looked_up.update(self.submitted[self._looked_up_to :])
         self._looked_up_to = len(self.submitted)
         return hash(job_id) in self._looked_up
@@ -145,7 +142,7 @@ class ClusterHistory:
             job.counts[kind] = job.counts.get(kind, 0) + 1
 
     def apply_to_node(self, event: EventRecord) -> None:
-        """Apply an event of a node: it goes out of service, or comes back."""
+        """Apply an event of a node, which goes out of service or comes back."""
         size = sum([count for _, count in event.placement])
         self.down += size if event.event == NODE_DOWN else -size
 
@@ -185,7 +182,7 @@ class ClusterHistory:
 
 
 class Rule:
-    """A rule, and the violations found so far. A pass over the log calls the hooks that a rule overrides:
+    """A rule, with the violations found so far. The pass over the log calls the hooks that a rule overrides:
 
     | hook | called |
     |---|---|
@@ -195,7 +192,7 @@ class Rule:
     | on_departure | when a job has left the system, or the run has ended |
     | on_end | at the end, with the jobs of the log that have no record |
 
-    `kinds`: the kinds of events that `on_event` looks at; None for all.
+    `kinds`: the kinds of events for which `on_event` is called; None for all.
     """
 
     name: ClassVar[str] = ""
@@ -229,7 +226,7 @@ class Rule:
             self.more += 1
 
     def report_at(self, i: int, event: EventRecord, text: str) -> None:
-        """Add a violation by event number `i`."""
+        """Add a violation at event number `i`."""
         self.report(f"t={event.time_s:g}: {text}", i, event.time_s, event.job_id)
 
     def finding(self) -> Finding:

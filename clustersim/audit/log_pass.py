@@ -1,7 +1,7 @@
-"""One pass over an event log under all rules, with the job records beside it.
+"""One pass over an event log under all rules, with the job records read beside the log.
 
-Both are in order of submission, so memory holds only the jobs in the system and a few numbers for each other
-job. If log and records contradict each other, it also holds what has not found its counterpart.
+Both are in order of submission, so memory holds the jobs in the system and a few numbers for each other job.
+If log and records contradict each other, memory also holds every job and record without a counterpart.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["prove", "repeated"]
 
 
 def prove(evidence: Evidence, rules: Sequence[Callable[[ClusterHistory], Rule]]) -> list[Finding]:
-    """Go through the log under `rules`: one finding each, in their order."""
+    """Read the log once under all `rules`. Returns a finding for each rule, in order."""
     history = ClusterHistory(evidence)
     active = [rule(history) for rule in rules]
     _go_through(history, active)
@@ -74,7 +74,7 @@ def _go_through(history: ClusterHistory, rules: Sequence[Rule]) -> None:
 
 
 def _overriding(rules: Sequence[Rule], hook: str) -> list[Callable[..., None]]:
-    """The methods of that name of the rules that override it."""
+    """The methods called `hook` of the rules that override it."""
     return [getattr(rule, hook) for rule in rules if getattr(type(rule), hook) is not getattr(Rule, hook)]
 
 
@@ -105,8 +105,8 @@ def _close(
 
 
 class _Records:
-    """Job records, taken one by one in the order of submission. A record out of order is kept until its job
-    comes.
+    """Job records, taken one by one in order of submission. A record out of order is kept until its job is
+    submitted.
     """
 
     def __init__(self, records: Iterable[JobRecord]):
@@ -115,7 +115,7 @@ class _Records:
         self._passed: dict[str, list[JobRecord]] = {}
 
     def take(self, job_id: str, now: float) -> JobRecord | None:
-        """The record of a job that is submitted now; None if no record up to that time is its own."""
+        """The record of a job that is submitted at `now`; None if the records up to then have none."""
         if self._passed and (passed := self._passed.get(job_id)):
             record = passed.pop(0)
             if not passed:
@@ -129,7 +129,7 @@ class _Records:
         return None
 
     def rest(self) -> Iterator[JobRecord]:
-        """The records that no job has taken."""
+        """The records that have not been taken."""
         for passed in self._passed.values():
             yield from passed
         if self._next is not None:

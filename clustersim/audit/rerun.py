@@ -1,4 +1,4 @@
-"""Simulates a recorded run again, from what its manifest states, and compares the files byte for byte."""
+"""The replay of a recorded run: simulate it again from its manifest and compare the files byte for byte."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ _NOT_COMPARED = (
     "command", "timings", "versions", "trace", "policy", "policy_sha256", "systems_sha256", "files",
     "manifest_sha256",
 )  # fmt: skip
-"""Entries of a manifest that differ between two equal runs, or that describe files which are compared."""
+"""Entries of a manifest that may differ between equal runs, or that describe compared files."""
 _PIECE = 1 << 16  # bytes of a line that are compared at once
 
 
 def replay(directory: str | Path, trace: str | Path | None = None, policy: str | None = None) -> Finding:
     """Simulate the run of a folder again, into a temporary folder, and compare file by file.
 
-    `trace`: the file of the trace, if it is no longer where the run read it. `policy`: `file.py:Class`,
-    required if the run had a policy from a file: no code is run only because a folder names it.
+    `trace`: the trace, if it is no longer where the run read it. `policy`: `file.py:Class`, required if the
+    policy of the run came from a file, because a folder cannot name code to run.
 
-    UserError if the run cannot be repeated: something is missing or was changed, the run was interrupted, or
-    another version made it and this one gives another result.
+    UserError if the run cannot be repeated: an input is missing or changed, the run was interrupted, or
+    another version made the run and this version gives another result.
     """
     home, run = Path(directory), read_streamed(directory)
     config, source = _config(run, policy), _trace(home, run, trace)
@@ -81,7 +81,7 @@ def replay(directory: str | Path, trace: str | Path | None = None, policy: str |
         stated = version.get("clustersim") if isinstance(version, dict) else None
         what = f"was made by another version of the program or its policy (clustersim {shown(stated)})"
         raise UserError(f"{home}: {what}, and this one differs: {texts[0]}; replay it with that version")
-    text = "simulated again, it leaves the same files, byte for byte"
+    text = "simulated again, the run writes the same files, byte for byte"
     return Finding("replay", text, tuple(Violation(text) for text in texts))
 
 
@@ -159,7 +159,7 @@ def _is_ours(run: StreamedRun, policy: str) -> bool:
 
 
 def _differences(home: Path, again: Path, run: StreamedRun) -> Iterator[str]:
-    """A text for each file that differs, and for each entry of the manifest."""
+    """A sentence for each file and each entry of the manifest that differs."""
     jobs = jobs_file(home).name
     for name in (jobs, EVENTS_FILE, USAGE_FILE, PLANS_FILE, SUMMARY):
         if _hash(home / name) == _hash(again / name):

@@ -1,4 +1,4 @@
-"""What the events of one job add up to, for comparison with its record."""
+"""The sums over the events of one job, for comparison with its record."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _NEVER_SAVES = Cycle()
 
 
 class ChargeTerms(NamedTuple):
-    """What an allocation costs a job: its cycle of checkpoints, and whether it first loads a checkpoint. The
-    log states the time of a load only when the load is done.
+    """What an allocation costs a job: its checkpoint cycle, and whether the job first loads a checkpoint from
+    shared storage. The log states the duration of such a load only when the load is done.
     """
 
     cycle: Cycle
@@ -32,16 +32,16 @@ class JobTotals:
 
     Sums:
     - `work`: None if the log states no speed for some of it.
-    - `*_error`: how much the rounding of times may have changed a sum.
-    - `closed`: the end of the last allocation or wait is known.
+    - `*_error`: the largest error of a sum that comes from the rounding of times.
+    - `closed`: whether the end of the last allocation or wait is known.
     - `lost_work_s`, `lost_work_gpu_s`: work undone by failures; `lost_s` includes it.
 
     The state after the last event, at `since_s`:
-    - `gpus`, `unit_s`: what the job holds, and its speed.
+    - `gpus`, `unit_s`: the GPUs that the job holds (None without GPUs), and its seconds per unit.
     - `owed_s`: overhead still to be paid, infinite during a load.
     - `phase_s`: seconds since the checkpoint cycle `cycle` began.
     - `saved_work`: units of work in the last checkpoint; `unsaved_s`: seconds of work since then.
-    - `interrupted`: a failure took the GPUs, and with them `crash_s` seconds of work.
+    - `interrupted`: a failure took the GPUs; `crash_s` seconds of work were lost.
     """
 
     gpu_seconds: float = 0.0
@@ -77,7 +77,8 @@ class JobTotals:
     def add(self, event: EventRecord, error: float, terms: ChargeTerms = PLAIN) -> None:
         """Add the time since the last event, then apply this one.
 
-        `error`: of a difference of two times of the log. `terms`: of the allocation, if the event makes one.
+        `error`: the error of a difference of two times of the log. `terms`: the terms of the allocation, if
+        the event makes one.
         """
         kind = event.event
         if kind != SUBMIT:
@@ -99,7 +100,7 @@ class JobTotals:
             self.finish_s = event.time_s
 
     def end(self, end_s: float | None, error: float) -> None:
-        """The run ended at `end_s`, None if that is not known."""
+        """End the run at `end_s`; None if the end is unknown."""
         if not self.closed and end_s is not None:
             self._advance(end_s, error)
             self.closed = True
@@ -138,8 +139,8 @@ class JobTotals:
             self.saved_work = max(0.0, self.work - unsaved_s / self.unit_s)
 
     def _run_cycles(self, ran_s: float) -> tuple[float, float | None]:
-        """Run for `ran_s` seconds: the seconds of work in them, and the seconds of work since the last
-        checkpoint that was completed in them (None if none was).
+        """Run for `ran_s` seconds. Returns the seconds of work, and the seconds of work since the last
+        checkpoint completed in this time (None if none was completed).
         """
         cycle = self.cycle
         if cycle.interval_s == inf:

@@ -1,4 +1,19 @@
-"""The commands of `clustersim`, one module each. Slow imports wait until a command runs."""
+"""The commands of `clustersim`.
+
+| module | commands |
+|---|---|
+| `simulate` | `run`, `compare`, `demo` |
+| `grid` | `grid` |
+| `draw` | `report`, `timeline`, `plot`: pages and pictures of recorded runs |
+| `check` | `check` |
+| `explain` | `explain` |
+| `trace` | `trace import`, `trace import-table`, `trace generate`, `trace check` |
+| `policies` | `policies`, `policies check`, `policies new` |
+| `run_output`, `grid_output` | what the commands print about runs and grids; the folders of runs |
+| `terminal` | tables and progress on a terminal |
+
+Commands import what they need inside their functions, so that `--help` is fast.
+"""
 
 __all__ = [
     "check",

@@ -1,4 +1,4 @@
-"""`clustersim check`: prove from the files of a run that it kept every rule."""
+"""`clustersim check`: prove from the files of a run that the run kept every rule."""
 
 from __future__ import annotations
 
@@ -22,20 +22,23 @@ _REPLAY = "replay"
 
 
 def check(
-    folder: Annotated[Path, typer.Argument(help="What `run --out` or `compare --out` wrote.")],
-    trace: Annotated[Path | None, typer.Option(help="Its trace, if it is not where the run read it.")] = None,
+    folder: Annotated[Path, typer.Argument(help="Folder of `run --out` or `compare --out`.")],
+    trace: Annotated[
+        Path | None, typer.Option(help="The trace, if it is no longer where the run read it.")
+    ] = None,
     replay: Annotated[
-        bool, typer.Option("--replay", help="Simulate it again and compare the files.")
+        bool, typer.Option("--replay", help="Simulate the run again and compare the files.")
     ] = False,
     policy: Annotated[
-        str | None, typer.Option(help="With --replay: file.py:Class, where the policy was from a file.")
+        str | None, typer.Option(help="With --replay: file.py:Class, if the policy came from a file.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Check the run in FOLDER, or the runs in the folders inside it, from their files and their trace.
+    """Prove that a recorded run kept every rule.
 
-    One line a rule, and one that says what is proved and what is not; exit code 4, and the first violations
-    of each rule, if one is broken.
+    The proof is from the files of the run and its trace. Prints a line per rule, with the first violations of
+    a broken one, and a last line on what is proved and what is not. The exit code is 4 if a rule is broken.
+    FOLDER may hold several runs, a folder each.
     """
     from clustersim.audit import check_run_folder
     from itertime.commandline import print_json
@@ -44,7 +47,7 @@ def check(
     from .terminal import plain
 
     if policy is not None and not replay:
-        raise UserError(f"--policy {policy}: is for --replay; leave it out, or give both")
+        raise UserError(f"--policy {policy}: needs --replay; leave it out, or give both")
     homes = run_folders(folder)
     reports = {home: check_run_folder(home, trace) for home in homes}
     failures = _replay(reports, trace, policy) if replay else []
@@ -62,7 +65,7 @@ def check(
 
 
 def _replay(reports: Mapping[Path, list[Finding]], trace: Path | None, policy: str | None) -> list[UserError]:
-    """Add the result of each replay to its report; return the reasons for runs that cannot be replayed."""
+    """Add the finding of each replay to the findings of its run; return why runs could not be replayed."""
     from clustersim.audit import replay
 
     failures = []
@@ -93,10 +96,10 @@ def _print(home: Path, findings: Sequence[Finding]) -> None:
 
 
 def _proved(findings: Sequence[Finding]) -> str:
-    """What the findings do not prove, and how to prove it."""
+    """A line on what the findings prove, what they do not, and how to prove the rest."""
     broken = any(finding.violations for finding in findings)
     if _decisions_proved(findings):
-        return "Proved: the whole folder; these jobs, settings and seed give no other."
+        return "Proved: the whole folder; these jobs, settings and seed give exactly these files."
     partly = ", ".join(finding.rule for finding in findings if finding.unproved)
     proved = "the other rules" if broken else "every rule above"
     proved += f", {partly} in part (see there)" if partly else ""
@@ -116,7 +119,7 @@ def _place(violation: Violation, lines: Mapping[int, int]) -> str:
 
 
 def _lines(home: Path, findings: Sequence[Finding]) -> dict[int, int]:
-    """The line of events.csv on which each event starts that something is said about; text may span lines."""
+    """The line of events.csv on which the event of each violation begins: a row may span several lines."""
     from itertime.io import open_table
 
     wanted = {v.event for finding in findings for v in finding.violations if v.event is not None}

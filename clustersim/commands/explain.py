@@ -23,11 +23,13 @@ _ENDS = {
 
 
 def explain(
-    folder: Annotated[Path, typer.Argument(help="What `run --out` or `compare --out` wrote.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of `run --out` or `compare --out`.")],
     job: Annotated[str, typer.Option(help="The id of a job in the trace.")],
 ) -> None:
-    """Tell why a job waited, when and where it ran with which plan, and what each overhead, preemption and
-    resize cost it; for a comparison, under each policy.
+    """Tell why one job waited, where it ran, and at what cost.
+
+    Prints each wait, each allocation with its nodes and plan, and the cost of overheads, preemptions and
+    resizes. For a comparison, the story under each policy.
     """
     from clustersim.analysis import explain as explained
     from clustersim.gctuning import collect_less_often
@@ -77,10 +79,10 @@ def _wait(run: StreamedRun, wait: Wait) -> Iterator[str]:
     free = f"{low} free" if low == high else f"{low} to {high} free"
     if wait.short_s > 0:
         out = f", up to {wait.down} out of service" if wait.down else ""
-        yield f"      lacked GPUs for {_n(wait.short_s)} s of it: {free} of {run.cluster.gpus}{out}"
+        yield f"      lacked GPUs for {_n(wait.short_s)} s: {free} of {run.cluster.gpus}{out}"
     if wait.short_s < length_s:
-        left_s = length_s - wait.short_s
-        yield f"      for {_n(left_s)} s enough were free ({free}), but not given to it"
+        enough_s = length_s - wait.short_s
+        yield f"      for {_n(enough_s)} s enough were free ({free}), but not given to it"
     if wait.ahead:
         yield f"      ahead of it when it began to wait, submitted earlier: {_named(wait.ahead)}"
     if wait.overtakers:
@@ -112,7 +114,7 @@ def _ran(spell: Spell) -> Iterator[str]:
 
 
 def _costs(story: Explanation) -> Iterator[str]:
-    """What each kind of change cost, waits after preemptions included."""
+    """The cost of each kind of change, with the waits after preemptions and failures."""
     from clustersim.analysis import Spell, Wait
 
     for kind in _VERBS:
@@ -143,7 +145,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _counted(count: int, noun: str) -> str:
-    """A number of things.
+    """A count with its noun.
 
     >>> _counted(1, "failure"), _counted(2, "failure")
     ('1 failure', '2 failures')
@@ -152,7 +154,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _n(value: float) -> str:
-    """A number to a tenth.
+    """A number with one decimal, if that is not 0.
 
     >>> _n(1234.0), _n(0.25)
     ('1,234', '0.2')

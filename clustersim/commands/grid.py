@@ -1,4 +1,4 @@
-"""`clustersim grid`: a grid of traces, policies, settings and seeds, made in parallel and compared."""
+"""`clustersim grid`: run a grid of traces, policies, settings and seeds, and compare the results."""
 
 from __future__ import annotations
 
@@ -18,25 +18,34 @@ if TYPE_CHECKING:
 
 __all__ = ["grid"]
 
-SOME_FAILED = 5
-LINE_EVERY_S = 10.0
+_SOME_FAILED = 5
+_LINE_EVERY_S = 10.0
 
 
 def grid(
     file: Annotated[Path, typer.Argument(help="Grid file (YAML); see docs/grids.md.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Results folder; by default FILE without its ending.")
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Folder of results; by default the name of FILE without its ending."
+        ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Cells made at a time; by default one per processor.")
+        int | None, typer.Option(min=1, help="Cells simulated at a time; by default one per processor.")
     ] = None,
     scheduler: Annotated[
-        str | None, typer.Option(help="Address of a running dask scheduler, such as tcp://host:8786.")
+        str | None, typer.Option(help="Address of a running dask scheduler: tcp://HOST:PORT.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells, make none.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the cells without simulating them.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Simulate every cell of a grid that is not there yet, and compare them over seeds."""
+    """Simulate a grid of runs and compare them over seeds.
+
+    Cells that are in the folder of results are not simulated again, so an interrupted grid continues where it
+    stopped.
+    """
     from clustersim.grid import Campaign, read_plan, read_results, write_tables
 
     from .grid_output import print_cells, print_results
@@ -64,7 +73,7 @@ def grid(
     print_results(results, comparisons, json)
     if counts.failed:
         _say(f"{counts.failed} of {len(plan.orders())} cells failed; see {campaign.store.failures}")
-        raise typer.Exit(SOME_FAILED)
+        raise typer.Exit(_SOME_FAILED)
 
 
 def _announce(campaign: Campaign) -> None:
@@ -95,22 +104,22 @@ def _progress(plan: GridPlan, campaign: Campaign) -> Iterator[Callable[[CellCoun
 
     def advance(counts: CellCounts, progress: Progress) -> None:
         nonlocal shown_at, shown
-        left = total - counts.cached - counts.made - counts.failed
+        remaining = total - counts.cached - counts.made - counts.failed
         running = f"{progress.running} running" if progress.slots else "waiting for workers"
         text = (
             f"{counts.cached + counts.made} of {total} cells done ({counts.cached} cached), "
             f"{counts.failed} failed, {running}"
         )
-        if left and progress.remaining_s is not None:
+        if remaining and progress.remaining_s is not None:
             text += f", {_duration(progress.remaining_s)} left"
         if terminal:
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-        elif monotonic() - shown_at >= LINE_EVERY_S:
+        elif monotonic() - shown_at >= _LINE_EVERY_S:
             shown_at = monotonic()
             _say(text)
         shown = text
 
-    _say(f"{campaign.counts.cached} of {total} cells are there; making {len(campaign.missing)}")
+    _say(f"{campaign.counts.cached} of {total} cells exist; simulating {len(campaign.missing)}")
     yield advance
     if terminal and shown:
         print("\r\x1b[K", end="", file=sys.stderr)

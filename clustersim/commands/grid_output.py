@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from clustersim.analysis import LEAST_PAIRS
+from clustersim.grid import Comparison, GridPlan, Results, Store
 from itertime.commandline import print_json
 
 from .terminal import plain, print_table
-
-if TYPE_CHECKING:
-    from clustersim.grid import Comparison, GridPlan, Results
 
 __all__ = ["as_rows", "print_cells", "print_differences", "print_results"]
 
 
 def print_cells(plan: GridPlan, folder: Path, json: bool) -> None:
-    """All cells, with their keys, and whether they are there already."""
-    from clustersim.grid import Store
-
+    """All cells, with their keys, and whether their results exist."""
     store = Store(folder)
     there = {key: store.has(key) and store.damage(key) is None for key in {c.key for c in plan.cells}}
     if json:
@@ -38,7 +35,7 @@ def print_cells(plan: GridPlan, folder: Path, json: bool) -> None:
 
 
 def print_results(results: Results, comparisons: Sequence[Comparison], json: bool) -> None:
-    """Counts, and paired differences against the baseline."""
+    """Paired differences to the baseline, and the number of cells."""
     statuses = [result.status for result in results]
     counts = {status: statuses.count(status) for status in ("done", "failed", "missing")}
     if json:
@@ -58,7 +55,7 @@ def as_rows(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
 
 
 def print_differences(comparisons: Sequence[Comparison], baseline: Mapping[str, Any]) -> None:
-    """The table of paired differences, and what its numbers are; nothing for no comparison."""
+    """The table of paired differences, with notes on its numbers. Prints nothing without comparisons."""
     if not comparisons:
         return
     axes = list(comparisons[0].axes)
@@ -84,7 +81,7 @@ def _cells(comparison: Comparison) -> list[str]:
 
 
 class _Unit:
-    """How a metric is shown: hours for seconds, percent for ratios."""
+    """The unit in which a metric is shown: hours for seconds, percent for ratios."""
 
     def __init__(self, label: str, factor: float, digits: int):
         self.label, self.factor, self.digits = label, factor, digits
@@ -112,8 +109,6 @@ def _interval(low: str, high: str) -> str:
 
 
 def _notes(baseline: Mapping[str, Any], comparisons: Sequence[Comparison]) -> list[str]:
-    from clustersim.analysis import LEAST_PAIRS
-
     wanted = ", ".join(f"{name}={plain(str(value))}" for name, value in baseline.items())
     defined = [c.difference for c in comparisons if c.difference.pairs]
     pairs = sorted({difference.pairs for difference in defined}) or [0]

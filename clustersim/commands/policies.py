@@ -1,4 +1,4 @@
-"""`clustersim policies`: what there is to compare, and what an author of a policy needs."""
+"""`clustersim policies`: list the policies, check one, start a new one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertime.commandline import new_app, print_json
 
 __all__ = ["app"]
 
-app = new_app("List the registered scheduling policies; check one; begin a new one.")
+app = new_app("List the scheduling policies, check one, start a new one.")
 app.info.no_args_is_help = False
 app.info.invoke_without_command = True
 app.info.subcommand_metavar = "[COMMAND]"
@@ -24,7 +24,7 @@ def policies(
 ) -> None:
     """List the registered scheduling policies: name, planner and one sentence.
 
-    `check` proves that a policy keeps every rule, `new` begins one from a template.
+    `check` tests that a policy keeps every rule. `new` writes a new policy from a template.
     """
     if context.invoked_subcommand is not None:
         return
@@ -49,9 +49,10 @@ def check(
         typer.Option("--set", help="policy.NAME=VALUE: a parameter of the policy; repeatable."),
     ] = None,
 ) -> None:
-    """Run a policy over small traces and prove from the event logs that it keeps every rule.
+    """Test that a policy keeps every rule.
 
-    One line a case. Exit code 4 if a rule is broken; the line says which, when and by which jobs.
+    Runs the policy over small traces and audits the event logs. Prints a line per trace; if a rule is broken,
+    the line states the rule, the time and the jobs, and the exit code is 4.
     """
     from contextlib import redirect_stdout
     from sys import stderr
@@ -84,14 +85,12 @@ def check(
 
 @app.command()
 def new(
-    name: Annotated[str, typer.Argument(help="Name of the policy, such as my-policy.")],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder to write into; it must exist.")
-    ] = Path("."),
+    name: Annotated[str, typer.Argument(help="Name of the policy: lower-case words, as in my-policy.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Existing folder to write to.")] = Path("."),
 ) -> None:
-    """Begin a policy: a file with a working scheduler, and its test.
+    """Write a new policy and its test, from a template.
 
-    Nothing that exists is overwritten.
+    The policy works at once. Existing files are never overwritten.
     """
     from clustersim.testing.scaffold import write_template
 

@@ -1,4 +1,4 @@
-"""What the simulating commands show: progress on stderr, tables or JSON on stdout."""
+"""The folders that commands read and write, and what they print about runs: tables or JSON on stdout."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from clustersim.records import Run
 from itertime.commandline import print_json
 from itertime.errors import UserError
 
 from .terminal import plain, print_table
-
-if TYPE_CHECKING:
-    from clustersim.records import Run
 
 __all__ = ["check_folder", "has_report", "print_comparison", "print_run", "run_folders"]
 
@@ -22,10 +19,10 @@ _MOST_REPORTED = 200_000  # jobs, of all runs together
 
 
 def check_folder(folder: Path, expected: Sequence[str] = ()) -> None:
-    """Say early, before minutes of simulation, that `folder` cannot be written. UserError in one line.
+    """UserError if results cannot be written to `folder`, before minutes of simulation.
 
-    `expected`: the folders of runs that may be in it already; runs of any other comparison would end up in
-    the report of this one.
+    `expected`: names of run folders that may exist in it. Others belong to another comparison and would end
+    up in the report of this one.
     """
     existing = folder
     while not existing.exists() and existing != existing.parent:
@@ -42,7 +39,7 @@ def check_folder(folder: Path, expected: Sequence[str] = ()) -> None:
 
 
 def run_folders(folder: Path) -> list[Path]:
-    """The folder itself if it holds a run, else the folders of runs in it. UserError if there is none."""
+    """`folder` itself if it holds a run, else the folders of runs inside it. UserError if there are none."""
     if not folder.is_dir():
         raise UserError(f"{folder}: is not a folder")
     if (folder / "manifest.json").exists():
@@ -56,11 +53,12 @@ def run_folders(folder: Path) -> list[Path]:
 
 
 def has_report(runs: Sequence[Run]) -> bool:
-    """Whether a browser can open a report of these runs."""
+    """Whether the runs have few enough jobs for a report that a browser can open."""
     return sum(len(run.jobs) for run in runs) <= _MOST_REPORTED
 
 
 def print_run(run: Run, json: bool) -> None:
+    """The headline of a run with notes, or its summary as JSON."""
     from clustersim.report import comparison_table
 
     if json:
@@ -71,6 +69,9 @@ def print_run(run: Run, json: bool) -> None:
 
 
 def print_comparison(runs: Sequence[Run], baseline: str, json: bool) -> None:
+    """The headline of a comparison with notes, or all summaries as JSON. Several seeds add paired
+    differences.
+    """
     from clustersim.grid import compare_runs
     from clustersim.report import comparison_table
 
@@ -101,7 +102,7 @@ def _print_notes(runs: Sequence[Run]) -> None:
     every = [(one.label, one.run) for one in named(runs)]
     finished = ", ".join(f"{label} {run.summary['finished']}" for label, run in every)
     print(f"JCT and queueing cover finished jobs: {finished} of {len(runs[0].jobs)} submitted.")
-    if has_report(runs):  # else the records of the jobs are not in memory
+    if has_report(runs):  # larger runs keep no records of jobs in memory
         for sentence in sizes_given(runs):
             print(plain(sentence))
         for label, run in every:

@@ -1,4 +1,4 @@
-"""`clustersim run`, `compare` and `demo`."""
+"""`clustersim run`, `compare` and `demo`: simulate, print the results, and write folders and a report."""
 
 from __future__ import annotations
 
@@ -21,33 +21,31 @@ TraceFile = Annotated[Path, typer.Argument(help="Trace in the native format (CSV
 ClusterShape = Annotated[
     str, typer.Option(help="Shape of the cluster (n128g8: 128 nodes of 8 GPUs), or a YAML file.")
 ]
-SystemName = Annotated[str, typer.Option(help="The itertime system of its nodes.")]
-PlannerName = Annotated[str | None, typer.Option(help="Planner for all jobs; by default the policy's own.")]
-PlacementName = Annotated[str, typer.Option(help="pack, spread, any, topology or buddy.")]
-NoOverheads = Annotated[bool, typer.Option("--no-overheads", help="Starts, restarts and resizes are free.")]
+SystemName = Annotated[str, typer.Option(help="System of its nodes: a name of itertime, or a YAML file.")]
+PlannerName = Annotated[str | None, typer.Option(help="Planner of all jobs; by default that of the policy.")]
+PlacementName = Annotated[str, typer.Option(help="Placement rule: pack, spread, any, topology or buddy.")]
+NoOverheads = Annotated[bool, typer.Option("--no-overheads", help="Make starts, restarts and resizes free.")]
 OverheadsPreset = Annotated[
     str | None,
-    typer.Option("--overheads", help="What is charged: default, none, elasticflow, pollux or helios."),
+    typer.Option("--overheads", help="Preset of overheads: default, none, elasticflow, pollux or helios."),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random draws.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", help="NAME=VALUE, such as overheads.launch_s=10 or policy.guard_s=2; repeatable."),
+    typer.Option("--set", help="NAME=VALUE, as in overheads.launch_s=10 or policy.guard_s=2; repeatable."),
 ]
 Table = Annotated[
-    Path | None, typer.Option(help="Throughput table: model,global_batch,gpus,iterations_per_s.")
+    Path | None, typer.Option(help="Throughput table (CSV): model,global_batch,gpus,iterations_per_s.")
 ]
-Until = Annotated[
-    float | None, typer.Option(help="End the run at this time of the trace's clock, in seconds.")
-]
+Until = Annotated[float | None, typer.Option(help="End of the run, in seconds on the trace's clock.")]
 OutDir = Annotated[
-    Path | None, typer.Option("--out", "-o", help="Folder for records, metrics, manifest and report.")
+    Path | None, typer.Option("--out", "-o", help="Folder to write: records, metrics, manifest and report.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Parquet = Annotated[bool, typer.Option("--parquet", help="Write jobs.parquet instead of jobs.csv.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes; by default one per processor.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one per processor.")]
 
-DEMO_POLICIES = "fifo,srtf,elasticflow,vtrain-aware"
+_DEMO_POLICIES = "fifo,srtf,elasticflow,vtrain-aware"
 
 
 def run(
@@ -75,7 +73,17 @@ def run(
     from .terminal import progress_of
 
     config = _config(
-        policy, cluster, system, planner, placement, no_overheads, seed, settings, table, until, overheads
+        policy,
+        cluster=cluster,
+        system=system,
+        planner=planner,
+        placement=placement,
+        no_overheads=no_overheads,
+        overheads=overheads,
+        seed=seed,
+        settings=settings,
+        table=table,
+        until=until,
     )
     jobs = Trace.read(trace, config.table)
     if out is not None:
@@ -100,10 +108,10 @@ def compare(
     trace: TraceFile,
     policies: Annotated[str, typer.Option(help="Policies, separated by commas.")],
     baseline: Annotated[
-        str | None, typer.Option(help="The policy that others are compared with; by default the first.")
+        str | None, typer.Option(help="Policy to compare the others with; by default the first.")
     ] = None,
     seeds: Annotated[
-        int, typer.Option(min=1, help="Run each policy with so many seeds, from --seed on.")
+        int, typer.Option(min=1, help="Number of seeds for each policy, counting from --seed.")
     ] = 1,
     cluster: ClusterShape = "n128g8",
     system: SystemName = "dgx-a100-80gb",
@@ -120,8 +128,9 @@ def compare(
     parquet: Parquet = False,
     json: Json = False,
 ) -> None:
-    """Simulate a trace under several policies and compare them; with --out, one folder a policy and a
-    report.
+    """Simulate a trace under several policies and compare them.
+
+    With --out, every run gets a folder, and the comparison a report.
     """
     from clustersim.runs import Trace
 
@@ -129,50 +138,59 @@ def compare(
     configs = [
         _config(
             name,
-            cluster,
-            system,
-            planner,
-            placement,
-            no_overheads,
-            seed + k,
-            _settings_of(name, names, settings),
-            table,
-            until,
-            overheads,
+            cluster=cluster,
+            system=system,
+            planner=planner,
+            placement=placement,
+            no_overheads=no_overheads,
+            overheads=overheads,
+            seed=seed + k,
+            settings=_settings_of(name, names, settings),
+            table=table,
+            until=until,
         )
         for name in names
         for k in range(seeds)
     ]
-    _compare(Trace.read(trace, configs[0].table), configs, baseline, workers, out, parquet, json)
+    _compare(
+        Trace.read(trace, configs[0].table),
+        configs,
+        baseline=baseline,
+        workers=workers,
+        out=out,
+        parquet=parquet,
+        json=json,
+    )
 
 
 def demo(
     jobs: Annotated[int, typer.Option(min=1, help="Jobs to generate.")] = 600,
     load: Annotated[
         float,
-        typer.Option(
-            min=0.01, help="GPUs that the jobs are expected to ask for while they arrive, per GPU there is."
-        ),
+        typer.Option(min=0.01, help="Expected GPU-seconds asked for, over those of the cluster."),
     ] = 4.0,
-    policies: Annotated[str, typer.Option(help="Policies, separated by commas.")] = DEMO_POLICIES,
+    policies: Annotated[str, typer.Option(help="Policies, separated by commas.")] = _DEMO_POLICIES,
     cluster: ClusterShape = "n128g8",
     seed: Seed = 0,
     out: OutDir = None,
     json: Json = False,
 ) -> None:
-    """Compare four policies on a generated stream of LLM training jobs on 1,024 A100s."""
+    """Compare four policies on generated jobs.
+
+    The jobs train large language models, by default on 1,024 A100s.
+    """
     from clustersim.cluster import load_cluster
     from clustersim.runs import Trace
     from traces.synthetic import Recipe
 
     configs = [_config(name, cluster=cluster, seed=seed) for name in _policy_names(policies)]
     recipe = Recipe(jobs, load, load_cluster(cluster).gpus, arrivals="bursty", seed=seed)
-    _compare(Trace.generated(recipe), configs, None, None, out, False, json)
+    _compare(Trace.generated(recipe), configs, out=out, json=json)
 
 
 def _settings_of(name: str, names: list[str], settings: list[str] | None) -> list[str]:
-    """The settings that concern one of the compared policies: `srtf.x=1` is `policy.x=1` for srtf alone, and
-    `mine.py:Mine.x=1` for the class of that file (also beside a policy `mine`).
+    """The settings of one of the compared policies: `srtf.x=1` is `policy.x=1` for srtf alone, and
+    `mine.py:Mine.x=1` for that class alone (even next to a policy called `mine`).
     """
     own = []
     for text in settings or []:
@@ -194,29 +212,46 @@ def _policy_names(text: str) -> list[str]:
 
 
 def _config(
-    policy: str, cluster: str = "n128g8", system: str = "dgx-a100-80gb", planner: str | None = None,
-    placement: str = "pack", no_overheads: bool = False, seed: int = 0, settings: list[str] | None = None,
-    table: Path | None = None, until: float | None = None, overheads: str | None = None,
-) -> RunConfig:  # fmt: skip
+    policy: str,
+    *,
+    cluster: str = "n128g8",
+    system: str = "dgx-a100-80gb",
+    planner: str | None = None,
+    placement: str = "pack",
+    no_overheads: bool = False,
+    overheads: str | None = None,
+    seed: int = 0,
+    settings: list[str] | None = None,
+    table: Path | None = None,
+    until: float | None = None,
+) -> RunConfig:
     from clustersim.runs import RunConfig
 
     if no_overheads and overheads is not None:
         raise UserError(f"--overheads {overheads}: contradicts --no-overheads; leave one of them out")
     preset = {} if overheads is None else {"preset": overheads}
     return RunConfig.make(
-        settings, policy=policy, cluster=cluster, system=system, planner=planner, placement=placement,
-        overheads=None if no_overheads else preset, seed=seed, table=None if table is None else str(table),
+        settings,
+        policy=policy,
+        cluster=cluster,
+        system=system,
+        planner=planner,
+        placement=placement,
+        overheads=None if no_overheads else preset,
+        seed=seed,
+        table=None if table is None else str(table),
         until_s=until,
-    )  # fmt: skip
+    )
 
 
 def _compare(
     trace: Trace,
     configs: list[RunConfig],
-    baseline: str | None,
-    workers: int | None,
+    *,
+    baseline: str | None = None,
+    workers: int | None = None,
     out: Path | None,
-    parquet: bool,
+    parquet: bool = False,
     json: bool,
 ) -> None:
     from clustersim.runs import compare as simulate
@@ -258,7 +293,7 @@ def _report(runs: list[Run], out: Path, baseline: str | None = None) -> None:
 
     if not has_report(runs):
         jobs = sum(len(run.jobs) for run in runs)
-        what = f"not written: a page of {jobs:,} jobs opens in no browser"
+        what = f"not written: a page of {jobs:,} jobs is too large for a browser"
         print(f"{out / 'report.html'}: {what}; `clustersim report {out}` tries", file=sys.stderr)
         return
     from clustersim.report import render_report

@@ -1,4 +1,4 @@
-"""Tables on a terminal of any width: nothing is cut off."""
+"""Text on a terminal: untrusted text, progress bars, and tables that fit any width."""
 
 from __future__ import annotations
 
@@ -13,12 +13,23 @@ if TYPE_CHECKING:
 
 __all__ = ["plain", "print_table", "progress_of"]
 
-_STEPS = 200
+_STEPS = 200  # of a progress bar
+
+_PIPE_WIDTH = 160
+"""A pipe has no width; tables in a pipe are folded to this one."""
+_GAP, _EDGES = 3, 2  # characters between columns, and at both sides of a table
+
+Rows = Sequence[Sequence[str]]
+
+
+def plain(text: str) -> str:
+    """Untrusted text for a terminal, without control characters."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 @contextmanager
 def progress_of(text: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr, fed with the number done so far; nothing at all where stderr is not a
+    """A progress bar on stderr: call the result with the number done so far. Shows nothing if stderr is not a
     terminal.
     """
     if not sys.stderr.isatty():
@@ -38,23 +49,11 @@ def progress_of(text: str, total: int) -> Iterator[Callable[[int], None]]:
         yield advance
 
 
-def plain(text: str) -> str:
-    """Untrusted text for a terminal, without control characters."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
-_PIPE_WIDTH = 160
-"""A pipe has no width; tables are not folded for it below this one."""
-_GAP, _EDGES = 3, 2
-
-Rows = Sequence[Sequence[str]]
-
-
 def print_table(heads: Sequence[str], rows: Rows, keys: int = 1) -> None:
-    """Print rows under their heads; the first `keys` columns are left-aligned and blank where they repeat.
+    """Print rows under their heads. The first `keys` columns are left-aligned, and blank where they repeat.
 
-    On a narrow terminal the heads are folded first, then the cells at their parentheses. If that is still
-    too wide, each row becomes a paragraph.
+    Nothing is cut off: on a narrow terminal the heads are folded first, then the cells at their parentheses.
+    A table that is still too wide becomes a paragraph per row.
     """
     from rich.console import Console
 
@@ -71,7 +70,7 @@ def print_table(heads: Sequence[str], rows: Rows, keys: int = 1) -> None:
 
 
 def _without_repeats(rows: Rows, keys: int) -> list[list[str]]:
-    """The rows, with the first cells blank as far as they repeat those of the row before."""
+    """The rows, with leading cells blank as far as they repeat the row before."""
     shown, before = [], tuple[str, ...]()
     for row in rows:
         key = tuple(row[:keys])
@@ -86,20 +85,20 @@ def _folded(rows: Rows) -> list[list[str]]:
 
 def _widths(heads: Sequence[str], rows: Rows, room: int) -> list[int]:
     """Widths of columns that hold every line of the cells and every word of the heads. Empty if `room` is too
-    small. Spare width goes to folded heads, those that need least first.
+    small. Spare width goes to the folded heads, first to those that need least.
     """
     words = [max(map(len, head.split())) for head in heads]
     lines = [
         max((len(line) for row in rows for line in row[i].split("\n")), default=0) for i in range(len(heads))
     ]
     widths = [max(pair) for pair in zip(words, lines, strict=True)]
-    left = room - sum(widths) - _GAP * (len(widths) - 1) - _EDGES
-    if left < 0:
+    spare = room - sum(widths) - _GAP * (len(widths) - 1) - _EDGES
+    if spare < 0:
         return []
     for i in sorted(range(len(heads)), key=lambda i: len(heads[i]) - widths[i]):
-        more = min(left, max(0, len(heads[i]) - widths[i]))
+        more = min(spare, max(0, len(heads[i]) - widths[i]))
         widths[i] += more
-        left -= more
+        spare -= more
     return widths
 
 

@@ -20,9 +20,11 @@ __all__ = ["app"]
 app = new_app("Import job logs, generate synthetic traces, check traces.")
 
 Output = Annotated[Path, typer.Option("-o", "--output", help="Trace to write: .csv, .csv.gz or .parquet.")]
-Rules = Annotated[str, typer.Option(help="Rules that give jobs models: bundled name, YAML file, or none.")]
-PlannerName = Annotated[str, typer.Option("--planner", help="Plans by which jobs ran for the logged time.")]
-SystemName = Annotated[str, typer.Option("--system", help="System on which they did.")]
+Rules = Annotated[
+    str, typer.Option(help="Rules that assign models to jobs: a bundled name, a YAML file, or none.")
+]
+PlannerName = Annotated[str, typer.Option("--planner", help="Planner that turns run times into iterations.")]
+SystemName = Annotated[str, typer.Option("--system", help="System on which the run times hold.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random draws.")]
 
 
@@ -31,22 +33,30 @@ def import_(
     log: Annotated[Path, typer.Argument(help="Job log, plain or gzip.")],
     output: Output,
     log_format: Annotated[
-        str | None, typer.Option("--format", help="itp, elasticflow or slurm; by the header if not given.")
+        str | None,
+        typer.Option(
+            "--format", help="Format: itp, elasticflow or slurm; by default guessed from the header."
+        ),
     ] = None,
     columns: Annotated[
         str | None,
-        typer.Option(help="Of a log of another format: submit_s=COLUMN,gpus=COLUMN,duration_s=COLUMN."),
+        typer.Option(help="For other formats: submit_s=COLUMN,gpus=COLUMN,duration_s=COLUMN."),
     ] = None,
     rules: Rules = "llm-mix",
     planner: PlannerName = "data-parallel",
     system: SystemName = "dgx-a100-80gb",
     seed: Seed = 0,
-    limit: Annotated[int | None, typer.Option(help="Keep only the first so many jobs.")] = None,
-    from_s: Annotated[float, typer.Option(help="Skip jobs before this many seconds of the log.")] = 0.0,
-    until_s: Annotated[float, typer.Option(help="Skip jobs from this many seconds on.")] = float("inf"),
-    time_scale: Annotated[float, typer.Option(help="Multiply the gaps between submissions.")] = 1.0,
+    limit: Annotated[int | None, typer.Option(help="Keep at most this number of jobs.")] = None,
+    from_s: Annotated[
+        float, typer.Option(help="Skip jobs submitted before this time, in seconds of the log.")
+    ] = 0.0,
+    until_s: Annotated[float, typer.Option(help="Skip jobs submitted at this time or later.")] = float("inf"),
+    time_scale: Annotated[float, typer.Option(help="Factor of the gaps between submissions.")] = 1.0,
 ) -> None:
-    """Turn a job log into a trace; what was assumed and left out goes beside it, into NAME.import.json."""
+    """Turn a job log into a trace.
+
+    Assumptions and dropped rows are written next to the trace, to NAME.import.json.
+    """
     from traces.logs import Selection, import_log
 
     jobs, report = import_log(
@@ -79,7 +89,10 @@ def import_table(
     folder: Annotated[Path, typer.Argument(help="Folder of MODEL.csv files: global_batch_size,1,2,4,...")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Throughput table to write (CSV).")],
 ) -> None:
-    """Turn ElasticFlow's throughput tables into one table: model, global_batch, gpus, iterations_per_s."""
+    """Turn ElasticFlow's throughput tables into one table.
+
+    Its columns are model, global_batch, gpus, iterations_per_s.
+    """
     from itertime.io import sha256
     from traces.logs import read_throughputs, write_throughputs
 
@@ -97,25 +110,48 @@ def import_table(
 def generate(
     output: Output,
     jobs: Annotated[int, typer.Option(min=1, help="Number of jobs.")] = 1000,
-    load: Annotated[float, typer.Option(help="GPU-seconds asked for over those of the cluster.")] = 1.0,
+    load: Annotated[float, typer.Option(help="GPU-seconds asked for, over those of the cluster.")] = 1.0,
     gpus: Annotated[int, typer.Option(min=1, help="GPUs of the cluster that the load refers to.")] = 1024,
-    arrivals: Annotated[str, typer.Option(help="poisson, bursty, day-night or at-zero.")] = "poisson",
+    arrivals: Annotated[
+        str, typer.Option(help="Arrival process: poisson, bursty, day-night or at-zero.")
+    ] = "poisson",
     cv: Annotated[
-        float | None, typer.Option(help="Coefficient of variation of the gaps, for bursty and day-night.")
+        float | None,
+        typer.Option(
+            help="Coefficient of variation of the gaps between submissions, for bursty and day-night."
+        ),
     ] = None,
     sizes: Annotated[str, typer.Option(help="GPUs and run times: itp, exponential, or a YAML file.")] = "itp",
     rules: Rules = "llm-mix",
     deadlines: Annotated[
-        str, typer.Option(help="rules, none, or LOW:HIGH[:SHARE] for submission + U(LOW, HIGH) x run time.")
+        str,
+        typer.Option(
+            help="rules, none, or LOW:HIGH[:SHARE]: a share of jobs, U(LOW, HIGH) run times after submission."
+        ),
     ] = "rules",
     planner: PlannerName = "data-parallel",
     system: SystemName = "dgx-a100-80gb",
     seed: Seed = 0,
 ) -> None:
-    """Make a synthetic trace; its recipe goes beside it, into NAME.generate.json."""
+    """Generate a synthetic trace.
+
+    Its recipe is written next to it, to NAME.generate.json.
+    """
     from traces.synthetic import Recipe, generate_stored
 
-    recipe = Recipe(jobs, load, gpus, arrivals, cv, sizes, rules, deadlines, planner, system, seed)
+    recipe = Recipe(
+        jobs=jobs,
+        load=load,
+        gpus=gpus,
+        arrivals=arrivals,
+        cv=cv,
+        sizes=sizes,
+        rules=rules,
+        deadlines=deadlines,
+        planner=planner,
+        system=system,
+        seed=seed,
+    )
     made, report = generate_stored(recipe)
     beside = _write(made, report, output, "generate")
     _say(f"{output}: {len(made):,} jobs; {_asked(report['demand'])}")
@@ -129,11 +165,14 @@ def check(
         str, typer.Option(help="Cluster that the load refers to: a shape, or a YAML file.")
     ] = "n128g8",
     table: Annotated[
-        Path | None, typer.Option(help="Throughput table; the trace may name its models too.")
+        Path | None, typer.Option(help="Throughput table, whose models the trace may name.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Validate a trace and summarise it. Every mistake is printed with its line; the exit code is then 3."""
+    """Validate a trace and summarise it.
+
+    Every mistake is printed with its line, and makes the exit code 3.
+    """
     from clustersim.cluster import load_cluster
     from clustersim.speed import read_throughput_table
     from itertime.spec import list_models
@@ -152,7 +191,7 @@ def check(
 def _write(
     jobs: list[Job] | StoredJobs, report: dict[str, Any], output: Path, kind: str, source: Path | None = None
 ) -> Path:
-    """Write the trace and then its report, which holds the trace's hash; give the report's path."""
+    """Write the trace, then its report with the hash of the trace. Returns the path of the report."""
     from itertime.errors import UserError
     from itertime.io import sha256
     from traces import write_trace

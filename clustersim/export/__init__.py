@@ -1,14 +1,14 @@
-"""A run or a grid for other programs: figures for papers, traces for Perfetto.
+"""Runs and grids for other programs: figures for papers, traces for Perfetto.
 
 | name | what |
 |---|---|
-| `KINDS` | What can be drawn of runs |
-| `check_ending` | The format of a figure, by the end of its name |
-| `figures` | matplotlib.pyplot in our style, without a screen |
-| `save` | Write a figure whole or not at all, without dates |
-| `write_timeline` | Write the trace as JSON, gzip-compressed if the name ends in .gz |
-| `draw_sweep` | The curves, with their intervals as bars |
-| `read_sweep` | The points in a grid's results.csv |
+| `figures` | a context with matplotlib's pyplot in the style of the project, without a screen |
+| `KINDS` | the figures that can be drawn of runs, by name: a function each |
+| `read_sweep` | the points of a load sweep, from the results.csv of a grid |
+| `draw_sweep` | the figure of a load sweep: a metric against the load, a curve per policy |
+| `check_ending` | the format of a figure, from the ending of its file name |
+| `save` | write a figure: equal figures give equal bytes |
+| `write_timeline` | write a run as JSON for ui.perfetto.dev or chrome://tracing |
 """
 
 from .figures import KINDS, check_ending, figures, save

@@ -1,4 +1,4 @@
-"""Figures for papers, drawn by matplotlib: the same runs give the same file, byte for byte."""
+"""Figures for papers, by matplotlib. The same runs give the same file, byte for byte."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clustersim.analysis import allocations, gpu_blocks
+from clustersim.records import Run
 from clustersim.report import Clock, group_runs
 from itertime.errors import UserError
 from itertime.io import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from clustersim.records import Run
 
 __all__ = ["COLOURS", "ENDINGS", "KINDS", "check_ending", "figures", "line_style", "save"]
 
@@ -42,7 +41,9 @@ _UNDATED: dict[str, dict[str, Any]] = {
 
 @contextmanager
 def figures() -> Iterator[Any]:
-    """matplotlib.pyplot in our style, without a screen; UserError where matplotlib is not installed."""
+    """A context with matplotlib.pyplot in the project's style, without a screen. UserError if matplotlib is
+    not installed.
+    """
     try:
         import matplotlib as mpl
     except ImportError:
@@ -50,7 +51,7 @@ def figures() -> Iterator[Any]:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    style: Any = {**mpl.rcParamsDefault, **_STYLE, "backend": "Agg"}  # whatever the user's matplotlibrc says
+    style: Any = {**mpl.rcParamsDefault, **_STYLE, "backend": "Agg"}  # the user's matplotlibrc has no effect
     with mpl.rc_context(style):
         try:
             yield plt
@@ -59,7 +60,7 @@ def figures() -> Iterator[Any]:
 
 
 def check_ending(path: Path) -> str:
-    """The format of a figure, by the end of its name; UserError for one that cannot be written."""
+    """The format of a figure, from the ending of its name. UserError for an unknown format."""
     ending = path.suffix.removeprefix(".").lower()
     if ending not in ENDINGS:
         raise UserError(f"{path}: unknown kind of figure; let the name end in .{', .'.join(ENDINGS)}")
@@ -67,14 +68,14 @@ def check_ending(path: Path) -> str:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure whole or not at all, without dates: equal figures give equal bytes."""
+    """Write a figure whole or not at all, without dates, so that equal figures give equal bytes."""
     ending, content = check_ending(path), io.BytesIO()
     figure.savefig(content, format=ending, dpi=200, metadata=_UNDATED[ending])
     write_bytes(path, content.getvalue())
 
 
 def line_style(number: int) -> dict[str, str]:
-    """Colour and dashes of the policy `number`."""
+    """Colour and dashes of policy number `number`."""
     return {
         "color": COLOURS[number % len(COLOURS)],
         "linestyle": _DASHES[number // len(COLOURS) % len(_DASHES)],
@@ -82,7 +83,7 @@ def line_style(number: int) -> dict[str, str]:
 
 
 def _jct_cdf(plt: Any, runs: Sequence[Run]) -> Figure:
-    """Share of all submitted jobs that finished within a time; of several seeds, one curve each."""
+    """Share of all submitted jobs that finished within a time. A curve per seed."""
     figure, axes = plt.subplots(figsize=(4.6, 3.0))
     for number, group in enumerate(group_runs(runs)):
         for i, run in enumerate(group.runs):
@@ -93,13 +94,15 @@ def _jct_cdf(plt: Any, runs: Sequence[Run]) -> Figure:
                 hours, share, where="post", label=label, alpha=1 if i == 0 else 0.4, **line_style(number)
             )
     axes.set(xscale="log", xlabel="job completion time, hours", ylabel="% of submitted jobs", ylim=(0, 101))
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")  # names may hold a $: no mathematics here
+    axes.xaxis.set_major_formatter(
+        lambda value, _: f"{value:g}"
+    )  # a label may contain a $, which is not mathematics
     axes.legend(loc="upper left")
     return figure
 
 
 def _utilisation(plt: Any, runs: Sequence[Run]) -> Figure:
-    """A row per policy: GPUs held, and of these the ones making progress; of several seeds, the first."""
+    """GPUs held and GPUs that make progress, a row per policy. Of several seeds, the first."""
     groups = group_runs(runs)
     clock = Clock.of([group.runs[0] for group in groups])
     size = (5.6, 0.7 + 1.0 * len(groups))
@@ -117,7 +120,7 @@ def _utilisation(plt: Any, runs: Sequence[Run]) -> Figure:
 
 
 def _gantt(plt: Any, runs: Sequence[Run]) -> Figure:
-    """Which job held which GPUs, a row per policy, coloured by model; of several seeds, the first."""
+    """Which job held which GPUs, a row per policy, coloured by model. Of several seeds, the first."""
     groups = group_runs(runs)
     clock = Clock.of([group.runs[0] for group in groups])
     held: dict[str, float] = {}
@@ -168,4 +171,4 @@ KINDS: dict[str, Callable[[Any, Sequence[Run]], Figure]] = {
     "utilisation": _utilisation,
     "gantt": _gantt,
 }
-"""What can be drawn of runs."""
+"""The figures that can be drawn of runs, by name."""

@@ -1,7 +1,7 @@
 """A run as a trace for ui.perfetto.dev or chrome://tracing: a node is a process, a GPU a thread.
 
-Trace Event Format (Google, 2016): complete events ("X") for what a GPU does, counters ("C") for the cluster,
-instants ("i") for nodes that fail and come back; times in microseconds since the first submission.
+Trace Event Format (Google, 2016): complete events ("X") for allocations and overheads, counters ("C") for the
+cluster, instants ("i") for nodes that fail and come back. Times are microseconds since the first submission.
 """
 
 from __future__ import annotations
@@ -10,15 +10,12 @@ import gzip
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clustersim.analysis import Allocation, allocations, gpu_blocks
-from clustersim.records import NODE_EVENTS
+from clustersim.records import NODE_EVENTS, JobRecord, Run
 from itertime.errors import UserError
 from itertime.io import replacing
-
-if TYPE_CHECKING:
-    from clustersim.records import JobRecord, Run
 
 __all__ = ["timeline_events", "write_timeline"]
 
@@ -29,7 +26,7 @@ _CLUSTER = 0
 def timeline_events(run: Run) -> Iterator[dict[str, Any]]:
     """The events of a run's trace. Process 0 is the cluster, process n + 1 is node n, thread k its GPU k.
 
-    Which GPU of a node a job holds is drawn by `gpu_blocks`; the engine does not name it.
+    `gpu_blocks` chooses the GPUs of a node that a job occupies; the engine does not number them.
     """
     from_s = min((job.submit_s for job in run.jobs), default=0.0)
     found = allocations(run)
@@ -39,21 +36,21 @@ def timeline_events(run: Run) -> Iterator[dict[str, Any]]:
     jobs = {job.job_id: job for job in run.jobs}
     for held, blocks in zip(found, gpu_blocks(found, run.cluster.size_of), strict=True):
         job = jobs[held.given.job_id]
-        told = _told(held, job)
+        details = _details(held, job)
         for first, last, gpu, count in blocks:
             for node in range(first, last + 1):
                 for k in range(gpu, gpu + count):
                     yield _complete(
-                        job.job_id, held.given.event, held.from_s - from_s, held.held_s, node, k, told
+                        job.job_id, held.given.event, held.from_s - from_s, held.held_s, node, k, details
                     )
                 if held.paid_s > 0:
                     yield _complete("overhead", "overhead", held.from_s - from_s, held.paid_s, node, gpu, {})
 
 
 def write_timeline(run: Run, path: str | Path) -> int:
-    """Write the trace as JSON, gzip-compressed if the name ends in .gz; returns the number of events.
+    """Write the trace as JSON, gzip-compressed if the name ends in .gz. Returns the number of events.
 
-    UserError for another ending, for a run with more events than viewers take, or where `path` cannot be
+    UserError if the name ends differently, if viewers cannot load so many events, or if `path` cannot be
     written.
     """
     path = Path(path)
@@ -119,9 +116,9 @@ def _outages(run: Run, from_s: float) -> Iterator[dict[str, Any]]:
                 yield {**at, "pid": node + 1}
 
 
-def _told(held: Allocation, job: JobRecord) -> dict[str, Any]:
+def _details(held: Allocation, job: JobRecord) -> dict[str, Any]:
     """The details of an allocation that a viewer shows."""
-    told = {
+    details = {
         "tenant": job.tenant,
         "model": job.model,
         "gpus": held.given.gpus,
@@ -129,14 +126,14 @@ def _told(held: Allocation, job: JobRecord) -> dict[str, Any]:
         "overhead_s": round(held.paid_s, 6),
         "ended": held.ended or "the run ended",
     }
-    return {name: value for name, value in told.items() if value != ""}
+    return {name: value for name, value in details.items() if value != ""}
 
 
 def _complete(
-    name: str, category: str, from_s: float, seconds: float, node: int, gpu: int, told: dict[str, Any]
+    name: str, category: str, from_s: float, seconds: float, node: int, gpu: int, details: dict[str, Any]
 ) -> dict[str, Any]:
     event = {"ph": "X", "name": name, "cat": category, "ts": _us(from_s), "dur": _us(seconds)}
-    return {**event, "pid": node + 1, "tid": gpu, "args": told}
+    return {**event, "pid": node + 1, "tid": gpu, "args": details}
 
 
 def _us(seconds: float) -> int:

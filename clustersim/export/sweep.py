@@ -25,9 +25,8 @@ _LOADS = ("load", "trace.load")
 
 @dataclass(frozen=True)
 class Point:
-    """The mean over the seeds of one cell of the grid, with half the width of its 95 % interval.
-
-    Student's t over the seeds, for independent ones; None for a single seed.
+    """The mean over the seeds of one cell of the grid. `half`: half the width of its 95 % interval, by
+    Student's t over independent seeds; None for a single seed.
     """
 
     x: float
@@ -38,7 +37,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Curves by label (the values of all other axes), their points by x. `absent`: cells without one."""
+    """Curves by label (the values of all other axes), with points in order of x. `absent`: cells without a
+    value of the metric.
+    """
 
     x: str
     metric: str
@@ -47,10 +48,10 @@ class Sweep:
 
 
 def read_sweep(folder: str | Path, metric: str, x: str | None = None) -> Sweep:
-    """The points in a grid's results.csv: axes, seed, status, metrics.
+    """The curves in the results.csv of a grid, whose columns are axes, seed, status, metrics.
 
-    `x`: the axis along the figure; by default the one that is the load. UserError for an axis or metric that
-    the table does not have, TableError (file, line, column) for a cell that is no number.
+    `x`: the horizontal axis; by default the axis of the load. UserError for an axis or metric that the table
+    does not have, TableError (file, line, column) for a cell that is not a number.
     """
     path = Path(folder) / _FILE
     if not path.is_file():

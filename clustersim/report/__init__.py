@@ -1,23 +1,27 @@
-"""The report: one HTML page about a run, or a comparison of runs.
+"""The report: one HTML page about a run, or about a comparison of runs.
 
 | name | what |
 |---|---|
-| `comparison_table` | The headline for a terminal |
-| `render_report` | Return the page for `runs` as HTML, with differences to policy `baseline` (default |
-| `group_runs` | The runs by policy, in order of appearance |
-| `named` | The runs by policy, labelled, in the order of all tables |
-| `Clock` | From the first submission of any run to the last event of any run |
-| `sizes_given` | Where policies allocate other numbers of GPUs than requested |
+| `render_report` | the page for some runs, as HTML |
+| `comparison_table` | the headline table of the page as text, for a terminal |
+| `sizes_given` | sentences on policies that allocate other numbers of GPUs than requested |
+| `group_runs` | runs grouped by policy, in order of appearance |
+| `named` | each run with its label, in the order of all tables |
+| `Clock` | the time axis that all charts of a page share |
 
 Why
 - The split of GPU time is decided when the run ends, not in the report. `plans.csv` keeps the parts of each
-  plan, and only if they add up to the speed that the engine used. A report made later, by another version,
-  cannot attach other numbers to an old run.
-- Jobs, allocations and plotly are gzip in base64: 10,000 jobs under four policies take 4 MB instead of 12.
-  Letters and digits are no markup, so no name in them can be. Plotly comes from its package.
-- The content security policy names the hashes of the page's scripts. Nothing else may run or be fetched.
-- The timeline is a canvas: one SVG element per allocation stops at some thousand.
-- The first seed is drawn, all seeds are tabulated: an average of timelines is no timeline.
+  plan, written by the planner that chose it, and only if they add up to the speed that the engine used. A
+  report made later, by another version, cannot attach other numbers to an old run.
+- The page is one file. Jobs, allocations and plotly are gzip in base64: 10,000 jobs under four policies take
+  4 MB instead of 12. Base64 contains no markup, so the name of a job cannot become any. Plotly comes from its
+  Python package: there is no copy to maintain, and packed it takes 2 MB.
+- The content security policy names the hashes of the page's own script and of plotly. Nothing else runs, and
+  nothing is fetched.
+- The timeline is a canvas, because one SVG element per allocation stops at some thousand. Rectangles smaller
+  than a pixel are added up by area, so the picture is as full as the cluster was.
+- The first seed is drawn and all seeds are tabulated: an average of timelines is no timeline. Intervals over
+  seeds belong to grids.
 """
 
 from .headline import comparison_table

@@ -1,11 +1,11 @@
-"""The charts of a report as data. Series are downsampled here; `templates/charts.js` draws them."""
+"""The charts of a report as data, downsampled for a screen. `templates/charts.js` draws them."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +14,8 @@ from clustersim.records import FINISHED
 
 from .fairness import SIZES, mean_slowdown, size_of
 from .numbers import duration
-from .runs import Group
+from .runs import Group, Pair
 from .time_axis import Clock, short
-
-if TYPE_CHECKING:
-    from .runs import Pair
 
 __all__ = ["MOST_POINTS", "Chart", "charts"]
 
@@ -32,11 +29,11 @@ _ROW_PX, _MARGIN_PX, _BAR_PX = 92, 84, 44
 
 @dataclass(frozen=True)
 class Chart:
-    """One chart: its place in the page, what it shows in words, its series and its plotly layout.
+    """One chart: the id of its element, title and caption, series and plotly layout.
 
-    A series has `name`, `x`, `y`, and `series` (the number of its policy) or `category` (of `CATEGORIES`),
-    which tell its colour; optionally `type`, `text` per point, `yaxis`, `fill`, `faint`. Names are escaped,
-    since plotly renders some HTML.
+    A series has `name`, `x` and `y`; its colour comes from `series` (the number of its policy) or `category`
+    (of `CATEGORIES`). Optional are `type`, `text` per point, `yaxis`, `fill` and `faint`. Names are escaped,
+    because plotly renders some HTML.
     """
 
     id: str
@@ -53,9 +50,9 @@ def charts(
     times: Sequence[GpuTime | None] = (),
     baseline: str = "",
 ) -> dict[str, Chart]:
-    """All charts that there is data for, by id; of a policy with several seeds, the first run is drawn.
+    """All charts that have data, by id. Of a policy with several seeds, the first run is drawn.
 
-    `times`: where the GPU time of each group's first run went.
+    `times`: the split of GPU time of the first run of each group.
     """
     drawn = []
     runs = [group.runs[0] for group in groups]
@@ -74,7 +71,7 @@ def charts(
 
 
 def _completion(groups: Sequence[Group]) -> Chart:
-    """Cumulative distribution of JCT over all submitted jobs, so that a curve may end below 1."""
+    """Cumulative distribution of JCT over all submitted jobs. A curve may end below 100 %."""
     series = []
     for number, group in enumerate(groups):
         jobs = group.runs[0].jobs
@@ -97,7 +94,7 @@ def _completion(groups: Sequence[Group]) -> Chart:
 
 
 def _paired(pairs: Sequence[Pair], baseline: str) -> Chart:
-    """Cumulative distribution of JCT over the JCT of the same job under the baseline."""
+    """Cumulative distribution of the ratio of JCT to the JCT of the same job under the baseline."""
     series = []
     for pair in pairs:
         rank = _downsampled(len(pair.ratio))
@@ -107,15 +104,15 @@ def _paired(pairs: Sequence[Pair], baseline: str) -> Chart:
         series.append(_series(pair.series, pair.label, short(ratio), short(share), text=text))
     layout = {
         "xaxis": {
-            "type": "log", "title": {"text": f"JCT over that of the same job under {_plotly_text(baseline)}"},
+            "type": "log", "title": {"text": f"JCT over JCT of the same job under {_plotly_text(baseline)}"},
             **_RATIO_TICKS,
         },
         "yaxis": {"title": {"text": "% of these jobs"}, "range": [0, 101]},
         "line_at": 1,
     }  # fmt: skip
     caption = (
-        f"Job by job: what is left of the line at 1× completes sooner than under {baseline}, what is right "
-        "of it later. Over the jobs that finished under both."
+        f"Job by job: left of the line at 1×, jobs complete sooner than under {baseline}; right of it, "
+        "later. Over the jobs that finished under both."
     )
     return Chart("chart-pairs", "The same jobs, side by side", caption, 380, series, layout)
 
@@ -146,14 +143,14 @@ def _gpu_time(groups: Sequence[Group], times: Sequence[GpuTime | None]) -> Chart
         "yaxis": {"autorange": "reversed"},
     }
     caption = (
-        "Every GPU-second from the first submission to the last finish of a policy, once. Running time is "
-        "split as itertime predicts for each plan on its slowest pipeline stage."
+        "Each GPU-second from the first submission to the last finish of a policy counts once. Running time "
+        "is split as itertime predicts for the slowest pipeline stage of each plan."
     )
     return Chart("chart-time", "Where GPU time went", caption, 80 + _BAR_PX * len(groups), series, layout)
 
 
 def _allocation(groups: Sequence[Group], clock: Clock) -> Chart:
-    """One row of GPUs per policy, on the same axes: those that jobs hold, and of these the useful ones."""
+    """One row of GPUs per policy, on a common time axis: GPUs that jobs hold, and useful GPUs among them."""
     gap, count = 0.06, len(groups)
     height = (1 - gap * (count - 1)) / count
     series: list[dict[str, Any]] = []
@@ -170,7 +167,7 @@ def _allocation(groups: Sequence[Group], clock: Clock) -> Chart:
         layout[f"yaxis{number + 1}"] = {**span, "nticks": 3}
         layout["annotations"].append({"text": _plotly_text(group.label), "y": top, "series": number})
     caption = (
-        f"GPUs that jobs hold (pale) and of these the ones making progress (full colour), {clock.resolution}"
+        f"GPUs that jobs hold (pale) and GPUs that make progress (full colour), {clock.resolution}"
         "; the full height is the whole cluster."
     )
     return Chart(
@@ -221,14 +218,14 @@ def _slowdown(groups: Sequence[Group]) -> Chart:
         "line_at_y": 1,
     }
     caption = (
-        "Mean over finished jobs of the completion time over the run time on the GPUs asked for, without "
-        "waiting; below 1×, jobs got more GPUs than they asked for. Level dots are equal treatment."
+        "Completion time divided by the run time on the GPUs asked for, without waiting; mean over finished "
+        "jobs. Below 1×, jobs got more GPUs than they asked for. Dots at one height mean equal treatment."
     )
     return Chart("chart-slowdown", "Slowdown by size", caption, 340, series, layout)
 
 
 def _downsampled(count: int) -> np.ndarray:
-    """At most `MOST_POINTS` positions among `count`, the first and the last included."""
+    """At most `MOST_POINTS` positions of `count`, with the first and the last."""
     return np.unique(np.linspace(0, count - 1, min(count, MOST_POINTS)).round().astype(int))
 
 
@@ -237,5 +234,5 @@ def _series(number: int, label: str, x: list[float], y: list[float], **rest: Any
 
 
 def _plotly_text(text: str) -> str:
-    """Text that plotly shows as it is: it takes some HTML in labels, but knows no &quot;."""
+    """Text that plotly shows unchanged: plotly renders some HTML in labels, but not &quot;."""
     return html.escape(text, quote=False)

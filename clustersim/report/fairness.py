@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import TYPE_CHECKING
 
-from clustersim.records import FINISHED
+from clustersim.records import FINISHED, JobRecord, Run
 
 from .numbers import duration
 from .runs import Named, named
-
-if TYPE_CHECKING:
-    from clustersim.records import JobRecord, Run
 
 __all__ = ["SIZES", "Class", "by_size", "by_tenant", "mean_slowdown", "size_of"]
 
@@ -32,7 +28,9 @@ class Class:
 
 
 def by_tenant(runs: Sequence[Run]) -> list[Class]:
-    """Classes by tenant, most GPU-hours first, the rest as one class. Empty for a single tenant."""
+    """Classes by tenant, most GPU-hours first. The tenants after the first twelve share a class. Empty for a
+    single tenant.
+    """
     held: dict[str, list[float]] = {}
     for run in runs:
         for job in run.jobs:
@@ -46,7 +44,7 @@ def by_tenant(runs: Sequence[Run]) -> list[Class]:
 
 
 def by_size(runs: Sequence[Run]) -> list[Class]:
-    """Classes by requested GPUs; classes without jobs are left out."""
+    """Classes by requested GPUs, without empty classes."""
     return _classes(runs, size_of, [name for _, name in SIZES])
 
 
@@ -56,7 +54,7 @@ def size_of(job: JobRecord) -> int:
 
 
 def mean_slowdown(jobs: Sequence[JobRecord]) -> float | None:
-    """Mean ratio of JCT to run time on the requested GPUs; None without finished jobs that took time."""
+    """Mean ratio of JCT to run time on the requested GPUs; None if no job has both."""
     ratios = [job.jct_s / job.isolated_s for job in jobs if job.jct_s and job.isolated_s]
     return fsum(ratios) / len(ratios) if ratios else None
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+from clustersim.records import Run
 
 from .numbers import decimals, difference, time_unit
 from .runs import (
@@ -17,9 +18,6 @@ from .runs import (
     same_jobs_finished,
     same_trace,
 )
-
-if TYPE_CHECKING:
-    from clustersim.records import Run
 
 __all__ = ["Cell", "Column", "Headline", "Row", "comparison_table", "headline_rows"]
 
@@ -58,7 +56,9 @@ _ON_TERMINAL = (
 
 @dataclass(frozen=True)
 class Cell:
-    """A value as text in the unit of its column, its difference to the baseline, and its trend."""
+    """A value as text in the unit of its column, its difference to the baseline, and whether that is better
+    or worse.
+    """
 
     text: str
     difference: str = ""
@@ -87,18 +87,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Headline:
-    """The table, without columns that are undefined in every run and counts that are zero in every run."""
+    """The table, without metrics that are undefined in every run and counts that are zero in every run."""
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
 
 
 def headline_rows(runs: Sequence[Run], baseline: str | None) -> Headline:
-    """The headline table of `runs`, with differences to the run of policy `baseline`, of the same seed.
+    """The headline table of `runs`, with differences to the run of policy `baseline` with the same seed.
 
-    Where runs finished different jobs, a column over the jobs that all of them finished is added. The other
-    averages over finished jobs are then not called better or worse: a policy that declines long jobs looks
-    fast over the rest. Raises UnknownName if no run has the baseline's policy.
+    If runs finished different jobs, one more column covers the jobs that all runs finished. The other
+    averages over finished jobs are then not marked better or worse: a policy that rejects long jobs looks
+    fast on the rest. Raises UnknownName if no run has the policy `baseline`.
     """
     values = {id(run): measured(run) for run in runs}
     measures = _measures(runs, values)
@@ -117,7 +117,7 @@ def headline_rows(runs: Sequence[Run], baseline: str | None) -> Headline:
 
 
 def comparison_table(runs: Sequence[Run], baseline: str | None) -> tuple[list[str], list[list[str]]]:
-    """The headline for a terminal: heads and rows of text, differences to the baseline in parentheses."""
+    """The headline table for a terminal: heads and rows, with differences to the baseline in parentheses."""
     headline = headline_rows(runs, baseline)
     shown = [i for i, column in enumerate(headline.columns) if column.key in _ON_TERMINAL]
     heads = ["policy"]
@@ -152,7 +152,7 @@ def _measures(runs: Sequence[Run], values: Mapping[int, dict[str, float | None]]
 
 @dataclass(frozen=True)
 class _Scale:
-    """How a column shows its numbers: divided by `factor`, with so many decimals."""
+    """How a column shows its numbers: divided by `factor`, with `decimals` digits after the point."""
 
     unit: str
     factor: float

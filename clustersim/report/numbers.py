@@ -11,6 +11,7 @@ _TIME_UNITS = (("d", 86400.0, 3 * 86400.0), ("h", 3600.0, 7200.0), ("min", 60.0,
 
 
 def time_unit(seconds: float) -> tuple[str, float]:
+    """The unit that suits a time, and its seconds."""
     for unit, factor, least in _TIME_UNITS:
         if seconds >= least:
             return unit, factor
@@ -18,12 +19,14 @@ def time_unit(seconds: float) -> tuple[str, float]:
 
 
 def decimals(smallest: float) -> int:
-    """Three digits for the smallest number of a column, at most two decimals."""
+    """The decimals that give the smallest number of a column three digits, at most two."""
     return max(0, min(2, 2 - floor(log10(smallest)))) if smallest > 0 else 0
 
 
 def difference(kind: str, value: float, base: float) -> str:
-    """`value` less `base` as text: percent for times and money, points for shares, a number for counts."""
+    """`value` minus `base` as text: percent for times and money, percentage points for shares, a number for
+    counts.
+    """
     if kind == "count":
         return _signed(value - base, 0)
     if kind == "share":

@@ -1,4 +1,4 @@
-"""The report of one run or of a comparison: one HTML file that loads nothing and trusts no text."""
+"""The report page: one HTML file that loads nothing from elsewhere and escapes every text."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import hashlib
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clustersim.analysis import gpu_time
+from clustersim.records import Run
 
 from .charts import Chart, charts
 from .fairness import by_size, by_tenant
@@ -21,9 +22,6 @@ from .runs import cluster_words, group_runs, named, pairs
 from .sections import all_metrics, assumptions, commands, coverage, covered, deadline_rows, time_rows
 from .verdict import caution, verdict
 
-if TYPE_CHECKING:
-    from clustersim.records import Run
-
 __all__ = ["render_report"]
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -31,10 +29,10 @@ _SCRIPTS = ("page.js", "charts.js", "gantt_data.js", "gantt.js", "jobs.js", "sto
 
 
 def render_report(runs: Sequence[Run], *, baseline: str | None = None, title: str | None = None) -> str:
-    """Return the page for `runs` as HTML, with differences to policy `baseline` (default: the first run's).
+    """The page for `runs` as HTML, with differences to policy `baseline` (default: that of the first run).
 
-    All text from traces and manifests is escaped or packed. A content security policy allows only the page's
-    own scripts, by their hashes. So the name of a job cannot become markup or code.
+    All text from traces and manifests is escaped or packed, and the content security policy allows only the
+    page's own scripts, by their hashes. So the name of a job cannot become markup or code.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -104,7 +102,7 @@ def _data(chart: Chart) -> dict[str, Any]:
 
 @cache
 def _plotly() -> tuple[str, str]:
-    """Plotly's script, and the same compressed to about a fifth."""
+    """Plotly's script, and the same script packed: gzip in base64, about a fifth of the size."""
     from plotly.offline import get_plotlyjs
 
     source = _inline_script(get_plotlyjs())
@@ -112,7 +110,7 @@ def _plotly() -> tuple[str, str]:
 
 
 def _inline_script(source: str) -> str:
-    """A script that is safe inside a script element, with line ends as parsers read them."""
+    """A script that is safe inside a script element, with the line ends that HTML parsers produce."""
     return source.replace("\r\n", "\n").replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 

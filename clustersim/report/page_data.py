@@ -1,6 +1,6 @@
 """The jobs and allocations of a report as compact columns, for its job table, Gantt chart and job stories.
 
-Times are whole multiples of `step_s` since `from_s`. A column that only grows holds differences.
+Times are whole multiples of `step_s` since `from_s`. Growing columns hold differences, which compress better.
 """
 
 from __future__ import annotations
@@ -11,15 +11,12 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import floor, log10
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clustersim.analysis import allocations, end_of_run_s, gpu_blocks
-from clustersim.records import NODE_DOWN, NODE_UP, STATES, plan_words
+from clustersim.records import NODE_DOWN, NODE_UP, STATES, JobRecord, Run, plan_words
 
 from .runs import Group
-
-if TYPE_CHECKING:
-    from clustersim.records import JobRecord, Run
 
 __all__ = ["packed", "page_data"]
 
@@ -27,7 +24,7 @@ _FINEST_S, _STEPS = 1e-6, 1e7
 
 
 def packed(document: Any) -> str:
-    """The document as compressed JSON in base64: deterministic, and free of markup."""
+    """The document as JSON, gzip in base64: deterministic, and without markup."""
     text = json.dumps(document, allow_nan=False, separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
 
@@ -46,9 +43,9 @@ class _Names:
 
 
 def page_data(groups: Sequence[Group]) -> dict[str, Any]:
-    """All jobs of the first run of each policy, with their outcome in that run.
+    """All jobs of the first run of each policy, and the outcome of each job in each of these runs.
 
-    A job is identified by its id and submission time, so that runs over different traces do not mix.
+    Id and submission time identify a job, so jobs of different traces are not mixed up.
     """
     runs = [group.runs[0] for group in groups]
     clock = _Clock.of(runs)
@@ -148,7 +145,7 @@ def _held(run: Run, clock: _Clock, row_of: dict[str, int]) -> dict[str, Any]:
 
 
 def _down(run: Run, clock: _Clock) -> list[tuple[int, int, int]]:
-    """(node, from, to) for each time that a node was out of service."""
+    """(node, from, to) for each outage of a node."""
     since: dict[int, int] = {}
     spells = []
     for event in run.events:

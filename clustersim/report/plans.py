@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import TYPE_CHECKING
 
 from clustersim.analysis import GpuTime
+from clustersim.records import PlanKey, PlanRecord
 
 from .numbers import duration
 from .runs import Named
-
-if TYPE_CHECKING:
-    from clustersim.records import PlanKey, PlanRecord
 
 __all__ = ["PlanRow", "accuracy", "plan_rows"]
 
@@ -22,8 +19,8 @@ __all__ = ["PlanRow", "accuracy", "plan_rows"]
 class PlanRow:
     """One plan: the runs that used it, with GPU-hours, and the cells of its row.
 
-    Cells: model, global batch, GPUs, tp, pp, dp, micro-batch, the rest of the plan, seconds per iteration,
-    the range of nine in ten measured ones, MFU, memory, shares of bubble and of communication.
+    Cells: model, global batch, GPUs, tp, pp, dp, micro-batch, the rest of the plan, time per iteration, the
+    range that holds nine in ten measured times, MFU, memory, shares of bubble and of communication.
     """
 
     used: tuple[tuple[Named, str], ...]
@@ -32,7 +29,7 @@ class PlanRow:
 
 
 def plan_rows(times: Sequence[tuple[Named, GpuTime | None]]) -> list[PlanRow]:
-    """Every plan of any run, by model, batch and GPUs."""
+    """Every plan of any run, in order of model, batch and GPUs."""
     records: dict[PlanKey, PlanRecord] = {}
     used: dict[PlanKey, list[tuple[Named, float]]] = {}
     for one, time in times:
@@ -87,7 +84,7 @@ def _share(part_s: float, record: PlanRecord) -> str:
 
 
 def accuracy(time: GpuTime | None, plans: Sequence[PlanRecord]) -> str:
-    """The range of measured over predicted iteration times, averaged over a run's plans by GPU time."""
+    """The range of the ratio of measured to predicted iteration times, averaged over plans by GPU time."""
     weights: Mapping[PlanKey, float] = time.by_plan if time is not None else {}
     found, unknown = [], []
     for plan in plans:

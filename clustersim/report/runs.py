@@ -1,24 +1,20 @@
-"""How the runs of a report are grouped and labelled, and which of them may be compared.
-
-Each job against the baseline: how much sooner or later the same job completes."""
+"""The runs of a report: their groups and labels, which of them may be compared, and how much sooner or later
+the same job completes under one policy than under another.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clustersim.records import FINISHED
+from clustersim.cluster import Cluster
+from clustersim.records import FINISHED, Run
 from itertime.errors import UnknownName
 
 from .numbers import difference
-
-if TYPE_CHECKING:
-    from clustersim.cluster import Cluster
-    from clustersim.records import Run
 
 __all__ = [
     "Group",
@@ -37,6 +33,8 @@ __all__ = [
     "same_trace",
 ]
 
+_SAME = 0.01  # changes of JCT up to this share count as none
+
 
 @dataclass(frozen=True)
 class Group:
@@ -47,7 +45,7 @@ class Group:
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
-    """The runs by policy, in order of appearance. Labels name the planner where only it tells two apart."""
+    """The runs by policy, in order of appearance. Labels name the planner if a policy ran under several."""
     planners: dict[str, dict[str, None]] = {}
     for run in runs:
         planners.setdefault(run.policy, {})[run.planner] = None
@@ -63,48 +61,6 @@ def run_labels(group: Group) -> list[str]:
     if len(group.runs) == 1:
         return [group.label]
     return [f"{group.label}, seed {run.manifest.get('seed', index)}" for index, run in enumerate(group.runs)]
-
-
-def baseline_run(run: Run, runs: Sequence[Run], baseline: str) -> Run:
-    """The run of policy `baseline` to compare `run` with, of the same seed if any. Raises UnknownName."""
-    candidates = [other for other in runs if other.policy == baseline]
-    if not candidates:
-        raise UnknownName("baseline", baseline, {other.policy for other in runs})
-    same_seed = [other for other in candidates if other.manifest.get("seed") == run.manifest.get("seed")]
-    return (same_seed or candidates)[0]
-
-
-def same_trace(runs: Sequence[Run]) -> bool:
-    """Whether all runs had the same jobs, submitted at the same times."""
-    first = [(job.job_id, job.submit_s) for job in runs[0].jobs]
-    return all([(job.job_id, job.submit_s) for job in run.jobs] == first for run in runs[1:])
-
-
-def common_jobs(runs: Sequence[Run]) -> set[str]:
-    """The ids of the jobs that finished in every run."""
-    return set.intersection(*({job.job_id for job in run.jobs if job.state == FINISHED} for run in runs))
-
-
-def same_jobs_finished(runs: Sequence[Run]) -> bool:
-    """Whether averages over finished jobs cover the same jobs in all runs."""
-    common = len(common_jobs(runs))
-    return all(sum(job.state == FINISHED for job in run.jobs) == common for run in runs)
-
-
-def mean_jct_s(run: Run, ids: set[str]) -> float:
-    """Mean JCT over the jobs in `ids`, all of which finished."""
-    times = [job.jct_s for job in run.jobs if job.job_id in ids and job.jct_s is not None]
-    return fsum(times) / len(times)
-
-
-def measured(run: Run) -> dict[str, float | None]:
-    """The numbers of a summary, None for other values. `disruptions` is preemptions + resizes."""
-    values: dict[str, float | None] = {}
-    for name, value in run.summary.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        values[name] = float(value) if is_number else None
-    values["disruptions"] = fsum(values.get(name) or 0.0 for name in ("preemptions", "resizes"))
-    return values
 
 
 @dataclass(frozen=True)
@@ -136,12 +92,58 @@ def cluster_words(cluster: Cluster) -> str:
     return " + ".join(f"{g.nodes:,} nodes × {g.gpus_per_node}, {g.system or g.gpu_type}" for g in groups)  # type: ignore[union-attr]
 
 
-_SAME = 0.01
+# Comparison
+
+
+def baseline_run(run: Run, runs: Sequence[Run], baseline: str) -> Run:
+    """The run of policy `baseline` to compare `run` with, if possible of the same seed. UnknownName if no run
+    has this policy.
+    """
+    candidates = [other for other in runs if other.policy == baseline]
+    if not candidates:
+        raise UnknownName("baseline", baseline, {other.policy for other in runs})
+    same_seed = [other for other in candidates if other.manifest.get("seed") == run.manifest.get("seed")]
+    return (same_seed or candidates)[0]
+
+
+def same_trace(runs: Sequence[Run]) -> bool:
+    """Whether all runs had the same jobs, submitted at the same times."""
+    first = [(job.job_id, job.submit_s) for job in runs[0].jobs]
+    return all([(job.job_id, job.submit_s) for job in run.jobs] == first for run in runs[1:])
+
+
+def common_jobs(runs: Sequence[Run]) -> set[str]:
+    """The ids of the jobs that finished in every run."""
+    return set.intersection(*({job.job_id for job in run.jobs if job.state == FINISHED} for run in runs))
+
+
+def same_jobs_finished(runs: Sequence[Run]) -> bool:
+    """Whether averages over finished jobs cover the same jobs in all runs."""
+    common = len(common_jobs(runs))
+    return all(sum(job.state == FINISHED for job in run.jobs) == common for run in runs)
+
+
+def mean_jct_s(run: Run, ids: set[str]) -> float:
+    """Mean JCT over the jobs in `ids`, all of which finished."""
+    times = [job.jct_s for job in run.jobs if job.job_id in ids and job.jct_s is not None]
+    return fsum(times) / len(times)
+
+
+def measured(run: Run) -> dict[str, float | None]:
+    """The summary, with None for values that are not numbers, and `disruptions` = preemptions + resizes."""
+    values: dict[str, float | None] = {}
+    for name, value in run.summary.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        values[name] = float(value) if is_number else None
+    values["disruptions"] = fsum(values.get(name) or 0.0 for name in ("preemptions", "resizes"))
+    return values
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Jobs that finished under a policy and the baseline. `ratio` is JCT over the baseline's JCT, sorted."""
+    """The jobs that finished under both a policy and the baseline. `ratio`: JCT over JCT under the baseline,
+    sorted.
+    """
 
     label: str
     series: int
@@ -150,10 +152,10 @@ class Pair:
 
 
 def pairs(groups: Sequence[Group], baseline: str | None) -> list[Pair]:
-    """One row per policy but the baseline, from the first run of each.
+    """One row for each policy other than the baseline, from its first run.
 
-    Cells: jobs compared, shares sooner, alike and later, and percentiles of the change in percent. Jobs that
-    took no time under the baseline are not compared.
+    Cells: jobs compared; shares of jobs that complete sooner, at the same time and later; percentiles of the
+    change in percent. Jobs that took no time under the baseline are not compared.
     """
     if baseline is None:
         return []

@@ -1,4 +1,4 @@
-"""The sections of a report that are text: coverage, deadlines, assumptions, reproduction, all metrics."""
+"""The tables of a report: coverage, deadlines, GPU time, assumptions, reproduction, all metrics."""
 
 from __future__ import annotations
 
@@ -9,17 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clustersim.analysis import CATEGORIES, METRICS, GpuTime
-from clustersim.records import FINISHED, REJECTED, STATES
+from clustersim.records import FINISHED, REJECTED, STATES, Run
 
 from .numbers import duration
 from .plans import accuracy
 from .runs import Named, cluster_words, named
-
-if TYPE_CHECKING:
-    from clustersim.records import Run
 
 __all__ = [
     "Coverage",
@@ -49,7 +46,7 @@ class Coverage:
 
 
 def coverage(runs: Sequence[Run]) -> list[Coverage]:
-    """One row a run. Its counts are submitted, finished, rejected, unfinished, failed."""
+    """One row per run. Counts: submitted, finished, rejected, unfinished, failed."""
     rows = []
     for one in named(runs):
         jobs = one.run.jobs
@@ -62,7 +59,7 @@ def coverage(runs: Sequence[Run]) -> list[Coverage]:
 
 
 def covered(runs: Sequence[Run]) -> list[tuple[str, list[Named]]]:
-    """The coverage of averages, as summaries state it, each with the runs that state it."""
+    """The statements of summaries on which jobs their averages cover, each with the runs that make it."""
     texts: dict[str, list[Named]] = {}
     for one in named(runs):
         texts.setdefault(str(one.run.summary.get("covers", "not recorded")), []).append(one)
@@ -99,7 +96,7 @@ def deadline_rows(runs: Sequence[Run]) -> list[tuple[Named, tuple[str, ...]]]:
 
 
 def time_rows(times: Sequence[tuple[Named, GpuTime | None]]) -> list[tuple[str, str, list[tuple[str, str]]]]:
-    """(category, its name, (GPU-hours, share) of every run), without categories that no run has."""
+    """(category, its name, (GPU-hours, share) of every run), without categories empty in all runs."""
     rows = []
     for category, name in CATEGORIES.items():
         cells = []
@@ -123,7 +120,7 @@ class Fact:
 
 
 def assumptions(runs: Sequence[Run], times: Sequence[tuple[Named, GpuTime | None]] = ()) -> list[Fact]:
-    """The inputs and settings of the runs, as manifests state them, and the accuracy of iteration times."""
+    """Inputs and settings from the manifests, and the accuracy of the predicted iteration times."""
     split = {id(one.run): time for one, time in times}
     facts: list[tuple[str, Callable[[Run], str]]] = [
         ("Cluster", _cluster),

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from clustersim.analysis import Usage, allocations
+from clustersim.records import Run
 
 from .numbers import duration
-
-if TYPE_CHECKING:
-    from clustersim.records import Run
 
 __all__ = ["Clock", "short"]
 
@@ -25,9 +23,9 @@ Steps = tuple[list[float], list[float]]
 
 @dataclass(frozen=True)
 class Clock:
-    """From the first submission of any run to the last event of any run.
+    """A time axis from the first submission to the last event of any run.
 
-    Where one run changes too often for a screen, all runs are averaged over the same spans.
+    If one run changes too often for a screen, all runs are averaged over the same spans (`exact` is False).
     """
 
     from_s: float
@@ -55,14 +53,14 @@ class Clock:
         return "every change" if self.exact else f"averaged over spans of {duration(bin_s)}"
 
     def snapshots(self, run: Run, field: str) -> Steps:
-        """(time, value from that time on) of one field of the snapshots."""
+        """Times, and the value of one field of the snapshots from each time on."""
         times = np.array([snapshot.time_s for snapshot in run.snapshots])
         return self._steps(
             times, np.array([getattr(snapshot, field) for snapshot in run.snapshots], dtype=float)
         )
 
     def useful(self, run: Run) -> Steps:
-        """(time, GPUs from that time on that make progress: held, with the overhead paid)."""
+        """Times, and the number of GPUs that make progress from each time on: held, overhead paid."""
         changes = [(held.from_s + held.paid_s, held.given.gpus) for held in allocations(run)]
         changes += [(held.to_s, -held.given.gpus) for held in allocations(run)]
         rows = np.array(sorted(changes), dtype=float).reshape(-1, 2)
@@ -83,5 +81,5 @@ class Clock:
 
 
 def short(values: np.ndarray) -> list[float]:
-    """The values rounded to five digits, more than a screen shows."""
+    """The values rounded to five digits, which is finer than a screen."""
     return [float(f"{value:.5g}") for value in values]

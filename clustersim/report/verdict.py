@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import fsum
-from typing import TYPE_CHECKING
+
+from clustersim.records import Run
 
 from .numbers import difference, duration
 from .runs import Group, common_jobs, group_runs, mean_jct_s, measured, same_jobs_finished, same_trace
-
-if TYPE_CHECKING:
-    from clustersim.records import Run
 
 __all__ = ["caution", "sizes_given", "verdict"]
 
@@ -18,8 +16,8 @@ _SHORTEST_S = 1e-3  # GPUs follow from GPU-seconds (rounded to 1e-6) for allocat
 
 
 def verdict(runs: Sequence[Run], baseline: str | None) -> list[str]:
-    """One policy: an account of its jobs. Several: which policy completes jobs soonest, meets the most
-    deadlines, rejects jobs, and allocates other numbers of GPUs than requested.
+    """For one policy, the outcome of its jobs. For several, which policy completes jobs soonest, which meets
+    the most deadlines, which reject jobs, and which allocate other numbers of GPUs than requested.
 
     Policies are compared by the mean JCT over the jobs that all of them finished, averaged over seeds.
     """
@@ -48,8 +46,8 @@ def caution(runs: Sequence[Run]) -> str:
     knowing = [group.label for group in groups if any(run.manifest.get("oracle_used") for run in group.runs)]
     if knowing:
         were = "was" if len(knowing) == 1 else "were"
-        told = f"{were} told true run times from the log, which no real scheduler knows."
-        sentences.append(f"{_listed(knowing)} {told}")
+        oracle = f"{were} told true run times from the log, which no real scheduler knows."
+        sentences.append(f"{_listed(knowing)} {oracle}")
     return " ".join(sentences)
 
 
@@ -110,7 +108,7 @@ def _most_in_time(groups: Sequence[Group], baseline: str) -> list[str]:
 
 
 def _rejections(groups: Sequence[Group]) -> list[str]:
-    """The numbers of rejected jobs where policies differ in them: averages leave these jobs out."""
+    """The numbers of rejected jobs, if policies differ in them: averages leave these jobs out."""
     rejected: dict[str, float] = {}
     for group in groups:
         rejected[group.label] = fsum(measured(run).get("rejected") or 0.0 for run in group.runs) / len(
@@ -127,7 +125,7 @@ def _rejections(groups: Sequence[Group]) -> list[str]:
 
 
 def sizes_given(runs: Sequence[Run]) -> list[str]:
-    """Where policies allocate other numbers of GPUs than requested: this can be most of a difference."""
+    """Which policies allocate other numbers of GPUs than requested: this can explain most of a difference."""
     sizes = {group.label: _sizes(group) for group in group_runs(runs)}
     elastic = {label: shares for label, shares in sizes.items() if any(shares)}
     if not elastic:

@@ -2,16 +2,16 @@
 
 | name | what |
 |---|---|
-| `CASES` |  |
-| `check_case` | One case of `check_scheduler` |
-| `check_parameters` | Parameters must be stored under their own names |
-| `check_scheduler` | Run the policies that `factory` makes over every case, a new one for each run |
-| `simulate` | Run `jobs` under `scheduler`, by default without overheads and failures |
-| `Decision` | The changes that a policy proposes at `now_s`, by job id, in order of submission |
-| `decide` | One decision of `policy` in the situation described |
-| `Case` | A small trace, and what it runs on |
-| `Outcome` | The result of running a case |
-| `check_outcome` | Every check of one run |
+| `check_scheduler` | run a policy over every case and check each run; one line in a test |
+| `simulate` | run jobs under a policy in memory: an `Outcome` with the event log and the job records |
+| `decide` | a single decision in a situation that the caller describes: a `Decision` |
+| `Decision` | the starts, stops, resizes and moves that a policy proposes; prints as a sentence |
+| `Outcome` | what a run left: events, records, speeds |
+| `Case` | a small trace, with its cluster, overheads and failures |
+| `CASES` | the cases of `check_scheduler`: rigid and elastic jobs, deadlines, failures, impossible jobs |
+| `check_case` | check a policy on one case |
+| `check_outcome` | check one run by the rules of the audit |
+| `check_parameters` | check that parameters are stored under their own names |
 
     from clustersim.testing import check_scheduler
 

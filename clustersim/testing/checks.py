@@ -1,4 +1,4 @@
-"""The checks of a policy: runs over `CASES`, each audited from its event log, and the constructor."""
+"""The checks of a policy: its parameters, and runs over `CASES`, each audited from its event log."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def simulate(
 
 
 def check_scheduler(factory: Callable[[], Scheduler], cases: Sequence[Case] | None = None) -> None:
-    """Run the policies that `factory` makes over every case, a new one for each run. AssertionError says
-    which rule was broken, where and when.
+    """Run a policy over every case and check each run; `factory` makes a new policy for each. AssertionError
+    states the broken rule, the case and the time.
 
-    Beyond the checks of each run: a second run, and one with the rows of the trace in another order, have the
-    same result; the run ends; parameters are stored under their own names.
+    Apart from the rules of the audit: a second run has the same result, and so has a run with the rows of the
+    trace in another order; every run ends; parameters are stored under their own names.
     """
     check_parameters(factory())
     for case in CASES if cases is None else cases:
@@ -104,7 +104,7 @@ def _run(case: Case, scheduler: Scheduler, until_s: float | None = None) -> Outc
 
 
 class _Counted(Scheduler):
-    """The policy under test, with an error after too many decisions."""
+    """The policy under test, with an error after `_MOST_DECISIONS` decisions."""
 
     def __init__(self, inner: Scheduler):
         self.inner, self.planner, self.remaining = inner, inner.planner, _MOST_DECISIONS
@@ -137,7 +137,7 @@ def _check_same(one: Outcome, two: Outcome, text: str) -> None:
 
 
 def check_parameters(scheduler: Scheduler) -> None:
-    """Parameters must be stored under their own names. AssertionError names one that is not."""
+    """AssertionError names a parameter of the policy that is not stored under its own name."""
     name = type(scheduler).__name__
     for parameter in inspect.signature(type(scheduler)).parameters:
         if not hasattr(scheduler, parameter):
@@ -166,7 +166,7 @@ _TABLE: Table = {
 
 
 def _elastic(seed: int, deadlines: bool) -> tuple[Job, ...]:
-    """Elastic jobs whose models have different smallest sizes; with `deadlines`, one job in five has none."""
+    """Elastic jobs whose models have different smallest sizes. With `deadlines`, four in five have one."""
     random, now, jobs = Random(seed), 0.0, []
     for i in range(30):
         now += random.choice((0.0, random.expovariate(1 / 120)))

@@ -22,16 +22,16 @@ from .outcome import Table, TableSpeed
 __all__ = ["Decision", "Running", "decide"]
 
 Running = Job | tuple[Job, int]
-"""A running job, on its requested number of GPUs or on the number given."""
+"""A running job on the GPUs that it requests, or a pair of a job and the number of its GPUs."""
 
 
 @dataclass(frozen=True)
 class Decision:
     """The changes that a policy proposes at `now_s`, by job id, in order of submission.
 
-    `starts`, `resizes`, `moves`: the GPUs that a job gets, by node. `stops`: jobs that lose their GPUs.
-    `waits`: jobs that stay pending. `declined`: jobs that the policy's `admit` refused. `wake_at_s`: the
-    wake-up that the policy asked for. `held`: the GPUs that running jobs held before.
+    `starts`, `resizes`, `moves`: the GPUs that each job gets, by node. `stops`: jobs that lose their GPUs.
+    `waits`: jobs that stay pending. `declined`: jobs that the policy's `admit` refuses. `wake_at_s`: the
+    wake-up that the policy requests. `held`: the number of GPUs that each running job held before.
     """
 
     now_s: float
@@ -78,11 +78,11 @@ def decide(
     overheads: Overheads | None = None,
     placement: str = "pack",
 ) -> Decision:
-    """One decision of `policy` in the situation described. Nothing is simulated.
+    """One decision of `policy` in the situation that the arguments describe. Nothing is simulated.
 
-    `running` jobs have held their GPUs since their submission; `placement` names the placer that places them
-    in order of submission. `pending` jobs have just been submitted and go through the policy's `admit`. The
-    speeds of jobs with a model come from `table` (model and global batch -> GPUs -> iterations/s), as in
+    `running` jobs have held their GPUs since their submission; the placer called `placement` places them in
+    order of submission. `pending` jobs have just been submitted and go through the policy's `admit`. Jobs
+    with a model take their speeds from `table` (model and global batch -> GPUs -> iterations/s), as in
     `simulate`. `now_s`: by default the latest submission.
 
     UserError for an impossible situation (running jobs that do not fit, a job that cannot run anywhere);
@@ -110,7 +110,7 @@ def decide(
 
 
 class _Scene:
-    """A state built by hand, and the policy that decides in it."""
+    """The described situation, and the policy that decides in it."""
 
     def __init__(self, policy: Scheduler, facts: ClusterState[JobView], speed: TableSpeed):
         self.facts, self.speed = facts, speed

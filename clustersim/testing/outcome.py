@@ -1,4 +1,4 @@
-"""The audit rules, applied to a run that `clustersim.testing` made in memory, where all speeds are known."""
+"""Cases and their outcomes, and the audit of an outcome, for which all speeds are known exactly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Table = Mapping[tuple[str, int], Mapping[int, float]]
 
 
 class TableSpeed(SpeedOnOneType):
-    """Speeds from a throughput table alone: a check needs no training simulator and takes milliseconds."""
+    """Speeds from a throughput table alone, so a check needs no prediction and takes milliseconds."""
 
     def __init__(self, cluster: Cluster, table: Table):
         super().__init__(cluster, None, table)
@@ -37,7 +37,7 @@ class TableSpeed(SpeedOnOneType):
 
 @dataclass(frozen=True)
 class Case:
-    """A small trace, and what it runs on."""
+    """A small trace, with its cluster, speeds, overheads and failures."""
 
     name: str
     jobs: tuple[Job, ...]
@@ -64,11 +64,11 @@ class Outcome:
         return next(record for record in self.records if record.job_id == job_id)
 
     def log(self) -> list[tuple[float, str, str, int]]:
-        """The event log in short: (time, event, job, GPUs)."""
+        """The event log as short rows: (time, event, job, GPUs)."""
         return [(e.time_s, e.event, e.job_id, e.gpus) for e in self.events]
 
     def curve(self, job: Job) -> Curve | None:
-        """How fast a job runs on how many GPUs; None if it cannot run here."""
+        """The speeds of a job by number of GPUs; None if the job cannot run here."""
         try:
             return self.speed.curve(job)
         except CannotRun:
@@ -78,7 +78,9 @@ class Outcome:
 def check_outcome(outcome: Outcome) -> None:
     """Every check of one run. AssertionError names the case, the simulated time and the jobs."""
     for finding in prove(evidence_of(outcome), RULES):
-        if finding.rule == "progress":  # this rule looks at finished jobs alone; here every job must finish
+        if (
+            finding.rule == "progress"
+        ):  # the rule itself checks finished jobs alone; here every job must finish
             _raise_first(outcome, _check_drained(outcome))
         _raise_first(outcome, finding.violations)
 
@@ -89,7 +91,7 @@ def _raise_first(outcome: Outcome, broken: Iterable[Violation]) -> None:
 
 
 def evidence_of(outcome: Outcome) -> Evidence:
-    """What the audit rules need to know of a run, with the exact speeds of its jobs."""
+    """The evidence of a run for the rules of the audit, with the exact speeds of its jobs."""
     case = outcome.case
     known = {job.job_id: _known(job, outcome.curve(job)) for job in case.jobs}
 
@@ -98,7 +100,7 @@ def evidence_of(outcome: Outcome) -> Evidence:
         return JobFacts() if about is None else known.get(about.job_id, JobFacts())
 
     records = sorted(outcome.records, key=lambda record: record.submit_s)
-    # The log was never rounded to text, but late times have few digits after the point.
+    # The log is in memory and unrounded, but large times have a coarse floating-point resolution.
     last_s = max((abs(event.time_s) for event in outcome.events), default=0.0)
     return Evidence(
         cluster=case.cluster,
@@ -119,7 +121,7 @@ def _known(job: Job, curve: Curve | None) -> JobFacts:
 
 
 def _check_drained(outcome: Outcome) -> Iterator[Violation]:
-    """Every job has one record, and is finished or rejected: no job waits until the end."""
+    """Every job has one record and is finished or rejected: no job still waits at the end."""
     ids = sorted(record.job_id for record in outcome.records)
     submitted = sorted(job.job_id for job in outcome.case.jobs)
     if ids != submitted:

@@ -1,4 +1,4 @@
-"""Files to start a new policy from, as `clustersim policies new NAME` writes them."""
+"""The template of a new policy and its test, for `clustersim policies new NAME`."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
 """The rules of an audit, one class each.
 
-| name | what |
+| name | what it proves |
 |---|---|
-| `ManifestConsistent` | The manifest is consistent in itself, and with how the log ends |
-| `OutagesAsDrawn` | The changes of service are drawn again and compared with those of the log, one by one |
-| `PlansOnNetwork` | On a network with tiers or contention |
-| `RULES` | Every rule that an event log alone can prove or refute, in order |
-| `PlansAsPredicted` | On an ideal network |
-| `RecordsMatchLog` | `submitted` |
-| `SummaryMatchesRecords` | The summary follows from the records and snapshots of the folder |
-| `Tally` | Job records, and what the first iteration over them keeps |
-| `UsageMatchesLog` | After every instant, the last row of usage.csv so far states what the events add up to |
-| `counted` | The records, unchanged |
-| `TraceMatches` | Compares jobs and records side by side, both in order of submission |
+| `RULES` | all rules that an event log alone can prove or refute, about jobs, nodes and shared storage |
+| `OutagesAsDrawn` | nodes go out of service and come back when seed and calendar say so |
+| `PlansAsPredicted` | jobs run at the speeds of their plans, on an ideal network |
+| `PlansOnNetwork` | jobs run at the speeds that their placement and shared links leave them |
+| `TraceMatches` | the records are those of the jobs of the trace |
+| `ManifestConsistent` | the manifest agrees with itself and with the end of the log |
+| `RecordsMatchLog` | the job records are those of the event log |
+| `UsageMatchesLog` | usage.csv is what the event log says of the cluster |
+| `SummaryMatchesRecords` | summary.json follows from the records and snapshots |
+| `Tally` | not a rule: job records, with the numbers that several rules need from the first iteration |
+| `counted` | not a rule: an iteration over records that also collects their columns |
 """
 
 from .manifest import ManifestConsistent, OutagesAsDrawn

@@ -1,6 +1,6 @@
-"""What an event log proves of jobs, one rule a class.
+"""The rules about jobs that an event log alone can prove.
 
-The log counts GPUs by node, and the GPUs of a node are alike. If no node gives more GPUs than it has, no GPU
+The log counts the GPUs of a node and does not number them. If no node gives more GPUs than it has, no GPU
 serves two jobs.
 """
 
@@ -88,7 +88,7 @@ class NoOversubscription(Rule):
     text = "no node gives more GPUs than it has, so no GPU serves two jobs"
 
     def on_instant(self, first: int, batch: Sequence[EventRecord]) -> None:
-        """Checked after the instant: a decision may exchange the GPUs of two jobs, one event each."""
+        """Check after all events of an instant: a decision may swap the GPUs of two jobs."""
         history, in_use, size_of = self.history, self.history.in_use, self.history.cluster.size_of
         touched: dict[int, int] = {}
         for i, event in enumerate(batch, first):
@@ -116,7 +116,7 @@ class GangAllocation(Rule):
             if not wrong and job.facts.only_known_sizes and event.gpus not in job.facts.unit_s:
                 wrong = f"it can run on {sorted(job.facts.unit_s)} GPUs"
             if not wrong and event.plan and _gpus_of(event.plan) > event.gpus:
-                # A plan may leave GPUs idle: not every count has a plan of its own.
+                # A plan may leave GPUs idle, because not every count has a plan.
                 wrong = f"its plan {event.plan} is one for {_gpus_of(event.plan)} GPUs"
         elif event.event in NODE_EVENTS:
             wrong = "" if len(event.placement) == 1 and not event.gpus else "names not one node"
@@ -133,15 +133,15 @@ class GangAllocation(Rule):
     def _find_wrong_placement(self, placement: Placement, gpus: int) -> str:
         cluster, counts = self.history.cluster, [count for _, count in placement]
         if sum(counts) != gpus:
-            return "the places do not add up"
+            return "the GPUs by node do not add up"
         if min(counts, default=0) < 1:
-            return "a place without GPUs"
+            return "a node without GPUs"
         if len({node for node, _ in placement}) != len(counts):
             return "names a node twice"
         if cluster.mixed:
             types = dict.fromkeys(cluster.type_of(n) for n, _ in placement if 0 <= n < cluster.nodes)
             if len(types) > 1:
-                return f"the places are GPUs of different types, {' and '.join(types)}"
+                return f"GPUs of different types, {' and '.join(types)}"
         return ""
 
 
@@ -179,7 +179,7 @@ class WorkDone(Rule):
     def unproved(self) -> str:
         if not self._unknown:
             return ""
-        return f"the work of {self._unknown:,} of {self._finished:,} finished jobs is not known"
+        return f"the work of {self._unknown:,} of {self._finished:,} finished jobs is unknown"
 
 
 def _wrong_speed(event: EventRecord, job: JobHistory | None) -> str:
@@ -194,7 +194,7 @@ def _wrong_speed(event: EventRecord, job: JobHistory | None) -> str:
         return "" if unit_s > 0 else "must be positive"
     if kind == SUBMIT:
         fits = unit_s > 0 and (not known or unit_s in known.values())
-        return "" if fits or unit_s == 0 else "that is not its speed on any number of GPUs"
+        return "" if fits or unit_s == 0 else "not its speed on any number of GPUs"
     return "nothing runs" if unit_s else ""
 
 
@@ -220,7 +220,9 @@ class TotalsMatchRecords(Rule):
                 self.report(f"job {job.job_id}: {what}", job_id=job.job_id)
 
     def unproved(self) -> str:
-        return f"{self._open:,} jobs were in the system at the end, at a time unknown" if self._open else ""
+        if not self._open:
+            return ""
+        return f"{self._open:,} jobs were in the system when the run ended, at an unknown time"
 
 
 _GPU_SUMS = ("gpu_seconds", "overhead_gpu_s", "lost_work_gpu_s")
@@ -259,7 +261,7 @@ class OverheadsCharged(Rule):
             self.report_at(i, event, text)
 
     def _due_s(self, event: EventRecord, job: JobHistory) -> float | None:
-        """The overhead of an allocation by the constants; None if the size of the checkpoint is unknown."""
+        """The overhead of an allocation, by the run's constants; None if the checkpoint size is unknown."""
         overheads, nodes = self.evidence.overheads, max(1, len(event.placement))
         if event.event == START:
             return self._start_s(event.gpus)
@@ -276,7 +278,7 @@ class OverheadsCharged(Rule):
 
     def unproved(self) -> str:
         unknown = self._unsized
-        return f"{unknown:,} events belong to models whose size is not known here" if unknown else ""
+        return f"{unknown:,} events belong to models of unknown size" if unknown else ""
 
 
 JOB_RULES = (
@@ -287,4 +289,4 @@ JOB_RULES = (
     TotalsMatchRecords,
     OverheadsCharged,
 )
-"""The rules about jobs, in order: a broken rule makes the findings of those below it hard to interpret."""
+"""The rules about jobs. A broken rule makes the findings of the rules after it hard to interpret."""

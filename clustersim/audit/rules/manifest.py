@@ -1,4 +1,4 @@
-"""What a manifest states of a run, compared with the log: its end, its settings, the outages of nodes."""
+"""The rules that compare the manifest with the log: end and settings of the run, outages of nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ManifestConsistent", "OutagesAsDrawn"]
 
 
 class OutagesAsDrawn(Rule):
-    """The changes of service are drawn again and compared with those of the log, one by one."""
+    """Draws the outages again and compares them with those of the log, one by one."""
 
     name = "outages"
     text = "nodes go out of service and come back when the seed and the calendar say so"
@@ -77,7 +77,7 @@ class OutagesAsDrawn(Rule):
         if "calendar" not in self._manifest:
             return "manifest.json states no calendar"
         other = self._out_of_step and not self._ours
-        return "another version made the run, and it may draw other outages" if other else ""
+        return "another version made the run and may draw other outages" if other else ""
 
 
 def _node(event: EventRecord) -> int:
@@ -108,7 +108,7 @@ class ManifestConsistent(Rule):
         if self._complete and self._until_s is None:
             for job in self.history.jobs.values():
                 if job.allocation is not None:
-                    text = f"job {job.job_id} never ends, and nothing says that the run ended before it did"
+                    text = f"job {job.job_id} never ends, but the run states no earlier end"
                     self.report(text, job_id=job.job_id)
 
     def _check_program(self) -> None:
@@ -116,7 +116,7 @@ class ManifestConsistent(Rule):
         for name, value in self.evidence.cluster.document().items():
             given = stated.get(name, value) if isinstance(stated, dict) else value
             if given != value:
-                self.report(f"cluster.{name} is {given!r:.60}, {value!r:.60} by the rest of it")
+                self.report(f"cluster.{name} is {given!r:.60}, {value!r:.60} by its other entries")
         if wrong := malformed_versions(self._manifest):
             self.report(wrong)
         planner = self._manifest.get("planner", PLANNERS[0])

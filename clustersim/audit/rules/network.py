@@ -1,4 +1,4 @@
-"""That jobs ran at the speeds that follow from their placement and from the jobs that shared their links."""
+"""The rule that jobs run at the speeds that their placement and the jobs on the same links leave them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["PlansOnNetwork"]
 
 
 class _Sender:
-    """A job on the links of the cluster, as `Network` needs it."""
+    """A job on the links of the cluster, in the form that `Network` takes."""
 
     __slots__ = ("curve", "job_id")
 
@@ -29,7 +29,7 @@ class _Sender:
 
 
 class PlansOnNetwork(PlansAsPredicted):
-    """On a network with tiers or contention: all speeds are computed again, instant by instant."""
+    """For networks with tiers or contention. Computes all speeds again, instant by instant."""
 
     def __init__(self, history: ClusterHistory, due: Recomputed, rows: Iterable[PlanRecord], complete: bool):
         super().__init__(history, due, rows, complete)
@@ -39,11 +39,11 @@ class PlansOnNetwork(PlansAsPredicted):
         self._pending: list[tuple[int, EventRecord, str]] = []  # differences after the last instant
 
     def _check_rate(self, i: int, event: EventRecord) -> None:
-        """Checked when the instant is over, in `_check_speed`."""
+        """Speeds are checked after the instant, in `_check_speed`."""
 
     def speed_of(self, event: EventRecord, curve: Curve) -> float | None:
         if not curve.plans:
-            return curve.unit_s[event.gpus]  # a throughput table: the same speed anywhere
+            return curve.unit_s[event.gpus]  # from a throughput table: independent of placement
         return None
 
     def on_instant(self, first: int, batch: Sequence[EventRecord]) -> None:
@@ -83,9 +83,9 @@ class PlansOnNetwork(PlansAsPredicted):
         stated, due = job.totals.unit_s, self._speeds.get(sender) if sender is not None else None
         if due is None:
             if event.event == RATE:
-                self._pending.append((i, event, f"job {job_id} sends nothing, and changes its speed"))
+                self._pending.append((i, event, f"job {job_id} shares no link, but its speed changes"))
         elif not agrees(stated, due):
-            text = f"job {job_id}: where it runs it takes {due!r} s per unit, not {stated!r}"
+            text = f"job {job_id}: its placement takes {due!r} s per unit, not {stated!r}"
             self._pending.append((i, event, text))
 
     def _sender(self, event: EventRecord) -> _Sender | None:
@@ -98,7 +98,9 @@ class PlansOnNetwork(PlansAsPredicted):
         return None if isinstance(curve, str) else _Sender(event.job_id, curve)
 
     def _report_pending(self) -> None:
-        """Report what the instant before left different: the run may have ended within the last instant."""
+        """Report the differences after the previous instant. Those after the last instant of a run are
+        dropped if the run was stopped within it.
+        """
         for i, event, text in self._pending:
             self.report_difference(i, event, text)
         self._pending.clear()

@@ -1,4 +1,4 @@
-"""What an event log proves of nodes and of the shared storage, and the list of all rules about a log."""
+"""The rules about nodes and shared storage that a log alone can prove, and the list of all such rules."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ __all__ = ["RULES"]
 
 
 class NodesInService(Rule):
-    """A node goes out of service and comes back in turns, and after every instant no job holds GPUs of a node
-    that is out. An interrupted job was on a node that went out at that instant. A job fails for a reason that
-    the settings allow, or at once after one failure too many.
+    """A node alternates between service and outage, and after every instant no job holds GPUs of a node that
+    is out. An interrupted job was on a node that went out at the same instant. A job fails for a reason that
+    the settings allow, or immediately after one failure too many.
     """
 
     name = "service"
@@ -39,7 +39,7 @@ class NodesInService(Rule):
 
     def __init__(self, history: ClusterHistory):
         super().__init__(history)
-        self._down: dict[int, EventRecord] = {}  # what took each node out of service
+        self._down: dict[int, EventRecord] = {}  # by node, the event that took it out of service
         failures = self.evidence.failures
         self._retries = -1 if failures is None else failures.retries
         self.kinds = (*NODE_EVENTS, INTERRUPT, FAIL, *(() if failures is None else ALLOCATES))
@@ -62,7 +62,7 @@ class NodesInService(Rule):
     def _check_end(self, i: int, event: EventRecord, job: JobHistory) -> None:
         job_id, failures = event.job_id, job.counts.get(INTERRUPT, 0)
         if self._retries < 0:
-            self.report_at(i, event, f"{event.event} of job {job_id} in a run in which nothing fails")
+            self.report_at(i, event, f"{event.event} of job {job_id} in a run without failures")
         elif event.event == FAIL:
             given_up = event.detail.startswith(GIVEN_UP) or not self._jobs_fail
             if given_up != (failures > self._retries):
@@ -72,13 +72,13 @@ class NodesInService(Rule):
             held = job.allocation
             nodes = () if held is None or held.time_s == event.time_s else held.placement
             if not any(node in self._down and self._down[node].time_s == event.time_s for node, _ in nodes):
-                self.report_at(i, event, f"job {job_id} is interrupted, and no node of it has failed")
+                self.report_at(i, event, f"job {job_id} is interrupted, but none of its nodes has failed")
 
     def _change_service(self, i: int, event: EventRecord) -> None:
         cluster, down = self.evidence.cluster, self._down
         for node, count in event.placement:
             if not 0 <= node < cluster.nodes or count != cluster.size_of(node):
-                text = f"{event.event} of {count} GPUs on node {node}, which does not have so many"
+                text = f"{event.event} of {count} GPUs on node {node}, which has another number of GPUs"
                 self.report_at(i, event, text)
             elif (event.event == NODE_UP) != (node in down):
                 text = f"{event.event} of node {node}, which is {'down' if node in down else 'up'}"
@@ -89,7 +89,7 @@ class NodesInService(Rule):
                 down.pop(node, None)
 
     def on_instant(self, first: int, batch: Sequence[EventRecord]) -> None:
-        """No job got GPUs of a node out of service, or kept those of a node that went out."""
+        """No job gets GPUs of a node out of service, or keeps GPUs of a node that goes out."""
         for i, event in enumerate(batch, first) if self._down else ():
             if event.event == NODE_DOWN:
                 in_use = self.history.in_use
@@ -107,14 +107,14 @@ class NodesInService(Rule):
                     self.report_at(i, event, text)
 
     def _is_in_force(self, event: EventRecord) -> bool:
-        """Whether the job still holds what the event gave it."""
+        """Whether the job still holds the GPUs that the event gave it."""
         job = self.history.jobs.get(event.job_id)
         return job is not None and job.allocation is event
 
 
 class LoadsShareStorage(Rule):
-    """Shares the storage again: a load begins when its job has paid the rest of its overhead, and ends when
-    the log says so or when the job loses its GPUs.
+    """Computes the shares of the storage again. A load begins when its job has paid the other overheads; it
+    ends when the log says so, or when the job loses its GPUs.
     """
 
     name = "loads"
@@ -124,7 +124,9 @@ class LoadsShareStorage(Rule):
         super().__init__(history)
         self.kinds = None if self.evidence.overheads.storage_shared else ()
         self._storage = SharedStorage[str](self.evidence.overheads.storage_bytes_per_s)
-        self._allocations: dict[str, tuple[int, EventRecord, float]] = {}  # that load, and how many bytes
+        self._allocations: dict[
+            str, tuple[int, EventRecord, float]
+        ] = {}  # of jobs that load, with the bytes to load
         self._to_begin: list[tuple[float, int, str]] = []
         self._began: dict[str, float] = {}
         self._loaded = self._unknown = 0
@@ -136,7 +138,7 @@ class LoadsShareStorage(Rule):
             self._loaded += 1
             self._unknown += job.facts.parameters is None
         if self._unknown:
-            return  # a load of unknown size takes an unknown share of the storage from all others
+            return  # a load of unknown size leaves the others an unknown share of the storage
         self._begin_until(i, event)
         job_id = event.job_id
         if event.event == LOADED:
@@ -168,11 +170,11 @@ class LoadsShareStorage(Rule):
         return slack_s(now, RESOLUTION_S + 100 * self.evidence.resolution_s)  # errors of earlier loads add up
 
     def _report_overdue(self, now: float, i: int, event: EventRecord) -> None:
-        """Loads that end before `now` without a `loaded` event in the log."""
+        """Report loads that end before `now` without a `loaded` event in the log."""
         storage = self._storage
         while (first := storage.next_end()) is not None and first[0] < now - self._slack_s(now):
             end_s, job_id = first
-            text = f"job {job_id} had loaded at t={end_s:g}, and the log has no event of it"
+            text = f"job {job_id} had loaded at t={end_s:g}, but the log has no such event"
             self.report_at(i, event, text)
             storage.end(job_id, end_s)
             del self._began[job_id]
@@ -180,7 +182,7 @@ class LoadsShareStorage(Rule):
     def _check_loaded(self, i: int, event: EventRecord) -> None:
         job_id, most_s = event.job_id, self._slack_s(event.time_s)
         if job_id not in self._storage:
-            self.report_at(i, event, f"job {job_id} has loaded, and never began to load")
+            self.report_at(i, event, f"job {job_id} has loaded, but never began to load")
             return
         left_s = self._storage.remaining_s(job_id, event.time_s)
         if left_s > most_s:
@@ -197,7 +199,7 @@ class LoadsShareStorage(Rule):
         return f"the size of the checkpoint is not known for {unknown:,} of the {loaded:,} jobs that load"
 
     def finding(self) -> Finding:
-        if self._unknown:  # what was found may be wrong, see `on_event`
+        if self._unknown:  # the violations may be wrong, see `on_event`
             return Finding(self.name, self.text, (), self.unproved())
         return super().finding()
 

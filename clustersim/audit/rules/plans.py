@@ -1,4 +1,4 @@
-"""That jobs ran the plans, at the speeds, that `itertime` gives them, and that plans.csv says so.
+"""The rule that jobs run the plans that `itertime` gives them, at their speeds, and that plans.csv agrees.
 
 Every plan is computed again, once for each kind of job. A difference is a violation if the installed program
 made the run; if another version did, the rule is not proved.
@@ -33,13 +33,13 @@ _MOST_REASONS = 100
 
 
 class PlansAsPredicted(Rule):
-    """On an ideal network: a job is as fast as its plan, wherever it runs.
+    """For ideal networks: a job is as fast as its plan, on any nodes.
 
     `complete`: the run ended by itself.
     """
 
     name = "plans"
-    text = "jobs run the plans, at the speeds, that itertime gives them; plans.csv is what it says of these"
+    text = "jobs run the plans that itertime gives them, at their speeds; plans.csv agrees"
 
     def __init__(self, history: ClusterHistory, due: Recomputed, rows: Iterable[PlanRecord], complete: bool):
         super().__init__(history)
@@ -72,19 +72,19 @@ class PlansAsPredicted(Rule):
             self._other_version += 1
 
     def speed_of(self, event: EventRecord, curve: Curve) -> float | None:
-        """Seconds per unit that the job must have; None if that shows only after the instant."""
+        """The seconds per unit that the job must have; None if they are known only after the instant."""
         return curve.unit_s[event.gpus]
 
     # The events of the log
 
     def _check_rate(self, i: int, event: EventRecord) -> None:
-        text = f"job {event.job_id} changes its speed, which nothing does on an ideal network"
+        text = f"job {event.job_id} changes its speed, which never happens on an ideal network"
         self.report_at(i, event, text)
 
     def _check_submit(self, i: int, event: EventRecord, job: JobRecord) -> None:
         """The event states the speed on the requested GPUs, on some GPU type."""
         if event.unit_s in (0.0, 1.0) or job.gpus is None:
-            return  # it cannot run, or has a duration alone, which only the trace says
+            return  # the job cannot run, or has a duration, which only the trace states
         stated, curves = float(event.unit_s), list(self._curves(job))
         speeds = [curve.unit_s.get(job.gpus) for curve in curves]
         if not curves or any(unit_s is not None and agrees(stated, unit_s) for unit_s in speeds):
@@ -109,7 +109,7 @@ class PlansAsPredicted(Rule):
     def _check_allocation(self, i: int, event: EventRecord, job: JobHistory, record: JobRecord) -> None:
         """The event states the plan and the speed of the job."""
         if not event.plan and event.unit_s == 1.0 and job.first is not None and job.first.unit_s == 1.0:
-            return  # a job with a duration alone
+            return  # a job with a duration
         key = plan_key(record.model, record.global_batch, record.seq_len, event, self.history.cluster)
         what = f"{event.event} of job {event.job_id}"
         if event.plan:
@@ -149,7 +149,7 @@ class PlansAsPredicted(Rule):
         return (self.due.unfit(key) if key.plan else "") or ours
 
     def _skip(self, why: str) -> None:
-        """Count something that is not computed again."""
+        """Count a statement that is not computed again, by reason."""
         if why in self._not_recomputed or len(self._not_recomputed) < _MOST_REASONS:
             self._not_recomputed[why] = self._not_recomputed.get(why, 0) + 1
 

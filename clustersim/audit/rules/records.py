@@ -1,4 +1,4 @@
-"""That the tables of a run folder agree with its log: jobs, usage of the cluster, and the summary of both."""
+"""The rules that the tables of a run folder agree with its log: jobs, usage of the cluster, summary."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _RATIOS = ("slowdown_mean", "finish_time_fairness_max", "jain_index")  # metrics
 
 
 def counted(records: Iterable[Any], columns: Columns) -> Iterator[Any]:
-    """The records, unchanged; their numbers are added to `columns` on the way."""
+    """The records, unchanged. Iterating over them adds their numbers to `columns`."""
     return chain.from_iterable(_counted(records, columns))
 
 
@@ -65,8 +65,8 @@ def _counted(records: Iterable[Any], columns: Columns) -> Iterator[list[Any]]:
 
 
 class Tally:
-    """Job records, and what the first iteration over them keeps: their numbers, a hash of each id, and the
-    first place where they are out of the order of submission.
+    """Job records, with what the first iteration keeps: their numbers, a hash of each id, and the first place
+    where they are not in order of submission.
     """
 
     def __init__(self, records: Iterable[JobRecord]):
@@ -74,7 +74,7 @@ class Tally:
         self.columns = Columns(JobRecord, coded=("state",))
         self.hashes = array("q")
         self.disorder = ""
-        self.watch: Callable[[JobRecord], None] | None = None  # is called with each record
+        self.watch: Callable[[JobRecord], None] | None = None  # called with each record
         self._last: list[JobRecord] = []
 
     def __iter__(self) -> Iterator[JobRecord]:
@@ -111,7 +111,7 @@ class RecordsMatchLog(Rule):
         self._tally, self._submitted = tally, submitted
 
     def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
-        """The reason of a rejection or failure is that of the record; other events state none."""
+        """The reason of a rejection or failure is that of the record. Other events state no reason."""
         if job is None or event.event in (PREEMPT, INTERRUPT):
             return
         record = job.record
@@ -171,10 +171,10 @@ def _contradictions(job: JobHistory, record: JobRecord) -> Iterator[str]:
 
 
 class UsageMatchesLog(Rule):
-    """After every instant, the last row of usage.csv so far states what the events add up to.
+    """After every instant, the latest row of usage.csv agrees with the sums of the events so far.
 
-    `complete`: the run ended by itself. Otherwise the decision at the last instant was not enacted, and that
-    instant is not compared.
+    `complete`: whether the run ended by itself. If not, the decision at the last instant was not enacted, and
+    that instant is not compared.
     """
 
     name = "usage"
@@ -204,7 +204,7 @@ class UsageMatchesLog(Rule):
         self._read_until(inf)
 
     def _compare(self) -> None:
-        """Compare the instant before: only the next one shows that it was not the last."""
+        """Compare the previous instant; the next one shows that it was not the last."""
         if self._pending is None:
             return
         i, event, stated, logged = self._pending
@@ -223,7 +223,7 @@ class UsageMatchesLog(Rule):
 
 
 class SummaryMatchesRecords(Rule):
-    """`jobs` and `usage` hold the numbers of all records and snapshots by the end of the pass."""
+    """`jobs`, `usage`: columns that hold all records and snapshots at the end of the pass."""
 
     name = "summary"
     text = "summary.json is what the records give when computed again"
@@ -246,7 +246,7 @@ class SummaryMatchesRecords(Rule):
             self.report(f"the records give no metrics: {error}")
             return
         shortest_s = _shortest_s(self._jobs)
-        coarse = shortest_s < 1e3 * RESOLUTION_S  # the table states fewer than three digits of it
+        coarse = shortest_s < 1e3 * RESOLUTION_S  # the table states fewer than three of its digits
         self._skipped = (*_RATIOS, "covers") if coarse else ()
         of_ratios = 1e-6 if coarse else 1e-6 + 2 * RESOLUTION_S / shortest_s
         rounding = RESOLUTION_S * (1 + len(self._jobs) * self._price / 3600)  # of all times and costs
@@ -264,7 +264,7 @@ class SummaryMatchesRecords(Rule):
 
 
 def _shortest_s(jobs: Columns) -> float:
-    """The shortest of the times that ratios are made of."""
+    """The shortest of the times that are divided in ratios."""
     finished = jobs.equal("state", FINISHED)
     times = np.concatenate([jobs[name][finished] for name in ("isolated_s", "jct_s")])
     return float(np.min(times, where=~np.isnan(times), initial=inf)) if len(times) else 1.0

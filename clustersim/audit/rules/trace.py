@@ -1,4 +1,4 @@
-"""That the records of a run are those of the jobs of its trace: none left out, none changed."""
+"""The rule that the records of a run are those of the jobs of its trace: none missing, none changed."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ __all__ = ["TraceMatches"]
 
 
 class TraceMatches(Rule):
-    """Compares jobs and records side by side, both in order of submission. A job or a record without its
-    counterpart is kept until the counterpart comes.
+    """Compares jobs and records side by side, both in order of submission. A job or a record is kept until
+    its counterpart is read.
 
-    `trace`: the trace, or the reason why there is none.
+    `trace`: the trace, or the reason why it cannot be read.
     """
 
     name = "trace"
@@ -52,11 +52,11 @@ class TraceMatches(Rule):
         super().__init__(history)
         self.kinds = () if isinstance(trace, str) else ALLOCATES
         self._bounds: dict[str, Job] = {}  # jobs in the system that limit their GPUs
-        self._failures_due: dict[str, JobFailure] = {}  # of jobs in the system that fail by their records
+        self._failures_due: dict[str, JobFailure] = {}  # of jobs in the system whose records say that they fail
         self._speeds, self._why_not = speeds, trace if isinstance(trace, str) else ""
         self._jobs: Iterator[Job] = iter(() if isinstance(trace, str) else trace.jobs)
-        self._without_job: dict[str, JobRecord] = {}  # records whose job has not come yet
-        self._without_record: dict[str, Job] = {}  # jobs whose record has not come yet
+        self._without_job: dict[str, JobRecord] = {}  # records whose job was not read yet
+        self._without_record: dict[str, Job] = {}  # jobs whose record was not read yet
         self._unknown = self._other_version = 0
         seed = manifest.get("seed")
         self._seed = seed if isinstance(seed, int) else 0
@@ -92,7 +92,7 @@ class TraceMatches(Rule):
             self.report(f"job {job_id} is not in the trace", job_id=job_id)
 
     def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
-        """The number of GPUs lies within the limits that the job was submitted with."""
+        """Check that the number of GPUs is within the limits of the job."""
         submitted = self._bounds.get(event.job_id)
         if submitted is None or event.gpus == submitted.gpus:
             return
@@ -131,7 +131,9 @@ class TraceMatches(Rule):
                 self.report(f"job {job.job_id}: {wrong}", job_id=job.job_id)
 
     def _wrong_request(self, job: Job, record: JobRecord) -> str:
-        """What is wrong with the requested GPUs, the run time on them, or the reason of a rejection."""
+        """What is wrong with the requested GPUs, the run time on them, or the reason of a rejection, if
+        anything.
+        """
         if record.isolated_s is None and record.gpus != job.gpus:
             return f"asks for {record.gpus} GPUs in its record, {job.gpus} in the trace"
         if record.isolated_s is None and self._is_not_submitted(record):
@@ -164,7 +166,7 @@ class TraceMatches(Rule):
         return record.state == UNFINISHED and (end_s is None or record.submit_s >= end_s - RESOLUTION_S)
 
     def _wrong_end(self, job: Job, record: JobRecord) -> str:
-        """What is wrong with the state or the reason of a record."""
+        """What is wrong with the state or the reason of a record, if anything."""
         failures = self.evidence.failures
         if record.state == REJECTED and record.isolated_s is not None:
             declined = record.reason.partition("; ")[0] == DECLINED
@@ -184,7 +186,7 @@ class TraceMatches(Rule):
         return ""
 
     def _is_note(self, job: Job, text: str) -> bool:
-        """Whether `text` is the note of an offer that is not what the job asked for."""
+        """Whether `text` is the note of an offer: how it differs from the request, or empty."""
         offers = self._speeds.offers(job)
         if not isinstance(offers, tuple) or not (job.kind == "duration" or self._speeds.same_code):
             return True

@@ -1,4 +1,4 @@
-// The charts, drawn by plotly from the series that clustersim.report_charts made.
+// The charts, drawn by plotly from the series of clustersim/report/charts.py.
 (function () {
   "use strict";
   var DASHES = ["solid", "dash", "dot"];
@@ -72,7 +72,7 @@
     });
   }
 
-  // Each chart is drawn when it comes near the screen, so that the page is there at once.
+  // A chart is drawn when it comes near the screen, so that the page appears at once.
   page.charts = function () {
     var narrow = window.matchMedia("(max-width: 44rem), (pointer: coarse)").matches;
     var near = new Map();

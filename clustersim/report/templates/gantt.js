@@ -1,5 +1,5 @@
-// The timeline: every GPU a row, on a canvas. What is narrower or lower than a pixel is added up by area, so
-// that ten thousand jobs on a thousand GPUs look as full as they are and cost a few milliseconds.
+// The timeline: a row per GPU, on a canvas. Rectangles smaller than a pixel are added up by area, so that ten
+// thousand jobs on a thousand GPUs look as full as they are and take a few milliseconds to draw.
 (function () {
   "use strict";
   var BOTTOM = 26, MOST_LABELS = 400;
@@ -12,7 +12,7 @@
     var layer = document.createElement("canvas"), step_s = page.data.step_s;
     var run, held, classes, order, view, width, height, left = 62, chosen = -1, waiting = false;
 
-    // What is shown, from time view.a to view.b (in steps) and from GPU view.top to view.bottom.
+    // The visible part: from time view.a to view.b (in steps), from GPU view.top to view.bottom.
     function all() {
       view = { a: 0, b: Math.max(1, page.data.end), top: 0, bottom: run.nodes * run.gpus_per_node };
     }
@@ -75,7 +75,7 @@
       return { x: width / (view.b - view.a), y: height / (view.bottom - view.top) };
     }
 
-    // Calls with (rectangle, x, y, width, height) of every rectangle in view, clipped to it in time.
+    // Calls back with (rectangle, x, y, width, height) for every rectangle in view, clipped in time.
     function each(call) {
       var by = scale();
       for (var n = 0; n < order.length; n++) {
@@ -114,7 +114,7 @@
       ink.shadowBlur = 0;
     }
 
-    // Hatching over the part of an allocation that went into overhead, where it can be seen.
+    // Hatching over the overhead of an allocation, where it is wide enough to be seen.
     function overheads() {
       var by = scale(), hatch = hatching(page.css("--paper"), 0.7);
       ink.fillStyle = hatch;
@@ -260,7 +260,7 @@
       settle(view.a - dx / by.x, view.b - view.a, view.top - dy / by.y, view.bottom - view.top);
     }
 
-    // The next (or the one before) allocation in order of time, brought into view.
+    // Brings the next or the previous allocation, in order of time, into view.
     function go(direction) {
       var i = chosen + direction;
       if (chosen < 0) {
@@ -330,7 +330,7 @@
       if (act && !event.ctrlKey && !event.metaKey && !event.altKey) { event.preventDefault(); hide(); act(); }
     });
 
-    // Begin with what tells jobs apart: their model, or else their size.
+    // The first colouring is by model, or by size if all jobs have one model.
     if (page.data.jobs.models.length < 2) { page.by("gantt-colour").value = "size"; }
     page.by("gantt-in").addEventListener("click", keys["+"]);
     page.by("gantt-out").addEventListener("click", keys["-"]);
@@ -344,7 +344,7 @@
     load(false);
   });
 
-  // What is too small to draw: colour and area by pixel, added up and painted at once.
+  // Rectangles too small to draw: colour and area by pixel, added up and painted at once.
   function Dust(width, height) {
     this.width = Math.max(1, Math.ceil(width)); this.height = Math.max(1, Math.ceil(height));
     this.sums = null; this.shade = [0, 0, 0];

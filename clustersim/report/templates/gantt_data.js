@@ -1,4 +1,4 @@
-// The allocations of the run that is shown, as typed arrays: one rectangle per row of GPUs that a job held.
+// The allocations of the displayed run, as typed arrays: a rectangle per contiguous block of GPUs of a job.
 (function () {
   "use strict";
 
@@ -29,7 +29,7 @@
     return run.unpacked;
   };
 
-  // The allocations of one job in a run, in order of time.
+  // The allocations of a job in a run, in order of time.
   page.heldBy = function (run, job) {
     if (!run.byJob) {
       run.byJob = new Map();
@@ -64,7 +64,7 @@
     return (nodes.length === 1 ? "node " : "nodes ") + text;
   };
 
-  // Classes of allocations for colours: {names, of: class by allocation}; the last of many is "other".
+  // Classes of allocations for colours: {names, of: class by allocation}; if there are many, the last is "other".
   page.classes = function (run, kind) {
     var jobs = page.data.jobs, held = page.held(run), seconds = new Map(), keyOf;
     if (kind === "job") {

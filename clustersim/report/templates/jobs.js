@@ -1,9 +1,9 @@
-// The job table: every job of the run that is shown, filtered, sorted, some rows at a time.
+// The job table: every job of the displayed run, filtered, sorted and paged.
 (function () {
   "use strict";
   var ROWS = 20, STATES = ["finished", "rejected", "unfinished", "failed"];
 
-  // What one run made of every job, by the job's row in page.data.jobs; absent where it had no such job.
+  // The outcome of every job in a run, by the job's row in page.data.jobs; absent for a job of another run only.
   page.fates = function (run) {
     if (run.fates) { return run.fates; }
     run.fates = [];
@@ -100,7 +100,7 @@
       shown.sort(function (p, q) {
         var a = keys.get(p), b = keys.get(q);
         if (a === b) { return p - q; }
-        if (a === null) { return 1; }  // what is not known comes last, whichever the direction
+        if (a === null) { return 1; }  // unknown values come last in either direction
         if (b === null) { return -1; }
         return (typeof a === "string" ? a.localeCompare(b, "en", { numeric: true }) : a - b) * (sorted.down ? -1 : 1);
       });

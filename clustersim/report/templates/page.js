@@ -1,4 +1,4 @@
-// What all parts of the page share: its data, its colours, its words for times; themes and sections.
+// Shared by all parts of the page: data, colours, texts of times; themes and sections.
 var page = {};
 
 (function () {
@@ -14,7 +14,7 @@ var page = {};
 
   page.seriesColour = function (series) { return page.css("--c" + (series % 7)); };
 
-  // An element with text, never with markup: all names come from files that anybody may have written.
+  // An element with text, never with markup: names come from files that the reader need not trust.
   page.make = function (tag, text, attributes) {
     var made = document.createElement(tag);
     if (text !== undefined && text !== null) { made.textContent = text; }
@@ -32,7 +32,7 @@ var page = {};
     return new Response(stream).text();
   };
 
-  // As clustersim.report_headline.duration: three digits in the unit that suits.
+  // Like `duration` in clustersim/report/numbers.py: three digits in the unit that suits.
   page.duration = function (seconds) {
     if (seconds === null || seconds === undefined) { return "–"; }
     var unit = UNITS.find(function (one) { return seconds >= one[2]; }) || ["s", 1];
@@ -50,7 +50,7 @@ var page = {};
     return (text === "0.0" ? "±" : ratio < 1 ? MINUS : "+") + text + " %";
   };
 
-  // One choice of a policy, shown by several sets of chips; `page.onRun` are told of changes.
+  // One choice of a policy, shown by several sets of chips; a change calls the functions in `page.onRun`.
   page.run = 0;
   page.onRun = [];
 
@@ -95,7 +95,7 @@ var page = {};
     changed();
   }
 
-  // Mark the section that is being read.
+  // Marks the section in view.
   function sections() {
     var links = Array.from(document.querySelectorAll("nav.sections a"));
     function mark() {

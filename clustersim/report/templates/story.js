@@ -1,4 +1,4 @@
-// One job's story under every policy: its waits and the jobs ahead of it, its allocations and their costs.
+// The story of a job under every policy: its waits and allocations, and their costs.
 (function () {
   "use strict";
   var GAINS = { start: "started", restart: "restarted", resize: "resized to", migrate: "migrated, still" };
@@ -46,7 +46,7 @@
     return head;
   }
 
-  // A strip from the submission on: as high as the GPUs it holds, hatched while it pays overhead.
+  // A strip from the submission on: its height is the GPUs that the job holds, hatched during overhead.
   function strip(run, number, row, fate, last) {
     var ns = "http://www.w3.org/2000/svg", svg = document.createElementNS(ns, "svg"), held = page.held(run), from = page.data.jobs.submit[row];
     var mine = page.heldBy(run, row), most = Math.max.apply(null, [1].concat(mine.map(function (i) { return held.gpus[i]; })));
@@ -93,7 +93,7 @@
     return list;
   }
 
-  // The jobs that held the GPUs while a job waited, and the least and most GPUs that were free.
+  // The jobs that held GPUs while a job waited, and the fewest and most GPUs that were free.
   function meanwhile(run, row, a, b) {
     var held = page.held(run), holders = new Map(), changes = [], total = run.nodes * run.gpus_per_node, now = 0;
     for (var i = 0; i < held.from.length; i++) {

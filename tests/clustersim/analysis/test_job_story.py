@@ -157,7 +157,7 @@ def test_the_command(srtf: Run, tmp_path: Path, capsys: pytest.CaptureFixture[st
         "      paid 10 s of overhead, 160 GPU-seconds",
         "      t=10 s: preempted after 10 s; its nodes went to short",
         "  t=10 s: waited 55.5 s for 16 GPUs",
-        "      lacked GPUs for 55.5 s of it: 0 to 8 free of 16",
+        "      lacked GPUs for 55.5 s: 0 to 8 free of 16",
         "      overtaken by jobs submitted later: short, last",
         "      GPUs were held by last (7.3 on average), short (7.2 on average)",
         "  t=65.5 s: restarted on 16 GPUs, nodes 0-1x8",

@@ -194,7 +194,7 @@ def usage(row: int, **fields: Any) -> Falsify:
         (without("preempt", "long"), "causality", "restart of job long, which is running"),
         (without("preempt", "long"), "capacity", "t=10: jobs long, short\nand odd hold 16 GPUs of node 0"),
         (event("start", "last", placement=((0, 8),)), "capacity", "hold 16 GPUs of node 0, on a cluster"),
-        (event("start", "long", placement=((0, 8), (1, 7))), "gang", "the places do not add up"),
+        (event("start", "long", placement=((0, 8), (1, 7))), "gang", "the GPUs by node do not add up"),
         (event("start", "last", gpus=4, placement=((1, 4),)), "gang", r"it can run on [8] GPUs"),
         (event("start", "last", plan="tp8 pp2 dp4 mb1 none"), "gang", "is one for 64 GPUs"),
         (record("last", isolated_s=21.5), "progress", "job last finished after 20.5 of 21.5 units of work"),
@@ -384,7 +384,7 @@ def test_what_a_policy_left_when_it_broke_a_rule(tmp_path: Path) -> None:
     found = read_run(out)
     older = replace(found, manifest={k: v for k, v in found.manifest.items() if k != "end_s"})
     unproved = {finding.rule: finding.unproved for finding in check_run(older)}
-    assert unproved["conservation"] == "2 jobs were in the system at the end, at a time unknown"
+    assert unproved["conservation"] == "2 jobs were in the system when the run ended, at an unknown time"
 
 
 def test_a_plan_may_leave_gpus_idle(tmp_path: Path) -> None:

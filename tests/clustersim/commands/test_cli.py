@@ -147,7 +147,7 @@ def test_a_page_that_no_browser_opens_is_left_out_in_one_line(
     done = call("run", trace, "--policy", "fifo", "--cluster", "n1g8", "--out", one)
     assert (done.code, done.err, (one / "report.html").exists()) == (0, "", True)
     done = call("compare", trace, "--policies", "fifo,srtf", "--cluster", "n1g8", "--out", two)
-    what = f"not written: a page of 8 jobs opens in no browser; `clustersim report {two}` tries"
+    what = f"not written: a page of 8 jobs is too large for a browser; `clustersim report {two}` tries"
     assert (done.code, done.err) == (0, f"{two}/report.html: {what}\n")
     assert not (two / "report.html").exists()
     assert f"Written to {two}\n" in done.out

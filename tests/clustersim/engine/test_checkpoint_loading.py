@@ -169,7 +169,7 @@ def test_shared_loads_are_proved_and_forged_ones_caught(script: Any) -> None:
         ]
         for s in (3.0, -3.0)
     )
-    assert "t=48: job a had loaded at t=45, and the log has no event of it" in found(late)
+    assert "t=48: job a had loaded at t=45, but the log has no such event" in found(late)
     assert "t=42: job a has loaded 3 s too early for its share of the storage" in found(early)
     twice = [e._replace(overhead_s=13.0) if e.event == "restart" else e for e in outcome.events]
     assert any("restart of job a paid 13 s, due 7 s" in text for text in found(twice))

@@ -410,7 +410,7 @@ def failed(fail_at: Any) -> Outcome:
         ({"node_down": {"placement": ((0, 4), (1, 4))}}, "gang", "names not one node"),
         ({"node_down": {"job_id": "b"}}, "gang", "node_down of job b, 0 GPUs at ((0, 4),): names a job"),
         ({"interrupt": {"event": "preempt"}}, "overheads", "preempt of job a paid 40 s, due 0 s"),
-        ({"interrupt": {"job_id": "b"}}, "service", "job b is interrupted, and no node of it has failed"),
+        ({"interrupt": {"job_id": "b"}}, "service", "job b is interrupted, but none of its nodes has failed"),
         ({"interrupt": {"event": "fail"}}, "causality", "restart of job a, which is gone"),
     ],
 )
@@ -434,6 +434,6 @@ def test_nothing_may_fail_where_nothing_does_and_nobody_runs_who_was_given_up(fa
         evidence = evidence_of(replace(failed, case=replace(failed.case, failures=failures)))
         return [violation.text for violation in prove(evidence, [rule])[0].violations]
 
-    assert found(None) == ["t=270: interrupt of job a in a run in which nothing fails"]
+    assert found(None) == ["t=270: interrupt of job a in a run without failures"]
     assert found(Failures(retries=0)) == ["t=300: restart of job a, which 1 failures have stopped"]
     assert not found(Failures(retries=1))

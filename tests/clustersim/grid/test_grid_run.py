@@ -129,7 +129,7 @@ def test_a_grid_is_made_kept_and_tabled(here: Path, call: Callable[..., Done]) -
     assert {p.name for p in (here / "g" / "cells" / cells[0]).iterdir()} >= files
     again = call("g.yaml")
     assert again.code == 0
-    assert "4 of 4 cells are there; making 0" in again.err
+    assert "4 of 4 cells exist; simulating 0" in again.err
     assert contents(here / "g") == before
     assert call("g.yaml", "--out", "other").code == 0
     assert contents(here / "other") == before, "made elsewhere, on another number of workers"
@@ -239,7 +239,7 @@ def test_every_changed_byte_is_found_and_its_cell_made_again(here: Path, call: C
     assert [r.status for r in clustersim.read_results("g")].count("missing") == 1
     done = call("g.yaml")
     assert done.code == 0
-    assert "3 of 4 cells are there; making 1" in done.err
+    assert "3 of 4 cells exist; simulating 1" in done.err
     assert cell.name in done.err
     assert contents(here / "g") == before
 

@@ -208,9 +208,9 @@ def record(job_id: str, **fields: Any) -> Tamper:
         (change(1, placement=((0, 3), (1, 1))), r"jobs long hold 3 GPUs of node 0"),
         (
             change(1, placement=((0, 2),)),
-            r"start of job long, 4 GPUs at \(\(0, 2\),\): the places do not add up",
+            r"start of job long, 4 GPUs at \(\(0, 2\),\): the GPUs by node do not add up",
         ),
-        (change(1, placement=((0, 2), (1, 2), (1, 0))), r"a place without GPUs"),
+        (change(1, placement=((0, 2), (1, 2), (1, 0))), r"a node without GPUs"),
         (change(1, placement=((0, 2), (1, 1), (1, 1))), r"names a node twice"),
         (change(1, gpus=2, placement=((0, 2),)), r"it can run on \[4\] GPUs"),
         (lambda _, records: records.pop(), r"for the submitted jobs \['long', 'short', 'wide'\]"),

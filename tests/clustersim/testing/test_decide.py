@@ -108,7 +108,7 @@ class Hesitates(Fifo):
     ("policy", "text"),
     [
         (Nonsense, "schedule returned 7, not a proposal"),
-        (Impossible, r"start\(job a, gpus=3\): it can run on 8 GPUs \(.*test_deciding\.py:\d+\)"),
+        (Impossible, r"start\(job a, gpus=3\): it can run on 8 GPUs \(.*test_decide\.py:\d+\)"),
         (Hesitates, r"admit\(job a\) returned 'maybe'"),
     ],
 )

@@ -103,7 +103,7 @@ def cut(run: Run) -> Run:
 @pytest.mark.parametrize(
     ("falsify", "text"),
     [
-        (cut, " never ends, and nothing says that the run ended before it did"),
+        (cut, " never ends, but the run states no earlier end"),
         (stated(status="interrupted"), "status is 'interrupted', and complete True"),
         (stated(complete=False), "status is 'complete', and complete False"),
         (stated(end_s=500.0), "end_s is 500, before the last event at t="),

@@ -217,7 +217,7 @@ def test_a_run_whose_simulator_was_twice_as_fast(sound: Run, monkeypatch: pytest
 
 @pytest.mark.parametrize(
     ("network", "kind", "text"),
-    [("tiers", "start", "where it runs it takes "), ("contention", "rate", "where it runs it takes ")],
+    [("tiers", "start", "its placement takes "), ("contention", "rate", "its placement takes ")],
 )
 def test_speeds_that_the_network_does_not_give(network: str, kind: str, text: str, tmp_path: Path) -> None:
     made = spread(network, tmp_path)
