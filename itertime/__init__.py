@@ -4,6 +4,22 @@
 >>> plan = Plan(tp=8, pp=1, dp=8, micro_batch=4, global_batch=512)
 >>> predict(load_model("megatron-18.4b"), plan, load_system("dgx-a100-80gb")).fits
 True
+
+| name | what |
+|---|---|
+| `predict`, `Prediction` | seconds and memory of one plan, part by part, and whether it fits |
+| `evaluate`, `Evaluation` | the same for many plans at once, in arrays |
+| `search`, `SearchResult` | the best plans on a number of GPUs |
+| `Space`, `WHOLE` | the choices of a search; the space with every choice |
+| `make_planner`, `Planner`, `PlannedRun`, `PLANNERS` | plans chosen by a rule, for every number of GPUs |
+| `ModelSpec`, `load_model`, `list_models` | what is trained |
+| `Plan`, `PlanBatch` | how: one plan, many plans as columns |
+| `System`, `Site`, `load_system`, `list_systems` | on what: nodes, links, a site's constants |
+| `Profile`, `load_profile`, `list_profiles` | how fast one GPU type runs its kernels |
+
+Why
+- There is one implementation, in arrays: `predict` is `evaluate` of one plan, so single and batched results
+  are equal.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""The time of one training iteration, where it goes, and whether the plan fits in memory.
+"""The prediction of an iteration: its time, where the time goes, and whether the plan fits in memory.
 
-Where an iteration's time goes, by groups of parts, and why one plan is slower than another."""
+`evaluate` predicts many plans at once, and `predict` is `evaluate` of a single plan. The functions at the end
+explain a prediction, and the difference between two.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +40,21 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+GROUPS = {
+    "compute": ("gemm", "attention", "elementwise", "embedding", "head"),
+    "recompute": ("recompute",),
+    "tensor-parallel communication": ("tp_comm",),
+    "context-parallel communication": ("cp_comm",),
+    "expert-parallel communication": ("ep_comm",),
+    "pipeline communication": ("p2p", "embedding_sync"),
+    "data-parallel communication, exposed": ("dp_comm", "fsdp_comm", "fsdp_last"),
+    "bubble": ("bubble",),
+    "optimizer": ("optimizer",),
+    "waiting for launches": ("launch",),
+    "overhead of the site": ("overhead", "iteration_overhead"),
+}
+"""Parts of an iteration by group, in the order in which groups are shown."""
+LEAST = 0.005  # of the difference; smaller parts are left out
 
 
 @dataclass(frozen=True)
@@ -180,22 +197,6 @@ def _interleaved(costs: StageCosts, chosen: NDArray[np.bool_]) -> Array:
         both = times.forward + times.send_forward, times.backward + times.send_backward
         seconds[row : row + 1] = interleaved_s(*both, int(microbatches[row]))
     return seconds
-
-
-GROUPS = {
-    "compute": ("gemm", "attention", "elementwise", "embedding", "head"),
-    "recompute": ("recompute",),
-    "tensor-parallel communication": ("tp_comm",),
-    "context-parallel communication": ("cp_comm",),
-    "expert-parallel communication": ("ep_comm",),
-    "pipeline communication": ("p2p", "embedding_sync"),
-    "data-parallel communication, exposed": ("dp_comm", "fsdp_comm", "fsdp_last"),
-    "bubble": ("bubble",),
-    "optimizer": ("optimizer",),
-    "waiting for launches": ("launch",),
-    "overhead of the site": ("overhead", "iteration_overhead"),
-}
-LEAST = 0.005  # of the difference; smaller parts are left out
 
 
 def where_time_goes(prediction: Prediction) -> dict[str, float]:

@@ -1,13 +1,19 @@
-"""Job traces: the jobs submitted to a cluster, read from files, imported from logs, or generated.
+"""Job traces: the jobs submitted to a cluster.
 
 | name | what |
 |---|---|
 | `Job` | one submitted job, frozen |
-| `submission_order(jobs)` | the jobs in the order in which they count as submitted |
-| `read_trace(path)`, `write_trace(jobs, path)` | the native CSV or Parquet trace |
+| `submission_order` | the jobs in the order in which they count as submitted |
+| `read_trace`, `write_trace` | the native trace, as CSV or Parquet |
 
-The importers of logs, the rules that give jobs their models, the generator of synthetic traces and the
-summary of a trace are in modules of their own.
+| package | what |
+|---|---|
+| `traces.native` | the native trace: columns, checks, and jobs sorted on disk |
+| `traces.logs` | traces from job logs of other systems |
+| `traces.synthetic` | generated traces |
+| `traces.workload` | models and work for jobs of which only GPUs and run time are known |
+
+`traces.summary` describes a trace in numbers.
 """
 
 from traces.job import Job as Job

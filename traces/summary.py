@@ -1,4 +1,4 @@
-"""Summarise a trace in numbers: jobs, kinds, models, GPU counts, deadlines, arrivals, load."""
+"""A trace in numbers: jobs, kinds, models, GPU counts, deadlines, arrivals, load."""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
-"""How sure a prediction is: intervals from measured runs, and sizes outside the profile.
+"""How sure a prediction is: its interval, and the sizes for which no measurement exists.
 
 | name | what |
 |---|---|
-| `WatchedProfile` | The times of a profile, noting the sizes that are asked for |
-| `CLASSES` |  |
-| `LEVEL` |  |
-| `TABLE` |  |
-| `conformal_range` | The range that holds the next ratio with probability `level` |
-| `interval_s` | The interval in seconds that should hold nine in ten measured iterations |
-| `plan_class` | The first of `CLASSES` that the plan belongs to |
+| `interval_s` | seconds between which nine in ten measured iterations of such plans lie |
+| `plan_class`, `CLASSES` | the class of a plan, by which intervals differ; all classes |
+| `conformal_range` | the range that holds the next ratio with a given probability |
+| `LEVEL` | that probability in the shipped intervals: 0.9 |
+| `TABLE` | the file of the shipped intervals |
+| `WatchedProfile` | a profile that notes which of the sizes asked for lie outside the measured ones |
+
+What the model owes to a look at the measured runs is listed in docs/accuracy.md and docs/itertime.md: no
+program fits a zero-shot constant to them, but people saw them.
 """
 
 from .extrapolation import WatchedProfile

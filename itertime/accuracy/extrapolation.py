@@ -1,4 +1,4 @@
-"""Which sizes a prediction asks of a profile that were not measured.
+"""Sizes that a prediction asks of a profile, and that lie outside those measured.
 
 Only single predictions are watched. Watching a search over thousands of plans would cost more than the answer
 is worth; its best plans are predicted once more.
@@ -24,7 +24,7 @@ _warned: set[tuple[str, str]] = set()
 
 
 class WatchedProfile:
-    """The times of a profile, noting the sizes that are asked for."""
+    """The times of a profile; the sizes asked for are noted."""
 
     def __init__(self, profile: Profile):
         self.profile = profile
@@ -63,9 +63,9 @@ class WatchedProfile:
         return self.profile.collective_s(operation, nbytes, ranks)
 
     def extrapolated(self) -> tuple[str, ...]:
-        """The parts of the profile asked for sizes outside of those measured, by name; size 0 is no kernel.
+        """Names of the profile's parts that were asked for sizes outside those measured; size 0 is no kernel.
 
-        A part's first time in a process also gives a warning, on stderr by default.
+        Each part is also logged as a warning, once a process; by default the warning goes to stderr.
         """
         outside: dict[str, str] = {}
         ranges = self.profile.ranges
@@ -88,7 +88,7 @@ class WatchedProfile:
 
 
 def _first_outside(sizes: Sizes, measured: Mapping[str, tuple[float, float]]) -> str:
-    """The first size outside of its measured range, as text; empty if there is none."""
+    """The first size outside its measured range, as text; empty if there is none."""
     for name, asked in sizes:
         if name not in measured:
             continue

@@ -1,19 +1,25 @@
-"""Measured iterations: tables, validation, and the constants of a site.
+"""Measured iterations: errors of predictions, and constants fitted to one site.
 
 | name | what |
 |---|---|
-| `calibrate` | Fit the site that ran the rows of `files` |
-| `report` | The JSON document of `itertime calibrate` |
-| `write_site` | Write the YAML file of the runs' most common system with the site's constants |
+| `validate` | predictions for the rows of an iteration table, and their errors |
+| `summary` | the JSON document of `itertime validate` |
+| `write_rows` | measured and predicted values of every row, as CSV |
+| `calibrate` | the constants of the site that ran the rows, with errors in sample and held out |
+| `report` | the JSON document of `itertime calibrate` |
+| `write_site` | the system file of a calibrated site |
+
+`python -m itertime.calibration.build_intervals` computes the intervals of `itertime.accuracy`.
 
 Why
-- `calibrate` refuses to hand out constants that predict worse than none. The fit minimises ratios, which
-  treat 5 times too fast and 5 times too slow alike; the error in percent does not. Where both disagree the
-  site stays neutral, and the program says so.
-- What the model owes to a look at the measured runs is listed in docs/accuracy.md and docs/itertime.md.
+- `calibrate` refuses constants that predict worse than none. The fit minimises ratios, which treat 5 times
+  too fast and 5 times too slow alike; the error in percent, which people read, does not. Where both disagree,
+  because runs lie far from the model, the site stays neutral and the program says so. Minimising percent
+  instead would make every calibrated site too fast.
 """
 
 from .calibrate import calibrate
 from .site_file import report, write_site
+from .validation import summary, validate, write_rows
 
-__all__ = ["calibrate", "report", "write_site"]
+__all__ = ["calibrate", "report", "summary", "validate", "write_rows", "write_site"]

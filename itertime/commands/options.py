@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,10 +37,10 @@ __all__ = [
     "Tp",
     "Zero",
     "ZeroGroup",
-    "bucket_bytes_of",
     "model_of",
     "numbers_of",
     "plan_document",
+    "plan_of",
     "words_of",
 ]
 
@@ -105,9 +106,19 @@ def model_of(name: str, seq_len: int | None, attention: str | None) -> ModelSpec
     return model if attention is None else replace(model, attention=attention)
 
 
-def bucket_bytes_of(megabytes: int | None) -> int | None:
-    """The bytes of `--bucket-mb`, if it is given."""
-    return None if megabytes is None else megabytes * 1_000_000
+def plan_of(options: Mapping[str, Any]) -> Plan:
+    """The plan of the options that `predict` and `timeline` share, by parameter name (`Context.params`)."""
+    from dataclasses import fields
+
+    from itertime.spec import Plan
+
+    same_name = {field.name: options[field.name] for field in fields(Plan) if field.name in options}
+    bucket_mb = options["bucket_mb"]
+    return Plan(
+        **same_name,
+        zero_stage=options["zero"],
+        bucket_bytes=None if bucket_mb is None else bucket_mb * 1_000_000,
+    )
 
 
 def words_of(text: str) -> tuple[str, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+import typer
+
 from itertime.commandline import print_json
 
 from .options import (
@@ -33,9 +35,9 @@ from .options import (
     Tp,
     Zero,
     ZeroGroup,
-    bucket_bytes_of,
     model_of,
     plan_document,
+    plan_of,
 )
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ __all__ = ["predict"]
 
 
 def predict(
+    context: typer.Context,
     model: ModelName,
     system: SystemName,
     global_batch: GlobalBatch,
@@ -74,31 +77,10 @@ def predict(
 ) -> None:
     """Predict the seconds of one iteration, where they go, the memory, and whether the plan fits."""
     from itertime.prediction import predict as run
-    from itertime.spec import Plan, load_system
+    from itertime.spec import load_system
 
     spec = model_of(model, seq_len, attention)
-    plan = Plan(
-        tp=tp,
-        pp=pp,
-        dp=dp,
-        micro_batch=micro_batch,
-        global_batch=global_batch,
-        interleave=interleave,
-        recompute=recompute,
-        zero_stage=zero,
-        zero_group=zero_group,
-        sequence_parallel=sequence_parallel,
-        grad_overlap=grad_overlap,
-        schedule=schedule,
-        split=split,
-        fp32_gradients=fp32_gradients,
-        cp=cp,
-        cp_exchange=cp_exchange,
-        ep=ep,
-        rank_order=rank_order,
-        prefetch=prefetch,
-        bucket_bytes=bucket_bytes_of(bucket_mb),
-    )
+    plan = plan_of(context.params)
     prediction = run(spec, plan, load_system(system))
     if json:
         print_json(plan_document(spec, plan, prediction))

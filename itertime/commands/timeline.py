@@ -32,28 +32,31 @@ from .options import (
     Tp,
     Zero,
     ZeroGroup,
-    bucket_bytes_of,
     model_of,
+    plan_of,
 )
 
 __all__ = ["timeline"]
 
 PAGES = (".html", ".htm")
 
+Output = Annotated[
+    Path,
+    typer.Option(
+        "-o",
+        "--output",
+        help="The file to write: a page (.html) or a Chrome trace (.json).",
+        show_default=False,
+    ),
+]
+
 
 def timeline(
+    context: typer.Context,
     model: ModelName,
     system: SystemName,
     global_batch: GlobalBatch,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "-o",
-            "--output",
-            help="The file to write: a page (.html) or a Chrome trace (.json).",
-            show_default=False,
-        ),
-    ],
+    output: Output,
     tp: Tp = 1,
     pp: Pp = 1,
     dp: Dp = 1,
@@ -78,34 +81,13 @@ def timeline(
 ) -> None:
     """Draw one iteration task by task: a web page, or a trace for chrome://tracing or ui.perfetto.dev."""
     from itertime.errors import UserError
-    from itertime.spec import Plan, load_system
+    from itertime.spec import load_system
     from itertime.timeline import iteration_graph, write_chrome_trace
 
     ending = output.suffix.lower()
     if ending not in (*PAGES, ".json"):
         raise UserError(f"-o={output}: must end in .html or .json")
-    plan = Plan(
-        tp=tp,
-        pp=pp,
-        dp=dp,
-        micro_batch=micro_batch,
-        global_batch=global_batch,
-        interleave=interleave,
-        recompute=recompute,
-        zero_stage=zero,
-        zero_group=zero_group,
-        sequence_parallel=sequence_parallel,
-        grad_overlap=grad_overlap,
-        schedule=schedule,
-        split=split,
-        fp32_gradients=fp32_gradients,
-        cp=cp,
-        cp_exchange=cp_exchange,
-        ep=ep,
-        rank_order=rank_order,
-        prefetch=prefetch,
-        bucket_bytes=bucket_bytes_of(bucket_mb),
-    )
+    plan = plan_of(context.params)
     spec, machine = model_of(model, seq_len, attention), load_system(system)
     if ending in PAGES:
         from itertime.timeline import write_timeline_page

@@ -27,14 +27,15 @@ def validate(
     json: Json = False,
 ) -> None:
     """Compare predicted with measured seconds, for every row of iteration tables."""
-    from itertime.calibration import validation
+    from itertime.calibration import summary, write_rows
+    from itertime.calibration import validate as run
     from itertime.spec import load_system
 
     site = load_system(system).site if system else None
-    results = [validation.validate(path, site) for path in files]
+    results = [run(path, site) for path in files]
     if rows is not None:
-        validation.write_rows(results, rows)
-    document = validation.summary(results)
+        write_rows(results, rows)
+    document = summary(results)
     if json:
         print_json(document)
         return

@@ -1,24 +1,24 @@
-"""Seconds and bytes of one iteration, part by part.
+"""Seconds and bytes of one iteration, part by part, for many plans at once.
 
 | name | what |
 |---|---|
-| `KernelTimes` | Seconds of one GPU type's kernels and in-node collectives, its peak and its memory |
-| `Parts` |  |
-| `Memory` | Bytes on the fullest GPU of each plan |
-| `memory` | Memory of the fullest stage |
-| `Workload` | Plans of one model on one system |
-| `StageCosts` | Seconds by part |
-| `chunk_times` | Times of every stage of the plans at `rows`, each of `chunks` chunks per stage |
-| `interleaved_passes` | The passes of the plans at `rows`, which are interleaved |
-| `stage_costs` | All parts of an iteration's time |
-| `stage_layers_s` | Seconds of one micro-batch in the layers of the stage with the fewest |
+| `Workload` | plans of one model on one system, with their partition: the argument of all cost functions |
+| `stage_costs`, `StageCosts` | seconds by part of every kind of pipeline stage, and of what happens once |
+| `memory`, `Memory` | bytes by part on the fullest GPU, and whether they fit |
+| `chunk_times` | seconds of every stage and model chunk, for stepping through a schedule |
+| `interleaved_passes` | the same of interleaved plans, for the closed form |
+| `stage_layers_s` | seconds of the layers of one stage alone: a lower bound |
+| `Parts` | seconds by the name of a part |
+| `KernelTimes` | what cost functions ask of a profile |
 
 Why
-- `Partition` works out once what lies where; `Workload` carries model, plans, system, profile and partition
-  as one argument.
+- The layout of a model over GPUs is computed once, in the partition of a `Workload`. Every cost reads it.
 - Launches are a floor, not an addition. A pass takes the longer of the GPU's time and the CPU's time to
-  launch its kernels, layer by layer. Embedding and projection fill what the layers leave idle. Where the
-  floor does not bind, which is every large model on A100, no digit moves.
+  launch its kernels, layer by layer. Embedding and projection fill what the layers of their chunk leave idle.
+- The floor is part of the passes, so schedules, task graph and pruning need not know it. Where it does not
+  bind, which is every large model on A100, it changes no digit.
+- The neutral launch time is that of eager PyTorch, measured without a GPU. What frameworks add differs by
+  site, like `Site.layer_overhead_s`.
 """
 
 from .kernel_times import KernelTimes

@@ -1,38 +1,38 @@
-"""Time of the collectives of one process group, within a node and across nodes, in seconds; all broadcast.
+"""Seconds of the collectives of one process group, within a node and across nodes.
 
-A group of P = `ranks` GPUs sits in N = ceil(ranks / ranks_per_node) nodes. Within a node the times are the
-profile's NCCL tables. Across nodes NCCL runs one ring through all P ranks, so that a node's NICs carry
-(P-1)/P S bytes of an all-gather or a reduce-scatter and twice that of an all-reduce (Patarasuk and Yuan
-2009). For an all-reduce NCCL may instead use a double binary tree of 2 S bytes and logarithmic depth, where
-that is faster (Sanders, Speck, Traeff 2009). Where a system's `collective_algorithms` say so, an all-reduce
-may be hierarchical: it reduces in the node first, and 2 (N-1)/N S bytes cross (Cho et al., BlueConnect, MLSys
-2019; NCCL's trees between two nodes amount to the same). The part in the nodes runs at the same time, so the
-slower of the two counts; the latency of the hops between nodes is added.
-
+Arguments. A group of P = `ranks` GPUs sits in N = ceil(ranks / ranks_per_node) nodes. `nbytes` (S below) is
+nccl-tests' size: the buffer of one rank, and for all-gather and reduce-scatter the gathered whole.
 `nic_sharers` groups that communicate at the same time share a node's NICs equally, and a group moves at most
 `ranks_per_node` times the bandwidth of one GPU. `stride` is the number of nodes from one of a group's nodes
-to the next; it decides the group's share of the switches above.
+to the next; it decides the group's share of the switches. A single rank, or no bytes, takes no time. All
+arguments broadcast.
 
-A ring enters and leaves a node through one NIC, so two of its GPUs should be beside that NIC, or one GPU that
-does both. Where GPUs share NICs, a group may have several GPUs in the node that are not neighbours, because
-others of a tensor-parallel group lie between them. The ring of such a group leaves across the CPUs: all such
-groups together get both directions of `cpu_link_bytes_per_s`. NVIDIA describes the case in "Doubling all2all
-Performance with NVIDIA Collective Communication Library 2.12" (2022); that release can avoid it.
+Algorithms. Within a node the times are the profile's NCCL tables. Across nodes NCCL runs one ring through all
+P ranks, so that a node's NICs carry (P-1)/P S bytes of an all-gather or a reduce-scatter and twice that of an
+all-reduce (Patarasuk and Yuan 2009). For an all-reduce NCCL may instead use a double binary tree of 2 S bytes
+and logarithmic depth, where that is faster (Sanders, Speck, Traeff 2009). Where a system's
+`collective_algorithms` say so, an all-reduce may be hierarchical: it reduces in the node first, and
+2 (N-1)/N S bytes cross (Cho et al., BlueConnect, MLSys 2019; NCCL's trees between two nodes amount to the
+same). The part in the nodes runs at the same time, so the slower of the two counts; the latency of the hops
+between nodes is added.
 
-Large messages of all-reduces, all-gathers and reduce-scatters are delayed at every hop, where NCCL's proxies
-stage them. The delay, b below, is the system's `network_bulk_latency_s` x S/(S + 4 MB), in addition to the
-latency of a small message. nccl-tests over EFA look so (two nodes of A100, awsome-distributed-training): an
-all-reduce of 8 bytes takes 0.16 ms, one of 1 GB 0.8 ms more than its bytes need, and between them the surplus
-grows like S/(S + 4 MB), to 6 %. Sends and all-to-alls have no b, since no table measures theirs.
+NICs. A ring enters and leaves a node through one NIC, so two of its GPUs should be beside that NIC, or one
+GPU that does both. Where GPUs share NICs, a group may have several GPUs in the node that are not neighbours,
+because others of a tensor-parallel group lie between them. The ring of such a group leaves across the CPUs:
+all such groups together get both directions of `cpu_link_bytes_per_s`. NVIDIA describes the case in "Doubling
+all2all Performance with NVIDIA Collective Communication Library 2.12" (2022); that release can avoid it.
 
-`nbytes` is nccl-tests' size: the buffer of one rank, and for all-gather and reduce-scatter the gathered
-whole. A single rank, or no bytes, takes no time.
+Latency. Large messages of all-reduces, all-gathers and reduce-scatters are delayed at every hop, where NCCL's
+proxies stage them. The delay (b below) is the system's `network_bulk_latency_s` x S/(S + 4 MB), in addition
+to the latency of a small message. nccl-tests over EFA show this shape (two nodes of A100,
+awsome-distributed-training): an all-reduce of 8 bytes takes 0.16 ms, one of 1 GB 0.8 ms more than its bytes
+need, and between them the surplus grows like S/(S + 4 MB), to 6 %. Sends and all-to-alls have no b, since no
+table measures theirs.
 
-The switches above the nodes: the share of a node's NICs that a tier of oversubscribed switches leaves.
-
-Nodes are numbered through the switches: `nodes_per_leaf` share a leaf, `nodes_per_spine` a spine (a fat tree,
-Al-Fares et al., SIGCOMM 2008). Uplinks carry the traffic that leaves the nodes below, in equal shares. Groups
-of equal shape run side by side and all communicate at once.
+Switches. Nodes are numbered through the switches: `nodes_per_leaf` share a leaf, `nodes_per_spine` a spine (a
+fat tree, Al-Fares et al., SIGCOMM 2008). Uplinks carry the traffic that leaves the nodes below, in equal
+shares. Groups of equal shape run side by side and all communicate at once. So a tier of oversubscribed
+switches leaves a group only a share of its NICs.
 """
 
 from __future__ import annotations
@@ -57,9 +57,8 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-BULK_BYTES = (
-    4e6  # size of the message that a hop delays by half of its bulk latency: benchmarks/network_hops.py
-)
+BULK_BYTES = 4e6
+"""Size of the message that a hop delays by half of its bulk latency (`benchmarks/network_hops.py`)."""
 
 
 def all_reduce_s(
@@ -265,7 +264,11 @@ def ring_share(nodes: ArrayLike, stride: ArrayLike, system: System) -> Array:
 
 
 def all_to_all_share(nodes: ArrayLike, stride: ArrayLike, system: System) -> Array:
-    """The same for an all-to-all: each of K nodes of a group below a switch sends (N-K)/(N-1) of it up."""
+    """The share of its NICs, at most 1, that an all-to-all gets among `nodes` nodes, each `stride` from the
+    next.
+
+    Each of the K nodes of a group below a switch sends (N-K)/(N-1) of its traffic up.
+    """
     share = np.asarray(1.0)
     count = np.asarray(nodes, dtype=float)
     for below, oversubscription in _tiers(system):

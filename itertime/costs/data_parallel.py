@@ -188,8 +188,8 @@ def _collective_s(
 def _groups(workload: Workload, ranks: Whole, apart: Whole) -> _Groups:
     """Groups of `ranks` data-parallel ranks, each `apart` from the next.
 
-    Ranks count tp first, then cp, dp, pp (SC'21, section 3); or dp last, so that the stages of a pipeline lie
-    between neighbours.
+    Ranks count tp first, then cp, dp, pp (SC'21, section 3); or dp last, and then the stages of a pipeline
+    lie between neighbouring ranks.
     """
     plans, node = workload.plans, workload.system.gpus_per_node
     spacing = plans.tp * apart * np.where(plans.pp_before_dp, plans.pp, 1)

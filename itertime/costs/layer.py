@@ -1,14 +1,13 @@
-"""Seconds of one transformer layer on one micro-batch, forward and backward, by part; many cases together.
+"""Seconds of one transformer layer on one micro-batch, forward and backward, by part; many plans together.
 
 b sequences of s tokens, width h, MLP width f, a heads of d, tensor parallelism t. Everything is 16 bit. The
 arithmetic follows Narayanan et al. (SC'21). The element-wise traffic follows Korthikanti et al. (2022),
 section 4.1, read as bytes moved rather than kept.
 
-The number of kernels in a layer. The CPU issues them one by one, and a faster GPU waits for it.
-
-A pass takes the longer of the GPU's time and `kernels` x `Site.launch_s`. The two do not add up, because the
-CPU runs ahead of a GPU that has enough to do. The layer model's kernels count: GEMMs, attention, memory-bound
-kernels, collectives. A framework that fuses less issues more; its larger `launch_s` stands for that.
+The CPU issues kernels one by one, so a pass takes the longer of the GPU's time and `Site.launch_s` times the
+number of kernels. The two times do not add up, because the CPU runs ahead of a GPU that has enough to do.
+The kernels are those of this model: GEMMs, attention, memory-bound kernels, collectives. A framework that
+fuses less issues more of them; a larger `launch_s` stands for the others.
 """
 
 from __future__ import annotations
@@ -26,10 +25,11 @@ from .partition import Workload
 __all__ = ["LayerCosts", "Parts", "kernel_counts", "layer_costs"]
 
 Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
 Parts = dict[str, Array]
-# Of batched GEMMs whose head dim is not a multiple of 8 (16 bytes): BigScience's runs with a head dim of 108
-# took 22 to 26 % longer than their neighbours (tr11 chronicles, bigscience-workshop), which is about this
-# much of the attention's share.
+# Factor of batched GEMMs whose head dim is not a multiple of 8 (16 bytes). BigScience's runs with a head dim
+# of 108 took 22 to 26 % longer than their neighbours (tr11 chronicles, bigscience-workshop), which is about
+# this much of the attention's share.
 UNALIGNED_SLOWDOWN = 6.0
 _EARLY_STOP = RECOMPUTE.index("early-stop")
 
@@ -260,9 +260,6 @@ def _memory_bound_s(workload: Workload) -> tuple[Array, Array, Array]:
     return both[0], both[1], scores
 
 
-Whole = NDArray[np.int64]
-
-
 def kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
     """Kernels of one layer and micro-batch, forward and backward; backward includes the recomputed ones.
 
@@ -302,7 +299,7 @@ def _collectives(model: ModelSpec, plans: PlanBatch) -> Whole:
 
 def _after_early_stop(model: ModelSpec, plans: PlanBatch) -> Whole:
     """Kernels of a forward pass that recomputing with an early stop skips: the residual addition, the MLP's
-    last GEMM and its collective (`layer` says when).
+    last GEMM and its collective (`_ending_s` says when).
     """
     if model.dropout:
         return np.zeros_like(plans.tp)

@@ -1,7 +1,7 @@
 """Seconds of communication in one layer on one micro-batch: tensor, context and expert parallelism.
 
-Ranks count tp first, then cp, then dp. The experts of a mixture are spread over neighbours among the latter
-two.
+Ranks count tp first, then cp, then dp. The experts of a mixture are spread over neighbouring ranks of cp and
+dp.
 """
 
 from __future__ import annotations
@@ -51,8 +51,10 @@ def tensor_parallel_s(workload: Workload, reduced: Array) -> tuple[Array, Array]
 
 
 def expert_parallel_s(workload: Workload) -> Array:
-    """Of either pass: two all-to-alls take tokens to the ranks of their experts and back (GShard, Lepikhin et
-    al. 2021, section 3.2). Under sequence parallelism each tensor-parallel rank moves its part.
+    """Seconds of either pass: two all-to-alls take tokens to the ranks of their experts and back.
+
+    GShard, Lepikhin et al. 2021, section 3.2. Under sequence parallelism each tensor-parallel rank moves its
+    part.
     """
     model, plans = workload.model, workload.plans
     if (plans.ep == 1).all():
@@ -101,7 +103,7 @@ def _tensor_layout(workload: Workload) -> tuple[Whole, Whole]:
 
 
 def _next_to_tensor_parallel(workload: Workload, ranks: Whole) -> tuple[Whole, Whole]:
-    """The same for groups of `ranks` ranks that are tp ranks apart."""
+    """As `_tensor_layout`, for groups of `ranks` ranks that are tp ranks apart."""
     node = workload.system.gpus_per_node
     local = np.minimum(ranks, np.maximum(node // workload.plans.tp, 1))
     return local, np.maximum(node // local, 1)

@@ -95,7 +95,7 @@ class Workload:
         return len(self.plans)
 
     def take(self, rows: Whole) -> Workload:
-        """The same with the plans at `rows`."""
+        """The workload of the plans at `rows`."""
         return replace(self, plans=self.plans.take(rows), partition=self.partition.take(rows))
 
 
@@ -132,12 +132,12 @@ def _split(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
 
 
 def _balanced_split(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
-    """The balanced split of the plans that have one; the others are split evenly.
+    """The balanced split of the plans that ask for it; the others are split evenly.
 
     Embedding and projection count as one layer each. Stages are filled one after the other to the smallest
     sufficient size, so the last stage gets the remainder. DeepSpeed's `partition_balanced`
-    (runtime/utils.py) is assumed to have done so when BLOOM was trained. Where that leaves the last stages
-    empty, which no run can have used, as many middle stages as necessary get one layer more instead.
+    (runtime/utils.py) is assumed to have split BLOOM in this way. Where the last stages would stay empty,
+    which no run can have used, as many middle stages as necessary get one layer more instead.
     """
     pp = plans.pp
     uneven = (model.layers % pp != 0) & plans.balanced
@@ -158,7 +158,7 @@ def _balanced_split(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
 
 
 def _split_by_compute(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
-    """The split by arithmetic of the plans that have one; the others are split as without it.
+    """The split by arithmetic of the plans that ask for it; the others are split as usual.
 
     Layers fill one stage after the other until the stage exceeds its share of the arithmetic, of which the
     projection has as much as its parameters. nanotron builds its pipelines so (`get_block_compute_costs` and

@@ -49,7 +49,8 @@ MICRO_BATCH_COLUMNS = (
 
 @dataclass(frozen=True)
 class StageCosts:
-    """Seconds by part: of one micro-batch, `forward` and `backward` (4, plans), and `once` a plan (plans,).
+    """Seconds by part: `forward` and `backward` of one micro-batch, (4, plans), and what an iteration spends
+    `once`, (plans,).
 
     The four rows are the kinds of stages (see `Partition`). "dp_comm" is the exposed part of `exchange`.
     """

@@ -1,32 +1,27 @@
-"""Files that others wrote, checked, and files of ours, written whole or not at all.
+"""Files: those of others are checked, those of ours are written whole or not at all.
 
 | name | what |
 |---|---|
-| `digest` | SHA-256 of plain data |
-| `replacing` | Yield a temporary path beside `path` |
-| `sha256` | Hex digest of a file's bytes |
-| `write_bytes` | Write a file atomically |
-| `write_text` | Write a UTF-8 file atomically |
-| `CONFIG` |  |
-| `Count` |  |
-| `Fraction` |  |
-| `Latency` |  |
-| `MAX_BYTES` |  |
-| `Name` |  |
-| `NonNegative` |  |
-| `Positive` |  |
-| `Ratio` |  |
-| `Share` |  |
-| `Whole` |  |
-| `construct` | `values` as an instance of the pydantic dataclass `kind` |
-| `parse_yaml` | The data in YAML text |
-| `read_mapping` | The mapping in a YAML file, or in a JSON file (by the suffix `.json`) |
-| `with_guard` | The cell to write for a text |
-| `without_guard` | The text that a cell stands for |
-| `Table` | An opened table |
-| `open_table` | Open a CSV file (plain or gzip, by content) or a Parquet file (by content) row by row |
-| `separator_hint` | The remedy for a header that is a single column because its separators are not commas |
-| `shown` | A user's value for a message |
+| `open_table`, `Table` | a CSV or Parquet file, read row by row as untrusted text |
+| `read_mapping` | the mapping in a YAML or JSON file |
+| `parse_yaml` | the data in YAML text |
+| `construct` | a mapping as a pydantic dataclass; an error names the file and the key |
+| `CONFIG` | configuration of these dataclasses: no unknown keys, no infinities |
+| `Name` | field type: text that is not empty |
+| `Count`, `Whole` | field types: whole numbers from 1, from 0 |
+| `Positive`, `NonNegative` | field types: numbers above 0, from 0, of a magnitude that a machine can have |
+| `Fraction`, `Share`, `Ratio` | field types: above 0 to 1, 0 to 1, from 1 |
+| `Latency` | field type: 0 to 1 s |
+| `MAX_BYTES` | the largest data file that is read |
+| `replacing` | a temporary path whose file replaces the real one if all goes well |
+| `write_text`, `write_bytes` | a file, written whole or not at all |
+| `sha256` | hash of a file |
+| `digest` | hash of plain data |
+| `with_guard`, `without_guard` | text for a CSV cell that no spreadsheet evaluates as a formula, and back |
+| `shown` | a user's value as an error message shows it |
+| `separator_hint` | the remedy for a table whose separators are not commas |
+
+The package lies in `itertime` because `itertime` is the lowest package, and all others need it.
 """
 
 from .files import digest, replacing, sha256, write_bytes, write_text

@@ -1,4 +1,4 @@
-"""Atomic writes: an output file is written whole or not at all."""
+"""Files written whole or not at all, and hashes of files and of plain data."""
 
 from __future__ import annotations
 
@@ -16,25 +16,6 @@ from typing import Any
 from itertime.errors import UserError
 
 __all__ = ["digest", "replacing", "sha256", "write_bytes", "write_text"]
-
-
-def sha256(path: str | Path, most: float = inf) -> str:
-    """Hex digest of a file's bytes. Raises OSError if the file cannot be read, is not a regular file, or has
-    more than `most` bytes.
-    """
-    found = os.stat(path)
-    if stat.S_IFMT(found.st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
-        raise OSError(errno.EINVAL, "is not a regular file")
-    if found.st_size > most:
-        raise OSError(errno.EFBIG, f"has {found.st_size:,} bytes, more than {most:,}")
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def digest(document: Mapping[str, Any]) -> str:
-    """SHA-256 of plain data; the order of keys does not matter."""
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @contextmanager
@@ -67,3 +48,22 @@ def write_bytes(path: str | Path, content: bytes) -> None:
     """Write a file atomically. Raises UserError if it cannot be written."""
     with replacing(path) as temporary:
         temporary.write_bytes(content)
+
+
+def sha256(path: str | Path, most: float = inf) -> str:
+    """Hex digest of a file's bytes. Raises OSError if the file cannot be read, is not a regular file, or has
+    more than `most` bytes.
+    """
+    found = os.stat(path)
+    if stat.S_IFMT(found.st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+        raise OSError(errno.EINVAL, "is not a regular file")
+    if found.st_size > most:
+        raise OSError(errno.EFBIG, f"has {found.st_size:,} bytes, more than {most:,}")
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest(document: Mapping[str, Any]) -> str:
+    """SHA-256 of plain data; the order of keys does not matter."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()

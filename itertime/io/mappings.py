@@ -1,5 +1,6 @@
-"""Reads the data files that describe systems, sites and profiles: YAML or JSON mappings, untrusted.
+"""Data files that describe models, systems, profiles and rules: YAML or JSON mappings, untrusted.
 
+`construct` turns a mapping into a pydantic dataclass, whose fields have the annotated types of this module.
 Every error names the file and the key. Keys carry their unit, so a key without its unit is unknown.
 """
 
@@ -39,8 +40,8 @@ __all__ = [
 MAX_BYTES = 4_000_000
 SMALLEST, LARGEST = 1e-30, 1e30  # of numbers other than 0: products of a few of them stay finite
 
+UNKNOWN_KEY = ("unexpected_keyword_argument", "extra_forbidden")  # types of pydantic's errors
 _KINDS = {type(None): "nothing", list: "a list", str: "bare text"}
-
 _TOO_DEEP = "its lists and mappings are nested too deeply"
 
 T = TypeVar("T")
@@ -192,9 +193,6 @@ def construct(kind: type[T], values: Mapping[str, Any], path: str | Path) -> T:
         return TypeAdapter(kind).validate_python(dict(values))
     except ValidationError as error:
         raise UserError(f"{path}: {_complaint(error, kind)}") from error
-
-
-UNKNOWN_KEY = ("unexpected_keyword_argument", "extra_forbidden")
 
 
 def _complaint(error: ValidationError, kind: type) -> str:

@@ -1,4 +1,7 @@
-"""CSV and Parquet tables from outside, read as untrusted text; user text in messages; hashes of files."""
+"""CSV and Parquet tables from outside, read row by row as untrusted text.
+
+`separator_hint` and `shown` help readers of tables to word their errors.
+"""
 
 from __future__ import annotations
 

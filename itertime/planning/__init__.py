@@ -1,29 +1,28 @@
-"""The best plans: which are looked at, the search, planners, and their cache.
+"""Search for the best plans, and planners that choose a plan by a rule.
 
 | name | what |
 |---|---|
-| `Answer` | The largest of some shapes at 100 % utilisation (`naive`) and at the simulated one |
-| `Budget` | `gpus` GPUs of a system for `days` days |
-| `Training` | One model trained on its compute-optimal number of tokens |
-| `generated` | Shapes between those of SC'21 |
-| `published` | The shapes of SC'21, Table 1 |
-| `default_cache` | The cache in the folder that `ITERTIME_CACHE` names |
-| `PLANNERS` |  |
-| `PlannedRun` | A plan for one job |
-| `Planner` | One rule on one system |
-| `make_planner` | The planner `name` on a system |
-| `Found` | One plan of a search and its prediction |
-| `SearchResult` | `plans`, best first |
-| `search` | The `top` best plans on exactly `gpus` or at most `max_gpus` GPUs |
-| `MICRO_BATCHES` |  |
-| `Space` | The choices of a search, which considers every combination that keeps the rules |
-| `WHOLE` |  |
+| `search` | the best plans on a number of GPUs: fastest, cheapest, or the Pareto front |
+| `SearchResult`, `Found` | what a search returns; one plan of it with its prediction |
+| `Space`, `WHOLE` | the choices of a search; the space with every choice |
+| `MICRO_BATCHES` | micro-batch sizes that are tried by default |
+| `make_planner`, `Planner` | a planner by name: from model, batch and GPUs to a plan, by one rule |
+| `PLANNERS` | names of all planners |
+| `PlannedRun` | the plan of a planner, with its seconds, bytes and MFU |
+| `default_cache` | the folder that keeps planned runs for later processes |
+| `Budget` | GPUs and days, and the largest model that they train compute-optimally |
+| `Answer`, `Training` | that model at peak and as simulated; the training of one model |
+| `published`, `generated` | shapes to try: those of SC'21, and those between them |
 
 Why
-- Planners search vTrain's space; `search` looks at all of it. Planners are compared with each other, as in
-  the paper, so they share a space without ZeRO and interleaving (`space=WHOLE` gives them everything).
-- The cache of curves trusts nothing: no pickle, a digest, a key in the file, types and ranges checked. The
-  key holds a hash of the source. A failing disk is no error: there is just no cache.
+- Planners know no job and no cluster. The importers of traces need them too, to turn a logged run time into
+  a number of iterations.
+- Planners search the space of vTrain's studies; `itertime search` looks at all of it. Planners are compared
+  with each other, as in the paper, so they share a space without ZeRO and interleaving. `data-parallel` would
+  otherwise win by means other than parallelism. `make_planner(..., space=WHOLE)` gives a planner everything.
+- The cache trusts nothing. There is no pickle; digest, key, types and ranges are checked. The key holds a
+  hash of the source, so a changed formula never meets an old number. A failing disk is no error: there is
+  just no cache.
 """
 
 from .budget import Answer, Budget, Training, generated, published

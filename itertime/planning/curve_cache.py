@@ -1,4 +1,4 @@
-"""Planned runs kept on disk, which saves later processes the search.
+"""Planned runs kept on disk, so that later processes need not search again.
 
 Each curve is one file, named by a hash of everything that the curve depends on: planner, space, model, batch,
 counts, system, profile, and the source of the modules that compute it. A file is plain JSON below a line with
@@ -165,7 +165,7 @@ def _read(path: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_FILE:
-            raise ValueError("no regular file, or too large")
+            raise ValueError("not a regular file, or too large")
         return file.read()
 
 

@@ -1,10 +1,9 @@
-"""The best plans for a model on a number of GPUs: list the space, drop the plans that do not fit in memory,
-evaluate the others at once.
+"""The best plans for a model on a number of GPUs.
 
-Which plans cannot be among the best, found without evaluating them.
-
-An iteration takes at least the time of one stage's layers on all micro-batches. A plan whose bound exceeds
-the time of plans already evaluated needs no evaluation; the answer stays the same.
+A search lists the plans of a space, drops those that do not fit in memory, and evaluates the others at once.
+Most plans need no evaluation: an iteration takes at least the time of one stage's layers on all
+micro-batches, so a plan is not among the best if this bound exceeds the times of enough evaluated plans. Such
+pruning does not change the answer.
 """
 
 from __future__ import annotations
@@ -36,8 +35,12 @@ __all__ = [
     "search",
 ]
 
+Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
 OBJECTIVES = ("time", "cost", "pareto")
 BLOCK = 4096  # plans whose arrays stay in the processor's cache
+FEW = 2000  # plans that are evaluated faster than pruned
+ROUNDING = 1e-9  # of the bound: sums in another order differ by far less
 
 
 @dataclass(frozen=True)
@@ -113,15 +116,6 @@ def _counts(gpus: int | None, max_gpus: int | None, global_batch: int, objective
     return range(1, limit + 1) if gpus is None else range(limit, limit + 1)
 
 
-def fitting_plans(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> PlanBatch:
-    """The plans that fit in memory."""
-    fits = np.zeros(len(plans), dtype=bool)
-    for first in range(0, len(plans), BLOCK):
-        block = slice(first, first + BLOCK)
-        fits[block] = memory(Workload.of(model, plans.take(block), system, profile)).fits
-    return plans.take(fits)
-
-
 def _completed(
     model: ModelSpec, plan: Plan, system: System, profile: Profile, found: Prediction
 ) -> Prediction:
@@ -131,40 +125,13 @@ def _completed(
     return replace(found, interval_s=interval, extrapolated=alone.extrapolated)
 
 
-def pareto_front(plans: PlanBatch, result: Evaluation) -> NDArray[np.int64]:
-    """Rows in order of GPUs: each plan is faster than all on as few or fewer GPUs, ties as in `rank`."""
-    order = rank(plans, result)
-    place = np.empty(len(plans), dtype=np.int64)
-    place[order] = np.arange(len(plans))
-    grouped = order[np.argsort(plans.gpus[order], kind="stable")]
-    first = grouped[np.flatnonzero(np.diff(plans.gpus[grouped], prepend=0))]
-    front: NDArray[np.int64] = first[place[first] == np.minimum.accumulate(place[first])]
-    return front
-
-
-def rank(plans: PlanBatch, result: Evaluation, objective: str = "time") -> NDArray[np.int64]:
-    """Row numbers, best first. The order of plans does not depend on the order of the rows."""
-    value = result.iteration_s * (plans.gpus if objective == "cost" else 1)
-    order = np.argsort(value, kind="stable")
-    equal = np.diff(value[order]) == 0
-    tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
-    if len(tied):
-        among = order[tied]
-        order[tied] = among[np.lexsort((*_tie_breakers(plans.take(among)), value[among]))]
-    return order
-
-
-def _tie_breakers(plans: PlanBatch) -> tuple[NDArray[np.int64], ...]:
-    """Columns that decide between plans of equal value, the most important one last."""
-    switches = plans.zero_stage * 2 + plans.sequence_parallel
-    rest = plans.recompute, plans.interleave, plans.ep, plans.cp, plans.dp, plans.micro_batch
-    return switches, *rest, plans.tp, plans.pp, plans.gpus
-
-
-Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
-ROUNDING = 1e-9  # of the bound: sums in another order differ by far less
-FEW = 2000  # plans that are evaluated faster than pruned
+def fitting_plans(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> PlanBatch:
+    """The plans that fit in memory."""
+    fits = np.zeros(len(plans), dtype=bool)
+    for first in range(0, len(plans), BLOCK):
+        block = slice(first, first + BLOCK)
+        fits[block] = memory(Workload.of(model, plans.take(block), system, profile)).fits
+    return plans.take(fits)
 
 
 def among_best(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile, top: int) -> Rows:
@@ -198,3 +165,33 @@ def lower_bound_s(model: ModelSpec, plans: PlanBatch, system: System, profile: P
     """Seconds that an iteration takes at least, by plan."""
     layers_s = stage_layers_s(model, plans, system, profile)
     return plans.microbatches * layers_s * (1 - ROUNDING)
+
+
+def rank(plans: PlanBatch, result: Evaluation, objective: str = "time") -> Rows:
+    """Row numbers, best first. The order of plans does not depend on the order of the rows."""
+    value = result.iteration_s * (plans.gpus if objective == "cost" else 1)
+    order = np.argsort(value, kind="stable")
+    equal = np.diff(value[order]) == 0
+    tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+    if len(tied):
+        among = order[tied]
+        order[tied] = among[np.lexsort((*_tie_breakers(plans.take(among)), value[among]))]
+    return order
+
+
+def _tie_breakers(plans: PlanBatch) -> tuple[Rows, ...]:
+    """Columns that decide between plans of equal value, the most important one last."""
+    switches = plans.zero_stage * 2 + plans.sequence_parallel
+    rest = plans.recompute, plans.interleave, plans.ep, plans.cp, plans.dp, plans.micro_batch
+    return switches, *rest, plans.tp, plans.pp, plans.gpus
+
+
+def pareto_front(plans: PlanBatch, result: Evaluation) -> Rows:
+    """Rows in order of GPUs: each plan is faster than all on as few or fewer GPUs, ties as in `rank`."""
+    order = rank(plans, result)
+    place = np.empty(len(plans), dtype=np.int64)
+    place[order] = np.arange(len(plans))
+    grouped = order[np.argsort(plans.gpus[order], kind="stable")]
+    first = grouped[np.flatnonzero(np.diff(plans.gpus[grouped], prepend=0))]
+    front: Rows = first[place[first] == np.minimum.accumulate(place[first])]
+    return front

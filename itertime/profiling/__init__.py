@@ -1,8 +1,10 @@
-"""Programs that measure operators and fit profiles to them.
+"""Measurement of operators, and the programs that fit profiles to them.
 
 | name | what |
 |---|---|
-| `collect` | Time every case of a grid and write the table |
+| `collect` | time the operators of this machine with torch, and write the table |
+
+`python -m itertime.profiling.build` computes a profile from such a table, or from published tables.
 """
 
 from .collect import collect

@@ -65,9 +65,9 @@ class InterleavedPasses:
         Write a, c for the additional seconds of the first chunk, e for those of the last chunk in both passes
         together, c+ = max(c, 0). The conditions are e >= a + c+ and min(forward, backward) >= a + c+.
 
-        Proof, with the slots of `interleaved_s`; p devices, v chunks. A path of dependent
-        passes is on one device in each slot. In the first p v - 1 slots no device has a backward, in the last
-        p v - 1 none a forward; in the slots between the last device has both, and a path collects two passes
+        Proof, with the slots of `interleaved_s`; p devices, v chunks. A path of dependent passes is on one
+        device in each slot. In the first p v - 1 slots no device has a backward, in the last p v - 1 none has
+        a forward; in the slots between, the last device has both, and a path collects two passes
         unless it moves to another device, which forgoes one of them. The last chunk runs in windows of p
         slots, every p v slots, so that for v >= 2 windows have slots between them. The first chunk's forwards
         run one slot later than a window, its backwards one slot earlier; p forwards come before the first

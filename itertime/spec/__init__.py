@@ -1,36 +1,35 @@
-"""What is trained, how, and on what: model, plan, system, and the profile of a GPU.
+"""What is trained, how, and on what: the model, the plan, the system, and the profile of its GPUs.
 
 | name | what |
 |---|---|
-| `ModelSpec` | One transformer, as trained |
-| `list_models` | Names of the shapes that ship with the package, in alphabetical order |
-| `load_model` | The shipped model `name`, or the model in a YAML file if `name` is a path |
-| `Array` |  |
-| `AttentionCurve` | Rate of one flash attention kernel for long sequences |
-| `AttentionModel` | Time of a flash attention kernel (Dao, FlashAttention-2, 2023) |
-| `AttentionSlowdown` | The time of another attention kernel over that of FlashAttention-2 |
-| `ElementwiseModel` | Time of a memory-bound kernel |
-| `GemmModel` | Time of `batch` products y[m, n] = x[m, k] w[k, n] in 16-bit floating point, in one launch |
-| `GemmTile` | A thread block's part of the output, rows x columns, and its fraction of peak in full waves |
-| `SlowdownCurve` | Times of a kernel over those of FlashAttention-2 |
-| `WidthRate` | Bandwidth of a kernel that reduces over rows of `width` elements |
-| `Plan` | One way to train a model on `gpus` = tp x cp x pp x dp GPUs, numbered in `rank_order`, tp first |
-| `RECOMPUTE` |  |
-| `PlanBatch` | Many plans of one model as columns |
-| `Evidence` | The evidence for one part of a profile |
-| `Profile` | Times of one GPU type's kernels, in seconds |
-| `list_profiles` | Names of the shipped profiles, sorted |
-| `load_profile` | A shipped profile by name, or one from a JSON file by its path |
-| `profile_path` | The file of a profile, by name or path |
-| `SizeTable` | `time_s[i][j]` seconds for `ranks[i]` ranks and `first_bytes * 2**j` bytes |
-| `Site` | Corrections of the profile for one site's software and network |
-| `System` | A cluster's hardware as seen by one training job |
-| `list_systems` | Names of the shipped systems, sorted |
-| `load_system` | A shipped system by name, or one from a YAML (or JSON) file by its path |
+| `ModelSpec` | the shape of one transformer: parameters and FLOPs follow from it |
+| `load_model`, `list_models` | a shipped model or a YAML file; names of the shipped models |
+| `Plan` | one way to train a model: degrees of parallelism, micro-batch, schedule, recomputation, ZeRO |
+| `PlanBatch` | many plans of one model as columns of arrays |
+| `RECOMPUTE` | the choices of recomputation; a `PlanBatch` holds indices into them |
+| `System` | nodes, links and switches of a cluster, as one job sees them |
+| `Site` | corrections of a profile for the software and the network of one site |
+| `load_system`, `list_systems` | a shipped system or a YAML file; names of the shipped systems |
+| `Profile` | seconds of a GPU's kernels and of collectives within a node |
+| `Evidence` | whether a part of a profile is measured, fitted or assumed, and its errors |
+| `load_profile`, `list_profiles` | a shipped profile or a JSON file; names of the shipped profiles |
+| `profile_path` | the file of a profile |
+
+Parts of a profile, models of the time of one kernel:
+
+| name | what |
+|---|---|
+| `GemmModel`, `GemmTile` | matrix products, from tiles, waves and bytes |
+| `AttentionModel`, `AttentionCurve` | FlashAttention-2, by head dim, direction and mask |
+| `AttentionSlowdown`, `SlowdownCurve` | other attention kernels, as multiples of FlashAttention-2's time |
+| `ElementwiseModel`, `WidthRate` | memory-bound kernels, from bytes and bandwidth |
+| `SizeTable` | collectives, interpolated in bytes and ranks |
+| `Array` | NumPy array of floats |
 
 Why
-- A profile is what the GPU does when it is alone. Sites differ by constants, which `calibrate` fits and a
-  system file holds. Every part of a profile says whether it was measured, fitted or assumed.
+- A profile describes a GPU that is alone. Sites differ from it by constants, which `itertime calibrate` fits
+  and a system file holds.
+- Every part of a profile states whether it was measured, fitted or assumed.
 """
 
 from .model import ModelSpec, list_models, load_model

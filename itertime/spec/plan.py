@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from itertime.errors import UserError
 
-if TYPE_CHECKING:
-    from .model import ModelSpec
+from .model import ModelSpec
 
 __all__ = ["CP_EXCHANGES", "RANK_ORDERS", "RECOMPUTE", "SCHEDULES", "SPLITS", "Plan"]
 

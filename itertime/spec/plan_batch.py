@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .plan import CP_EXCHANGES, RANK_ORDERS, RECOMPUTE, Plan
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = ["PlanBatch"]
+
+MOST_KEYS = 2**62
+_NUMBERS = (
+    *("tp", "pp", "dp", "cp", "ep", "micro_batch", "global_batch", "interleave", "recompute", "zero_stage"),
+    *("zero_group", "bucket_bytes"),
+)
+_SWITCHES = (
+    *("sequence_parallel", "grad_overlap", "gpipe", "balanced", "fp32_gradients", "cp_gather"),
+    *("pp_before_dp", "prefetch", "by_compute"),
+)
 
 
 @dataclass(frozen=True)
@@ -137,9 +144,6 @@ class PlanBatch:
         )
 
 
-MOST_KEYS = 2**62
-
-
 def _range(column: NDArray[np.int64] | NDArray[np.bool_]) -> tuple[int, int]:
     """The smallest value of a column, and the number of values from it to the largest one."""
     if not len(column):
@@ -152,16 +156,6 @@ def _ranked(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
     """Each number replaced by its rank among the distinct ones, and how many there are."""
     values, ranks = np.unique(numbers, return_inverse=True)
     return ranks.reshape(-1), len(values)
-
-
-_NUMBERS = (
-    *("tp", "pp", "dp", "cp", "ep", "micro_batch", "global_batch", "interleave", "recompute", "zero_stage"),
-    *("zero_group", "bucket_bytes"),
-)
-_SWITCHES = (
-    *("sequence_parallel", "grad_overlap", "gpipe", "balanced", "fp32_gradients", "cp_gather"),
-    *("pp_before_dp", "prefetch", "by_compute"),
-)
 
 
 def _numbers(plan: Plan) -> tuple[int, ...]:

@@ -1,13 +1,13 @@
-"""One iteration as a graph of tasks, a Chrome trace and a web page.
+"""One iteration as a graph of tasks, shown as a Chrome trace or a web page.
 
 | name | what |
 |---|---|
-| `iteration_graph` | Every task of one iteration of `plan`, one GPU a stage |
-| `write_chrome_trace` | Writes `chrome_trace(graph)` as JSON, whole or not at all |
-| `write_timeline_page` | Writes `timeline_page`, whole or not at all |
+| `iteration_graph` | every task of one iteration of a plan, on the streams of its stages |
+| `write_chrome_trace` | the graph as a trace for chrome://tracing and Perfetto |
+| `write_timeline_page` | the timeline as a web page |
 
 Why
-- The task graph is an independent twin of the closed forms: both agree to 1e-9.
+- The task graph runs every pass one by one, so it is an independent twin of the formulas. Tests compare both.
 """
 
 from .iteration import iteration_graph, write_chrome_trace

@@ -10,6 +10,20 @@
 | `admission`  | `Admission`, `Agenda`, `urgency`        | the reservations of all admitted jobs            |
 | `seating`    | `Seating`                               | where jobs with reserved GPUs run                |
 | `spare_gpus` | `share_out`, `may_stay`                 | GPUs that are not reserved, by marginal return   |
+
+Why reservations have addresses
+- Counting GPUs is not enough. With jobs of 1, 2 and 4 GPUs among whole-node jobs, a calendar that only counts
+  promises what a fragmented cluster cannot give, and admitted jobs finish late.
+- Reserving small jobs in blocks that divide a node mends the count. But such jobs would have to move whenever
+  whole nodes are needed. The number of moves is unknown in advance, so no reservation could be charged for
+  their restarts.
+- Therefore a job smaller than a node reserves GPUs of a virtual node, and never moves for others. The node
+  is virtual because real ones would tie whole-node jobs to node numbers months ahead. Whole nodes are only
+  counted; a virtual node gets a real one when a job is due there.
+- The price is fragmentation in time: an interval must lie on one node. Best fit and refilling keep the price
+  small. The gain is larger: no restart is set aside for moves, and 3 + 5 GPUs share a node of 8.
+- Which job goes on without a restart is recorded (`Demand.in_place`). If it were derived from where jobs
+  happen to run, two jobs could claim one node for different virtual nodes.
 """
 
 from __future__ import annotations

@@ -10,6 +10,18 @@
 | `partial_allocation` | `auction`, `Award`                                | Themis         |
 | `assignment`         | `assign`, `Choice`                                | Sia            |
 | `afs_scan`           | `Scan`, `Gain`, `gains`                           | AFS            |
+
+Why
+- Jobs that are alike are one row. The linear programs of Gavel's max-min and throughput policies, and Sia's
+  integer program, merge jobs with equal data. Their objectives are concave or count jobs, so nothing is lost.
+  Programs have as many rows as there are kinds of jobs, and their answer cannot depend on the order of a
+  trace's rows.
+- Prices replace searches. Water filling fixes the rows whose constraint has a positive price. The smallest
+  finish-time ratio is found by cuts, from the prices of programs that fail. Both are exact, and take few
+  programs where bisection takes forty.
+- Limits are gaps and nodes of the search tree, never the clock, so a run can be repeated on any machine.
+- HiGHS occasionally prints a line to file descriptor 1, whatever its options. `assign` redirects the line to
+  stderr, because stdout belongs to the command's document.
 """
 
 from __future__ import annotations

@@ -11,6 +11,20 @@
 | `backfill`      | `Estimates`, `Shadow`                           | run-time estimates, EASY's reservation |
 | `gavel`         | `Gavel`, `Ledger`, `priorities`                 | rounds that follow shares of time      |
 | `tenant_queues` | `TenantQueues`                                  | waiting jobs by tenant                 |
+
+Why
+- Time slices count progress. A quantum that counted all time with GPUs would let jobs whose restart takes
+  longer than a quantum replace each other endlessly without doing any work.
+- Rounds are common to all jobs, so there is one wake-up a round instead of one a job. The slice of a job that
+  starts within a round is up to a quantum longer.
+- A job is left alone until its restart has paid off. Published rules of this kind know no restart costs. With
+  the restarts of large models, or overheads of ten times the default, they would move jobs endlessly. So
+  between two decisions about it, a job works for about as long as it pays; only making room for other jobs
+  (`Proposal.compact`) may move it earlier. This rule belongs to the policies (`run_ranked`), not to the
+  engine, which only says which jobs are settling (`State.unsettled`).
+- The time owed to a job and the time received by it add up over the job's whole life (`Ledger`). In a busy
+  cluster the shares change every round. Counting anew at each change would always prefer the jobs with the
+  larger share. Comparing the latest share with all time received would make old jobs yield to young ones.
 """
 
 from __future__ import annotations

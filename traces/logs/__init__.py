@@ -1,11 +1,13 @@
-"""Other people's job logs as native traces, with every assumption reported.
+"""Job logs of other systems as native traces, with every assumption reported.
 
 | name | what |
 |---|---|
-| `read_throughputs` | Read a folder of `MODEL.csv` files |
-| `write_throughputs` | Write a throughput table |
-| `Selection` | Which part of a log becomes jobs, and how its clock is scaled |
-| `import_log` | Read a log and turn it into jobs in submission order, with a JSON-ready report |
+| `import_log` | the jobs of a log in order of submission, and a report of assumptions and dropped rows |
+| `Selection` | the part of a log that becomes jobs, and the scale of its clock |
+| `read_throughputs` | speeds from ElasticFlow's folder of tables |
+| `write_throughputs` | these speeds as a throughput table of `clustersim` |
+
+Formats: Microsoft's ITP logs, ElasticFlow's traces, Slurm's `sacct`, and any table whose columns are named.
 """
 
 from .elasticflow import read_throughputs, write_throughputs

@@ -1,21 +1,24 @@
-"""The native trace: its columns, its rows as jobs, and jobs in order of submission on disk.
+"""The native trace: its columns, its rows as jobs, and jobs on disk in order of submission.
 
 | name | what |
 |---|---|
-| `TEXTS` |  |
-| `COLUMNS` | Column name -> parser of its non-empty cells, in the order in which columns are written |
-| `MAX_SECONDS` |  |
-| `MIN_SECONDS` |  |
-| `contradictions` | Yield (column, value, "what is wrong |
-| `number` | Parse a finite number |
-| `whole` | Parse a whole number, which may be written as 8.0 |
-| `StoredJobs` | Jobs in order of submission (see `submission_order`) |
-| `read_trace` | Read a native trace, in the order of its rows |
-| `store_trace` | Like `read_trace`, but the jobs are kept on disk |
-| `write_trace` | Write jobs as CSV, gzip-compressed CSV or Parquet, by the ending of `path` |
+| `read_trace` | a trace as a list of jobs, in the order of its rows |
+| `store_trace` | the same, with the jobs on disk |
+| `StoredJobs` | jobs on disk, in order of submission |
+| `write_trace` | jobs as CSV, gzip-compressed CSV or Parquet |
+| `COLUMNS` | column name -> parser of its cells |
+| `TEXTS` | columns that hold text |
+| `contradictions` | values of one job that contradict each other |
+| `number`, `whole` | parsers of a finite number, of a whole number |
+| `MIN_SECONDS`, `MAX_SECONDS` | resolution of tables, and the largest time |
 
 Why
-- Ids are proved unique by 64-bit hashes, with the ids themselves wherever two hashes are equal.
+- A trace is checked as a whole before a run, and then needed job by job in order of submission. Reading the
+  file twice would do for a plain file in order. What has to be sorted, unpacked or comes through a pipe needs
+  a second place anyway.
+- So there is one way for all: one reading, checked, into a temporary file by external merge sort. The sort
+  takes a seventh of the time of parsing, and no change of the file during a run can reach the run.
+- Ids are proved unique by 64-bit hashes, and by the ids themselves wherever two hashes are equal.
 """
 
 from .parsing import TEXTS

@@ -16,10 +16,9 @@ from traces.job import Job, SubmissionKey, submission_key
 
 __all__ = ["StoredJobs"]
 
-RUN_JOBS = 50_000
-BLOCK_JOBS = 1000
-IN_MEMORY_BYTES = 4_000_000
-"""Jobs that are sorted at a time, jobs that are read at a time, and the most bytes kept without a file."""
+RUN_JOBS = 50_000  # sorted at a time
+BLOCK_JOBS = 1000  # read at a time
+IN_MEMORY_BYTES = 4_000_000  # the most that is kept without a file
 
 _Row = tuple[Any, ...]  # the fields of a job, then its line
 _values_of = attrgetter(*Job.__dataclass_fields__)

@@ -1,11 +1,11 @@
-"""Generated traces: arrivals, sizes, and recipes.
+"""Synthetic traces: arrivals, GPU counts, run times, models and deadlines from seeded draws.
 
 | name | what |
 |---|---|
-| `Recipe` | What to generate |
-| `generate` | Like `generate_stored`, with all jobs in memory |
-| `generate_stored` | The jobs of a recipe in submission order, and a report of how they were made |
-| `sizes_path` | The file of a size mix |
+| `Recipe` | what to generate: number of jobs, load, arrivals, sizes, rules, deadlines, seed |
+| `generate` | the jobs of a recipe and a report, in memory |
+| `generate_stored` | the same, with the jobs on disk |
+| `sizes_path` | the file of a mix of sizes and run times |
 """
 
 from .generate import Recipe, generate, generate_stored

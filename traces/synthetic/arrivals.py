@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from itertime.errors import UnknownName, UserError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["ARRIVALS", "arrival_times", "weibull_shape"]
 

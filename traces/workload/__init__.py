@@ -2,17 +2,15 @@
 
 | name | what |
 |---|---|
-| `Deadlines` | A `share` of the jobs gets the deadline submit_s + U(low, high) x duration_s |
-| `FILE_ENDINGS` |  |
-| `FOLDER` |  |
-| `Rules` | A rules file |
-| `rules_path` | The file of the rules |
-| `Work` | A job's work |
-| `WorkMaker` | Assigns work to jobs |
-| `as_floats` | The numbers as Python floats, converted a block at a time |
-| `deadline_factors` | For each of `count` jobs the distance of its deadline from its submission |
-| `stream` | A random generator for one purpose, independent of those for other purposes |
-| `work_maker` | A WorkMaker by names, and the provenance of its numbers, for a report |
+| `work_maker`, `WorkMaker` | assigns a model and a number of iterations to a job, by rules and a planner |
+| `Work` | the work of one job |
+| `Rules` | a rules file: choices of model and batch by GPU count, and how deadlines are drawn |
+| `Deadlines` | which share of the jobs gets a deadline, and how far away |
+| `deadline_factors` | the deadlines drawn, as multiples of run times |
+| `rules_path` | the file of the rules |
+| `FOLDER`, `FILE_ENDINGS` | the folder of bundled rules and sizes; the endings of such files |
+| `stream` | a random generator for one purpose, independent of all others |
+| `as_floats` | an array as Python floats, block by block |
 """
 
 from .rules import FILE_ENDINGS, FOLDER, Deadlines, Rules, rules_path

@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from itertime.cli import main
-from itertime.profiling import collect
-from itertime.profiling.collect import COLUMNS, GRIDS, Grid
+from itertime.profiling.collect import COLUMNS, GRIDS, ROW_KERNELS, Case, Grid
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="torch is not installed (the extra `profile`)"
@@ -40,7 +39,7 @@ def test_collect_times_every_kind_of_operator(
     assert gemm[["m", "n", "k", "batch"]].notna().all(axis=None)
     assert set(attention.dir) == {"fwd", "fwd+bwd"}
     assert (attention.kv_heads < attention.heads).all()
-    assert {*collect.ROW_KERNELS, "adam", "cross_entropy"} == set(elementwise.op)
+    assert {*ROW_KERNELS, "adam", "cross_entropy"} == set(elementwise.op)
     assert set(elementwise[elementwise.op == "layernorm"].dir) == {"fwd", "bwd"}
     assert (elementwise.bytes >= 4 * elementwise.elements).all()
     assert list(tmp_path.iterdir()) == [tmp_path / "mine.csv.gz"]
@@ -53,8 +52,9 @@ def test_a_case_without_memory_is_left_out_with_a_note(
     def too_large(bench: object) -> None:
         raise RuntimeError("CUDA out of memory. Tried to allocate 3 GiB")
 
-    case = collect.Case({"table": "gemm", "m": 7}, too_large)  # type: ignore[arg-type]
-    monkeypatch.setattr(collect, "cases_of", lambda grid: iter([case]))
+    case = Case({"table": "gemm", "m": 7}, too_large)  # type: ignore[arg-type]
+    module = sys.modules["itertime.profiling.collect"]  # the package's `collect` is the function
+    monkeypatch.setattr(module, "cases_of", lambda grid: iter([case]))
     assert main(arguments(tmp_path / "mine.csv")) == 0
     captured = capsys.readouterr()
     assert "left out, not enough memory: {'table': 'gemm', 'm': 7}" in captured.err
