@@ -33,3 +33,12 @@ def shared_reference() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no reference schedules at {folder}")
     return folder
+
+
+@pytest.fixture(scope="session")
+def shared_traces(shared_dir: Path) -> Path:
+    """Published job logs."""
+    folder = shared_dir / "data" / "traces"
+    if not folder.is_dir():
+        pytest.skip(f"no published job logs at {folder}")
+    return folder
