@@ -36,11 +36,10 @@ __all__ = [
 # Our own code
 
 SIMULATOR = (
-    "cluster", "overheads", "failures", "placement", "records", "speed", "jobs", "rundir", "scheduler",
-    "engine", "runs", "errors.py", "gctuning.py",
+    "cluster", "overheads", "failures", "placement", "records", "speed", "jobs", "rundir", "analysis",
+    "scheduler", "engine", "runs", "errors.py", "gctuning.py",
 )  # fmt: skip
-"""The parts of `clustersim` that a result depends on: all layers up to `runs`, except those that only analyse
-results."""
+"""The parts of `clustersim` that a result depends on: all layers up to `runs`, without reports and exports."""
 
 PARTS: Mapping[str, tuple[str, ...]] = {"itertime": (".",), "traces": (".",), "clustersim": SIMULATOR}
 """The folders and files of each package that a result depends on."""

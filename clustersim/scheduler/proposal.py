@@ -7,7 +7,6 @@ from typing import Self
 
 from clustersim.errors import PolicyError
 
-from .cluster_state import ClusterState
 from .compaction import compact
 from .draft import Draft
 from .job_view import JobView, active_of

@@ -52,7 +52,7 @@ class TraceMatches(Rule):
         super().__init__(history)
         self.kinds = () if isinstance(trace, str) else ALLOCATES
         self._bounds: dict[str, Job] = {}  # jobs in the system that limit their GPUs
-        self._failures_due: dict[str, JobFailure] = {}  # of jobs in the system whose records say that they fail
+        self._failures_due: dict[str, JobFailure] = {}  # of jobs in the system that fail by their records
         self._speeds, self._why_not = speeds, trace if isinstance(trace, str) else ""
         self._jobs: Iterator[Job] = iter(() if isinstance(trace, str) else trace.jobs)
         self._without_job: dict[str, JobRecord] = {}  # records whose job was not read yet

@@ -8,6 +8,7 @@ import pytest
 
 from clustersim.runs import code_hash
 from clustersim.runs.fingerprints import PARTS, SIMULATOR, hash_of_parts
+from tests.house.test_layers import imported, unit
 
 
 def test_the_parts_that_count() -> None:
@@ -15,10 +16,22 @@ def test_the_parts_that_count() -> None:
     assert list(PARTS) == ["itertime", "traces", "clustersim"]
     assert PARTS["itertime"] == PARTS["traces"] == (".",)
     assert set(SIMULATOR) == {
-        "cluster", "overheads", "failures", "placement", "records", "speed", "jobs", "rundir", "scheduler",
-        "engine", "runs", "errors.py", "gctuning.py",
+        "cluster", "overheads", "failures", "placement", "records", "speed", "jobs", "rundir", "analysis",
+        "scheduler", "engine", "runs", "errors.py", "gctuning.py",
     }  # fmt: skip
     assert len(code_hash()) == 64
+
+
+def test_the_parts_are_all_that_a_run_imports() -> None:
+    seen: set[str] = set()
+    waiting = ["clustersim.runs.run"]
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting += imported(name)
+    units = {unit(name) for name in seen if name.startswith("clustersim.")}
+    assert units == {part.removesuffix(".py") for part in SIMULATOR}
 
 
 @pytest.fixture
