@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from clustersim.analysis import METRICS, Usage, summarise
 from clustersim.cluster import Cluster
-from clustersim.engine import RunSetup, Simulation
+from clustersim.engine import Simulation
 from clustersim.overheads import Overheads
 from clustersim.records import JobRecord, MemoryRecorder, Snapshot
 from clustersim.scheduler import Scheduler
-from clustersim.speed import SpeedOnOneType
 from policies.fifo import Fifo
 from policies.srtf import Srtf
+from tests.builders import free_setup
 from traces.job import Job, submission_order
 
 CLUSTER = Cluster(nodes=2, gpus_per_node=4)
@@ -126,13 +126,7 @@ def test_all_jobs_alone_are_perfectly_fair() -> None:
 def run_of(
     jobs: list[Job], policy: Scheduler, overheads: Overheads, until_s: float | None = None
 ) -> MemoryRecorder:
-    setup = RunSetup(
-        cluster=CLUSTER,
-        scheduler=policy,
-        speed=SpeedOnOneType(CLUSTER, None),
-        overheads=overheads,
-        until_s=until_s,
-    )
+    setup = free_setup(CLUSTER, policy, overheads=overheads, until_s=until_s)
     return Simulation(jobs, setup).run()
 
 

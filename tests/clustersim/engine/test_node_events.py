@@ -23,14 +23,11 @@ from clustersim.testing.outcome import evidence_of
 from policies.elasticflow import ElasticFlow
 from policies.fifo import Fifo
 from policies.srtf import Srtf
+from tests.builders import rigid
 from traces.job import Job
 
 TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0, 8: 4.0, 16: 5.0}}
 CHARGED = Overheads(launch_s=10.0, plain_restart_s=20.0, checkpoint_interval_s=100.0)  # saves, loads of 10 s
-
-
-def rigid(job_id: str, submit_s: float, gpus: int, run_s: float, **more: Any) -> Job:
-    return Job(job_id, submit_s, gpus=gpus, duration_s=run_s, **more)
 
 
 @pytest.fixture

@@ -17,18 +17,11 @@ from clustersim.overheads import Overheads
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.testing import Outcome, check_outcome, simulate
 from policies.fifo import Fifo
+from tests.builders import elastic, rigid
 from traces.job import Job
 
 TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0}}
 CHARGED = Overheads(launch_s=10.0, plain_restart_s=20.0)
-
-
-def rigid(job_id: str, submit_s: float, gpus: int, run_s: float) -> Job:
-    return Job(job_id, submit_s, gpus=gpus, duration_s=run_s)
-
-
-def elastic(job_id: str, submit_s: float, gpus: int, iterations: float) -> Job:
-    return Job(job_id, submit_s, model="m", global_batch=8, gpus=gpus, iterations=iterations)
 
 
 # Laws
