@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.places import SHARED
+
 # A slow or busy machine is no fault of what is tested.
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
 # Programs started in the background by a script ignore Ctrl-C, and so would those that tests send it to.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["ITERTIME_CACHE"] = "off"  # tests of the cache have folders of their own
-SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[2] / "shared"))
 
 
 @pytest.fixture(scope="session")
@@ -32,4 +33,13 @@ def shared_reference() -> Path:
     folder = SHARED / "reference"
     if not folder.is_dir():
         pytest.skip(f"no reference schedules at {folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shared_traces() -> Path:
+    """The folder of published job logs; skips the test where it is missing."""
+    folder = SHARED / "data" / "traces"
+    if not folder.is_dir():
+        pytest.skip(f"no published job logs at {folder}")
     return folder

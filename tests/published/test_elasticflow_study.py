@@ -12,8 +12,9 @@ from experiments.elasticflow_refill import Elastic, Outcome, Rules, refilled
 from experiments.elasticflow_slots import Request, Setting, jobs_in_time
 from experiments.elasticflow_steps import elastic_jobs, row, steps
 from experiments.elasticflow_traces import DELAYS_S, STUDIES, in_time_alone, table
+from tests.places import ROOT
 
-PAGE = Path(__file__).parents[2] / "experiments" / "ELASTICFLOW.md"
+PAGE = ROOT / "experiments" / "ELASTICFLOW.md"
 RENEW = "python -m experiments.elasticflow_traces ../shared/data/traces/itp_elasticflow"
 QUEUE = Setting("arrival", 60)
 

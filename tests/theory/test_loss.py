@@ -10,13 +10,11 @@ from math import factorial
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.testing import simulate
+from tests.theory.confidence import HALF_WIDTH, interval
 from traces.job import Job
-
-CONFIDENCE, HALF_WIDTH = 0.99, 0.05
 
 
 class Loss(Scheduler):
@@ -30,12 +28,6 @@ class Loss(Scheduler):
         for job in state.pending:
             assert proposal.start(job) is not None
         return proposal
-
-
-def interval(values: list[float]) -> tuple[float, float]:
-    """Mean and half-width."""
-    t = stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)
-    return float(np.mean(values)), float(t * stats.sem(values))
 
 
 def erlang_b(servers: int, offered: float) -> float:

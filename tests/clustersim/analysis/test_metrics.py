@@ -6,7 +6,6 @@ import json
 import re
 from dataclasses import replace
 from math import fsum
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +21,7 @@ from clustersim.scheduler import Scheduler
 from policies.fifo import Fifo
 from policies.srtf import Srtf
 from tests.builders import free_setup
+from tests.places import ROOT
 from traces.job import Job, submission_order
 
 CLUSTER = Cluster(nodes=2, gpus_per_node=4)
@@ -196,7 +196,7 @@ def test_integrals_and_averages_equal_a_sum_over_seconds(
 
 
 def test_the_page_gives_every_metric_one_formula() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if re.match(r"\| `", line)]
     documented = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
     assert sorted(documented) == sorted(METRICS)

@@ -17,8 +17,8 @@ import pytest
 from clustersim.cli import main
 from clustersim.testing.scaffold import write_template
 from itertime.errors import UserError
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[3]
 TRACE = "job_id,submit_s,gpus,duration_s\na,0,8,60\nb,0,8,30\nc,10,4,5\nwide,20,999,5\n"
 COMMANDS = (
     "run",

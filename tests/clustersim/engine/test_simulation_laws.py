@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from math import nextafter
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -18,6 +17,7 @@ from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.testing import Outcome, check_outcome, simulate
 from policies.fifo import Fifo
 from tests.builders import elastic, rigid
+from tests.places import ROOT
 from traces.job import Job
 
 TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0}}
@@ -125,10 +125,9 @@ def test_hash_seeds_do_not_matter() -> None:
     digests = []
     for seed in ("0", "1", "4711"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
-        root = Path(__file__).parents[3]
         done = subprocess.run(
             [sys.executable, "-c", _SCRIPT],
-            cwd=root,
+            cwd=ROOT,
             env=environment,
             capture_output=True,
             text=True,

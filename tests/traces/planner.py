@@ -1,21 +1,9 @@
+"""A planner whose iteration times a test can work out in its head."""
+
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
-
-import pytest
-
-
-@pytest.fixture(scope="session")
-def shared_traces() -> Path:
-    """The folder of published job logs; skips the test where it is missing."""
-    shared = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[3] / "shared"))
-    folder = shared / "data" / "traces"
-    if not folder.is_dir():
-        pytest.skip(f"no published job logs at {folder}")
-    return folder
 
 
 @dataclass(frozen=True)
@@ -33,8 +21,3 @@ class FakePlanner:
         self, model: object, global_batch: int, counts: Collection[int], seq_len: int | None = None
     ) -> dict[int, FakeRun]:
         return {n: FakeRun(global_batch / n) for n in counts if n <= self.limit}
-
-
-@pytest.fixture(scope="session")
-def fake_planner() -> type[FakePlanner]:
-    return FakePlanner
