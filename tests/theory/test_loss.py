@@ -1,7 +1,6 @@
 """Queueing theory of loss (Erlang B), through the ordinary engine.
 
-Confidence intervals as in `test_theory`: Student's over independent replications, 99 %, at most 5 % wide
-either way.
+Confidence intervals are those of `tests.theory.confidence`, at most 5 % wide either way.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from traces.job import Job
 
 
 class Loss(Scheduler):
-    """Whoever comes while all GPUs are taken is turned away."""
+    """A job that comes while all GPUs are taken is rejected."""
 
     def admit(self, job: JobView, state: State) -> bool:
         return state.free > len(state.pending)
