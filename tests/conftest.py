@@ -1,4 +1,4 @@
-"""What all tests share: where other people's data lie, and that no test is about seconds."""
+"""What all tests share: the published data, and that no test depends on the speed of the machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ os.environ["ITERTIME_CACHE"] = "off"  # tests of the cache have folders of their
 
 @pytest.fixture(scope="session")
 def shared_dir() -> Path:
-    """Other people's measurements, logs and schedules, where they are at hand."""
+    """Published measurements, logs and schedules; skips the test where they are missing."""
     if not (SHARED / "data").is_dir():
         pytest.skip(f"no published measurements at {SHARED / 'data'}")
     return SHARED
@@ -29,7 +29,7 @@ def shared_dir() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_reference() -> Path:
-    """Completion times that other simulators compute, where they are at hand."""
+    """Completion times that other simulators compute; skips the test where they are missing."""
     folder = SHARED / "reference"
     if not folder.is_dir():
         pytest.skip(f"no reference schedules at {folder}")

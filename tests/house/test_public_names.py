@@ -1,4 +1,4 @@
-"""Who may import whom (docs/design.md), and the public names of the packages."""
+"""The public names of the packages."""
 
 from __future__ import annotations
 

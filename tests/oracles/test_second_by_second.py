@@ -233,7 +233,7 @@ def compared(name: str, seed: int) -> tuple[list[Runs | None], list[Runs | None]
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_everybody_runs_when_the_plain_rule_says(name: str) -> None:
+def test_every_job_runs_when_the_plain_rule_says(name: str) -> None:
     for seed in (*range(40), 155, 2142):  # the last two were once wrong under easy and gittins
         policy, plain, scene = compared(name, seed)
         assert policy == plain, scene
@@ -241,7 +241,7 @@ def test_everybody_runs_when_the_plain_rule_says(name: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", PAIRS)
-def test_everybody_runs_when_the_plain_rule_says_on_many_traces(name: str) -> None:
+def test_every_job_runs_when_the_plain_rule_says_on_many_traces(name: str) -> None:
     for seed in range(1000, 4000):
         policy, plain, scene = compared(name, seed)
         assert policy == plain, scene

@@ -30,7 +30,7 @@ def test_las_takes_turns() -> None:
     assert (outcome.of("a").preemptions, outcome.of("b").preemptions) == (2, 1)
 
 
-def test_las_lets_a_new_job_pass_at_once_who_has_had_a_turn() -> None:
+def test_las_lets_a_new_job_pass_a_job_that_has_had_a_turn() -> None:
     outcome = simulate([rigid("old", 0, 1, 100), rigid("new", 25, 1, 5)], Las(quantum_s=10), "n1g1")
     assert times(outcome) == {"old": (0, 105), "new": (25, 30)}
 
@@ -131,14 +131,14 @@ def test_tiresias_starves_jobs_that_have_fallen() -> None:
     assert stream(None).of("long").finish_s == 10 + 20 * 9 + 15
 
 
-def test_tiresias_promotes_who_waits_too_long() -> None:
+def test_tiresias_promotes_a_job_that_waits_too_long() -> None:
     """It ran for 10 s and waits for 2 x 10 s; then it is first in the first queue for another 10 s."""
     log = [(time_s, event) for time_s, event, name, _ in stream(2.0).log() if name == "long"]
     assert log[1:] == [(0, "start"), (10, "preempt"), (30, "restart"), (40, "preempt"), (60, "restart"),
                        (65, "finish")]  # fmt: skip
 
 
-def test_who_runs_again_in_time_is_not_promoted() -> None:
+def test_a_job_that_runs_again_in_time_is_not_promoted() -> None:
     """`long` waits from 10 to 19 s; at 60 s, when it would have waited too long, it runs. `new` passes it."""
     jobs = [rigid("long", 0, 1, 100), rigid("short", 10, 1, 9), rigid("new", 65, 1, 10)]
     outcome = simulate(jobs, Tiresias(thresholds_gpu_s=[10], promote_knob=5), "n1g1")
@@ -194,7 +194,7 @@ def two_sizes(seed: int, count: int) -> list[Job]:
     return jobs
 
 
-def test_gittins_beats_those_who_know_less() -> None:
+def test_gittins_beats_policies_that_know_less() -> None:
     """Short jobs show within 10 s that they are short; after that a job is best left alone, while least
     attained service keeps all long ones half done (Aalto, Ayesta and Righter 2009: optimal in the M/G/1).
     """

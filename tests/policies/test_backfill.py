@@ -204,7 +204,7 @@ def test_conservative_keeps_every_reservation(seed: int, factor: float, scale: f
 
 @given(st.integers(0, 10**9))
 @settings(max_examples=60, deadline=None)
-def test_conservative_starts_nobody_later_than_fifo(seed: int) -> None:
+def test_conservative_starts_no_job_later_than_fifo(seed: int) -> None:
     """With exact estimates: earlier jobs use, after a job's FIFO start, no more than under FIFO."""
     jobs = random_jobs(seed, (1, 2, 3, 4, 8, 16))
     fifo = starts(simulate(jobs, Fifo(), "n4g4", placement="any"))

@@ -18,7 +18,7 @@ from tests.builders import finishes, rigid
 from traces.job import Job
 
 
-def test_who_would_make_another_late_is_declined() -> None:
+def test_a_job_that_would_make_another_late_is_declined() -> None:
     """`a` needs the GPU until 50 s and is due at 60 s: there is room for 10 s before it, not for 11 s; and
     behind it for what is due late enough.
     """
@@ -31,12 +31,12 @@ def test_who_would_make_another_late_is_declined() -> None:
     assert outcome.of("urgent").state == "rejected"
 
 
-def test_who_is_late_anyway_is_declined() -> None:
+def test_a_job_that_is_late_even_alone_is_declined() -> None:
     outcome = simulate([rigid("a", 0, 1, 10, 9), rigid("b", 0, 2, 10, 100)], EdfAdmission(), "n1g1")
     assert [record.state for record in outcome.records] == ["rejected", "rejected"]
 
 
-def test_who_is_late_in_any_case_keeps_nobody_out() -> None:
+def test_a_job_that_is_late_in_any_case_keeps_no_job_out() -> None:
     """`wide` never has its nodes again; `long` would be in time but for what comes before it."""
     jobs = [
         rigid("wide", 0, 16, 100, 1000), rigid("long", 30, 8, 400, 500), rigid("first", 40, 8, 50, 300),
@@ -73,7 +73,7 @@ def random_jobs(seed: int, sizes: tuple[int, ...]) -> list[Job]:
     return jobs
 
 
-def test_small_jobs_move_together_for_whom_gpus_were_counted() -> None:
+def test_small_jobs_move_together_for_the_job_that_counted_on_their_gpus() -> None:
     """At 10 s each node has 2 GPUs free: `wide` was admitted by their number, and needs 4 of one node."""
     jobs = [
         rigid("a", 0, 2, 10, 10), rigid("b", 0, 2, 50, 50), rigid("c", 1, 2, 9, 10), rigid("d", 1, 2, 50, 51),
@@ -111,7 +111,7 @@ def test_no_admitted_job_is_late_where_any_gpus_will_do(seed: int, scale: float)
 
 @given(st.integers(0, 10**9))
 @settings(max_examples=60, deadline=None)
-def test_on_one_gpu_nobody_is_declined_who_could_be_served(seed: int) -> None:
+def test_on_one_gpu_no_job_is_declined_that_could_be_served(seed: int) -> None:
     """EDF, which is optimal there, makes one of the jobs late that are admitted or declined so far."""
     jobs = random_jobs(seed, (1,))
     outcome = simulate(jobs, EdfAdmission(), "n1g1")

@@ -109,13 +109,13 @@ def test_an_urgent_job_goes_ahead_of_later_deadlines() -> None:
     assert not late(outcome)
 
 
-def test_without_a_deadline_everyone_is_admitted() -> None:
+def test_every_job_without_a_deadline_is_admitted() -> None:
     jobs = [elastic(str(i), 0, 8, 100) for i in range(5)]
     outcome = Bench("n1g8", EIGHT).run(jobs, ElasticFlow())
     assert [record.finish_s for record in outcome.records] == [100, 200, 300, 400, 500]
 
 
-def test_without_admission_nobody_is_declined_and_promises_stand() -> None:
+def test_without_admission_no_job_is_declined_and_promises_stand() -> None:
     """`b` cannot be served in time; it waits for what `a`, which has its promise, leaves over."""
     jobs = [elastic("a", 0, 8, 90, 100), elastic("b", 1, 8, 90, 110)]
     declined = Bench("n1g8", EIGHT).run(jobs, ElasticFlow())

@@ -47,7 +47,7 @@ def test_a_policy_keeps_every_rule_on_several_gpu_types(policy: str, tmp_path: P
     assert not [finding for finding in findings if finding.violations]
 
 
-def test_the_docs_name_those_who_refuse() -> None:
+def test_the_docs_name_the_policies_that_refuse() -> None:
     text = (ROOT / "docs" / "clusters.md").read_text()
     paragraph = next(part for part in text.split("\n\n") if "`one_gpu_type = True`" in part)
     names = " ".join(paragraph.split()).split(" plan with ")[0]

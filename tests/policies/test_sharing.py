@@ -37,7 +37,7 @@ def test_a_new_job_goes_to_the_end_of_the_line() -> None:
 
 @given(st.integers(2, 7), st.integers(1, 40))
 @settings(max_examples=30, deadline=None)
-def test_between_two_turns_everybody_else_has_one(jobs: int, quantum_s: int) -> None:
+def test_between_two_turns_every_other_job_has_one(jobs: int, quantum_s: int) -> None:
     long = [rigid(str(i), 0, 1, 6 * quantum_s) for i in range(jobs)]
     outcome = simulate(long, RoundRobin(quantum_s=quantum_s), "n1g1")
     turns = [name for _, event, name, _ in outcome.log() if event in ("start", "restart")]
@@ -84,7 +84,7 @@ def running_at_0(outcome: Outcome) -> Counter[str]:
     return held
 
 
-def test_drf_gives_to_who_has_least() -> None:
+def test_drf_gives_to_the_tenant_with_least() -> None:
     """`a` submits everything first, and still gets half."""
     jobs = [rigid(f"a{i}", 0, 1, 10, tenant="a") for i in range(8)] + [
         rigid(f"b{i}", 0, 1, 10, tenant="b") for i in range(8)
@@ -153,7 +153,7 @@ def test_borrowing_takes_nothing_back() -> None:
     }  # fmt: skip
 
 
-def test_idle_gpus_go_to_who_uses_least_of_its_quota() -> None:
+def test_idle_gpus_go_to_the_tenant_that_uses_least_of_its_quota() -> None:
     """`a` uses 4 of 4, `b` 1 of 2, `c` has none: the two GPUs left go to `b`, then `a`."""
     jobs = [
         rigid("a0", 0, 4, 100, tenant="a"),
@@ -167,7 +167,7 @@ def test_idle_gpus_go_to_who_uses_least_of_its_quota() -> None:
     assert starts == {"a0": 0, "b0": 0, "x": 0, "c0": 10 + 90, "a1": 10, "b1": 10}
 
 
-def test_who_gave_back_counts_as_having_less() -> None:
+def test_a_tenant_that_gave_back_counts_as_having_less() -> None:
     """`a` takes its 4 GPUs from `b`, which then uses least of its quota: the GPU left over is lent to
     `b1`.
     """
@@ -184,7 +184,7 @@ def test_who_gave_back_counts_as_having_less() -> None:
     assert (starts["c1"][0] or 0) > 10
 
 
-def test_who_gave_back_has_its_quota_at_once() -> None:
+def test_a_tenant_that_gave_back_has_its_quota_at_once() -> None:
     """`a` takes GPUs back from `b`. The next job of `b` then fits into its quota and takes GPUs back from
     `c`.
     """

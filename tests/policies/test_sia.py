@@ -72,7 +72,7 @@ def test_nothing_to_assign() -> None:
     assert assign([((0, 4, -1.0),)], [2], gap=0.0, search_nodes=10) == [None]
 
 
-def test_the_faster_gpus_go_to_whom_they_make_faster(tmp_path: Path) -> None:
+def test_the_faster_gpus_go_to_the_job_that_gains_most(tmp_path: Path) -> None:
     """On h100 `sharp` is 4 times as fast as on a100 and `dull` no faster; either way one of them is on each
     type: 4^-0.5 + 1 is less than 1 + 1.
     """
@@ -99,7 +99,7 @@ def test_what_the_solver_prints_is_not_data(capfd: pytest.CaptureFixture[str]) -
     assert capfd.readouterr() == ("data\n", "a line of the solver\n")
 
 
-def test_two_alike_share_and_nobody_is_left_out() -> None:
+def test_two_equal_jobs_share() -> None:
     """Normalised speeds to the power -1/2, less what waiting costs: 4 + 4 has the least sum."""
     outcome = simulate(
         [elastic("a", 0, 1, 1e4), elastic("b", 0, 1, 1e4)], Sia(), "n1g8", table=TABLE, until_s=50
@@ -110,7 +110,7 @@ def test_two_alike_share_and_nobody_is_left_out() -> None:
     ]
 
 
-def test_what_waiting_costs_decides_who_waits() -> None:
+def test_the_cost_of_waiting_decides_which_job_waits() -> None:
     """On 5 GPUs either the job that scales gets all, 5^-0.5 + waiting_cost, or both get one, 1 + 1."""
     table = {("good", 8): {1: 1.0, 5: 5.0}, ("poor", 8): {1: 1.0}}
     jobs = [Job(model, 0, model=model, global_batch=8, gpus=1, iterations=1e4) for model in ("poor", "good")]

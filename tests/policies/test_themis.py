@@ -150,15 +150,15 @@ def test_payment_of_equal_bidders(bidders: int) -> None:
     )
 
 
-def test_who_is_in_nobodys_way_pays_nothing() -> None:
+def test_a_winner_that_delays_no_job_pays_nothing() -> None:
     assert [award.kept for award in auction([{0: 0.0, 4: 1.0}, {0: 0.0, 2: 1.0}], 6)] == [1.0, 1.0]
 
 
-def test_nobody_bids() -> None:
+def test_no_bids() -> None:
     assert auction([], 8) == []
 
 
-def test_a_winner_that_has_no_place_keeps_nobody_out() -> None:
+def test_a_winner_without_a_place_keeps_no_job_out() -> None:
     """Of 7 nodes of 3 GPUs one goes: no aligned block of 4 nodes is left for 12 GPUs, which win."""
     jobs = [
         Job("none", 100.0, gpus=12, duration_s=50.0),

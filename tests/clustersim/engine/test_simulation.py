@@ -370,7 +370,7 @@ def test_progress_is_reported() -> None:
 
 def test_a_running_job_changes_its_speed() -> None:
     """100 s of work behind 10 s of overhead, at half speed from t = 5 on and at its own from t = 50 on:
-    20 units are done by then, the other 80 take until 130.
+    20 units are done by 50 s, the other 80 take until 130 s.
     """
     cluster = Cluster(1, 8)
     simulation = Simulation([rigid("a", 0, 1, 100)], free_setup(cluster, Fifo(), TABLE, overheads=CHARGED))

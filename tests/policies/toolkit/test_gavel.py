@@ -124,7 +124,7 @@ def test_within_a_round_nothing_changes(policy: type[Scheduler]) -> None:
 
 
 @pytest.mark.parametrize("policy", ALL)
-def test_an_idle_cluster_keeps_nobody_waiting(policy: type[Scheduler]) -> None:
+def test_an_idle_cluster_keeps_no_job_waiting(policy: type[Scheduler]) -> None:
     jobs = [rigid("a", 0, 8, 10), rigid("b", 15, 8, 10)]
     outcome = simulate(jobs, policy(round_s=100.0), "n1g8")  # type: ignore[call-arg]
     assert [outcome.of(name).finish_s for name in "ab"] == [10, 25]
@@ -244,7 +244,7 @@ def test_every_policy_drains_a_mixed_cluster(policy: type[Scheduler]) -> None:
     assert [record.state for record in recorder.jobs] == ["finished"] * 4
 
 
-def test_makespan_knows_who_gains_most_from_a_fast_gpu() -> None:
+def test_makespan_knows_which_job_gains_most_from_a_fast_gpu() -> None:
     """100 s if the long job has the fast GPU, on which it is ten times as fast, and the other one the slow
     GPU; the other way round 1000 s.
     """

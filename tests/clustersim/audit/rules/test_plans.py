@@ -69,7 +69,7 @@ def found(run: Run) -> tuple[list[str], str]:
 
 
 @pytest.mark.parametrize("network", ["tiers", "contention"])
-def test_speeds_follow_from_where_a_job_runs_and_who_else_sends(network: str, tmp_path: Path) -> None:
+def test_speeds_follow_from_where_a_job_runs_and_what_else_sends(network: str, tmp_path: Path) -> None:
     made = spread(network, tmp_path)
     kinds = [event.event for event in made.events]
     assert (kinds.count("rate") > 3) == (network == "contention")
@@ -258,7 +258,7 @@ def test_a_run_of_other_code_is_not_held_against_this_one(
     assert "not proved: not recomputed" in capsys.readouterr().out
 
 
-def test_models_that_nobody_knows_here(sound: Run) -> None:
+def test_unknown_models(sound: Run) -> None:
     renamed = [replace(j, model="mine" if j.model == "megatron-1.7b" else j.model) for j in sound.jobs]
     rows = [row._replace(model="mine") for row in sound.plans]
     violations, unproved = found(replace(sound, jobs=renamed, plans=rows))
