@@ -1,4 +1,4 @@
-"""The public names of the packages."""
+"""Which package may import which (docs/design.md), and the public names of the packages."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from policies.gavel_makespan import GavelMakespan
 from policies.gavel_max_min import GavelMaxMin
 from policies.hesrpt import HeSrpt, fractions
 from policies.max_min import MaxMin
-from policies.optimus import Optimus, _loss_per_gpu
+from policies.optimus import Optimus, loss_per_gpu
 from policies.sia import Sia
 from policies.themis import Themis
 from policies.toolkit.stepwise import Walk, allocate_stepwise
@@ -79,7 +79,7 @@ def test_optimus_has_the_smallest_remaining_time_in_all(jobs: list[Any], gpus: i
     """With concave speeds and steps of one GPU the greedy rule is optimal: no division that gives every job
     a GPU has a smaller sum of remaining times.
     """
-    shares = allocate_stepwise(submitted(jobs), gpus, _loss_per_gpu)
+    shares = allocate_stepwise(submitted(jobs), gpus, loss_per_gpu)
     assert len(shares) == len(jobs)
     mine = sum(job.oracle_remaining(n) for job, n in shares.items())
     for counts in product(*(job.sizes for job in jobs)):

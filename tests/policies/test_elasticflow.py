@@ -227,19 +227,19 @@ class Watched(ElasticFlow):
 
     def schedule(self, state: State) -> Proposal:
         proposal = super().schedule(state)
-        assert self._admission is not None
+        admission = self.reservations(state)
         used: Counter[int] = Counter()
         serves: dict[int, int] = {}
         whole: list[int] = []
-        for job, slots in self._admission._slots.items():
-            demand = self._admission.demands[job]
+        for job in admission.reserved():
+            slots, demand = admission.slots(job), admission.demands[job]
             demand.refresh()
             if proposal.placement(job) != state.proposal().placement(job):
                 gpus = proposal.gpus(job)  # what it will pay there
                 demand.paying_s = (
                     (job.start_cost_s(gpus) if not job.gpus else demand.restarts[gpus]) if gpus else 0.0
                 )
-            assert self._admission.slack_s(job, state.now) > -1e-3, "the reservation is enough, if followed"
+            assert admission.slack_s(job, state.now) > -1e-3, "the reservation is enough, if followed"
             if not slots or slots[0].start > state.now + 1e-6:
                 continue
             slot, placement = slots[0], proposal.placement(job) or ()

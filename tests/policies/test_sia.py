@@ -15,7 +15,7 @@ import clustersim
 from clustersim.overheads import Overheads
 from clustersim.testing import simulate
 from policies.sia import Sia
-from policies.solvers.assignment import Choice, _stdout_to_stderr, assign
+from policies.solvers.assignment import Choice, assign, stdout_to_stderr
 from tests.builders import Bench, elastic
 from traces.job import Job
 
@@ -93,7 +93,7 @@ def test_the_faster_gpus_go_to_the_job_that_gains_most(tmp_path: Path) -> None:
 
 
 def test_what_the_solver_prints_is_not_data(capfd: pytest.CaptureFixture[str]) -> None:
-    with _stdout_to_stderr():
+    with stdout_to_stderr():
         os.write(1, b"a line of the solver\n")
     os.write(1, b"data\n")
     assert capfd.readouterr() == ("data\n", "a line of the solver\n")

@@ -86,7 +86,7 @@ def test_an_elastic_job_takes_less_rather_than_nothing() -> None:
     assert sorted(event.gpus for event in outcome.events if event.event == "start") == [4, 4]
 
 
-def test_bidders_in_nobodys_way_keep_what_they_win() -> None:
+def test_bidders_that_delay_no_job_keep_what_they_win() -> None:
     """Two of three bid for the 3 GPUs that they can use at most, and 6 are on offer: no job pays."""
     table = {("m", 8): {1: 0.4, 3: 0.8}}
     work = {

@@ -20,7 +20,7 @@ from clustersim.runs import run
 from clustersim.speed import Curve, SpeedOnOneType
 from itertime.io import sha256
 from itertime.spec.profile import FOLDER as PROFILES
-from itertime.spec.profile import _load
+from itertime.spec.profile import read_profile
 from itertime.spec.system import FOLDER as SYSTEMS
 from traces.job import Job
 from traces.native import write_trace
@@ -289,11 +289,11 @@ def test_a_system_and_a_profile_of_files(tmp_path: Path, capsys: pytest.CaptureF
         assert old in before
         file.write_text(before.replace(old, new, 1))
         capsys.readouterr()
-        _load.cache_clear()  # as in another process
+        read_profile.cache_clear()  # as in another process
         assert main(["check", str(out), "--replay"]) == 2
         printed = capsys.readouterr()
         assert "BROKEN" not in printed.out
         assert f"{system}, or its profile, is not what the run read" in printed.err
         file.write_text(before)
-    _load.cache_clear()
+    read_profile.cache_clear()
     assert main(["check", str(out), "--replay"]) == 0
