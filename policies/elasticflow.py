@@ -48,7 +48,7 @@ class ElasticFlow(Scheduler):
         self._admission: Admission | None = None
 
     def admit(self, job: JobView, state: State) -> bool:
-        admission = self._reservations(state)
+        admission = self.reservations(state)
         admission.release_finished(state)  # a job that ends at this instant makes room for one that arrives
         if admission.admit(job, state):
             return True
@@ -57,7 +57,7 @@ class ElasticFlow(Scheduler):
         return not self.admission
 
     def schedule(self, state: State) -> Proposal:
-        admission = self._reservations(state)
+        admission = self.reservations(state)
         admission.release_finished(state)
         agenda = admission.agenda(state.now)
         target = share_out(state, admission, agenda)
@@ -67,7 +67,8 @@ class ElasticFlow(Scheduler):
             proposal.wake_at = agenda.wake_at
         return proposal
 
-    def _reservations(self, state: State) -> Admission:
+    def reservations(self, state: State) -> Admission:
+        """The demands and reservations of the admitted jobs."""
         if self._admission is None:
             self._admission = Admission(state.now, state.cluster, self.guard_s)
         return self._admission

@@ -10,7 +10,7 @@ from policies.toolkit.parameters import number
 from policies.toolkit.rounds import Rounds
 from policies.toolkit.stepwise import allocate_stepwise, jobs_by
 
-__all__ = ["Optimus"]
+__all__ = ["Optimus", "loss_per_gpu"]
 
 
 class Optimus(Scheduler):
@@ -30,7 +30,7 @@ class Optimus(Scheduler):
     def schedule(self, state: State) -> Proposal:
         if not self._rounds.begins(state):
             return self._rounds.until_end(state.proposal(), state)
-        shares = allocate_stepwise(jobs_by(state, _submission), state.in_service, _loss_per_gpu)
+        shares = allocate_stepwise(jobs_by(state, _submission), state.in_service, loss_per_gpu)
         return self._rounds.until_end(run_elastic(state, shares), state)
 
 
@@ -38,7 +38,7 @@ def _submission(job: JobView) -> int:
     return job.order
 
 
-def _loss_per_gpu(job: JobView, held: int, size: int) -> float:
+def loss_per_gpu(job: JobView, held: int, size: int) -> float:
     """The change of remaining time per GPU added, in seconds; negative if the step shortens it."""
     if not held:
         return -inf

@@ -1,4 +1,4 @@
-"""What all tests share: where other people's data lie, and that no test is about seconds."""
+"""What all tests share: the published data, and that no test depends on the speed of the machine."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.places import SHARED
+
 # A slow or busy machine is no fault of what is tested.
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
 # Programs started in the background by a script ignore Ctrl-C, and so would those that tests send it to.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["ITERTIME_CACHE"] = "off"  # tests of the cache have folders of their own
-SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[2] / "shared"))
 
 
 @pytest.fixture(scope="session")
 def shared_dir() -> Path:
-    """Other people's measurements, logs and schedules, where they are at hand."""
+    """Published measurements, logs and schedules; skips the test where they are missing."""
     if not (SHARED / "data").is_dir():
         pytest.skip(f"no published measurements at {SHARED / 'data'}")
     return SHARED
@@ -28,7 +29,7 @@ def shared_dir() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_reference() -> Path:
-    """Completion times that other simulators compute, where they are at hand."""
+    """Completion times that other simulators compute; skips the test where they are missing."""
     folder = SHARED / "reference"
     if not folder.is_dir():
         pytest.skip(f"no reference schedules at {folder}")
@@ -36,9 +37,9 @@ def shared_reference() -> Path:
 
 
 @pytest.fixture(scope="session")
-def shared_traces(shared_dir: Path) -> Path:
-    """Published job logs."""
-    folder = shared_dir / "data" / "traces"
+def shared_traces() -> Path:
+    """The folder of published job logs; skips the test where it is missing."""
+    folder = SHARED / "data" / "traces"
     if not folder.is_dir():
         pytest.skip(f"no published job logs at {folder}")
     return folder

@@ -14,7 +14,15 @@ from math import inf, sqrt
 
 import numpy as np
 
-__all__ = ["LEAST_PAIRS", "Difference", "bootstrap_t_interval", "holm", "paired_difference", "sign_flip_p"]
+__all__ = [
+    "LEAST_PAIRS",
+    "Difference",
+    "bootstrap_t_interval",
+    "holm",
+    "mean_difference",
+    "paired_difference",
+    "sign_flip_p",
+]
 
 LEAST_PAIRS = 5
 """Fewer pairs get no interval, because they have too few distinct resamples."""
@@ -68,7 +76,7 @@ def paired_difference(
     pairs = np.array(both, dtype=float)
     means = pairs.mean(axis=0)
     enough = len(both) >= LEAST_PAIRS and bool(np.any(pairs != pairs[0]))  # equal pairs count as one
-    low, high = bootstrap_t_interval(pairs, _mean_difference, seed) if enough else (None, None)
+    low, high = bootstrap_t_interval(pairs, mean_difference, seed) if enough else (None, None)
     if low is not None and high is not None:
         low, high = max(low, -limit), min(high, limit)
     relative = relative_low = relative_high = None
@@ -94,7 +102,7 @@ def paired_difference(
     )
 
 
-def _mean_difference(samples: Array) -> tuple[Array, Array]:
+def mean_difference(samples: Array) -> tuple[Array, Array]:
     """The mean difference of each resample, and its standard error; `samples`: resamples x pairs x 2."""
     differences = samples[:, :, 1] - samples[:, :, 0]
     return differences.mean(axis=1), _standard_error(differences)

@@ -39,7 +39,7 @@ SIMULATOR = (
     "cluster", "overheads", "failures", "placement", "records", "speed", "jobs", "rundir", "analysis",
     "scheduler", "engine", "runs", "errors.py", "gctuning.py",
 )  # fmt: skip
-"""The parts of `clustersim` that a result depends on: all layers up to `runs`, without reports and exports."""
+"""The parts of `clustersim` that a result depends on: all layers up to `runs` but `report` and `export`."""
 
 PARTS: Mapping[str, tuple[str, ...]] = {"itertime": (".",), "traces": (".",), "clustersim": SIMULATOR}
 """The folders and files of each package that a result depends on."""

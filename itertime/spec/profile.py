@@ -32,6 +32,7 @@ __all__ = [
     "list_profiles",
     "load_profile",
     "profile_path",
+    "read_profile",
 ]
 
 FOLDER = Path(__file__).parents[1] / "profiles"
@@ -219,7 +220,7 @@ def load_profile(name_or_path: str | Path) -> Profile:
 
     Raises `UnknownName` for a name that is not shipped, `UserError` naming file and key for a wrong file.
     """
-    return _load(profile_path(name_or_path))
+    return read_profile(profile_path(name_or_path))
 
 
 def profile_path(name_or_path: str | Path) -> Path:
@@ -232,7 +233,8 @@ def profile_path(name_or_path: str | Path) -> Path:
 
 
 @functools.lru_cache(maxsize=16)
-def _load(path: Path) -> Profile:
+def read_profile(path: Path) -> Profile:
+    """The profile in a file; the last 16 are kept."""
     profile = construct(Profile, read_mapping(path), path)
     assert profile.digest  # computed here, so that no later call has to
     return profile

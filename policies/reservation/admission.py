@@ -64,6 +64,10 @@ class Admission:
         """The rest of a job's reservation; empty for a job without one."""
         return self._slots.get(job, [])
 
+    def reserved(self) -> list[JobView]:
+        """The jobs with a reservation, in order of admission."""
+        return list(self._slots)
+
     def slack_s(self, job: JobView, now: float) -> float:
         """Seconds of work, on the smallest size, that a job's reservation does beyond what the job needs."""
         demand = self.demands[job]

@@ -9,7 +9,7 @@ from threading import Lock
 
 import numpy as np
 
-__all__ = ["Choice", "assign"]
+__all__ = ["Choice", "assign", "stdout_to_stderr"]
 
 Choice = tuple[tuple[int, int, float], ...]
 """A job's configurations as (number of the GPU type, GPUs, cost relative to having none), ascending."""
@@ -62,7 +62,7 @@ def _solve(
     column = np.arange(len(pairs))
     one_each = csr_array((np.ones(len(pairs)), (row, column)), shape=(len(copies), len(pairs)))
     taken = csr_array((gpus, (type_, column)), shape=(len(capacity), len(pairs)))
-    with _stdout_to_stderr():
+    with stdout_to_stderr():
         result = milp(
             cost,
             integrality=np.ones(len(pairs)),
@@ -78,7 +78,7 @@ _ONE_AT_A_TIME = Lock()
 
 
 @contextmanager
-def _stdout_to_stderr() -> Iterator[None]:
+def stdout_to_stderr() -> Iterator[None]:
     """Redirect file descriptor 1 to stderr. HiGHS occasionally prints a line there, whatever its options say,
     and stdout belongs to the command's document.
     """

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from clustersim.cluster import Cluster
-from clustersim.engine import RunSetup, Simulation
+from clustersim.engine import Simulation
 from clustersim.gctuning import collect_less_often
-from clustersim.overheads import Overheads
 from clustersim.runs import make_policy
 from clustersim.scheduler import JobView, Scheduler, State
-from clustersim.speed import SpeedOnOneType
 from policies.fifo import Fifo
+from tests.builders import free_setup
 from traces.job import Job
 
 
@@ -41,9 +40,7 @@ def simulation(
 ) -> Simulation:
     cluster = Cluster(nodes=2, gpus_per_node=8)
     trace = [Job(str(i), 7.0 * i, gpus=1 + i % 16, duration_s=1.0 + 13 * i % 40) for i in range(jobs)]
-    speed = SpeedOnOneType(cluster, None)
-    setup = RunSetup(cluster=cluster, scheduler=policy, speed=speed, overheads=Overheads.none())
-    return Simulation(trace, setup, on_progress=on_progress)
+    return Simulation(trace, free_setup(cluster, policy), on_progress=on_progress)
 
 
 @pytest.mark.parametrize("policy", [Fifo(), make_policy("srtf", {}), make_policy("las", {}), Picky()])

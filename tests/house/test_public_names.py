@@ -1,4 +1,4 @@
-"""Who may import whom (docs/design.md), and the public names of the packages."""
+"""Which package may import which (docs/design.md), and the public names of the packages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.places import ROOT
+
 OURS = ("itertime", "traces", "clustersim", "policies", "experiments", "tests")
 ALLOWED = {
     "itertime": {"itertime"},

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.places import ROOT
+
 README = (ROOT / "README.md").read_text()
 
 _spec = importlib.util.spec_from_file_location("refresh", ROOT / "docs" / "refresh.py")

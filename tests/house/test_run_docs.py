@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from clustersim.records import JOB_COLUMNS, EventRecord, PlanRecord, Snapshot
 from clustersim.runs import RunConfig
+from tests.places import ROOT
 
-PAGE = (Path(__file__).parents[2] / "docs" / "runs.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import pytest
 
 from clustersim.commands.trace import app
 from itertime.commandline import run_app
+from tests.places import ROOT
 
-PAGE = Path(__file__).parents[2] / "docs" / "traces.md"
+PAGE = ROOT / "docs" / "traces.md"
 COMMAND = "    clustersim trace "
 
 

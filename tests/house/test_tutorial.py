@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs" / "tutorial.md").read_text(encoding="utf-8")
+from tests.places import ROOT
+
+TEXT = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 
 
 def blocks() -> Iterator[tuple[str, str | None]]:

@@ -202,7 +202,7 @@ def pair(name: str, random: Random) -> tuple[Rule, Scheduler]:
 
 
 @pytest.mark.parametrize("name", ["max-min", "optimus", "themis"])
-def test_everybody_holds_what_the_plain_rule_says(name: str) -> None:
+def test_every_job_holds_what_the_plain_rule_says(name: str) -> None:
     for seed in (*range(25), 132):  # the last one was once wrong under themis
         random = Random(seed)
         gpus, speeds, jobs = drawn(random)

@@ -15,7 +15,7 @@ from policies import afs, hesrpt, max_min, optimus
 from policies.afs import Afs
 from policies.hesrpt import HeSrpt, fractions
 from policies.max_min import MaxMin
-from policies.optimus import Optimus, _loss_per_gpu
+from policies.optimus import Optimus, loss_per_gpu
 from traces.job import Job
 
 Shares = dict[JobView, int]
@@ -98,7 +98,7 @@ def better(one: JobView, other: JobView, held: Shares) -> JobView:
 
 
 RULES: list[tuple[Callable[[], Scheduler], Any, Callable[[Sequence[JobView], int], Shares]]] = [
-    (Optimus, optimus, lambda jobs, gpus: steps(jobs, gpus, lambda j, h, s: _loss_per_gpu(j, h, s))),
+    (Optimus, optimus, lambda jobs, gpus: steps(jobs, gpus, lambda j, h, s: loss_per_gpu(j, h, s))),
     (MaxMin, max_min, lambda jobs, gpus: steps(jobs, gpus, lambda job, held, size: size)),
     (lambda: HeSrpt(round_s=0.0), hesrpt, hesrpt_rule),
     (Afs, afs, afs_rule),

@@ -14,10 +14,8 @@ from typing import Any
 import pytest
 
 from clustersim.cluster import Cluster
-from clustersim.engine import RunSetup, Simulation
-from clustersim.overheads import Overheads
+from clustersim.engine import Simulation
 from clustersim.scheduler import Scheduler
-from clustersim.speed import SpeedOnOneType
 from policies.conservative import Conservative
 from policies.drf import Drf
 from policies.easy import Easy
@@ -33,6 +31,7 @@ from policies.round_robin import RoundRobin
 from policies.srsf import Srsf
 from policies.srtf import Srtf
 from policies.tiresias import Tiresias
+from tests.builders import free_setup
 from tests.oracles import plain_rules as plain
 from tests.oracles.plain_world import Now, Plain, Rule, Runs, schedule, served
 from traces.job import Job
@@ -213,9 +212,7 @@ def simulated(jobs: list[Plain], gpus: int, policy: Scheduler) -> list[Runs | No
         for j in jobs
     ]
     cluster = Cluster(1, gpus)
-    speed, free = SpeedOnOneType(cluster, None), Overheads.none()
-    setup = RunSetup(cluster=cluster, scheduler=policy, speed=speed, overheads=free, quotas=QUOTAS)
-    recorder = Simulation(trace, setup).run()
+    recorder = Simulation(trace, free_setup(cluster, policy, quotas=QUOTAS)).run()
     runs: dict[str, Runs] = {job.job_id: [] for job in trace}
     for event in recorder.events:
         if event.event in ("start", "restart"):
@@ -236,7 +233,7 @@ def compared(name: str, seed: int) -> tuple[list[Runs | None], list[Runs | None]
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_everybody_runs_when_the_plain_rule_says(name: str) -> None:
+def test_every_job_runs_when_the_plain_rule_says(name: str) -> None:
     for seed in (*range(40), 155, 2142):  # the last two were once wrong under easy and gittins
         policy, plain, scene = compared(name, seed)
         assert policy == plain, scene
@@ -244,7 +241,7 @@ def test_everybody_runs_when_the_plain_rule_says(name: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", PAIRS)
-def test_everybody_runs_when_the_plain_rule_says_on_many_traces(name: str) -> None:
+def test_every_job_runs_when_the_plain_rule_says_on_many_traces(name: str) -> None:
     for seed in range(1000, 4000):
         policy, plain, scene = compared(name, seed)
         assert policy == plain, scene

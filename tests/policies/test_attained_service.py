@@ -17,39 +17,27 @@ from policies.gittins import Gittins, gittins_index
 from policies.las import Las
 from policies.srsf import Srsf
 from policies.tiresias import Tiresias
+from tests.builders import mean_jct_s, rigid, times
 from traces.job import Job
-
-
-def job(job_id: str, submit_s: float, gpus: int, run_s: float) -> Job:
-    return Job(job_id, submit_s, gpus=gpus, duration_s=run_s)
-
-
-def times(outcome: Outcome) -> dict[str, tuple[float | None, float | None]]:
-    return {record.job_id: (record.start_s, record.finish_s) for record in outcome.records}
-
-
-def mean_jct_s(outcome: Outcome) -> float:
-    return sum(record.jct_s or 0.0 for record in outcome.records) / len(outcome.records)
-
 
 # Least attained service
 
 
 def test_las_takes_turns() -> None:
     """Quantum 10: `a` 0-10, `b` 10-20, both have 10: `a` 20-30, `b` 30-40 and done, `a` 40-50."""
-    outcome = simulate([job("a", 0, 1, 30), job("b", 5, 1, 20)], Las(quantum_s=10), "n1g1")
+    outcome = simulate([rigid("a", 0, 1, 30), rigid("b", 5, 1, 20)], Las(quantum_s=10), "n1g1")
     assert times(outcome) == {"a": (0, 50), "b": (10, 40)}
     assert (outcome.of("a").preemptions, outcome.of("b").preemptions) == (2, 1)
 
 
-def test_las_lets_a_new_job_pass_at_once_who_has_had_a_turn() -> None:
-    outcome = simulate([job("old", 0, 1, 100), job("new", 25, 1, 5)], Las(quantum_s=10), "n1g1")
+def test_las_lets_a_new_job_pass_a_job_that_has_had_a_turn() -> None:
+    outcome = simulate([rigid("old", 0, 1, 100), rigid("new", 25, 1, 5)], Las(quantum_s=10), "n1g1")
     assert times(outcome) == {"old": (0, 105), "new": (25, 30)}
 
 
 def test_las_counts_gpu_seconds() -> None:
     """After 10 s `big` has 40 GPU-seconds, `narrow` catches up in 40 s of one GPU."""
-    outcome = simulate([job("big", 0, 4, 20), job("narrow", 0, 1, 60)], Las(quantum_s=10), "n1g4")
+    outcome = simulate([rigid("big", 0, 4, 20), rigid("narrow", 0, 1, 60)], Las(quantum_s=10), "n1g4")
     assert outcome.log()[2:6] == [
         (0, "start", "big", 4),
         (10, "preempt", "big", 0),
@@ -61,7 +49,7 @@ def test_las_counts_gpu_seconds() -> None:
 @given(st.integers(2, 6), st.integers(1, 60), st.integers(1, 500))
 @settings(max_examples=40, deadline=None)
 def test_las_shares_one_gpu_to_within_a_quantum(jobs: int, quantum_s: int, until_s: int) -> None:
-    long = [job(str(i), 0, 1, 1000) for i in range(jobs)]
+    long = [rigid(str(i), 0, 1, 1000) for i in range(jobs)]
     outcome = simulate(long, Las(quantum_s=quantum_s), "n1g1", until_s=until_s)
     attained = [record.gpu_seconds for record in outcome.records]
     assert sum(attained) == pytest.approx(until_s)
@@ -72,7 +60,7 @@ def test_las_shares_one_gpu_to_within_a_quantum(jobs: int, quantum_s: int, until
 def test_restarts_longer_than_a_round_leave_time_for_work(policy: type[Las] | type[Gittins]) -> None:
     """Every turn does at least a quantum of work, so that there are at most work / quantum of them."""
     charged = Overheads(launch_s=300.0, plain_restart_s=300.0)
-    jobs = [job(str(i), i, 1, 100) for i in range(3)]
+    jobs = [rigid(str(i), i, 1, 100) for i in range(3)]
     outcome = simulate(jobs, policy(quantum_s=20), "n1g1", overheads=charged)
     assert all(record.state == "finished" for record in outcome.records)
     assert 0 < sum(record.preemptions for record in outcome.records) <= 3 * 100 / 20
@@ -82,7 +70,7 @@ def test_restarts_longer_than_a_round_leave_time_for_work(policy: type[Las] | ty
 
 # Three jobs on two GPUs, (GPUs, seconds) = (2, 2), (1, 8), (2, 6), all submitted at once: the example in
 # section 3 of Tiresias (Gu et al., NSDI 2019). All times asserted are derived here by hand from the rules.
-THREE = [job("J1", 0, 2, 2), job("J2", 0, 1, 8), job("J3", 0, 2, 6)]
+THREE = [rigid("J1", 0, 2, 2), rigid("J2", 0, 1, 8), rigid("J3", 0, 2, 6)]
 
 
 def test_tiresias_worked_example() -> None:
@@ -126,7 +114,7 @@ def test_knowing_the_distribution_or_the_sizes_is_better() -> None:
 
 def test_tiresias_falls_at_every_threshold() -> None:
     """Two jobs of 100 s on one GPU, thresholds 10 and 30: 0-10 a, 10-20 b, 20-40 a, 40-60 b, then FIFO."""
-    jobs = [job("a", 0, 1, 100), job("b", 0, 1, 100)]
+    jobs = [rigid("a", 0, 1, 100), rigid("b", 0, 1, 100)]
     outcome = simulate(jobs, Tiresias(thresholds_gpu_s=[10, 30], promote_knob=None), "n1g1")
     changes = [(time_s, name) for time_s, event, name, _ in outcome.log() if event in ("start", "restart")]
     assert changes == [(0, "a"), (10, "b"), (20, "a"), (40, "b"), (60, "a"), (130, "b")]
@@ -134,25 +122,25 @@ def test_tiresias_falls_at_every_threshold() -> None:
 
 def stream(promote_knob: float | None) -> Outcome:
     """A job that falls at 10 s, and a stream of short ones from then on."""
-    short = [job(f"s{i}", 10 + 9 * i, 1, 9) for i in range(20)]
+    short = [rigid(f"s{i}", 10 + 9 * i, 1, 9) for i in range(20)]
     policy = Tiresias(thresholds_gpu_s=[10], promote_knob=promote_knob)
-    return simulate([job("long", 0, 1, 25), *short], policy, "n1g1")
+    return simulate([rigid("long", 0, 1, 25), *short], policy, "n1g1")
 
 
 def test_tiresias_starves_jobs_that_have_fallen() -> None:
     assert stream(None).of("long").finish_s == 10 + 20 * 9 + 15
 
 
-def test_tiresias_promotes_who_waits_too_long() -> None:
+def test_tiresias_promotes_a_job_that_waits_too_long() -> None:
     """It ran for 10 s and waits for 2 x 10 s; then it is first in the first queue for another 10 s."""
     log = [(time_s, event) for time_s, event, name, _ in stream(2.0).log() if name == "long"]
     assert log[1:] == [(0, "start"), (10, "preempt"), (30, "restart"), (40, "preempt"), (60, "restart"),
                        (65, "finish")]  # fmt: skip
 
 
-def test_who_runs_again_in_time_is_not_promoted() -> None:
+def test_a_job_that_runs_again_in_time_is_not_promoted() -> None:
     """`long` waits from 10 to 19 s; at 60 s, when it would have waited too long, it runs. `new` passes it."""
-    jobs = [job("long", 0, 1, 100), job("short", 10, 1, 9), job("new", 65, 1, 10)]
+    jobs = [rigid("long", 0, 1, 100), rigid("short", 10, 1, 9), rigid("new", 65, 1, 10)]
     outcome = simulate(jobs, Tiresias(thresholds_gpu_s=[10], promote_knob=5), "n1g1")
     assert times(outcome) == {"long": (0, 119), "short": (10, 19), "new": (65, 75)}
 
@@ -202,11 +190,11 @@ def two_sizes(seed: int, count: int) -> list[Job]:
     random, now, jobs = Random(seed), 0.0, []
     for i in range(count):
         now += random.expovariate(0.8 / 109)
-        jobs.append(job(str(i), now, 1, 10 if random.random() < 0.9 else 1000))
+        jobs.append(rigid(str(i), now, 1, 10 if random.random() < 0.9 else 1000))
     return jobs
 
 
-def test_gittins_beats_those_who_know_less() -> None:
+def test_gittins_beats_policies_that_know_less() -> None:
     """Short jobs show within 10 s that they are short; after that a job is best left alone, while least
     attained service keeps all long ones half done (Aalto, Ayesta and Righter 2009: optimal in the M/G/1).
     """

@@ -13,41 +13,33 @@ from hypothesis import strategies as st
 import clustersim
 from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Proposal, State
-from clustersim.testing import Outcome, decide, simulate
+from clustersim.testing import decide, simulate
 from policies.conservative import Conservative
 from policies.easy import Easy
 from policies.fifo import Fifo
 from policies.toolkit.backfill import Shadow
 from policies.toolkit.gpu_calendar import FreeGpus
+from tests.builders import rigid, starts
 from traces.job import Job
-
-
-def job(job_id: str, submit_s: float, gpus: int, run_s: float) -> Job:
-    return Job(job_id, submit_s, gpus=gpus, duration_s=run_s)
-
-
-def starts(outcome: Outcome) -> dict[str, float | None]:
-    return {record.job_id: record.start_s for record in outcome.records}
-
 
 # By hand
 
-RUNNING, HEAD = job("runs", 0, 6, 100), job("head", 1, 7, 50)  # on 8 GPUs: the head waits until 100 s
+RUNNING, HEAD = rigid("runs", 0, 6, 100), rigid("head", 1, 7, 50)  # on 8 GPUs: the head waits until 100 s
 
 
 @pytest.mark.parametrize("policy", [Easy, Conservative])
 def test_what_may_pass_the_head(policy: Any) -> None:
     """`early` ends by 100 s; `narrow` does not, but leaves the head its 7 GPUs; `wide` would not."""
-    jobs = [RUNNING, HEAD, job("wide", 2, 2, 200), job("early", 3, 1, 97), job("narrow", 4, 1, 300)]
+    jobs = [RUNNING, HEAD, rigid("wide", 2, 2, 200), rigid("early", 3, 1, 97), rigid("narrow", 4, 1, 300)]
     expected = {"runs": 0, "head": 100, "wide": 150, "early": 3, "narrow": 4}
     assert starts(simulate(jobs, policy(), "n1g8")) == expected
 
 
 def test_wide_fits_beside_the_head() -> None:
     """8 - 6 GPUs are left beside the head, however long."""
-    outcome = simulate([RUNNING, job("head", 1, 6, 50), job("wide", 2, 2, 200)], Easy(), "n1g8")
+    outcome = simulate([RUNNING, rigid("head", 1, 6, 50), rigid("wide", 2, 2, 200)], Easy(), "n1g8")
     assert starts(outcome) == {"runs": 0, "head": 100, "wide": 2}
-    outcome = simulate([RUNNING, HEAD, job("wide", 2, 2, 99)], Easy(), "n1g8")
+    outcome = simulate([RUNNING, HEAD, rigid("wide", 2, 2, 99)], Easy(), "n1g8")
     assert starts(outcome) == {"runs": 0, "head": 100, "wide": 150}
 
 
@@ -55,7 +47,7 @@ def test_easy_delays_the_second_in_line_and_conservative_does_not() -> None:
     """On 4 GPUs `a` runs until 100 s, `b` leaves a GPU from then to 200 s, `c` is to have all of them next;
     `d` on one GPU from 3 s to 293 s delays no job but `c`.
     """
-    jobs = [job("a", 0, 2, 100), job("b", 1, 3, 100), job("c", 2, 4, 100), job("d", 3, 1, 290)]
+    jobs = [rigid("a", 0, 2, 100), rigid("b", 1, 3, 100), rigid("c", 2, 4, 100), rigid("d", 3, 1, 290)]
     assert starts(simulate(jobs, Easy(), "n1g4")) == {"a": 0, "b": 100, "c": 293, "d": 3}
     assert starts(simulate(jobs, Conservative(), "n1g4")) == {"a": 0, "b": 100, "c": 200, "d": 300}
 
@@ -65,7 +57,7 @@ def test_estimates_decide(policy: Any) -> None:
     """`early` takes 98 s, which is too long before 100 s; if estimates are twice the truth, its 196 s fit
     before the 200 s at which `runs` seems to end, and the head pays for that.
     """
-    jobs = [RUNNING, job("head", 1, 8, 50), job("early", 3, 1, 98)]
+    jobs = [RUNNING, rigid("head", 1, 8, 50), rigid("early", 3, 1, 98)]
     assert starts(simulate(jobs, policy(), "n1g8"))["early"] == 150
     assert starts(simulate(jobs, policy(estimate_factor=2), "n1g8")) == {"runs": 0, "head": 101, "early": 3}
 
@@ -74,7 +66,7 @@ def test_estimates_are_of_the_whole_run() -> None:
     """At three times the truth `a` seems to end at 30 s, whenever that is asked: `b`, which seems to end at
     27 s, may start before the head.
     """
-    jobs = [job("a", 0, 1, 10), job("head", 8, 4, 5), job("b", 9, 1, 6)]
+    jobs = [rigid("a", 0, 1, 10), rigid("head", 8, 4, 5), rigid("b", 9, 1, 6)]
     outcome = simulate(jobs, Easy(estimate_factor=3), "n1g4")
     assert starts(outcome) == {"a": 0, "head": 15, "b": 9}
 
@@ -84,8 +76,8 @@ def test_estimates_are_of_the_whole_run_in_a_scene_that_begins_with_running_jobs
     """At twice the truth `runs` seems to end at 100 s, and the 90 s of `early` fit before the head."""
 
     def started(factor: float, early_s: float) -> list[str]:
-        pending = [job("head", 5, 8, 10), job("early", 10, 2, early_s)]
-        scene = {"running": [job("runs", 0, 6, 50)], "pending": pending, "overheads": Overheads.none()}
+        pending = [rigid("head", 5, 8, 10), rigid("early", 10, 2, early_s)]
+        scene = {"running": [rigid("runs", 0, 6, 50)], "pending": pending, "overheads": Overheads.none()}
         return list(decide(policy(estimate_factor=factor), **scene).starts)
 
     assert (started(1, 40), started(1, 41)) == (["early"], [])
@@ -97,7 +89,7 @@ def test_stated_work_needs_no_estimate() -> None:
     table = {("m", 8): {1: 1.0, 6: 1.0}}
     running = Job("runs", 0, model="m", global_batch=8, gpus=6, iterations=100)
     early = Job("early", 3, model="m", global_batch=8, gpus=1, iterations=98)
-    jobs = [running, job("head", 1, 8, 50), early]
+    jobs = [running, rigid("head", 1, 8, 50), early]
     for policy in (Easy, Conservative):
         outcome = simulate(jobs, policy(estimate_factor=5), "n1g8", table=table)
         assert starts(outcome)["early"] == 150
@@ -107,7 +99,7 @@ def test_stated_work_needs_no_estimate() -> None:
 def test_the_launch_counts(policy: str) -> None:
     """30 s of launch are part of every run: 70 s end just before the head's turn, 71 s just after."""
     for run_s, start_s in ((97.0, 3), (98.0, 180)):
-        jobs = [RUNNING, job("head", 1, 8, 20), job("early", 3, 1, run_s)]
+        jobs = [RUNNING, rigid("head", 1, 8, 20), rigid("early", 3, 1, run_s)]
         run = clustersim.run(jobs, policy, cluster="n1g8", overheads={"launch_s": 30.0})
         assert {j.job_id: j.start_s for j in run.jobs} == {"runs": 0, "head": 130, "early": start_s}
         assert run.manifest["oracle_used"]
@@ -117,7 +109,7 @@ def test_places_count_not_only_gpus() -> None:
     """Two nodes of 4, packed: `head` needs a whole one, at 50 s, when `b` ends. A job of 100 s on the GPUs
     beside `a` is not in its way, though 8 - 2 - 4 GPUs are all it leaves.
     """
-    jobs = [job("a", 0, 2, 200), job("b", 0, 4, 50), job("head", 1, 4, 10), job("beside", 2, 2, 100)]
+    jobs = [rigid("a", 0, 2, 200), rigid("b", 0, 4, 50), rigid("head", 1, 4, 10), rigid("beside", 2, 2, 100)]
     for policy in (Easy, Conservative):
         outcome = simulate(jobs, policy(), "n2g4")
         assert starts(outcome) == {"a": 0, "b": 0, "head": 50, "beside": 2}
@@ -128,8 +120,8 @@ def test_a_reservation_that_fragments_cannot_serve_is_not_lost() -> None:
     ends; `z-late`, due at 30 s, would keep it from that and waits.
     """
     lengths = {"a": 100, "b": 20, "c": 300, "d": 20}
-    jobs = [*(job(name, 0, 2, run_s) for name, run_s in lengths.items()), job("wide", 1, 4, 10)]
-    outcome = simulate([*jobs, job("z-late", 2, 2, 200)], Conservative(), "n2g4")
+    jobs = [*(rigid(name, 0, 2, run_s) for name, run_s in lengths.items()), rigid("wide", 1, 4, 10)]
+    outcome = simulate([*jobs, rigid("z-late", 2, 2, 200)], Conservative(), "n2g4")
     assert (outcome.of("wide").start_s, outcome.of("z-late").start_s) == (100, 100)
 
 
@@ -139,7 +131,7 @@ def test_plans_are_made_anew_when_nodes_come_and_go(policy: Any) -> None:
     can start, so no job waits for it; when the node is back it starts at once.
     """
     calendar = ({"at_s": 5, "remove": 1}, {"at_s": 50, "add": 1})
-    jobs = [job("first", 0, 2, 20), job("wide", 10, 8, 30), job("next", 11, 4, 10)]
+    jobs = [rigid("first", 0, 2, 20), rigid("wide", 10, 8, 30), rigid("next", 11, 4, 10)]
     outcome = simulate(jobs, policy(), "n2g4", calendar=calendar)
     assert starts(outcome) == {"first": 0, "wide": 50, "next": 20}
 
@@ -151,7 +143,7 @@ def random_jobs(seed: int, sizes: tuple[int, ...]) -> list[Job]:
     random, now, jobs = Random(seed), 0.0, []
     for i in range(random.randint(5, 40)):
         now += random.choice((0.0, 0.0, random.expovariate(1 / 60)))
-        jobs.append(job(str(i), now, random.choice(sizes), random.choice((10.0, random.uniform(1, 900)))))
+        jobs.append(rigid(str(i), now, random.choice(sizes), random.choice((10.0, random.uniform(1, 900)))))
     return jobs
 
 
@@ -212,7 +204,7 @@ def test_conservative_keeps_every_reservation(seed: int, factor: float, scale: f
 
 @given(st.integers(0, 10**9))
 @settings(max_examples=60, deadline=None)
-def test_conservative_starts_nobody_later_than_fifo(seed: int) -> None:
+def test_conservative_starts_no_job_later_than_fifo(seed: int) -> None:
     """With exact estimates: earlier jobs use, after a job's FIFO start, no more than under FIFO."""
     jobs = random_jobs(seed, (1, 2, 3, 4, 8, 16))
     fifo = starts(simulate(jobs, Fifo(), "n4g4", placement="any"))

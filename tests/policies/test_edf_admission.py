@@ -10,44 +10,37 @@ from hypothesis import strategies as st
 
 import clustersim
 from clustersim.overheads import Overheads
-from clustersim.testing import Outcome, simulate
+from clustersim.testing import simulate
 from policies.edf import Edf
 from policies.edf_admission import EdfAdmission
 from policies.toolkit.gpu_calendar import FreeGpus
+from tests.builders import finishes, rigid
 from traces.job import Job
 
 
-def job(job_id: str, submit_s: float, gpus: int, run_s: float, deadline_s: float | None = None) -> Job:
-    return Job(job_id, submit_s, gpus=gpus, duration_s=run_s, deadline_s=deadline_s)
-
-
-def finishes(outcome: Outcome) -> dict[str, float | None]:
-    return {record.job_id: record.finish_s for record in outcome.records}
-
-
-def test_who_would_make_another_late_is_declined() -> None:
+def test_a_job_that_would_make_another_late_is_declined() -> None:
     """`a` needs the GPU until 50 s and is due at 60 s: there is room for 10 s before it, not for 11 s; and
     behind it for what is due late enough.
     """
     jobs = [
-        job("a", 0, 1, 50, 60), job("urgent", 5, 1, 11, 30), job("short", 6, 1, 10, 30),
-        job("behind", 7, 1, 20, 80), job("free", 8, 1, 5),
+        rigid("a", 0, 1, 50, 60), rigid("urgent", 5, 1, 11, 30), rigid("short", 6, 1, 10, 30),
+        rigid("behind", 7, 1, 20, 80), rigid("free", 8, 1, 5),
     ]  # fmt: skip
     outcome = simulate(jobs, EdfAdmission(), "n1g1")
     assert finishes(outcome) == {"a": 60, "urgent": None, "short": 16, "behind": 80, "free": 85}
     assert outcome.of("urgent").state == "rejected"
 
 
-def test_who_is_late_anyway_is_declined() -> None:
-    outcome = simulate([job("a", 0, 1, 10, 9), job("b", 0, 2, 10, 100)], EdfAdmission(), "n1g1")
+def test_a_job_that_is_late_even_alone_is_declined() -> None:
+    outcome = simulate([rigid("a", 0, 1, 10, 9), rigid("b", 0, 2, 10, 100)], EdfAdmission(), "n1g1")
     assert [record.state for record in outcome.records] == ["rejected", "rejected"]
 
 
-def test_who_is_late_in_any_case_keeps_nobody_out() -> None:
+def test_a_job_that_is_late_in_any_case_keeps_no_job_out() -> None:
     """`wide` never has its nodes again; `long` would be in time but for what comes before it."""
     jobs = [
-        job("wide", 0, 16, 100, 1000), job("long", 30, 8, 400, 500), job("first", 40, 8, 50, 300),
-        job("second", 50, 8, 50, 300),
+        rigid("wide", 0, 16, 100, 1000), rigid("long", 30, 8, 400, 500), rigid("first", 40, 8, 50, 300),
+        rigid("second", 50, 8, 50, 300),
     ]  # fmt: skip
     run = clustersim.run(
         jobs, "edf-admission", cluster="n2g8", overheads=None, calendar=[{"at_s": 20, "remove": "1"}]
@@ -62,7 +55,7 @@ def test_restarts_count() -> None:
     """
     charged = Overheads(launch_s=10.0, plain_restart_s=30.0)
     for run_s, state in ((20.0, "finished"), (40.0, "finished"), (41.0, "rejected")):
-        jobs = [job("long", 0, 1, 100, 200), job("short", 50, 1, run_s, 110)]
+        jobs = [rigid("long", 0, 1, 100, 200), rigid("short", 50, 1, run_s, 110)]
         outcome = simulate(jobs, EdfAdmission(), "n1g1", overheads=charged)
         assert outcome.of("short").state == state
         assert outcome.of("long").finish_s == (110 if state == "rejected" else 160 + run_s)
@@ -75,16 +68,16 @@ def random_jobs(seed: int, sizes: tuple[int, ...]) -> list[Job]:
         run_s = random.choice((20.0, random.uniform(1, 900)))
         deadline_s = now + run_s * random.uniform(0.9, 5) + random.choice((0.0, 100.0))
         jobs.append(
-            job(str(i), now, random.choice(sizes), run_s, deadline_s if random.random() < 0.8 else None)
+            rigid(str(i), now, random.choice(sizes), run_s, deadline_s if random.random() < 0.8 else None)
         )
     return jobs
 
 
-def test_small_jobs_move_together_for_whom_gpus_were_counted() -> None:
+def test_small_jobs_move_together_for_the_job_that_counted_on_their_gpus() -> None:
     """At 10 s each node has 2 GPUs free: `wide` was admitted by their number, and needs 4 of one node."""
     jobs = [
-        job("a", 0, 2, 10, 10), job("b", 0, 2, 50, 50), job("c", 1, 2, 9, 10), job("d", 1, 2, 50, 51),
-        job("wide", 5, 4, 30, 60), job("free", 6, 2, 5),
+        rigid("a", 0, 2, 10, 10), rigid("b", 0, 2, 50, 50), rigid("c", 1, 2, 9, 10), rigid("d", 1, 2, 50, 51),
+        rigid("wide", 5, 4, 30, 60), rigid("free", 6, 2, 5),
     ]  # fmt: skip
     outcome = simulate(jobs, EdfAdmission(), "n2g4")
     ends = {"a": 10, "b": 50, "c": 10, "d": 51, "wide": 40, "free": 45}
@@ -118,7 +111,7 @@ def test_no_admitted_job_is_late_where_any_gpus_will_do(seed: int, scale: float)
 
 @given(st.integers(0, 10**9))
 @settings(max_examples=60, deadline=None)
-def test_on_one_gpu_nobody_is_declined_who_could_be_served(seed: int) -> None:
+def test_on_one_gpu_no_job_is_declined_that_could_be_served(seed: int) -> None:
     """EDF, which is optimal there, makes one of the jobs late that are admitted or declined so far."""
     jobs = random_jobs(seed, (1,))
     outcome = simulate(jobs, EdfAdmission(), "n1g1")
@@ -145,7 +138,7 @@ def test_gaps_are_where_there_is_room(bookings: list[tuple[int, int, int]], gpus
 
 
 def test_the_oracle_is_noted() -> None:
-    run = clustersim.run([job("a", 0, 1, 10, 100)], "edf-admission", cluster="n1g8")
+    run = clustersim.run([rigid("a", 0, 1, 10, 100)], "edf-admission", cluster="n1g8")
     assert run.manifest["oracle_used"]
 
 
@@ -154,12 +147,16 @@ def test_nodes_out_of_service_are_not_counted_on() -> None:
     it can.
     """
     calendar = ({"at_s": 5, "remove": 1}, {"at_s": 50, "add": 1})
-    jobs = [job("early", 10, 8, 10, 100), job("half", 10, 4, 10, 100), job("late", 60, 8, 10, 100)]
+    jobs = [
+        rigid("early", 10, 8, 10, 100),
+        rigid("half", 10, 4, 10, 100),
+        rigid("late", 60, 8, 10, 100),
+    ]
     outcome = simulate(jobs, EdfAdmission(), "n2g4", calendar=calendar)
     assert [record.state for record in outcome.records] == ["rejected", "finished", "finished"]
 
 
 @pytest.mark.parametrize("deadline_s", [0.0, 10.0])
 def test_a_deadline_that_has_passed(deadline_s: float) -> None:
-    outcome = simulate([job("a", 10, 1, 1, deadline_s)], EdfAdmission(), "n1g1")
+    outcome = simulate([rigid("a", 10, 1, 1, deadline_s)], EdfAdmission(), "n1g1")
     assert outcome.of("a").state == "rejected"

@@ -20,10 +20,11 @@ from policies.gavel_makespan import GavelMakespan
 from policies.gavel_max_min import GavelMaxMin
 from policies.hesrpt import HeSrpt, fractions
 from policies.max_min import MaxMin
-from policies.optimus import Optimus, _loss_per_gpu
+from policies.optimus import Optimus, loss_per_gpu
 from policies.sia import Sia
 from policies.themis import Themis
 from policies.toolkit.stepwise import Walk, allocate_stepwise
+from tests.builders import Bench, elastic
 from traces.job import Job
 
 ELASTIC = [Afs, HeSrpt, MaxMin, Optimus]
@@ -69,10 +70,6 @@ def submitted(jobs: list[Any]) -> Walk:
 curves = st.builds(power, st.floats(1, 1000), st.floats(0.1, 0.95), st.integers(2, 6))
 
 
-def llm(job_id: str, submit_s: float, iterations: float, gpus: int = 1) -> Job:
-    return Job(job_id, submit_s, model="m", global_batch=8, gpus=gpus, iterations=iterations)
-
-
 # Optimus
 
 
@@ -82,7 +79,7 @@ def test_optimus_has_the_smallest_remaining_time_in_all(jobs: list[Any], gpus: i
     """With concave speeds and steps of one GPU the greedy rule is optimal: no division that gives every job
     a GPU has a smaller sum of remaining times.
     """
-    shares = allocate_stepwise(submitted(jobs), gpus, _loss_per_gpu)
+    shares = allocate_stepwise(submitted(jobs), gpus, loss_per_gpu)
     assert len(shares) == len(jobs)
     mine = sum(job.oracle_remaining(n) for job, n in shares.items())
     for counts in product(*(job.sizes for job in jobs)):
@@ -93,7 +90,7 @@ def test_optimus_has_the_smallest_remaining_time_in_all(jobs: list[Any], gpus: i
 
 def test_optimus_serves_in_order_of_submission_what_is_too_much() -> None:
     table = {("m", 8): {2: 1.0, 4: 1.5}}
-    jobs = [llm("a", 0, 1000, 2), llm("b", 1, 100, 2), llm("c", 2, 10, 2)]
+    jobs = [elastic("a", 0, 2, 1000), elastic("b", 1, 2, 100), elastic("c", 2, 2, 10)]
     outcome = simulate(jobs, Optimus(round_s=10.0), "n1g4", table=table)
     assert [event[:3] for event in outcome.log() if event[1] != "submit"][:4] == [
         (0.0, "start", "a"),
@@ -205,7 +202,7 @@ def test_hesrpt_serves_the_shortest_where_few_can_run() -> None:
 def test_hesrpt_rounds_down_and_passes_on() -> None:
     """0.25 and 0.75 of 8 GPUs are 2 and 6; 6 is not a count the short job can use, so 2 fall to the other."""
     table = {("m", 8): {1: 1.0, 2: 1.4, 4: 2.0, 8: 2.8}}
-    jobs = [llm("long", 0, 1000), llm("short", 0, 10)]
+    jobs = [elastic("long", 0, 1, 1000), elastic("short", 0, 1, 10)]
     outcome = simulate(jobs, HeSrpt(exponent=0.5, round_s=0.0), "n1g8", table=table)
     assert outcome.log()[2:5] == [
         (0.0, "start", "short", 4),
@@ -219,7 +216,7 @@ def test_hesrpt_divides_once_a_round() -> None:
     count; the job that ends at 25 leaves its GPUs idle until 30.
     """
     table = {("m", 8): {1: 1.0, 2: 1.4, 4: 2.0, 8: 2.8}}
-    jobs = [llm("long", 0, 1000), llm("short", 3, 30)]
+    jobs = [elastic("long", 0, 1, 1000), elastic("short", 3, 1, 30)]
     outcome = simulate(jobs, HeSrpt(exponent=0.5, round_s=10.0), "n1g8", table=table)
     assert [event[:4] for event in outcome.log()][2:7] == [
         (3.0, "submit", "short", 0),
@@ -255,13 +252,13 @@ def test_max_min_is_the_fairest_of_all_divisions(mosts: list[int], gpus: int) ->
 
 
 @pytest.mark.parametrize("policy", [*ELASTIC, GavelMaxMin, GavelFtf, GavelMakespan, Sia, Themis])
-def test_slow_restarts_do_not_stop_progress(policy: type[Scheduler], bench: Any) -> None:
+def test_slow_restarts_do_not_stop_progress(policy: type[Scheduler]) -> None:
     """Restarts of 1,150 s, a new job every 100 s: a job that gets GPUs works for as long as a restart takes
     before it is resized or preempted. Without that rule the policies that take turns never end.
     """
     table = {("m", 8): {1: 1.0, 2: 1.6, 4: 2.5, 8: 4.0}}
-    slow = bench("n2g8", table, {"m": 8e10}, Overheads(launch_s=30.0))
-    jobs = [llm(str(i), 100.0 * i, 2000, gpus=8) for i in range(40)]
+    slow = Bench("n2g8", table, {"m": 8e10}, Overheads(launch_s=30.0))
+    jobs = [elastic(str(i), 100.0 * i, 8, 2000) for i in range(40)]
     outcome = slow.run(jobs, policy())
     assert all(record.state == "finished" for record in outcome.records)
     ready: dict[str, float] = {}
@@ -275,7 +272,7 @@ def test_slow_restarts_do_not_stop_progress(policy: type[Scheduler], bench: Any)
 @pytest.mark.parametrize("policy", ELASTIC)
 def test_a_lone_job_gets_all_it_can_use(policy: type[Scheduler]) -> None:
     table = {("m", 8): {1: 1.0, 2: 1.6, 4: 2.5, 8: 4.0}}
-    assert simulate([llm("a", 5, 400)], policy(), "n2g8", table=table).of("a").finish_s == 105
+    assert simulate([elastic("a", 5, 1, 400)], policy(), "n2g8", table=table).of("a").finish_s == 105
 
 
 @pytest.mark.parametrize("policy", [*ELASTIC, GavelMaxMin, GavelFtf, GavelMakespan, Sia, Themis])
@@ -285,7 +282,7 @@ def test_jobs_that_failures_stop_run_again(policy: type[Scheduler]) -> None:
     """
     table = {("m", 8): {1: 1.0, 2: 1.6, 4: 2.5, 8: 4.0}}
     often = Failures(mtbf_gpu_h=2.0, repair_scale=0.02)
-    jobs = [llm(str(i), 0, 3000, gpus=gpus) for i, gpus in enumerate((1, 2, 8))]
+    jobs = [elastic(str(i), 0, gpus, 3000) for i, gpus in enumerate((1, 2, 8))]
     outcome = simulate(jobs, policy(), "n1g8", table=table, failures=often, seed=3)
     assert [record.state for record in outcome.records] == ["finished"] * 3
     assert any(event.event == "interrupt" for event in outcome.events)

@@ -18,19 +18,11 @@ from clustersim.testing import Outcome, check_outcome
 from policies.elasticflow import ElasticFlow
 from policies.reservation.calendar import WHOLE
 from policies.vtrain_aware import VTrainAware
+from tests.builders import Bench, elastic, rigid, states
 from traces.job import Job
 
 EIGHT = {("m", 8): {8: 1.0}}  # runs on 8 GPUs, an iteration a second
 FOUR_EIGHT = {("m", 8): {4: 1.0, 8: 2.0}, ("wide", 8): {8: 1.0}}
-
-
-def llm(job_id: str, submit_s: float, iterations: float, deadline_s: float | None = None, **more: Any) -> Job:
-    facts = {"model": "m", "global_batch": 8, "gpus": 8, **more}
-    return Job(job_id, submit_s, iterations=iterations, deadline_s=deadline_s, **facts)
-
-
-def states(outcome: Outcome) -> dict[str, str]:
-    return {record.job_id: record.state for record in outcome.records}
 
 
 def late(outcome: Outcome) -> list[tuple[str, float]]:
@@ -44,82 +36,91 @@ def late(outcome: Outcome) -> list[tuple[str, float]]:
 # Admission
 
 
-def test_a_deadline_that_cannot_be_kept_is_declined(bench: Any) -> None:
-    jobs = [llm("can", 0, 90, 100), llm("cannot", 200, 110, 300), llm("just", 400, 99, 500)]
-    outcome = bench("n1g8", EIGHT).run(jobs, ElasticFlow())
+def test_a_deadline_that_cannot_be_kept_is_declined() -> None:
+    jobs = [
+        elastic("can", 0, 8, 90, 100),
+        elastic("cannot", 200, 8, 110, 300),
+        elastic("just", 400, 8, 99, 500),
+    ]
+    outcome = Bench("n1g8", EIGHT).run(jobs, ElasticFlow())
     assert states(outcome) == {"can": "finished", "cannot": "rejected", "just": "finished"}
     assert outcome.of("cannot").reason == "declined by the policy"
 
 
-def test_the_launch_counts(bench: Any) -> None:
+def test_the_launch_counts() -> None:
     """60 s of work, 30 s to launch, 1 s of guard."""
     charged = Overheads(launch_s=30.0, plain_restart_s=0.0)
-    jobs = [llm("can", 0, 60, 91), llm("cannot", 200, 60, 290)]
-    outcome = bench("n1g8", EIGHT, overheads=charged).run(jobs, ElasticFlow())
+    jobs = [elastic("can", 0, 8, 60, 91), elastic("cannot", 200, 8, 60, 290)]
+    outcome = Bench("n1g8", EIGHT, overheads=charged).run(jobs, ElasticFlow())
     assert states(outcome) == {"can": "finished", "cannot": "rejected"}
 
 
-def test_a_first_start_is_charged_as_a_launch(bench: Any) -> None:
+def test_a_first_start_is_charged_as_a_launch() -> None:
     """A restart takes 50 s, a launch 30: with 1 s of guard, 60 s of work are promised in 91 s."""
     charged = Overheads(launch_s=30.0, plain_restart_s=20.0)
-    jobs = [llm("can", 0, 60, 91.01), llm("cannot", 200, 60, 290.9)]
-    jobs += [llm("tight", 400, 60, 505), llm("roomy", 600, 60, 800)]
-    outcome = bench("n1g8", EIGHT, overheads=charged).run(jobs, ElasticFlow())
+    jobs = [elastic("can", 0, 8, 60, 91.01), elastic("cannot", 200, 8, 60, 290.9)]
+    jobs += [elastic("tight", 400, 8, 60, 505), elastic("roomy", 600, 8, 60, 800)]
+    outcome = Bench("n1g8", EIGHT, overheads=charged).run(jobs, ElasticFlow())
     assert outcome.of("cannot").state == "rejected"
     assert [outcome.of(job).jct_s for job in ("can", "tight", "roomy")] == pytest.approx([90, 90, 90])
 
 
 @pytest.mark.parametrize(("deadline_s", "state"), [(492.1, "finished"), (490.9, "rejected")])
-def test_a_job_that_counts_on_a_launch_waits_for_its_reservation(
-    bench: Any, deadline_s: float, state: str
-) -> None:
+def test_a_job_that_counts_on_a_launch_waits_for_its_reservation(deadline_s: float, state: str) -> None:
     """From 60 to 400 s there is room beside `a`, but a start there would cost `waits` a restart at 401 s."""
     charged = Overheads(launch_s=30.0, plain_restart_s=20.0)
     table = {("m", 8): {4: 1.0}, ("scales", 8): {4: 0.05, 8: 1.0}}
     jobs = [
-        llm("a", 0, 370, 401.01, gpus=4, max_gpus=4),
-        llm("b", 0, 30, 61.01, gpus=4, max_gpus=4),
-        llm("waits", 10, 60, deadline_s, model="scales", gpus=4, max_gpus=8),
+        elastic("a", 0, 4, 370, 401.01, max_gpus=4),
+        elastic("b", 0, 4, 30, 61.01, max_gpus=4),
+        elastic("waits", 10, 4, 60, deadline_s, model="scales", max_gpus=8),
     ]
-    outcome = bench("n1g8", table, overheads=charged).run(jobs, ElasticFlow())
+    outcome = Bench("n1g8", table, overheads=charged).run(jobs, ElasticFlow())
     assert states(outcome) == {"a": "finished", "b": "finished", "waits": state}
     assert late(outcome) == []
 
 
-def test_arrivals_of_one_instant_are_judged_one_by_one(bench: Any) -> None:
+def test_arrivals_of_one_instant_are_judged_one_by_one() -> None:
     """One that cannot be served does not take the others with it."""
-    jobs = [llm("a", 0, 50, 100), llm("b", 0, 90, 100), llm("c", 0, 40, 100)]
-    outcome = bench("n1g8", EIGHT).run(jobs, ElasticFlow())
+    jobs = [
+        elastic("a", 0, 8, 50, 100),
+        elastic("b", 0, 8, 90, 100),
+        elastic("c", 0, 8, 40, 100),
+    ]
+    outcome = Bench("n1g8", EIGHT).run(jobs, ElasticFlow())
     assert states(outcome) == {"a": "finished", "b": "rejected", "c": "finished"}
 
 
-def test_what_ends_at_an_instant_is_free_for_what_arrives_at_it(bench: Any) -> None:
+def test_what_ends_at_an_instant_is_free_for_what_arrives_at_it() -> None:
     """`a` is done at 50 and gives back what it had reserved until 100 before `b` is judged."""
-    jobs = [llm("a", 0, 50, 100), llm("b", 50, 48.5, 100)]
-    outcome = bench("n1g8", EIGHT).run(jobs, ElasticFlow())
+    jobs = [elastic("a", 0, 8, 50, 100), elastic("b", 50, 8, 48.5, 100)]
+    outcome = Bench("n1g8", EIGHT).run(jobs, ElasticFlow())
     assert states(outcome) == {"a": "finished", "b": "finished"}
 
 
-def test_an_urgent_job_goes_ahead_of_later_deadlines(bench: Any) -> None:
+def test_an_urgent_job_goes_ahead_of_later_deadlines() -> None:
     """`slow` is filled on 4 GPUs from 69 s on; `urgent` needs all 8 until 91 s, then `slow` needs 8."""
-    jobs = [llm("slow", 0, 80, 150, gpus=4), llm("urgent", 0, 90, 100, model="wide")]
-    outcome = bench("n1g8", FOUR_EIGHT).run(jobs, ElasticFlow())
+    jobs = [
+        elastic("slow", 0, 4, 80, 150),
+        elastic("urgent", 0, 8, 90, 100, model="wide"),
+    ]
+    outcome = Bench("n1g8", FOUR_EIGHT).run(jobs, ElasticFlow())
     assert states(outcome) == {"slow": "finished", "urgent": "finished"}
     assert not late(outcome)
 
 
-def test_without_a_deadline_everyone_is_admitted(bench: Any) -> None:
-    jobs = [llm(str(i), 0, 100) for i in range(5)]
-    outcome = bench("n1g8", EIGHT).run(jobs, ElasticFlow())
+def test_every_job_without_a_deadline_is_admitted() -> None:
+    jobs = [elastic(str(i), 0, 8, 100) for i in range(5)]
+    outcome = Bench("n1g8", EIGHT).run(jobs, ElasticFlow())
     assert [record.finish_s for record in outcome.records] == [100, 200, 300, 400, 500]
 
 
-def test_without_admission_nobody_is_declined_and_promises_stand(bench: Any) -> None:
+def test_without_admission_no_job_is_declined_and_promises_stand() -> None:
     """`b` cannot be served in time; it waits for what `a`, which has its promise, leaves over."""
-    jobs = [llm("a", 0, 90, 100), llm("b", 1, 90, 110)]
-    declined = bench("n1g8", EIGHT).run(jobs, ElasticFlow())
+    jobs = [elastic("a", 0, 8, 90, 100), elastic("b", 1, 8, 90, 110)]
+    declined = Bench("n1g8", EIGHT).run(jobs, ElasticFlow())
     assert states(declined) == {"a": "finished", "b": "rejected"}
-    outcome = bench("n1g8", EIGHT).run(jobs, ElasticFlow(admission=False))
+    outcome = Bench("n1g8", EIGHT).run(jobs, ElasticFlow(admission=False))
     assert states(outcome) == {"a": "finished", "b": "finished"}
     assert late(outcome) == [("b", 70.0)]
 
@@ -127,7 +128,7 @@ def test_without_admission_nobody_is_declined_and_promises_stand(bench: Any) -> 
 # The promise
 
 
-def test_a_job_still_paying_for_spare_gpus_leaves_them_when_its_reservation_begins(bench: Any) -> None:
+def test_a_job_still_paying_for_spare_gpus_leaves_them_when_its_reservation_begins() -> None:
     """It grows onto the idle cluster at 123 s; at 153 s another job is promised half of it from 185 s on.
 
     When its own reservation begins, at 170 s, it has done no work yet and cannot wait for what others leave.
@@ -138,17 +139,17 @@ def test_a_job_still_paying_for_spare_gpus_leaves_them_when_its_reservation_begi
         ("c", 8): {4: 1.196, 8: 1.669, 16: 2.357, 32: 3.271, 64: 4.58, 128: 6.41},
     }
     jobs = [
-        llm("0", 0.0, 160.3, 279.7, model="c", gpus=4),
-        llm("1", 0.0, 324.7, 111.9, model="a", gpus=64),
-        llm("7", 152.6, 882.7, 296.8, model="b", gpus=32),
+        elastic("0", 0.0, 4, 160.3, 279.7, model="c"),
+        elastic("1", 0.0, 64, 324.7, 111.9, model="a"),
+        elastic("7", 152.6, 32, 882.7, 296.8, model="b"),
     ]
     charged = Overheads(launch_s=30.0, plain_restart_s=30.0)
-    outcome = bench("n16g8", table, {"a": 1e9}, charged).run(jobs, ElasticFlow())
+    outcome = Bench("n16g8", table, {"a": 1e9}, charged).run(jobs, ElasticFlow())
     assert states(outcome) == {"0": "finished", "1": "finished", "7": "finished"}
     assert late(outcome) == []
 
 
-def random_bench(seed: int, scale: float, bench: Any, placement: str) -> tuple[Any, list[Job]]:
+def random_bench(seed: int, scale: float, placement: str) -> tuple[Any, list[Job]]:
     """Jobs of four models that scale, need and restart differently, in bursts; tight and loose deadlines."""
     random = Random(seed)
     nodes = random.choice((1, 2, 4, 16))
@@ -171,22 +172,22 @@ def random_bench(seed: int, scale: float, bench: Any, placement: str) -> tuple[A
         deadline_s = None
         if random.random() < 0.85:
             deadline_s = now + run_s * random.uniform(0.5, 3) + random.choice((0, 0, 100 * scale))
-        jobs.append(llm(str(i), now, run_s * table[model, 8][gpus], deadline_s, model=model, gpus=gpus))
-    return bench(f"n{nodes}g8", table, parameters, Overheads(scale=scale), placement), jobs
+        jobs.append(elastic(str(i), now, gpus, run_s * table[model, 8][gpus], deadline_s, model=model))
+    return Bench(f"n{nodes}g8", table, parameters, Overheads(scale=scale), placement), jobs
 
 
 @pytest.mark.parametrize("scale", [0, 1, 10])
 @pytest.mark.parametrize("placement", ["pack", "any"])
 @given(seed=st.integers(0, 10**9))
 @settings(max_examples=60, deadline=None)
-def test_no_admitted_job_is_late(bench: Any, scale: float, placement: str, seed: int) -> None:
-    on, jobs = random_bench(seed, scale, bench, placement)
+def test_no_admitted_job_is_late(scale: float, placement: str, seed: int) -> None:
+    on, jobs = random_bench(seed, scale, placement)
     outcome = on.run(jobs, ElasticFlow())
     check_outcome(outcome)
     assert late(outcome) == []
 
 
-def hostile_bench(seed: int, scale: float, bench: Any, placement: str = "pack") -> tuple[Any, list[Job]]:
+def hostile_bench(seed: int, scale: float, placement: str = "pack") -> tuple[Any, list[Job]]:
     """Rigid and elastic jobs of odd counts in bursts on few nodes of 4, 6 or 8 GPUs, many of them late if
     anything goes wrong once.
     """
@@ -204,21 +205,21 @@ def hostile_bench(seed: int, scale: float, bench: Any, placement: str = "pack") 
         table[model, 8] = {n: base * n**power for n in able}
         parameters[model] = random.choice((0.0, 1e9, 2e10))
     small = [n for n in (1, 2, 3, 4, 5) if n <= node]
-    load, elastic, now, jobs = random.uniform(0.5, 3), random.choice((0.0, 0.5, 1.0)), 0.0, []
+    load, share, now, jobs = random.uniform(0.5, 3), random.choice((0.0, 0.5, 1.0)), 0.0, []
     for i in range(random.randint(5, 50)):
-        model, rigid = random.choice("abc"), random.random() >= elastic
+        model, is_rigid = random.choice("abc"), random.random() >= share
         odd = small if random.random() < 0.6 else [n for n in range(1, 25) if n <= node * nodes]
-        gpus = random.choice(odd if rigid else list(table[model, 8]))
+        gpus = random.choice(odd if is_rigid else list(table[model, 8]))
         run_s = random.lognormvariate(random.choice((4, 6, 7)), 1.0)
         now += random.choice((0.0, random.expovariate(node * nodes * load / (gpus * run_s + 1))))
         deadline_s = now + run_s * random.uniform(0.6, 4) + 100 * scale * random.random()
-        if rigid:
-            jobs.append(Job(str(i), now, gpus=gpus, duration_s=run_s, deadline_s=deadline_s))
+        if is_rigid:
+            jobs.append(rigid(str(i), now, gpus, run_s, deadline_s))
             continue
         best_effort = random.random() < 0.1
         work = run_s * table[model, 8][gpus]
-        jobs.append(llm(str(i), now, work, None if best_effort else deadline_s, model=model, gpus=gpus))
-    return bench(f"n{nodes}g{node}", table, parameters, Overheads(scale=scale), placement), jobs
+        jobs.append(elastic(str(i), now, gpus, work, None if best_effort else deadline_s, model=model))
+    return Bench(f"n{nodes}g{node}", table, parameters, Overheads(scale=scale), placement), jobs
 
 
 class Watched(ElasticFlow):
@@ -226,19 +227,19 @@ class Watched(ElasticFlow):
 
     def schedule(self, state: State) -> Proposal:
         proposal = super().schedule(state)
-        assert self._admission is not None
+        admission = self.reservations(state)
         used: Counter[int] = Counter()
         serves: dict[int, int] = {}
         whole: list[int] = []
-        for job, slots in self._admission._slots.items():
-            demand = self._admission.demands[job]
+        for job in admission.reserved():
+            slots, demand = admission.slots(job), admission.demands[job]
             demand.refresh()
             if proposal.placement(job) != state.proposal().placement(job):
                 gpus = proposal.gpus(job)  # what it will pay there
                 demand.paying_s = (
                     (job.start_cost_s(gpus) if not job.gpus else demand.restarts[gpus]) if gpus else 0.0
                 )
-            assert self._admission.slack_s(job, state.now) > -1e-3, "the reservation is enough, if followed"
+            assert admission.slack_s(job, state.now) > -1e-3, "the reservation is enough, if followed"
             if not slots or slots[0].start > state.now + 1e-6:
                 continue
             slot, placement = slots[0], proposal.placement(job) or ()
@@ -267,8 +268,8 @@ class Watched(ElasticFlow):
 @pytest.mark.parametrize("placement", ["pack", "any", "spread", "buddy"])
 @given(seed=st.integers(0, 10**9))
 @settings(max_examples=40, deadline=None)
-def test_odd_counts_keep_the_promise(bench: Any, scale: float, placement: str, seed: int) -> None:
-    on, jobs = hostile_bench(seed, scale, bench, placement)
+def test_odd_counts_keep_the_promise(scale: float, placement: str, seed: int) -> None:
+    on, jobs = hostile_bench(seed, scale, placement)
     outcome = on.run(jobs, Watched())
     check_outcome(outcome)
     assert late(outcome) == []
@@ -277,25 +278,25 @@ def test_odd_counts_keep_the_promise(bench: Any, scale: float, placement: str, s
 @pytest.mark.long
 @pytest.mark.parametrize("scale", [0, 1, 10])
 @pytest.mark.parametrize("placement", ["pack", "any", "spread", "buddy", "topology"])
-def test_a_campaign_of_odd_counts(bench: Any, scale: float, placement: str) -> None:
+def test_a_campaign_of_odd_counts(scale: float, placement: str) -> None:
     """20,000 traces in all."""
     broken = []
     for seed in range(1334):
-        on, jobs = hostile_bench(seed, scale, bench, placement)
+        on, jobs = hostile_bench(seed, scale, placement)
         if late(on.run(jobs, ElasticFlow())):
             broken.append(seed)
     assert broken == [], broken
 
 
 @pytest.mark.parametrize("placement", ["pack", "spread"])
-def test_jobs_smaller_than_a_node_are_never_moved_for_others(bench: Any, placement: str) -> None:
+def test_jobs_smaller_than_a_node_are_never_moved_for_others(placement: str) -> None:
     """Two jobs of 3 GPUs with little to spare have one node in common from the start, so that the two that
     need a node each and come later find them, and no job restarts.
     """
     charged = Overheads(launch_s=30.0, plain_restart_s=30.0)
     small = [Job(f"s{i}", 0.0, gpus=3, duration_s=900.0, deadline_s=965.0) for i in range(2)]
     large = [Job(f"l{i}", 10.0, gpus=8, duration_s=300.0, deadline_s=400.0) for i in range(2)]
-    on = bench("n3g8", {}, overheads=charged, placement=placement)
+    on = Bench("n3g8", {}, overheads=charged, placement=placement)
     outcome = on.run([*small, *large], ElasticFlow())
     assert len(states(outcome)) == 4
     assert set(states(outcome).values()) == {"finished"}
@@ -304,7 +305,7 @@ def test_jobs_smaller_than_a_node_are_never_moved_for_others(bench: Any, placeme
 
 
 @pytest.mark.parametrize(("guard_s", "late_s"), [(0.0, [("c", 179.2)]), (1e-3, [])])
-def test_the_least_guard_outweighs_rounding(bench: Any, guard_s: float, late_s: list[Any]) -> None:
+def test_the_least_guard_outweighs_rounding(guard_s: float, late_s: list[Any]) -> None:
     """With no guard at all the reservation of `c` ends before its last 1e-13 s of work are done, and it waits
     for `b`. Users cannot set that; it shows what the guard is for.
     """
@@ -316,15 +317,15 @@ def test_the_least_guard_outweighs_rounding(bench: Any, guard_s: float, late_s: 
     ]
     policy = ElasticFlow(guard_s=1e-3)
     policy.guard_s = guard_s
-    outcome = bench("n1g1", {}).run(jobs, policy)
+    outcome = Bench("n1g1", {}).run(jobs, policy)
     assert [(job, pytest.approx(seconds)) for job, seconds in late(outcome)] == late_s
 
 
-def test_a_job_that_fits_no_whole_nodes_is_not_held_to_them(bench: Any) -> None:
+def test_a_job_that_fits_no_whole_nodes_is_not_held_to_them() -> None:
     """It may use 12 GPUs of nodes of 8, which are 12 times as fast as one, and needs them."""
     table = {("m", 8): {n: float(n) for n in (1, 2, 4, 8, 12)}}
-    jobs = [llm("alone", 0, 1200, 102, gpus=12, max_gpus=12)]
-    outcome = bench("n2g8", table).run(jobs, ElasticFlow(guard_s=0.01))
+    jobs = [elastic("alone", 0, 12, 1200, 102, max_gpus=12)]
+    outcome = Bench("n2g8", table).run(jobs, ElasticFlow(guard_s=0.01))
     assert states(outcome) == {"alone": "finished"}
     assert outcome.of("alone").finish_s == pytest.approx(100)
 
@@ -334,47 +335,49 @@ def test_a_job_that_fits_no_whole_nodes_is_not_held_to_them(bench: Any) -> None:
 
 @pytest.mark.parametrize("deadline_s", [None, 10_000.0])
 @pytest.mark.parametrize("charged", [Overheads.none(), Overheads(launch_s=25.0)])
-def test_alone_a_job_gets_its_fastest_size(bench: Any, deadline_s: float | None, charged: Overheads) -> None:
+def test_alone_a_job_gets_its_fastest_size(deadline_s: float | None, charged: Overheads) -> None:
     """JCT = launch + iterations / (iterations/s on as many GPUs as help)."""
     table = {("m", 8): {8: 1.0, 16: 1.9, 32: 3.5, 64: 3.4}}
-    outcome = bench("n8g8", table, overheads=charged).run([llm("alone", 7, 700, deadline_s)], ElasticFlow())
+    outcome = Bench("n8g8", table, overheads=charged).run(
+        [elastic("alone", 7, 8, 700, deadline_s)], ElasticFlow()
+    )
     assert outcome.of("alone").jct_s == pytest.approx(charged.start_s() + 700 / 3.5)
     assert outcome.of("alone").preemptions == outcome.of("alone").resizes == 0
 
 
-def test_alone_a_job_gets_no_gpus_that_cost_it_more_than_they_save(bench: Any) -> None:
+def test_alone_a_job_gets_no_gpus_that_cost_it_more_than_they_save() -> None:
     """Launches take 30 s on 8 GPUs, 60 s on 16: there 100 s of work on 8 are not done sooner, 200 s are."""
     charged = PRESETS["helios"]
     table = {("m", 8): {8: 1.0, 16: 1.25}}
     for work, jct_s in ((100.0, 30 + 100), (200.0, 60 + 160)):
-        outcome = bench("n2g8", table, overheads=charged).run([llm("alone", 0, work)], ElasticFlow())
+        outcome = Bench("n2g8", table, overheads=charged).run([elastic("alone", 0, 8, work)], ElasticFlow())
         assert outcome.of("alone").jct_s == pytest.approx(jct_s)
 
 
-def test_spare_gpus_go_where_gpu_time_grows_least(bench: Any) -> None:
+def test_spare_gpus_go_where_gpu_time_grows_least() -> None:
     """Both get a node; the third node goes to the model that scales well, whichever was submitted first."""
     table = {("good", 8): {8: 1.0, 16: 1.9}, ("bad", 8): {8: 1.0, 16: 1.2}}
     for first, second in (("good", "bad"), ("bad", "good")):
-        jobs = [llm("0", 0, 1000, model=first), llm("1", 0, 1000, model=second)]
-        outcome = bench("n3g8", table).run(jobs, ElasticFlow())
+        jobs = [elastic("0", 0, 8, 1000, model=first), elastic("1", 0, 8, 1000, model=second)]
+        outcome = Bench("n3g8", table).run(jobs, ElasticFlow())
         given_at_0 = {e.job_id: e.gpus for e in outcome.events if e.event == "start"}
         assert given_at_0 == {"0": 16 if first == "good" else 8, "1": 16 if second == "good" else 8}
 
 
-def test_growth_is_per_gpu_added(bench: Any) -> None:
+def test_growth_is_per_gpu_added() -> None:
     """From 8 GPUs, 16 would cost GPU time and 24 would even save some: the job goes straight there."""
     table = {("m", 8): {8: 1.0, 16: 1.01, 24: 3.0}}
-    outcome = bench("n3g8", table).run([llm("0", 0, 1000)], ElasticFlow())
+    outcome = Bench("n3g8", table).run([elastic("0", 0, 8, 1000)], ElasticFlow())
     assert outcome.log()[1] == (0, "start", "0", 24)
 
 
-def test_a_job_on_spare_gpus_is_moved_only_if_that_pays(bench: Any) -> None:
+def test_a_job_on_spare_gpus_is_moved_only_if_that_pays() -> None:
     """At 100 s half of the cluster becomes free. Growing costs 60 s and saves 45 s of 95, or 282 s of 595."""
     table = {("m", 8): {8: 1.0, 16: 1.9}}
     charged = Overheads(launch_s=5.0, plain_restart_s=55.0)
     for work, resizes in ((190.0, 0), (690.0, 1)):
-        jobs = [llm("stays", 0, work), llm("goes", 0, 95)]
-        outcome = bench("n2g8", table, overheads=charged).run(jobs, ElasticFlow())
+        jobs = [elastic("stays", 0, 8, work), elastic("goes", 0, 8, 95)]
+        outcome = Bench("n2g8", table, overheads=charged).run(jobs, ElasticFlow())
         assert outcome.of("goes").finish_s == 100
         assert outcome.of("stays").resizes == resizes
 

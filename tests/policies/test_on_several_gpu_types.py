@@ -14,6 +14,7 @@ from clustersim.audit import check_run_folder
 from clustersim.rundir import write_run
 from clustersim.runs import find_policy, list_policies
 from itertime.errors import UserError
+from tests.places import ROOT
 from traces.job import Job
 
 
@@ -46,8 +47,8 @@ def test_a_policy_keeps_every_rule_on_several_gpu_types(policy: str, tmp_path: P
     assert not [finding for finding in findings if finding.violations]
 
 
-def test_the_docs_name_those_who_refuse() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "clusters.md").read_text()
+def test_the_docs_name_the_policies_that_refuse() -> None:
+    text = (ROOT / "docs" / "clusters.md").read_text()
     paragraph = next(part for part in text.split("\n\n") if "`one_gpu_type = True`" in part)
     names = " ".join(paragraph.split()).split(" plan with ")[0]
     refusing = {info.name for info in list_policies() if find_policy(info.name).one_gpu_type}

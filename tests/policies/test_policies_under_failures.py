@@ -39,7 +39,7 @@ COUNTS_ALONE = ("elasticflow", "vtrain-aware")  # they do not see that free GPUs
 
 @pytest.mark.parametrize("policy", [info.name for info in list_policies()])
 @pytest.mark.parametrize("removed", [(1,), (1, 2)])
-def test_jobs_without_a_place_on_the_nodes_that_are_left_keep_nobody_out(
+def test_jobs_without_a_place_on_the_nodes_that_are_left_keep_no_job_out(
     policy: str, removed: tuple[int, ...]
 ) -> None:
     """Of nodes 0 to 3 of 4 GPUs some go for good, and with them blocks: what needs those never runs."""
@@ -73,7 +73,7 @@ def two_nodes(policy: str, *calendar: dict[str, object]) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("policy", BLOCKING)
-def test_a_head_that_will_never_have_a_place_keeps_nobody_waiting(policy: str) -> None:
+def test_a_head_that_will_never_have_a_place_keeps_no_job_waiting(policy: str) -> None:
     removed = {"at_s": 100, "remove": 1}
     assert two_nodes(policy, removed) == {"head": None, "behind": 210}
     assert two_nodes(policy, removed, {"at_s": 5000, "add": 1}) == {"head": 5000, "behind": 5010}

@@ -10,25 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim.scheduler import Scheduler
-from clustersim.testing import Outcome, simulate
+from clustersim.testing import simulate
 from policies.edf import Edf
 from policies.fifo import Fifo
 from policies.fifo_skip import FifoSkip
 from policies.sjf import Sjf
 from policies.srtf import Srtf
+from tests.builders import rigid, times
 from traces.job import Job
 
-
-def job(job_id: str, submit_s: float, gpus: int, run_s: float, deadline_s: float | None = None) -> Job:
-    return Job(job_id, submit_s, gpus=gpus, duration_s=run_s, deadline_s=deadline_s)
-
-
-def times(outcome: Outcome) -> dict[str, tuple[float | None, float | None]]:
-    return {record.job_id: (record.start_s, record.finish_s) for record in outcome.records}
-
-
 # The same four jobs on 4 GPUs: `a` runs, `big` heads the queue, `small` and `short` would fit beside `a`.
-QUEUE = [job("a", 0, 3, 100), job("big", 1, 4, 50), job("small", 2, 1, 60), job("short", 3, 1, 10)]
+QUEUE = [rigid("a", 0, 3, 100), rigid("big", 1, 4, 50), rigid("small", 2, 1, 60), rigid("short", 3, 1, 10)]
 
 
 @pytest.mark.parametrize(
@@ -52,12 +44,12 @@ def test_one_queue_four_ways(
 
 
 def test_fifo_ignores_length_and_deadline() -> None:
-    jobs = [job("long", 0, 1, 100), job("urgent", 1, 1, 1, deadline_s=3)]
+    jobs = [rigid("long", 0, 1, 100), rigid("urgent", 1, 1, 1, 3)]
     assert times(simulate(jobs, Fifo(), "n1g1")) == {"long": (0, 100), "urgent": (100, 101)}
 
 
 def test_sjf_does_not_preempt() -> None:
-    jobs = [job("long", 0, 1, 100), job("short", 1, 1, 1), job("shorter", 2, 1, 0.5)]
+    jobs = [rigid("long", 0, 1, 100), rigid("short", 1, 1, 1), rigid("shorter", 2, 1, 0.5)]
     assert times(simulate(jobs, Sjf(), "n1g1")) == {
         "long": (0, 100),
         "shorter": (100, 100.5),
@@ -73,23 +65,23 @@ def test_sjf_judges_by_stated_work_where_there_is_some() -> None:
 
 
 def test_srtf_lets_a_job_finish_that_has_less_left() -> None:
-    jobs = [job("old", 0, 1, 100), job("new", 60, 1, 50)]
+    jobs = [rigid("old", 0, 1, 100), rigid("new", 60, 1, 50)]
     outcome = simulate(jobs, Srtf(), "n1g1")
     assert times(outcome) == {"old": (0, 100), "new": (100, 150)}
     assert outcome.of("old").preemptions == 0
 
 
 def test_srtf_ties_go_to_the_earlier_submission() -> None:
-    outcome = simulate([job("first", 0, 1, 50), job("second", 10, 1, 40)], Srtf(), "n1g1")
+    outcome = simulate([rigid("first", 0, 1, 50), rigid("second", 10, 1, 40)], Srtf(), "n1g1")
     assert times(outcome) == {"first": (0, 50), "second": (50, 90)}
 
 
 def test_edf_preempts_by_deadline_and_serves_those_without_one_last() -> None:
     jobs = [
-        job("never", 0, 1, 10),
-        job("late", 1, 1, 10, deadline_s=100),
-        job("soon", 2, 1, 10, deadline_s=20),
-        job("tie", 2, 1, 10, deadline_s=100),
+        rigid("never", 0, 1, 10),
+        rigid("late", 1, 1, 10, 100),
+        rigid("soon", 2, 1, 10, 20),
+        rigid("tie", 2, 1, 10, 100),
     ]
     outcome = simulate(jobs, Edf(), "n1g1")
     assert times(outcome) == {"soon": (2, 12), "late": (1, 21), "tie": (21, 31), "never": (0, 40)}
@@ -98,9 +90,9 @@ def test_edf_preempts_by_deadline_and_serves_those_without_one_last() -> None:
 
 def test_edf_passes_over_what_does_not_fit() -> None:
     jobs = [
-        job("wide", 0, 4, 10, deadline_s=50),
-        job("wider", 1, 8, 10, deadline_s=60),
-        job("small", 2, 4, 5),
+        rigid("wide", 0, 4, 10, 50),
+        rigid("wider", 1, 8, 10, 60),
+        rigid("small", 2, 4, 5),
     ]
     assert times(simulate(jobs, Edf(), "n1g8")) == {"wide": (0, 10), "small": (2, 7), "wider": (10, 20)}
 
@@ -117,7 +109,7 @@ traces = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 20)), min_size=1,
 @settings(deadline=None)
 def test_on_one_gpu_srtf_is_optimal(shapes: list[tuple[int, int]]) -> None:
     """Schrage 1968: no policy has a smaller mean completion time on one server."""
-    jobs = [job(str(i), float(at), 1, float(run_s)) for i, (at, run_s) in enumerate(shapes)]
+    jobs = [rigid(str(i), float(at), 1, float(run_s)) for i, (at, run_s) in enumerate(shapes)]
     best = one_server(jobs, Srtf())
     for other in (Fifo(), FifoSkip(), Sjf(), Edf()):
         assert best <= one_server(jobs, other)
@@ -141,9 +133,9 @@ def test_on_one_gpu_edf_keeps_every_deadline_that_can_be_kept(
     def rank(view):  # type: ignore[no-untyped-def]
         return order[int(view.id)]
 
-    jobs = [job(str(i), float(at), 1, float(run_s)) for i, (at, run_s) in enumerate(shapes)]
+    jobs = [rigid(str(i), float(at), 1, float(run_s)) for i, (at, run_s) in enumerate(shapes)]
     finishes = {record.job_id: record.finish_s for record in simulate(jobs, Fixed(), "n1g1").records}
-    due = [job(j.job_id, j.submit_s, 1, j.duration_s or 0.0, finishes[j.job_id]) for j in jobs]
+    due = [rigid(j.job_id, j.submit_s, 1, j.duration_s or 0.0, finishes[j.job_id]) for j in jobs]
     outcome = simulate(due, Edf(), "n1g1")
     assert all(record.deadline_met for record in outcome.records)
 
@@ -152,5 +144,5 @@ def test_truths_from_the_log_are_noted() -> None:
     from clustersim.runs import run
 
     for name, asked in (("fifo", False), ("fifo-skip", False), ("edf", False), ("sjf", True), ("srtf", True)):
-        result = run([job("a", 0, 1, 10)], name, cluster="n1g8")
+        result = run([rigid("a", 0, 1, 10)], name, cluster="n1g8")
         assert result.manifest["oracle_used"] is asked, name

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,14 +15,11 @@ import clustersim
 from clustersim.overheads import Overheads
 from clustersim.testing import simulate
 from policies.sia import Sia
-from policies.solvers.assignment import Choice, _stdout_to_stderr, assign
+from policies.solvers.assignment import Choice, assign, stdout_to_stderr
+from tests.builders import Bench, elastic
 from traces.job import Job
 
 TABLE = {("m", 8): {1: 1.0, 2: 1.8, 4: 3.0, 8: 4.5}}
-
-
-def llm(job_id: str, submit_s: float, iterations: float, gpus: int = 1) -> Job:
-    return Job(job_id, submit_s, model="m", global_batch=8, gpus=gpus, iterations=iterations)
 
 
 configurations = st.tuples(st.integers(0, 1), st.integers(1, 6))
@@ -76,7 +72,7 @@ def test_nothing_to_assign() -> None:
     assert assign([((0, 4, -1.0),)], [2], gap=0.0, search_nodes=10) == [None]
 
 
-def test_the_faster_gpus_go_to_whom_they_make_faster(tmp_path: Path) -> None:
+def test_the_faster_gpus_go_to_the_job_that_gains_most(tmp_path: Path) -> None:
     """On h100 `sharp` is 4 times as fast as on a100 and `dull` no faster; either way one of them is on each
     type: 4^-0.5 + 1 is less than 1 + 1.
     """
@@ -97,22 +93,24 @@ def test_the_faster_gpus_go_to_whom_they_make_faster(tmp_path: Path) -> None:
 
 
 def test_what_the_solver_prints_is_not_data(capfd: pytest.CaptureFixture[str]) -> None:
-    with _stdout_to_stderr():
+    with stdout_to_stderr():
         os.write(1, b"a line of the solver\n")
     os.write(1, b"data\n")
     assert capfd.readouterr() == ("data\n", "a line of the solver\n")
 
 
-def test_two_alike_share_and_nobody_is_left_out() -> None:
+def test_two_equal_jobs_share() -> None:
     """Normalised speeds to the power -1/2, less what waiting costs: 4 + 4 has the least sum."""
-    outcome = simulate([llm("a", 0, 1e4), llm("b", 0, 1e4)], Sia(), "n1g8", table=TABLE, until_s=50)
+    outcome = simulate(
+        [elastic("a", 0, 1, 1e4), elastic("b", 0, 1, 1e4)], Sia(), "n1g8", table=TABLE, until_s=50
+    )
     assert [event[1:] for event in outcome.log() if event[1] == "start"] == [
         ("start", "a", 4),
         ("start", "b", 4),
     ]
 
 
-def test_what_waiting_costs_decides_who_waits() -> None:
+def test_the_cost_of_waiting_decides_which_job_waits() -> None:
     """On 5 GPUs either the job that scales gets all, 5^-0.5 + waiting_cost, or both get one, 1 + 1."""
     table = {("good", 8): {1: 1.0, 5: 5.0}, ("poor", 8): {1: 1.0}}
     jobs = [Job(model, 0, model=model, global_batch=8, gpus=1, iterations=1e4) for model in ("poor", "good")]
@@ -124,15 +122,15 @@ def test_what_waiting_costs_decides_who_waits() -> None:
     assert shares == {1.0: {"good": 5}, 2.0: {"poor": 1, "good": 1}}
 
 
-def test_a_restart_must_pay_off(bench: Any) -> None:
+def test_a_restart_must_pay_off() -> None:
     """`a` runs on 4 of 8 GPUs beside `b`; when `b` is done, growing to 8 would make it 1.5 times as fast for
     a restart. At an age of 1000 s the factor is (1000 - 0) / (1000 + restart): with 60 s it grows, with 900 s
     1.5 x 0.53 is slower than to stay.
     """
     sizes = {}
     for launch_s in (30.0, 900.0):
-        slow = bench("n1g8", TABLE, overheads=Overheads(launch_s=launch_s, plain_restart_s=launch_s / 10))
-        jobs = [llm("a", 0, 20_000), llm("b", 0, 3 * (1000 - launch_s))]
+        slow = Bench("n1g8", TABLE, overheads=Overheads(launch_s=launch_s, plain_restart_s=launch_s / 10))
+        jobs = [elastic("a", 0, 1, 20_000), elastic("b", 0, 1, 3 * (1000 - launch_s))]
         events = slow.run(jobs, Sia()).events
         sizes[launch_s] = [event.gpus for event in events if event.job_id == "a" and event.gpus][:2]
     assert sizes == {30.0: [4, 8], 900.0: [4]}

@@ -11,19 +11,11 @@ from hypothesis import strategies as st
 
 from clustersim.overheads import Overheads
 from clustersim.scheduler import Proposal, State
-from clustersim.testing import Outcome, simulate
+from clustersim.testing import simulate
 from policies.solvers.partial_allocation import auction
 from policies.themis import Themis
+from tests.builders import finishes, rigid
 from traces.job import Job
-
-
-def job(job_id: str, submit_s: float, gpus: int, run_s: float) -> Job:
-    return Job(job_id, submit_s, gpus=gpus, duration_s=run_s)
-
-
-def finishes(outcome: Outcome) -> dict[str, float | None]:
-    return {record.job_id: record.finish_s for record in outcome.records}
-
 
 # rho, from its definition (Themis, NSDI 2020, section 3): the time from submission to finish over the time
 # alone x the mean number of jobs. The jobs and the numbers worked out for them are ours, not the paper's.
@@ -53,7 +45,9 @@ def test_ratios_by_hand() -> None:
     `c`, for which there were always three, with 350/600.
     """
     policy = Watched()
-    outcome = simulate([job("a", 0, 8, 300), job("b", 0, 8, 600), job("c", 150, 8, 200)], policy, "n1g8")
+    outcome = simulate(
+        [rigid("a", 0, 8, 300), rigid("b", 0, 8, 600), rigid("c", 150, 8, 200)], policy, "n1g8"
+    )
     rho = {key: round(value, 6) for key, value in policy.seen.items()}
     assert rho[0, "a", 8] == rho[0, "b", 8] == 0.5
     assert rho[0, "a", 0] == round(400 / 600, 6)
@@ -71,14 +65,14 @@ def test_ratios_by_hand() -> None:
 
 def test_the_worst_off_always_gets_a_lease() -> None:
     """However many small jobs would raise the product of values more, the one that fares worst runs."""
-    jobs = [job("wide", 0, 8, 1000), *(job(f"s{i}", 1 + i / 10, 1, 500) for i in range(40))]
+    jobs = [rigid("wide", 0, 8, 1000), *(rigid(f"s{i}", 1 + i / 10, 1, 500) for i in range(40))]
     outcome = simulate(jobs, Themis(fairness=0.0, lease_s=100.0), "n1g8")
     assert outcome.of("wide").start_s == 0
     assert finishes(outcome)["wide"] < 4000  # type: ignore[operator]
 
 
 def test_what_becomes_free_within_a_lease_is_auctioned_at_once() -> None:
-    jobs = [job("a", 0, 4, 50), job("b", 0, 4, 400), job("c", 10, 4, 30)]
+    jobs = [rigid("a", 0, 4, 50), rigid("b", 0, 4, 400), rigid("c", 10, 4, 30)]
     outcome = simulate(jobs, Themis(lease_s=200.0), "n1g8")
     assert finishes(outcome) == {"a": 50, "c": 80, "b": 400}
     assert all(record.preemptions == 0 for record in outcome.records)
@@ -92,7 +86,7 @@ def test_an_elastic_job_takes_less_rather_than_nothing() -> None:
     assert sorted(event.gpus for event in outcome.events if event.event == "start") == [4, 4]
 
 
-def test_bidders_in_nobodys_way_keep_what_they_win() -> None:
+def test_bidders_that_delay_no_job_keep_what_they_win() -> None:
     """Two of three bid for the 3 GPUs that they can use at most, and 6 are on offer: no job pays."""
     table = {("m", 8): {1: 0.4, 3: 0.8}}
     work = {
@@ -156,15 +150,15 @@ def test_payment_of_equal_bidders(bidders: int) -> None:
     )
 
 
-def test_who_is_in_nobodys_way_pays_nothing() -> None:
+def test_a_winner_that_delays_no_job_pays_nothing() -> None:
     assert [award.kept for award in auction([{0: 0.0, 4: 1.0}, {0: 0.0, 2: 1.0}], 6)] == [1.0, 1.0]
 
 
-def test_nobody_bids() -> None:
+def test_no_bids() -> None:
     assert auction([], 8) == []
 
 
-def test_a_winner_that_has_no_place_keeps_nobody_out() -> None:
+def test_a_winner_without_a_place_keeps_no_job_out() -> None:
     """Of 7 nodes of 3 GPUs one goes: no aligned block of 4 nodes is left for 12 GPUs, which win."""
     jobs = [
         Job("none", 100.0, gpus=12, duration_s=50.0),
@@ -180,7 +174,7 @@ def test_a_winner_that_has_no_place_keeps_nobody_out() -> None:
 
 def test_a_winner_waits_for_a_job_that_has_yet_to_pay_off_its_restart() -> None:
     """b wins at t=100; a, which restarts in 210 s and works since t=10, is left alone until t=300."""
-    jobs = [job("a", 0, 8, 600), job("b", 1, 8, 50)]
+    jobs = [rigid("a", 0, 8, 600), rigid("b", 1, 8, 50)]
     charged = Overheads(launch_s=10.0, plain_restart_s=200.0)
     outcome = simulate(jobs, Themis(fairness=0.0, lease_s=100.0), "n1g8", overheads=charged)
     assert (outcome.of("a").preemptions, outcome.of("b").finish_s) == (1, 360.0)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import os
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", ROOT.parent / "shared"))
-TABLES = SHARED / "data" / "iterations"
+from tests.places import ROOT, TABLES
+
 SET = "a100_internevo_zero1"
 
 _spec = importlib.util.spec_from_file_location("accuracy", ROOT / "docs" / "accuracy.py")

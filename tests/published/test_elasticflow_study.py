@@ -12,8 +12,9 @@ from experiments.elasticflow_refill import Elastic, Outcome, Rules, refilled
 from experiments.elasticflow_slots import Request, Setting, jobs_in_time
 from experiments.elasticflow_steps import elastic_jobs, row, steps
 from experiments.elasticflow_traces import DELAYS_S, STUDIES, in_time_alone, table
+from tests.places import ROOT
 
-PAGE = Path(__file__).parents[2] / "experiments" / "ELASTICFLOW.md"
+PAGE = ROOT / "experiments" / "ELASTICFLOW.md"
 RENEW = "python -m experiments.elasticflow_traces ../shared/data/traces/itp_elasticflow"
 QUEUE = Setting("arrival", 60)
 
@@ -103,7 +104,7 @@ def test_jobs_take_turns() -> None:
     assert jobs_in_time([jobs[0]._replace(deadline_s=419), jobs[1]], 1, 1, turns) == 1
 
 
-def test_where_all_pay_a_start_holds_up_those_who_run() -> None:
+def test_where_all_pay_a_start_holds_up_running_jobs() -> None:
     jobs = [Request(0, 300, 1, 300), Request(1, 900, 1, 60)]
     charged = replace(QUEUE, start_s=0.0)
     assert jobs_in_time(jobs, 1, 2, charged) == 2
@@ -121,7 +122,7 @@ HALF = {1: 1.0, 2: 1.5}
 
 
 def test_a_plan_takes_the_fewest_gpus_that_are_enough() -> None:
-    """120 iterations take one GPU two slots. In one slot two GPUs do 90, so that then nobody is in time."""
+    """120 iterations take one GPU two slots. In one slot two GPUs do 90, so neither job is in time."""
     assert refilled([Elastic(0, 120, 120, HALF)], 1, FREE) == Outcome(1, 1)
     assert refilled([Elastic(0, 119, 120, HALF)], 2, FREE) == Outcome(0, 0)
     assert refilled([Elastic(0, 60, 90, HALF)], 2, FREE) == Outcome(1, 1)
@@ -129,7 +130,7 @@ def test_a_plan_takes_the_fewest_gpus_that_are_enough() -> None:
     assert refilled([Elastic(1, 119, 90, HALF)], 2, FREE) == Outcome(0, 0)
 
 
-def test_who_has_no_plan_is_declined_or_uses_what_is_left() -> None:
+def test_a_job_without_a_plan_is_declined_or_uses_what_is_left() -> None:
     jobs = [Elastic(0, 120, 120, {1: 1.0}), Elastic(0, 120, 120, {1: 1.0})]
     assert refilled(jobs, 1, FREE) == Outcome(1, 1)
     assert refilled(jobs, 1, replace(FREE, admission=False)) == Outcome(2, 1)

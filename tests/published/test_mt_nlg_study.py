@@ -10,8 +10,9 @@ import pytest
 
 from experiments.mt_nlg_cost import PUBLISHED, VTRAIN, Study, main, plans_csv, study, summary
 from itertime import load_model, load_system, predict
+from tests.places import ROOT
 
-FOLDER = Path(__file__).parents[2] / "experiments"
+FOLDER = ROOT / "experiments"
 RENEW = "python experiments/mt_nlg_cost.py --out experiments/mt_nlg, and copy summary.md to MT_NLG.md"
 
 

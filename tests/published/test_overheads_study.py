@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from experiments import overheads_study as study
-
-ROOT = Path(__file__).parents[2]
+from tests.places import ROOT
 
 
 def test_the_page_is_made_from_the_runs() -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from math import fsum
-from pathlib import Path
 
 import pytest
 
 import clustersim
 from clustersim.records import EventRecord
 from experiments.resize_costs import HEAD, LOADS, POLICIES, Paid, paid, row, runs_of
+from tests.places import ROOT
 from traces.synthetic import Recipe, generate
 
-PAGE = Path(__file__).parents[2] / "docs" / "policies" / "elasticflow.md"
+PAGE = ROOT / "docs" / "policies" / "elasticflow.md"
 RENEW = "python -m experiments.resize_costs"
 
 

@@ -12,16 +12,14 @@ from math import exp
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from clustersim.failures import Failures
 from clustersim.overheads import Overheads
 from clustersim.overheads.checkpoints import daly_interval_s, young_interval_s
 from clustersim.testing import simulate
 from policies.fifo import Fifo
+from tests.theory.confidence import interval
 from traces.job import Job
-
-CONFIDENCE = 0.99
 
 
 def run_time_s(work_s: float, interval_s: float, save_s: float, mtbf_s: float, seed: int) -> float:
@@ -62,9 +60,9 @@ def test_expected_run_time(interval_s: float, mtbf_s: float, seeds: int) -> None
     work_s, save_s = 20_000.0, 20.0
     times = [run_time_s(work_s, interval_s, save_s, mtbf_s, seed) for seed in range(seeds)]
     expected = expected_s(work_s, interval_s, save_s, save_s, mtbf_s)
-    half_width = stats.t.ppf((1 + CONFIDENCE) / 2, seeds - 1) * stats.sem(times)
+    mean, half_width = interval(times)
     assert half_width <= 0.05 * expected
-    assert abs(np.mean(times) - expected) <= half_width, f"{np.mean(times):g} +- {half_width:g}: {expected:g}"
+    assert abs(mean - expected) <= half_width, f"{mean:g} +- {half_width:g}: {expected:g}"
     assert expected == pytest.approx(daly_s(work_s, interval_s, save_s, save_s, mtbf_s), rel=0.02)
 
 
@@ -81,9 +79,9 @@ def test_no_checkpoints_is_the_restart_of_the_whole() -> None:
         assert record.finish_s == pytest.approx(work_s + record.lost_work_s)
         times.append(record.finish_s)
     expected = mtbf_s * (exp(work_s / mtbf_s) - 1)
-    half_width = stats.t.ppf((1 + CONFIDENCE) / 2, seeds - 1) * stats.sem(times)
+    mean, half_width = interval(times)
     assert half_width <= 0.12 * expected
-    assert abs(np.mean(times) - expected) <= half_width
+    assert abs(mean - expected) <= half_width
 
 
 def test_least_waste_is_where_young_and_daly_say() -> None:
@@ -98,16 +96,14 @@ def test_least_waste_is_where_young_and_daly_say() -> None:
     }
     for factor in (0.3, 3.0):
         gained = times[factor] - times[1.0]
-        half_width = stats.t.ppf((1 + CONFIDENCE) / 2, seeds - 1) * stats.sem(gained)
-        assert gained.mean() - half_width > 0, (
-            f"{factor} of the optimum: {gained.mean():g} +- {half_width:g} s"
-        )
+        mean, half_width = interval(gained)
+        assert mean - half_width > 0, f"{factor} of the optimum: {mean:g} +- {half_width:g} s"
 
 
 def test_the_named_intervals_are_the_ones_used() -> None:
     """ "young" and "daly" give the run that the same interval in seconds gives."""
     save_s, mtbf_s = 20.0, 2000.0
-    for name, interval in (
+    for name, interval_s in (
         ("young", young_interval_s(save_s, mtbf_s)),
         ("daly", daly_interval_s(save_s, mtbf_s)),
     ):
@@ -117,7 +113,7 @@ def test_the_named_intervals_are_the_ones_used() -> None:
                 [Job("a", 0.0, gpus=1, duration_s=9_000.0)], Fifo(), "n1g1", failures=failures, seed=3,
                 overheads=Overheads(plain_restart_s=2 * save_s, checkpoint_interval_s=chosen),
             ).events
-            for chosen in (name, interval)
+            for chosen in (name, interval_s)
         ]  # fmt: skip
         assert runs[0] == runs[1]
 
@@ -132,6 +128,6 @@ def test_a_job_on_many_nodes_fails_as_often_as_all_of_them() -> None:
         record = simulate([job], Fifo(), f"n{nodes}g2", failures=failures, seed=seed).of("a")
         assert record.finish_s is not None
         rates.append(record.interruptions / record.finish_s)
-    half_width = stats.t.ppf((1 + CONFIDENCE) / 2, len(rates) - 1) * stats.sem(rates)
+    mean, half_width = interval(rates)
     assert half_width <= 0.2 * nodes / node_mtbf_s
-    assert abs(np.mean(rates) - nodes / node_mtbf_s) <= half_width
+    assert abs(mean - nodes / node_mtbf_s) <= half_width

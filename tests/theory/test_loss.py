@@ -1,7 +1,6 @@
 """Queueing theory of loss (Erlang B), through the ordinary engine.
 
-Confidence intervals as in `test_theory`: Student's over independent replications, 99 %, at most 5 % wide
-either way.
+Confidence intervals are those of `tests.theory.confidence`, at most 5 % wide either way.
 """
 
 from __future__ import annotations
@@ -10,17 +9,15 @@ from math import factorial
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.testing import simulate
+from tests.theory.confidence import HALF_WIDTH, interval
 from traces.job import Job
-
-CONFIDENCE, HALF_WIDTH = 0.99, 0.05
 
 
 class Loss(Scheduler):
-    """Whoever comes while all GPUs are taken is turned away."""
+    """A job that comes while all GPUs are taken is rejected."""
 
     def admit(self, job: JobView, state: State) -> bool:
         return state.free > len(state.pending)
@@ -30,12 +27,6 @@ class Loss(Scheduler):
         for job in state.pending:
             assert proposal.start(job) is not None
         return proposal
-
-
-def interval(values: list[float]) -> tuple[float, float]:
-    """Mean and half-width."""
-    t = stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)
-    return float(np.mean(values)), float(t * stats.sem(values))
 
 
 def erlang_b(servers: int, offered: float) -> float:

@@ -10,16 +10,14 @@ from math import factorial
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from clustersim.testing import simulate
 from policies.fifo import Fifo
+from tests.theory.confidence import HALF_WIDTH, interval
 from traces.job import Job
 
 WARM_UP = 1000
 REPLICATIONS = 10
-CONFIDENCE = 0.99
-HALF_WIDTH = 0.05  # of the mean, at most: a wider interval could not tell a wrong engine from a right one
 
 
 def erlang_c(servers: int, offered: float) -> float:
@@ -59,12 +57,6 @@ def pooled_wait(jobs: list[Job], servers: int) -> float:
         waits.append(wait_s)
         before = job
     return float(np.mean(waits[WARM_UP:]))
-
-
-def interval(values: list[float]) -> tuple[float, float]:
-    """Mean and half-width."""
-    t = stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)
-    return float(np.mean(values)), float(t * stats.sem(values))
 
 
 def test_mean_wait_of_m_m_1() -> None:

@@ -56,7 +56,7 @@ def test_a_job_that_was_preempted(srtf: Run) -> None:
     )
 
 
-def test_who_was_ahead_and_what_was_free() -> None:
+def test_which_jobs_were_ahead_and_what_was_free() -> None:
     """fifo: `c` waits behind `b`, which needs all 16 GPUs, although 8 are free all the time."""
     jobs = (
         Job("a", 0.0, gpus=8, duration_s=70.0), Job("b", 1.0, gpus=16, duration_s=10.0),
@@ -69,7 +69,7 @@ def test_who_was_ahead_and_what_was_free() -> None:
     assert wait.holders == (("a", 8 * 98.0), ("b", 16 * 40.0))
 
 
-def test_who_never_had_room_is_not_said_to_have_been_passed_over() -> None:
+def test_a_job_that_never_had_room_is_not_said_to_have_been_passed_over() -> None:
     """Although the intervals between changes sum to another number in floating point."""
     jobs = [Job(f"j{i:02}", 0.1 * i, gpus=16, duration_s=1 / (i + 3)) for i in range(40)]
     for job in jobs[1:]:

@@ -6,7 +6,6 @@ import json
 import re
 from dataclasses import replace
 from math import fsum
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,13 +14,14 @@ from hypothesis import strategies as st
 
 from clustersim.analysis import METRICS, Usage, summarise
 from clustersim.cluster import Cluster
-from clustersim.engine import RunSetup, Simulation
+from clustersim.engine import Simulation
 from clustersim.overheads import Overheads
 from clustersim.records import JobRecord, MemoryRecorder, Snapshot
 from clustersim.scheduler import Scheduler
-from clustersim.speed import SpeedOnOneType
 from policies.fifo import Fifo
 from policies.srtf import Srtf
+from tests.builders import free_setup
+from tests.places import ROOT
 from traces.job import Job, submission_order
 
 CLUSTER = Cluster(nodes=2, gpus_per_node=4)
@@ -126,13 +126,7 @@ def test_all_jobs_alone_are_perfectly_fair() -> None:
 def run_of(
     jobs: list[Job], policy: Scheduler, overheads: Overheads, until_s: float | None = None
 ) -> MemoryRecorder:
-    setup = RunSetup(
-        cluster=CLUSTER,
-        scheduler=policy,
-        speed=SpeedOnOneType(CLUSTER, None),
-        overheads=overheads,
-        until_s=until_s,
-    )
+    setup = free_setup(CLUSTER, policy, overheads=overheads, until_s=until_s)
     return Simulation(jobs, setup).run()
 
 
@@ -202,7 +196,7 @@ def test_integrals_and_averages_equal_a_sum_over_seconds(
 
 
 def test_the_page_gives_every_metric_one_formula() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if re.match(r"\| `", line)]
     documented = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
     assert sorted(documented) == sorted(METRICS)

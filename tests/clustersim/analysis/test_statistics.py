@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from clustersim.analysis import LEAST_PAIRS, holm, paired_difference
-from clustersim.analysis.statistics import _mean_difference, bootstrap_t_interval, sign_flip_p  # fmt: skip
+from clustersim.analysis.statistics import bootstrap_t_interval, mean_difference, sign_flip_p  # fmt: skip
 
 finite = st.floats(-1e6, 1e6, allow_nan=False)
 
@@ -29,7 +29,7 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say(draw: str, mean: f
     hits = 0
     for seed in range(160):
         differences = rng.normal(1.0, 1.0, 10) if draw == "normal" else rng.lognormal(0.0, 1.0, 10)
-        low, high = bootstrap_t_interval(pairs(differences), _mean_difference, seed)
+        low, high = bootstrap_t_interval(pairs(differences), mean_difference, seed)
         assert low is not None
         assert high is not None
         hits += low <= mean <= high
@@ -39,7 +39,7 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say(draw: str, mean: f
 def test_an_interval_is_close_to_students_for_normal_differences() -> None:
     """For many normal differences bootstrap-t and Student's t interval agree (Efron and Tibshirani, 12.5)."""
     differences = np.random.default_rng(3).normal(5.0, 2.0, 60)
-    low, high = bootstrap_t_interval(pairs(differences), _mean_difference)
+    low, high = bootstrap_t_interval(pairs(differences), mean_difference)
     expected = stats.t.interval(0.95, 59, differences.mean(), stats.sem(differences))
     assert (low, high) == pytest.approx(expected, abs=0.12)
 

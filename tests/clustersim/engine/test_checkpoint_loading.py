@@ -16,6 +16,7 @@ from clustersim.speed import Curve
 from clustersim.testing import simulate
 from clustersim.testing.outcome import evidence_of
 from policies.elasticflow import ElasticFlow
+from tests.builders import Script, elastic
 from traces.job import Job
 
 TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0, 8: 4.0}}
@@ -46,19 +47,15 @@ def _with_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(testing_checks.TableSpeed, "curve", curve)
 
 
-def job(job_id: str, submit_s: float = 0.0, gpus: int = 1, iterations: float = 100.0) -> Job:
-    return Job(job_id, submit_s, model="m", global_batch=8, gpus=gpus, iterations=iterations)
-
-
 def tick(at_s: float) -> Job:
     """A tiny job, so that the policy is asked at `at_s`."""
     return Job(f"tick{at_s:g}", at_s, gpus=8, duration_s=1.0)
 
 
-def test_two_loads_at_once_take_twice_as_long(script: Any) -> None:
+def test_two_loads_at_once_take_twice_as_long() -> None:
     """Both stopped at t=20, both restarted at t=30: 1 s launch + 6 s save, then 12 s of loading together."""
-    jobs = [job("a"), job("b"), tick(20), tick(30)]
-    outcome = simulate(jobs, script(TOGETHER), "n2g4", table=TABLE, overheads=SHARED)
+    jobs = [elastic("a", 0, 1, 100), elastic("b", 0, 1, 100), tick(20), tick(30)]
+    outcome = simulate(jobs, Script(TOGETHER), "n2g4", table=TABLE, overheads=SHARED)
     for name in "ab":
         log = [(e.time_s, e.event, e.overhead_s) for e in outcome.events if e.job_id == name]
         assert log == [
@@ -69,17 +66,17 @@ def test_two_loads_at_once_take_twice_as_long(script: Any) -> None:
         assert (record.lost_s, record.overhead_gpu_s, record.wait_s) == (1 + 19, 20, 10)
 
 
-def test_a_load_that_is_given_up_leaves_its_share(script: Any) -> None:
+def test_a_load_that_is_given_up_leaves_its_share() -> None:
     """`b` is stopped again 4 s into the loads: `a` has 60 - 20 GB left, now alone."""
     steps = {**TOGETHER, 41.0: lambda p, jobs: p.stop(jobs["b"]), 60.0: lambda p, jobs: p.start(jobs["b"])}
-    jobs = [job("a"), job("b"), tick(20), tick(30), tick(41), tick(60)]
-    outcome = simulate(jobs, script(steps), "n2g4", table=TABLE, overheads=SHARED)
+    jobs = [elastic("a", 0, 1, 100), elastic("b", 0, 1, 100), tick(20), tick(30), tick(41), tick(60)]
+    outcome = simulate(jobs, Script(steps), "n2g4", table=TABLE, overheads=SHARED)
     loaded = {(e.job_id, e.time_s): e.overhead_s for e in outcome.events if e.event == "loaded"}
     assert loaded == {("a", 45.0): 8.0, ("b", 60.0 + 7 + 6): 6.0}
     assert (outcome.of("b").lost_s, outcome.of("b").finish_s) == (1 + 11 + 13, 73 + 100 - 19)
 
 
-def test_a_load_alone_takes_what_the_table_says(script: Any) -> None:
+def test_a_load_alone_takes_what_the_table_says() -> None:
     """With and without sharing a single restart costs the same."""
     steps = {
         0.0: lambda p, jobs: p.start(jobs["a"]),
@@ -87,18 +84,22 @@ def test_a_load_alone_takes_what_the_table_says(script: Any) -> None:
     }
     ends = []
     for overheads in (SHARED, Overheads(**{**SHARED.stated(), "storage_shared": False})):
-        outcome = simulate([job("a"), tick(20)], script(steps), "n2g4", table=TABLE, overheads=overheads)
+        outcome = simulate(
+            [elastic("a", 0, 1, 100), tick(20)], Script(steps), "n2g4", table=TABLE, overheads=overheads
+        )
         ends.append((outcome.of("a").finish_s, outcome.of("a").lost_s, outcome.of("a").overhead_gpu_s))
     assert ends[0] == pytest.approx(ends[1])
 
 
-def test_a_resize_in_the_middle_of_a_load_begins_another(script: Any) -> None:
+def test_a_resize_in_the_middle_of_a_load_begins_another() -> None:
     steps = {
         0.0: lambda p, jobs: p.start(jobs["a"]),
         20.0: lambda p, jobs: p.resize(jobs["a"], 2),
         30.0: lambda p, jobs: p.resize(jobs["a"], 4),
     }
-    outcome = simulate([job("a"), tick(20), tick(30)], script(steps), "n2g4", table=TABLE, overheads=SHARED)
+    outcome = simulate(
+        [elastic("a", 0, 1, 100), tick(20), tick(30)], Script(steps), "n2g4", table=TABLE, overheads=SHARED
+    )
     assert [(e.time_s, e.event) for e in outcome.events if e.job_id == "a"] == [
         (0, "submit"), (0, "start"), (20, "resize"), (30, "resize"), (43, "loaded"), (43 + 81 / 3, "finish"),
     ]  # fmt: skip
@@ -131,7 +132,9 @@ class Paying(Scheduler):
 def test_a_policy_sees_what_is_left_to_pay_as_of_now() -> None:
     """a loads alone from t=27 and is to be ready at t=33; b joins at t=31 and halves what is left."""
     paying = Paying()
-    simulate([job("a"), job("b")], paying, "n2g4", table=TABLE, overheads=SHARED)
+    simulate(
+        [elastic("a", 0, 1, 100), elastic("b", 0, 1, 100)], paying, "n2g4", table=TABLE, overheads=SHARED
+    )
     assert [paying.seen[t] for t in (21.0, 26.0, 27.0, 30.0)] == pytest.approx([12.0, 7.0, 6.0, 3.0])
     assert [paying.seen[t] for t in (31.0, 32.0, 35.0, 36.0)] == pytest.approx([4.0, 3.0, 0.0, 0.0])
 
@@ -150,10 +153,10 @@ def test_elastic_jobs_of_real_models_with_shared_storage() -> None:
     assert all(event.overhead_s >= 18.4e9 * 14 / 16e9 * 0.99 for event in loads)
 
 
-def test_shared_loads_are_proved_and_forged_ones_caught(script: Any) -> None:
+def test_shared_loads_are_proved_and_forged_ones_caught() -> None:
     steps = {**TOGETHER, 41.0: lambda p, jobs: p.stop(jobs["b"]), 60.0: lambda p, jobs: p.start(jobs["b"])}
-    jobs = [job("a"), job("b")]
-    outcome = simulate([*jobs, tick(20), tick(30), tick(41), tick(60)], script(steps), "n2g4", table=TABLE,
+    jobs = [elastic("a", 0, 1, 100), elastic("b", 0, 1, 100)]
+    outcome = simulate([*jobs, tick(20), tick(30), tick(41), tick(60)], Script(steps), "n2g4", table=TABLE,
                        overheads=SHARED)  # fmt: skip
 
     def found(events: Any) -> list[str]:

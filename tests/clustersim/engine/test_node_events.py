@@ -23,14 +23,11 @@ from clustersim.testing.outcome import evidence_of
 from policies.elasticflow import ElasticFlow
 from policies.fifo import Fifo
 from policies.srtf import Srtf
+from tests.builders import rigid
 from traces.job import Job
 
 TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0, 8: 4.0, 16: 5.0}}
 CHARGED = Overheads(launch_s=10.0, plain_restart_s=20.0, checkpoint_interval_s=100.0)  # saves, loads of 10 s
-
-
-def rigid(job_id: str, submit_s: float, gpus: int, run_s: float, **more: Any) -> Job:
-    return Job(job_id, submit_s, gpus=gpus, duration_s=run_s, **more)
 
 
 @pytest.fixture
@@ -111,7 +108,7 @@ def test_a_failure_during_the_launch_loses_no_work(fail_at: Any) -> None:
     assert (a.lost_work_s, a.lost_s, a.interruptions, a.finish_s) == (0, 14, 1, 6 + 10 + 50)
 
 
-def test_only_jobs_on_the_node_are_stopped_and_nobody_is_placed_there(fail_at: Any) -> None:
+def test_only_jobs_on_the_node_are_stopped_and_no_job_is_placed_there(fail_at: Any) -> None:
     """Two nodes: `a` and `b` on the first, `c` on the second. `a` moves beside `c`, `b` has to wait."""
     jobs = [rigid("a", 0, 1, 100), rigid("b", 0, 3, 100), rigid("c", 0, 2, 100)]
     outcome = simulate(jobs, Fifo(), "n2g4", overheads=Overheads.none(), failures=fail_at({0: [(50, 200)]}))
@@ -236,7 +233,7 @@ def test_a_policy_of_rounds_outlasts_capacity_that_is_away() -> None:
 
 @pytest.mark.parametrize("until_s", [None, 0.0, 50.0])
 @pytest.mark.parametrize("jobs", [[], [rigid("late", 700.0, 1, 5)]])
-def test_nodes_that_were_never_there_while_nobody_was_asked(
+def test_nodes_that_came_and_went_between_two_decisions(
     jobs: list[Job], until_s: float | None, tmp_path: Any
 ) -> None:
     config = RunConfig.make(
@@ -336,7 +333,7 @@ def conserved(outcome: Outcome) -> None:
     st.integers(0, 10_000), st.sampled_from([Fifo, Srtf, ElasticFlow]),
     st.sampled_from([30.0, 200.0, "daly", "none"]), st.integers(0, 2),
 )  # fmt: skip
-def test_gpu_seconds_are_conserved_and_everybody_is_served(
+def test_gpu_seconds_are_conserved_and_every_job_is_served(
     seed: int, policy: Any, interval: Any, spares: int
 ) -> None:
     jobs = [rigid(f"r{i}", 40.0 * i, 1 << i % 4, 50.0 + 70 * i) for i in range(8)]
@@ -427,7 +424,7 @@ def test_a_forged_log_is_caught(
     assert any(text in found_text for found_text in found[rule]), found
 
 
-def test_nothing_may_fail_where_nothing_does_and_nobody_runs_who_was_given_up(failed: Outcome) -> None:
+def test_no_failure_without_a_cause_and_no_run_after_giving_up(failed: Outcome) -> None:
     (rule,) = (rule for rule in RULES if rule.name == "service")
 
     def found(failures: Failures | None) -> list[str]:

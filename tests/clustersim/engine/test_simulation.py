@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clustersim.cluster import Cluster
-from clustersim.engine import RunSetup, Simulation
+from clustersim.engine import Simulation
 from clustersim.errors import PolicyError
 from clustersim.overheads import Overheads
 from clustersim.records import MemoryRecorder
@@ -18,18 +18,11 @@ from clustersim.speed import Curve, SpeedOnOneType
 from clustersim.testing import simulate
 from policies.fifo import Fifo
 from policies.srtf import Srtf
+from tests.builders import Script, elastic, free_setup, rigid
 from traces.job import Job
 
 TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0}}
 CHARGED = Overheads(launch_s=10.0, plain_restart_s=20.0)  # 10 s to start, 30 s to restart, resize or migrate
-
-
-def rigid(job_id: str, submit_s: float, gpus: int, run_s: float, **more: Any) -> Job:
-    return Job(job_id, submit_s, gpus=gpus, duration_s=run_s, **more)
-
-
-def elastic(job_id: str, submit_s: float, gpus: int, iterations: float, **more: Any) -> Job:
-    return Job(job_id, submit_s, model="m", global_batch=8, gpus=gpus, iterations=iterations, **more)
 
 
 # Whole logs, by hand
@@ -75,7 +68,7 @@ def test_overheads_in_closed_form() -> None:
     assert [event.overhead_s for event in outcome.events if event.gpus] == [10, 10, 30]
 
 
-def test_an_overhead_cut_short_is_paid_as_far_as_it_went(script: Any) -> None:
+def test_an_overhead_cut_short_is_paid_as_far_as_it_went() -> None:
     """Preempted 4 s into its launch, it has lost 4 s and done nothing; the restart is charged in full."""
     steps = {
         0.0: lambda p, jobs: p.start(jobs["a"]),
@@ -83,15 +76,15 @@ def test_an_overhead_cut_short_is_paid_as_far_as_it_went(script: Any) -> None:
         5.0: lambda p, jobs: p.start(jobs["a"]),
     }
     jobs = [rigid("a", 0, 1, 100), rigid("x", 4, 4, 1), rigid("y", 5, 4, 1)]
-    record = simulate(jobs, script(steps), "n1g4", overheads=CHARGED).of("a")
+    record = simulate(jobs, Script(steps), "n1g4", overheads=CHARGED).of("a")
     assert (record.finish_s, record.lost_s, record.wait_s, record.gpu_seconds) == (5 + 30 + 100, 34, 1, 134)
 
 
-def test_resize_pays_and_goes_on_at_the_new_rate(script: Any) -> None:
+def test_resize_pays_and_goes_on_at_the_new_rate() -> None:
     """120 iterations: 10 s launch, 30 s at 2/s, 30 s resize, the other 60 at 3/s."""
     steps = {0.0: lambda p, jobs: p.start(jobs["e"]), 40.0: lambda p, jobs: p.resize(jobs["e"], 4)}
     jobs = [elastic("e", 0, 2, 120), rigid("x", 40, 1, 1)]
-    outcome = simulate(jobs, script(steps), "n1g4", table=TABLE, overheads=CHARGED)
+    outcome = simulate(jobs, Script(steps), "n1g4", table=TABLE, overheads=CHARGED)
     assert [entry for entry in outcome.log() if entry[2] == "e"] == [
         (0, "submit", "e", 0), (0, "start", "e", 2), (40, "resize", "e", 4), (90, "finish", "e", 0),
     ]  # fmt: skip
@@ -100,19 +93,19 @@ def test_resize_pays_and_goes_on_at_the_new_rate(script: Any) -> None:
     assert (record.gpu_seconds, record.overhead_gpu_s, record.isolated_s) == (2 * 40 + 4 * 50, 20 + 120, 60)
 
 
-def test_growing_into_ones_own_gpus_moves_nothing_else(script: Any) -> None:
+def test_growing_into_ones_own_gpus_moves_nothing_else() -> None:
     steps = {
         0.0: lambda p, jobs: (p.start(jobs["e"]), p.start(jobs["f"])),
         10.0: lambda p, jobs: p.resize(jobs["e"], 1),
     }
     jobs = [elastic("e", 0, 2, 120), elastic("f", 0, 2, 120), rigid("x", 10, 1, 1)]
-    outcome = simulate(jobs, script(steps), "n2g4", table=TABLE)
+    outcome = simulate(jobs, Script(steps), "n2g4", table=TABLE)
     places = [event.placement for event in outcome.events if event.job_id == "e" and event.gpus]
     assert places == [((0, 2),), ((0, 1),)]
     assert outcome.of("f").migrations == 0
 
 
-def test_migration_and_exchange(script: Any) -> None:
+def test_migration_and_exchange() -> None:
     """Two jobs change places in one decision; both pay, neither is preempted."""
 
     def exchange(proposal: Proposal, jobs: dict[str, JobView]) -> None:
@@ -123,7 +116,7 @@ def test_migration_and_exchange(script: Any) -> None:
 
     steps = {0.0: lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["b"])), 20.0: exchange}
     jobs = [rigid("a", 0, 4, 50), rigid("b", 0, 4, 50), rigid("x", 20, 1, 1)]
-    outcome = simulate(jobs, script(steps), "n2g4", overheads=CHARGED)
+    outcome = simulate(jobs, Script(steps), "n2g4", overheads=CHARGED)
     assert [(e.event, e.job_id, e.placement) for e in outcome.events if e.time_s == 20][1:] == [
         ("migrate", "a", ((1, 4),)),
         ("migrate", "b", ((0, 4),)),
@@ -132,14 +125,14 @@ def test_migration_and_exchange(script: Any) -> None:
     assert [outcome.of(j).finish_s for j in "ab"] == [20 + 30 + 40] * 2
 
 
-def test_a_preempted_job_counts_its_next_start_as_a_restart_even_elsewhere(script: Any) -> None:
+def test_a_preempted_job_counts_its_next_start_as_a_restart_even_elsewhere() -> None:
     steps = {
         0.0: lambda p, jobs: p.start(jobs["e"]),
         10.0: lambda p, jobs: p.stop(jobs["e"]),
         20.0: lambda p, jobs: p.start(jobs["e"], 4),
     }
     jobs = [elastic("e", 0, 2, 80), rigid("x", 10, 1, 1), rigid("y", 20, 1, 1)]
-    record = simulate(jobs, script(steps), "n1g4", table=TABLE).of("e")
+    record = simulate(jobs, Script(steps), "n1g4", table=TABLE).of("e")
     assert (record.preemptions, record.restarts, record.resizes) == (1, 1, 0)
     assert (record.wait_s, record.finish_s) == (10, 40)
 
@@ -155,8 +148,8 @@ def test_completions_give_back_before_submissions_are_placed() -> None:
         assert outcome.of(ids[1]).start_s == 10
 
 
-def test_one_decision_per_instant(script: Any) -> None:
-    policy = script({0.0: lambda p, jobs: [p.start(job) for job in jobs.values()]})
+def test_one_decision_per_instant() -> None:
+    policy = Script({0.0: lambda p, jobs: [p.start(job) for job in jobs.values()]})
     policy.steps[0.0] = lambda p, jobs: [p.start(jobs[j]) for j in "abc"] and setattr(p, "wake_at", 10.0)
     simulate(
         [rigid(j, 0, 1, 10) for j in "abc"] + [rigid("d", 10, 1, 1), rigid("e", 10, 1, 1)], policy, "n1g4"
@@ -179,8 +172,8 @@ def test_ties_are_served_in_order_of_submission_and_id() -> None:
     assert [record.job_id for record in outcome.records] == ["9", "10", "a", "b"]
 
 
-def test_declined_jobs_are_rejected_with_a_reason(script: Any) -> None:
-    outcome = simulate([rigid("a", 3, 1, 1)], script({}, ("a",)), "n1g1")
+def test_declined_jobs_are_rejected_with_a_reason() -> None:
+    outcome = simulate([rigid("a", 3, 1, 1)], Script({}, ("a",)), "n1g1")
     assert outcome.log() == [(3, "submit", "a", 0), (3, "reject", "a", 0)]
     assert (outcome.of("a").state, outcome.of("a").reason) == ("rejected", "declined by the policy")
 
@@ -216,19 +209,19 @@ def test_a_request_that_cannot_run_is_raised_and_noted() -> None:
 # Waking up
 
 
-def test_a_new_wake_up_replaces_the_old_one(script: Any) -> None:
+def test_a_new_wake_up_replaces_the_old_one() -> None:
     steps: dict[float, Any] = {
         0.0: lambda p, jobs: (p.start(jobs["a"]), setattr(p, "wake_at", 30.0)),
         10.0: lambda p, jobs: setattr(p, "wake_at", 20.0),
         20.0: lambda p, jobs: setattr(p, "wake_at", 50.0),
     }
-    policy = script(steps)
+    policy = Script(steps)
     simulate([rigid("a", 0, 1, 100), rigid("x", 10, 2, 1)], policy, "n1g2", until_s=90)
     assert [time for time, _ in policy.seen] == [0, 10, 20, 50]
 
 
-def test_no_wake_up_keeps_the_old_one(script: Any) -> None:
-    policy = script({0.0: lambda p, jobs: (p.start(jobs["a"]), setattr(p, "wake_at", 30.0))})
+def test_no_wake_up_keeps_the_old_one() -> None:
+    policy = Script({0.0: lambda p, jobs: (p.start(jobs["a"]), setattr(p, "wake_at", 30.0))})
     simulate([rigid("a", 0, 1, 100), rigid("x", 10, 2, 1)], policy, "n1g2", until_s=90)
     assert [time for time, _ in policy.seen] == [0, 10, 30]
 
@@ -312,25 +305,14 @@ def test_a_job_that_the_policy_never_runs() -> None:
     assert record.reason == "the policy never ran it again, and nothing more was to happen"
 
 
-def test_the_run_ends_with_its_last_event(script: Any) -> None:
+def test_the_run_ends_with_its_last_event() -> None:
     """A completion that became stale when its job grew lies far behind the true end."""
     steps = {0.0: lambda p, jobs: p.start(jobs["e"], 1), 10.0: lambda p, jobs: p.resize(jobs["e"], 4)}
     jobs = [elastic("e", 0, 1, 1000), rigid("never", 10, 4, 1)]
-    speed = _speed(Cluster(1, 4))
-    cluster = Cluster(1, 4)
-    setup = RunSetup(cluster=cluster, scheduler=script(steps), speed=speed, overheads=Overheads.none())
-    recorder = Simulation(jobs, setup).run()
+    recorder = Simulation(jobs, free_setup(Cluster(1, 4), Script(steps), TABLE)).run()
     by_id = {record.job_id: record for record in recorder.jobs}
     assert recorder.end_s == by_id["e"].finish_s == 10 + 990 / 3
     assert by_id["never"].wait_s == 990 / 3
-
-
-def _speed(cluster: Cluster) -> SpeedOnOneType:
-    return SpeedOnOneType(cluster, None, TABLE)  # type: ignore[arg-type]
-
-
-def _setup(cluster: Cluster, scheduler: Scheduler, **values: Any) -> RunSetup:
-    return RunSetup(cluster=cluster, scheduler=scheduler, speed=_speed(cluster), **values)
 
 
 def test_no_jobs_at_all() -> None:
@@ -363,7 +345,7 @@ def test_every_job_has_a_record_when_a_policy_fails() -> None:
     cluster = Cluster(1, 8)
     recorder = MemoryRecorder(cluster)
     with pytest.raises(PolicyError, match=r"FailsOn at t=10 s: admit raised RuntimeError .*bang"):
-        Simulation(jobs, _setup(cluster, FailsOn("c"), overheads=Overheads.none()), recorder).run()
+        Simulation(jobs, free_setup(cluster, FailsOn("c"), TABLE), recorder).run()
     states = {record.job_id: record.state for record in recorder.jobs}
     assert states == {
         "a": "finished",
@@ -379,7 +361,7 @@ def test_progress_is_reported() -> None:
     seen: list[int] = []
     jobs = [rigid("a", 0, 1, 5), rigid("b", 0, 9, 5), rigid("c", 0, 1, 5)]
     cluster = Cluster(1, 8)
-    Simulation(jobs, _setup(cluster, Fifo()), on_progress=seen.append).run()
+    Simulation(jobs, free_setup(cluster, Fifo(), TABLE), on_progress=seen.append).run()
     assert seen == [1, 2, 3]
 
 
@@ -388,10 +370,10 @@ def test_progress_is_reported() -> None:
 
 def test_a_running_job_changes_its_speed() -> None:
     """100 s of work behind 10 s of overhead, at half speed from t = 5 on and at its own from t = 50 on:
-    20 units are done by then, the other 80 take until 130.
+    20 units are done by 50 s, the other 80 take until 130 s.
     """
     cluster = Cluster(1, 8)
-    simulation = Simulation([rigid("a", 0, 1, 100)], _setup(cluster, Fifo(), overheads=CHARGED))
+    simulation = Simulation([rigid("a", 0, 1, 100)], free_setup(cluster, Fifo(), TABLE, overheads=CHARGED))
     for time_s, unit_s in ((5.0, 2.0), (50.0, 1.0)):
 
         def change(_: object, unit_s: float = unit_s) -> None:
@@ -414,7 +396,9 @@ def test_records_state_every_field() -> None:
     """Records are built field by field; a missing one would be an AttributeError."""
     cluster = Cluster(1, 8)
     jobs = [rigid("a", 0, 1, 100), rigid("wide", 0, 9, 100), rigid("late", 500, 1, 100)]
-    recorder = Simulation(jobs, _setup(cluster, Fifo(), until_s=300.0)).run()
+    recorder = Simulation(
+        jobs, free_setup(cluster, Fifo(), TABLE, overheads=Overheads(), until_s=300.0)
+    ).run()
     states = {record.job_id: asdict(record)["state"] for record in recorder.jobs}
     assert states == {"a": "finished", "wide": "rejected", "late": "unfinished"}
 
@@ -425,7 +409,7 @@ def test_records_state_every_field() -> None:
 def test_snapshots_follow_the_cluster() -> None:
     jobs = [rigid("a", 0, 6, 10), rigid("b", 2, 4, 10)]
     cluster = Cluster(2, 4)
-    setup = _setup(cluster, Fifo(), overheads=Overheads.none(), placement="any")
+    setup = free_setup(cluster, Fifo(), TABLE, placement="any")
     recorder = Simulation(jobs, setup).run()
     assert [tuple(snapshot) for snapshot in recorder.snapshots] == [
         (0, 6, 2, 1, 0, 0),  # time, allocated, stranded, running, pending, down
@@ -444,9 +428,7 @@ def test_curve_fields_used_by_the_engine() -> None:
 
     cluster = Cluster(1, 8)
     jobs = [elastic("long", 0, 8, 1000), elastic("short", 100, 8, 10)]
-    setup = RunSetup(
-        cluster=cluster, scheduler=Srtf(), speed=Heavy(cluster, None), overheads=Overheads(launch_s=30.0)
-    )
+    setup = free_setup(cluster, Srtf(), speed=Heavy(cluster, None), overheads=Overheads(launch_s=30.0))
     recorder = Simulation(jobs, setup).run()
     restart = next(event for event in recorder.events if event.event == "restart")
     # 14 bytes x 20e9 parameters over the node's 2 GB/s, saved and loaded

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from math import nextafter
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -17,18 +16,12 @@ from clustersim.overheads import Overheads
 from clustersim.scheduler import Proposal, Scheduler, State
 from clustersim.testing import Outcome, check_outcome, simulate
 from policies.fifo import Fifo
+from tests.builders import elastic, rigid
+from tests.places import ROOT
 from traces.job import Job
 
 TABLE = {("m", 8): {1: 1.0, 2: 2.0, 4: 3.0}}
 CHARGED = Overheads(launch_s=10.0, plain_restart_s=20.0)
-
-
-def rigid(job_id: str, submit_s: float, gpus: int, run_s: float) -> Job:
-    return Job(job_id, submit_s, gpus=gpus, duration_s=run_s)
-
-
-def elastic(job_id: str, submit_s: float, gpus: int, iterations: float) -> Job:
-    return Job(job_id, submit_s, model="m", global_batch=8, gpus=gpus, iterations=iterations)
 
 
 # Laws
@@ -132,10 +125,9 @@ def test_hash_seeds_do_not_matter() -> None:
     digests = []
     for seed in ("0", "1", "4711"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
-        root = Path(__file__).parents[3]
         done = subprocess.run(
             [sys.executable, "-c", _SCRIPT],
-            cwd=root,
+            cwd=ROOT,
             env=environment,
             capture_output=True,
             text=True,

@@ -21,7 +21,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.places import ROOT
+
 TRACE = "job_id,submit_s,gpus,duration_s\na,0,8,60\nb,0,8,30\nc,10,4,5\n"
 POLICY = '''
 import time

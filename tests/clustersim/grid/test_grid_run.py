@@ -18,8 +18,8 @@ import pytest
 import clustersim
 from clustersim.cli import main
 from clustersim.grid import Store
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[3]
 TRACE = "job_id,submit_s,gpus,duration_s\na,0,8,60\nb,0,8,30\nc,10,4,5\n=cmd(),20,4,5\n"
 GRID = """
 set: {trace: t.csv, cluster: n1g8, overheads: null}

@@ -13,8 +13,8 @@ import pytest
 
 import clustersim
 from clustersim.cli import main
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[3]
 SBATCH = """#!/bin/sh
 echo "$0 $@" >> "$STUB/calls"
 cp "$1" "$STUB/script"

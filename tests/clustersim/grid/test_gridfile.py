@@ -14,6 +14,7 @@ from clustersim.grid.expand import Grid, expand
 from clustersim.grid.gridfile import read_document, read_grid_file
 from itertime.errors import UserError
 from itertime.spec.system import FOLDER
+from tests.places import ROOT
 
 TRACE = "job_id,submit_s,gpus,duration_s\na,0,8,60\nb,0,8,30\nc,10,4,5\n"
 
@@ -272,7 +273,7 @@ def test_the_key_follows_the_content_of_policy_files_and_rules(tmp_path: Path) -
 
 
 def test_the_example_of_the_page_is_a_grid(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "grids.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "grids.md").read_text(encoding="utf-8")
     example = page.partition("## An example")[2].partition("\n\n")[2].partition("\n\n")[0]
     (tmp_path / "buy.yaml").write_text("\n".join(line[4:] for line in example.splitlines()))
     assert len(read_plan(tmp_path / "buy.yaml").cells) == 4 * 2 * 20

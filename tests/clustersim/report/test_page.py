@@ -193,7 +193,7 @@ def test_verdict_names_the_best_against_the_baseline() -> None:
     assert verdict([SLOW, FAST], "srtf")[0].startswith("No policy completes jobs sooner than srtf")
 
 
-def test_verdict_names_all_who_tie_and_what_each_rejects() -> None:
+def test_verdict_names_all_policies_that_tie_and_what_each_rejects() -> None:
     twin = replace(FAST, policy="twin")
     first, second = verdict([SLOW, FAST, twin], "fifo")
     assert first.startswith("srtf and twin complete jobs soonest")
@@ -201,8 +201,8 @@ def test_verdict_names_all_who_tie_and_what_each_rejects() -> None:
     assert verdict([SLOW, CHOOSY], "fifo")[-1] == "Of 3 jobs, fifo rejects 0, picky rejects 1."
 
 
-def test_verdict_says_who_gives_other_numbers_of_gpus_than_asked_for() -> None:
-    """A policy that gives jobs idle GPUs is not better by its order: whoever compares must know."""
+def test_verdict_says_which_policies_give_other_numbers_of_gpus_than_requested() -> None:
+    """A policy that gives jobs idle GPUs is not better by its order; the verdict says so."""
     jobs = [job(0, 101.0), job(1, 101.0, gpu_seconds=800.0), job(2, 101.0, gpu_seconds=200.0), job(3, 51.0)]
     elastic = run("elastic", jobs)
     said = verdict([SLOW, FAST], "fifo") + verdict(

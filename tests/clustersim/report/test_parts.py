@@ -139,7 +139,7 @@ def test_many_tenants_are_put_together() -> None:
     assert sum(int(cells[0]) for one in tenants for _, cells in one.rows) == 30
 
 
-def test_plans_say_who_used_them_for_how_long(runs: list[Run]) -> None:
+def test_plans_say_which_jobs_used_them_for_how_long(runs: list[Run]) -> None:
     times = [(one, gpu_time(one.run)) for one in named(runs)]
     rows = plan_rows(times)
     assert {row.cells[0] for row in rows} == {"gpt3-1.3b", "llama2-7b"}

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from clustersim.analysis import summarise
 from clustersim.cluster import Cluster
-from clustersim.engine import RunSetup, Simulation
+from clustersim.engine import Simulation
 from clustersim.overheads import Overheads
 from clustersim.records import JOB_COLUMNS, EventRecord, JobRecord, Run, Snapshot
 from clustersim.rundir import RunWriter, read_run, write_run
-from clustersim.speed import SpeedOnOneType
 from itertime.errors import TableError, UserError
 from policies.srtf import Srtf
+from tests.builders import free_setup
 from traces.job import Job, submission_order
 
 CLUSTER = Cluster(nodes=4, gpus_per_node=8)
@@ -46,9 +46,7 @@ def small_run() -> Run:
         name, tenant = f"{HOSTILE[i % len(HOSTILE)]}{i}", HOSTILE[i % 3]
         jobs.append(Job(name, float(s), tenant, gpus=g, duration_s=d / 3, deadline_s=s + 90.5))
     jobs = submission_order([*jobs, Job("too-large", 3.0, gpus=33, duration_s=5.0)])
-    speed, overheads = SpeedOnOneType(CLUSTER, None), Overheads(scale=0.1)
-    setup = RunSetup(cluster=CLUSTER, scheduler=Srtf(), speed=speed, overheads=overheads)
-    recorder = Simulation(jobs, setup).run()
+    recorder = Simulation(jobs, free_setup(CLUSTER, Srtf(), overheads=Overheads(scale=0.1))).run()
     records, events = recorder.jobs_by_submission(), recorder.events
     summary = summarise(records, recorder.snapshots, CLUSTER, end_s=recorder.end_s, events=len(events))
     manifest = {"seed": 0, "command": ["clustersim", "run", "a b.csv"], "timings": {"wall_s": 0.1}}

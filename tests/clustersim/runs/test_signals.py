@@ -19,9 +19,9 @@ from clustersim.rundir import RunWriter, read_run
 from clustersim.runs import run
 from clustersim.runs import signals as interrupts
 from clustersim.runs.signals import interrupting
+from tests.places import ROOT
 from traces.job import Job
 
-ROOT = Path(__file__).parents[3]
 LAZY = """
 import os, signal, sys, time
 from policies.fifo import Fifo

@@ -10,9 +10,8 @@ import clustersim
 from clustersim.audit import check_run_folder
 from clustersim.cluster import Cluster
 from clustersim.cluster.topology import NodeGroup
-from clustersim.engine import RunSetup, Simulation
+from clustersim.engine import Simulation
 from clustersim.errors import PolicyError
-from clustersim.overheads import Overheads
 from clustersim.records import MemoryRecorder
 from clustersim.rundir import read_run, write_run
 from clustersim.scheduler import Proposal, Scheduler, State
@@ -22,6 +21,7 @@ from clustersim.speed.throughput_table import throughputs_by_type
 from itertime.errors import TableError
 from policies.fifo_skip import FifoSkip
 from policies.srtf import Srtf
+from tests.builders import free_setup, gpt3
 from traces.job import Job
 
 FILE = """
@@ -39,10 +39,6 @@ CLUSTER = Cluster.of(GROUPS)
 TABLE = "model,global_batch,gpu_type,gpus,iterations_per_s\n"
 
 
-def llm(name: str, gpus: int, submit_s: float = 0.0, iterations: int = 100) -> Job:
-    return Job(name, submit_s, model="gpt3-6.7b", global_batch=512, iterations=iterations, gpus=gpus)
-
-
 def speed(table: Path | None = None) -> SpeedByType:
     made = speed_for(CLUSTER, "3d", table)
     assert isinstance(made, SpeedByType)
@@ -50,8 +46,7 @@ def speed(table: Path | None = None) -> SpeedByType:
 
 
 def simulated(jobs: list[Job], scheduler: Scheduler) -> MemoryRecorder:
-    setup = RunSetup(cluster=CLUSTER, scheduler=scheduler, speed=speed(), overheads=Overheads.none())
-    return Simulation(jobs, setup).run()
+    return Simulation(jobs, free_setup(CLUSTER, scheduler, speed=speed())).run()
 
 
 def types_of(recorder: MemoryRecorder) -> dict[str, str]:
@@ -63,19 +58,19 @@ def types_of(recorder: MemoryRecorder) -> dict[str, str]:
 
 
 def test_each_type_has_its_own_curve_and_the_fastest_comes_first() -> None:
-    offers = speed().offers(llm("a", 16))
+    offers = speed().offers(gpt3("a", 0, 16, 100))
     assert [offer.gpu_type for offer in offers] == ["h100", "a100"], "v100 has no profile"
     fast, slow = (offer.curve for offer in offers)
     assert fast.unit_s[16] < slow.unit_s[16]
     assert max(fast.unit_s) == 16
     assert max(slow.unit_s) == 32
-    alone = speed_for(Cluster.parse("n4g8"), "3d").curve(llm("a", 16))
+    alone = speed_for(Cluster.parse("n4g8"), "3d").curve(gpt3("a", 0, 16, 100))
     assert slow.unit_s == alone.unit_s, "a type's curve is that of a cluster of it alone"
 
 
 def test_a_rejection_names_the_reason_of_each_type() -> None:
     with pytest.raises(CannotRun) as caught:
-        speed().offers(llm("a", 64))
+        speed().offers(gpt3("a", 0, 64, 100))
     assert "a100: asks for 64 GPUs, the cluster has 32" in str(caught.value)
     assert "h100: asks for 64 GPUs, the cluster has 16" in str(caught.value)
     assert "v100: GPU type v100 has no profile" in str(caught.value)
@@ -85,7 +80,7 @@ def test_policies_that_know_no_types_use_them_all() -> None:
     """The second job of 16 finds no free H100 and takes A100s, where it is slower. A job of 8 that is known
     by its duration may even run on V100s.
     """
-    jobs = [llm("a", 16), llm("b", 16), llm("c", 16), llm("d", 16),
+    jobs = [gpt3("a", 0, 16, 100), gpt3("b", 0, 16, 100), gpt3("c", 0, 16, 100), gpt3("d", 0, 16, 100),
             *(Job(f"e{i}", 0.0, gpus=8, duration_s=60.0) for i in range(2))]  # fmt: skip
     recorder = simulated(jobs, FifoSkip())
     assert types_of(recorder) == {
@@ -99,7 +94,7 @@ def test_policies_that_know_no_types_use_them_all() -> None:
     finish = {record.job_id: record.finish_s for record in recorder.jobs}
     assert finish["a"] is not None
     assert finish["b"] is not None
-    fast, slow = (offer.curve.unit_s[16] for offer in speed().offers(llm("a", 16)))
+    fast, slow = (offer.curve.unit_s[16] for offer in speed().offers(gpt3("a", 0, 16, 100)))
     assert finish["a"] == pytest.approx(100 * fast)
     assert finish["b"] == pytest.approx(100 * slow)
     assert finish["d"] == pytest.approx(200 * fast)
@@ -125,7 +120,7 @@ class LargeOnH100(Scheduler):
 
 
 def test_a_policy_of_types() -> None:
-    jobs = [llm("a", 16, iterations=2000), llm("b", 8), llm("c", 16, 10.0)]
+    jobs = [gpt3("a", 0, 16, 2000), gpt3("b", 0, 8, 100), gpt3("c", 10.0, 16, 100)]
     recorder = simulated(jobs, LargeOnH100())
     assert types_of(recorder) == {"a": "h100", "b": "a100", "c": "a100"}
     starts = {record.job_id: record.start_s for record in recorder.jobs}
@@ -158,7 +153,7 @@ def test_types_in_a_view() -> None:
         )  # fmt: skip
 
     scheduler = Asks(ask)
-    simulated([llm("a", 16)], scheduler)
+    simulated([gpt3("a", 0, 16, 100)], scheduler)
     types, now, best, h100, a100, more, none, can, cannot, sizes, ratio, all_types, requested = (
         scheduler.answers
     )
@@ -180,7 +175,7 @@ def test_moving_between_types() -> None:
         return first, second, types, third, tight, proposal.start(job, on=((4, 8), (5, 8)))
 
     scheduler = Asks(ask)
-    simulated([llm("a", 16)], scheduler)
+    simulated([gpt3("a", 0, 16, 100)], scheduler)
     a100, h100 = ((0, 8), (1, 8)), ((4, 8), (5, 8))
     assert scheduler.answers[:4] == (a100, h100, "h100", ((4, 8),))
     assert scheduler.answers[4] == (tuple((n, 8) for n in range(4)), False, False)
@@ -203,13 +198,13 @@ def test_moving_between_types() -> None:
 )  # fmt: skip
 def test_requests_that_a_policy_may_not_make(ask, words: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(PolicyError, match=words):
-        simulated([llm("a", 16)], Asks(ask))
+        simulated([gpt3("a", 0, 16, 100)], Asks(ask))
 
 
 def test_one_type_may_be_named_too() -> None:
     cluster, policy = Cluster.parse("n2g8"), Asks(lambda job, p, s: p.start(job, gpu_type="a100"))
-    setup = RunSetup(cluster=cluster, scheduler=policy, speed=speed_for(cluster, "3d"))
-    recorder = Simulation([llm("a", 16)], setup).run()
+    setup = free_setup(cluster, policy, speed=speed_for(cluster, "3d"))
+    recorder = Simulation([gpt3("a", 0, 16, 100)], setup).run()
     assert recorder.jobs[0].state == "finished"
 
 
@@ -217,7 +212,7 @@ def test_one_type_may_be_named_too() -> None:
 @pytest.mark.parametrize("network", ["ideal", "contention"])
 def test_check_proves_runs_on_several_types(tmp_path: Path, policy: str, network: str) -> None:
     (tmp_path / "cluster.yaml").write_text(FILE)
-    jobs = [llm(str(i), (8, 16, 32, 4, 1)[i % 5], 30.0 * i, 100 + 37 * (i % 7)) for i in range(40)]
+    jobs = [gpt3(str(i), 30.0 * i, (8, 16, 32, 4, 1)[i % 5], 100 + 37 * (i % 7)) for i in range(40)]
     if policy != "srtf":
         jobs += [Job(f"d{i}", 50.0 * i, gpus=(1, 4, 8)[i % 3], duration_s=700.0 + i) for i in range(15)]
     run = clustersim.run(jobs, policy, cluster=str(tmp_path / "cluster.yaml"), network=network)
@@ -234,13 +229,17 @@ def test_check_proves_runs_on_several_types(tmp_path: Path, policy: str, network
 def test_policies_that_plan_with_one_type_say_so(tmp_path: Path, policy: str) -> None:
     (tmp_path / "cluster.yaml").write_text(FILE)
     with pytest.raises(clustersim.UserError, match="one GPU type, the cluster has a100, h100, v100"):
-        clustersim.run([llm("a", 8)], policy, cluster=str(tmp_path / "cluster.yaml"))
+        clustersim.run([gpt3("a", 0, 8, 100)], policy, cluster=str(tmp_path / "cluster.yaml"))
 
 
 def test_preemption_across_types_keeps_jobs_that_need_not_move() -> None:
     """A short job of 16 preempts the last jobs in the order; jobs that need not move stay where they are."""
-    jobs = [llm("long", 16, 0.0, 5000), llm("longer", 16, 1.0, 6000), llm("longest", 16, 2.0, 9000),
-            llm("short", 16, 100.0, 10)]  # fmt: skip
+    jobs = [
+        gpt3("long", 0.0, 16, 5000),
+        gpt3("longer", 1.0, 16, 6000),
+        gpt3("longest", 2.0, 16, 9000),
+        gpt3("short", 100.0, 16, 10),
+    ]
     recorder = simulated(jobs, Srtf())
     preempted = [event.job_id for event in recorder.events if event.event == "preempt"]
     assert preempted == ["longest"]
@@ -284,7 +283,7 @@ def test_one_type_needs_no_column_and_reads_its_rows_of_a_table_with_one(tmp_pat
 
 def test_a_cluster_without_any_profile(tmp_path: Path) -> None:
     (tmp_path / "cluster.yaml").write_text("groups: [{name: a, gpu_type: v100, nodes: 2}]")
-    jobs = [llm("llm", 8), Job("logged", 0.0, gpus=8, duration_s=50.0)]
+    jobs = [gpt3("llm", 0, 8, 100), Job("logged", 0.0, gpus=8, duration_s=50.0)]
     run = clustersim.run(jobs, "fifo", cluster=str(tmp_path / "cluster.yaml"), overheads=None)
     by_id = {job.job_id: job for job in run.jobs}
     assert by_id["logged"].state == "finished"

@@ -15,6 +15,7 @@ from clustersim.errors import PolicyError
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.scheduler.job_view import active_of
 from clustersim.testing import simulate
+from tests.builders import Script
 from traces.job import Job
 
 # run_by
@@ -192,15 +193,15 @@ def test_compact_makes_room(seed: int, work: list[tuple[float, int]]) -> None:
     assert policy.compared >= len({job.submit_s for job in jobs})
 
 
-def test_compact_checks_what_is_wanted(script: Any) -> None:
+def test_compact_checks_what_is_wanted() -> None:
     def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
         proposal.compact({jobs["e"]: 3})
 
     with pytest.raises(PolicyError, match=r"compact\(job e, gpus=3\): it can run on 1, 2, 4 GPUs"):
-        simulate([ELASTIC], script({0.0: step}), "n2g4", table=TABLE)
+        simulate([ELASTIC], Script({0.0: step}), "n2g4", table=TABLE)
 
 
-def test_compact_of_more_than_there_is_room_for(script: Any) -> None:
+def test_compact_of_more_than_there_is_room_for() -> None:
     """Jobs without room get no GPUs, and no rule is broken."""
 
     def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
@@ -209,4 +210,4 @@ def test_compact_of_more_than_there_is_room_for(script: Any) -> None:
         assert proposal.gpus(jobs["e"]) == 0
 
     wide = tuple(Job(j, 0.0, gpus=8, duration_s=1.0) for j in "xy")
-    simulate([*wide, ELASTIC], script({0.0: step}), "n2g4", table=TABLE)
+    simulate([*wide, ELASTIC], Script({0.0: step}), "n2g4", table=TABLE)

@@ -12,6 +12,7 @@ from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.testing import simulate
 from policies.fifo import Fifo
+from tests.builders import Script, Step
 from traces.job import Job
 
 A = Job("a", 0.0, gpus=2, duration_s=100.0)
@@ -20,13 +21,9 @@ LATE = Job("late", 50.0, gpus=1, duration_s=1.0)
 TABLE = {("m", 8): {1: 1.0, 2: 1.6, 4: 3.0, 8: 2.0}}
 ELASTIC = Job("e", 0.0, model="m", global_batch=8, gpus=2, iterations=320.0)
 
-Step = Callable[[Proposal, dict[str, JobView]], object]
 
-
-def at_start(
-    script: Any, step: Step, jobs: tuple[Job, ...] = (A, B), cluster: str = "n2g4", **more: Any
-) -> Any:
-    return simulate(jobs, script({0.0: step}), cluster, table=TABLE, **more)
+def at_start(step: Step, jobs: tuple[Job, ...] = (A, B), cluster: str = "n2g4", **more: Any) -> Any:
+    return simulate(jobs, Script({0.0: step}), cluster, table=TABLE, **more)
 
 
 # What cannot be proposed
@@ -68,14 +65,14 @@ def start(job_id: str, *args: Any, **more: Any) -> Step:
         ),
     ],
 )
-def test_illegal_calls(script: Any, step: Step, text: str) -> None:
+def test_illegal_calls(step: Step, text: str) -> None:
     with pytest.raises(PolicyError, match=text) as caught:
-        at_start(script, step, (A, B, ELASTIC))
+        at_start(step, (A, B, ELASTIC))
     assert "policy Script at t=0 s" in str(caught.value)
 
 
 @pytest.mark.parametrize("call", ["start", "stop", "resize"])
-def test_jobs_that_left_cannot_be_touched(script: Any, call: str) -> None:
+def test_jobs_that_left_cannot_be_touched(call: str) -> None:
     """Neither a finished nor a declined job."""
     for victim, declines in (("a", ()), ("b", ("b",))):
         arguments = (2,) if call == "resize" else ()
@@ -84,7 +81,7 @@ def test_jobs_that_left_cannot_be_touched(script: Any, call: str) -> None:
             100.0: lambda p, jobs, v=victim, x=arguments: getattr(p, call)(jobs[v], *x),
         }
         with pytest.raises(PolicyError, match=f"{call}\\(job {victim}\\): it"):
-            simulate((A, B), script(steps, declines), "n2g4")
+            simulate((A, B), Script(steps, declines), "n2g4")
 
 
 def test_a_job_cannot_be_started_while_it_is_judged() -> None:
@@ -99,7 +96,7 @@ def test_a_job_cannot_be_started_while_it_is_judged() -> None:
 # What a draft does
 
 
-def test_start_says_where_or_none(script: Any) -> None:
+def test_start_says_where_or_none() -> None:
     def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
         assert proposal.fits(8)
         assert not proposal.fits(9)
@@ -118,22 +115,22 @@ def test_start_says_where_or_none(script: Any) -> None:
         assert proposal.free == 4
         assert proposal.start(jobs["b"], on=((0, 4),)) == ((0, 4),)
 
-    outcome = at_start(script, step, (A, B, ELASTIC))
+    outcome = at_start(step, (A, B, ELASTIC))
     assert {event.placement for event in outcome.events if event.job_id == "e" and event.gpus} == {((1, 2),)}
 
 
-def test_places_may_be_asked_for_in_any_order(script: Any) -> None:
+def test_places_may_be_asked_for_in_any_order() -> None:
     def move(proposal: Proposal, jobs: dict[str, JobView]) -> None:
         proposal.stop(jobs["b"])
         assert proposal.start(jobs["b"], on=((1, 2), (0, 2))) == ((0, 2), (1, 2))
 
     steps = {0.0: start("b", on=((1, 2), (0, 2))), 50.0: move}
-    outcome = simulate((B, LATE), script(steps), "n2g4")
+    outcome = simulate((B, LATE), Script(steps), "n2g4")
     assert [event.placement for event in outcome.events if event.gpus] == [((0, 2), (1, 2))]
     assert outcome.of("b").migrations == 0, "the same places in another order are the same places"
 
 
-def test_stop_and_start_is_no_change(script: Any) -> None:
+def test_stop_and_start_is_no_change() -> None:
     def again(proposal: Proposal, jobs: dict[str, JobView]) -> None:
         proposal.stop(jobs["a"])
         proposal.start(jobs["a"])
@@ -147,7 +144,7 @@ def test_stop_and_start_is_no_change(script: Any) -> None:
         0.0: lambda p, jobs: (p.start(jobs["a"]), p.start(jobs["e"])),
         50.0: lambda p, jobs: (again(p, jobs), shrink_and_grow(p, jobs)),
     }
-    outcome = simulate((A, ELASTIC, LATE), script(steps), "n2g4", table=TABLE, overheads=Overheads())
+    outcome = simulate((A, ELASTIC, LATE), Script(steps), "n2g4", table=TABLE, overheads=Overheads())
     assert [event[1] for event in outcome.log() if event[2] in "ae"] == [
         "submit",
         "submit",
@@ -160,7 +157,7 @@ def test_stop_and_start_is_no_change(script: Any) -> None:
     assert outcome.of("a").preemptions == outcome.of("e").resizes == 0
 
 
-def test_copies_are_independent(script: Any) -> None:
+def test_copies_are_independent() -> None:
     def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
         proposal.start(jobs["a"])
         proposal.wake_at = 7.0
@@ -179,11 +176,11 @@ def test_copies_are_independent(script: Any) -> None:
         assert twin.free == 4
         assert proposal.free == 8
 
-    outcome = at_start(script, step)
+    outcome = at_start(step)
     assert not outcome.of("a").gpu_seconds
 
 
-def test_a_draft_does_not_touch_reality(script: Any) -> None:
+def test_a_draft_does_not_touch_reality() -> None:
     def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
         state = State(proposal._facts)
         other = state.proposal()
@@ -192,7 +189,7 @@ def test_a_draft_does_not_touch_reality(script: Any) -> None:
         assert (state.free, proposal.free, other.free) == (6, 6, 4)
         assert proposal.gpus(jobs["a"]) == 2
 
-    outcome = simulate((A, B, LATE), script({0.0: start("a"), 50.0: step}), "n2g4")
+    outcome = simulate((A, B, LATE), Script({0.0: start("a"), 50.0: step}), "n2g4")
     assert [entry for entry in outcome.log() if entry[2] == "a"][1:] == [
         (0.0, "start", "a", 2),
         (100.0, "finish", "a", 0),
@@ -338,7 +335,7 @@ def test_too_many_keys() -> None:
 # What a policy sees
 
 
-def test_pending_is_in_order_of_submission(script: Any) -> None:
+def test_pending_is_in_order_of_submission() -> None:
     seen: list[list[str]] = []
 
     def look(proposal: Proposal, jobs: dict[str, JobView]) -> None:
@@ -351,11 +348,11 @@ def test_pending_is_in_order_of_submission(script: Any) -> None:
         proposal.wake_at = 60.0
 
     steps = {0.0: lambda p, jobs: (p.start(jobs["b"]), p.start(jobs["a"])), 50.0: preempt, 60.0: look}
-    simulate((A, B, LATE), script(steps), "n2g4")
+    simulate((A, B, LATE), Script(steps), "n2g4")
     assert seen == [["late"], ["a", "b", "late"]]
 
 
-def test_views_show_what_a_scheduler_can_know(script: Any) -> None:
+def test_views_show_what_a_scheduler_can_know() -> None:
     def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
         job = jobs["e"]
         assert (job.id, job.model, job.requested, job.gpus, job.running, job.started) == (
@@ -398,11 +395,11 @@ def test_views_show_what_a_scheduler_can_know(script: Any) -> None:
     seen: list[str] = []
     overheads = Overheads(launch_s=20.0, plain_restart_s=30.0)
     steps = {0.0: start("e"), 50.0: step, 60.0: start("e")}
-    simulate((ELASTIC, LATE), script(steps), "n2g4", table=TABLE, overheads=overheads)
+    simulate((ELASTIC, LATE), Script(steps), "n2g4", table=TABLE, overheads=overheads)
     assert seen == ["e"]
 
 
-def test_a_finished_job_has_nothing_left(script: Any) -> None:
+def test_a_finished_job_has_nothing_left() -> None:
     """A view kept by the policy shows it, even where the progress is a sum of thirds."""
     seen: list[tuple[float, int, bool]] = []
 
@@ -410,11 +407,11 @@ def test_a_finished_job_has_nothing_left(script: Any) -> None:
         seen.append((jobs["e"].remaining(), jobs["e"].gpus, jobs["e"].running))
 
     jobs = (Job("e", 0.0, model="m", global_batch=8, gpus=4, iterations=100.0), LATE)
-    simulate(jobs, script({0.0: start("e"), 50.0: step}), "n2g4", table=TABLE)
+    simulate(jobs, Script({0.0: start("e"), 50.0: step}), "n2g4", table=TABLE)
     assert seen == [(0.0, 0, False)]
 
 
-def test_paying_is_what_is_left_of_the_overhead(script: Any) -> None:
+def test_paying_is_what_is_left_of_the_overhead() -> None:
     seen: list[tuple[float, float]] = []
 
     def step(proposal: Proposal, jobs: dict[str, JobView]) -> None:
@@ -422,21 +419,21 @@ def test_paying_is_what_is_left_of_the_overhead(script: Any) -> None:
 
     simulate(
         (ELASTIC, LATE),
-        script({0.0: start("e"), 50.0: step}),
+        Script({0.0: start("e"), 50.0: step}),
         table=TABLE,
         overheads=Overheads(launch_s=80.0),
     )
     assert seen == [(30.0, pytest.approx(200.0))]
 
 
-def test_logged_durations_are_behind_the_oracle(script: Any) -> None:
+def test_logged_durations_are_behind_the_oracle() -> None:
     def peek(proposal: Proposal, jobs: dict[str, JobView]) -> None:
         with pytest.raises(PolicyError, match=r"job a does not state its work.*oracle_remaining"):
             jobs["a"].remaining()
         oracle.append(jobs["a"].oracle_remaining())
 
     oracle: list[float] = []
-    at_start(script, peek)
+    at_start(peek)
     assert oracle == [100.0]
 
 

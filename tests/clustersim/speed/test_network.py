@@ -14,19 +14,18 @@ import clustersim
 from clustersim.audit import check_run_folder
 from clustersim.cluster import Cluster, Placement
 from clustersim.cluster.topology import NodeGroup
-from clustersim.engine import RunSetup, Simulation
-from clustersim.overheads import Overheads
+from clustersim.engine import Simulation
 from clustersim.records import MemoryRecorder, Run
 from clustersim.rundir import write_run
 from clustersim.scheduler import Proposal, Scheduler, State
-from clustersim.speed import Speed, SpeedOnOneType, speed_for
+from clustersim.speed import Speed, speed_for
 from clustersim.speed.layout import LayoutTimes, demand_of, layout_of, uplinks
 from policies.fifo import Fifo
 from policies.fifo_skip import FifoSkip
 from policies.srtf import Srtf
+from tests.builders import free_setup, gpt3, rigid
 from traces.job import Job
 
-MODEL, BATCH = "gpt3-6.7b", 512
 FILE = """
 network: contention
 groups:
@@ -47,20 +46,10 @@ def speed_of(cluster: Cluster) -> Speed:
     return speed_for(cluster, "3d")
 
 
-def llm(name: str, submit_s: float, gpus: int, iterations: int = 1000) -> Job:
-    return Job(name, submit_s, model=MODEL, global_batch=BATCH, iterations=iterations, gpus=gpus)
-
-
 def simulated(
     jobs: Sequence[Job], cluster: Cluster, scheduler: Scheduler | None = None, placement: str = "pack"
 ) -> MemoryRecorder:
-    setup = RunSetup(
-        cluster=cluster,
-        scheduler=scheduler or FifoSkip(),
-        speed=speed_of(cluster),
-        overheads=Overheads.none(),
-        placement=placement,
-    )
+    setup = free_setup(cluster, scheduler or FifoSkip(), speed=speed_of(cluster), placement=placement)
     return Simulation(sorted(jobs, key=lambda job: job.submit_s), setup).run()
 
 
@@ -93,7 +82,7 @@ rows_of_jobs = st.lists(
 def test_ideal_is_what_a_shape_is_and_tiers_never_faster(
     rows: list[tuple[int, int, int]], placement: str
 ) -> None:
-    jobs = [llm(str(i), float(s), gpus, n) for i, (s, gpus, n) in enumerate(rows)]
+    jobs = [gpt3(str(i), float(s), gpus, n) for i, (s, gpus, n) in enumerate(rows)]
     shape = simulated(jobs, Cluster.parse("n12g8"), placement=placement)
     if placement != "topology":  # it knows of leaves that a shape does not have
         ideal = simulated(jobs, fabric("ideal"), placement=placement)
@@ -111,7 +100,7 @@ def test_ideal_is_what_a_shape_is_and_tiers_never_faster(
 @settings(max_examples=30, deadline=None)
 def test_contention_with_one_job_is_tiers(nodes: int, first: int, oversubscription: float) -> None:
     first = min(first, 12 - nodes)
-    job, places = llm("a", 0.0, 8 * nodes), {"a": spans(first, nodes)}
+    job, places = gpt3("a", 0.0, 8 * nodes, 1000), {"a": spans(first, nodes)}
     tiers, contention = (
         simulated([job], fabric(name, oversubscription), Where(places)) for name in ("tiers", "contention")
     )
@@ -124,7 +113,7 @@ def test_two_jobs_share_an_uplink_while_both_run() -> None:
     """
     cluster = fabric("contention", 8.0, nodes=24, leaf=8)
     places = {"a": spans(4, 8), "b": (*spans(0, 4), *spans(16, 4))}
-    jobs = [llm("a", 0.0, 64, 2000), llm("b", 600.0, 64, 500)]
+    jobs = [gpt3("a", 0.0, 64, 2000), gpt3("b", 600.0, 64, 500)]
     recorder = simulated(jobs, cluster, Where(places))
     speed = speed_of(cluster)
     curve = speed.curve(jobs[0])
@@ -169,7 +158,7 @@ def test_a_tensor_parallel_group_is_not_parted() -> None:
     speed = speed_of(cluster)
     tp = speed.curve(jobs[-1]).training[32].tp
     assert tp > 1
-    setup = RunSetup(cluster=cluster, scheduler=_OneEach(), speed=speed, placement="any")
+    setup = free_setup(cluster, _OneEach(), speed=speed, placement="any")
     recorder = Simulation(jobs, setup).run()
     events = {e.job_id: e for e in recorder.events if e.event == "start"}
     assert all(count % tp == 0 for _, count in events["x"].placement)
@@ -188,7 +177,7 @@ class _OneEach(Fifo):
 def run_of(folder: Path, policy: str, text: str = FILE, **settings: object) -> Run:
     path = folder / "cluster.yaml"
     path.write_text(text)
-    jobs = [llm(str(i), 40.0 * i, (16, 32, 48, 8, 64)[i % 5], 30 + 5 * (i % 7)) for i in range(40)]
+    jobs = [gpt3(str(i), 40.0 * i, (16, 32, 48, 8, 64)[i % 5], 30 + 5 * (i % 7)) for i in range(40)]
     jobs += [Job(f"d{i}", 90.0 * i, gpus=(1, 4, 16)[i % 3], duration_s=700.0 + i) for i in range(20)]
     return clustersim.run(jobs, policy, cluster=str(path), **settings)
 
@@ -197,7 +186,7 @@ def run_of(folder: Path, policy: str, text: str = FILE, **settings: object) -> R
 def test_check_proves_runs_under_contention(tmp_path: Path, policy: str) -> None:
     if policy == "srtf":
         run = clustersim.run(
-            [llm(str(i), 40.0 * i, (16, 32, 48)[i % 3], 30 + 5 * (i % 7)) for i in range(40)],
+            [gpt3(str(i), 40.0 * i, (16, 32, 48)[i % 3], 30 + 5 * (i % 7)) for i in range(40)],
             policy, cluster=_written(tmp_path),
         )  # fmt: skip
     else:
@@ -223,10 +212,8 @@ def test_a_setting_overrides_the_network_of_the_file(tmp_path: Path) -> None:
 
 
 def test_srtf_and_a_planless_speed(tmp_path: Path) -> None:
-    cluster = fabric("contention")
-    speed = SpeedOnOneType(cluster, None)
-    setup = RunSetup(cluster=cluster, scheduler=Srtf(), speed=speed, overheads=Overheads.none())
-    recorder = Simulation([Job("a", 0.0, gpus=24, duration_s=50.0)], setup).run()
+    setup = free_setup(fabric("contention"), Srtf())
+    recorder = Simulation([rigid("a", 0, 24, 50)], setup).run()
     assert recorder.jobs[0].finish_s == 50.0
 
 

@@ -42,7 +42,7 @@ def speed(cluster: Cluster, table: Any = None, planner: Any = None) -> SpeedOnOn
     return SpeedOnOneType(cluster, cast(Any, planner or FakePlanner()), table)
 
 
-def llm(**more: Any) -> Job:
+def gpt3_13b(**more: Any) -> Job:
     return Job(
         **{
             "job_id": "j",
@@ -147,35 +147,35 @@ def test_logged_durations_run_on_the_logged_number_of_gpus() -> None:
 def test_table_curves_stay_within_bounds_and_cluster() -> None:
     rates = {("gpt3-13b", 64): {1: 0.0, 2: 1.0, 3: 1.2, 4: 1.2, 8: 2.0, 16: 1.9, 32: 4.0}}
     small = speed(Cluster(2, 8), rates)
-    assert small.curve(llm()).unit_s == {2: 1.0, 3: 1 / 1.2, 4: 1 / 1.2, 8: 0.5, 16: 1 / 1.9}
-    assert small.curve(llm()).sizes == (2, 3, 8), "only counts that are faster than every smaller one"
-    assert small.curve(llm(min_gpus=3, max_gpus=15, gpus=4)).sizes == (3, 8)
+    assert small.curve(gpt3_13b()).unit_s == {2: 1.0, 3: 1 / 1.2, 4: 1 / 1.2, 8: 0.5, 16: 1 / 1.9}
+    assert small.curve(gpt3_13b()).sizes == (2, 3, 8), "only counts that are faster than every smaller one"
+    assert small.curve(gpt3_13b(min_gpus=3, max_gpus=15, gpus=4)).sizes == (3, 8)
     with pytest.raises(CannotRun, match="no speed for gpt3-13b between 5 and 7 GPUs"):
-        small.curve(llm(min_gpus=5, max_gpus=7))
+        small.curve(gpt3_13b(min_gpus=5, max_gpus=7))
     with pytest.raises(CannotRun, match="no row for gpt3-13b with global batch 65"):
-        small.curve(llm(global_batch=65))
+        small.curve(gpt3_13b(global_batch=65))
 
 
 def test_planned_curves_offer_powers_of_two_and_the_request() -> None:
     planner = FakePlanner()
     one = speed(Cluster(3, 8), planner=planner)
-    assert one.curve(llm(gpus=12)).sizes == (4, 8, 12, 16)
-    assert one.curve(llm(gpus=24)).sizes == (4, 8, 16, 24)
-    assert one.curve(llm(gpus=8, max_gpus=8)).sizes == (4, 8)
-    assert one.curve(llm(min_gpus=6, max_gpus=20, gpus=8)).sizes == (6, 8, 16, 20)
-    assert one.curve(llm()).unit_s[16] == 4.0
-    assert one.curve(llm()).plans[16] == "plan"
-    assert one.curve(llm()).parameters == pytest.approx(13e9, rel=0.1)
+    assert one.curve(gpt3_13b(gpus=12)).sizes == (4, 8, 12, 16)
+    assert one.curve(gpt3_13b(gpus=24)).sizes == (4, 8, 16, 24)
+    assert one.curve(gpt3_13b(gpus=8, max_gpus=8)).sizes == (4, 8)
+    assert one.curve(gpt3_13b(min_gpus=6, max_gpus=20, gpus=8)).sizes == (6, 8, 16, 20)
+    assert one.curve(gpt3_13b()).unit_s[16] == 4.0
+    assert one.curve(gpt3_13b()).plans[16] == "plan"
+    assert one.curve(gpt3_13b()).parameters == pytest.approx(13e9, rel=0.1)
     with pytest.raises(
         CannotRun, match=r"no fake plan of gpt3-13b with global batch 64 fits on 1 to 2 GPUs; .* is 4"
     ):
-        one.curve(llm(max_gpus=2))
+        one.curve(gpt3_13b(max_gpus=2))
 
 
 def test_curves_are_computed_once_per_kind_of_job() -> None:
     planner = FakePlanner()
     one = speed(Cluster(1, 8), planner=planner)
-    assert one.curve(llm(job_id="a")) is one.curve(llm(job_id="b", submit_s=5.0, iterations=7.0))
+    assert one.curve(gpt3_13b(job_id="a")) is one.curve(gpt3_13b(job_id="b", submit_s=5.0, iterations=7.0))
     assert len(planner.asked) == 1
 
 
@@ -202,14 +202,14 @@ def test_refusals_do_not_pile_up() -> None:
 )
 def test_requests(gpus: int | None, given: int, note: str) -> None:
     one = speed(Cluster(2, 8), {("gpt3-13b", 64): {4: 1.0, 8: 2.0}})
-    job = llm(gpus=gpus)
+    job = gpt3_13b(gpus=gpus)
     assert one.requested(job, one.curve(job)) == (given, note)
 
 
 def test_a_request_larger_than_the_cluster_is_refused() -> None:
     one = speed(Cluster(1, 8), {("gpt3-13b", 64): {4: 1.0, 8: 2.0}})
     with pytest.raises(CannotRun, match="asks for 9 GPUs, the cluster has 8"):
-        one.requested(llm(gpus=9), one.curve(llm(gpus=9)))
+        one.requested(gpt3_13b(gpus=9), one.curve(gpt3_13b(gpus=9)))
     with pytest.raises(CannotRun, match="asks for 9 GPUs, the cluster has 8"):
         one.curve(Job("j", 0.0, gpus=9, duration_s=1.0))
 
@@ -231,10 +231,10 @@ def test_nodes_larger_than_the_systems() -> None:
 
 def test_real_speeds_of_a_small_cluster() -> None:
     one = speed_for(Cluster(4, 8), "3d")
-    curve = one.curve(llm(gpus=16))
+    curve = one.curve(gpt3_13b(gpus=16))
     assert curve.sizes[-1] == 32
     assert all(curve.unit_s[a] > curve.unit_s[b] for a, b in zip(curve.sizes, curve.sizes[1:], strict=False))
-    baseline = speed_for(Cluster(4, 8), "data-parallel").curve(llm(gpus=16))
+    baseline = speed_for(Cluster(4, 8), "data-parallel").curve(gpt3_13b(gpus=16))
     assert all(curve.unit_s[n] <= baseline.unit_s[n] * (1 + 1e-12) for n in baseline.sizes), (
         "3d contains data-parallel"
     )

@@ -12,18 +12,17 @@ from policies.edf import Edf
 from policies.elasticflow import ElasticFlow
 from policies.fifo import Fifo
 from policies.srtf import Srtf
+from tests.builders import rigid
 from traces.job import Job
 
 TABLE = {("gpt", 64): {1: 1.0, 2: 1.9, 4: 3.6, 8: 6.5}}
 
 
-def job(name: str, gpus: int, seconds: float = 100.0, at: float = 0.0) -> Job:
-    return Job(name, at, gpus=gpus, duration_s=seconds)
-
-
 def test_starts_in_order_of_submission() -> None:
     decision = decide(
-        Fifo(), pending=[job("b", 4, at=2.0), job("a", 8, at=1.0), job("c", 8, at=3.0)], cluster="2x8"
+        Fifo(),
+        pending=[rigid("b", 2.0, 4, 100), rigid("a", 1.0, 8, 100), rigid("c", 3.0, 8, 100)],
+        cluster="2x8",
     )
     assert list(decision.starts) == ["a", "b"]
     assert (decision.waits, decision.now_s) == (("c",), 3.0)
@@ -33,9 +32,9 @@ def test_starts_in_order_of_submission() -> None:
 
 def test_preempts_and_knows_progress() -> None:
     """At t=70 s `old` has 30 s left, less than `new`; at t=60 s it has 40 s left, more."""
-    scene = {"running": [job("old", 8)], "cluster": "n1g8"}
-    assert decide(Srtf(), pending=[job("new", 8, 35.0, at=70.0)], **scene).stops == ()  # type: ignore[arg-type]
-    before = decide(Srtf(), pending=[job("new", 8, 35.0, at=60.0)], **scene)  # type: ignore[arg-type]
+    scene = {"running": [rigid("old", 0, 8, 100)], "cluster": "n1g8"}
+    assert decide(Srtf(), pending=[rigid("new", 70.0, 8, 35.0)], **scene).stops == ()  # type: ignore[arg-type]
+    before = decide(Srtf(), pending=[rigid("new", 60.0, 8, 35.0)], **scene)  # type: ignore[arg-type]
     assert (before.stops, list(before.starts)) == (("old",), ["new"])
     assert before.gpus("old") == 0
 
@@ -65,7 +64,7 @@ class Moves(Scheduler):
 
 
 def test_moves_and_wake_ups() -> None:
-    decision = decide(Moves(), running=[job("a", 2)], cluster="2x8")
+    decision = decide(Moves(), running=[rigid("a", 0, 2, 100)], cluster="2x8")
     assert decision.moves == {"a": ((1, 2),)}
     assert str(decision) == "t=0 s: move a to 2 GPUs (node 1); wake up at t=5 s"
 
@@ -73,12 +72,18 @@ def test_moves_and_wake_ups() -> None:
 @pytest.mark.parametrize(
     ("scene", "text"),
     [
-        ({"pending": [job("a", 1), job("a", 1)]}, "two jobs have the same id"),
-        ({"pending": [job("a", 9)]}, "job a cannot run here: asks for 9 GPUs"),
-        ({"running": [job("a", 8), job("b", 1)]}, "running job b has no room for its 1 GPUs"),
-        ({"running": [(job("a", 8), 4)]}, "job a on 4 GPUs: it can run on 8"),
-        ({"running": [job("a", 8)], "now_s": 100.0}, r"running job a would have finished at t=100 s"),
-        ({"pending": [job("a", 8, at=5.0)], "now_s": 1.0}, "job a is submitted after now, t=1 s"),
+        ({"pending": [rigid("a", 0, 1, 100), rigid("a", 0, 1, 100)]}, "two jobs have the same id"),
+        ({"pending": [rigid("a", 0, 9, 100)]}, "job a cannot run here: asks for 9 GPUs"),
+        (
+            {"running": [rigid("a", 0, 8, 100), rigid("b", 0, 1, 100)]},
+            "running job b has no room for its 1 GPUs",
+        ),
+        ({"running": [(rigid("a", 0, 8, 100), 4)]}, "job a on 4 GPUs: it can run on 8"),
+        (
+            {"running": [rigid("a", 0, 8, 100)], "now_s": 100.0},
+            r"running job a would have finished at t=100 s",
+        ),
+        ({"pending": [rigid("a", 5.0, 8, 100)], "now_s": 1.0}, "job a is submitted after now, t=1 s"),
     ],
 )
 def test_impossible_situations(scene: dict, text: str) -> None:
@@ -114,4 +119,4 @@ class Hesitates(Fifo):
 )
 def test_broken_policies(policy: type[Scheduler], text: str) -> None:
     with pytest.raises(PolicyError, match=text):
-        decide(policy(), pending=[job("a", 8)], cluster="1x8")
+        decide(policy(), pending=[rigid("a", 0, 8, 100)], cluster="1x8")

@@ -12,8 +12,7 @@ import pytest
 from clustersim.cli import main
 from clustersim.testing.scaffold import write_template
 from itertime.errors import UserError
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.places import ROOT
 
 
 def test_a_new_policy_keeps_every_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

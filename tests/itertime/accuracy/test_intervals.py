@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +14,8 @@ from itertime.accuracy.intervals import load_ranges
 from itertime.calibration.build_intervals import measured_ranges, ranges_of
 from itertime.calibration.validation import statistics, validate
 from itertime.errors import UserError
+from tests.places import TABLES
 
-SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[4] / "shared"))
-TABLES = SHARED / "data" / "iterations"
 SETS = [
     *["a100_bigscience", "a100_internevo_zero1", "a100_llmfoundry_fsdp", "a100_megatron_deepspeed"],
     "published",

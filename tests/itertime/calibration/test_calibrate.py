@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,9 +20,8 @@ from itertime.calibration.validation import validate
 from itertime.cli import main
 from itertime.errors import TableError, UnknownName, UserError
 from itertime.spec import Site
+from tests.places import TABLES
 
-SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[4] / "shared"))
-TABLES = SHARED / "data" / "iterations"
 PLANS = [(tp, pp, mb) for tp in (2, 4, 8) for pp in (1, 2) for mb in (1, 4)]
 TRUTH = {"gemm_multiplier": 1.1, "all_reduce_multiplier": 1.4, "layer_overhead_s": 0.004}
 

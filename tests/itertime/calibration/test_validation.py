@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,9 +17,7 @@ from itertime.costs import Workload
 from itertime.costs.layer import layer_costs
 from itertime.errors import UserError
 from itertime.spec import PlanBatch
-
-SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[4] / "shared"))
-TABLES = SHARED / "data" / "iterations"
+from tests.places import TABLES
 
 
 def test_statistics_are_those_of_the_errors(write_table):

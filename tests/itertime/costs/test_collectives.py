@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from itertime.costs.collectives import (
     ring_share,
 )
 from itertime.spec import Site, load_profile, load_system
+from tests.places import ROOT
 
 PROFILE = load_profile("a100-80gb")
 SYSTEM = load_system("dgx-a100-80gb")
@@ -239,7 +239,7 @@ def test_a_hop_holds_up_large_messages_only() -> None:
 
 def test_the_hops_of_the_p5_system_are_those_of_the_published_collectives(shared_dir) -> None:
     """All-gather and reduce-scatter of 256 MB over 2 to 64 nodes: within half, bytes alone miss by 20."""
-    path = Path(__file__).parents[3] / "benchmarks" / "network_hops.py"
+    path = ROOT / "benchmarks" / "network_hops.py"
     spec = importlib.util.spec_from_file_location("network_hops", path)
     hops = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(hops)

@@ -63,7 +63,7 @@ def test_expert_parallelism_divides_the_experts_but_not_the_rest():
     shared, experts = partition.shared, partition.experts
     assert shared[0] == shared[1] == MIXTURE.layer_parameters - 8 * MIXTURE.expert_parameters
     assert experts.tolist() == [8 * MIXTURE.expert_parameters, MIXTURE.expert_parameters]
-    # Gradients of experts on one rank each have no one to be summed with.
+    # Gradients of experts on one rank each have no other rank to be summed with.
     alone, copied = (parts(replace(MIXTURE, experts=16), replace(PLAN, ep=ep)) for ep in (16, 1))
     assert alone["dp_comm"] < 0.1 * copied["dp_comm"]
     owned = memory_parts(MIXTURE, replace(PLAN, ep=8, zero_stage=1))["optimizer"]

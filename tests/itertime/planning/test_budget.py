@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 
@@ -12,6 +11,7 @@ from itertime import Space, load_system
 from itertime.cli import main
 from itertime.errors import UserError
 from itertime.planning import Budget, generated, published
+from tests.places import ROOT
 
 SYSTEM = load_system("dgx-a100-80gb")
 COMMAND = ["budget", "--system", "dgx-a100-80gb", "--gpus", "3360", "--days", "30", "--global-batch", "1680"]
@@ -139,6 +139,6 @@ def test_command_refuses_days_that_mean_nothing(days: str, capsys: pytest.Captur
 def test_page_shows_what_the_command_prints(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Regression: experiments/COMPUTE_OPTIMAL.md; run its commands and paste what they print to renew it."""
     assert main([*COMMAND, *options]) == 0
-    page = (Path(__file__).parents[3] / "experiments" / "COMPUTE_OPTIMAL.md").read_text(encoding="utf-8")
+    page = (ROOT / "experiments" / "COMPUTE_OPTIMAL.md").read_text(encoding="utf-8")
     assert f"itertime {' '.join([*COMMAND, *options])}\n" in page
     assert f"```text\n{capsys.readouterr().out}```" in page

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +17,8 @@ from itertime.profiling.fit_gemm import fit_gemm
 from itertime.profiling.measurements import fit_in_halves, read_table
 from itertime.spec import GemmModel, GemmTile
 from itertime.spec.profile import FOLDER
+from tests.places import SHARED
 
-SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[4] / "shared"))
 OPERATORS = SHARED / "data" / "operators"
 needs_operators = pytest.mark.skipif(
     not OPERATORS.is_dir(), reason="the measured operators (../shared/data/operators) are not here"

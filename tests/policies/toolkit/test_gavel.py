@@ -9,8 +9,7 @@ import pytest
 
 from clustersim.cluster import Cluster
 from clustersim.cluster.topology import NodeGroup
-from clustersim.engine import RunSetup, Simulation
-from clustersim.overheads import Overheads
+from clustersim.engine import Simulation
 from clustersim.records import MemoryRecorder
 from clustersim.scheduler import Scheduler
 from clustersim.speed import SpeedOnOneType
@@ -22,13 +21,10 @@ from policies.gavel_makespan import GavelMakespan
 from policies.gavel_max_min import GavelMaxMin
 from policies.gavel_throughput import GavelThroughput
 from policies.toolkit.gavel import Ledger, priorities
+from tests.builders import free_setup, rigid
 from traces.job import Job
 
 ALL = [GavelMaxMin, GavelFtf, GavelMakespan, GavelThroughput]
-
-
-def job(job_id: str, submit_s: float, gpus: int, run_s: float) -> Job:
-    return Job(job_id, submit_s, gpus=gpus, duration_s=run_s)
 
 
 def held(outcome: Outcome, until_s: float) -> dict[str, float]:
@@ -104,7 +100,7 @@ def test_the_past_is_kept_when_shares_change() -> None:
 
 def test_three_jobs_take_turns() -> None:
     """Each needs the whole node: after 30 rounds each has had 10 of them."""
-    jobs = [job(name, 0, 8, 1e5) for name in "abc"]
+    jobs = [rigid(name, 0, 8, 1e5) for name in "abc"]
     outcome = simulate(jobs, GavelMaxMin(round_s=100.0), "n1g8", until_s=3000)
     assert held(outcome, 3000) == {name: pytest.approx(8 * 1000) for name in "abc"}
 
@@ -113,7 +109,7 @@ def test_equal_gpu_time_whatever_the_size() -> None:
     """A job of 8 GPUs and two of 4 on one node: 8/3 GPUs each on average, so two thirds of the time the small
     ones run.
     """
-    jobs = [job("wide", 0, 8, 1e5), job("a", 0, 4, 1e5), job("b", 0, 4, 1e5)]
+    jobs = [rigid("wide", 0, 8, 1e5), rigid("a", 0, 4, 1e5), rigid("b", 0, 4, 1e5)]
     outcome = simulate(jobs, GavelMaxMin(round_s=10.0), "n1g8", until_s=6000)
     assert held(outcome, 6000) == {name: pytest.approx(16000, rel=0.01) for name in ("wide", "a", "b")}
 
@@ -121,15 +117,15 @@ def test_equal_gpu_time_whatever_the_size() -> None:
 @pytest.mark.parametrize("policy", ALL)
 def test_within_a_round_nothing_changes(policy: type[Scheduler]) -> None:
     """`late` arrives at 130 and waits for the round that begins at 200, although a GPU is idle."""
-    jobs = [job("first", 0, 4, 1000), job("late", 130, 4, 1000)]
+    jobs = [rigid("first", 0, 4, 1000), rigid("late", 130, 4, 1000)]
     outcome = simulate(jobs, policy(round_s=100.0), "n1g8")  # type: ignore[call-arg]
     assert outcome.of("first").finish_s == 1000
     assert outcome.of("late").start_s == 200
 
 
 @pytest.mark.parametrize("policy", ALL)
-def test_an_idle_cluster_keeps_nobody_waiting(policy: type[Scheduler]) -> None:
-    jobs = [job("a", 0, 8, 10), job("b", 15, 8, 10)]
+def test_an_idle_cluster_keeps_no_job_waiting(policy: type[Scheduler]) -> None:
+    jobs = [rigid("a", 0, 8, 10), rigid("b", 15, 8, 10)]
     outcome = simulate(jobs, policy(round_s=100.0), "n1g8")  # type: ignore[call-arg]
     assert [outcome.of(name).finish_s for name in "ab"] == [10, 25]
 
@@ -145,14 +141,14 @@ def test_makespan_starts_the_long_job_at_once() -> None:
     """A job of 4 GPUs and 1000 s beside six of 4 GPUs and 200 s: 1200 s are needed on 8 GPUs if the long one
     always runs; taking turns leaves it behind.
     """
-    jobs = [*(job(f"short{i}", 0, 4, 200) for i in range(6)), job("long", 0, 4, 1000)]
+    jobs = [*(rigid(f"short{i}", 0, 4, 200) for i in range(6)), rigid("long", 0, 4, 1000)]
     best = makespan(simulate(jobs, GavelMakespan(round_s=20.0), "n1g8"))
     assert best <= 1100 + 3 * 20  # (1000 + 6 x 200) / 2, and a few rounds
     assert makespan(simulate(jobs, GavelMaxMin(round_s=20.0), "n1g8")) > best + 100
 
 
 def test_throughput_runs_small_jobs_first_in_turn() -> None:
-    jobs = [job("wide", 0, 8, 100), *(job(f"small{i}", 0, 4, 100) for i in range(4))]
+    jobs = [rigid("wide", 0, 8, 100), *(rigid(f"small{i}", 0, 4, 100) for i in range(4))]
     outcome = simulate(jobs, GavelThroughput(round_s=10.0), "n1g8")
     finishes = {record.job_id: record.finish_s for record in outcome.records}
     assert finishes == {"small0": 100, "small1": 100, "small2": 200, "small3": 200, "wide": 300}
@@ -168,7 +164,7 @@ def test_finish_times_are_fairest_under_ftf() -> None:
     """Jobs of one width, 100 to 800 s: on a third of the cluster each would take three times as long. To be
     no worse off than that is possible (taking turns does it), and ftf keeps it to within rounds.
     """
-    jobs = [job(str(i), 0, 8, run_s) for i, run_s in enumerate((100, 400, 800))]
+    jobs = [rigid(str(i), 0, 8, run_s) for i, run_s in enumerate((100, 400, 800))]
     ratio = worst_ratio(simulate(jobs, GavelFtf(round_s=10.0), "n1g8"), jobs, 3)
     assert ratio <= 1.05
     assert worst_ratio(simulate(jobs, GavelMakespan(round_s=10.0), "n1g8"), jobs, 3) > 1.3
@@ -205,8 +201,7 @@ def run_mixed(
         table = {(model, 1): {1: by_type[name]} for model, by_type in rates.items() if by_type.get(name)}
         speeds[name] = SpeedOnOneType(Cluster(nodes, 1, "none"), None, table, name)
     jobs = [Job(m, 0, model=m, global_batch=1, gpus=1, iterations=iterations[m]) for m in rates]
-    speed, free = SpeedByType(speeds), Overheads.none()
-    setup = RunSetup(cluster=cluster, scheduler=policy, speed=speed, overheads=free, until_s=until_s)
+    setup = free_setup(cluster, policy, speed=SpeedByType(speeds), until_s=until_s)
     return Simulation(jobs, setup).run()
 
 
@@ -249,7 +244,7 @@ def test_every_policy_drains_a_mixed_cluster(policy: type[Scheduler]) -> None:
     assert [record.state for record in recorder.jobs] == ["finished"] * 4
 
 
-def test_makespan_knows_who_gains_most_from_a_fast_gpu() -> None:
+def test_makespan_knows_which_job_gains_most_from_a_fast_gpu() -> None:
     """100 s if the long job has the fast GPU, on which it is ten times as fast, and the other one the slow
     GPU; the other way round 1000 s.
     """

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from clustersim.cli import main
 from itertime.errors import TableError, UserError
+from tests.traces.planner import FakePlanner
 from traces import Job, read_trace, write_trace
 from traces.logs import Selection, elasticflow, import_log, itp
 from traces.logs.importer import FORMATS, convert, detect_format
@@ -44,8 +45,8 @@ def some_jobs(count: int, seed: int = 0) -> list[LoggedJob]:
 
 
 @pytest.fixture
-def maker(fake_planner: Any) -> WorkMaker:
-    return WorkMaker(load_rules("llm-mix"), fake_planner())
+def maker() -> WorkMaker:
+    return WorkMaker(load_rules("llm-mix"), FakePlanner())
 
 
 def test_each_format_knows_its_header_only(tmp_path: Path) -> None:
@@ -105,14 +106,14 @@ def test_dropped_rows_carry_line_and_reason(tmp_path: Path, maker: WorkMaker) ->
     assert report["counts"] == {"rows": 9, "jobs": 1, "dropped": 8, "left_out": {"window": 0, "limit": 0}}
 
 
-def test_a_log_without_a_usable_row_is_an_error(tmp_path: Path, fake_planner: Any) -> None:
+def test_a_log_without_a_usable_row_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"log.csv:1: holds no usable job \(1 rows\); line 2: num_gpu=0"):
         itp.read_log(write(tmp_path, ITP + "a,0,60,0\n"))
     with pytest.raises(TableError, match="missing column num_gpu"):
         itp.read_log(write(tmp_path, "job_id,submission_time,duration\na,0,60\n"))
     log = itp.read_log(write(tmp_path, ITP + "a,0,60,1\n"))
     with pytest.raises(TableError, match=r"no job can be imported; line 2: .* has no plan on 8 GPUs"):
-        convert(log, WorkMaker(load_rules("llm-mix"), fake_planner(limit=4)), 0, EVERYTHING)
+        convert(log, WorkMaker(load_rules("llm-mix"), FakePlanner(limit=4)), 0, EVERYTHING)
 
 
 def test_the_clock_starts_with_the_first_job_that_is_imported(tmp_path: Path, maker: WorkMaker) -> None:
@@ -129,16 +130,16 @@ def test_the_clock_starts_with_the_first_job_that_is_imported(tmp_path: Path, ma
 )
 @settings(deadline=None, max_examples=40)
 def test_counts_add_up_and_the_selection_changes_no_job(
-    fake_planner: Any, limit: int | None, window: tuple[int, int], seed: int
+    limit: int | None, window: tuple[int, int], seed: int
 ) -> None:
     rules = load_rules("llm-mix")
     log = a_log(some_jobs(50))
     everything = {
-        job.job_id: job for job in convert(log, WorkMaker(rules, fake_planner()), seed, EVERYTHING)[0]
+        job.job_id: job for job in convert(log, WorkMaker(rules, FakePlanner()), seed, EVERYTHING)[0]
     }
     selection = Selection(window[0], window[0] + window[1], limit)
     try:
-        jobs, report = convert(log, WorkMaker(rules, fake_planner(limit=256)), seed, selection)
+        jobs, report = convert(log, WorkMaker(rules, FakePlanner(limit=256)), seed, selection)
     except UserError:
         reject()  # nothing is submitted in the window, or only jobs for 512 GPUs are
     counts = report["counts"]
@@ -169,14 +170,14 @@ def test_stretching_moves_submissions_and_nothing_else(maker: WorkMaker) -> None
     assert report["clock"]["time_scale"] == 2.5
 
 
-def test_a_share_of_jobs_without_deadline(fake_planner: Any) -> None:
+def test_a_share_of_jobs_without_deadline() -> None:
     rules = load_rules("llm-mix")
     half = Rules(rules.source, rules.sizes, type(rules.deadlines)(0.5, 1.5, 0.5), rules.gpus_multiple_of)  # type: ignore[misc]
-    jobs, _ = convert(a_log(some_jobs(1000)), WorkMaker(half, fake_planner()), 0, EVERYTHING)
+    jobs, _ = convert(a_log(some_jobs(1000)), WorkMaker(half, FakePlanner()), 0, EVERYTHING)
     without = sum(job.deadline_s is None for job in jobs)
     assert abs(without - 500) < 4 * (1000 * 0.25) ** 0.5  # binomial, 4 standard deviations
     bare = Rules(rules.source, rules.sizes, None, rules.gpus_multiple_of)
-    jobs, report = convert(a_log(some_jobs(9)), WorkMaker(bare, fake_planner()), 0, EVERYTHING)
+    jobs, report = convert(a_log(some_jobs(9)), WorkMaker(bare, FakePlanner()), 0, EVERYTHING)
     assert all(job.deadline_s is None for job in jobs)
     assert "no deadlines: the log and the rules state none" in report["assumptions"]
 

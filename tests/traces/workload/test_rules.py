@@ -10,6 +10,7 @@ import yaml
 
 from itertime import load_model, load_system, make_planner
 from itertime.errors import UserError
+from tests.traces.planner import FakePlanner
 from traces.workload import FOLDER, Rules, WorkMaker, deadline_factors, stream
 from traces.workload.rules import list_rules, load_rules
 
@@ -122,8 +123,8 @@ def test_unknown_rules_are_reported_with_the_known_ones() -> None:
         load_rules(FOLDER / "missing.yaml")
 
 
-def test_iterations_fill_the_logged_run_time(fake_planner: Any) -> None:
-    maker = WorkMaker(load_rules("llm-mix"), fake_planner(limit=64))
+def test_iterations_fill_the_logged_run_time() -> None:
+    maker = WorkMaker(load_rules("llm-mix"), FakePlanner(limit=64))
     work = maker.work(32, 7200.0, 0.0)
     assert not isinstance(work, str)
     assert (work.model, work.gpus, work.iteration_s) == ("megatron-18.4b", 64, 1024 / 64)

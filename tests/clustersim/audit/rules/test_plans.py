@@ -20,7 +20,7 @@ from clustersim.runs import run
 from clustersim.speed import Curve, SpeedOnOneType
 from itertime.io import sha256
 from itertime.spec.profile import FOLDER as PROFILES
-from itertime.spec.profile import _load
+from itertime.spec.profile import read_profile
 from itertime.spec.system import FOLDER as SYSTEMS
 from traces.job import Job
 from traces.native import write_trace
@@ -69,7 +69,7 @@ def found(run: Run) -> tuple[list[str], str]:
 
 
 @pytest.mark.parametrize("network", ["tiers", "contention"])
-def test_speeds_follow_from_where_a_job_runs_and_who_else_sends(network: str, tmp_path: Path) -> None:
+def test_speeds_follow_from_where_a_job_runs_and_what_else_sends(network: str, tmp_path: Path) -> None:
     made = spread(network, tmp_path)
     kinds = [event.event for event in made.events]
     assert (kinds.count("rate") > 3) == (network == "contention")
@@ -258,7 +258,7 @@ def test_a_run_of_other_code_is_not_held_against_this_one(
     assert "not proved: not recomputed" in capsys.readouterr().out
 
 
-def test_models_that_nobody_knows_here(sound: Run) -> None:
+def test_unknown_models(sound: Run) -> None:
     renamed = [replace(j, model="mine" if j.model == "megatron-1.7b" else j.model) for j in sound.jobs]
     rows = [row._replace(model="mine") for row in sound.plans]
     violations, unproved = found(replace(sound, jobs=renamed, plans=rows))
@@ -289,11 +289,11 @@ def test_a_system_and_a_profile_of_files(tmp_path: Path, capsys: pytest.CaptureF
         assert old in before
         file.write_text(before.replace(old, new, 1))
         capsys.readouterr()
-        _load.cache_clear()  # as in another process
+        read_profile.cache_clear()  # as in another process
         assert main(["check", str(out), "--replay"]) == 2
         printed = capsys.readouterr()
         assert "BROKEN" not in printed.out
         assert f"{system}, or its profile, is not what the run read" in printed.err
         file.write_text(before)
-    _load.cache_clear()
+    read_profile.cache_clear()
     assert main(["check", str(out), "--replay"]) == 0

@@ -1,9 +1,9 @@
+"""A planner whose iteration times a test can work out in its head."""
+
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-
-import pytest
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,3 @@ class FakePlanner:
         self, model: object, global_batch: int, counts: Collection[int], seq_len: int | None = None
     ) -> dict[int, FakeRun]:
         return {n: FakeRun(global_batch / n) for n in counts if n <= self.limit}
-
-
-@pytest.fixture(scope="session")
-def fake_planner() -> type[FakePlanner]:
-    return FakePlanner

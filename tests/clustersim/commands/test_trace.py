@@ -11,8 +11,8 @@ import pytest
 
 from clustersim.commands.trace import app
 from itertime.commandline import run_app
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[3]
 LOG = "job_id,submission_time,duration,num_gpu\n" + "".join(
     f"job-{i},{500 + 7 * i},{600 + 97 * i},{2 ** (i % 7)}\n" for i in range(40)
 )

@@ -1,4 +1,4 @@
-"""Speed that a scheduler and a person at the keyboard rely on, in CPU time, with room for a busy machine.
+"""Limits of CPU time for predictions and searches, with room for a busy machine.
 
 The measured figures are in docs/itertime.md; `benchmarks/bench_itertime.py` prints them.
 """

@@ -17,8 +17,8 @@ import pytest
 from clustersim.cli import main
 from clustersim.testing.scaffold import write_template
 from itertime.errors import UserError
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[3]
 TRACE = "job_id,submit_s,gpus,duration_s\na,0,8,60\nb,0,8,30\nc,10,4,5\nwide,20,999,5\n"
 COMMANDS = (
     "run",
@@ -120,7 +120,7 @@ def test_run_writes_its_folder(call: Callable[..., Done], trace: Path, tmp_path:
 
 
 @pytest.mark.parametrize("command", [["run", "--policy", "fifo"], ["compare", "--policies", "fifo,srtf"]])
-def test_nobody_is_sent_to_a_report_that_could_not_be_written(
+def test_no_pointer_to_a_report_that_could_not_be_written(
     call: Callable[..., Done],
     trace: Path,
     tmp_path: Path,
@@ -485,7 +485,7 @@ def test_ctrl_c_ends_a_comparison_quietly(tmp_path: Path) -> None:
     assert (child.returncode, out, err) == (130, "", "error: interrupted\n")
 
 
-def test_our_own_mistakes(call: Callable[..., Done], trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_errors(call: Callable[..., Done], trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 

@@ -1,3 +1,5 @@
+"""The throughput tables of the ElasticFlow log."""
+
 from __future__ import annotations
 
 from pathlib import Path

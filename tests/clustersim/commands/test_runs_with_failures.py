@@ -1,4 +1,4 @@
-"""Failures from the command line: what is written, proved and told."""
+"""Failures from the command line: what is written, proved and shown."""
 
 from __future__ import annotations
 

@@ -1,0 +1,140 @@
+"""Jobs, policies and set-ups that many tests make in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from clustersim.cluster import Cluster
+from clustersim.engine import RunSetup, Simulation
+from clustersim.overheads import Overheads
+from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from clustersim.speed import Curve, SpeedOnOneType
+from clustersim.testing import Case, Outcome
+from traces.job import Job, submission_order
+
+__all__ = [
+    "Bench",
+    "Script",
+    "Step",
+    "elastic",
+    "finishes",
+    "free_setup",
+    "gpt3",
+    "mean_jct_s",
+    "rigid",
+    "starts",
+    "states",
+    "times",
+]
+
+Step = Callable[[Proposal, Mapping[str, JobView]], object]
+
+
+def rigid(
+    job_id: str, submit_s: float, gpus: int, run_s: float, deadline_s: float | None = None, **more: Any
+) -> Job:
+    """A job with a duration. `more`: other columns of the trace."""
+    return Job(job_id, submit_s, gpus=gpus, duration_s=run_s, deadline_s=deadline_s, **more)
+
+
+def elastic(
+    job_id: str, submit_s: float, gpus: int, iterations: float, deadline_s: float | None = None, **more: Any
+) -> Job:
+    """A job with iterations, of the model `m` with a global batch of 8 unless `more` says otherwise."""
+    columns: dict[str, Any] = {"model": "m", "global_batch": 8, **more}
+    return Job(job_id, submit_s, gpus=gpus, iterations=iterations, deadline_s=deadline_s, **columns)
+
+
+def gpt3(job_id: str, submit_s: float, gpus: int, iterations: float) -> Job:
+    """A job that trains the model gpt3-6.7b, with a global batch of 512."""
+    return elastic(job_id, submit_s, gpus, iterations, model="gpt3-6.7b", global_batch=512)
+
+
+def starts(outcome: Outcome) -> dict[str, float | None]:
+    """First start by job."""
+    return {record.job_id: record.start_s for record in outcome.records}
+
+
+def finishes(outcome: Outcome) -> dict[str, float | None]:
+    """Finish by job."""
+    return {record.job_id: record.finish_s for record in outcome.records}
+
+
+def times(outcome: Outcome) -> dict[str, tuple[float | None, float | None]]:
+    """First start and finish by job."""
+    return {record.job_id: (record.start_s, record.finish_s) for record in outcome.records}
+
+
+def states(outcome: Outcome) -> dict[str, str]:
+    """State at the end by job."""
+    return {record.job_id: record.state for record in outcome.records}
+
+
+def mean_jct_s(outcome: Outcome) -> float:
+    """Mean time from submission to finish, in seconds; unfinished jobs count as 0."""
+    return sum(record.jct_s or 0.0 for record in outcome.records) / len(outcome.records)
+
+
+def free_setup(cluster: Cluster, scheduler: Scheduler, table: Any = None, **settings: Any) -> RunSetup:
+    """A run with the speeds of the trace and the throughput table, without overheads unless `settings` say
+    otherwise.
+    """
+    plain: dict[str, Any] = {"speed": SpeedOnOneType(cluster, None, table), "overheads": Overheads.none()}
+    return RunSetup(cluster=cluster, scheduler=scheduler, **plain | settings)
+
+
+class Script(Scheduler):
+    """At the times of `steps` calls a step with a fresh proposal and all jobs by id, else changes nothing."""
+
+    def __init__(self, steps: Mapping[float, Step], declines: tuple[str, ...] = ()):
+        self.steps, self.declines = steps, declines
+        self.seen: list[tuple[float, list[tuple[str, str | None]]]] = []
+        self.known: dict[str, JobView] = {}
+
+    def admit(self, job: JobView, state: State) -> bool:
+        self.known[job.id] = job
+        return job.id not in self.declines
+
+    def schedule(self, state: State) -> Proposal:
+        self.seen.append((state.now, [(e.kind, e.job.id if e.job else None) for e in state.events]))
+        proposal = state.proposal()
+        if state.now in self.steps:
+            self.steps[state.now](proposal, self.known)
+        return proposal
+
+
+class StatedSpeed(SpeedOnOneType):
+    """A throughput table, and the number of parameters of each model, which makes restarts slow."""
+
+    def __init__(self, cluster: Cluster, table: Any, parameters: Mapping[str, float]):
+        super().__init__(cluster, None, table)
+        self.parameters = parameters
+
+    def curve(self, job: Job) -> Curve:
+        return replace(super().curve(job), parameters=self.parameters.get(job.model or "", 0.0))
+
+
+class Bench:
+    """A cluster, the models that run on it, and what restarts cost."""
+
+    def __init__(
+        self,
+        shape: str,
+        table: Any,
+        parameters: Mapping[str, float] | None = None,
+        overheads: Overheads | None = None,
+        placement: str = "pack",
+    ):
+        self.cluster, self.table, self.parameters = Cluster.parse(shape), table, parameters or {}
+        self.overheads, self.placement = overheads or Overheads.none(), placement
+
+    def run(self, jobs: Sequence[Job], scheduler: Scheduler) -> Outcome:
+        speed = StatedSpeed(self.cluster, self.table, self.parameters)
+        setup = free_setup(
+            self.cluster, scheduler, speed=speed, overheads=self.overheads, placement=self.placement
+        )
+        recorder = Simulation(submission_order(jobs), setup).run()
+        case = Case("bench", tuple(jobs), self.cluster, self.table, self.overheads, self.placement)
+        return Outcome(case, tuple(recorder.events), tuple(recorder.jobs), speed)

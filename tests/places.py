@@ -1,0 +1,10 @@
+"""Where the repository lies, and the published data beside it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", ROOT.parent / "shared"))
+TABLES = SHARED / "data" / "iterations"
