@@ -9,7 +9,7 @@ from clustersim.cluster import Placement
 from clustersim.jobs import ActiveJob
 from clustersim.records import MIGRATE, PREEMPT, RATE, RESIZE, RESTART, START
 from clustersim.scheduler import JobView, Proposal
-from clustersim.scheduler.draft import adopt, changes_of
+from clustersim.scheduler.draft import adopt
 from clustersim.scheduler.job_view import active_of
 from clustersim.speed import Network, Speed
 
@@ -38,7 +38,7 @@ class Enactment:
         """Turn the difference between the proposal and reality into starts, preemptions, resizes and
         migrations.
         """
-        changes = changes_of(proposal)
+        changes = proposal.changes
         if not changes and self.network is None:
             return
         adopt(proposal)

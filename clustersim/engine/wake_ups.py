@@ -1,4 +1,4 @@
-"""The policy's wake-ups: requested, stale, and without effect (livelock)."""
+"""Wake-ups that the policy requests, and the detection of policies that wake up without making progress."""
 
 from __future__ import annotations
 

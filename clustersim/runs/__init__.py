@@ -26,7 +26,10 @@
 | `policy_hash`, `systems_hash` | of a policy's file or package; of the nodes' systems and profiles |
 | `is_of_this_code` | tells whether the installed program made a run |
 | `malformed_versions` | what is wrong with the versions in a manifest; empty if nothing is |
-| `plan_record` | a row of plans.csv, computed from the planner's prediction |
+
+| rows of plans.csv | |
+|---|---|
+| `plan_record` | a row, computed from the planner's prediction |
 
 Why
 - Summary and records are functions of trace, settings and seed, byte for byte. Wall-clock times are in the

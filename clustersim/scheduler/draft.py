@@ -268,7 +268,6 @@ class Draft:
 
 
 facts_of: Callable[[Draft], ClusterState[JobView]] = attrgetter("_facts")
-changes_of: Callable[[Draft], Mapping[JobView, Placement | None]] = attrgetter("_changes")
 """The facts that a draft was made from."""
 
 

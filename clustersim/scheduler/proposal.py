@@ -17,10 +17,10 @@ __all__ = ["Proposal"]
 
 
 class Proposal(Draft):
-    """A draft of which job runs where from now on. It starts as reality; each call changes the draft only.
+    """The draft that a policy returns: which job runs where from now on, and when to wake the policy up.
 
-    Every call checks the rules, so a draft is always possible: no GPU twice, all GPUs of a job at once,
-    only counts that the job can run on, placed by the run's placer.
+    It adds searches over whole queues (`run_by`, `compact`) to a `Draft`. Every call checks the rules, so a
+    proposal is always possible: no GPU twice, all GPUs of a job at once, only counts that the job can run on.
     """
 
     wake_at: float | None = None

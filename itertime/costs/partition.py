@@ -161,9 +161,9 @@ def _split_by_compute(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]
     """The split by arithmetic of the plans that ask for it; the others are split as usual.
 
     Layers fill one stage after the other until the stage exceeds its share of the arithmetic, of which the
-    projection has as much as its parameters. nanotron builds its pipelines so (`get_block_compute_costs` and
-    the thresholds derived from it). Where the projection is worth several stages, middle stages that nanotron
-    would leave without a layer get some of the others'.
+    projection has as much as its parameters. nanotron builds its pipelines in this way
+    (`get_block_compute_costs` and the thresholds derived from it). Where the projection is worth several
+    stages, middle stages that nanotron would leave without a layer get some of the others'.
     """
     other_layers, other_stages = _split(model, replace(plans, by_compute=np.zeros_like(plans.by_compute)))
     pp, chosen = plans.pp, plans.by_compute & (plans.pp > 1)

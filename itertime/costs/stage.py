@@ -90,7 +90,9 @@ def stage_costs(workload: Workload) -> StageCosts:
 
 
 def stage_layers_s(model: ModelSpec, plans: PlanBatch, system: System, profile: KernelTimes) -> Array:
-    """Seconds of one micro-batch in the layers of the stage with the fewest, without ends and sends."""
+    """Seconds of one micro-batch in `layers // pp` layers, without ends and sends: a lower bound for the
+    slowest stage, which has at least as many layers.
+    """
     first, where = plans.distinct(MICRO_BATCH_COLUMNS)
     work = Workload.of(model, plans.take(first), system, profile)
     layer = layer_costs(work, activation_all_reduce_s(work))

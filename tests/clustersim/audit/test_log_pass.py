@@ -11,17 +11,14 @@ from typing import Any
 
 import pytest
 
-from clustersim.audit import Finding, check_run_folder, prove
-from clustersim.audit import history as checking
-from clustersim.audit import log_pass as checking_replay
+from clustersim.audit import Finding, check_run_folder, history, log_pass, prove
 from clustersim.audit.folder import check_run
 from clustersim.audit.history import JobHistory, Rule
 from clustersim.audit.rules import RULES
-from clustersim.audit.rules import records as checking_records
+from clustersim.audit.rules import records as record_rules
 from clustersim.cli import main
 from clustersim.records import EventRecord, Run
-from clustersim.rundir import csv_in as rundir_rows
-from clustersim.rundir import read_streamed, read_unverified, write_run
+from clustersim.rundir import csv_in, read_streamed, read_unverified, write_run
 from clustersim.runs import run
 from clustersim.testing import simulate
 from clustersim.testing.outcome import evidence_of
@@ -41,13 +38,13 @@ def sound() -> Run:
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rundir_rows, "_BLOCK", 7)
-    monkeypatch.setattr(checking_records, "_BLOCK", 3)
+    monkeypatch.setattr(csv_in, "_BLOCK", 7)
+    monkeypatch.setattr(record_rules, "_BLOCK", 3)
 
 
 @pytest.fixture
 def equal_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (checking, checking_records, checking_replay):
+    for module in (history, record_rules, log_pass):
         monkeypatch.setattr(module, "hash", len, raising=False)
 
 
@@ -99,8 +96,8 @@ def test_memory_holds_the_jobs_in_the_system() -> None:
 
 
 def test_memory_of_a_check_is_a_few_numbers_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rundir_rows, "_BLOCK", 100)
-    monkeypatch.setattr(checking_records, "_BLOCK", 100)
+    monkeypatch.setattr(csv_in, "_BLOCK", 100)
+    monkeypatch.setattr(record_rules, "_BLOCK", 100)
     count = 2000
     jobs = [Job(str(i), 60.0 * i, gpus=4, duration_s=100.0) for i in range(count)]
     run(jobs, "fifo", cluster="n2g4", out=tmp_path)
@@ -183,7 +180,7 @@ def test_what_a_single_pass_could_miss(
 def test_of_many_violations_the_first_are_kept_and_the_rest_counted(
     sound: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(checking, "MOST_KEPT", 10)
+    monkeypatch.setattr(history, "MOST_KEPT", 10)
     events = [e._replace(overhead_s=e.overhead_s + 1) if e.event == "start" else e for e in sound.events]
     write_run(tmp_path, replace(sound, events=events))
     found = {finding.rule: finding for finding in check_run_folder(tmp_path)}["overheads"]

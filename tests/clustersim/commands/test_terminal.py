@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clustersim.analysis import paired_difference
-from clustersim.commands import terminal as tables
+from clustersim.commands import terminal
 from clustersim.commands.grid_output import print_differences
 from clustersim.grid import Comparison
 
@@ -18,8 +18,8 @@ ROWS = [
 
 
 def printed(width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
-    monkeypatch.setattr(tables, "_PIPE_WIDTH", width)
-    tables.print_table(HEADS, ROWS, keys=2)
+    monkeypatch.setattr(terminal, "_PIPE_WIDTH", width)
+    terminal.print_table(HEADS, ROWS, keys=2)
     return capsys.readouterr().out
 
 

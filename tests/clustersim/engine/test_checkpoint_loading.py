@@ -37,14 +37,14 @@ TOGETHER = {
 @pytest.fixture(autouse=True)
 def _with_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models of the table have 60 GB of checkpoints."""
-    from clustersim.testing import outcome as testing_checks
+    from clustersim.testing import outcome
 
-    plain = testing_checks.TableSpeed.curve
+    plain = outcome.TableSpeed.curve
 
     def curve(self: Any, job: Job) -> Curve:
         return replace(plain(self, job), parameters=60 * GB)
 
-    monkeypatch.setattr(testing_checks.TableSpeed, "curve", curve)
+    monkeypatch.setattr(outcome.TableSpeed, "curve", curve)
 
 
 def tick(at_s: float) -> Job:

@@ -16,8 +16,7 @@ import pytest
 from clustersim.cli import main
 from clustersim.records import JobRecord
 from clustersim.rundir import RunWriter, read_run
-from clustersim.runs import run
-from clustersim.runs import signals as interrupts
+from clustersim.runs import run, signals
 from clustersim.runs.signals import interrupting
 from tests.places import ROOT
 from traces.job import Job
@@ -127,7 +126,7 @@ def test_the_second_signal_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     with interrupting(lambda: asked.append(1)):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGTERM)
-        monkeypatch.setattr(interrupts, "_ECHO_S", -1.0)
+        monkeypatch.setattr(signals, "_ECHO_S", -1.0)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGTERM)
     assert asked == [1]
@@ -139,7 +138,7 @@ def test_what_a_second_signal_tears_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: int
 ) -> None:
     """Records that are half made contradict each other: an earlier run in the folder stays."""
-    monkeypatch.setattr(interrupts, "_ECHO_S", -1.0)
+    monkeypatch.setattr(signals, "_ECHO_S", -1.0)
     jobs = [Job(str(i), 10.0 * i, gpus=8, duration_s=15.0) for i in range(9)]
     earlier = run(jobs, "fifo", cluster="n1g8", overheads=None, out=tmp_path / "out")
     kept = RunWriter.keep_job

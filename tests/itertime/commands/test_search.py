@@ -9,8 +9,7 @@ import pytest
 
 from itertime import evaluate, load_model, load_profile, load_system
 from itertime.cli import main
-from itertime.planning import WHOLE, search
-from itertime.planning import space as planspace
+from itertime.planning import WHOLE, search, space
 from itertime.planning.search import fitting_plans
 from itertime.planning.space import candidates
 from itertime.prediction import GROUPS, difference, in_words, where_time_goes
@@ -121,7 +120,7 @@ def test_without_any_plan_the_words_say_whether_rules_or_memory_are_to_blame(cap
 
 
 def test_a_space_too_large_to_hold_is_refused(capsys, monkeypatch):
-    monkeypatch.setattr(planspace, "MOST_PLANS", 10_000)
+    monkeypatch.setattr(space, "MOST_PLANS", 10_000)
     assert main([*SEARCH, "--max-gpus", "1024"]) == 2
     assert "too many" in capsys.readouterr().err
 

@@ -44,7 +44,7 @@ def test_every_part_states_its_source() -> None:
 
 
 def test_held_out_errors_of_the_most_important_parts() -> None:
-    """Errors on rows that were not fitted, as the profile states them (see `test_profile_build`)."""
+    """Errors on rows that were not fitted, as the profile states them (see `test_build`)."""
     error = {part.part: part.error_held_out_pct for part in PROFILE.parts()}
     assert error["gemm (layers, m >= 512)"] <= 5.2
     assert error["gemm (layers, m >= 2048)"] <= 4.5
