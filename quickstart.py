@@ -41,12 +41,12 @@ def demo():
         print("\nThe report: {}".format(ROOT / RESULT / "report.html"))
         print("What to try next:")
         for words, what in (
-            ("explain {}/fifo --job 100".format(RESULT), "why a job waited"),
-            ("check {}/fifo".format(RESULT), "prove that the run broke no rule"),
+            (f"explain {RESULT}/fifo --job 100", "why a job waited"),
+            (f"check {RESULT}/fifo", "prove that the run broke no rule"),
             ("demo --load 0.9 --policies easy,las,vtrain-aware", "other loads and policies"),
             ("run jobs.csv --policy vtrain-aware", "your own trace (docs/traces.md)"),
         ):
-            print("  {} {:<53} {}".format(program, words, what))
+            print(f"  {program} {words:<53} {what}")
     return code
 
 
@@ -56,7 +56,7 @@ def set_up(package):
     stamp = VENV / ("." + ("clustersim-test" if "[" in package else "clustersim") + ".installed")
     if stamp.exists() and stamp.read_text() == wanted and works():
         return
-    print("Setting up {} (once; some 700 MB on disk)".format(VENV), file=sys.stderr)
+    print(f"Setting up {VENV} (once; some 700 MB on disk)", file=sys.stderr)
     if not works():
         run([python(), "-m", "venv", "--clear", str(VENV)], "on Debian and Ubuntu, install python3-venv")
     constraints = ["--constraint", str(ROOT / "constraints.txt")]
@@ -68,7 +68,10 @@ def set_up(package):
 def works():
     """Whether the virtual environment has a Python that starts. One of a moved folder does not."""
     try:
-        return PYTHON.exists() and subprocess.call([str(PYTHON), "-m", "pip", "--version"], stdout=-3) == 0
+        return (
+            PYTHON.exists()
+            and subprocess.call([str(PYTHON), "-m", "pip", "--version"], stdout=subprocess.DEVNULL) == 0
+        )
     except OSError:
         return False
 
@@ -86,7 +89,7 @@ def python():
     if sys.version_info >= OLDEST:
         return sys.executable
     for minor in range(20, OLDEST[1] - 1, -1):
-        found = shutil.which("python3.{}".format(minor))
+        found = shutil.which(f"python3.{minor}")
         if found:
             return found
     found = ".".join(map(str, sys.version_info[:3]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
 from time import perf_counter
@@ -22,20 +22,19 @@ from clustersim.scheduler import Scheduler
 from clustersim.scheduler.cluster_state import checked_quotas
 from clustersim.speed import speed_for
 from itertime.errors import UserError
-from traces.job import Job
 
 from .config import RunConfig
 from .manifest import Ending, manifest_of, source_hashes
 from .plan_records import plans_used
 from .registry import make_policy
 from .signals import interrupting
-from .source import Trace
+from .source import Trace, TraceLike
 
 __all__ = ["run", "run_config", "setup_of"]
 
 
 def run(
-    trace: str | Path | Trace | Sequence[Job],
+    trace: TraceLike,
     policy: str | type[Scheduler] | None = None,
     *,
     config: RunConfig | None = None,
@@ -44,7 +43,8 @@ def run(
     on_progress: Callable[[int], None] | None = None,
     **settings: Any,
 ) -> Run:
-    """Simulate `trace` (a file, or jobs) under one policy, by name or class.
+    """Simulate `trace` (a file, jobs, or a data frame of the trace's columns) under one policy, by name or
+    class.
 
     Settings are those of `RunConfig`, or all are in `config`. `out`: a folder that the run is written to
     while it goes on (see `clustersim.rundir`; `parquet` as there). The records of the result are then read
@@ -66,8 +66,7 @@ def run(
     if config is None:
         named = policy.__name__ if isinstance(policy, type) else policy
         config = RunConfig.make(policy=named or "fifo", **settings)
-    if not isinstance(trace, Trace):
-        trace = Trace.read(trace, config.table) if isinstance(trace, str | Path) else Trace.of(trace)
+    trace = Trace.given(trace, config.table)
     chosen = policy if isinstance(policy, type) else config.policy
     return run_config(trace, config, policy=chosen, out=out, parquet=parquet, on_progress=on_progress)
 
