@@ -147,12 +147,13 @@ def setup_of(
             cluster = load_cluster(config.cluster, config.system, config.network)
         scheduler = make_policy(config.policy if policy is None else policy, config.params)
         planner = scheduler.planner if config.planner is None else config.planner
+        charged = config.overheads
         return RunSetup(
             cluster=cluster,
             scheduler=scheduler,
             speed=speed_for(cluster, planner, config.table),
             planner=planner,
-            overheads=Overheads.none() if config.overheads is None else Overheads.of(config.overheads),
+            overheads=Overheads.none() if charged is None else Overheads.of(charged, cluster.gpus),
             placement=placer(config.placement),
             quotas=checked_quotas(config.quotas, cluster.gpus),
             failures=None if config.failures is None else Failures.of(config.failures),

@@ -53,7 +53,7 @@ def simulated(jobs: tuple[Job, ...], policy: str, **settings: Any) -> Run:
 @pytest.fixture(scope="module")
 def sound() -> Run:
     """`long` is preempted by the shorter ones and restarts; `wide` is rejected."""
-    made = simulated(RIGID, "srtf")
+    made = simulated(RIGID, "srtf", overheads={"launch_gpu_s": 0.0})
     assert [e.event for e in made.events].count("preempt") == 1
     return made
 
