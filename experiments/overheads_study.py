@@ -39,7 +39,7 @@ CONFIDENCE = 0.95
 ON: Mapping[str, Any] = {
     "cluster": str(FOLDER / "cluster.yaml"),
     "network": "contention",
-    "overheads": {"storage_shared": True},
+    "overheads": {"storage_shared": True, "launch_gpu_s": 0.0},
     "failures": {"mtbf_gpu_h": 25_000.0},
 }
 OFF: Mapping[str, Mapping[str, Any]] = {
