@@ -19,6 +19,7 @@ from typing import Protocol
 
 from clustersim.cluster import Cluster, Pool
 from itertime.errors import UnknownName, UserError
+from itertime.io import shown
 from itertime.planning import PLANNERS, Planner, default_cache, make_planner
 from itertime.spec import list_models, load_model, load_system
 from traces.job import Job
@@ -213,11 +214,11 @@ class SpeedByType:
 
     def offers(self, job: Job) -> tuple[Offer, ...]:
         """The offers of all types: fewest requested GPUs first, then fastest there, then in the order of the
-        cluster's groups.
+        cluster's groups. A job that asks for a GPU type has the offer of that type alone.
 
         CannotRun, with every type's reason, if none can run the job.
         """
-        key = _kind_of(job)
+        key = (job.gpu_type, _kind_of(job))
         offers = self._offers.get(key)
         if offers is None:
             offers = self._offers[key] = self._find_offers(job)
@@ -226,14 +227,24 @@ class SpeedByType:
     def _find_offers(self, job: Job) -> tuple[Offer, ...]:
         found: list[Offer] = []
         reasons = []
-        for name, speed in self.by_type.items():
+        for name in self._types_for(job):
             try:
-                found += speed.offers(job)
+                found += self.by_type[name].offers(job)
             except CannotRun as reason:
                 reasons.append(f"{name}: {reason}")
         if not found:
             raise CannotRun("; ".join(reasons))
         return tuple(sorted(found, key=lambda offer: (offer.requested, offer.curve.unit_s[offer.requested])))
+
+    def _types_for(self, job: Job) -> tuple[str, ...]:
+        """The GPU types that the job may run on. CannotRun if it asks for a type that is not there."""
+        if job.gpu_type is None:
+            return tuple(self.by_type)
+        if job.gpu_type not in self.by_type:
+            raise CannotRun(
+                f"asks for GPU type {shown(job.gpu_type)}, the cluster has {', '.join(self.by_type)}"
+            )
+        return (job.gpu_type,)
 
     def planner_of(self, gpu_type: str) -> Planner | None:
         """The planner on the nodes of a GPU type; None for a type without a profile."""
@@ -244,7 +255,11 @@ class SpeedByType:
         return self.offers(job)[0].curve
 
     def curve_on(self, job: Job, gpu_type: str) -> Curve:
-        """The curve of `job` on one GPU type. CannotRun if that type cannot run it."""
+        """The curve of `job` on one GPU type. CannotRun if that type cannot run it, or the job asks for
+        another.
+        """
+        if gpu_type not in self._types_for(job):
+            raise CannotRun(f"asks for GPU type {shown(job.gpu_type)}, not {gpu_type}")
         return self.by_type[gpu_type].curve(job)
 
 
