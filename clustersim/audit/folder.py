@@ -20,7 +20,7 @@ from clustersim.overheads import Overheads
 from clustersim.records import SUBMIT, Columns, EventRecord, JobRecord, Recorded, Snapshot
 from clustersim.rundir import changes, read_streamed
 from clustersim.runs import trace_of_manifest
-from itertime.errors import UserError
+from itertime.errors import UserError, quoted
 from itertime.spec import list_models, load_model
 
 from .evidence import RESOLUTION_S, Evidence, Finding, JobFacts, Violation, stated_number
@@ -121,7 +121,7 @@ def _constants(kind: type[Constants], manifest: Mapping[str, Any], name: str) ->
     if stated is None:
         return None
     if not isinstance(stated, dict) or set(stated) != {f.name for f in fields(kind)}:
-        raise UserError(f"manifest.json: {name}={stated!r:.80}: must state every constant; run again")
+        raise UserError(f"manifest.json: {name}={quoted(stated)}: must state every constant; run again")
     return kind(**stated)
 
 

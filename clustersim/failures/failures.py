@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from itertime.errors import UnknownName, UserError
+from itertime.errors import UnknownName, UserError, quoted
 from traces.job import Job
 
 __all__ = ["KINDS", "PRESETS", "Failures", "Fault", "JobFailure", "Machine", "failure_of_job", "lemons"]
@@ -158,7 +158,7 @@ _RANGES = {
 
 
 def _wrong(name: str, value: object, what: str) -> UserError:
-    return UserError(f"failures.{name}={value!r:.80}: {what}")
+    return UserError(f"failures.{name}={quoted(value)}: {what}")
 
 
 def _kinds(value: object) -> dict[str, tuple[float, float]]:

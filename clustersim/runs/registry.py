@@ -17,7 +17,7 @@ from typing import Any
 
 from clustersim.errors import PolicyError, UnknownParameter
 from clustersim.scheduler import Scheduler
-from itertime.errors import UnknownName, UserError
+from itertime.errors import UnknownName, UserError, quoted
 
 __all__ = ["PolicyInfo", "find_policy", "list_policies", "make_policy"]
 
@@ -97,9 +97,9 @@ def _from_file(name: str) -> type[Scheduler]:
     file, _, class_name = name.rpartition(":") if ".py:" in name else (name, "", "")
     path = Path(file)
     if not class_name:
-        raise UserError(f"policy {name!r}: name the class too, as in {file}:MyScheduler")
+        raise UserError(f"policy {quoted(name)}: name the class too, as in {file}:MyScheduler")
     if not path.is_file():
-        raise UserError(f"policy {name!r}: there is no file {file}")
+        raise UserError(f"policy {quoted(name)}: there is no file {file}")
     module_name = f"clustersim_policy_{path.stem}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None
@@ -130,7 +130,7 @@ def _where(error: BaseException) -> str:
 
 def _checked(cls: object, name: str) -> type[Scheduler]:
     if not (inspect.isclass(cls) and issubclass(cls, Scheduler)):
-        raise PolicyError(f"policy {name}: {cls!r} is not a subclass of clustersim.Scheduler")
+        raise PolicyError(f"policy {name}: {quoted(cls)} is not a subclass of clustersim.Scheduler")
     if not isinstance(cls.planner, str):
-        raise PolicyError(f"policy {name}: planner={cls.planner!r}: must be the name of a planner")
+        raise PolicyError(f"policy {name}: planner={quoted(cls.planner)}: must be the name of a planner")
     return cls

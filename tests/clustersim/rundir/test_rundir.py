@@ -224,7 +224,8 @@ def test_a_crash_between_the_files_leaves_a_run_marked_incomplete(
     with pytest.raises(UserError, match="not a complete run"):
         read_run(tmp_path)
     monkeypatch.undo()
-    (tmp_path / ".jobs.csv.4194399.tmp").write_text("of a writer that was killed")
+    for name in (".jobs.csv.4194399.tmp", ".jobs.spool.4194399.a_b1x.tmp"):
+        (tmp_path / name).write_text("of a writer that was killed")
     assert write_run(tmp_path, small_run()).policy == read_run(tmp_path).policy == "srtf"
     assert not list(tmp_path.glob("*.tmp")) + list(tmp_path.glob(".*.tmp"))
 
