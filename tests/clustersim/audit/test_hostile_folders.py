@@ -146,7 +146,10 @@ def test_a_packed_table_is_no_table_of_a_run(
     table.write_bytes(gzip.compress(table.read_bytes() + b"\n" * 1000))
     rehashed(tmp_path / "run")
     arguments = command.split()
-    assert main([arguments[0], str(tmp_path / "run"), *arguments[1:]]) in (2, 3)
+    code = main([arguments[0], str(tmp_path / "run"), *arguments[1:]])
+    if arguments[0] == "explain" and name in ("usage.csv", "plans.csv"):
+        return  # it reads neither
+    assert code in (2, 3)
     assert f"{name}: is not the kind of file that a run writes" in capsys.readouterr().err
 
 
