@@ -135,7 +135,7 @@ def _policy(run: StreamedRun, given: str | None) -> str:
 
 
 def _trace(home: Path, run: StreamedRun, given: str | Path | None) -> Trace:
-    found = trace_of_manifest(run.manifest, given)
+    found = trace_of_manifest(run.manifest, given, run.jobs.most)
     if isinstance(found, str):
         raise UserError(f"{home}: cannot be replayed: {found}; give --trace FILE")
     digest = stated_hash(run.manifest)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from clustersim.records import Run
@@ -13,7 +14,7 @@ from itertime.errors import UserError
 
 from .terminal import plain, print_table
 
-__all__ = ["check_folder", "has_report", "print_comparison", "print_run", "run_folders"]
+__all__ = ["check_folder", "has_report", "of_sound_records", "print_comparison", "print_run", "run_folders"]
 
 _MOST_REPORTED = 200_000  # jobs, of all runs together
 
@@ -55,6 +56,25 @@ def run_folders(folder: Path) -> list[Path]:
     if not homes:
         raise UserError(f"{folder}: holds no run (no manifest.json, neither here nor one folder down)")
     return homes
+
+
+@contextmanager
+def of_sound_records(homes: Sequence[Path]) -> Iterator[None]:
+    """For work on records that may contradict each other, as in folders from elsewhere: if the work fails and
+    a run breaks a rule, the error is a UserError that says so. Other failures stay what they are.
+    """
+    try:
+        yield
+    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
+        from clustersim.audit import check_run_folder
+
+        for home in homes:
+            for finding in check_run_folder(home):
+                for violation in finding.violations:
+                    what = f"its records contradict each other: {finding.rule}: {violation.text:.200}"
+                    remedy = f"run the simulation again; all of it: clustersim check {home}"
+                    raise UserError(f"{home}: {what}; {remedy}") from None
+        raise
 
 
 def has_report(runs: Sequence[Run]) -> bool:

@@ -34,7 +34,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from math import inf, log2
 from typing import Any
 
-from itertime.errors import UnknownName, UserError
+from itertime.errors import UnknownName, UserError, quoted
 
 from .checkpoints import Cycle, daly_interval_s, young_interval_s
 
@@ -78,13 +78,15 @@ class Overheads:
                 object.__setattr__(self, "launch_steps", _steps(value))
             elif f.name == "storage_shared":
                 if not isinstance(value, bool):
-                    raise UserError(f"overheads.storage_shared={value!r}: must be true or false")
+                    raise UserError(f"overheads.storage_shared={quoted(value)}: must be true or false")
             elif f.name == "checkpoint_interval_s":
                 _check_interval(value)
             else:
                 least = 1.0 if f.name.endswith("bytes_per_s") else 0.0
                 if not _number(value) or not least <= value <= _MOST:
-                    raise UserError(f"overheads.{f.name}={value!r}: must be between {least:g} and {_MOST:g}")
+                    raise UserError(
+                        f"overheads.{f.name}={quoted(value)}: must be between {least:g} and {_MOST:g}"
+                    )
 
     @classmethod
     def none(cls) -> Overheads:
@@ -184,7 +186,7 @@ def _check_interval(value: object) -> None:
     if value in _INTERVALS or (_number(value) and 1e-3 <= value <= _MOST):  # type: ignore[operator]
         return
     what = f"must be seconds of work, from 0.001 to {_MOST:g}, or {', '.join(_INTERVALS)}"
-    raise UserError(f"overheads.checkpoint_interval_s={value!r:.80}: {what}")
+    raise UserError(f"overheads.checkpoint_interval_s={quoted(value)}: {what}")
 
 
 def _steps(value: object) -> tuple[tuple[int, float], ...]:
@@ -199,7 +201,7 @@ def _steps(value: object) -> tuple[tuple[int, float], ...]:
         )
         if len(pairs) == len(value) and sound and counts == sorted(set(counts)):
             return tuple(pairs)
-    raise UserError(f"overheads.launch_steps={value!r:.80}: {wanted}")
+    raise UserError(f"overheads.launch_steps={quoted(value)}: {wanted}")
 
 
 _LARGE_CLUSTER_GPUS, _LARGE_CLUSTER_LAUNCH_S = 256, 7.0  # of the preset "elasticflow"

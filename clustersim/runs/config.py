@@ -11,7 +11,7 @@ from clustersim.failures import Failures, read_calendar
 from clustersim.overheads import Overheads
 from clustersim.scheduler.cluster_state import checked_quotas
 from itertime.errors import UnknownName, UserError
-from itertime.io import parse_yaml, shown
+from itertime.io import parse_yaml, quoted
 
 __all__ = ["RunConfig"]
 
@@ -126,8 +126,7 @@ class RunConfig(BaseModel):
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
             what = _WANTED.get(first["type"], first["msg"].removeprefix("Value error, ").lower())
-            given = repr(first.get("input"))
-            raise UserError(f"setting {where}={shown(given)}: {what}") from None
+            raise UserError(f"setting {where}={quoted(first.get('input'))}: {what}") from None
 
 
 def _assign(values: dict[str, Any], text: str) -> None:
@@ -135,23 +134,25 @@ def _assign(values: dict[str, Any], text: str) -> None:
     key, equals, raw = text.partition("=")
     parts = key.strip().split(".")
     if not equals or not all(parts):
-        raise UserError(f"--set {text!r}: write NAME=VALUE, as in overheads.launch_s=10 or policy.guard_s=2")
+        raise UserError(
+            f"--set {quoted(text)}: write NAME=VALUE, as in overheads.launch_s=10 or policy.guard_s=2"
+        )
     if parts[0] == "policy" and len(parts) > 1:
         parts[0] = "params"
     try:
         value = parse_yaml(raw)
     except ValueError:
-        raise UserError(f"--set {text!r}: the value is not valid YAML") from None
+        raise UserError(f"--set {quoted(text)}: the value is not valid YAML") from None
     if not raw.strip():
-        raise UserError(f"--set {text!r}: the value is missing; write null for none, '' for empty text")
+        raise UserError(f"--set {quoted(text)}: the value is missing; write null for none, '' for empty text")
     if parts == ["policy"]:
-        raise UserError(f"--set {text!r}: name the policy with --policy")
+        raise UserError(f"--set {quoted(text)}: name the policy with --policy")
     if len(parts) == 1:
         values[parts[0]] = value
         return
     if len(parts) > 2:
-        raise UserError(f"--set {text!r}: settings are nested one level deep at most")
+        raise UserError(f"--set {quoted(text)}: settings are nested one level deep at most")
     inner = values.get(parts[0])
     if parts[0] == "overheads" and "overheads" in values and inner is None:
-        raise UserError(f"--set {text!r}: contradicts --no-overheads; leave one of them out")
+        raise UserError(f"--set {quoted(text)}: contradicts --no-overheads; leave one of them out")
     values[parts[0]] = {**(inner if isinstance(inner, dict) else {}), parts[1]: value}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from math import inf
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -117,10 +118,13 @@ def _check(job: Job) -> None:
 # The trace of an earlier run
 
 
-def trace_of_manifest(manifest: Mapping[str, Any], given: str | Path | None = None) -> Trace | str:
+def trace_of_manifest(
+    manifest: Mapping[str, Any], given: str | Path | None = None, most: float = inf
+) -> Trace | str:
     """The trace of a run, from the `given` file or as its manifest names it; or the reason why there is none.
 
-    UserError, TableError for a given file that cannot be read.
+    `most`: jobs that the run can have had. No longer trace is generated: that could take hours. UserError,
+    TableError for a given file that cannot be read.
     """
     stated = manifest.get("trace")
     source: Mapping[str, Any] = stated if isinstance(stated, dict) else {}
@@ -131,7 +135,7 @@ def trace_of_manifest(manifest: Mapping[str, Any], given: str | Path | None = No
             raise UserError(f"{given}: is a pipe, and is read more than once; save it to a file first")
         return Trace.read(given, table)
     if "recipe" in source:
-        return _generated(source["recipe"], source.get("recipe_sha256"), manifest)
+        return _generated(source["recipe"], source.get("recipe_sha256"), manifest, most)
     path = source.get("path")
     if not isinstance(path, str) or not path:
         return "the trace was made in memory, and is in no file"
@@ -145,12 +149,14 @@ def trace_of_manifest(manifest: Mapping[str, Any], given: str | Path | None = No
         return str(error)[:300]
 
 
-def _generated(recipe: object, digest: object, manifest: Mapping[str, Any]) -> Trace | str:
+def _generated(recipe: object, digest: object, manifest: Mapping[str, Any], most: float) -> Trace | str:
     if not is_of_this_code(manifest):
         return "another version generated the trace"
     known = {field.name for field in fields(Recipe)}
     if not isinstance(recipe, dict) or not set(recipe) <= known:
         return f"recipe={shown(recipe)}: is no recipe"
+    if isinstance(jobs := recipe.get("jobs"), int) and jobs > most:
+        return f"its recipe gives {jobs:,} jobs, the records are of at most {most:,}"
     try:
         if recipe_hash(recipe) != digest:
             return "the files that its recipe names were changed since the run"

@@ -10,7 +10,7 @@ from clustersim.cluster import Capacity, Cluster
 from clustersim.errors import PolicyError
 from clustersim.overheads import Overheads
 from clustersim.placement import Placer
-from itertime.errors import UserError
+from itertime.errors import UserError, quoted
 
 from .ranking import ChangingRanking, CurrentKeys, J, Key, NonIncreasingKeys, Ranking, RunningOrder
 
@@ -153,7 +153,7 @@ def checked_quotas(quotas: Mapping[str, int] | None, capacity: int | None = None
     checked = {str(tenant): gpus for tenant, gpus in (quotas or {}).items()}
     for tenant, gpus in checked.items():
         if isinstance(gpus, bool) or not isinstance(gpus, int) or gpus < 0:
-            raise UserError(f"quotas.{tenant}={gpus!r}: must be a whole number of GPUs, at least 0")
+            raise UserError(f"quotas.{tenant}={quoted(gpus)}: must be a whole number of GPUs, at least 0")
     promised = sum(checked.values())
     if capacity is not None and promised > capacity:
         each = ", ".join(f"{tenant} {gpus}" for tenant, gpus in checked.items())

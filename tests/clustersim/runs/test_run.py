@@ -186,7 +186,7 @@ def test_wrong_settings(settings: dict[str, Any], text: str) -> None:
 def test_a_parameter_that_the_policy_does_not_have() -> None:
     with pytest.raises(UserError, match="unknown parameter of policy fifo") as caught:
         run(JOBS, "fifo", params={"x": 1}, **FREE)
-    assert caught.value.exit_code == 4
+    assert caught.value.exit_code == 2
 
 
 def test_a_failing_policy_leaves_the_records_so_far(tmp_path: Path) -> None:
