@@ -127,11 +127,14 @@ def write_rows(files: Sequence[FileErrors], path: str | Path) -> None:
 def _predict_row(row: Cells, site: Site, file: str) -> RowError:
     """Predict one row. Raises UserError, with the reason, for a row that cannot be expressed.
 
-    An unstated micro-batch is the fastest power of two that fits in memory, or 1 if none fits.
+    An unstated micro-batch is the fastest power of two that fits in memory, or 1 if none fits. Runs may fill
+    the memory: a measured run needs no headroom.
     """
     run = measured_run(row, site)
     plans = candidate_plans(row, run)
-    found = [(plan, predict(run.model, plan, run.system, run.profile)) for plan in plans]
+    found = [
+        (plan, predict(run.model, plan, run.system, run.profile, memory_headroom=0.0)) for plan in plans
+    ]
     possible = [each for each in found if each[1].fits] or found[:1]
     plan, prediction = min(possible, key=lambda each: each[1].iteration_s)
     interval = interval_s(run.model, plan, run.system, prediction.iteration_s, without=file)
