@@ -273,9 +273,7 @@ def speed_for(
     return SpeedByType(by_type) if len(by_type) > 1 else by_type[cluster.gpu_types[0]]
 
 
-def _speed_on(
-    pool: Pool, planner: str, memory_headroom: float, table: Throughputs | None
-) -> SpeedOnOneType:
+def _speed_on(pool: Pool, planner: str, memory_headroom: float, table: Throughputs | None) -> SpeedOnOneType:
     """The speeds on the nodes of one GPU type. Nodes with fewer GPUs than those of their system have the
     same part of its NICs.
     """

@@ -132,9 +132,7 @@ def _predict_row(row: Cells, site: Site, file: str) -> RowError:
     """
     run = measured_run(row, site)
     plans = candidate_plans(row, run)
-    found = [
-        (plan, predict(run.model, plan, run.system, run.profile, memory_headroom=0.0)) for plan in plans
-    ]
+    found = [(plan, predict(run.model, plan, run.system, run.profile, memory_headroom=0.0)) for plan in plans]
     possible = [each for each in found if each[1].fits] or found[:1]
     plan, prediction = min(possible, key=lambda each: each[1].iteration_s)
     interval = interval_s(run.model, plan, run.system, prediction.iteration_s, without=file)

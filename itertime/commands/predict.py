@@ -102,7 +102,9 @@ def _print_prediction(model: ModelSpec, plan: Plan, prediction: Prediction) -> N
     for name, seconds in prediction.breakdown.items():
         if seconds > 0:
             print(f"  {name:18} {seconds:10.4f} s {seconds / prediction.iteration_s:6.1%}")
-    print(f"{prediction.memory_bytes / 1e9:.1f} GB of {prediction.capacity_bytes / 1e9:.1f} on the fullest GPU")
+    print(
+        f"{prediction.memory_bytes / 1e9:.1f} GB of {prediction.capacity_bytes / 1e9:.1f} on the fullest GPU"
+    )
     for name, size in prediction.memory_parts.items():
         if size > 0:
             print(f"  {name:18} {size / 1e9:10.1f} GB")
