@@ -9,7 +9,23 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["TableError", "UnknownName", "UserError"]
+__all__ = ["TableError", "UnknownName", "UserError", "printable"]
+
+
+def printable(text: str) -> str:
+    """The text as it goes to a terminal: control characters, of which users' files may have any, are escaped.
+
+    Line breaks and tabs stay.
+
+    >>> printable("a \x1b[31mred\nb")
+    'a \\x1b[31mred\nb'
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
+        for char in text
+    )
 
 
 class UserError(Exception):

@@ -13,7 +13,7 @@ import numpy as np
 
 from itertime.accuracy import interval_s
 from itertime.errors import UserError
-from itertime.io import write_text
+from itertime.io import with_guard, write_text
 from itertime.prediction import Prediction, predict
 from itertime.spec import Site
 
@@ -120,7 +120,7 @@ def write_rows(files: Sequence[FileErrors], path: str | Path) -> None:
             memory = "" if row.memory_measured_gb is None else repr(row.memory_measured_gb)
             run = row.prediction
             numbers = [repr(value) for value in (row.measured_s, run.iteration_s, row.error_pct)]
-            writer.writerow([row.id, *numbers, memory, repr(run.memory_bytes / 1e9)])
+            writer.writerow([with_guard(row.id), *numbers, memory, repr(run.memory_bytes / 1e9)])
     write_text(path, text.getvalue())
 
 
