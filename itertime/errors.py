@@ -1,7 +1,8 @@
 """Errors that the user can fix: each states what is wrong, where, and what to do.
 
 They carry the exit code of the command-line contract, so one `except` in a command's `main` serves all
-packages. `shown` and `quoted` put a user's value into a message, however large the value is.
+packages. `shown` and `quoted` put a user's value into a message, however large the value is;
+`printable` makes a text safe for a terminal.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import difflib
 import reprlib
 from collections.abc import Iterable
 
-__all__ = ["TableError", "UnknownName", "UserError", "quoted", "shown"]
+__all__ = ["TableError", "UnknownName", "UserError", "printable", "quoted", "shown"]
 
 _LONGEST = 60  # characters of a value in a message
 _LARGEST_BITS = 200  # of an integer that is written out
@@ -54,6 +55,22 @@ def shown(value: object) -> str:
 
 def _beginning(text: str) -> str:
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+
+
+def printable(text: str) -> str:
+    """The text as it goes to a terminal: control characters, of which users' files may have any, are escaped.
+
+    Line breaks and tabs stay.
+
+    >>> printable("a \x1b[31mred\nb")
+    'a \\x1b[31mred\nb'
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
+        for char in text
+    )
 
 
 class UserError(Exception):

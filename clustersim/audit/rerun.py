@@ -42,8 +42,8 @@ from .expected import Recomputed
 __all__ = ["replay"]
 
 _SETTINGS = (
-    "params", "planner", "placement", "overheads", "failures", "calendar", "quotas", "table", "until_s",
-    "price_usd_per_gpu_h", "seed",
+    "params", "planner", "memory_headroom", "placement", "overheads", "failures", "calendar", "quotas",
+    "table", "until_s", "price_usd_per_gpu_h", "seed",
 )  # fmt: skip
 _NOT_COMPARED = (
     "command", "timings", "versions", "trace", "policy", "policy_sha256", "systems_sha256", "files",

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from clustersim.failures import Failures, read_calendar
 from clustersim.overheads import Overheads
 from clustersim.scheduler.cluster_state import checked_quotas
+from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
 from itertime.io import parse_yaml, quoted
 
@@ -37,6 +38,7 @@ class RunConfig(BaseModel):
     | `cluster` | a shape like `n128g8` with nodes of `system`, or a cluster file |
     | `network` | ideal, tiers or contention; None: that of the cluster file |
     | `planner` | None: the policy's own |
+    | `memory_headroom` | share of a GPU's memory that plans leave free |
     | `placement` | a placer: pack, spread, topology, buddy or any |
     | `overheads` | constants of `Overheads` to replace, those of `preset` if given; None: no overheads |
     | `failures` | parameters of `Failures` to replace, likewise; None: nothing fails |
@@ -56,6 +58,7 @@ class RunConfig(BaseModel):
     network: str | None = None
     system: str = "dgx-a100-80gb"
     planner: str | None = None
+    memory_headroom: float = Field(default=MEMORY_HEADROOM, ge=0, lt=1, allow_inf_nan=False)
     placement: str = "pack"
     overheads: dict[str, Any] | None = Field(default_factory=dict)
     failures: dict[str, Any] | None = None
@@ -92,7 +95,7 @@ class RunConfig(BaseModel):
             checked_quotas(quotas)  # its errors name the tenant
         return quotas
 
-    @field_validator("until_s", "price_usd_per_gpu_h", "seed", mode="before")
+    @field_validator("until_s", "price_usd_per_gpu_h", "memory_headroom", "seed", mode="before")
     @classmethod
     def _is_no_truth(cls, value: Any) -> Any:
         if isinstance(value, bool):

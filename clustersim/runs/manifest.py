@@ -52,6 +52,7 @@ def manifest_of(
         "policy": config.policy,
         "params": config.params,
         "planner": setup.planner,
+        "memory_headroom": config.memory_headroom,
         "cluster": {"shape": cluster.shape, "gpus": cluster.gpus, "system": cluster.system},
         "placement": config.placement,
         "overheads": None if config.overheads is None else setup.overheads.stated(),

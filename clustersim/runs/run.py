@@ -151,7 +151,7 @@ def setup_of(
         return RunSetup(
             cluster=cluster,
             scheduler=scheduler,
-            speed=speed_for(cluster, planner, config.table),
+            speed=speed_for(cluster, planner, config.table, config.memory_headroom),
             planner=planner,
             overheads=Overheads.none() if charged is None else Overheads.of(charged, cluster.gpus),
             placement=placer(config.placement),
