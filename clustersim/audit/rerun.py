@@ -106,7 +106,9 @@ def _config(run: StreamedRun, policy: str | None) -> RunConfig:
     if missing:
         raise UserError(f"{run.folder / MANIFEST}: states no {', '.join(missing)}; run the simulation again")
     chosen = _policy(run, policy)
-    config = RunConfig.make(policy=chosen, **{name: manifest[name] for name in _SETTINGS})
+    window = manifest.get("window")
+    settings = {name: manifest[name] for name in _SETTINGS} | (window if isinstance(window, dict) else {})
+    config = RunConfig.make(policy=chosen, **settings)
     if config.table is not None and _hash(config.table, LARGEST_FILE) != manifest.get("table_sha256"):
         raise UserError(
             f"table={config.table}: was changed since the run; restore the table that the run read"

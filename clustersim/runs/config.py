@@ -46,6 +46,7 @@ class RunConfig(BaseModel):
     | `quotas` | GPUs promised to tenants, by tenant |
     | `table` | a throughput table (file) |
     | `until_s` | end of the run on the trace's clock; None: when no event is left |
+    | `warmup_s`, `measure_s` | a window of measurement (`clustersim.analysis.windows`); 0, None: none |
     | `price_usd_per_gpu_h` | US dollars per GPU-hour, for the cost of a run |
     | `seed` | of everything random |
     """
@@ -66,6 +67,8 @@ class RunConfig(BaseModel):
     quotas: dict[str, int] = Field(default_factory=dict)
     table: str | None = None
     until_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    warmup_s: float = Field(default=0.0, ge=0, le=1e12, allow_inf_nan=False)
+    measure_s: float | None = Field(default=None, gt=0, le=1e12, allow_inf_nan=False)
     price_usd_per_gpu_h: float = Field(default=5.0, ge=0, le=1e9, allow_inf_nan=False)
     seed: int = Field(default=0, ge=0)
 
@@ -95,7 +98,9 @@ class RunConfig(BaseModel):
             checked_quotas(quotas)  # its errors name the tenant
         return quotas
 
-    @field_validator("until_s", "price_usd_per_gpu_h", "memory_headroom", "seed", mode="before")
+    @field_validator(
+        "until_s", "warmup_s", "measure_s", "price_usd_per_gpu_h", "memory_headroom", "seed", mode="before"
+    )
     @classmethod
     def _is_no_truth(cls, value: Any) -> Any:
         if isinstance(value, bool):
@@ -111,6 +116,13 @@ class RunConfig(BaseModel):
         except (TypeError, ValueError, RecursionError):
             raise ValueError("parameters must be finite numbers, text, lists or mappings") from None
         return params
+
+    @property
+    def window(self) -> dict[str, float | None] | None:
+        """The window of measurement, by the names of its settings; None without one."""
+        if not self.warmup_s and self.measure_s is None:
+            return None
+        return {"warmup_s": self.warmup_s, "measure_s": self.measure_s}
 
     @classmethod
     def make(cls, settings: list[str] | None = None, **values: Any) -> RunConfig:

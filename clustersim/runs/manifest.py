@@ -59,6 +59,7 @@ def manifest_of(
         "failures": None if setup.failures is None else setup.failures.stated(),
         "calendar": config.calendar,
         "quotas": dict(setup.quotas),
+        "window": config.window,
         "price_usd_per_gpu_h": config.price_usd_per_gpu_h,
         "until_s": setup.until_s,
         "trace": source,

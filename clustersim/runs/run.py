@@ -9,7 +9,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from clustersim.analysis import summarise
+from clustersim.analysis import check_window, summarise, window_summary
 from clustersim.cluster import Cluster, load_cluster
 from clustersim.engine import RunSetup, Simulation
 from clustersim.errors import PolicyError
@@ -50,6 +50,8 @@ def run(
     while it goes on (see `clustersim.rundir`; `parquet` as there). The records of the result are then read
     from the folder on first access, and memory holds only the jobs in the system and a few numbers of each.
 
+    With `warmup_s` or `measure_s`, the summary has the metrics of this window under `window`.
+
     Raises UserError for settings or a folder that cannot be written, TableError for the trace, PolicyError
     for a policy that breaks a rule, KeyboardInterrupt when interrupted. The last two have the run up to that
     point as `partial`, which is also in the folder.
@@ -84,6 +86,8 @@ def run_config(
     """As `run`; `policy` and `cluster`, if given, replace those that `config` names."""
     with redirect_stdout(sys.stderr):  # a policy may print, but stdout is for results
         setup = setup_of(config, policy, cluster)
+        if config.window is not None:
+            check_window((job.submit_s for job in trace.jobs), config.warmup_s, config.measure_s)
         hashes = source_hashes(config, config.policy if policy is None else policy)
         with _recorder(out, setup.cluster, parquet) as recorder:
             simulation = Simulation(trace.jobs, setup, recorder, on_progress)
@@ -122,7 +126,7 @@ def _simulate(simulation: Simulation, finish: Callable[[Ending], Run]) -> Run:
 
 
 def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: dict[str, Any]) -> Run:
-    summary = summarise(
+    summary: dict[str, Any] = summarise(
         recorder.job_table,
         recorder.usage_table,
         setup.cluster,
@@ -130,6 +134,15 @@ def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: di
         events=recorder.event_count,
         price_usd_per_gpu_h=config.price_usd_per_gpu_h,
     )
+    if config.window is not None:
+        summary["window"] = window_summary(
+            recorder.job_table,
+            recorder.usage_table,
+            setup.cluster,
+            warmup_s=config.warmup_s,
+            measure_s=config.measure_s,
+            price_usd_per_gpu_h=config.price_usd_per_gpu_h,
+        )
     plans = plans_used(recorder.plans, setup.speed)
     return recorder.finish(config.policy, setup.planner, summary, manifest, plans)
 
