@@ -34,6 +34,10 @@ class Job:
     | deadline_s | s | absolute, on the same clock as `submit_s` |
     | priority | | larger is more urgent |
     | state | text | how the job ended in the log; informational |
+    | estimate_s | s | run time that the user expected, or the limit that the user set |
+    | user | text | the person within the tenant; informational |
+    | gpu_type | text | the type of GPU that the job asked for or held in the log |
+    | logged_start_s | s | when the job started in the log, on the same clock as `submit_s`; informational |
     """
 
     job_id: str
@@ -50,6 +54,10 @@ class Job:
     deadline_s: float | None = None
     priority: int = 0
     state: str | None = None
+    estimate_s: float | None = None
+    user: str | None = None
+    gpu_type: str | None = None
+    logged_start_s: float | None = None
 
     @property
     def kind(self) -> Literal["iterations", "duration"]:

@@ -119,6 +119,10 @@ COLUMNS: dict[str, Callable[[str], Any]] = {
     "deadline_s": _time,
     "priority": _priority,
     "state": _text,
+    "estimate_s": _duration,
+    "user": _text,
+    "gpu_type": _text,
+    "logged_start_s": _time,
 }
 """Column name -> parser of its non-empty cells, in the order in which columns are written."""
 

@@ -95,7 +95,7 @@ def test_all_encodings_of_a_trace_give_equal_jobs(
 
 def test_empty_cells_are_what_the_job_does_not_state(tmp_path: Path) -> None:
     header = ",".join(COLUMNS)
-    row = "a,0,,,1,,,,, ,9,,,"
+    row = "a,0,,,1,,,,, ,9,,,,,,,"
     assert read_trace(write(tmp_path, f"{header}\n{row}\n")) == [Job("a", 0.0, gpus=1, duration_s=9.0)]
 
 
