@@ -39,6 +39,7 @@ __all__ = [
 
 MAX_BYTES = 4_000_000
 SMALLEST, LARGEST = 1e-30, 1e30  # of numbers other than 0: products of a few of them stay finite
+MOST = 10**9  # of whole numbers: the product of two fits into 64 bits
 
 UNKNOWN_KEY = ("unexpected_keyword_argument", "extra_forbidden")  # types of pydantic's errors
 _KINDS = {type(None): "nothing", list: "a list", str: "bare text"}
@@ -81,8 +82,8 @@ Latency = Annotated[float, BeforeValidator(_not_bool), Field(ge=0), AfterValidat
 Fraction = Annotated[float, BeforeValidator(_not_bool), Field(gt=0, le=1), AfterValidator(_plausible)]
 Ratio = Annotated[float, BeforeValidator(_not_bool), Field(ge=1), AfterValidator(_plausible)]
 Share = Annotated[float, BeforeValidator(_not_bool), Field(ge=0, le=1)]
-Count = Annotated[int, BeforeValidator(_not_bool), Field(ge=1)]
-Whole = Annotated[int, BeforeValidator(_not_bool), Field(ge=0)]
+Count = Annotated[int, BeforeValidator(_not_bool), Field(ge=1, le=MOST)]
+Whole = Annotated[int, BeforeValidator(_not_bool), Field(ge=0, le=MOST)]
 
 
 class _StrictLoader(yaml.SafeLoader):
