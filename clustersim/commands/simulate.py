@@ -168,13 +168,13 @@ def compare(
 
 
 def demo(
-    jobs: Annotated[int, typer.Option(min=1, help="Jobs to generate.")] = 600,
+    jobs: Annotated[int, typer.Option(min=1, help="Jobs to generate.")] = 800,
     load: Annotated[
         float,
-        typer.Option(min=0.01, help="Expected GPU-seconds asked for, over those of the cluster."),
-    ] = 4.0,
+        typer.Option(min=0.01, help="GPU-seconds requested, over those of the cluster while jobs arrive."),
+    ] = 1.2,
     policies: Annotated[str, typer.Option(help="Policies, separated by commas.")] = _DEMO_POLICIES,
-    cluster: ClusterShape = "n128g8",
+    cluster: ClusterShape = "n64g8",
     seed: Seed = 0,
     out: OutDir = None,
     force: Force = False,
@@ -182,14 +182,25 @@ def demo(
 ) -> None:
     """Compare four policies on generated jobs.
 
-    The jobs train large language models, by default on 1,024 A100s.
+    The jobs train large language models, by default on 512 A100s. They are those of
+    `trace generate --arrivals bursty --sizes itp-8h --rules llm-mix --deadlines 1:3`.
     """
     from clustersim.cluster import load_cluster
     from clustersim.runs import Trace
     from traces.synthetic import Recipe
 
     configs = [_config(name, cluster=cluster, seed=seed) for name in _policy_names(policies)]
-    recipe = Recipe(jobs, load, load_cluster(cluster).gpus, arrivals="bursty", seed=seed)
+    recipe = Recipe(
+        jobs=jobs,
+        load=load,
+        gpus=load_cluster(cluster).gpus,
+        arrivals="bursty",
+        sizes="itp-8h",
+        rules="llm-mix",
+        deadlines="1:3",
+        planner="3d",
+        seed=seed,
+    )
     _compare(Trace.generated(recipe), configs, out=out, force=force, json=json)
 
 
