@@ -271,7 +271,7 @@ def test_a_cell_depends_on_the_modules_beside_its_policy(here: Path, call: Calla
     (here / "ranks.py").write_text("def rank(job):\n    return -job.order\n")
     assert "1 of 1 cells done (0 cached)" in call("g.yaml").err
     second = clustersim.read_results("g")[0]
-    assert first.summary["jct_mean_s"] != second.summary["jct_mean_s"]
+    assert first.run().summary["jct_mean_s"] != second.run().summary["jct_mean_s"]
 
 
 def test_left_overs_of_a_killed_process_do_no_harm(here: Path, call: Callable[..., Done]) -> None:

@@ -23,8 +23,8 @@ class Mine:
         importlib.import_module("named.module")
 """
 NAMED = {
-    "ranks.py", "helpers/__init__.py", "helpers/deep.py", "helpers/more.py", "beside.py", "whole.py", "late.py",
-    "weights.json", "named/module.py", "__init__.py",
+    "ranks.py", "helpers/__init__.py", "helpers/deep.py", "helpers/more.py", "beside.py", "whole.py",
+    "late.py", "weights.json", "named/module.py", "__init__.py",
 }  # fmt: skip
 OTHERS = {"unused.py", "numpy.txt", "helpers/unused.py", "other.json"}
 
