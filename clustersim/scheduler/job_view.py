@@ -122,6 +122,12 @@ class JobView:
         return job.gpu_seconds + (self._facts.now_s - job.since_s) * job.gpus
 
     @property
+    def waited_s(self) -> float:
+        """Seconds without GPUs so far: before the first start, and after each preemption or interruption."""
+        job = self._job
+        return job.wait_s if job.placement is not None else job.wait_s + self._facts.now_s - job.since_s
+
+    @property
     def paying_s(self) -> float:
         """Seconds of overhead still to pay on the present allocation."""
         job = self._job

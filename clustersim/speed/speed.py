@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from clustersim.cluster import Cluster, Pool
+from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
 from itertime.io import shown
 from itertime.planning import PLANNERS, Planner, default_cache, make_planner
@@ -270,16 +271,24 @@ def _kind_of(job: Job) -> object:
     return job.model, job.global_batch, job.seq_len, job.gpus, job.min_gpus, job.max_gpus
 
 
-def speed_for(cluster: Cluster, planner: str, table: str | Path | None = None) -> Speed:
+def speed_for(
+    cluster: Cluster,
+    planner: str,
+    table: str | Path | None = None,
+    memory_headroom: float = MEMORY_HEADROOM,
+) -> Speed:
     """The speeds of a run: a planner by name on the systems of the cluster, and a throughput table if there
-    is one. UserError for unknown names.
+    is one. Plans leave `memory_headroom`, a share of a GPU's memory, free. UserError for unknown names.
     """
     tables = throughputs_by_type(table, cluster.gpu_types) if table else {}
-    by_type = {pool.gpu_type: _speed_on(pool, planner, tables.get(pool.gpu_type)) for pool in cluster.pools}
+    by_type = {
+        pool.gpu_type: _speed_on(pool, planner, memory_headroom, tables.get(pool.gpu_type))
+        for pool in cluster.pools
+    }
     return SpeedByType(by_type) if len(by_type) > 1 else by_type[cluster.gpu_types[0]]
 
 
-def _speed_on(pool: Pool, planner: str, table: Throughputs | None) -> SpeedOnOneType:
+def _speed_on(pool: Pool, planner: str, memory_headroom: float, table: Throughputs | None) -> SpeedOnOneType:
     """The speeds on the nodes of one GPU type. Nodes with fewer GPUs than those of their system have the
     same part of its NICs.
     """
@@ -297,4 +306,5 @@ def _speed_on(pool: Pool, planner: str, table: Throughputs | None) -> SpeedOnOne
     share = pool.gpus_per_node / system.gpus_per_node
     nic = pool.nic_bytes_per_s or system.nic_bytes_per_s * share
     system = replace(system, gpus_per_node=pool.gpus_per_node, nic_bytes_per_s=nic)
-    return SpeedOnOneType(cluster, make_planner(planner, system, cache=default_cache()), table, pool.gpu_type)
+    made = make_planner(planner, system, cache=default_cache(), memory_headroom=memory_headroom)
+    return SpeedOnOneType(cluster, made, table, pool.gpu_type)
