@@ -127,8 +127,9 @@ def _policy(run: StreamedRun, given: str | None) -> str:
         what = "no code is run because a folder names it" if from_file else "it was given as a class"
         where = stated if from_file else "FILE.py:Class"
         raise UserError(f"{run.folder}: its policy is {shown(stated)}: {what}; name it: --policy {where}")
-    if from_file and digest != (_hash(given.rpartition(":")[0]) if ".py:" in given else None):
-        raise UserError(f"--policy {given}: is not the file of the run's policy, or was changed since")
+    if from_file and digest != (_policy_hash(given) if ".py:" in given else None):
+        what = "is not the file of the run's policy, or was changed since, or a file beside it was"
+        raise UserError(f"--policy {given}: {what}")
     name = stated.rpartition(":")[2]
     if given.rpartition(":")[2] != name:
         what = f"the run's policy is {shown(stated)}; name its class {shown(name)}"
@@ -151,6 +152,13 @@ def _hash(path: str | Path, most: float = inf) -> str:
         return sha256(path, most)
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _policy_hash(name: str) -> str:
+    try:
+        return policy_hash(name)
+    except OSError as error:
+        raise UserError(f"{error.filename}: cannot be read: {error.strerror or error}") from None
 
 
 def _is_ours(run: StreamedRun, policy: str) -> bool:

@@ -19,6 +19,7 @@ from clustersim.speed import Speed
 from itertime.io import MAX_BYTES, sha256, shown
 from traces.workload import FILE_ENDINGS
 
+from .policy_files import hash_of_files
 from .registry import find_policy
 
 __all__ = [
@@ -74,11 +75,11 @@ def hash_of_parts(folder: Path, parts: Iterable[str]) -> str:
 
 
 def policy_hash(name: str) -> str:
-    """Hash of the file of a policy, or of the whole package that contains it. OSError or UnknownName for a
-    policy that does not exist.
+    """Hash of the file of a policy and the files beside it that it depends on, or of the whole package that
+    contains it. OSError or UnknownName for a policy that does not exist.
     """
     if ".py:" in name:
-        return sha256(name.rpartition(":")[0])  # not imported: that runs it
+        return hash_of_files(name.rpartition(":")[0])  # not imported: that runs it
     return _package_hash(find_policy(name).__module__)
 
 

@@ -252,6 +252,28 @@ def _means_the_same(path: Path, content: bytes) -> bool:
     return bool(now["inputs"] == then["inputs"])
 
 
+def test_a_cell_depends_on_the_modules_beside_its_policy(here: Path, call: Callable[..., Done]) -> None:
+    """An edit of a module that the file of the policy imports makes the cell anew."""
+    (here / "ranks.py").write_text("def rank(job):\n    return job.order\n")
+    (here / "mine.py").write_text(
+        "import sys\nsys.path.insert(0, '.')\nfrom clustersim import Scheduler\n"
+        "class Mine(Scheduler):\n"
+        "    def schedule(self, state):\n"
+        "        from ranks import rank\n"
+        "        proposal = state.proposal()\n"
+        "        proposal.run_by(rank)\n"
+        "        return proposal\n"
+    )
+    (here / "g.yaml").write_text("set: {trace: t.csv, cluster: n1g8}\nmatrix: {policy: ['mine.py:Mine']}\n")
+    assert "1 of 1 cells done (0 cached)" in call("g.yaml").err
+    assert "1 of 1 cells exist" in call("g.yaml").err
+    first = clustersim.read_results("g")[0]
+    (here / "ranks.py").write_text("def rank(job):\n    return -job.order\n")
+    assert "1 of 1 cells done (0 cached)" in call("g.yaml").err
+    second = clustersim.read_results("g")[0]
+    assert first.run().summary["jct_mean_s"] != second.run().summary["jct_mean_s"]
+
+
 def test_left_overs_of_a_killed_process_do_no_harm(here: Path, call: Callable[..., Done]) -> None:
     assert call("g.yaml").code == 0
     before = contents(here / "g")
