@@ -54,7 +54,9 @@ class Cell:
     @property
     def label(self) -> str:
         """The cell in words: `policy=fifo, trace.load=0.5, seed=0`."""
-        return ", ".join(f"{name}={value}" for name, value in (*self.axes.items(), ("seed", self.seed)))
+        return ", ".join(
+            f"{name}={shown(value)}" for name, value in (*self.axes.items(), ("seed", self.seed))
+        )
 
 
 @dataclass(frozen=True)

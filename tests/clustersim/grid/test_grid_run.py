@@ -412,10 +412,26 @@ def test_a_scheduler_that_is_not_there_is_said_so(
     call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("clustersim.grid.dispatch.CONNECT_S", 1.0)
-    done = call("g.yaml", "--scheduler", "tcp://127.0.0.1:1")
-    assert done.code == 2
-    assert "--scheduler tcp://127.0.0.1:1: cannot be reached" in done.err
-    assert "Traceback" not in done.err
+    for address in ("tcp://127.0.0.1:1", "::", "tcp://", "inproc://nope", "x" * 10_000):
+        done = call("g.yaml", "--scheduler", address)
+        assert done.code == 2
+        assert f"--scheduler {address[:50]}" in done.err
+        assert "cannot be reached" in done.err
+        assert "Traceback" not in done.err
+        assert len(done.err) < 1000
+
+
+@pytest.mark.parametrize("address", ["nonsense://x", "tls://127.0.0.1:1"])
+def test_what_is_no_scheduler_is_said_at_once(here: Path, address: str) -> None:
+    """Also at exit, where a client that was never connected would wait."""
+    began = time.monotonic()
+    client = spawn(here, "g.yaml", "--scheduler", address)
+    _, err = client.communicate(timeout=60)
+    assert client.returncode == 2, err
+    assert "cannot be reached" in err
+    assert "Traceback" not in err
+    assert len(err) < 1000
+    assert time.monotonic() - began < 15
 
 
 def test_a_lost_scheduler_loses_no_finished_cell(
