@@ -20,7 +20,7 @@ from typing import Protocol
 from clustersim.cluster import Cluster, Pool
 from itertime.errors import UnknownName, UserError
 from itertime.planning import PLANNERS, Planner, default_cache, make_planner
-from itertime.spec import list_models, load_model, load_system
+from itertime.spec import list_models, load_model, load_system, refusal_of
 from traces.job import Job
 
 from .curve import CannotRun, Curve, Offer, regular_counts, worthwhile
@@ -151,6 +151,10 @@ class SpeedOnOneType:
         assert job.model is not None
         assert job.global_batch is not None
         model = load_model(job.model)
+        if reason := refusal_of(model.with_seq_len(job.seq_len)):
+            raise CannotRun(
+                f"{job.model} cannot be predicted: {reason}; a throughput table can state its speed"
+            )
         counts = self._counts_for(job)
         runs = dict(planner.curve(model, job.global_batch, self._counts, job.seq_len))
         irregular = tuple(n for n in counts if n not in self._counts)

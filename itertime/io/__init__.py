@@ -6,6 +6,7 @@
 | `read_mapping` | the mapping in a YAML or JSON file |
 | `parse_yaml` | the data in YAML text |
 | `construct` | a mapping as a pydantic dataclass; an error names the file and the key |
+| `described`, `keys_of`, `Key` | meaning and unit of a field; the keys of a file, from the fields |
 | `CONFIG` | configuration of these dataclasses: no unknown keys, no infinities |
 | `Name` | field type: text that is not empty |
 | `Count`, `Whole` | field types: whole numbers from 1, from 0 |
@@ -41,6 +42,7 @@ from .mappings import (
     parse_yaml,
     read_mapping,
 )
+from .schema import Key, described, keys_of
 from .spreadsheets import with_guard, without_guard
 from .tables import Table, open_table, separator_hint, shown
 
@@ -49,6 +51,7 @@ __all__ = [
     "MAX_BYTES",
     "Count",
     "Fraction",
+    "Key",
     "Latency",
     "Name",
     "NonNegative",
@@ -58,7 +61,9 @@ __all__ = [
     "Table",
     "Whole",
     "construct",
+    "described",
     "digest",
+    "keys_of",
     "open_table",
     "parse_yaml",
     "read_mapping",
