@@ -25,6 +25,13 @@ Rules = Annotated[
 ]
 PlannerName = Annotated[str, typer.Option("--planner", help="Planner that turns run times into iterations.")]
 SystemName = Annotated[str, typer.Option("--system", help="System on which the run times hold.")]
+MEMORY_HEADROOM = 0.1  # as in itertime.costs, which takes long to import
+Headroom = Annotated[
+    float,
+    typer.Option(
+        "--memory-headroom", help="Share of a GPU's memory that the planner's plans leave free, below 1."
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random draws.")]
 
 
@@ -45,6 +52,7 @@ def import_(
     rules: Rules = "llm-mix",
     planner: PlannerName = "data-parallel",
     system: SystemName = "dgx-a100-80gb",
+    memory_headroom: Headroom = MEMORY_HEADROOM,
     seed: Seed = 0,
     limit: Annotated[int | None, typer.Option(help="Keep at most this number of jobs.")] = None,
     from_s: Annotated[
@@ -66,6 +74,7 @@ def import_(
         rules=rules,
         planner=planner,
         system=system,
+        memory_headroom=memory_headroom,
         seed=seed,
         selection=Selection(from_s, until_s, limit, time_scale),
     )
@@ -131,6 +140,7 @@ def generate(
     ] = "rules",
     planner: PlannerName = "data-parallel",
     system: SystemName = "dgx-a100-80gb",
+    memory_headroom: Headroom = MEMORY_HEADROOM,
     seed: Seed = 0,
 ) -> None:
     """Generate a synthetic trace.
@@ -150,6 +160,7 @@ def generate(
         deadlines=deadlines,
         planner=planner,
         system=system,
+        memory_headroom=memory_headroom,
         seed=seed,
     )
     made, report = generate_stored(recipe)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from itertime.spec import ModelSpec, Plan, System
 
 __all__ = [
+    "MEMORY_HEADROOM",
     "Attention",
     "BucketMb",
     "Cp",
@@ -22,6 +23,7 @@ __all__ = [
     "Fp32Gradients",
     "GlobalBatch",
     "GradOverlap",
+    "Headroom",
     "Interleave",
     "Json",
     "MicroBatch",
@@ -60,6 +62,13 @@ Attention = Annotated[
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="system.KEY=VALUE or model.KEY=VALUE, as in system.nic_gbps=400; repeatable."),
+]
+MEMORY_HEADROOM = 0.1  # as in itertime.costs, which takes long to import
+Headroom = Annotated[
+    float,
+    typer.Option(
+        "--memory-headroom", help="Share of the GPU's memory that a plan must leave free to fit, below 1."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Tp = Annotated[int, typer.Option("--tp", min=1, help="Tensor parallelism.")]
@@ -190,6 +199,8 @@ def plan_document(model: ModelSpec, plan: Plan, prediction: Prediction) -> dict[
         "iteration_s": prediction.iteration_s,
         "interval_s": prediction.interval_s,
         "memory_gb": prediction.memory_bytes / 1e9,
+        "gpu_memory_gb": prediction.capacity_bytes / 1e9,
+        "memory_headroom": prediction.memory_headroom,
         "fits": prediction.fits,
         "reason": prediction.reason,
         "mfu": prediction.mfu,

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.errors import UnknownName, UserError
+from itertime.errors import UnknownName, UserError, quoted
 
 __all__ = ["ARRIVALS", "arrival_times", "weibull_shape"]
 
@@ -37,7 +37,7 @@ def arrival_times(
     if kind not in ARRIVALS:
         raise UnknownName("arrivals", kind, ARRIVALS)
     if cv is not None and kind in ("poisson", "at-zero"):
-        raise UserError(f"cv={cv:g}: arrivals {kind!r} take no cv; use bursty or day-night")
+        raise UserError(f"cv={cv:g}: arrivals {quoted(kind)} take no cv; use bursty or day-night")
     if kind == "at-zero":
         return np.zeros(count)
     if cv is None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from itertime.costs import MEMORY_HEADROOM, checked_headroom
 from itertime.errors import UserError
 from itertime.io import sha256
 from traces.job import Job
@@ -36,6 +37,7 @@ class Recipe:
     | rules | rules that assign models and multiply GPUs; "none": rigid jobs of a duration |
     | deadlines | "rules", "none", or LOW:HIGH or LOW:HIGH:SHARE for submit_s + U(LOW, HIGH) x run time |
     | planner, system | determine the iteration time on the requested GPUs, as in an import |
+    | memory_headroom | share of a GPU's memory that the planner's plans leave free |
     | seed | of all random draws; each purpose has a stream of its own |
     """
 
@@ -50,6 +52,7 @@ class Recipe:
     planner: str = "data-parallel"
     system: str = "dgx-a100-80gb"
     seed: int = 0
+    memory_headroom: float = MEMORY_HEADROOM
 
     def __post_init__(self) -> None:
         for name, limit in (("jobs", MAX_JOBS), ("gpus", MAX_JOBS)):
@@ -60,6 +63,7 @@ class Recipe:
             raise UserError(f"load={self.load:g}: must be above 0 and finite")
         if self.seed < 0:
             raise UserError(f"seed={self.seed}: must not be negative")
+        checked_headroom(self.memory_headroom)
 
 
 def generate(recipe: Recipe) -> tuple[list[Job], dict[str, Any]]:
@@ -130,7 +134,7 @@ def _ingredients(recipe: Recipe) -> tuple[Sizes, WorkMaker | None, dict[str, Any
     source: dict[str, Any] = {"sizes": {"name": path.name, "sha256": sha256(path), "source": sizes.source}}
     if recipe.rules == "none":
         return sizes, None, source
-    maker, provenance = work_maker(recipe.rules, recipe.planner, recipe.system)
+    maker, provenance = work_maker(recipe.rules, recipe.planner, recipe.system, recipe.memory_headroom)
     return sizes, maker, source | provenance
 
 
