@@ -22,7 +22,7 @@ from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
 from itertime.io import shown
 from itertime.planning import PLANNERS, Planner, default_cache, make_planner
-from itertime.spec import list_models, load_model, load_system
+from itertime.spec import list_models, load_model, load_system, refusal_of
 from traces.job import Job
 
 from .curve import CannotRun, Curve, Offer, regular_counts, worthwhile
@@ -153,6 +153,10 @@ class SpeedOnOneType:
         assert job.model is not None
         assert job.global_batch is not None
         model = load_model(job.model)
+        if reason := refusal_of(model.with_seq_len(job.seq_len)):
+            raise CannotRun(
+                f"{job.model} cannot be predicted: {reason}; a throughput table can state its speed"
+            )
         counts = self._counts_for(job)
         runs = dict(planner.curve(model, job.global_batch, self._counts, job.seq_len))
         irregular = tuple(n for n in counts if n not in self._counts)

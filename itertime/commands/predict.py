@@ -32,6 +32,7 @@ from .options import (
     Schedule,
     SeqLen,
     SequenceParallel,
+    Settings,
     Split,
     SystemName,
     Tp,
@@ -40,6 +41,7 @@ from .options import (
     model_of,
     plan_document,
     plan_of,
+    system_of,
 )
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ def predict(
     micro_batch: MicroBatch = 1,
     seq_len: SeqLen = None,
     attention: Attention = None,
+    settings: Settings = None,
     interleave: Interleave = 1,
     recompute: Recompute = "full",
     zero: Zero = 0,
@@ -80,11 +83,10 @@ def predict(
 ) -> None:
     """Predict the seconds of one iteration, where they go, the memory, and whether the plan fits."""
     from itertime.prediction import predict as run
-    from itertime.spec import load_system
 
-    spec = model_of(model, seq_len, attention)
+    spec = model_of(model, seq_len, attention, settings)
     plan = plan_of(context.params)
-    prediction = run(spec, plan, load_system(system), memory_headroom=memory_headroom)
+    prediction = run(spec, plan, system_of(system, settings), memory_headroom=memory_headroom)
     if json:
         print_json(plan_document(spec, plan, prediction))
     else:

@@ -18,9 +18,11 @@ from .options import (
     Json,
     ModelName,
     SeqLen,
+    Settings,
     SystemName,
     model_of,
     numbers_of,
+    system_of,
     words_of,
 )
 from .search_output import document_of, print_found
@@ -88,6 +90,7 @@ def search(
     top: Top = None,
     seq_len: SeqLen = None,
     attention: Attention = None,
+    settings: Settings = None,
     tp: TpChoices = "all",
     pp: PpChoices = "all",
     micro_batch: MicroBatchChoices = "all",
@@ -103,17 +106,16 @@ def search(
 ) -> None:
     """Find the best plans for a model on a number of GPUs that keep the rules and fit in memory."""
     from itertime.planning import search as run
-    from itertime.spec import load_system
 
     objective = _objective(objective, pareto, gpus, max_gpus)
     _check_price(price)
     by_cost, front = objective == "cost", objective == "pareto"
-    spec = model_of(model, seq_len, attention)
+    spec = model_of(model, seq_len, attention, settings)
     space = _space(context.params)
     result = run(
         spec,
         global_batch,
-        load_system(system),
+        system_of(system, settings),
         gpus,
         max_gpus=max_gpus,
         space=space,

@@ -8,6 +8,7 @@
 | `YamlError` | why a text is not such YAML, and the line |
 | `read_text` | the text of a regular UTF-8 file of limited size |
 | `construct` | a mapping as a pydantic dataclass; an error names the file and the key |
+| `described`, `keys_of`, `Key` | meaning and unit of a field; the keys of a file, from the fields |
 | `CONFIG` | configuration of these dataclasses: no unknown keys, no infinities |
 | `Name` | field type: text that is not empty |
 | `Count`, `Whole` | field types: whole numbers from 1, from 0 |
@@ -45,6 +46,7 @@ from .mappings import (
     construct,
     read_mapping,
 )
+from .schema import Key, described, keys_of
 from .spreadsheets import with_guard, without_guard
 from .tables import Table, open_table, separator_hint
 from .yaml_text import YamlError, parse_yaml, yaml_nodes
@@ -54,6 +56,7 @@ __all__ = [
     "MAX_BYTES",
     "Count",
     "Fraction",
+    "Key",
     "Latency",
     "Name",
     "NonNegative",
@@ -64,7 +67,9 @@ __all__ = [
     "Whole",
     "YamlError",
     "construct",
+    "described",
     "digest",
+    "keys_of",
     "open_table",
     "parse_yaml",
     "quoted",
