@@ -9,6 +9,7 @@ Everything here is computed from records alone, so an old run can be analysed ag
 | `window_metrics` | the same metrics of the steady state: without filling and draining the cluster |
 | `window_summary` | those of them that `summary.json` states of a window, with its limits |
 | `with_window` | a run whose summary has the metrics of a window |
+| `measured_jobs` | the jobs that the window of a run covers |
 | `check_window` | raises an error if no job is submitted in a window |
 | `has_waited` | which jobs were without GPUs for more than a negligible time |
 | `NEGLIGIBLE_WAIT` | the share of a job's run time alone that it may be without GPUs and not have waited |
@@ -40,7 +41,7 @@ from .gpu_time import CATEGORIES, GpuTime, gpu_time
 from .job_story import Explanation, Spell, Wait, explain
 from .metrics import METRICS, summarise
 from .statistics import LEAST_PAIRS, Difference, holm, paired_difference
-from .windows import check_window, window_metrics, window_summary, with_window
+from .windows import check_window, measured_jobs, window_metrics, window_summary, with_window
 
 __all__ = [
     "CATEGORIES",
@@ -62,6 +63,7 @@ __all__ = [
     "gpu_time",
     "has_waited",
     "holm",
+    "measured_jobs",
     "paired_difference",
     "summarise",
     "window_metrics",
