@@ -12,6 +12,8 @@ Everything here is computed from records alone, so an old run can be analysed ag
 | `measured_jobs` | the jobs that the window of a run covers |
 | `check_window` | raises an error if no job is submitted in a window |
 | `has_waited` | which jobs were without GPUs for more than a negligible time |
+| `HARDLY_ANY` | where a smaller share of the jobs has waited, a run says little about scheduling |
+| `LONG_TAIL` | the share of the makespan from which on a tail of few jobs deserves a note |
 | `NEGLIGIBLE_WAIT` | the share of a job's run time alone that it may be without GPUs and not have waited |
 | `Usage` | the snapshots of a run as arrays, with integrals and averages over time |
 | `gpu_time` | where the GPU-seconds of a run went, as `GpuTime`: seconds in each of the `CATEGORIES` |
@@ -36,7 +38,7 @@ depends on which of them a job holds.
 
 from .allocations import Allocation, allocations, end_of_run_s, gpu_blocks
 from .arrays import Usage
-from .demand import NEGLIGIBLE_WAIT, has_waited
+from .demand import HARDLY_ANY, LONG_TAIL, NEGLIGIBLE_WAIT, has_waited
 from .gpu_time import CATEGORIES, GpuTime, gpu_time
 from .job_story import Explanation, Spell, Wait, explain
 from .metrics import METRICS, summarise
@@ -45,7 +47,9 @@ from .windows import check_window, measured_jobs, window_metrics, window_summary
 
 __all__ = [
     "CATEGORIES",
+    "HARDLY_ANY",
     "LEAST_PAIRS",
+    "LONG_TAIL",
     "METRICS",
     "NEGLIGIBLE_WAIT",
     "Allocation",

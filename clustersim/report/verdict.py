@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import fsum
 
-from clustersim.analysis import NEGLIGIBLE_WAIT, measured_jobs
+from clustersim.analysis import HARDLY_ANY, LONG_TAIL, NEGLIGIBLE_WAIT, measured_jobs
 from clustersim.records import REJECTED, JobRecord, Run
 
 from .numbers import difference, duration
@@ -13,8 +13,6 @@ from .runs import Group, common_jobs, group_runs, mean_jct_s, measured, same_job
 
 __all__ = ["caution", "notes", "sizes_given", "verdict"]
 
-_HARDLY_ANY = 0.01  # shares of jobs below this count as none
-_LONG_TAIL = 0.25  # of a makespan
 _LEAST_JOBS = 10  # of which a few can be a tail
 _SHORTEST_S = 1e-3  # GPUs follow from GPU-seconds (rounded to 1e-6) for allocations of at least this length
 
@@ -115,11 +113,11 @@ def _no_queueing(groups: Sequence[Group], read_records: bool) -> list[str]:
     values = [measured(run) for run in runs]
     shares = [own.get("waited_ratio") for own in values]
     known = [share for share in shares if share is not None]
-    if len(known) < len(shares) or max(known) >= _HARDLY_ANY:
+    if len(known) < len(shares) or max(known) >= HARDLY_ANY:
         return []
-    if any(_declined(run, own, read_records) >= _HARDLY_ANY for run, own in zip(runs, values, strict=True)):
+    if any(_declined(run, own, read_records) >= HARDLY_ANY for run, own in zip(runs, values, strict=True)):
         return []
-    if read_records and any(_sizes(group)[1] >= _HARDLY_ANY for group in groups):
+    if read_records and any(_sizes(group)[1] >= HARDLY_ANY for group in groups):
         return []
     what = "this comparison says" if len(groups) > 1 else "this run says"
     most = max(known)
@@ -143,7 +141,7 @@ def _tails(groups: Sequence[Group]) -> list[str]:
     for group in groups:
         values = measured(group.runs[0])
         share, jobs, few = (values.get(name) for name in ("tail_ratio", "jobs", "tail_jobs"))
-        if share is None or jobs is None or share < _LONG_TAIL or jobs < _LEAST_JOBS:
+        if share is None or jobs is None or share < LONG_TAIL or jobs < _LEAST_JOBS:
             continue
         last = "the last" if few == 1 else f"the last {few:,.0f}"
         texts.append(
