@@ -3,6 +3,8 @@
 | name | what |
 |---|---|
 | `open_table`, `Table` | a CSV or Parquet file, read row by row as untrusted text |
+| `Layout` | separator, comments and header of a table |
+| `open_input` | a file or pipe, opened for reading it several times |
 | `read_mapping` | the mapping in a YAML or JSON file |
 | `parse_yaml` | the data in YAML text |
 | `construct` | a mapping as a pydantic dataclass; an error names the file and the key |
@@ -42,7 +44,7 @@ from .mappings import (
     read_mapping,
 )
 from .spreadsheets import with_guard, without_guard
-from .tables import Table, open_table, separator_hint, shown
+from .tables import Layout, Table, open_input, open_table, separator_hint, shown
 
 __all__ = [
     "CONFIG",
@@ -50,6 +52,7 @@ __all__ = [
     "Count",
     "Fraction",
     "Latency",
+    "Layout",
     "Name",
     "NonNegative",
     "Positive",
@@ -59,6 +62,7 @@ __all__ = [
     "Whole",
     "construct",
     "digest",
+    "open_input",
     "open_table",
     "parse_yaml",
     "read_mapping",

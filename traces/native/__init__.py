@@ -9,6 +9,7 @@
 | `COLUMNS` | column name -> parser of its cells |
 | `TEXTS` | columns that hold text |
 | `contradictions` | values of one job that contradict each other |
+| `unreadable` | why a trace with a given job could not be read again |
 | `number`, `whole` | parsers of a finite number, of a whole number |
 | `MIN_SECONDS`, `MAX_SECONDS` | resolution of tables, and the largest time |
 
@@ -22,7 +23,7 @@ Why
 """
 
 from .parsing import TEXTS
-from .schema import COLUMNS, MAX_SECONDS, MIN_SECONDS, contradictions, number, whole
+from .schema import COLUMNS, MAX_SECONDS, MIN_SECONDS, contradictions, number, unreadable, whole
 from .sorted_jobs import StoredJobs
 from .trace_file import read_trace, store_trace, write_trace
 
@@ -36,6 +37,7 @@ __all__ = [
     "number",
     "read_trace",
     "store_trace",
+    "unreadable",
     "whole",
     "write_trace",
 ]

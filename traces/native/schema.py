@@ -12,7 +12,7 @@ from typing import Any
 
 from traces.job import Job
 
-__all__ = ["COLUMNS", "MAX_SECONDS", "MIN_SECONDS", "contradictions", "number", "whole"]
+__all__ = ["COLUMNS", "MAX_SECONDS", "MIN_SECONDS", "contradictions", "number", "unreadable", "whole"]
 
 MAX_SECONDS = 4e9  # epoch seconds until 2096; above 8e9 a double cannot resolve the microseconds of tables
 MIN_SECONDS = 1e-6  # the resolution of tables
@@ -140,6 +140,23 @@ def contradictions(job: Job) -> Iterator[tuple[str, object, str]]:
     if job.deadline_s is not None and job.deadline_s < job.submit_s:
         text = f"is before submit_s={job.submit_s:g}; deadlines are absolute, not relative to the submission"
         yield "deadline_s", f"{job.deadline_s:g}", text
+
+
+_NUMBERS = tuple(name for name, parse in COLUMNS.items() if parse is not _text)
+
+
+def unreadable(job: Job) -> tuple[str, str] | None:
+    """Why a trace with this job could not be read again, with the value and without; None if it could."""
+    for name in _NUMBERS:
+        value = getattr(job, name)
+        if value is None:
+            continue
+        try:
+            COLUMNS[name](repr(value))
+        except ValueError as error:
+            return f"{name}={value:.15g}: {error}", f"{name}: {error}"
+    wrong = next(contradictions(job), None)
+    return (f"{wrong[0]}={wrong[1]}: {wrong[2]}", f"{wrong[0]}: {wrong[2]}") if wrong else None
 
 
 def _no_work(job: Job) -> tuple[str, str, str]:
