@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
+_MOST_REASONS = 3  # for dropped rows, that the terminal names
+
 app = new_app("Import job logs, generate synthetic traces, check traces.")
 
 Output = Annotated[Path, typer.Option("-o", "--output", help="Trace to write: .csv, .csv.gz or .parquet.")]
@@ -55,20 +57,31 @@ LoadOf = Annotated[
 
 @app.command("import")
 def import_(
-    log: Annotated[Path, typer.Argument(help="Job log, plain or gzip.")],
+    log: Annotated[Path, typer.Argument(help="Job log, plain or gzip; may be a pipe.")],
     output: Output,
     log_format: Annotated[
         str | None,
         typer.Option(
-            "--format", help="Format: itp, elasticflow or slurm; by default guessed from the header."
+            "--format",
+            help="Format: itp, elasticflow, philly, philly-table, helios, fleetsim, chronus, muri, gaia, "
+            "slurm or swf; by default recognised by the log's beginning.",
         ),
     ] = None,
     columns: Annotated[
         str | None,
-        typer.Option(help="For other formats: submit_s=COLUMN,gpus=COLUMN,duration_s=COLUMN."),
+        typer.Option(
+            help="For other formats: submit_s=COLUMN,gpus=COLUMN,duration_s=COLUMN, by name or by number."
+        ),
     ] = None,
-    rules: Rules = "llm-mix",
-    planner: PlannerName = "data-parallel",
+    time_unit: Annotated[
+        str | None,
+        typer.Option(
+            help="Unit of the log's times: s, ms, us, min or h; or of some: submit_s=us,duration_s=s."
+        ),
+    ] = None,
+    tenant: Annotated[str | None, typer.Option(help="Column of the log that names the tenant.")] = None,
+    rules: Rules = "none",
+    planner: PlannerName = "3d",
     system: SystemName = "dgx-a100-80gb",
     memory_headroom: Headroom = MEMORY_HEADROOM,
     seed: Seed = 0,
@@ -89,6 +102,8 @@ def import_(
         log,
         log_format=log_format,
         columns=columns,
+        time_unit=time_unit,
+        tenant=tenant,
         rules=rules,
         planner=planner,
         system=system,
@@ -97,14 +112,7 @@ def import_(
         selection=Selection(from_s, until_s, limit, time_scale),
     )
     beside = _write(jobs, report, output, "import", log)
-    counts = report["counts"]
-    left_out = sum(counts["left_out"].values())
-    _say(f"{output}: {counts['jobs']:,} jobs of {counts['rows']:,} rows; {_asked(report['demand'])}")
-    if counts["dropped"] or left_out:
-        first = next((f", the first on line {d['line']}: {d['reason']}" for d in report["dropped"]), "")
-        _say(f"dropped {counts['dropped']:,} rows{first}; {left_out:,} outside the selection", err=True)
-    if parts := report["parts_of_gpus"]:
-        _say(f"{parts:,} of the jobs held parts of GPUs, which count as whole GPUs", err=True)
+    _say_imported(report, output)
     if rules != "none":
         made = "models, batches, GPU counts, and deadlines where the log has none, are those of the rules"
         _say(f"{made} {rules}, not the log's; --rules none keeps jobs as they were logged", err=True)
@@ -269,6 +277,34 @@ def _offered(asked: Mapping[str, Any], load: float | None, gpus: int, planner: s
     window = asked["span_s"] / 3600
     span = f"{window / 24:,.2f} days" if window >= 48 else f"{window:,.3g} hours"
     return f"offered load {load:.3f} on {gpus:,} GPUs{under}: {work} GPU-hours requested within {span}"
+
+
+def _say_imported(report: Mapping[str, Any], output: Path) -> None:
+    """State what a log gave: jobs, span, GPU-hours and load; then units, warnings and what is missing."""
+    from itertime.io import shown
+
+    counts, demand = report["counts"], report["demand"]
+    left_out = sum(counts["left_out"].values())
+    _say(f"{output}: {counts['jobs']:,} jobs of {counts['rows']:,} rows ({report['format']})")
+    asked = f"{demand['gpu_seconds'] / 3600:,.2f} GPU-hours"
+    if demand["mean_gpus"] is None:
+        _say(f"{asked}, all submitted at once")
+    else:
+        gpus = max(1, round(demand["mean_gpus"]))
+        span = f"submitted over {demand['span_s'] / 86400:,.2f} days"
+        _say(f"{asked} {span}: {demand['mean_gpus']:,.1f} GPUs on average, so {gpus:,} GPUs have load 1")
+    _say(f"times: {'; '.join(report['times'])}", err=True)
+    for warning in report["warnings"]:
+        _say(f"warning: {warning}", err=True)
+    if counts["dropped"] or left_out:
+        reasons = list(report["dropped_by_reason"].items())
+        named = [f"{n:,} x {shown(reason)}" for reason, n in reasons[:_MOST_REASONS]]
+        named += [f"{len(reasons) - _MOST_REASONS} more reasons"] if len(reasons) > _MOST_REASONS else []
+        first = next((f"; first on line {d['line']}: {d['reason']}" for d in report["dropped"]), "")
+        listed = f" ({'; '.join(named)}{first})" if named else ""
+        _say(f"dropped {counts['dropped']:,} rows{listed}; {left_out:,} outside the selection", err=True)
+    if parts := report["parts_of_gpus"]:
+        _say(f"{parts:,} of the jobs held parts of GPUs, which count as whole GPUs", err=True)
 
 
 def _as_text(trace: Path, summary: Mapping[str, Any]) -> str:

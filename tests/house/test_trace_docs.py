@@ -17,7 +17,7 @@ COMMAND = "    clustersim trace "
 
 
 def run(line: str, shared_traces: Path | None = None) -> int:
-    line = line.replace("../shared/data/traces", str(shared_traces))
+    line = line.replace("../shared/data", str(shared_traces and shared_traces.parent))
     return run_app(app, "clustersim trace", shlex.split(line))
 
 

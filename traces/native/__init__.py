@@ -10,6 +10,7 @@
 | `COLUMNS` | column name -> parser of its cells |
 | `TEXTS` | columns that hold text |
 | `contradictions` | values of one job that contradict each other |
+| `unreadable` | why a trace with a given job could not be read again |
 | `number`, `whole` | parsers of a finite number, of a whole number |
 | `MIN_SECONDS`, `MAX_SECONDS` | resolution of tables, and the largest time |
 | `MAX_COUNT` | the most iterations of a job |
@@ -25,7 +26,7 @@ Why
 
 from .data_frame import jobs_of_frame
 from .parsing import TEXTS
-from .schema import COLUMNS, MAX_COUNT, MAX_SECONDS, MIN_SECONDS, contradictions, number, whole
+from .schema import COLUMNS, MAX_COUNT, MAX_SECONDS, MIN_SECONDS, contradictions, number, unreadable, whole
 from .sorted_jobs import StoredJobs
 from .trace_file import read_trace, store_trace, write_trace
 
@@ -41,6 +42,7 @@ __all__ = [
     "number",
     "read_trace",
     "store_trace",
+    "unreadable",
     "whole",
     "write_trace",
 ]

@@ -19,6 +19,7 @@ __all__ = [
     "MIN_SECONDS",
     "contradictions",
     "number",
+    "unreadable",
     "whole",
 ]
 
@@ -159,6 +160,23 @@ def contradictions(job: Job) -> Iterator[tuple[str, object, str]]:
     if job.logged_start_s is not None and job.logged_start_s < job.submit_s:
         text = f"is before submit_s={job.submit_s:g}; a job starts after its submission, on the same clock"
         yield "logged_start_s", f"{job.logged_start_s:g}", text
+
+
+_NUMBERS = tuple(name for name, parse in COLUMNS.items() if parse is not _text)
+
+
+def unreadable(job: Job) -> tuple[str, str] | None:
+    """Why a trace with this job could not be read again, with the value and without; None if it could."""
+    for name in _NUMBERS:
+        value = getattr(job, name)
+        if value is None:
+            continue
+        try:
+            COLUMNS[name](repr(value))
+        except ValueError as error:
+            return f"{name}={value:.15g}: {error}", f"{name}: {error}"
+    wrong = next(contradictions(job), None)
+    return (f"{wrong[0]}={wrong[1]}: {wrong[2]}", f"{wrong[0]}: {wrong[2]}") if wrong else None
 
 
 def _no_work(job: Job) -> tuple[str, str, str]:

@@ -33,21 +33,21 @@ def log(tmp_path: Path) -> Path:
 
 def test_import_writes_the_trace_and_its_report(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = log.parent / "out.csv.gz"
-    assert trace("import", log, "-o", output, "--limit", 30) == 0
+    assert trace("import", log, "-o", output, "--limit", 30, "--rules", "llm-mix") == 0
     said = capsys.readouterr()
     assert "30 jobs of 40 rows" in said.out
     assert "10 outside the selection" in said.err
     report = json.loads((log.parent / "out.import.json").read_text())
     assert report["input"]["sha256"] == hashlib.sha256(log.read_bytes()).hexdigest()
     assert report["output"] == {"file": output.name, "sha256": _digest(output), "jobs": 30}
-    assert (report["seed"], report["planner"], report["system"]) == (0, "data-parallel", "dgx-a100-80gb")
+    assert (report["seed"], report["planner"], report["system"]) == (0, "3d", "dgx-a100-80gb")
     assert str(log.parent) not in json.dumps(report)
     assert sorted(os.listdir(log.parent)) == ["log.csv", "out.csv.gz", "out.import.json"]
 
 
 def test_check_summarises_as_text_and_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = log.parent / "out.parquet"
-    assert trace("import", log, "-o", output) == 0
+    assert trace("import", log, "-o", output, "--rules", "llm-mix", "--planner", "data-parallel") == 0
     capsys.readouterr()
     assert trace("check", output) == 0
     text = capsys.readouterr().out
@@ -147,7 +147,7 @@ def test_a_throughput_table_lets_a_trace_name_its_models(
         (["import", "log.csv", "-o", "log.csv"], 2, "is the log itself"),
         (["import", "log.csv", "-o", "missing/out.csv"], 2, "cannot be written"),
         (["import", "absent.csv", "-o", "out.csv"], 2, "cannot be read"),
-        (["import", "log.csv", "-o", "out.csv", "--limit", "0"], 2, "limit=0: must be at least 1"),
+        (["import", "log.csv", "-o", "out.csv", "--limit", "0"], 2, "--limit 0: must be at least 1"),
         (["import", "log.csv", "-o", "out.csv", "--format", "lsf"], 2, "unknown log format 'lsf'"),
         (["import", "log.csv", "-o", "out.csv", "--format", "elasticflow"], 3, "not an ElasticFlow trace"),
         (["import", "bad.csv", "-o", "out.csv"], 3, "no known log format"),
@@ -193,7 +193,7 @@ def test_output_does_not_depend_on_the_hash_seed(log: Path) -> None:
         folder = log.parent / hash_seed
         folder.mkdir()
         for arguments in (
-            ["import", str(log), "-o", "log.csv"],
+            ["import", str(log), "-o", "log.csv", "--rules", "llm-mix"],
             ["generate", "-o", "made.csv", "--jobs", "60"],
         ):
             environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
