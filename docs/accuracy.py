@@ -19,6 +19,7 @@ from itertime.calibration.calibrate import Calibration
 from itertime.calibration.run_set import RunSet
 from itertime.calibration.table import read_table
 from itertime.calibration.validation import FileErrors, statistics, validate
+from itertime.costs import MEMORY_HEADROOM
 from itertime.io import write_text
 from itertime.spec import Site
 
@@ -135,6 +136,22 @@ def memory(results: Sequence[tuple[str, Calibration]]) -> str:
     return table(header, lines)
 
 
+def headroom(sets: Sequence[Measured]) -> str:
+    """How much memory measured runs need by prediction, and how much more than predicted they took."""
+    lines = []
+    for each in sets:
+        runs = [row.prediction for row in each.errors.predicted]
+        shares = np.array([run.memory_bytes / run.capacity_bytes for run in runs])
+        measured = [row.memory_measured_gb or np.nan for row in each.errors.predicted]
+        ratios = np.array(measured) * 1e9 / [run.memory_bytes for run in runs]
+        ratios = ratios[np.isfinite(ratios) & (shares > 0.5)]
+        limits = [(shares > limit).sum() for limit in (1 - MEMORY_HEADROOM, 1)]
+        over = [f"{(ratios > factor).sum()} of {len(ratios)}" for factor in (1, 1 / (1 - MEMORY_HEADROOM))]
+        lines.append([each.name, len(runs), *limits, *(over if len(ratios) else "--")])
+    header = ["set", "runs", "refused with 10 %", "refused with 0", "took more than predicted", "1.11 times"]
+    return table(header, lines)
+
+
 def by_property(sets: Sequence[Measured]) -> str:
     """Errors of all sets together by tp, pp, dp and hidden size."""
     rows = []
@@ -234,6 +251,7 @@ def page(folder: Path, names: Sequence[str] = SETS, pictures: Path | None = DOCS
         "zero_shot": zero_shot(sets),
         "calibrated": calibrated(fits),
         "memory": memory(fits),
+        "headroom": headroom(sets),
         "transfer": transfer(sets, fits),
         "chosen_anew": chosen_anew(folder, [name for name, _ in fits]),
         "by_property": by_property(a100),

@@ -39,8 +39,9 @@ CONFIDENCE = 0.95
 ON: Mapping[str, Any] = {
     "cluster": str(FOLDER / "cluster.yaml"),
     "network": "contention",
-    "overheads": {"storage_shared": True},
+    "overheads": {"storage_shared": True, "launch_gpu_s": 0.0},
     "failures": {"mtbf_gpu_h": 25_000.0},
+    "memory_headroom": 0.0,
 }
 OFF: Mapping[str, Mapping[str, Any]] = {
     "overheads": {"overheads": None},
@@ -87,6 +88,7 @@ def trace(seed: int) -> Trace:
         rules="llm-mix",
         planner="data-parallel",
         load_of="process",
+        memory_headroom=0.0,
         seed=seed,
     )
     return Trace.of(generate(recipe)[0])

@@ -70,10 +70,11 @@ def simulate(policy: str, load: float, charged: str, seed: int) -> Result:
         rules="llm-mix",
         planner="data-parallel",
         load_of="process",
+        memory_headroom=0.0,
         seed=seed,
     )
     jobs = generate(recipe)[0]
-    speed = speed_for(cluster, scheduler.planner)
+    speed = speed_for(cluster, scheduler.planner, memory_headroom=0.0)
     setup = RunSetup(cluster=cluster, scheduler=scheduler, speed=speed, overheads=CHARGED[charged], seed=seed)
     records = Simulation(jobs, setup).run()
     jct_s = {job.job_id: job.jct_s for job in records.jobs if job.jct_s is not None}

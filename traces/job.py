@@ -37,6 +37,10 @@ class Job:
     | deadline_s | s | absolute, on the same clock as `submit_s` |
     | priority | | larger is more urgent |
     | state | text | how the job ended in the log; informational |
+    | estimate_s | s | the user's estimate of the run time on the requested GPUs |
+    | user | text | the submitting user, where the tenant is an account or a team; informational |
+    | gpu_type | name | the GPU type that it asks for; binding on a cluster of several types |
+    | logged_start_s | s | when it started in the log, on the same clock; informational |
     """
 
     job_id: str
@@ -53,6 +57,10 @@ class Job:
     deadline_s: float | None = None
     priority: int = 0
     state: str | None = None
+    estimate_s: float | None = None
+    user: str | None = None
+    gpu_type: str | None = None
+    logged_start_s: float | None = None
 
     @property
     def kind(self) -> Literal["iterations", "duration"]:

@@ -42,8 +42,8 @@ from .expected import Recomputed
 __all__ = ["replay"]
 
 _SETTINGS = (
-    "params", "planner", "placement", "overheads", "failures", "calendar", "quotas", "table", "until_s",
-    "price_usd_per_gpu_h", "seed",
+    "params", "planner", "memory_headroom", "placement", "overheads", "failures", "calendar", "quotas",
+    "table", "until_s", "price_usd_per_gpu_h", "seed",
 )  # fmt: skip
 _NOT_COMPARED = (
     "command", "timings", "versions", "trace", "policy", "policy_sha256", "systems_sha256", "files",
@@ -106,7 +106,9 @@ def _config(run: StreamedRun, policy: str | None) -> RunConfig:
     if missing:
         raise UserError(f"{run.folder / MANIFEST}: states no {', '.join(missing)}; run the simulation again")
     chosen = _policy(run, policy)
-    config = RunConfig.make(policy=chosen, **{name: manifest[name] for name in _SETTINGS})
+    window = manifest.get("window")
+    settings = {name: manifest[name] for name in _SETTINGS} | (window if isinstance(window, dict) else {})
+    config = RunConfig.make(policy=chosen, **settings)
     if config.table is not None and _hash(config.table, LARGEST_FILE) != manifest.get("table_sha256"):
         raise UserError(
             f"table={config.table}: was changed since the run; restore the table that the run read"
@@ -135,7 +137,7 @@ def _policy(run: StreamedRun, given: str | None) -> str:
 
 
 def _trace(home: Path, run: StreamedRun, given: str | Path | None) -> Trace:
-    found = trace_of_manifest(run.manifest, given)
+    found = trace_of_manifest(run.manifest, given, run.jobs.most)
     if isinstance(found, str):
         raise UserError(f"{home}: cannot be replayed: {found}; give --trace FILE")
     digest = stated_hash(run.manifest)

@@ -25,13 +25,16 @@ def report(
     from clustersim.rundir import read_run
     from itertime.io import write_text
 
-    from .run_output import run_folders
+    from .run_output import of_sound_records, run_folders
 
-    runs = [read_run(home) for home in run_folders(folder)]
+    homes = run_folders(folder)
+    runs = [read_run(home) for home in homes]
     names = [run.policy for run in runs]
     if baseline is not None and baseline not in names:
         raise UserError(f"--baseline {baseline}: is not among {', '.join(names)}")
-    write_text(folder / "report.html", render_report(runs, baseline=baseline))
+    with of_sound_records(homes):
+        page = render_report(runs, baseline=baseline)
+    write_text(folder / "report.html", page)
     print(folder / "report.html")
 
 
@@ -51,13 +54,15 @@ def timeline(
     from clustersim.export import write_timeline
     from clustersim.rundir import read_run
 
-    from .run_output import run_folders
+    from .run_output import of_sound_records, run_folders
 
     homes = run_folders(folder)
     if homes != [folder]:
         raise UserError(f"{folder}: holds {len(homes)} runs; name one of them, for example {homes[0]}")
     path = output or folder / "timeline.json.gz"
-    count = write_timeline(read_run(folder), path)
+    run = read_run(folder)
+    with of_sound_records(homes):
+        count = write_timeline(run, path)
     print(f"{count:,} events written to {path}; open it in ui.perfetto.dev or chrome://tracing")
 
 
@@ -82,7 +87,7 @@ def plot(
     from clustersim.export import KINDS, check_ending, draw_sweep, figures, read_sweep, save
     from clustersim.rundir import read_run
 
-    from .run_output import run_folders
+    from .run_output import of_sound_records, run_folders
 
     if kind not in (*KINDS, _SWEEP):
         raise UnknownName("kind of plot", kind, [*KINDS, _SWEEP])
@@ -94,5 +99,9 @@ def plot(
             absent = f" ({sweep.absent} cells without a value left out)" if sweep.absent else ""
             print(f"{output}{absent}")
             return
-        save(KINDS[kind](plt, [read_run(home) for home in run_folders(folder)]), output)
+        homes = run_folders(folder)
+        runs = [read_run(home) for home in homes]
+        with of_sound_records(homes):
+            figure = KINDS[kind](plt, runs)
+        save(figure, output)
     print(output)

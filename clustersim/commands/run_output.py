@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from clustersim.records import Run
@@ -13,27 +14,32 @@ from itertime.errors import UserError
 
 from .terminal import plain, print_table
 
-__all__ = ["check_folder", "has_report", "print_comparison", "print_run", "run_folders"]
+__all__ = ["check_folder", "has_report", "of_sound_records", "print_comparison", "print_run", "run_folders"]
 
 _MOST_REPORTED = 200_000  # jobs, of all runs together
 
 
-def check_folder(folder: Path, expected: Sequence[str] = ()) -> None:
+def check_folder(folder: Path, runs: Sequence[str] = (), force: bool = False) -> None:
     """UserError if results cannot be written to `folder`, before minutes of simulation.
 
-    `expected`: names of run folders that may exist in it. Others belong to another comparison and would end
-    up in the report of this one.
+    `runs`: the names of the run folders that a comparison makes inside. A folder that holds a run is refused
+    unless `force` is true. Folders of another comparison are refused even then: they would end up in the
+    report of this one.
     """
     existing = folder
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
     if not existing.is_dir():
         raise UserError(f"{folder}: {existing} is not a folder; choose another place with --out")
-    if expected and (folder / "manifest.json").exists():
+    single = (folder / "manifest.json").exists()
+    if runs and single:
         raise UserError(f"{folder}: holds a single run; choose an empty folder for a comparison")
-    others = sorted({path.parent.name for path in folder.glob("*/manifest.json")} - set(expected))
-    if others:
+    inside = {path.parent.name for path in folder.glob("*/manifest.json")}
+    if others := sorted(inside - set(runs)):
         raise UserError(f"{folder}: holds {others[0]} of another comparison; choose an empty folder")
+    if (single or inside) and not force:
+        what = "a run" if single else f"the run {min(inside)}"
+        raise UserError(f"{folder}: already holds {what}; choose another folder, or replace it with --force")
     if not os.access(existing, os.W_OK):
         raise UserError(f"{folder}: {existing} cannot be written; choose another place with --out")
 
@@ -50,6 +56,25 @@ def run_folders(folder: Path) -> list[Path]:
     if not homes:
         raise UserError(f"{folder}: holds no run (no manifest.json, neither here nor one folder down)")
     return homes
+
+
+@contextmanager
+def of_sound_records(homes: Sequence[Path]) -> Iterator[None]:
+    """For work on records that may contradict each other, as in folders from elsewhere: if the work fails and
+    a run breaks a rule, the error is a UserError that says so. Other failures stay what they are.
+    """
+    try:
+        yield
+    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
+        from clustersim.audit import check_run_folder
+
+        for home in homes:
+            for finding in check_run_folder(home):
+                for violation in finding.violations:
+                    what = f"its records contradict each other: {finding.rule}: {violation.text:.200}"
+                    remedy = f"run the simulation again; all of it: clustersim check {home}"
+                    raise UserError(f"{home}: {what}; {remedy}") from None
+        raise
 
 
 def has_report(runs: Sequence[Run]) -> bool:

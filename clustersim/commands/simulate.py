@@ -41,6 +41,7 @@ Until = Annotated[float | None, typer.Option(help="End of the run, in seconds on
 OutDir = Annotated[
     Path | None, typer.Option("--out", "-o", help="Folder to write: records, metrics, manifest and report.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace the results that the folder of --out holds.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Parquet = Annotated[bool, typer.Option("--parquet", help="Write jobs.parquet instead of jobs.csv.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one per processor.")]
@@ -62,6 +63,7 @@ def run(
     table: Table = None,
     until: Until = None,
     out: OutDir = None,
+    force: Force = False,
     parquet: Parquet = False,
     json: Json = False,
 ) -> None:
@@ -87,7 +89,7 @@ def run(
     )
     jobs = Trace.read(trace, config.table)
     if out is not None:
-        check_folder(out)
+        check_folder(out, force=force)
     try:
         with progress_of(f"simulating {policy}", len(jobs.jobs)) as advance:
             result = simulate(jobs, config=config, out=out, parquet=parquet, on_progress=advance)
@@ -125,6 +127,7 @@ def compare(
     until: Until = None,
     workers: Workers = None,
     out: OutDir = None,
+    force: Force = False,
     parquet: Parquet = False,
     json: Json = False,
 ) -> None:
@@ -158,6 +161,7 @@ def compare(
         baseline=baseline,
         workers=workers,
         out=out,
+        force=force,
         parquet=parquet,
         json=json,
     )
@@ -173,6 +177,7 @@ def demo(
     cluster: ClusterShape = "n64g8",
     seed: Seed = 0,
     out: OutDir = None,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Compare four policies on generated jobs.
@@ -196,7 +201,7 @@ def demo(
         planner="3d",
         seed=seed,
     )
-    _compare(Trace.generated(recipe), configs, out=out, json=json)
+    _compare(Trace.generated(recipe), configs, out=out, force=force, json=json)
 
 
 def _settings_of(name: str, names: list[str], settings: list[str] | None) -> list[str]:
@@ -262,6 +267,7 @@ def _compare(
     baseline: str | None = None,
     workers: int | None = None,
     out: Path | None,
+    force: bool = False,
     parquet: bool = False,
     json: bool,
 ) -> None:
@@ -279,7 +285,7 @@ def _compare(
         inside = [_folder_name(config.policy, config.seed, many) for config in configs]
         if len(set(inside)) < len(inside):
             raise UserError(f"--out {out}: two policies would share a folder; rename one of their files")
-        check_folder(out, inside)
+        check_folder(out, inside, force)
         folders = [out / name for name in inside]
     done = 0
 

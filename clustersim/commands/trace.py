@@ -25,6 +25,13 @@ Rules = Annotated[
 ]
 PlannerName = Annotated[str, typer.Option("--planner", help="Planner that turns run times into iterations.")]
 SystemName = Annotated[str, typer.Option("--system", help="System on which the run times hold.")]
+MEMORY_HEADROOM = 0.1  # as in itertime.costs, which takes long to import
+Headroom = Annotated[
+    float,
+    typer.Option(
+        "--memory-headroom", help="Share of a GPU's memory that the planner's plans leave free, below 1."
+    ),
+]
 RunPlanner = Annotated[
     str, typer.Option("--planner", help="Planner under which jobs have their run times, and the load holds.")
 ]
@@ -63,6 +70,7 @@ def import_(
     rules: Rules = "llm-mix",
     planner: PlannerName = "data-parallel",
     system: SystemName = "dgx-a100-80gb",
+    memory_headroom: Headroom = MEMORY_HEADROOM,
     seed: Seed = 0,
     limit: Annotated[int | None, typer.Option(help="Keep at most this number of jobs.")] = None,
     from_s: Annotated[
@@ -84,6 +92,7 @@ def import_(
         rules=rules,
         planner=planner,
         system=system,
+        memory_headroom=memory_headroom,
         seed=seed,
         selection=Selection(from_s, until_s, limit, time_scale),
     )
@@ -144,6 +153,7 @@ def generate(
     ] = "rules",
     planner: RunPlanner = "3d",
     system: SystemName = "dgx-a100-80gb",
+    memory_headroom: Headroom = MEMORY_HEADROOM,
     seed: Seed = 0,
     load_of: LoadOf = "trace",
 ) -> None:
@@ -164,6 +174,7 @@ def generate(
         deadlines=deadlines,
         planner=planner,
         system=system,
+        memory_headroom=memory_headroom,
         seed=seed,
         load_of=load_of,
     )

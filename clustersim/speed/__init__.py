@@ -24,6 +24,8 @@ Why
   exact: tests compare with `==` after every change. Solving all connected links again was six times slower.
 - A job runs on GPUs of one type. Mixed allocations train at the pace of the slowest GPU unless the plan is
   balanced for them, which no planner here does. The engine sees one curve per type (`Offer`).
+- A job that asks for a GPU type runs on that type alone on a cluster of several types, as a constraint in a
+  batch system. On a cluster of one type its wish is informational: logs of one type are often run on another.
 - A job whose request is too small for its model under the run's planner gets the smallest count that holds
   it, and its record says so. Rejecting it would make policies with different planners serve different jobs.
 """

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from itertime.spec import ModelSpec, Plan
 
 __all__ = [
+    "MEMORY_HEADROOM",
     "Attention",
     "BucketMb",
     "Cp",
@@ -21,6 +22,7 @@ __all__ = [
     "Fp32Gradients",
     "GlobalBatch",
     "GradOverlap",
+    "Headroom",
     "Interleave",
     "Json",
     "MicroBatch",
@@ -51,6 +53,13 @@ SeqLen = Annotated[
 ]
 Attention = Annotated[
     str | None, typer.Option("--attention", help="core or flash; default: the model's own.")
+]
+MEMORY_HEADROOM = 0.1  # as in itertime.costs, which takes long to import
+Headroom = Annotated[
+    float,
+    typer.Option(
+        "--memory-headroom", help="Share of the GPU's memory that a plan must leave free to fit, below 1."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Tp = Annotated[int, typer.Option("--tp", min=1, help="Tensor parallelism.")]
@@ -150,6 +159,8 @@ def plan_document(model: ModelSpec, plan: Plan, prediction: Prediction) -> dict[
         "iteration_s": prediction.iteration_s,
         "interval_s": prediction.interval_s,
         "memory_gb": prediction.memory_bytes / 1e9,
+        "gpu_memory_gb": prediction.capacity_bytes / 1e9,
+        "memory_headroom": prediction.memory_headroom,
         "fits": prediction.fits,
         "reason": prediction.reason,
         "mfu": prediction.mfu,

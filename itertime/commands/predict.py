@@ -10,6 +10,7 @@ import typer
 from itertime.commandline import print_json
 
 from .options import (
+    MEMORY_HEADROOM,
     Attention,
     BucketMb,
     Cp,
@@ -19,6 +20,7 @@ from .options import (
     Fp32Gradients,
     GlobalBatch,
     GradOverlap,
+    Headroom,
     Interleave,
     Json,
     MicroBatch,
@@ -73,6 +75,7 @@ def predict(
     rank_order: RankOrder = "tp-cp-dp-pp",
     prefetch: Prefetch = True,
     bucket_mb: BucketMb = None,
+    memory_headroom: Headroom = MEMORY_HEADROOM,
     json: Json = False,
 ) -> None:
     """Predict the seconds of one iteration, where they go, the memory, and whether the plan fits."""
@@ -81,7 +84,7 @@ def predict(
 
     spec = model_of(model, seq_len, attention)
     plan = plan_of(context.params)
-    prediction = run(spec, plan, load_system(system))
+    prediction = run(spec, plan, load_system(system), memory_headroom=memory_headroom)
     if json:
         print_json(plan_document(spec, plan, prediction))
     else:
@@ -99,7 +102,9 @@ def _print_prediction(model: ModelSpec, plan: Plan, prediction: Prediction) -> N
     for name, seconds in prediction.breakdown.items():
         if seconds > 0:
             print(f"  {name:18} {seconds:10.4f} s {seconds / prediction.iteration_s:6.1%}")
-    print(f"{prediction.memory_bytes / 1e9:.1f} GB on the fullest GPU")
+    print(
+        f"{prediction.memory_bytes / 1e9:.1f} GB of {prediction.capacity_bytes / 1e9:.1f} on the fullest GPU"
+    )
     for name, size in prediction.memory_parts.items():
         if size > 0:
             print(f"  {name:18} {size / 1e9:10.1f} GB")

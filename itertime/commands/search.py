@@ -10,9 +10,11 @@ import typer
 from itertime.commandline import print_json
 
 from .options import (
+    MEMORY_HEADROOM,
     Attention,
     GlobalBatch,
     GradOverlap,
+    Headroom,
     Json,
     ModelName,
     SeqLen,
@@ -96,6 +98,7 @@ def search(
     cp: CpChoices = "1",
     ep: EpChoices = "all",
     grad_overlap: GradOverlap = False,
+    memory_headroom: Headroom = MEMORY_HEADROOM,
     json: Json = False,
 ) -> None:
     """Find the best plans for a model on a number of GPUs that keep the rules and fit in memory."""
@@ -116,6 +119,7 @@ def search(
         space=space,
         objective=objective,
         top=top or (WHOLE_FRONT if front else TOP),
+        memory_headroom=memory_headroom,
     )
     if json:
         print_json(document_of(spec, result, by_cost, price))

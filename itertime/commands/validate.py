@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from itertime.commandline import print_json
+from itertime.errors import printable
 
 from .options import Json
 
@@ -50,9 +51,11 @@ def validate(
 
 def print_skipped(skipped: Sequence[dict[str, str]]) -> None:
     """Print the rows that cannot be expressed on stderr, by reason."""
+    from itertime.io import shown
+
     reasons: dict[str, list[str]] = {}
     for row in skipped:
-        reasons.setdefault(row["why"], []).append(row["id"])
+        reasons.setdefault(printable(row["why"]), []).append(shown(row["id"]))
     for why, ids in reasons.items():
         more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
         print(f"  {len(ids):5} skipped: {why} ({', '.join(ids[:3])}{more})", file=sys.stderr)
@@ -63,4 +66,4 @@ def _print_errors(entry: dict[str, Any], name: str) -> None:
     digits = {"mape": 2, "median_ape": 2, "p95_ape": 1, "bias": 2, "r2": 4, "coverage": 0}
     for key, width in digits.items():
         cells.append(f"{'-':>8}" if entry[key] is None else f"{entry[key]:8.{width}f}")
-    print(" ".join(cells), "", name)
+    print(" ".join(cells), "", printable(name))

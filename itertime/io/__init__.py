@@ -4,7 +4,9 @@
 |---|---|
 | `open_table`, `Table` | a CSV or Parquet file, read row by row as untrusted text |
 | `read_mapping` | the mapping in a YAML or JSON file |
-| `parse_yaml` | the data in YAML text |
+| `parse_yaml`, `yaml_nodes` | the data in YAML text, its nodes; what aliases stand for has a limit |
+| `YamlError` | why a text is not such YAML, and the line |
+| `read_text` | the text of a regular UTF-8 file of limited size |
 | `construct` | a mapping as a pydantic dataclass; an error names the file and the key |
 | `CONFIG` | configuration of these dataclasses: no unknown keys, no infinities |
 | `Name` | field type: text that is not empty |
@@ -14,17 +16,20 @@
 | `Latency` | field type: 0 to 1 s |
 | `MAX_BYTES` | the largest data file that is read |
 | `replacing` | a temporary path whose file replaces the real one if all goes well |
+| `temporary_beside` | a new file with an unpredictable name in the folder of another |
 | `write_text`, `write_bytes` | a file, written whole or not at all |
 | `sha256` | hash of a file |
 | `digest` | hash of plain data |
 | `with_guard`, `without_guard` | text for a CSV cell that no spreadsheet evaluates as a formula, and back |
-| `shown` | a user's value as an error message shows it |
+| `shown`, `quoted` | a user's value as an error message shows it, without and with quotes; never long |
 | `separator_hint` | the remedy for a table whose separators are not commas |
 
 The package lies in `itertime` because `itertime` is the lowest package, and all others need it.
 """
 
-from .files import digest, replacing, sha256, write_bytes, write_text
+from itertime.errors import quoted, shown
+
+from .files import digest, read_text, replacing, sha256, temporary_beside, write_bytes, write_text
 from .mappings import (
     CONFIG,
     MAX_BYTES,
@@ -38,11 +43,11 @@ from .mappings import (
     Share,
     Whole,
     construct,
-    parse_yaml,
     read_mapping,
 )
 from .spreadsheets import with_guard, without_guard
-from .tables import Table, open_table, separator_hint, shown
+from .tables import Table, open_table, separator_hint
+from .yaml_text import YamlError, parse_yaml, yaml_nodes
 
 __all__ = [
     "CONFIG",
@@ -57,17 +62,22 @@ __all__ = [
     "Share",
     "Table",
     "Whole",
+    "YamlError",
     "construct",
     "digest",
     "open_table",
     "parse_yaml",
+    "quoted",
     "read_mapping",
+    "read_text",
     "replacing",
     "separator_hint",
     "sha256",
     "shown",
+    "temporary_beside",
     "with_guard",
     "without_guard",
     "write_bytes",
     "write_text",
+    "yaml_nodes",
 ]

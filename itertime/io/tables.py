@@ -1,6 +1,6 @@
 """CSV and Parquet tables from outside, read row by row as untrusted text.
 
-`separator_hint` and `shown` help readers of tables to word their errors.
+`separator_hint` helps readers of tables to word their errors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import IO, Any, BinaryIO, cast
 
 from itertime.errors import TableError, UserError
 
-__all__ = ["Table", "open_table", "separator_hint", "shown"]
+__all__ = ["Table", "open_table", "separator_hint"]
 
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -211,11 +211,3 @@ def separator_hint(columns: list[str]) -> str:
     if len(columns) == 1 and any(sign in columns[0] for sign in ";\t|"):
         return "columns must be separated by commas"
     return ""
-
-
-def shown(value: object) -> str:
-    """A user's value for a message: unchanged if short and printable, else escaped and truncated."""
-    text = str(value)
-    if len(text) > 60:
-        text = text[:60] + "..."
-    return text if text.isprintable() else repr(text)

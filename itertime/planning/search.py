@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itertime.accuracy import interval_s
-from itertime.costs import Workload, memory, stage_layers_s
+from itertime.costs import MEMORY_HEADROOM, Workload, memory, stage_layers_s
 from itertime.errors import UserError
 from itertime.prediction import Evaluation, Prediction, evaluate, predict
 from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, load_profile
@@ -74,8 +74,10 @@ def search(
     objective: str = "time",
     top: int = 10,
     profile: Profile | None = None,
+    memory_headroom: float = MEMORY_HEADROOM,
 ) -> SearchResult:
-    """The `top` best plans on exactly `gpus` or at most `max_gpus` GPUs.
+    """The `top` best plans on exactly `gpus` or at most `max_gpus` GPUs that leave `memory_headroom`, a
+    share of a GPU's memory, free.
 
     `objective`: "time" (seconds per iteration), "cost" (GPU-seconds per iteration, which any price of a
     GPU-hour turns into dollars), or "pareto" (the front of time against GPUs: fastest first, each plan
@@ -86,7 +88,7 @@ def search(
     counts = _counts(gpus, max_gpus, global_batch, objective)
     profile = profile or load_profile(system.profile)
     plans = candidates(model, global_batch, system, space or Space(), counts)
-    fitting = fitting_plans(model, plans, system, profile)
+    fitting = fitting_plans(model, plans, system, profile, memory_headroom)
     feasible = len(fitting)
     found: tuple[Found, ...] = ()
     if feasible:
@@ -94,7 +96,7 @@ def search(
             fitting = fitting.take(among_best(model, fitting, system, profile, top))
         elif objective == "pareto":
             fitting = fitting.take(best_of_counts(model, fitting, system, profile))
-        result = evaluate(model, fitting, system, profile)
+        result = evaluate(model, fitting, system, profile, memory_headroom=memory_headroom)
         pareto = objective == "pareto"
         best = pareto_front(fitting, result)[::-1] if pareto else rank(fitting, result, objective)
         chosen = best[: max(top, 0)]
@@ -125,12 +127,19 @@ def _completed(
     return replace(found, interval_s=interval, extrapolated=alone.extrapolated)
 
 
-def fitting_plans(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> PlanBatch:
-    """The plans that fit in memory."""
+def fitting_plans(
+    model: ModelSpec,
+    plans: PlanBatch,
+    system: System,
+    profile: Profile,
+    memory_headroom: float = MEMORY_HEADROOM,
+) -> PlanBatch:
+    """The plans that fit in memory and leave `memory_headroom`, a share of it, free."""
     fits = np.zeros(len(plans), dtype=bool)
     for first in range(0, len(plans), BLOCK):
         block = slice(first, first + BLOCK)
-        fits[block] = memory(Workload.of(model, plans.take(block), system, profile)).fits
+        workload = Workload.of(model, plans.take(block), system, profile)
+        fits[block] = memory(workload, memory_headroom).fits
     return plans.take(fits)
 
 

@@ -6,7 +6,7 @@ Every job must run from the same second to the same second under both, on random
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from random import Random
 from typing import Any
@@ -208,7 +208,15 @@ def random_trace(random: Random) -> tuple[int, list[Plain]]:
 
 def simulated(jobs: list[Plain], gpus: int, policy: Scheduler) -> list[Runs | None]:
     trace = [
-        Job(f"{j.order:02}", j.submit, j.tenant, gpus=j.gpus, duration_s=j.run, deadline_s=j.deadline)
+        Job(
+            f"{j.order:02}",
+            j.submit,
+            j.tenant,
+            gpus=j.gpus,
+            duration_s=j.run,
+            deadline_s=j.deadline,
+            estimate_s=j.estimate or None,
+        )
         for j in jobs
     ]
     cluster = Cluster(1, gpus)
@@ -237,6 +245,34 @@ def test_every_job_runs_when_the_plain_rule_says(name: str) -> None:
     for seed in (*range(40), 155, 2142):  # the last two were once wrong under easy and gittins
         policy, plain, scene = compared(name, seed)
         assert policy == plain, scene
+
+
+def check_with_estimates(name: str, seeds: Iterable[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of some jobs the user's estimate is unknown; others have one that is right, too long or too short."""
+    steps = (1, 2, 5, 9)  # as short as the jobs, so that an estimate runs out several times
+    monkeypatch.setattr("policies.toolkit.backfill.CORRECTIONS_S", steps)
+    rule, policy = (plain.Easy, Easy) if name == "easy" else (plain.Conservative, Conservative)
+    for seed in seeds:
+        random = Random(seed)
+        gpus, jobs = random_trace(random)
+        for job in jobs:
+            job.estimate = random.choice((0, job.run, random.randint(1, job.run), random.randint(1, 60)))
+        factor = random.choice(FACTORS)
+        expected = schedule(jobs, gpus, rule(factor, (*steps, *[steps[-1]] * 60)))
+        assert simulated(jobs, gpus, policy(factor)) == expected, f"seed {seed}, {gpus} GPUs: {jobs}"
+
+
+@pytest.mark.parametrize("name", ["easy", "conservative"])
+def test_backfilling_by_the_estimates_of_users(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_with_estimates(name, range(100), monkeypatch)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["easy", "conservative"])
+def test_backfilling_by_the_estimates_of_users_on_many_traces(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_with_estimates(name, range(1000, 4000), monkeypatch)
 
 
 @pytest.mark.long

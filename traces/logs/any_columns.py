@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from itertime.errors import TableError, UnknownName, UserError
-from itertime.io import separator_hint, shown
+from itertime.io import quoted, separator_hint, shown
 from traces.native import COLUMNS, number
 
 from .log import Fields, Log, Moments, moment, span
@@ -46,7 +46,7 @@ def parse_columns(text: str) -> dict[str, str]:
     for part in text.split(","):
         meaning, equals, column = (piece.strip() for piece in part.partition("="))
         if not (meaning and equals and column):
-            raise UserError(f"--columns {part!r}: write NAME=COLUMN, for example submit_s=timestamp")
+            raise UserError(f"--columns {quoted(part)}: write NAME=COLUMN, for example submit_s=timestamp")
         if meaning not in MEANINGS:
             raise UnknownName("name in --columns", meaning, MEANINGS)
         if meaning in named:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import open_table, sha256, shown
 from traces.job import Job, submission_key
@@ -73,6 +74,7 @@ def import_log(
     system: str = "dgx-a100-80gb",
     seed: int = 0,
     selection: Selection | None = None,
+    memory_headroom: float = MEMORY_HEADROOM,
 ) -> tuple[list[Job], Report]:
     """Read a log and turn it into jobs in submission order, with a JSON-ready report.
 
@@ -89,7 +91,7 @@ def import_log(
     if rules == "none":
         jobs, report = convert(log, None, seed, selection)
         return jobs, head | {"rules": {"name": "none"}} | report
-    maker, source = work_maker(rules, planner, system)
+    maker, source = work_maker(rules, planner, system, memory_headroom)
     jobs, report = convert(log, maker, seed, selection)
     return jobs, head | source | {"seed": seed} | report
 

@@ -5,6 +5,7 @@
 | `read_trace` | a trace as a list of jobs, in the order of its rows |
 | `store_trace` | the same, with the jobs on disk |
 | `StoredJobs` | jobs on disk, in order of submission |
+| `jobs_of_frame` | the jobs of a data frame |
 | `write_trace` | jobs as CSV, gzip-compressed CSV or Parquet |
 | `COLUMNS` | column name -> parser of its cells |
 | `TEXTS` | columns that hold text |
@@ -22,6 +23,7 @@ Why
 - Ids are proved unique by 64-bit hashes, and by the ids themselves wherever two hashes are equal.
 """
 
+from .data_frame import jobs_of_frame
 from .parsing import TEXTS
 from .schema import COLUMNS, MAX_COUNT, MAX_SECONDS, MIN_SECONDS, contradictions, number, whole
 from .sorted_jobs import StoredJobs
@@ -35,6 +37,7 @@ __all__ = [
     "TEXTS",
     "StoredJobs",
     "contradictions",
+    "jobs_of_frame",
     "number",
     "read_trace",
     "store_trace",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from itertime.errors import TableError, UnknownName
-from itertime.io import Table, open_table, separator_hint, shown, without_guard
+from itertime.io import Table, open_table, quoted, separator_hint, shown, without_guard
 from itertime.spec import list_models
 from traces.job import Job
 
@@ -21,7 +21,7 @@ __all__ = ["TEXTS", "read_rows"]
 
 MAX_ERRORS_SHOWN = 20
 _MOST_NAMED = 5  # unknown columns that an error lists
-TEXTS = ("job_id", "tenant", "model", "state")
+TEXTS = ("job_id", "tenant", "model", "state", "user", "gpu_type")
 _BY_ITERATIONS, _BY_DURATION = ("model", "global_batch", "iterations"), ("gpus", "duration_s")
 _FIELDS = [field.name for field in fields(Job)]
 _UNSTATED: list[Any] = [None, None, *(field.default for field in fields(Job)[2:])]
@@ -123,7 +123,7 @@ class _Models:
         if answer and "known: " in answer:
             listed, self._listed = self._listed, True
             if listed:
-                return f"unknown model {name!r}; the first such error lists those known"
+                return f"unknown model {quoted(name)}; the first such error lists those known"
             return f"{answer}; a throughput table (--table) may state others"
         return answer
 

@@ -81,6 +81,15 @@ def _duration(text: str) -> float:
     return _time(text)
 
 
+def _estimate(text: str) -> float:
+    value = number(text)
+    if value <= 0:
+        raise ValueError("must be greater than 0; leave the cell empty if there is no estimate")
+    if value < MIN_SECONDS:
+        raise ValueError(f"is below {MIN_SECONDS:g} seconds, which no table resolves; leave the cell empty")
+    return _time(text)
+
+
 def _iterations(text: str) -> float:
     value = number(text)
     if value <= 0:
@@ -126,6 +135,10 @@ COLUMNS: dict[str, Callable[[str], Any]] = {
     "deadline_s": _time,
     "priority": _priority,
     "state": _text,
+    "estimate_s": _estimate,
+    "user": _text,
+    "gpu_type": _text,
+    "logged_start_s": _time,
 }
 """Column name -> parser of its non-empty cells, in the order in which columns are written."""
 
@@ -143,6 +156,9 @@ def contradictions(job: Job) -> Iterator[tuple[str, object, str]]:
     if job.deadline_s is not None and job.deadline_s < job.submit_s:
         text = f"is before submit_s={job.submit_s:g}; deadlines are absolute, not relative to the submission"
         yield "deadline_s", f"{job.deadline_s:g}", text
+    if job.logged_start_s is not None and job.logged_start_s < job.submit_s:
+        text = f"is before submit_s={job.submit_s:g}; a job starts after its submission, on the same clock"
+        yield "logged_start_s", f"{job.logged_start_s:g}", text
 
 
 def _no_work(job: Job) -> tuple[str, str, str]:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.errors import UnknownName, UserError
+from itertime.errors import UnknownName, UserError, quoted
 
 __all__ = ["ARRIVALS", "arrival_times", "arrivals_within", "weibull_shape"]
 
@@ -72,7 +72,8 @@ def _at_rate_one(kind: str, count: int, rng: np.random.Generator, cv: float | No
         raise UnknownName("arrivals", kind, ARRIVALS)
     if cv is not None and kind in _WITHOUT_CV:
         others = ", ".join(name for name in ARRIVALS if name not in _WITHOUT_CV)
-        raise UserError(f"cv={cv:g}: arrivals {kind!r} take no cv; leave it out, or use one of {others}")
+        remedy = f"leave it out, or use one of {others}"
+        raise UserError(f"cv={cv:g}: arrivals {quoted(kind)} take no cv; {remedy}")
     if kind == "at-zero":
         return np.zeros(count)
     if kind == "regular":

@@ -112,7 +112,7 @@ def _ingredients(recipe: Recipe) -> tuple[Sizes, WorkMaker | None, dict[str, Any
     source: dict[str, Any] = {"sizes": {"name": path.name, "sha256": sha256(path), "source": sizes.source}}
     if recipe.rules == "none":
         return sizes, None, source
-    maker, provenance = work_maker(recipe.rules, recipe.planner, recipe.system)
+    maker, provenance = work_maker(recipe.rules, recipe.planner, recipe.system, recipe.memory_headroom)
     return sizes, maker, source | provenance
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from itertime.costs import MEMORY_HEADROOM, checked_headroom
 from itertime.errors import UnknownName, UserError
 from traces.native import MAX_SECONDS
 from traces.workload import Deadlines, Rules
@@ -29,6 +30,7 @@ class Recipe:
     | sizes | bundled sizes or a file: GPU counts and run times, as logged |
     | rules | rules that assign models and multiply GPUs; "none": rigid jobs of a duration |
     | deadlines | "rules", "none", or LOW:HIGH or LOW:HIGH:SHARE for submit_s + U(LOW, HIGH) x run time |
+    | memory_headroom | share of the GPU memory that plans leave free |
     | planner, system | determine the iteration time on the requested GPUs, under which the load holds |
     | seed | of all random draws; each purpose has a stream of its own |
     | load_of | "trace": each trace offers exactly `load`; "process": the rate of arrivals is as expected |
@@ -57,6 +59,7 @@ class Recipe:
     planner: str = "3d"
     system: str = "dgx-a100-80gb"
     seed: int = 0
+    memory_headroom: float = MEMORY_HEADROOM
     load_of: str = "trace"
 
     def __post_init__(self) -> None:
@@ -70,6 +73,7 @@ class Recipe:
             raise UserError(f"seed={self.seed}: must not be negative")
         if self.load_of not in LOADS:
             raise UnknownName("load_of", self.load_of, LOADS)
+        checked_headroom(self.memory_headroom)
 
 
 def parse_deadlines(text: str, rules: Rules | None) -> Deadlines | None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from itertime.costs import MEMORY_HEADROOM
 from itertime.io import sha256
 from itertime.planning import Planner, make_planner
 from itertime.spec import load_model, load_system
@@ -77,8 +78,11 @@ class WorkMaker:
         return self._iteration_s[key]
 
 
-def work_maker(rules: str, planner: str, system: str) -> tuple[WorkMaker, dict[str, Any]]:
-    """A WorkMaker by names, and the provenance of its numbers, for a report.
+def work_maker(
+    rules: str, planner: str, system: str, memory_headroom: float = MEMORY_HEADROOM
+) -> tuple[WorkMaker, dict[str, Any]]:
+    """A WorkMaker by names, and the provenance of its numbers, for a report. Plans leave `memory_headroom`, a
+    share of a GPU's memory, free.
 
     Raises UserError for rules, a planner or a system that does not exist or cannot be read.
     """
@@ -88,8 +92,9 @@ def work_maker(rules: str, planner: str, system: str) -> tuple[WorkMaker, dict[s
         "planner": planner,
         "system": built.name,
         "profile": built.profile,
+        "memory_headroom": memory_headroom,
     }
-    return WorkMaker(loaded, make_planner(planner, built)), source
+    return WorkMaker(loaded, make_planner(planner, built, memory_headroom=memory_headroom)), source
 
 
 def deadline_factors(deadlines: Deadlines | None, seed: int, count: int) -> Iterator[float | None]:

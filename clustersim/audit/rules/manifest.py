@@ -10,7 +10,7 @@ from clustersim.audit.history import ClusterHistory, JobHistory, Rule
 from clustersim.failures import Maintenance, NodeChange, Outages
 from clustersim.records import COMPLETE, NODE_DOWN, NODE_EVENTS, NODE_UP, EventRecord
 from clustersim.runs import is_of_this_code, malformed_versions
-from itertime.io import shown
+from itertime.io import quoted, shown
 from itertime.planning import PLANNERS
 
 __all__ = ["ManifestConsistent", "OutagesAsDrawn"]
@@ -116,7 +116,7 @@ class ManifestConsistent(Rule):
         for name, value in self.evidence.cluster.document().items():
             given = stated.get(name, value) if isinstance(stated, dict) else value
             if given != value:
-                self.report(f"cluster.{name} is {given!r:.60}, {value!r:.60} by its other entries")
+                self.report(f"cluster.{name} is {quoted(given)}, {quoted(value)} by its other entries")
         if wrong := malformed_versions(self._manifest):
             self.report(wrong)
         planner = self._manifest.get("planner", PLANNERS[0])
@@ -126,7 +126,7 @@ class ManifestConsistent(Rule):
     def _check_status(self) -> None:
         status = self._manifest.get("status", COMPLETE)
         if "status" in self._manifest and self._complete != (status == COMPLETE):
-            self.report(f"status is {status!r:.60}, and complete {self._complete}")
+            self.report(f"status is {quoted(status)}, and complete {self._complete}")
 
     def _check_times(self) -> None:
         history, end_s, until_s = self.history, self.evidence.end_s, self._until_s

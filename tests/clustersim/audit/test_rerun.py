@@ -154,7 +154,7 @@ def stated(folder: Path, **fields: Any) -> None:
     [
         ({"seed": 1}, "events.csv:"),
         ({"overheads": None}, "events.csv:"),
-        ({"params": {"none": 1}}, "UnknownParameter"),
+        ({"params": {"none": 1}}, "unknown parameter"),
         ({"placement": "spread"}, "events.csv:"),
         ({"oracle_used": True}, "manifest.json: oracle_used is True; by the replay False"),
         ({"end_s": 1e6}, "manifest.json: end_s is 1000000.0; by the replay "),
@@ -168,7 +168,7 @@ def test_settings_that_the_run_did_not_have(
     failures = {"mtbf_gpu_h": 0.5}
     clustersim.run(trace, "fifo", cluster="n4g8", failures=failures, out=tmp_path / "run")
     stated(tmp_path / "run", **fields)
-    if text == "UnknownParameter":
+    if text == "unknown parameter":
         with pytest.raises(UserError, match="parameter of policy fifo"):
             replay(tmp_path / "run")
         return

@@ -277,3 +277,22 @@ def test_the_example_of_the_page_is_a_grid(tmp_path: Path) -> None:
     example = page.partition("## An example")[2].partition("\n\n")[2].partition("\n\n")[0]
     (tmp_path / "buy.yaml").write_text("\n".join(line[4:] for line in example.splitlines()))
     assert len(read_plan(tmp_path / "buy.yaml").cells) == 4 * 2 * 20
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ("policy.quantum_s: abc", "quantum_s='abc': must be a finite number"),
+        ("policy.quantum: 5", "did you mean quantum_s"),
+    ],
+)
+def test_a_wrong_parameter_of_a_policy_is_a_mistake_in_the_file(tmp_path, setting, text):
+    grid = tmp_path / "g.yaml"
+    grid.write_text(
+        "matrix:\n  policy: [las]\nset:\n  cluster: n1g8\n  trace: {jobs: 2, gpus: 8, rules: none}\n"
+        f"  {setting}\n"
+    )
+    with pytest.raises(UserError, match=text) as caught:
+        read_plan(grid)
+    assert caught.value.exit_code == 2
+    assert f"{grid}:" in str(caught.value)
