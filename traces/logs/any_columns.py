@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import quoted, shown
@@ -21,7 +21,7 @@ MEANINGS: tuple[str, ...] = (
 )  # fmt: skip
 """Names that the user can give to a column."""
 
-_REQUIRED = ("job_id", "submit_s", "gpus", "duration_s", "start_s", "end_s")
+_REQUIRED = ("job_id", "submit_s", "gpus", "duration_s")
 _SHARE, _WHOLE_GPU = "gpu_milli", 1000  # of Alibaba's GPU traces of 2023 (Weng et al., USENIX ATC 2023)
 
 
@@ -54,7 +54,7 @@ def parse_columns(text: str) -> dict[str, str]:
 
 
 def read_log(source: LogSource, named: Mapping[str, str], options: ReadOptions) -> Log:
-    """Read a log with the columns `named` (see `parse_columns`), or their numbers from 1.
+    """Read a log with the columns `named` (see `parse_columns`); whole numbers are places, from 1.
 
     Raises TableError if a column does not exist or no row is usable.
     """
@@ -63,12 +63,12 @@ def read_log(source: LogSource, named: Mapping[str, str], options: ReadOptions) 
         raise TableError(f"{source.path}:1: empty file; the first line names the columns")
     if not columns:
         raise TableError(f"{source.path}:1: holds no table; --columns names the columns of one")
-    by_number = all(_is_place(column) and column not in columns for column in named.values())
-    if by_number:
+    if all(_is_place(column) for column in named.values()):
         return _read_by_number(source, named, options)
     for column in named.values():
         if column not in columns:
-            raise TableError(f"{source.path}:1: {unknown_column(column, columns)}")
+            hint = "; if this is a job and no header, number the columns from 1" if _is_row(columns) else ""
+            raise TableError(f"{source.path}:1: {unknown_column(column, columns)}{hint}")
     cells = _cells(named)
     if _SHARE in columns:
         cells["part_of_gpu"] = Cell(_SHARE, _is_share, optional=True)
@@ -93,7 +93,12 @@ def _read_by_number(source: LogSource, named: Mapping[str, str], options: ReadOp
 
 
 def _cells(named: Mapping[str, str]) -> dict[str, Cell]:
-    return {meaning: Cell(column, optional=meaning not in _REQUIRED) for meaning, column in named.items()}
+    required = _REQUIRED if "duration_s" in named else (*_REQUIRED, "start_s", "end_s")
+    return {meaning: Cell(column, optional=meaning not in required) for meaning, column in named.items()}
+
+
+def _is_row(columns: Collection[str]) -> bool:
+    return any(is_number(column) for column in columns)
 
 
 def _is_place(column: str) -> bool:

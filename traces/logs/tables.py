@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from math import isfinite
 from typing import Any
 
@@ -14,11 +16,22 @@ from .cells import Cell, MixedColumnError, Moments, moment, parser
 from .log import BESIDE, Log, LogRows, ReadOptions
 from .log_format import LogFormat
 from .source import Head, LogSource
-from .units import TIME_FIELDS, Evidence, Rule, StatedUnits, TimeColumn, TimesRead, decide
+from .units import (
+    TIME_FIELDS,
+    UNITS,
+    Evidence,
+    Rule,
+    StatedUnits,
+    TimeColumn,
+    TimesRead,
+    decide,
+    in_words,
+    plausible,
+)
 
 __all__ = ["Cells", "TableOfJobs", "read_table", "table_format", "unknown_column"]
 
-_MOST_NAMED = 50  # columns of a log that an error lists
+_MOST_NAMED, _MOST_COMPARED = 50, 10_000  # columns of a log that an error lists, and looks for similar names
 
 Cells = Mapping[str, Cell]
 """Field of `LogRows.add` -> the column that states it."""
@@ -52,45 +65,59 @@ def read_table(
     Raises TableError if there is no usable row, if a column is missing or mixes numbers and dates, or if the
     unit of times stays unknown and seconds are implausible; and what `open_table` raises.
     """
-    form = _with_tenant(source, form, options.tenant)
+    columns = layout.names if layout and layout.names else source.head.columns
+    form = _with_tenant(source, form, options.tenant, columns)
     times = _times(source, form, StatedUnits.parse(options.time_unit), layout)
     rows = LogRows(source.path)
     with source.table(layout) as table:
         places = _places(table, form, times)
         for line, row in table.rows:
             _add(rows, table, line, row, places)
-    columns = dict.fromkeys(cell.column for cell in form.cells.values())
+    used = dict.fromkeys(cell.column for cell in form.cells.values())
     dates = [field for field, _, parse, *_ in places if isinstance(parse, Moments) and parse.are_dates]
     return rows.finish(
         Log(
             format=form.format,
-            columns=tuple(columns),
+            columns=tuple(used),
             states_deadlines="deadline_s" in form.cells or "deadline_after_s" in form.cells,
             jobs=(),
             dropped=(),
             assumptions=tuple(form.assumptions),
             times=times.notes(dates),
-            warnings=(*form.warnings, *times.warnings),
+            warnings=(*form.warnings, *times.warnings, *_doubts(rows)),
         )
     )
 
 
+def _doubts(rows: LogRows) -> list[str]:
+    """A warning if the unit of times, though stated or fixed, gives an implausible log."""
+    if not rows.jobs:
+        return []
+    submits = [job.submit_s for job in rows.jobs]
+    span_s, run_s = max(submits) - min(submits), statistics.median(job.duration_s for job in rows.jobs)
+    if plausible(span_s, run_s):
+        return []
+    return [f"{in_words(span_s, run_s)} are implausible; is the unit right? --time-unit {', '.join(UNITS)}"]
+
+
 def unknown_column(column: str, columns: Collection[str]) -> str:
     """What to say of a column that a log does not have."""
-    known = [shown(name) for name in columns]
+    known = [shown(name) for name in islice(columns, _MOST_COMPARED)]
     hint = str(UnknownName("column", column, known)).partition("; known: ")[0]
-    rest = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
+    rest = f" and {len(columns) - _MOST_NAMED} more" if len(columns) > _MOST_NAMED else ""
     separated = separator_hint(list(columns))
     listed = f"{', '.join(known[:_MOST_NAMED])}{rest}"
     return f"{hint}; its columns are {listed}" + (f"; {separated}" if separated else "")
 
 
-def _with_tenant(source: LogSource, form: TableOfJobs, column: str | None) -> TableOfJobs:
+def _with_tenant(
+    source: LogSource, form: TableOfJobs, column: str | None, columns: Collection[str]
+) -> TableOfJobs:
     if column is None:
         return form
     cells = {**form.cells, "tenant": Cell(column, optional=True)}
-    if source.head.columns and column not in source.head.columns:
-        raise TableError(f"{source.path}:1: {unknown_column(column, source.head.columns)}")
+    if column not in columns:
+        raise TableError(f"{source.path}:1: {unknown_column(column, columns)}")
     notes = [*form.assumptions, f"the tenant is {column}, as the user says"]
     return TableOfJobs(form.format, cells, notes, form.unit, form.warnings)
 

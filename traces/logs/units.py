@@ -18,7 +18,21 @@ from math import isfinite
 from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import shown
 
-__all__ = ["TIME_FIELDS", "UNITS", "Evidence", "StatedUnits", "TimeColumn", "TimesRead", "decide", "seconds"]
+__all__ = [
+    "MOMENTS",
+    "TIME_FIELDS",
+    "UNITS",
+    "Evidence",
+    "Rule",
+    "StatedUnits",
+    "TimeColumn",
+    "TimesRead",
+    "decide",
+    "in_words",
+    "plausible",
+    "seconds",
+    "unit_of_name",
+]
 
 UNITS: Mapping[str, tuple[int, int]] = {
     "s": (1, 1), "ms": (1, 1000), "us": (1, 1_000_000), "min": (60, 1), "h": (3600, 1),
@@ -36,6 +50,7 @@ _SUFFIX = re.compile(
 )
 _SUFFIX_UNITS = ("s", "ms", "us", "min", "h")
 _EPOCH = (1.0e9, 2.1e9)  # seconds since 1970 of the years 2001 to 2036
+_LONGEST_EPOCH_SPAN_S = 5 * 365.25 * 86400  # of numbers that may count from 1970; as milliseconds, 44 hours
 _LONGEST_SPAN_S = 20 * 365.25 * 86400  # between the first submission and the last
 _RUN_TIMES_S = (1.0, 60 * 86400.0)  # of a plausible median
 _AGREE, _MOST = 0.05, 0.9  # run times that agree with end - start, and their share that proves a unit
@@ -201,7 +216,8 @@ def _proved(
     for name in sorted(left & set(MOMENTS)):
         low, high = min(evidence.numbers[name]), max(evidence.numbers[name])
         for unit in ("s", "ms", "us"):
-            if _EPOCH[0] <= seconds(low, unit) and seconds(high, unit) <= _EPOCH[1]:
+            since, until = seconds(low, unit), seconds(high, unit)
+            if _EPOCH[0] <= since and until <= _EPOCH[1] and until - since <= _LONGEST_EPOCH_SPAN_S:
                 proved[name] = (unit, "they count from 1970")
     if "duration_s" in left:
         for unit in UNITS:
@@ -231,20 +247,23 @@ def _check_plausible(
         run = seconds(statistics.median(runs), units[stating]) if runs else None
         return span, run
 
-    def plausible(span: float | None, run: float | None) -> bool:
-        short = span is None or span <= _LONGEST_SPAN_S
-        return short and (run is None or _RUN_TIMES_S[0] <= run <= _RUN_TIMES_S[1])
-
     if plausible(*reading(unit)):
         return
-    others = [f"{u} ({_in_words(*reading(u))})" for u in UNITS if u != unit and plausible(*reading(u))]
+    others = [f"{u} ({in_words(*reading(u))})" for u in UNITS if u != unit and plausible(*reading(u))]
     listed = ", ".join(shown(names[name]) for name in sorted(left))
-    what = f"{listed}: as {unit} they give {_in_words(*reading(unit))}, which is implausible"
+    what = f"{listed}: as {unit} they give {in_words(*reading(unit))}, which is implausible"
     remedy = f"--time-unit {' or '.join(others)}" if others else f"--time-unit {', '.join(UNITS)}"
     raise TableError(f"{path}:1: {what}; state the unit: {remedy}")
 
 
-def _in_words(span_s: float | None, run_s: float | None) -> str:
+def plausible(span_s: float | None, run_s: float | None) -> bool:
+    """Whether a cluster may log submissions over `span_s` and a median run time of `run_s` seconds."""
+    short = span_s is None or span_s <= _LONGEST_SPAN_S
+    return short and (run_s is None or _RUN_TIMES_S[0] <= run_s <= _RUN_TIMES_S[1])
+
+
+def in_words(span_s: float | None, run_s: float | None) -> str:
+    """Span of submissions and median run time, as messages say them."""
     parts = [] if span_s is None else [f"submissions over {span_s / 86400:,.3g} days"]
     parts += [] if run_s is None else [f"a median run time of {run_s:,.3g} s"]
     return " and ".join(parts)

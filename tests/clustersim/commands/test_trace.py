@@ -45,6 +45,41 @@ def test_import_writes_the_trace_and_its_report(log: Path, capsys: pytest.Captur
     assert sorted(os.listdir(log.parent)) == ["log.csv", "out.csv.gz", "out.import.json"]
 
 
+def test_import_keeps_jobs_as_logged_and_says_what_they_ask_for(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trace("import", log, "-o", log.parent / "out.csv") == 0
+    said = capsys.readouterr()
+    hours = sum(2 ** (i % 7) * (600 + 97 * i) for i in range(40)) / 3600
+    gpus = hours * 3600 / (7 * 39)
+    assert said.out.splitlines() == [
+        f"{log.parent / 'out.csv'}: 40 jobs of 40 rows (itp)",
+        f"{hours:,.2f} GPU-hours submitted over 0.00 days: {gpus:,.1f} GPUs on average, "
+        f"so {round(gpus):,} GPUs have load 1",
+    ]
+    assert "times: submission_time, duration in s (the unit of ITP's logs)" in said.err
+    report = json.loads((log.parent / "out.import.json").read_text())
+    assert report["rules"] == {"name": "none"}
+    assert (log.parent / "out.csv").read_text().splitlines()[0] == "job_id,submit_s,gpus,duration_s"
+
+
+def test_import_warns_of_a_unit_that_nothing_states_and_counts_drops_by_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("at;n;took\n0;1;60\n60;0;60\n90;0;60\n95;1;0\n99;1;\n")
+    columns = "submit_s=at,gpus=n,duration_s=took"
+    assert trace("import", log, "-o", tmp_path / "out.csv", "--columns", columns) == 0
+    said = capsys.readouterr().err
+    assert "warning: at, took: nothing in the log states the unit, read as s; if it is another one" in said
+    assert "dropped 4 rows (2 x n: must be at least 1; 1 x took: must be greater than 0" in said
+    assert "; first on line 3: n=0: must be at least 1); 0 outside the selection" in said
+    stated = ["--columns", columns, "--time-unit", "min"]
+    assert trace("import", log, "-o", tmp_path / "out.csv", *stated) == 0
+    assert "warning" not in capsys.readouterr().err
+    assert "\n2,0,1,3600\n" in (tmp_path / "out.csv").read_text()
+
+
 def test_check_summarises_as_text_and_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = log.parent / "out.parquet"
     assert trace("import", log, "-o", output, "--rules", "llm-mix", "--planner", "data-parallel") == 0
@@ -148,6 +183,13 @@ def test_a_throughput_table_lets_a_trace_name_its_models(
         (["import", "log.csv", "-o", "missing/out.csv"], 2, "cannot be written"),
         (["import", "absent.csv", "-o", "out.csv"], 2, "cannot be read"),
         (["import", "log.csv", "-o", "out.csv", "--limit", "0"], 2, "--limit 0: must be at least 1"),
+        (
+            ["import", "log.csv", "-o", "out.csv", "--from-s", "9", "--until-s", "5"],
+            2,
+            "--from-s 9, --until-s 5",
+        ),
+        (["import", "log.csv", "-o", "out.csv", "--time-unit", "weeks"], 2, "unknown unit in --time-unit"),
+        (["import", "log.csv", "-o", "out.csv", "--tenant", "team"], 3, "unknown column 'team'"),
         (["import", "log.csv", "-o", "out.csv", "--format", "lsf"], 2, "unknown log format 'lsf'"),
         (["import", "log.csv", "-o", "out.csv", "--format", "elasticflow"], 3, "not an ElasticFlow trace"),
         (["import", "bad.csv", "-o", "out.csv"], 3, "no known log format"),
