@@ -13,7 +13,7 @@ __all__ = ["TableError", "UnknownName", "UserError", "printable"]
 
 
 def printable(text: str) -> str:
-    r"""The text as it goes to a terminal: control characters, of which users' files may have any, are escaped.
+    r"""The text as it goes to a terminal: control characters, which users' files may hold, are escaped.
 
     Line breaks and tabs stay.
 

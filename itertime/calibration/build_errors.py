@@ -33,7 +33,7 @@ from .measured_run import MeasuredRun
 from .run_set import RunSet
 from .table import read_table
 
-__all__ = ["beside_others", "main", "measured_errors"]
+__all__ = ["beside_others", "main", "measured_errors", "work_of"]
 
 PROGRAM = "python -m itertime.calibration.build_errors"
 EXAMPLE = f"""\
@@ -63,14 +63,14 @@ def measured_errors(files: Sequence[str | Path]) -> dict[str, Any]:
         for name in sorted(set(profiles.tolist())):
             by_set.setdefault(name, {})[path.stem] = ratios[profiles == name]
         for run, ratio in zip(runs.runs, ratios.tolist(), strict=True):
-            choices.setdefault(run.profile.name, {}).setdefault((path.stem, *_choice(run)), []).append(ratio)
+            choices.setdefault(run.profile.name, {}).setdefault((path.stem, *work_of(run)), []).append(ratio)
         sets[path.stem] = {"rows": len(runs), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
     profiles_found = {name: _errors(by_set[name], choices[name]) for name in sorted(by_set)}
     return {"unit": "measured seconds over predicted seconds", "sets": sets, "profiles": profiles_found}
 
 
-def _choice(run: MeasuredRun) -> tuple[Any, ...]:
-    """What the runs of one choice have in common."""
+def work_of(run: MeasuredRun) -> tuple[Any, ...]:
+    """What the runs of one choice have in common: all but their plan."""
     model, system = run.model, run.system
     shape = model.layers, model.hidden, model.heads, model.kv_heads, model.ffn_hidden, model.vocab
     nodes = run.profile.gpu, system.gpus_per_node, system.nic_bytes_per_s

@@ -152,7 +152,7 @@ def numbers_of(option: str, text: str) -> tuple[int, ...]:
 
 
 def error_note(system: System) -> str:
-    """How wrong predictions on a system were; empty if measured errors are small, or its site is calibrated."""
+    """How wrong predictions on a system were; empty if errors are small or its site is calibrated."""
     from itertime.accuracy import errors_on
 
     if system.site.measured_over_predicted is not None:

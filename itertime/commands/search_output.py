@@ -72,11 +72,12 @@ def print_notes(system: System, result: SearchResult, choice: Choice | None) -> 
 
 
 def _of_choice(choice: Choice) -> str:
-    tied = f"{choice.tied:,} other plans are" if choice.tied != 1 else "1 other plan is"
+    many = {0: "no other plan is", 1: "1 other plan is"}.get(choice.tied, f"{choice.tied:,} other plans are")
+    tie = ", which is a tie" if choice.tied else ""
     return (
         f"best of many: as the best of {choice.rivals:,} by prediction, the first plan should take "
         f"{choice.optimism:.0%} more than predicted, and {choice.regret:.0%} more than the truly best one; "
-        f"{tied} within {choice.margin:.0%} of it, which is a tie"
+        f"{many} within {choice.margin:.0%} of it{tie}"
     )
 
 
