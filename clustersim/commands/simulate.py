@@ -37,6 +37,12 @@ Settings = Annotated[
 Table = Annotated[
     Path | None, typer.Option(help="Throughput table (CSV): model,global_batch,gpus,iterations_per_s.")
 ]
+ModelPath = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model-path", help="Folder of model files, which the trace names without ending; repeatable."
+    ),
+]
 Until = Annotated[float | None, typer.Option(help="End of the run, in seconds on the trace's clock.")]
 OutDir = Annotated[
     Path | None, typer.Option("--out", "-o", help="Folder to write: records, metrics, manifest and report.")
@@ -61,6 +67,7 @@ def run(
     seed: Seed = 0,
     settings: Settings = None,
     table: Table = None,
+    model_path: ModelPath = None,
     until: Until = None,
     out: OutDir = None,
     force: Force = False,
@@ -85,9 +92,10 @@ def run(
         seed=seed,
         settings=settings,
         table=table,
+        model_path=model_path,
         until=until,
     )
-    jobs = Trace.read(trace, config.table)
+    jobs = Trace.read(trace, config.table, config.model_path)
     if out is not None:
         check_folder(out, force=force)
     try:
@@ -124,6 +132,7 @@ def compare(
     seed: Seed = 0,
     settings: Settings = None,
     table: Table = None,
+    model_path: ModelPath = None,
     until: Until = None,
     workers: Workers = None,
     out: OutDir = None,
@@ -150,21 +159,16 @@ def compare(
             seed=seed + k,
             settings=_settings_of(name, names, settings),
             table=table,
+            model_path=model_path,
             until=until,
         )
         for name in names
         for k in range(seeds)
     ]
+    jobs = Trace.read(trace, configs[0].table, configs[0].model_path)
     _compare(
-        Trace.read(trace, configs[0].table),
-        configs,
-        baseline=baseline,
-        workers=workers,
-        out=out,
-        force=force,
-        parquet=parquet,
-        json=json,
-    )
+        jobs, configs, baseline=baseline, workers=workers, out=out, force=force, parquet=parquet, json=json
+    )  # fmt: skip
 
 
 def demo(
@@ -228,6 +232,7 @@ def _config(
     seed: int = 0,
     settings: list[str] | None = None,
     table: Path | None = None,
+    model_path: list[str] | None = None,
     until: float | None = None,
 ) -> RunConfig:
     from clustersim.runs import RunConfig
@@ -245,6 +250,7 @@ def _config(
         overheads=None if no_overheads else preset,
         seed=seed,
         table=None if table is None else str(table),
+        model_path=model_path or [],
         until_s=until,
     )
 

@@ -178,6 +178,12 @@ def check(
     table: Annotated[
         Path | None, typer.Option(help="Throughput table, whose models the trace may name.")
     ] = None,
+    model_path: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model-path", help="Folder of model files, which the trace names without ending; repeatable."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Validate a trace and summarise it.
@@ -186,13 +192,14 @@ def check(
     """
     from clustersim.cluster import load_cluster
     from clustersim.speed import read_throughput_table
-    from itertime.spec import list_models
+    from traces.models import Models
     from traces.native import store_trace
     from traces.summary import summarise
 
     gpus = load_cluster(cluster).gpus
+    models = Models(trace.parent, model_path or [])
     tabled = [model for model, _ in read_throughput_table(table)] if table else []
-    summary = summarise(store_trace(trace, known_models=[*list_models(), *tabled]), gpus)
+    summary = summarise(store_trace(trace, known_models=[*models.names(), *tabled], models=models), gpus)
     if as_json:
         print_json({"file": trace.name, **summary})
     else:
