@@ -43,6 +43,13 @@ ModelPath = Annotated[
         "--model-path", help="Folder of model files, which the trace names without ending; repeatable."
     ),
 ]
+Warmup = Annotated[
+    float, typer.Option(min=0, help="Seconds from the first submission to a window of measurement.")
+]
+Measure = Annotated[
+    float | None,
+    typer.Option(help="Seconds that the window of measurement lasts; by default to the last submission."),
+]
 Until = Annotated[float | None, typer.Option(help="End of the run, in seconds on the trace's clock.")]
 OutDir = Annotated[
     Path | None, typer.Option("--out", "-o", help="Folder to write: records, metrics, manifest and report.")
@@ -69,6 +76,8 @@ def run(
     table: Table = None,
     model_path: ModelPath = None,
     until: Until = None,
+    warmup: Warmup = 0.0,
+    measure: Measure = None,
     out: OutDir = None,
     force: Force = False,
     parquet: Parquet = False,
@@ -94,6 +103,8 @@ def run(
         table=table,
         model_path=model_path,
         until=until,
+        warmup=warmup,
+        measure=measure,
     )
     jobs = Trace.read(trace, config.table, config.model_path)
     if out is not None:
@@ -134,6 +145,8 @@ def compare(
     table: Table = None,
     model_path: ModelPath = None,
     until: Until = None,
+    warmup: Warmup = 0.0,
+    measure: Measure = None,
     workers: Workers = None,
     out: OutDir = None,
     force: Force = False,
@@ -161,6 +174,8 @@ def compare(
             table=table,
             model_path=model_path,
             until=until,
+            warmup=warmup,
+            measure=measure,
         )
         for name in names
         for k in range(seeds)
@@ -172,28 +187,44 @@ def compare(
 
 
 def demo(
-    jobs: Annotated[int, typer.Option(min=1, help="Jobs to generate.")] = 600,
+    jobs: Annotated[int, typer.Option(min=1, help="Jobs to generate.")] = 800,
     load: Annotated[
         float,
-        typer.Option(min=0.01, help="Expected GPU-seconds asked for, over those of the cluster."),
-    ] = 4.0,
+        typer.Option(min=0.01, help="GPU-seconds requested, over those of the cluster while jobs arrive."),
+    ] = 1.2,
     policies: Annotated[str, typer.Option(help="Policies, separated by commas.")] = _DEMO_POLICIES,
-    cluster: ClusterShape = "n128g8",
+    cluster: ClusterShape = "n64g8",
     seed: Seed = 0,
+    warmup: Warmup = 0.0,
+    measure: Measure = None,
     out: OutDir = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
     """Compare four policies on generated jobs.
 
-    The jobs train large language models, by default on 1,024 A100s.
+    The jobs train large language models, by default on 512 A100s. They are those of
+    `trace generate --arrivals bursty --sizes itp-8h --rules llm-mix --deadlines 1:3`.
     """
     from clustersim.cluster import load_cluster
     from clustersim.runs import Trace
     from traces.synthetic import Recipe
 
-    configs = [_config(name, cluster=cluster, seed=seed) for name in _policy_names(policies)]
-    recipe = Recipe(jobs, load, load_cluster(cluster).gpus, arrivals="bursty", seed=seed)
+    configs = [
+        _config(name, cluster=cluster, seed=seed, warmup=warmup, measure=measure)
+        for name in _policy_names(policies)
+    ]
+    recipe = Recipe(
+        jobs=jobs,
+        load=load,
+        gpus=load_cluster(cluster).gpus,
+        arrivals="bursty",
+        sizes="itp-8h",
+        rules="llm-mix",
+        deadlines="1:3",
+        planner="3d",
+        seed=seed,
+    )
     _compare(Trace.generated(recipe), configs, out=out, force=force, json=json)
 
 
@@ -234,6 +265,8 @@ def _config(
     table: Path | None = None,
     model_path: list[str] | None = None,
     until: float | None = None,
+    warmup: float = 0.0,
+    measure: float | None = None,
 ) -> RunConfig:
     from clustersim.runs import RunConfig
 
@@ -252,6 +285,8 @@ def _config(
         table=None if table is None else str(table),
         model_path=model_path or [],
         until_s=until,
+        warmup_s=warmup,
+        measure_s=measure,
     )
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "hash_of_parts",
     "is_of_this_code",
     "malformed_versions",
+    "other_libraries",
     "policy_hash",
     "recipe_hash",
     "systems_hash",
@@ -116,14 +117,28 @@ _VERSIONS = {"clustersim": re.compile(r"\d[\w.+!-]*", re.ASCII), "code": re.comp
 """The form of the versions by which a run identifies the program that made it."""
 
 
+LIBRARIES = ("numpy", "scipy", "simpy")
+"""What computes numbers besides our own code; scipy solves the programs of some policies."""
+
+
 def versions() -> dict[str, str]:
     return {
         "clustersim": version("clustersim"),
         "code": code_hash(),
         "python": platform.python_version(),
-        "numpy": version("numpy"),
-        "simpy": version("simpy"),
+        **{name: version(name) for name in LIBRARIES},
     }
+
+
+def other_libraries(manifest: Mapping[str, Any]) -> str:
+    """How Python and the libraries that made a run differ from those here, as `numpy 1.26.4 (here 2.4.6)`;
+    empty if they do not. Last digits may depend on them: Python 3.12 sums floats in another way than 3.11.
+    """
+    stated = manifest.get("versions")
+    made: Mapping[str, Any] = stated if isinstance(stated, dict) else {}
+    here = versions()
+    different = [name for name in ("python", *LIBRARIES) if made.get(name) != here[name]]
+    return ", ".join(f"{name} {shown(made.get(name))} (here {here[name]})" for name in different)
 
 
 def is_of_this_code(manifest: Mapping[str, Any]) -> bool:

@@ -22,7 +22,7 @@ from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
 from itertime.io import shown
 from itertime.planning import PLANNERS, Planner, default_cache, make_planner
-from itertime.spec import ModelSpec, load_system
+from itertime.spec import ModelSpec, load_system, refusal_of
 from traces.job import Job
 from traces.models import Models
 
@@ -154,6 +154,10 @@ class SpeedOnOneType:
     def _from_planner(self, job: Job) -> Curve:
         planner, model = self._planner_for(job)
         assert job.global_batch is not None
+        if reason := refusal_of(model.with_seq_len(job.seq_len)):
+            raise CannotRun(
+                f"{job.model} cannot be predicted: {reason}; a throughput table can state its speed"
+            )
         counts = self._counts_for(job)
         runs = dict(planner.curve(model, job.global_batch, self._counts, job.seq_len))
         irregular = tuple(n for n in counts if n not in self._counts)

@@ -12,7 +12,7 @@ import typer
 from itertime.commandline import print_json
 from itertime.errors import printable
 
-from .options import Json
+from .options import Json, Settings, system_of
 
 __all__ = ["print_skipped", "validate"]
 
@@ -22,6 +22,7 @@ def validate(
     system: Annotated[
         str | None, typer.Option("--system", help="Apply the site constants of this system.")
     ] = None,
+    settings: Settings = None,
     rows: Annotated[
         Path | None, typer.Option("--rows", help="Write measured and predicted values to this file.")
     ] = None,
@@ -30,9 +31,12 @@ def validate(
     """Compare predicted with measured seconds, for every row of iteration tables."""
     from itertime.calibration import summary, write_rows
     from itertime.calibration import validate as run
-    from itertime.spec import load_system
+    from itertime.errors import UserError
 
-    site = load_system(system).site if system else None
+    for text in settings or ():
+        if system is None or not text.startswith("system.site."):
+            raise UserError(f"--set {text}: only system.site.KEY=VALUE changes a validation, with --system")
+    site = system_of(system, settings).site if system else None
     results = [run(path, site) for path in files]
     if rows is not None:
         write_rows(results, rows)

@@ -132,11 +132,12 @@ def _activations(workload: Workload) -> tuple[Array, Array, Array]:
     model, plans = workload.model, workload.plans
     t = 1.0 * plans.tp
     tokens = plans.tokens(model.seq_len)
-    h, f = model.hidden, model.ffn_hidden * model.experts_per_token
+    h, f = model.hidden, model.ffn_hidden * model.experts_per_token + model.shared_ffn_hidden
     shared = np.where(plans.sequence_parallel, t, 1.0)
-    outside = tokens * (10.0 if model.dropout else 8.0) * h / shared
+    norms = 2.0 * (model.norms_per_layer - 2)  # the inputs of norms beyond the usual two
+    outside = tokens * ((10.0 if model.dropout else 8.0) + norms) * h / shared
     # queries, keys, values and the attention's output; the MLP's two inputs, or SwiGLU's four
-    inside = tokens * (2 * (2 * h + 2 * model.kv_hidden) + (8 if model.gated_mlp else 4) * f) / t
+    inside = tokens * (2 * (2 * model.q_hidden + 2 * model.kv_hidden) + (8 if model.gated_mlp else 4) * f) / t
     if model.experts > 1:
         inside = inside + 4 * tokens * model.experts_per_token * h / shared  # copies, to the experts and back
     if model.attention == "core":

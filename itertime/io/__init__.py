@@ -3,11 +3,14 @@
 | name | what |
 |---|---|
 | `open_table`, `Table` | a CSV or Parquet file, read row by row as untrusted text |
+| `Layout` | separator, comments and header of a table |
+| `open_input` | a file or pipe, opened for reading it several times |
 | `read_mapping` | the mapping in a YAML or JSON file |
 | `parse_yaml`, `yaml_nodes` | the data in YAML text, its nodes; what aliases stand for has a limit |
 | `YamlError` | why a text is not such YAML, and the line |
 | `read_text` | the text of a regular UTF-8 file of limited size |
 | `construct` | a mapping as a pydantic dataclass; an error names the file and the key |
+| `described`, `keys_of`, `Key` | meaning and unit of a field; the keys of a file, from the fields |
 | `CONFIG` | configuration of these dataclasses: no unknown keys, no infinities |
 | `Name` | field type: text that is not empty |
 | `Count`, `Whole` | field types: whole numbers from 1, from 0 |
@@ -45,8 +48,9 @@ from .mappings import (
     construct,
     read_mapping,
 )
+from .schema import Key, described, keys_of
 from .spreadsheets import with_guard, without_guard
-from .tables import Table, open_table, separator_hint
+from .tables import Layout, Table, open_input, open_table, separator_hint
 from .yaml_text import YamlError, parse_yaml, yaml_nodes
 
 __all__ = [
@@ -54,7 +58,9 @@ __all__ = [
     "MAX_BYTES",
     "Count",
     "Fraction",
+    "Key",
     "Latency",
+    "Layout",
     "Name",
     "NonNegative",
     "Positive",
@@ -64,7 +70,10 @@ __all__ = [
     "Whole",
     "YamlError",
     "construct",
+    "described",
     "digest",
+    "keys_of",
+    "open_input",
     "open_table",
     "parse_yaml",
     "quoted",
