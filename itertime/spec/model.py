@@ -37,7 +37,7 @@ class ModelSpec:
     section 2.1. Raises UserError, naming the field, for an impossible shape.
     """
 
-    name: Annotated[str, described("by default the name of the file without its ending")]
+    name: Annotated[str, described("of the model", default="the file's")]
     layers: Annotated[Size, described("transformer layers, all of them")]
     hidden: Annotated[Size, described("width between layers")]
     heads: Annotated[Size, described("heads of queries")]
