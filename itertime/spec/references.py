@@ -105,10 +105,10 @@ def _path(what: str, name: str | Path, folder: Path) -> Path:
     text = str(name)
     if isinstance(name, Path) or is_file(text) or (what == "system" and "/" in text):
         return Path(text)
-    shipped = folder / f"{text}.yaml"
-    if shipped.parent != folder or not shipped.is_file():
-        raise UnknownName(what, text, [path.stem for path in folder.glob("*.yaml")])
-    return shipped
+    shipped = {path.stem: path for path in folder.glob("*.yaml")}
+    if text not in shipped:
+        raise UnknownName(what, text, shipped)
+    return shipped[text]
 
 
 def _base(what: str, base: Any, chain: list[Path], folder: Path) -> Path:

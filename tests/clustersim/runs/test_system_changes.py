@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from clustersim.audit import check_run_folder, replay
-from clustersim.cluster import Cluster
+from clustersim.cluster import Cluster, load_cluster
 from clustersim.runs import RunConfig, run
 from clustersim.runs.fingerprints import recipe_hash, systems_hash
 from clustersim.speed import speed_for
 from itertime.errors import UserError
+from itertime.spec import load_system
 from traces import Job, write_trace
 
 CHANGED = "dgx-a100-80gb,nic_gbps=100,site.launch_us=50"
@@ -77,3 +78,15 @@ def test_hashes_cover_every_file_of_a_chain(tmp_path: Path) -> None:
     assert recipe_hash({"system": "dgx-a100-80gb"}) is None
     with pytest.raises(ValueError, match="unknown system"):
         recipe_hash({"system": "nothing"})
+
+
+def test_a_cluster_file_names_changed_systems_relative_to_itself(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("extends: dgx-a100-80gb\nnics_per_node: 4\n")
+    (tmp_path / "cluster.yaml").write_text(
+        "groups: [{name: a, nodes: 4, system: 'mine.yaml,nic_gbps=80'}, "
+        "{name: b, gpu_type: h100, nodes: 4, system: 'dgx-h100,nic_gbps=160'}]"
+    )
+    cluster = load_cluster(str(tmp_path / "cluster.yaml"))
+    systems = [load_system(str(pool.system)) for pool in cluster.pools]
+    assert [system.nic_bytes_per_s for system in systems] == [10e9, 20e9]
+    assert systems[0].nics_per_node == 4

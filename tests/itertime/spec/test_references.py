@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from itertime import Site, load_model, load_system
+from itertime import ModelSpec, Site, load_model, load_system
 from itertime.errors import UserError
-from itertime.spec import model_reference, resolved_digest, system_of, system_reference
+from itertime.spec import model_of, model_reference, resolved_digest, system_of, system_reference
 
 NODE = "name: node\nprofile: a100-80gb\ngpus_per_node: 8\nnvlink_bytes_per_s: 3e11\nsource: here\n"
 
@@ -64,12 +66,37 @@ def test_a_chain_of_eight_files_is_the_longest(tmp_path: Path) -> None:
         load_model(str(write(tmp_path, longer="extends: f0.yaml\n")))
 
 
+@given(st.data())
+def test_keys_may_be_spread_over_a_chain(data: st.DataObject) -> None:
+    """However a model's keys are spread, and whatever bases state of keys that are stated again above."""
+    keys: dict[str, Any] = {
+        "layers": 4,
+        "hidden": 64,
+        "heads": 4,
+        "vocab": 100,
+        "seq_len": 16,
+        "ffn_hidden": 96,
+    }
+    length = data.draw(st.integers(1, 5))
+    home = {key: data.draw(st.integers(0, length - 1), label=key) for key in keys}
+    with TemporaryDirectory() as folder:
+        for i in range(length):
+            own = {key: value for key, value in keys.items() if home[key] == i}
+            hidden = {key: 8 for key in keys if home[key] < i and data.draw(st.booleans())}
+            base = {"extends": f"{i + 1}.json"} if i + 1 < length else {}
+            (Path(folder) / f"{i}.json").write_text(json.dumps({**own, **hidden, **base}))
+        reference = model_reference(f"{folder}/0.json")
+    assert model_of(reference) == ModelSpec(name="0", **keys)
+    assert len(reference.files) == length
+
+
 @pytest.mark.parametrize(
     ("files", "complaint"),
     [
         ({"a": "extends: a.yaml\n"}, "a.yaml: extends='a.yaml': is a cycle"),
         ({"a": "extends: b.yaml\n", "b": "extends: ./a.yaml\n"}, "b.yaml: extends='./a.yaml': is a cycle"),
         ({"a": "extends: llama9-8b\n"}, "a.yaml: extends='llama9-8b': unknown model"),
+        ({"a": f"extends: {'x' * 5000}\n"}, "unknown model"),
         ({"a": "extends: gone.yaml\n"}, "gone.yaml: cannot be read"),
         ({"a": "extends: [llama3-8b]\n"}, "extends: must be the name of a model, or a file"),
         ({"a": "extends: 7\n"}, "extends: must be the name of a model, or a file"),
