@@ -79,7 +79,19 @@ class Result:
 @cache
 def trace(seed: int) -> Trace:
     """Bursty LLM jobs that exceed the cluster while they arrive, so that policies matter."""
-    return Trace.of(generate(Recipe(JOBS, LOAD, GPUS, arrivals="bursty", seed=seed, memory_headroom=0.0))[0])
+    recipe = Recipe(
+        jobs=JOBS,
+        load=LOAD,
+        gpus=GPUS,
+        arrivals="bursty",
+        sizes="itp",
+        rules="llm-mix",
+        planner="data-parallel",
+        load_of="process",
+        memory_headroom=0.0,
+        seed=seed,
+    )
+    return Trace.of(generate(recipe)[0])
 
 
 def simulate(setting: str, policy: str, seed: int) -> Result:

@@ -58,12 +58,12 @@ def _beginning(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text as it goes to a terminal: control characters, of which users' files may have any, are escaped.
+    r"""The text as it goes to a terminal: control characters, which users' files may hold, are escaped.
 
     Line breaks and tabs stay.
 
-    >>> printable("a \x1b[31mred\nb")
-    'a \\x1b[31mred\nb'
+    >>> print(printable("a \x1b[31mred"))
+    a \x1b[31mred
     """
     if text.isprintable():
         return text

@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Job", "submission_key", "submission_order"]
+__all__ = ["MAX_GPUS", "Job", "submission_key", "submission_order"]
+
+MAX_GPUS = 10_000_000
+"""The most GPUs of a job."""
 
 SubmissionKey = tuple[float, int, int, str, str]
 

@@ -15,6 +15,8 @@ from clustersim.records import REJECTED, Columns
 from .arrays import Array, Jobs, Usage, Value, job_columns, mean, of_finished, percentiles, reached, span
 
 __all__ = [
+    "HARDLY_ANY",
+    "LONG_TAIL",
     "NEGLIGIBLE_WAIT",
     "admitted",
     "arrival_window",
@@ -27,6 +29,11 @@ __all__ = [
 
 NEGLIGIBLE_WAIT = 0.01
 """A job has waited if it was without GPUs for more than this share of its run time alone."""
+
+HARDLY_ANY = 0.01
+"""Where a smaller share of the jobs has waited, a run says little about scheduling."""
+LONG_TAIL = 0.25
+"""A tail of this share of the makespan deserves a note."""
 
 _FEW_JOBS = 0.01  # of all jobs: so few are the tail of a run
 _SHORTEST_S = 1e-6  # of an arrival window; times are recorded to a microsecond

@@ -6,19 +6,26 @@ this one definition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
 from clustersim.cluster import Cluster
-from clustersim.records import Run
+from clustersim.records import JobRecord, Run
 from itertime.errors import UserError
 
 from .arrays import Jobs, Snapshots, Usage, Value, job_columns
 from .demand import arrival_window, offered_load
 from .metrics import METRICS, summarise
 
-__all__ = ["UNDEFINED_IN_A_WINDOW", "check_window", "window_metrics", "window_summary", "with_window"]
+__all__ = [
+    "UNDEFINED_IN_A_WINDOW",
+    "check_window",
+    "measured_jobs",
+    "window_metrics",
+    "window_summary",
+    "with_window",
+]
 
 UNDEFINED_IN_A_WINDOW = ("makespan_s", "tail_jobs", "tail_ratio", "gpu_useful_ratio", "events")
 """Makespan, tail and length of the event log belong to a whole run. Useful GPU time needs overheads by time,
@@ -76,8 +83,8 @@ def window_summary(
     jobs: Jobs, snapshots: Snapshots, cluster: Cluster, *,
     warmup_s: float, measure_s: float | None, price_usd_per_gpu_h: float = 5.0,
 ) -> dict[str, Value]:  # fmt: skip
-    """What `summary.json` states as `window`: `from_s` and `until_s` on the trace's clock, then the metrics
-    that a window has.
+    """What `summary.json` states as `window`: the settings, `from_s` and `until_s` on the trace's clock, then
+    the metrics that a window has.
     """
     columns = job_columns(jobs)
     values = window_metrics(
@@ -87,6 +94,8 @@ def window_summary(
     from_s, until_s, _ = _bounds(columns, warmup_s, measure_s)
     absent = (*UNDEFINED_IN_A_WINDOW, *_OF_THE_MACHINE)
     return {
+        "warmup_s": warmup_s,
+        "measure_s": measure_s,
         "from_s": from_s,
         "until_s": until_s,
         **{name: values[name] for name in METRICS if name not in absent},
@@ -109,6 +118,17 @@ def check_window(submits: Iterable[float], warmup_s: float, measure_s: float | N
         raise UserError(f"warmup_s={warmup_s:g}: the trace has no job, so there is nothing to measure")
     what = f"no job is submitted later than {last_s:,g} s after the first"
     raise UserError(f"warmup_s={warmup_s:g}: {what}; choose a shorter warm-up")
+
+
+def measured_jobs(run: Run) -> Sequence[JobRecord]:
+    """The jobs that the window of a run covers; all of its jobs without a window."""
+    window = run.summary.get("window")
+    if not isinstance(window, Mapping):
+        return run.jobs
+    numbers = [window.get(name) for name in ("warmup_s", "measure_s")]
+    warmup_s, measure_s = (float(n) if isinstance(n, int | float) else None for n in numbers)
+    from_s, _, end_s = _bounds(run.jobs, warmup_s or 0.0, measure_s)
+    return [job for job in run.jobs if from_s <= job.submit_s + _HALF_STEP_S < end_s]
 
 
 def with_window(run: Run, warmup_s: float, measure_s: float | None) -> Run:

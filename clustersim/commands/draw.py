@@ -19,8 +19,22 @@ def report(
     baseline: Annotated[
         str | None, typer.Option(help="Policy to compare the others with; by default the first.")
     ] = None,
+    warmup: Annotated[
+        float | None,
+        typer.Option(min=0, help="Seconds from the first submission to a window of measurement."),
+    ] = None,
+    measure: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="Seconds that the window of measurement lasts; by default to the last submission."
+        ),
+    ] = None,
 ) -> None:
-    """Write the HTML report of recorded runs to FOLDER/report.html."""
+    """Write the HTML report of recorded runs to FOLDER/report.html.
+
+    With --warmup or --measure, it shows the metrics of that window; the runs remain as they are.
+    """
+    from clustersim.analysis import with_window
     from clustersim.report import render_report
     from clustersim.rundir import read_run
     from itertime.io import write_text
@@ -29,6 +43,8 @@ def report(
 
     homes = run_folders(folder)
     runs = [read_run(home) for home in homes]
+    if warmup is not None or measure is not None:
+        runs = [with_window(run, warmup or 0.0, measure) for run in runs]
     names = [run.policy for run in runs]
     if baseline is not None and baseline not in names:
         raise UserError(f"--baseline {baseline}: is not among {', '.join(names)}")

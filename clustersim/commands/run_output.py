@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -89,7 +89,8 @@ def print_run(run: Run, json: bool) -> None:
     if json:
         print_json(run.summary)
         return
-    print_table(*comparison_table([run], None))
+    table = comparison_table([run], None)
+    print_table(table.heads, table.rows, least=table.least)
     _print_notes([run])
 
 
@@ -116,17 +117,30 @@ def print_comparison(runs: Sequence[Run], baseline: str, json: bool) -> None:
             }
         )
         return
-    print_table(*comparison_table(runs, baseline))
+    table = comparison_table(runs, baseline)
+    print_table(table.heads, table.rows, least=table.least)
     print_differences(differences, {"policy": baseline})
     _print_notes(runs)
 
 
+def _by_run(form: str, counts: Mapping[str, int]) -> str:
+    """A count for each run. Labels that name a seed hold a comma.
+
+    >>> _by_run("{}", {"fifo": 20, "srtf": 19}), _by_run("{}", {"fifo, seed 0": 20, "fifo, seed 1": 19})
+    ('fifo 20, srtf 19', 'fifo, seed 0: 20; fifo, seed 1: 19')
+    """
+    apart, between = (": ", "; ") if any(", " in label for label in counts) else (" ", ", ")
+    return between.join(f"{label}{apart}{form.format(count)}" for label, count in counts.items())
+
+
 def _print_notes(runs: Sequence[Run]) -> None:
-    from clustersim.report import named, sizes_given
+    from clustersim.report import named, notes, sizes_given
 
     every = [(one.label, one.run) for one in named(runs)]
-    finished = ", ".join(f"{label} {run.summary['finished']}" for label, run in every)
-    print(f"JCT and queueing cover finished jobs: {finished} of {len(runs[0].jobs)} submitted.")
+    finished = _by_run("{}", {label: run.summary["finished"] for label, run in every})
+    print(plain(f"JCT and waiting cover finished jobs: {finished} of {len(runs[0].jobs)} submitted."))
+    for sentence in notes(runs, read_records=has_report(runs)):
+        print(plain(sentence))
     if has_report(runs):  # larger runs keep no records of jobs in memory
         for sentence in sizes_given(runs):
             print(plain(sentence))
@@ -137,14 +151,14 @@ def _print_notes(runs: Sequence[Run]) -> None:
                 rest = f" and {others:,} for other reasons" if others else ""
                 print(plain(f"Rejected under {label}: {count:,} ({reason}){rest}."))
     if any(run.summary["unfinished"] for run in runs):
-        left = ", ".join(f"{label} {run.summary['unfinished']}" for label, run in every)
-        print(f"Unfinished when the run ended: {left}; `reason` in jobs.csv says why.")
+        left = _by_run("{}", {label: run.summary["unfinished"] for label, run in every})
+        print(plain(f"Unfinished when the run ended: {left}; `reason` in jobs.csv says why."))
     if any(run.summary["interruptions"] for run in runs):
-        stopped = ", ".join(f"{label} {run.summary['interruptions']} times" for label, run in every)
-        print(f"Failures of nodes stopped jobs: {stopped}.")
+        stopped = _by_run("{} times", {label: run.summary["interruptions"] for label, run in every})
+        print(plain(f"Failures of nodes stopped jobs: {stopped}."))
     if any(run.summary["failed"] for run in runs):
-        failed = ", ".join(f"{label} {run.summary['failed']}" for label, run in every)
-        print(f"Jobs that ended as failed: {failed}.")
+        failed = _by_run("{}", {label: run.summary["failed"] for label, run in every})
+        print(plain(f"Jobs that ended as failed: {failed}."))
     unsure = {
         plan.gpu_type or run.cluster.system: None for run in runs for plan in run.plans if plan.low_s is None
     }

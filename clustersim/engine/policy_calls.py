@@ -23,7 +23,7 @@ class PolicyCalls:
 
     `state`: what the policy sees of `facts`. `wall_s`: wall-clock seconds spent in the policy. `when` gives
     the simulated time for error messages, for example " at t=60 s". `check_all_keys`: look up the keys of all
-    waiting jobs after each decision; otherwise that of one (see `key_checks`).
+    waiting jobs after each decision; otherwise samples them (see `key_checks`).
     """
 
     def __init__(

@@ -20,7 +20,7 @@ from .maintenance import Maintenance
 __all__ = ["NodeChange", "Outages"]
 
 
-_MOST_NODES = 100_000  # each costs ten microseconds before anything is simulated
+_MOST_NODES = 100_000  # a second or four of draws before anything is simulated
 
 
 class NodeChange(NamedTuple):

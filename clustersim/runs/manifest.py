@@ -51,6 +51,7 @@ def manifest_of(
         "seed": setup.seed,
         "policy": config.policy,
         "params": config.params,
+        "elastic": setup.scheduler.elastic,
         "planner": setup.planner,
         "memory_headroom": config.memory_headroom,
         "cluster": {"shape": cluster.shape, "gpus": cluster.gpus, "system": cluster.system},

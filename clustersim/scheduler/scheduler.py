@@ -31,6 +31,8 @@ class Scheduler:
     planner: str = "3d"
     one_gpu_type: bool = False
     """Whether the policy assumes that all GPUs are alike; a cluster of several types is then refused."""
+    elastic: bool = False
+    """Whether the policy chooses how many GPUs a job gets. Notes then say where no job leaves a choice."""
 
     def admit(self, job: JobView, state: State) -> bool:
         """Whether to accept a job that was just submitted.

@@ -8,6 +8,7 @@
 | `Curve` | seconds per unit of work by GPU count, for one kind of job on one GPU type |
 | `Offer` | what one GPU type offers a job: its curve, and the number of GPUs to use by default |
 | `CannotRun` | raised where no GPU count can run a job; the text is the reason |
+| `Requests` | the GPUs that a job requests, and its run time on them |
 | `regular_counts` | 1, 2, 4, ... GPUs within a node, then 1, 2, 4, ... whole nodes |
 | `read_throughput_table` | measured speeds: {(model, global batch): {GPUs: iterations/s}} |
 | `Network` | the speeds of placed jobs, which depend on their nodes and on other jobs' traffic |
@@ -31,6 +32,7 @@ Why
 
 from .curve import CannotRun, Curve, Offer, regular_counts
 from .network import Network
+from .requests import Requests
 from .speed import Speed, SpeedOnOneType, speed_for
 from .throughput_table import read_throughput_table
 
@@ -39,6 +41,7 @@ __all__ = [
     "Curve",
     "Network",
     "Offer",
+    "Requests",
     "Speed",
     "SpeedOnOneType",
     "read_throughput_table",

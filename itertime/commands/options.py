@@ -41,6 +41,7 @@ __all__ = [
     "Tp",
     "Zero",
     "ZeroGroup",
+    "error_note",
     "model_of",
     "numbers_of",
     "plan_document",
@@ -186,6 +187,25 @@ def numbers_of(option: str, text: str) -> tuple[int, ...]:
     if min(numbers) < 0:
         raise UserError(f"{option}={text}: must not be negative")
     return numbers
+
+
+def error_note(system: System) -> str:
+    """How wrong predictions on a system were; empty if errors are small or its site is calibrated."""
+    from itertime.accuracy import errors_on
+
+    if system.site.measured_over_predicted is not None:
+        return ""
+    known = errors_on(system.profile)
+    if known is None:
+        return f"no measured run on profile {system.profile} is known: how wrong predictions are is unknown"
+    if not known.large:
+        return ""
+    sets = ", ".join(f"{name} {error:.0f} %" for name, error in known.sets.items())
+    return (
+        f"predictions on profile {system.profile} are unreliable: off by {known.mape_pct:.0f} % on average "
+        f"over {known.rows:,} measured runs ({sets}), half of which took over {known.median:.2g} times the "
+        "prediction; calibrate the site (itertime calibrate), and compare plans by measuring them"
+    )
 
 
 def plan_document(model: ModelSpec, plan: Plan, prediction: Prediction) -> dict[str, Any]:

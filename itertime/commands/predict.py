@@ -38,6 +38,7 @@ from .options import (
     Tp,
     Zero,
     ZeroGroup,
+    error_note,
     model_of,
     plan_document,
     plan_of,
@@ -86,11 +87,14 @@ def predict(
 
     spec = model_of(model, seq_len, attention, settings)
     plan = plan_of(context.params)
-    prediction = run(spec, plan, system_of(system, settings), memory_headroom=memory_headroom)
+    machine = system_of(system, settings)
+    prediction = run(spec, plan, machine, memory_headroom=memory_headroom)
     if json:
         print_json(plan_document(spec, plan, prediction))
     else:
         _print_prediction(spec, plan, prediction)
+        if prediction.interval_s is None and (note := error_note(machine)):
+            print(f"warning: {note}", file=sys.stderr)
 
 
 def _print_prediction(model: ModelSpec, plan: Plan, prediction: Prediction) -> None:
@@ -100,7 +104,7 @@ def _print_prediction(model: ModelSpec, plan: Plan, prediction: Prediction) -> N
         low, high = prediction.interval_s
         print(f"nine in ten measured iterations of such plans lie between {low:.4f} and {high:.4f} s")
     else:
-        print("no interval is known for this GPU; docs/accuracy.md: how far measured runs were off")
+        print("no interval is known for this GPU")
     for name, seconds in prediction.breakdown.items():
         if seconds > 0:
             print(f"  {name:18} {seconds:10.4f} s {seconds / prediction.iteration_s:6.1%}")

@@ -3,6 +3,8 @@
 | name | what |
 |---|---|
 | `open_table`, `Table` | a CSV or Parquet file, read row by row as untrusted text |
+| `Layout` | separator, comments and header of a table |
+| `open_input` | a file or pipe, opened for reading it several times |
 | `read_mapping` | the mapping in a YAML or JSON file |
 | `parse_yaml`, `yaml_nodes` | the data in YAML text, its nodes; what aliases stand for has a limit |
 | `YamlError` | why a text is not such YAML, and the line |
@@ -48,7 +50,7 @@ from .mappings import (
 )
 from .schema import Key, described, keys_of
 from .spreadsheets import with_guard, without_guard
-from .tables import Table, open_table, separator_hint
+from .tables import Layout, Table, open_input, open_table, separator_hint
 from .yaml_text import YamlError, parse_yaml, yaml_nodes
 
 __all__ = [
@@ -58,6 +60,7 @@ __all__ = [
     "Fraction",
     "Key",
     "Latency",
+    "Layout",
     "Name",
     "NonNegative",
     "Positive",
@@ -70,6 +73,7 @@ __all__ = [
     "described",
     "digest",
     "keys_of",
+    "open_input",
     "open_table",
     "parse_yaml",
     "quoted",

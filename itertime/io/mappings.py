@@ -36,8 +36,8 @@ __all__ = [
 ]
 
 MAX_BYTES = 4_000_000
-MOST = 10**15  # of whole numbers: products of a few machines, nodes and GPUs stay exact
 SMALLEST, LARGEST = 1e-30, 1e30  # of numbers other than 0: products of a few of them stay finite
+MOST = 10**9  # of whole numbers: the product of two fits into 64 bits
 
 UNKNOWN_KEY = ("unexpected_keyword_argument", "extra_forbidden")  # types of pydantic's errors
 _KINDS = {type(None): "nothing", list: "a list", str: "bare text"}

@@ -17,17 +17,36 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, Any, BinaryIO, Literal, cast
 
 from itertime.errors import TableError, UserError
 
-__all__ = ["Table", "open_table", "separator_hint"]
+from .parquet import LONGEST_ROW, open_parquet, too_long
+
+__all__ = ["Layout", "Table", "open_input", "open_table", "separator_hint"]
 
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_BATCH = 10_000  # rows of a Parquet file that memory holds at a time
-_LONGEST_ROW = 10_000_000  # characters; memory holds a whole row, and no real table has one this long
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the text of a table is laid out.
+
+    `delimiter` separates cells; " " stands for any white space. Quotes have a meaning beside a comma and a
+    semicolon only. Lines that begin with `comments` are skipped; "" for none. Without a `header`, the columns
+    are `names`, or their numbers from 1.
+    """
+
+    delimiter: str = ","
+    comments: str = ""
+    header: bool = True
+    names: tuple[str, ...] = ()
+
+
+_PLAIN = Layout()
 
 
 @dataclass(frozen=True)
@@ -56,32 +75,49 @@ class Table:
 
 
 @contextmanager
-def open_table(path: str | Path, *, pipes: bool = False, delimiter: str = ",") -> Iterator[Table]:
+def open_input(path: str | Path) -> Iterator[BinaryIO]:
+    """Open a file for reading it several times; the content of a pipe is copied to a temporary file.
+
+    Raises UserError for a file that cannot be opened, and for a device, which may never end.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as given, _seekable(path, given, pipes=True) as raw:
+            yield raw
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+@contextmanager
+def open_table(
+    path: str | Path, *, pipes: bool = False, layout: Layout = _PLAIN, file: BinaryIO | None = None
+) -> Iterator[Table]:
     """Open a CSV file (plain or gzip, by content) or a Parquet file (by content) row by row.
 
     `pipes`: accept a pipe, whose content is copied to a temporary file; only for callers that open it once.
-    `delimiter`: the separator of a text file; with any other than a comma, quotes have no meaning.
+    `layout`: of a text file. `file`: the opened file (see `open_input`), which `path` then names in messages.
     Raises UserError for a file that cannot be opened, TableError with file and line for one that is not
     such a table. Rows of the wrong length are left to the caller.
     """
     path = Path(path)
-    if path.is_fifo() and not pipes:  # opening it would block until another process writes
+    if file is None and path.is_fifo() and not pipes:  # opening it would block until another process writes
         raise UserError(f"{path}: is a pipe, and is needed more than once; save it to a file first")
     try:
-        with path.open("rb") as given, _seekable(path, given, pipes) as raw:
+        with _opened(path, file) as given, _seekable(path, given, pipes) as raw:
             start = raw.read(4)
             raw.seek(0)
             try:
                 if start == _PARQUET or path.suffix == ".parquet":
-                    yield _parquet(path, raw)
+                    names, cells = open_parquet(path, raw)
+                    yield Table(path, names, cells, is_csv=False, file=raw)
                     return
                 if start == _ZIP or start.startswith(_UTF16):
                     what = "a ZIP archive or workbook" if start == _ZIP else "UTF-16 text"
                     raise TableError(f"{path}:1: is {what}; save it as CSV in UTF-8")
                 binary: Any = gzip.GzipFile(fileobj=raw) if start.startswith(_GZIP) else raw
                 text = io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")  # owns and closes `raw`
-                rows = _csv_rows(path, text, delimiter)
-                columns = [name.strip() for name in next(rows, (0, []))[1]]
+                rows = _text_rows(path, text, layout)
+                columns, rows = _header(rows, layout)
                 yield Table(path, columns, rows, file=raw)
             except UnicodeDecodeError:
                 raise TableError(_where_not_utf8(path, raw)) from None
@@ -89,6 +125,14 @@ def open_table(path: str | Path, *, pipes: bool = False, delimiter: str = ",") -
         raise TableError(f"{path}: damaged gzip file ({error}); copy or compress it again") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _opened(path: Path, file: BinaryIO | None) -> BinaryIO:
+    if file is None:
+        return path.open("rb")
+    again = os.fdopen(os.dup(file.fileno()), "rb")  # closing it leaves `file` open
+    again.seek(0)
+    return again
 
 
 @contextmanager
@@ -114,28 +158,48 @@ def _seekable(path: Path, given: BinaryIO, pipes: bool) -> Iterator[BinaryIO]:
         yield copy
 
 
-def _csv_rows(path: Path, text: IO[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    line, size = 1, 0
+Rows = Iterator[tuple[int, list[str]]]
+
+
+def _header(rows: Rows, layout: Layout) -> tuple[list[str], Rows]:
+    """The names of the columns, and the rows below them."""
+    line, first = next(rows, (0, list[str]()))
+    if layout.header:
+        return [name.strip() for name in first], rows
+    names = list(layout.names) or [str(number) for number in range(1, len(first) + 1)]
+    return names if first else [], chain([(line, first)] if first else [], rows)
+
+
+def _text_rows(path: Path, text: IO[str], layout: Layout) -> Rows:
+    line, count, size, at_start = 0, 0, 0, True
 
     def lines() -> Iterator[str]:
-        nonlocal size
-        while read := text.readline(_LONGEST_ROW + 1):
+        nonlocal line, count, size, at_start
+        while read := text.readline(LONGEST_ROW + 1):
+            count += 1
+            if at_start:
+                line = count
             size += len(read)
-            if size > _LONGEST_ROW:
-                what = f"a row of more than {_LONGEST_ROW:,} characters; look for missing line breaks"
-                raise TableError(f"{path}:{line}: {what}")
+            if size > LONGEST_ROW:
+                raise too_long(f"{path}:{line}")
+            if at_start and layout.comments and read.startswith(layout.comments):
+                size = 0
+                continue
+            at_start = False
             yield read
 
-    if delimiter == ",":
-        reader = csv.reader(lines(), strict=True)
+    reader: Iterator[list[str]]
+    if layout.delimiter == " ":
+        reader = (read.split() for read in lines())
     else:
-        reader = csv.reader(lines(), strict=True, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+        quoted = layout.delimiter in (",", ";")
+        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+        reader = csv.reader(lines(), strict=True, delimiter=layout.delimiter, quoting=quoting)
     try:
         for row in reader:
-            size = 0
             if row:  # a blank line is no row
                 yield line, row
-            line = reader.line_num + 1
+            size, at_start = 0, True
     except csv.Error as error:
         raise TableError(f"{path}:{line}: is not CSV: {error}; look for a quote that is not closed") from None
 
@@ -153,57 +217,6 @@ def _where_not_utf8(path: Path, raw: BinaryIO) -> str:
             byte = line[error.start]
             return f"{path}:{number}: byte 0x{byte:02x} is not UTF-8 text; save the file as CSV in UTF-8"
     raise AssertionError("every line of the file decodes")
-
-
-def _parquet(path: Path, raw: BinaryIO) -> Table:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        file = pq.ParquetFile(raw)
-        names = file.schema_arrow.names
-    except (pa.ArrowException, OSError) as error:
-        raise _not_parquet(path, error) from None
-    return Table(path, names, _parquet_rows(path, file), is_csv=False, file=raw)
-
-
-def _parquet_rows(path: Path, file: Any) -> Iterator[tuple[int, list[str]]]:
-    """Rows, converted a batch at a time: as text, a whole column is many times as large as the file."""
-    import pyarrow as pa
-
-    batches, read = file.iter_batches(_BATCH), 0
-    while True:
-        try:
-            batch = next(batches, None)
-        except (pa.ArrowException, OSError) as error:
-            raise _not_parquet(path, error) from None
-        if batch is None:
-            return
-        columns = zip(batch.schema.names, batch.columns, strict=True)
-        cells = [_as_text(path, name, column) for name, column in columns]
-        for number, row in enumerate(zip(*cells, strict=True), start=read + 1):
-            yield number, list(row)
-        read += len(batch)
-
-
-def _not_parquet(path: Path, error: Exception) -> Exception:
-    if isinstance(error, OSError) and error.errno is not None:
-        return error
-    why = str(error).splitlines()[0]
-    return TableError(f"{path}: is not a Parquet file that can be read: {why}; write it again")
-
-
-def _as_text(path: Path, name: str, column: Any) -> list[str]:
-    """One Parquet column as text, so that both formats pass the same checks. Numbers keep every digit."""
-    import pyarrow as pa
-
-    if pa.types.is_duration(column.type):  # its text would be a number without its unit
-        raise TableError(f"{path}: column {name}: type {column.type} has a unit of its own; write seconds")
-    try:
-        return column.cast(pa.string()).fill_null("").to_pylist()
-    except (pa.ArrowException, UnicodeDecodeError):
-        what = f"type {column.type} is neither text nor numbers; convert it"
-        raise TableError(f"{path}: column {name}: {what}") from None
 
 
 def separator_hint(columns: list[str]) -> str:

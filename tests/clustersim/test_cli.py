@@ -238,6 +238,37 @@ def test_compare_prints_a_table(call: Callable[..., Done], trace: Path) -> None:
     assert "oracle" in done.out
 
 
+def test_a_window_of_measurement(call: Callable[..., Done], trace: Path, tmp_path: Path) -> None:
+    out, options = tmp_path / "out", ("--cluster", "n1g8", "--warmup", 5, "--measure", 10)
+    done = call("run", trace, "--policy", "fifo", *options, "--json", "--out", out)
+    window = json.loads(done.out)["window"]
+    assert [window[name] for name in ("warmup_s", "measure_s", "from_s", "until_s")] == [5, 10, 5, 15]
+    assert json.loads((out / "summary.json").read_text())["window"] == window
+    assert call("check", out).code == 0
+    told = "Measured in a window: the "
+    assert told in call("compare", trace, "--policies", "fifo,srtf", *options).out
+    whole = call("run", trace, "--policy", "fifo", "--cluster", "n1g8", "--out", tmp_path / "b")
+    assert told not in whole.out
+    assert call("report", tmp_path / "b", "--warmup", 5).code == 0
+    assert told in (tmp_path / "b" / "report.html").read_text()
+    assert "choose a shorter warm-up" in error_of(call("report", tmp_path / "b", "--warmup", 1e6), 2)
+
+
+def test_a_window_without_jobs_ends_the_command_before_anything_is_written(
+    call: Callable[..., Done], trace: Path, tmp_path: Path
+) -> None:
+    for command in (["run", trace, "--policy", "fifo"], ["compare", trace, "--policies", "fifo,srtf"]):
+        done = call(*command, "--cluster", "n1g8", "--warmup", 1e6, "--out", tmp_path / "out")
+        assert "no job is submitted later than" in error_of(done, 2)
+        assert not (tmp_path / "out").exists()
+
+
+def test_counts_beside_labels_with_seeds_have_colons(call: Callable[..., Done], trace: Path) -> None:
+    done = call("compare", trace, "--policies", "fifo,srtf", "--seeds", 2, "--cluster", "n1g8")
+    assert "finished jobs: fifo, seed 0: " in done.out
+    assert "; srtf, seed 1: " in done.out
+
+
 def test_unfinished_jobs_are_named(call: Callable[..., Done], trace: Path) -> None:
     ended = call("compare", trace, "--policies", "fifo,srtf", "--cluster", "n1g8", "--until", 50)
     assert "Unfinished when the run ended: fifo 3, srtf 2; `reason` in jobs.csv says why." in ended.out

@@ -17,7 +17,7 @@ COMMAND = "    clustersim trace "
 
 
 def run(line: str, shared_traces: Path | None = None) -> int:
-    line = line.replace("../shared/data/traces", str(shared_traces))
+    line = line.replace("../shared/data", str(shared_traces and shared_traces.parent))
     return run_app(app, "clustersim trace", shlex.split(line))
 
 
@@ -30,7 +30,7 @@ def test_its_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_its_commands_run(shared_traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     lines = [line.removeprefix(COMMAND) for line in PAGE.read_text().splitlines() if line.startswith(COMMAND)]
-    assert len(lines) == 7
+    assert len(lines) == 8
     for line in lines:
         assert run(line, shared_traces) == 0, line
 

@@ -6,11 +6,18 @@
 | `Selection` | the part of a log that becomes jobs, and the scale of its clock |
 | `read_throughputs` | speeds from ElasticFlow's folder of tables |
 | `write_throughputs` | these speeds as a throughput table of `clustersim` |
+| `FORMATS` | name -> `LogFormat` of every format; other logs are read by the columns that the user names |
 
-Formats: Microsoft's ITP logs, ElasticFlow's traces, Slurm's `sacct`, and any table whose columns are named.
+`traces.logs.formats` holds a module per format.
+
+Why
+- A reader says which column states which field; one loop (`tables`) reads the rows of all of them, and one
+  class (`LogRows`) decides which row is a job. So all formats drop, count and report alike.
+- The unit of times is part of reading (`units`): no format and no option reads a number without one.
 """
 
-from .elasticflow import read_throughputs, write_throughputs
+from .formats import FORMATS
 from .importer import Selection, import_log
+from .throughputs import read_throughputs, write_throughputs
 
-__all__ = ["Selection", "import_log", "read_throughputs", "write_throughputs"]
+__all__ = ["FORMATS", "Selection", "import_log", "read_throughputs", "write_throughputs"]

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Collection, Mapping
 
 from itertime.errors import TableError, UnknownName, UserError
-from itertime.io import quoted, separator_hint, shown
-from traces.native import COLUMNS, number
+from itertime.io import quoted, shown
+from traces.native import number
 
-from .log import Fields, Log, Moments, moment, span
-from .log import read_log as _read
+from .cells import Cell, is_number, parser
+from .log import Log, ReadOptions
+from .source import LogSource
+from .tables import TableOfJobs, read_table, unknown_column
 
 __all__ = ["MEANINGS", "parse_columns", "read_log"]
 
-MEANINGS: Mapping[str, Callable[[str], Any]] = {
-    "job_id": COLUMNS["job_id"],
-    "submit_s": moment,
-    "gpus": COLUMNS["gpus"],
-    "duration_s": span,
-    "start_s": moment,
-    "end_s": moment,
-    "deadline_s": moment,
-    "tenant": COLUMNS["tenant"],
-    "state": COLUMNS["state"],
-}
-"""Name that the user can give to a column -> parser of its cells; moments in one column are of one kind."""
+MEANINGS: tuple[str, ...] = (
+    "job_id", "submit_s", "gpus", "duration_s", "start_s", "end_s", "deadline_s", "tenant", "user", "state",
+    "priority", "estimate_s", "gpu_type", "logged_start_s", "wait_s",
+)  # fmt: skip
+"""Names that the user can give to a column."""
 
-_MOST_NAMED = 50  # columns of a log that an error lists
-_OPTIONAL = ("deadline_s", "tenant", "state", "part_of_gpu")
+_REQUIRED = ("job_id", "submit_s", "gpus", "duration_s")
 _SHARE, _WHOLE_GPU = "gpu_milli", 1000  # of Alibaba's GPU traces of 2023 (Weng et al., USENIX ATC 2023)
 
 
@@ -46,36 +38,82 @@ def parse_columns(text: str) -> dict[str, str]:
     for part in text.split(","):
         meaning, equals, column = (piece.strip() for piece in part.partition("="))
         if not (meaning and equals and column):
-            raise UserError(f"--columns {quoted(part)}: write NAME=COLUMN, for example submit_s=timestamp")
+            example = "write NAME=COLUMN, for example submit_s=timestamp, or submit_s=1 for the first column"
+            raise UserError(f"--columns {quoted(part)}: {example}")
         if meaning not in MEANINGS:
-            raise UnknownName("name in --columns", meaning, MEANINGS)
+            raise UnknownName("name in --columns", shown(meaning), MEANINGS)
         if meaning in named:
             raise UserError(f"--columns: {meaning} is given twice; keep one")
         named[meaning] = column
     for meaning in ("submit_s", "gpus"):
         if meaning not in named:
             raise UserError(f"--columns: {meaning} is missing; add {meaning}=COLUMN")
-    spans = {"start_s", "end_s"} & set(named)
-    if ("duration_s" in named) == bool(spans) or len(spans) == 1:
-        raise UserError("--columns: needs either duration_s=COLUMN or both start_s=COLUMN and end_s=COLUMN")
+    if "duration_s" not in named and not {"start_s", "end_s"} <= set(named):
+        raise UserError("--columns: needs duration_s=COLUMN, or both start_s=COLUMN and end_s=COLUMN")
     return named
 
 
-def read_log(path: str | Path, named: Mapping[str, str]) -> Log:
-    """Read a log with the columns `named` (see `parse_columns`). Raises TableError if no row is usable."""
+def read_log(source: LogSource, named: Mapping[str, str], options: ReadOptions) -> Log:
+    """Read a log with the columns `named` (see `parse_columns`); whole numbers are places, from 1.
 
-    def fields_of(columns: list[str]) -> Fields:
-        for column in named.values():
-            if column not in columns:
-                raise TableError(f"{path}:1: {_unknown(column, columns)}")
-        fields = {meaning: (column, _parser(MEANINGS[meaning])) for meaning, column in named.items()}
-        return fields | ({"part_of_gpu": (_SHARE, _is_share)} if _SHARE in columns else {})
+    Raises TableError if a column does not exist or no row is usable.
+    """
+    columns = source.head.columns
+    if not source.head.text.strip() and not columns:
+        raise TableError(f"{source.path}:1: empty file; the first line names the columns")
+    if not columns:
+        raise TableError(f"{source.path}:1: holds no table; --columns names the columns of one")
+    if all(_is_place(column) for column in named.values()):
+        return _read_by_number(source, named, options)
+    for column in named.values():
+        if column not in columns:
+            hint = "; if this is a job and no header, number the columns from 1" if _is_row(columns) else ""
+            raise TableError(f"{source.path}:1: {unknown_column(column, columns)}{hint}")
+    cells = _cells(named)
+    if _SHARE in columns:
+        cells["part_of_gpu"] = Cell(_SHARE, _is_share, optional=True)
+    return read_table(source, TableOfJobs("columns", cells, _assumptions(named)), options)
 
-    return _read(path, "columns", fields_of, _assumptions(named), _OPTIONAL)
+
+def _read_by_number(source: LogSource, named: Mapping[str, str], options: ReadOptions) -> Log:
+    """Columns by number; the first row is a job unless its cells cannot be one's, as those of a header."""
+    columns = source.head.columns
+    for meaning, column in named.items():
+        if not 1 <= int(column) <= len(columns):
+            what = f"--columns {meaning}={column}: the log has {len(columns)} columns"
+            raise TableError(f"{source.path}:1: {what}; the first is 1")
+    cells = _cells(named)
+    header = not all(_parses(meaning, cells[meaning], columns[int(c) - 1]) for meaning, c in named.items())
+    notes = [*_assumptions(named), "the first row " + ("names the columns" if header else "is a job")]
+    if header:
+        names = {meaning: columns[int(column) - 1] for meaning, column in named.items()}
+        return read_table(source, TableOfJobs("columns", _cells(names), notes), options)
+    form = TableOfJobs("columns", cells, notes)
+    return read_table(source, form, options, source.layout(header=False))
 
 
-def _parser(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    return Moments() if parse is moment else parse
+def _cells(named: Mapping[str, str]) -> dict[str, Cell]:
+    required = _REQUIRED if "duration_s" in named else (*_REQUIRED, "start_s", "end_s")
+    return {meaning: Cell(column, optional=meaning not in required) for meaning, column in named.items()}
+
+
+def _is_row(columns: Collection[str]) -> bool:
+    return any(is_number(column) for column in columns)
+
+
+def _is_place(column: str) -> bool:
+    return column.isascii() and column.isdigit() and len(column) < 10
+
+
+def _parses(meaning: str, cell: Cell, text: str) -> bool:
+    """Whether the text of the first row can be a job's; numbers of any size can, whatever their unit."""
+    if not text or is_number(text):
+        return True
+    try:
+        parser(meaning, cell, "s")(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_share(cell: str) -> bool:
@@ -86,18 +124,9 @@ def _is_share(cell: str) -> bool:
         return False
 
 
-def _unknown(column: str, columns: list[str]) -> str:
-    known = [shown(name) for name in columns]
-    hint = str(UnknownName("column", column, known)).partition("; known: ")[0]
-    rest = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
-    separated = separator_hint(columns)
-    listed = f"{', '.join(known[:_MOST_NAMED])}{rest}"
-    return f"{hint}; its columns are {listed}" + (f"; {separated}" if separated else "")
-
-
 def _assumptions(named: Mapping[str, str]) -> list[str]:
     meant = ", ".join(f"{meaning} is {column}" for meaning, column in named.items())
-    length = f"{named['end_s']} - {named['start_s']}" if "end_s" in named else named["duration_s"]
+    length = named.get("duration_s") or f"{named['end_s']} - {named['start_s']}"
     notes = [
         f"columns as the user named them: {meant}",
         f"{length} is the run time on {named['gpus']} GPUs, without queueing and without restarts",

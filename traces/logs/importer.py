@@ -7,24 +7,22 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import TableError, UnknownName, UserError
-from itertime.io import open_table, sha256, shown
+from itertime.io import shown
 from traces.job import Job, submission_key
+from traces.native import unreadable
 from traces.summary import demand
 from traces.workload import Rules, Work, WorkMaker, deadline_factors, stream, work_maker
 
 from . import any_columns as named_columns
-from . import elasticflow, itp, slurm
-from .log import Dropped, Log, LoggedJob, header
+from .formats import FORMATS
+from .log import Dropped, Log, LoggedJob, ReadOptions
+from .source import Head, LogSource, open_log
 
-__all__ = ["FORMATS", "Selection", "convert", "detect_format", "import_log"]
-
-FORMATS: Mapping[str, ModuleType] = {"itp": itp, "elasticflow": elasticflow, "slurm": slurm}
-"""Format name -> module with `matches(columns) -> bool` and `read_log(path) -> Log`."""
+__all__ = ["Selection", "convert", "format_of", "import_log", "read"]
 
 Report = dict[str, Any]
 
@@ -45,23 +43,28 @@ class Selection:
 
     def __post_init__(self) -> None:
         if not 0 <= self.from_s < self.until_s:
-            raise UserError(f"from={self.from_s:g}, until={self.until_s:g}: must be 0 <= from < until")
+            window = f"--from-s {self.from_s:g}, --until-s {self.until_s:g}"
+            raise UserError(f"{window}: must be 0 <= from-s < until-s")
         if self.limit is not None and self.limit < 1:
-            raise UserError(f"limit={self.limit}: must be at least 1")
+            raise UserError(f"--limit {self.limit}: must be at least 1")
         if not 0 < self.time_scale <= 10_000:
-            raise UserError(f"time-scale={self.time_scale:g}: must be above 0 and at most 10,000")
+            raise UserError(f"--time-scale {self.time_scale:g}: must be above 0 and at most 10,000")
 
 
-def detect_format(path: str | Path) -> str:
-    """The format of a log by its header. Raises TableError for a header of no known format."""
-    with open_table(path) as table:
-        columns = header(table)
-    found = [name for name, module in FORMATS.items() if module.matches(columns)]
-    if not found:
-        known, seen = ", ".join(FORMATS), shown(", ".join(columns))
-        which = "name its columns: --columns submit_s=COLUMN,gpus=COLUMN,duration_s=COLUMN"
-        raise TableError(f"{path}:1: {seen}: is the header of no known log format ({known}); {which}")
-    return found[0]
+def format_of(path: object, head: Head) -> str:
+    """The format of a log by its beginning. Raises TableError if it is of no known format."""
+    found = [name for name, known in FORMATS.items() if known.matches(head)]
+    if found:
+        return found[0]
+    if not head.text and not head.columns:
+        raise TableError(f"{path}:1: empty file; the first line names the columns")
+    known = ", ".join(FORMATS)
+    if not head.columns:
+        seen = shown(head.text.strip()[:40])
+        raise TableError(f"{path}:1: {seen}: is no table, and of no known log format ({known})")
+    which = "name its columns, or number them from 1: --columns submit_s=COLUMN,gpus=COLUMN,duration_s=COLUMN"
+    seen = shown(", ".join(head.columns))
+    raise TableError(f"{path}:1: {seen}: is the header of no known log format ({known}); {which}")
 
 
 def import_log(
@@ -69,8 +72,10 @@ def import_log(
     *,
     log_format: str | None = None,
     columns: str | None = None,
-    rules: str = "llm-mix",
-    planner: str = "data-parallel",
+    time_unit: str | None = None,
+    tenant: str | None = None,
+    rules: str = "none",
+    planner: str = "3d",
     system: str = "dgx-a100-80gb",
     seed: int = 0,
     selection: Selection | None = None,
@@ -78,36 +83,39 @@ def import_log(
 ) -> tuple[list[Job], Report]:
     """Read a log and turn it into jobs in submission order, with a JSON-ready report.
 
-    `log_format` None detects the format; for a log of another layout, `columns` names its columns instead, as
-    `parse_columns` reads them. `rules` is a bundled name, a file, or "none" to keep the jobs as logged.
+    `path` may be a pipe. `log_format` None detects the format; for a log of another layout, `columns` names
+    its columns instead, as `parse_columns` reads them. `time_unit` states the unit of times (see
+    `StatedUnits.parse`), `tenant` the column that holds the tenants. `rules` "none" keeps the jobs as logged;
+    a bundled name or a file gives them models, with work by `planner` on `system` and draws from `seed`.
     Raises UserError for unusable options, TableError for an unusable log.
     """
-    log = _read(path, log_format, columns)
+    maker: WorkMaker | None = None
+    source: Report = {"rules": {"name": "none"}}
+    if rules != "none":
+        maker, source = work_maker(rules, planner, system, memory_headroom)
+        source |= {"seed": seed}
+    with open_log(path) as opened:
+        log = read(opened, log_format, columns, ReadOptions(time_unit, tenant))
+        sha256 = opened.sha256()
+    jobs, report = convert(log, maker, seed, selection or Selection())
     head: Report = {
         "format": log.format,
-        "input": {"file": Path(path).name, "sha256": sha256(path), "columns": list(log.columns)},
+        "input": {"file": Path(path).name, "sha256": sha256, "columns": list(log.columns)},
     }
-    selection = selection or Selection()
-    if rules == "none":
-        jobs, report = convert(log, None, seed, selection)
-        return jobs, head | {"rules": {"name": "none"}} | report
-    maker, source = work_maker(rules, planner, system, memory_headroom)
-    jobs, report = convert(log, maker, seed, selection)
-    return jobs, head | source | {"seed": seed} | report
+    return jobs, head | source | report
 
 
-def _read(path: str | Path, log_format: str | None, columns: str | None) -> Log:
+def read(source: LogSource, log_format: str | None, columns: str | None, options: ReadOptions) -> Log:
+    """Read an opened log, of the format named, detected or given by its columns."""
     if columns is not None:
         if log_format is not None:
-            raise UserError(
-                f"--columns {columns}: cannot be combined with --format {log_format}; give one of them"
-            )
-        return named_columns.read_log(path, named_columns.parse_columns(columns))
-    log_format = log_format or detect_format(path)
+            given = f"--columns {shown(columns)}: cannot be combined with --format {shown(log_format)}"
+            raise UserError(f"{given}; give one of them")
+        return named_columns.read_log(source, named_columns.parse_columns(columns), options)
+    log_format = log_format or format_of(source.path, source.head)
     if log_format not in FORMATS:
         raise UnknownName("log format", log_format, FORMATS)
-    log: Log = FORMATS[log_format].read_log(path)
-    return log
+    return FORMATS[log_format].read(source, options)
 
 
 def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) -> tuple[list[Job], Report]:
@@ -121,13 +129,14 @@ def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) 
     inside = _window(rows, selection)
     kept = inside[: selection.limit]
     works = _works(rows, kept, maker, seed)
+    factors = _deadline_factors(log, maker, seed)
+    works = _readable(rows, works, factors, selection.time_scale)
     dropped = [*log.dropped, *(w for w in works.values() if isinstance(w, Dropped))]
     dropped.sort(key=lambda row: row.line)
     done = {i: work for i, work in works.items() if not isinstance(work, Dropped)}
     if not done:
         raise TableError(f"no job can be imported; line {dropped[0].line}: {dropped[0].reason}")
     clock = _Clock(rows[next(iter(done))].submit_s, selection.time_scale)
-    factors = _deadline_factors(log, maker, seed)
     jobs = [_job(rows[i], work, clock, factors[i]) for i, work in done.items()]
     parts = sum(rows[i].part_of_gpu for i in done)
     left_out = {"window": len(rows) - len(inside), "limit": len(inside) - len(kept)}
@@ -137,12 +146,15 @@ def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) 
         "clock": {"shift_s": clock.zero_s, "time_scale": clock.scale},
         "selection": _plain(selection),
         "demand": demand(jobs),
+        "times": list(log.times),
+        "warnings": list(log.warnings),
         "assumptions": [
             *log.assumptions,
             *_of_parts(parts),
             *_assumptions(log, maker.rules if maker else None),
         ],
         "choices": _choices(rows, done),
+        "dropped_by_reason": dict(Counter(row.kind or row.reason for row in dropped).most_common()),
         "dropped": [{"line": row.line, "job_id": row.job_id, "reason": row.reason} for row in dropped],
     }
     return jobs, report
@@ -174,9 +186,9 @@ class _Clock:
     def submit_s(self, row: LoggedJob) -> float:
         return (row.submit_s - self.zero_s) * self.scale
 
-    def deadline_s(self, row: LoggedJob) -> float | None:
-        """The logged deadline, at its logged distance from the submission."""
-        return None if row.deadline_s is None else self.submit_s(row) + (row.deadline_s - row.submit_s)
+    def after(self, row: LoggedJob, time_s: float | None) -> float | None:
+        """A time of the job, such as its deadline, at its logged distance from the submission."""
+        return None if time_s is None else self.submit_s(row) + (time_s - row.submit_s)
 
 
 def _works(
@@ -192,6 +204,30 @@ def _works(
         work = maker.work(row.gpus, row.duration_s, float(uniform[i]))
         works[i] = Dropped(row.line, row.job_id, work) if isinstance(work, str) else work
     return works
+
+
+def _readable(
+    rows: list[LoggedJob],
+    works: dict[int, Work | Dropped | None],
+    factors: list[float | None],
+    time_scale: float,
+) -> dict[int, Work | Dropped | None]:
+    """The works, those dropped whose job the native trace could not hold.
+
+    The trace's clock starts with the first job that remains, so a job whose times fit once remains in.
+    """
+    first = next((i for i, work in works.items() if not isinstance(work, Dropped)), None)
+    if first is None:
+        return works
+    clock = _Clock(rows[first].submit_s, time_scale)
+    checked = dict(works)
+    for i, work in works.items():
+        if isinstance(work, Dropped):
+            continue
+        reason = unreadable(_job(rows[i], work, clock, factors[i]))
+        if reason:
+            checked[i] = Dropped(rows[i].line, rows[i].job_id, *reason)
+    return checked
 
 
 def _deadline_factors(log: Log, maker: WorkMaker | None, seed: int) -> list[float | None]:
@@ -213,7 +249,12 @@ def _job(row: LoggedJob, work: Work | None, clock: _Clock, deadline_factor: floa
         global_batch=work.global_batch if work else row.global_batch,
         iterations=work.iterations if work else row.iterations,
         duration_s=row.duration_s,
-        deadline_s=clock.deadline_s(row) if drawn is None else drawn,
+        deadline_s=clock.after(row, row.deadline_s) if drawn is None else drawn,
+        priority=row.priority,
+        estimate_s=row.estimate_s,
+        user=row.user,
+        gpu_type=row.gpu_type,
+        logged_start_s=clock.after(row, row.logged_start_s),
     )
 
 

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from itertime.errors import TableError
-from itertime.io import Table, open_table, shown
-from traces.native import COLUMNS, MIN_SECONDS, number, whole
+from traces.native import MAX_SECONDS, MIN_SECONDS
 
-__all__ = ["Dropped", "Log", "LoggedJob", "Moments", "moment", "read_log", "span"]
+__all__ = ["BESIDE", "Dropped", "Log", "LogRows", "LoggedJob", "ReadOptions"]
 
-_CLOCK = re.compile(r"(?:(\d+)(?:-| days?,? ))?(\d+):([0-5]\d):([0-5]\d(?:\.\d+)?)", re.ASCII)
+
+BESIDE = ("estimate_s", "logged_start_s", "wait_s", "priority")
+"""Fields without which a row is still a job: values that cannot be used are left out, and counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedJob:
     """One row of a log, on the log's own clock (seconds); None where the format does not state a field.
 
-    `part_of_gpu`: the job held a part of a GPU, which counts as a whole GPU.
+    `part_of_gpu`: the job held a part of a GPU, which counts as a whole GPU. The other fields are those of
+    `traces.Job`.
     """
 
     line: int
@@ -37,15 +37,21 @@ class LoggedJob:
     tenant: str = "default"
     state: str | None = None
     part_of_gpu: bool = False
+    priority: int = 0
+    estimate_s: float | None = None
+    user: str | None = None
+    gpu_type: str | None = None
+    logged_start_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A row that became no job, and why."""
+    """A row that became no job, and why; `kind` is the reason without what differs from row to row."""
 
     line: int
     job_id: str
     reason: str
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,7 @@ class Log:
     """A log as read: `jobs` and `dropped` are its rows, `assumptions` the interpretations of the reader.
 
     `states_deadlines`: whether the format has deadlines; a job without a deadline is then best effort.
+    `times`: how its times were read, in words. `warnings`: what the user has to know before using the trace.
     """
 
     format: str
@@ -61,193 +68,104 @@ class Log:
     jobs: tuple[LoggedJob, ...]
     dropped: tuple[Dropped, ...]
     assumptions: tuple[str, ...]
+    times: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
-Fields = Mapping[str, tuple[str, Callable[[str], Any]]]
-"""Field of `LoggedJob` -> the log's column for it and the parser of its cells."""
+class LogRows:
+    """Collects the rows of a log; each becomes a `LoggedJob` or is dropped."""
 
+    def __init__(self, path: Path):
+        self.jobs: list[LoggedJob] = []
+        self.dropped: list[Dropped] = []
+        self._path = path
+        self._lines: dict[str, int] = {}
+        self._left_out = Counter[str]()
 
-def column(name: str, field: str) -> tuple[str, Callable[[str], Any]]:
-    """A column of a log, parsed like the column `field` of the native trace."""
-    return name, COLUMNS[field]
+    def drop(self, line: int, job_id: object, reason: str, kind: str = "") -> None:
+        """Note a row without a job."""
+        self.dropped.append(Dropped(line, str(job_id), reason, kind or reason))
 
+    def leave_out(self, reason: str) -> None:
+        """Note a value beside the job that cannot be used."""
+        self._left_out[reason] += 1
 
-def flag(text: str) -> bool:
-    """Parse a 0/1 column."""
-    value = whole(text)
-    if value not in (0, 1):
-        raise ValueError("must be 0 or 1")
-    return bool(value)
+    def add(self, line: int, values: dict[str, Any]) -> None:
+        """Add the row of `line`. `values` holds fields of `LoggedJob`, and perhaps these, all in seconds:
 
-
-def moment(text: str) -> float:
-    """Parse seconds, or a date and time (UTC unless it has an offset) as seconds since 1970."""
-    if _is_number(text):
-        return float(COLUMNS["submit_s"](text))
-    try:
-        when = datetime.fromisoformat(text.strip())
-    except ValueError:
-        what = "is neither a number of seconds nor a date like 2024-05-01 13:30:00"
-        raise ValueError(what) from None
-    seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-    return float(COLUMNS["submit_s"](repr(seconds)))
-
-
-class Moments:
-    """`moment` for the cells of one column, which must be all seconds or all dates.
-
-    In a mixed column, seconds since any time but 1970 would be misread as moments of that year.
-    """
-
-    def __init__(self) -> None:
-        self._first = ""
-        self._are_dates = False
-
-    def __call__(self, text: str) -> float:
-        value, is_date = moment(text), not _is_number(text)
-        if not self._first:
-            self._first, self._are_dates = text, is_date
-        elif is_date != self._are_dates:
-            kinds = ("a number of seconds", "a date")
-            this, others = kinds[is_date], kinds[self._are_dates]
-            what = f"is {this}; the rows before it have {others}, the first {shown(self._first)}"
-            raise MixedColumnError(f"{what}; write the whole column one way")
-        return value
-
-
-class MixedColumnError(Exception):
-    """A cell is of another kind than those before it in its column, so no row of the log can be trusted."""
-
-
-def _is_number(text: str) -> bool:
-    try:
-        number(text)
-    except ValueError:
-        return False
-    return True
-
-
-def span(text: str) -> float:
-    """Parse seconds, or a run time as Slurm (`3-04:05:06`) or Python (`3 days, 4:05:06`) prints it.
-
-    >>> span("3-04:05:06")
-    273906.0
-    """
-    found = _CLOCK.fullmatch(text.strip())
-    if not found and ":" in text:
-        raise ValueError("is neither a number of seconds nor a run time like 3-04:05:06")
-    if found:
-        days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
-        text = repr(((24 * days + hours) * 60 + minutes) * 60 + seconds)
-    return float(COLUMNS["duration_s"](text))
-
-
-def header(table: Table) -> list[str]:
-    """The columns of a log. Raises TableError for an empty file."""
-    if not table.columns:
-        raise TableError(f"{table.path}:1: empty file; the first line names the columns")
-    return table.columns
-
-
-def read_log(
-    path: str | Path,
-    name: str,
-    fields_of: Callable[[list[str]], Fields],
-    assumptions: Collection[str],
-    optional: Collection[str] = (),
-    delimiter: str = ",",
-) -> Log:
-    """Read a log of format `name`; `fields_of(header)` maps its columns, `optional` cells may be empty.
-
-    `delimiter` separates the cells, as in `open_table`. Raises TableError if there is no usable row or a
-    column mixes seconds and dates, and what `open_table` raises.
-    """
-    jobs: list[LoggedJob] = []
-    dropped: list[Dropped] = []
-    with open_table(path, delimiter=delimiter) as table:
-        fields = fields_of(header(table))
-        places = _places(table, fields, name)
-        lines: dict[str, int] = {}
-        for line, row in table.rows:
-            result = _logged_job(table, line, row, places, optional)
-            first = lines.setdefault(result.job_id, line) if isinstance(result, LoggedJob) else line
-            if first != line:
-                result = Dropped(line, result.job_id, f"the job of line {first} again")
-            if isinstance(result, LoggedJob):
-                jobs.append(result)
-            else:
-                dropped.append(result)
-    if not jobs:
-        first_reason = f"; line {dropped[0].line}: {dropped[0].reason}" if dropped else ""
-        raise TableError(f"{path}:1: holds no usable job ({len(dropped)} rows){first_reason}")
-    return Log(
-        format=name,
-        columns=tuple(dict.fromkeys(column for column, _ in fields.values())),
-        states_deadlines="deadline_s" in fields,
-        jobs=tuple(jobs),
-        dropped=tuple(dropped),
-        assumptions=tuple(assumptions),
-    )
-
-
-Places = list[tuple[str, int, Callable[[str], Any]]]
-"""(field of `LoggedJob`, index of its column, parser of its cells) for every field that a log states."""
-
-
-def _places(table: Table, fields: Fields, name: str) -> Places:
-    """Find the columns of `fields` in a log. Raises TableError if one is missing or repeated."""
-    columns = [column for column, _ in fields.values()]
-    missing = [column for column in columns if column not in table.columns]
-    twice = [column for column in columns if table.columns.count(column) > 1]
-    if twice:
-        raise TableError(f"{table.path}:1: column {shown(twice[0])} appears twice; keep one")
-    if missing:
-        raise TableError(f"{table.path}:1: missing column {', '.join(missing)}; is this an {name} log?")
-    return [(field, table.columns.index(column), parse) for field, (column, parse) in fields.items()]
-
-
-def _logged_job(
-    table: Table, line: int, row: list[str], places: Places, optional: Collection[str]
-) -> LoggedJob | Dropped:
-    values: dict[str, Any] = {}
-    if len(row) != len(table.columns):
-        return Dropped(line, "", f"has {len(row)} cells where the header has {len(table.columns)}")
-    for field, place, parse in places:
-        cell = row[place]
-        name = table.columns[place]
-        if not cell or cell.isspace():
-            if field in optional:
-                continue
-            return Dropped(line, str(values.get("job_id", "")), f"{name} is empty")
+        `start_s`, `end_s` (which give the run time if there is no `duration_s`, and the logged start),
+        `wait_s` (from submission to start), `deadline_after_s` (from submission to deadline), `best_effort`
+        (the row's deadline counts for nothing).
+        """
+        job_id = values.setdefault("job_id", str(line))  # for a log without job ids
         try:
-            values[field] = parse(cell)
+            job = LoggedJob(line, **_derived(values))
         except ValueError as error:
-            return Dropped(line, str(values.get("job_id", "")), f"{name}={shown(cell)}: {error}")
-        except MixedColumnError as error:
-            raise TableError(f"{table.path}:{line}: {name}={shown(cell)}: {error}") from None
-    return _checked(line, values)
+            self.drop(line, job_id, error.args[0], error.args[-1])
+            return
+        first = self._lines.setdefault(job_id, line)
+        if first != line:
+            self.drop(line, job_id, f"the job of line {first} again", "the job of another line again")
+            return
+        if job.logged_start_s is None and values.get("logged_start_s") is not None:
+            self.leave_out("logged start: lies before the submission")
+        self.jobs.append(job)
+
+    def finish(self, log: Log) -> Log:
+        """`log` with the rows collected. Raises TableError if no row is usable."""
+        if not self.jobs:
+            first = f"; line {self.dropped[0].line}: {self.dropped[0].reason}" if self.dropped else ""
+            raise TableError(f"{self._path}:1: holds no usable job ({len(self.dropped)} rows){first}")
+        if all(job.estimate_s == job.duration_s for job in self.jobs):
+            self.jobs = [replace(job, estimate_s=None) for job in self.jobs]
+            self._left_out["estimate: is the run time itself in every row"] = len(self.jobs)
+        left_out = [f"left out of {n:,} jobs: {reason}" for reason, n in sorted(self._left_out.items())]
+        return Log(
+            format=log.format,
+            columns=log.columns,
+            states_deadlines=log.states_deadlines,
+            jobs=tuple(self.jobs),
+            dropped=tuple(self.dropped),
+            assumptions=(*log.assumptions, *left_out),
+            times=log.times,
+            warnings=log.warnings,
+        )
 
 
-def _checked(line: int, values: dict[str, Any]) -> LoggedJob | Dropped:
-    if values.pop("best_effort", False):
-        values.pop("deadline_s", None)
-    values.setdefault("job_id", str(line))  # for a log without job ids
-    if "start_s" in values:
-        values["duration_s"] = values.pop("end_s") - values.pop("start_s")
-        if values["duration_s"] < MIN_SECONDS:
-            return Dropped(line, values["job_id"], "does not end after its start")
-    job = LoggedJob(line, **values)
-    if job.deadline_s is not None and job.deadline_s < job.submit_s:
-        why = f"deadline {job.deadline_s:.15g} is before the submission {job.submit_s:.15g}"
-        return Dropped(line, job.job_id, why)
-    return job
+def _derived(values: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a `LoggedJob`. Raises ValueError (reason, kind of reason) for a row without a job."""
+    fields = {name: value for name, value in values.items() if name not in _NOT_OF_JOBS}
+    submit_s, start_s, end_s = values["submit_s"], values.get("start_s"), values.get("end_s")
+    if "duration_s" not in values:
+        if start_s is None or end_s is None:
+            raise ValueError("states neither a run time nor start and end")
+        fields["duration_s"] = end_s - start_s
+        if fields["duration_s"] < MIN_SECONDS:
+            raise ValueError("does not end after its start")
+    if start_s is not None:
+        fields["logged_start_s"] = start_s
+    elif (wait_s := values.get("wait_s")) is not None:
+        fields["logged_start_s"] = submit_s + wait_s
+    values["logged_start_s"] = logged = fields.get("logged_start_s")
+    if logged is not None and not submit_s <= logged <= MAX_SECONDS:
+        fields["logged_start_s"] = None
+    if (after_s := values.get("deadline_after_s")) is not None:
+        fields["deadline_s"] = submit_s + after_s
+    if values.get("best_effort"):
+        fields["deadline_s"] = None
+    deadline_s = fields.get("deadline_s")
+    if deadline_s is not None and deadline_s < submit_s:
+        reason = f"deadline {deadline_s:.15g} is before the submission {submit_s:.15g}"
+        raise ValueError(reason, "deadline is before the submission")
+    return fields
 
 
-def rate(text: str) -> float:
-    """Parse a speed. In throughput tables 0 and NaN mean that a job does not run."""
-    if text.strip().lower() == "nan":
-        return 0.0
-    value = number(text)
-    if value < 0:
-        raise ValueError("must not be negative")
-    return value
+_NOT_OF_JOBS = ("start_s", "end_s", "wait_s", "deadline_after_s", "best_effort")
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What the user says about a log: `time_unit` (see `StatedUnits.parse`), and the `tenant` column."""
+
+    time_unit: str | None = None
+    tenant: str | None = None

@@ -10,8 +10,10 @@
 | `COLUMNS` | column name -> parser of its cells |
 | `TEXTS` | columns that hold text |
 | `contradictions` | values of one job that contradict each other |
+| `unreadable` | why a trace with a given job could not be read again |
 | `number`, `whole` | parsers of a finite number, of a whole number |
 | `MIN_SECONDS`, `MAX_SECONDS` | resolution of tables, and the largest time |
+| `MAX_COUNT` | the most iterations of a job |
 
 Why
 - A trace is checked as a whole before a run, and then needed job by job in order of submission. Reading the
@@ -24,12 +26,13 @@ Why
 
 from .data_frame import jobs_of_frame
 from .parsing import TEXTS
-from .schema import COLUMNS, MAX_SECONDS, MIN_SECONDS, contradictions, number, whole
+from .schema import COLUMNS, MAX_COUNT, MAX_SECONDS, MIN_SECONDS, contradictions, number, unreadable, whole
 from .sorted_jobs import StoredJobs
 from .trace_file import read_trace, store_trace, write_trace
 
 __all__ = [
     "COLUMNS",
+    "MAX_COUNT",
     "MAX_SECONDS",
     "MIN_SECONDS",
     "TEXTS",
@@ -39,6 +42,7 @@ __all__ = [
     "number",
     "read_trace",
     "store_trace",
+    "unreadable",
     "whole",
     "write_trace",
 ]

@@ -14,6 +14,7 @@ from itertime.costs import MEMORY_HEADROOM
 from itertime.io import sha256
 from itertime.planning import Planner, make_planner
 from itertime.spec import load_model, load_system
+from traces.job import MAX_GPUS
 
 from .rules import Deadlines, Rules, load_rules, rules_path
 
@@ -54,6 +55,8 @@ class WorkMaker:
         if choice is None:
             return f"no rule covers {gpus} GPUs"
         requested = self.rules.requested_gpus(gpus, choice)
+        if requested > MAX_GPUS:
+            return f"{gpus} GPUs x {choice.gpu_multiplier} are {requested:,}; a job has at most {MAX_GPUS:,}"
         iteration_s = self._time(choice.model, choice.global_batch, requested)
         if iteration_s is None:
             return f"{choice.model} with global batch {choice.global_batch} has no plan on {requested} GPUs"

@@ -9,7 +9,7 @@ from clustersim.audit.evidence import slack_s
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
 from clustersim.failures import Maintenance, NodeChange, Outages
 from clustersim.records import COMPLETE, NODE_DOWN, NODE_EVENTS, NODE_UP, EventRecord
-from clustersim.runs import is_of_this_code, malformed_versions
+from clustersim.runs import is_of_this_code, malformed_versions, other_libraries
 from itertime.io import quoted, shown
 from itertime.planning import PLANNERS
 
@@ -25,7 +25,8 @@ class OutagesAsDrawn(Rule):
     def __init__(self, history: ClusterHistory, manifest: Mapping[str, Any]):
         super().__init__(history)
         self.kinds = NODE_EVENTS if "calendar" in manifest else ()
-        self._manifest, self._ours = manifest, is_of_this_code(manifest)
+        self._manifest = manifest
+        self._ours = is_of_this_code(manifest) and not other_libraries(manifest)
         self._outages: Outages | None = None
         self._next: NodeChange | None = None
         self._out_of_step = False  # since the first difference
@@ -77,7 +78,7 @@ class OutagesAsDrawn(Rule):
         if "calendar" not in self._manifest:
             return "manifest.json states no calendar"
         other = self._out_of_step and not self._ours
-        return "another version made the run and may draw other outages" if other else ""
+        return "another version, or other libraries, made the run and may draw other outages" if other else ""
 
 
 def _node(event: EventRecord) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import clustersim
-from clustersim.analysis import window_metrics, with_window
+from clustersim.analysis import measured_jobs, window_metrics, with_window
 from clustersim.analysis.windows import UNDEFINED_IN_A_WINDOW
 from clustersim.grid.gridfile import NUMERIC_METRICS
 from clustersim.records import Run
@@ -78,7 +78,9 @@ def test_a_summary_has_the_window_beside_the_whole_run(tmp_path: Path) -> None:
     )
     measured = window(whole, 10.0, 20.0)
     stated = dict(run.summary["window"])
-    assert (stated.pop("from_s"), stated.pop("until_s")) == (10.0, 30.0)
+    limits = [stated.pop(name) for name in ("warmup_s", "measure_s", "from_s", "until_s")]
+    assert limits == [10.0, 20.0, 10.0, 30.0]
+    assert [job.job_id for job in measured_jobs(run)] == ["1", "2"]
     assert {name: measured[name] for name in stated} == stated
     assert not {*UNDEFINED_IN_A_WINDOW, "wall_s"} & set(stated)
     assert {name: value for name, value in run.summary.items() if name != "window"} == whole.summary

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,25 +33,60 @@ def log(tmp_path: Path) -> Path:
 
 def test_import_writes_the_trace_and_its_report(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = log.parent / "out.csv.gz"
-    assert trace("import", log, "-o", output, "--limit", 30) == 0
+    assert trace("import", log, "-o", output, "--limit", 30, "--rules", "llm-mix") == 0
     said = capsys.readouterr()
     assert "30 jobs of 40 rows" in said.out
     assert "10 outside the selection" in said.err
     report = json.loads((log.parent / "out.import.json").read_text())
     assert report["input"]["sha256"] == hashlib.sha256(log.read_bytes()).hexdigest()
     assert report["output"] == {"file": output.name, "sha256": _digest(output), "jobs": 30}
-    assert (report["seed"], report["planner"], report["system"]) == (0, "data-parallel", "dgx-a100-80gb")
+    assert (report["seed"], report["planner"], report["system"]) == (0, "3d", "dgx-a100-80gb")
     assert str(log.parent) not in json.dumps(report)
     assert sorted(os.listdir(log.parent)) == ["log.csv", "out.csv.gz", "out.import.json"]
 
 
+def test_import_keeps_jobs_as_logged_and_says_what_they_ask_for(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trace("import", log, "-o", log.parent / "out.csv") == 0
+    said = capsys.readouterr()
+    hours = sum(2 ** (i % 7) * (600 + 97 * i) for i in range(40)) / 3600
+    gpus = hours * 3600 / (7 * 39)
+    assert said.out.splitlines() == [
+        f"{log.parent / 'out.csv'}: 40 jobs of 40 rows (itp)",
+        f"{hours:,.2f} GPU-hours submitted over 0.00 days: {gpus:,.1f} GPUs on average, "
+        f"so {round(gpus):,} GPUs have load 1",
+    ]
+    assert "times: submission_time, duration in s (the unit of ITP's logs)" in said.err
+    report = json.loads((log.parent / "out.import.json").read_text())
+    assert report["rules"] == {"name": "none"}
+    assert (log.parent / "out.csv").read_text().splitlines()[0] == "job_id,submit_s,gpus,duration_s"
+
+
+def test_import_warns_of_a_unit_that_nothing_states_and_counts_drops_by_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("at;n;took\n0;1;60\n60;0;60\n90;0;60\n95;1;0\n99;1;\n")
+    columns = "submit_s=at,gpus=n,duration_s=took"
+    assert trace("import", log, "-o", tmp_path / "out.csv", "--columns", columns) == 0
+    said = capsys.readouterr().err
+    assert "warning: at, took: nothing in the log states the unit, read as s; if it is another one" in said
+    assert "dropped 4 rows (2 x n: must be at least 1; 1 x took: must be greater than 0" in said
+    assert "; first on line 3: n=0: must be at least 1); 0 outside the selection" in said
+    stated = ["--columns", columns, "--time-unit", "min"]
+    assert trace("import", log, "-o", tmp_path / "out.csv", *stated) == 0
+    assert "warning" not in capsys.readouterr().err
+    assert "\n2,0,1,3600\n" in (tmp_path / "out.csv").read_text()
+
+
 def test_check_summarises_as_text_and_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = log.parent / "out.parquet"
-    assert trace("import", log, "-o", output) == 0
+    assert trace("import", log, "-o", output, "--rules", "llm-mix", "--planner", "data-parallel") == 0
     capsys.readouterr()
     assert trace("check", output) == 0
     text = capsys.readouterr().out
-    assert "load on 1,024 GPUs: " in text
+    assert re.search(r"\noffered load [0-9.]+ on 1,024 GPUs under planner 3d: ", text)
     assert "megatron-18.4b" in text
     assert trace("check", output, "--cluster", "n4g8", "--json") == 0
     summary = json.loads(capsys.readouterr().out)
@@ -58,6 +94,8 @@ def test_check_summarises_as_text_and_json(log: Path, capsys: pytest.CaptureFixt
     demand = summary["demand"]
     assert summary["load"] == pytest.approx(demand["gpu_seconds"] / demand["span_s"] / 32)
     assert summary["larger_than_cluster"] == sum(n for gpus, n in summary["gpus"].items() if int(gpus) > 32)
+    assert summary["refused"]["jobs"] == summary["larger_than_cluster"] == 40 - demand["jobs"]
+    assert re.fullmatch(r"job job-\d+: asks for \d+ GPUs, the cluster has 32", summary["refused"]["first"])
     assert sum(summary["models"].values()) == summary["deadlines"]["jobs"] == 40
 
 
@@ -86,8 +124,12 @@ def test_check_of_a_bad_trace_names_the_line_and_exits_with_3(
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ("a,0,8,60,,,", "0.13 GPU-hours, all at once, by the 1 jobs that state GPUs and run time"),
-        ("a,0,,,gpt3-13b,64,9", "not known, no job states GPUs and run time (duration_s)"),
+        ("a,0,8,60,,,", "0.133 GPU-hours requested, all at one time\n"),
+        ("a,0,8,60,,,\nb,30,8,60,,,", "1.000 on 32 GPUs: 0.267 GPU-hours requested within 0.00833 hours"),
+        ("a,0,64,60,,,", "offered load: none, as no job can run\n"),
+        ("a,0,64,60,,,", "cannot run on 32 GPUs, and do not count above: 1; the first: job a: asks for 64"),
+        ("a,0,,,gpt3-13b,64,9", " GPU-hours requested under planner 3d, all at one time\n"),
+        ("a,0,1,60,gpt3-13b,64,9", " GPU-hours requested under planner 3d, all at one time\n"),
     ],
 )  # fmt: skip
 def test_check_shows_what_the_jobs_request(
@@ -104,10 +146,17 @@ def test_generate_writes_trace_and_recipe(tmp_path: Path, capsys: pytest.Capture
     assert (
         trace("generate", "-o", output, "--jobs", 50, "--load", 0.5, "--arrivals", "bursty", "--seed", 3) == 0
     )
-    assert "50 jobs" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "50 jobs; offered load 0.500 on 1,024 GPUs under planner 3d: " in said.out
+    assert "note: the longest job runs " in said.err
     recipe = json.loads((tmp_path / "made.generate.json").read_text())["recipe"]
     assert (recipe["jobs"], recipe["load"], recipe["arrivals"], recipe["seed"]) == (50, 0.5, "bursty", 3)
     assert trace("check", output) == 0
+    assert "offered load 0.500 on 1,024 GPUs under planner 3d: " in capsys.readouterr().out
+    assert trace("check", output, "--planner", "data-parallel", "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["planner"] == "data-parallel"
+    assert summary["load"] > 0.6
 
 
 def test_a_throughput_table_lets_a_trace_name_its_models(
@@ -133,7 +182,14 @@ def test_a_throughput_table_lets_a_trace_name_its_models(
         (["import", "log.csv", "-o", "log.csv"], 2, "is the log itself"),
         (["import", "log.csv", "-o", "missing/out.csv"], 2, "cannot be written"),
         (["import", "absent.csv", "-o", "out.csv"], 2, "cannot be read"),
-        (["import", "log.csv", "-o", "out.csv", "--limit", "0"], 2, "limit=0: must be at least 1"),
+        (["import", "log.csv", "-o", "out.csv", "--limit", "0"], 2, "--limit 0: must be at least 1"),
+        (
+            ["import", "log.csv", "-o", "out.csv", "--from-s", "9", "--until-s", "5"],
+            2,
+            "--from-s 9, --until-s 5",
+        ),
+        (["import", "log.csv", "-o", "out.csv", "--time-unit", "weeks"], 2, "unknown unit in --time-unit"),
+        (["import", "log.csv", "-o", "out.csv", "--tenant", "team"], 3, "unknown column 'team'"),
         (["import", "log.csv", "-o", "out.csv", "--format", "lsf"], 2, "unknown log format 'lsf'"),
         (["import", "log.csv", "-o", "out.csv", "--format", "elasticflow"], 3, "not an ElasticFlow trace"),
         (["import", "bad.csv", "-o", "out.csv"], 3, "no known log format"),
@@ -179,7 +235,7 @@ def test_output_does_not_depend_on_the_hash_seed(log: Path) -> None:
         folder = log.parent / hash_seed
         folder.mkdir()
         for arguments in (
-            ["import", str(log), "-o", "log.csv"],
+            ["import", str(log), "-o", "log.csv", "--rules", "llm-mix"],
             ["generate", "-o", "made.csv", "--jobs", "60"],
         ):
             environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}

@@ -1,4 +1,4 @@
-"""ElasticFlow's traces and throughput tables (Gu et al., ASPLOS 2023): DNN jobs with deadlines."""
+"""ElasticFlow's throughput tables (Gu et al., ASPLOS 2023): measured speeds of DNN jobs by GPU count."""
 
 from __future__ import annotations
 
@@ -11,57 +11,11 @@ from itertime.errors import TableError, UserError
 from itertime.io import open_table, replacing, sha256, shown
 from traces.native import COLUMNS
 
-from .log import Fields, Log, column, flag, rate
-from .log import read_log as _read
+from .cells import rate
 
-__all__ = ["TableRow", "matches", "read_log", "read_throughputs", "write_throughputs"]
+__all__ = ["TableRow", "read_throughputs", "write_throughputs"]
 
-_SIMULATOR = {"submit_s": "submission_time", "iterations": "num_iteration", "deadline_s": "deadline"}
-_TESTBED = {"submit_s": "submit_time", "iterations": "iteration", "deadline_s": "ddl"}
-_COMMON = {
-    "job_id": "job_id",
-    "model": "model_name",
-    "global_batch": "batch_size",
-    "gpus": "num_gpu",
-    "duration_s": "duration",
-}
 T = TypeVar("T")
-
-_ASSUMPTIONS = (
-    "the log's duration is the run time on num_gpu GPUs, without queueing and without restarts",
-    "batch_size is the global batch",
-    "jobs marked best_effort have no deadline",
-    "the log names no tenants: all jobs belong to the tenant 'default'",
-)
-
-
-def matches(columns: list[str]) -> bool:
-    """Whether a header is of this format, with the simulator's or the testbed's column names."""
-    return _names(columns) is not None
-
-
-def read_log(path: str | Path) -> Log:
-    """Read an ElasticFlow trace (CSV, optionally gzip). Raises TableError if it has no usable row."""
-
-    def fields_of(columns: list[str]) -> Fields:
-        names = _names(columns)
-        if names is None:
-            columns_wanted = ", ".join((*_COMMON.values(), *_SIMULATOR.values()))
-            raise TableError(f"{path}:1: not an ElasticFlow trace; one has the columns {columns_wanted}")
-        fields = {field: column(name, field) for field, name in names.items()}
-        if "best_effort" in columns:
-            fields["best_effort"] = ("best_effort", flag)
-        return fields
-
-    return _read(path, "elasticflow", fields_of, _ASSUMPTIONS, optional=("deadline_s", "best_effort"))
-
-
-def _names(columns: list[str]) -> dict[str, str] | None:
-    for variant in (_SIMULATOR, _TESTBED):
-        names = {**_COMMON, **variant}
-        if set(names.values()) <= set(columns):
-            return names
-    return None
 
 
 class TableRow(NamedTuple):

@@ -8,8 +8,8 @@ import pytest
 
 from clustersim.speed import read_throughput_table
 from itertime.errors import TableError, UserError
-from traces.logs import elasticflow, read_throughputs, write_throughputs
-from traces.logs.elasticflow import TableRow
+from traces.logs import import_log, read_throughputs, write_throughputs
+from traces.logs.throughputs import TableRow
 
 
 def folder_with(path: Path, **files: str) -> Path:
@@ -74,7 +74,7 @@ def test_published_traces_and_tables_agree(shared_traces: Path) -> None:
     """
     published = shared_traces / "itp_elasticflow"
     speeds = {row[:3]: row.iterations_per_s for row in read_throughputs(published / "throughputs_A100")[0]}
-    jobs = elasticflow.read_log(published / "cluster04.csv.gz").jobs
+    jobs = import_log(published / "cluster04.csv.gz")[0]
     for job in jobs:
         assert job.model
         assert job.global_batch

@@ -1,0 +1,209 @@
+"""How logs are laid out: separators, comments, no header, compression, pipes; and what is hostile."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from itertime.errors import TableError, UserError
+from tests.places import ROOT
+from traces import Job, read_trace, write_trace
+from traces.logs import import_log
+
+NAMED = "submit_s=at,gpus=n,duration_s=took,tenant=who"
+HEADER, ROWS = "at,n,took,who", ["0,8,60,red", "30,1,120,blue"]
+WANTED = [("red", 0.0, 8, 60.0), ("blue", 30.0, 1, 120.0)]
+
+
+def facts(jobs: list[Job]) -> list[tuple[Any, ...]]:
+    return [(job.tenant, job.submit_s, job.gpus, job.duration_s) for job in jobs]
+
+
+def imported(folder: Path, text: str | bytes, columns: str = NAMED) -> list[Job]:
+    path = folder / "log"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return import_log(path, columns=columns, time_unit="s")[0]
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|", "   "])
+def test_the_first_line_shows_the_separator(tmp_path: Path, separator: str) -> None:
+    text = "\n".join([HEADER, *ROWS]).replace(",", separator)
+    assert facts(imported(tmp_path, text)) == WANTED
+
+
+def test_comments_are_skipped_before_the_header_and_between_rows(tmp_path: Path) -> None:
+    text = f"# a, log\n#\n{HEADER}\n{ROWS[0]}\n# at,n,took,who\n{ROWS[1]}\n9,x,1,green\n"
+    path = tmp_path / "log.csv"
+    path.write_text(text)
+    jobs, report = import_log(path, columns=NAMED, time_unit="s")
+    assert facts(jobs) == WANTED
+    assert report["dropped"][0]["line"] == 7
+    assert [job.job_id for job in jobs] == ["4", "6"]
+
+
+def test_a_comment_sign_inside_a_quoted_cell_is_text(tmp_path: Path) -> None:
+    jobs = imported(tmp_path, f'{HEADER}\n0,8,60,"red\n#1"\n')
+    assert jobs[0].tenant == "red\n#1"
+
+
+@pytest.mark.parametrize("separator", [",", "\t", " "])
+def test_columns_of_a_log_without_header_are_numbered_from_1(tmp_path: Path, separator: str) -> None:
+    text = "\n".join(ROWS).replace(",", separator)
+    by_number = "submit_s=1,gpus=2,duration_s=3,tenant=4"
+    assert facts(imported(tmp_path, text, by_number)) == WANTED
+    assert facts(imported(tmp_path, "# no header\n" + text, by_number)) == WANTED
+    header = HEADER.replace(",", separator)
+    assert facts(imported(tmp_path, f"{header}\n{text}", by_number)) == WANTED
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ("submit_s=0,gpus=2,duration_s=3", "--columns submit_s=0: the log has 4 columns; the first is 1"),
+        ("submit_s=1,gpus=2,duration_s=5", "--columns duration_s=5: the log has 4 columns"),
+        ("submit_s=1,gpus=2,duration_s=1234567890", "unknown column '1'"),
+        ("submit_s=at,gpus=n,duration_s=took", "if this is a job and no header, number the columns from 1"),
+    ],
+)
+def test_mistakes_in_the_numbers_of_columns(tmp_path: Path, columns: str, says: str) -> None:
+    with pytest.raises(TableError) as caught:
+        imported(tmp_path, "\n".join(ROWS), columns)
+    assert says in str(caught.value)
+
+
+def test_numbers_are_places_even_where_the_first_row_holds_these_numbers(tmp_path: Path) -> None:
+    jobs = imported(tmp_path, "1,2,3\n5,8,60\n", "submit_s=1,gpus=2,duration_s=3")
+    assert facts(jobs) == [("default", 0.0, 2, 3.0), ("default", 4.0, 8, 60.0)]
+
+
+def test_compressed_logs_and_byte_order_marks(tmp_path: Path) -> None:
+    text = "\r\n".join([HEADER, *ROWS]).encode()
+    for content in (text, b"\xef\xbb\xbf" + text, gzip.compress(b"\xef\xbb\xbf" + text)):
+        assert facts(imported(tmp_path, content)) == WANTED
+
+
+@pytest.mark.parametrize(
+    "content", ["\n".join([HEADER, *ROWS]).encode(), gzip.compress("\n".join([HEADER, *ROWS]).encode())]
+)
+def test_a_log_may_come_through_a_pipe(tmp_path: Path, content: bytes) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=lambda: (tmp_path / "pipe").write_bytes(content))
+    writer.start()
+    jobs, report = import_log(tmp_path / "pipe", columns=NAMED, time_unit="s")
+    writer.join()
+    assert facts(jobs) == WANTED
+    plain = tmp_path / "log"
+    plain.write_bytes(content)
+    assert report["input"]["sha256"] == import_log(plain, columns=NAMED, time_unit="s")[1]["input"]["sha256"]
+
+
+def test_the_command_reads_standard_input(tmp_path: Path) -> None:
+    arguments = ["import", "/dev/stdin", "-o", "out.csv"]
+    program = f"import sys; from clustersim.cli import main; sys.exit(main(['trace', *{arguments}]))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input="job_id,submission_time,duration,num_gpu\na,0,600,1\n",
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, "1 jobs of 1 rows (itp)" in done.stdout) == (0, True), done.stderr
+    assert [job.duration_s for job in read_trace(tmp_path / "out.csv")] == [600.0]
+
+
+def test_a_device_is_refused() -> None:
+    with pytest.raises(UserError, match="/dev/zero: is a device; give a file or a pipe"):
+        import_log("/dev/zero", columns=NAMED)
+
+
+HUGE = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "row",
+    ["1e999,1,60,a", "nan,1,60,a", "0,1e999,60,a", f"0,{HUGE},60,a", f"{HUGE},1,60,a", "0,1,inf,a",
+     "0,1,-5,a",
+     "0,1,1e-30,a", "-1,1,60,a", "0,1e400,60,a", "5000000000,1,60,a", "0,1,4000000001,a", "0,10000001,60,a",
+     f"0,1,60,{'x' * 100_001}", "99999-01-01,1,60,a", "0,1_0,60,a", "0x10,1,60,a", ",1,60,a", "0,1",
+     "0,1,60,a,"],
+    ids=range(20),
+)  # fmt: skip
+def test_rows_without_a_job_are_dropped_with_a_reason_and_the_rest_reads_back(
+    tmp_path: Path, row: str
+) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(f"{HEADER}\n{ROWS[0]}\n{row}\n")
+    jobs, report = import_log(path, columns=NAMED, time_unit="s")
+    assert len(jobs) == 1
+    assert report["dropped"][0]["line"] == 3
+    assert len(report["dropped"][0]["reason"]) < 300
+    assert sum(report["dropped_by_reason"].values()) == 1
+    write_trace(jobs, tmp_path / "out.csv")
+    assert read_trace(tmp_path / "out.csv") == jobs
+
+
+def test_values_beside_a_job_that_cannot_be_used_are_left_out_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("at,n,took,limit,start,prio\n9,8,60,soon,5,high\n10,8,60,0,20,7\n")
+    columns = "submit_s=at,gpus=n,duration_s=took,estimate_s=limit,logged_start_s=start,priority=prio"
+    jobs, report = import_log(path, columns=columns, time_unit="s")
+    assert [(job.estimate_s, job.logged_start_s, job.priority) for job in jobs] == [
+        (None, None, 0),
+        (None, 11.0, 7),
+    ]
+    left_out = [text for text in report["assumptions"] if text.startswith("left out of")]
+    assert len(left_out) == 4
+    assert "left out of 1 jobs: logged start: lies before the submission" in left_out
+
+
+def test_a_hundred_thousand_columns_are_no_trouble(tmp_path: Path) -> None:
+    path = tmp_path / "wide.csv"
+    path.write_text("at" + ",x" * 100_000 + "\n0\n")
+    with pytest.raises(TableError) as caught:
+        import_log(path)
+    assert len(str(caught.value)) < 1000
+    with pytest.raises(TableError) as caught:
+        import_log(path, columns=NAMED)
+    assert len(str(caught.value)) < 1000
+
+
+# What is written can be read
+
+
+def test_a_deadline_that_no_trace_holds_drops_the_job(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("job_id,submission_time,duration,num_gpu\na,0,4000000000,8\nb,5,600,8\n")
+    jobs, report = import_log(path, rules="llm-mix", planner="data-parallel", seed=1)
+    write_trace(jobs, tmp_path / "out.csv")
+    assert read_trace(tmp_path / "out.csv") == jobs
+    dropped = report["dropped_by_reason"]
+    assert len(jobs) + sum(dropped.values()) == 2
+    for seed in range(8):
+        jobs, report = import_log(path, rules="llm-mix", planner="data-parallel", seed=seed)
+        if len(jobs) == 1:
+            reason = report["dropped"][0]["reason"]
+            assert reason.startswith("deadline_s=")
+            assert "is above 4e+09 seconds" in reason
+            break
+    else:
+        pytest.fail("no seed draws a deadline above the limit")
+
+
+def test_gpus_that_no_trace_holds_drop_the_job(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(
+        "source: x\nsizes:\n- gpus: [1, 16]\n  choices:\n"
+        "  - {model: gpt3-1.3b, global_batch: 512, gpu_multiplier: 8000000}\n"
+    )
+    path = tmp_path / "log.csv"
+    path.write_text("job_id,submission_time,duration,num_gpu\na,0,600,8\nb,5,600,4\n")
+    with pytest.raises(TableError, match="no job can be imported; line 2: "):
+        import_log(path, rules=str(rules), planner="data-parallel")

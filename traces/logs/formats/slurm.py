@@ -1,0 +1,118 @@
+"""Slurm's accounting, as `sacct -a -X --parsable2` prints it (sacct(1), section "Job Accounting Fields").
+
+Required columns: `JobIDRaw, Account, Submit, ElapsedRaw, AllocTRES, State`. Used where they are there:
+`User`, `Start`, `TimelimitRaw` (minutes) or `Timelimit`, `Priority`, `ReqTRES`. Dates have no offset;
+`Start` of a job that never started is `Unknown`, a limit may be `UNLIMITED` or `Partition_Limit`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from itertime.errors import TableError
+from traces.logs.cells import Cell
+from traces.logs.log import Log, ReadOptions
+from traces.logs.log_format import LogFormat
+from traces.logs.source import Head, LogSource
+from traces.logs.tables import Cells, TableOfJobs, read_table
+from traces.native import COLUMNS, whole
+
+__all__ = ["COMMAND", "SLURM", "gpu_type_of", "gpus_of"]
+
+COMMAND = "sacct -a -X --parsable2 --format=JobIDRaw,Account,Submit,ElapsedRaw,AllocTRES,State"
+"""The command that prints the expected log."""
+
+_GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=([^,]*)")
+_SLICE = re.compile(r"\dg\.\d+gb", re.ASCII | re.IGNORECASE)
+_NEVER = ("Unknown", "None")
+_NO_LIMIT = ("UNLIMITED", "Partition_Limit", "INVALID")
+
+
+def gpus_of(text: str) -> int:
+    """GPUs in a list of trackable resources: `gres/gpu`, or the sum over GPU types if only those are stated.
+
+    >>> gpus_of("billing=64,cpu=64,gres/gpu:a100=6,gres/gpu:h100=2,node=1")
+    8
+    """
+    found = _GPUS.findall(text)
+    if not found:
+        raise ValueError("names no gres/gpu: a job without GPUs")
+    total = [count for gpu_type, count in found if not gpu_type]
+    return int(COLUMNS["gpus"](total[0] if total else str(sum(whole(count) for _, count in found))))
+
+
+def gpu_type_of(text: str) -> str | None:
+    """The GPU type in a list of trackable resources, if there is exactly one and it is no MIG slice.
+
+    >>> gpu_type_of("cpu=64,gres/gpu=8,gres/gpu:a100=8,node=1")
+    'a100'
+    """
+    types = [gpu_type[1:] for gpu_type, _ in _GPUS.findall(text) if gpu_type]
+    return types[0] if len(types) == 1 and not _SLICE.search(types[0]) else None
+
+
+def _has_slices(text: str) -> bool:
+    """Whether a list of trackable resources includes MIG slices, which are named like `1g.5gb`."""
+    return any(_SLICE.search(gpu_type) for gpu_type, _ in _GPUS.findall(text))
+
+
+def _job_id(text: str) -> str:
+    """Parse the id of a job; the GPUs of a step (`17.batch`, `17.0`) are already counted with its job."""
+    if "." in text:
+        raise ValueError("is a step of a job; sacct -X leaves steps out")
+    return str(COLUMNS["job_id"](text))
+
+
+def _state(text: str) -> str:
+    """Parse a state; `CANCELLED by 1000` becomes `CANCELLED`."""
+    return str(COLUMNS["state"](text.split()[0]))
+
+
+_CELLS: Cells = {
+    "job_id": Cell("JobIDRaw", _job_id),
+    "submit_s": Cell("Submit"),
+    "duration_s": Cell("ElapsedRaw", unit="s"),
+    "gpus": Cell("AllocTRES", gpus_of, instead="ReqTRES"),
+    "part_of_gpu": Cell("AllocTRES", _has_slices, instead="ReqTRES"),
+    "gpu_type": Cell("AllocTRES", gpu_type_of, instead="ReqTRES", optional=True),
+    "tenant": Cell("Account", optional=True),
+    "state": Cell("State", _state, optional=True),
+}
+_FURTHER = (
+    ("user", Cell("User", optional=True)),
+    ("logged_start_s", Cell("Start", optional=True, empty=_NEVER)),
+    ("estimate_s", Cell("TimelimitRaw", unit="min", optional=True, empty=_NO_LIMIT)),
+    ("estimate_s", Cell("Timelimit", unit="min", optional=True, empty=_NO_LIMIT)),
+    ("priority", Cell("Priority", optional=True)),
+)
+_ASSUMPTIONS = (
+    "ElapsedRaw is the run time on the GPUs of AllocTRES; of a requeued job that of its last run",
+    "times of day are taken as UTC: where clocks change twice a year, an hour is off for half of it",
+    "every job is taken to want all of its logged run time, however it ended, and no more than it had so far "
+    "where it was still running",
+    "the tenant is the account, the priority Slurm's, the estimate the time limit; partition and QOS have no "
+    "field of their own, and --tenant Partition or --tenant QOS makes tenants of them",
+)
+
+
+def _matches(head: Head) -> bool:
+    """Whether a header is one of `sacct`, even if columns or `--parsable2` were missing."""
+    header = "|".join(head.columns)
+    return any(name in header for name in ("JobIDRaw", "ElapsedRaw", "AllocTRES", "ReqTRES"))
+
+
+def _read(source: LogSource, options: ReadOptions) -> Log:
+    columns = source.head.columns
+    missing = [cell.column for cell in _CELLS.values() if cell.column not in columns]
+    if missing or source.separator != "|":
+        what = f"missing column {', '.join(dict.fromkeys(missing))}" if missing else "is not separated by |"
+        raise TableError(f"{source.path}:1: {what}; print the log with {COMMAND}")
+    cells = dict(_CELLS)
+    for field, cell in _FURTHER:
+        if cell.column in columns:
+            cells.setdefault(field, cell)
+    form = TableOfJobs("slurm", cells, _ASSUMPTIONS, unit=("s", "the unit of Slurm's accounting"))
+    return read_table(source, form, options)
+
+
+SLURM = LogFormat("slurm", "Slurm's accounting, as sacct prints it", _matches, _read)

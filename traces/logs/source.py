@@ -1,0 +1,125 @@
+"""An opened job log: its beginning, by which a format is recognised, and its content as table or text."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from itertime.errors import TableError
+from itertime.io import Layout, Table, open_input, open_table
+
+__all__ = ["Head", "LogSource", "open_log"]
+
+_GZIP = b"\x1f\x8b"
+_HEAD_BYTES = 65_536
+_MOST_BYTES = 2_000_000_000  # of a log that memory holds whole
+_SEPARATORS = (",", "|", "\t", ";")
+COMMENTS = "#"
+
+
+@dataclass(frozen=True)
+class Head:
+    """The beginning of a log. `text`: its first 64 KiB. `columns`: its header, if it is a table.
+
+    `separator`: what separates the cells; " " stands for any white space.
+    """
+
+    text: str
+    columns: tuple[str, ...]
+    separator: str
+
+    @property
+    def lines(self) -> list[str]:
+        """Its first lines, without the last one, which may be cut."""
+        return self.text.splitlines()[: None if len(self.text) < _HEAD_BYTES else -1]
+
+
+class LogSource:
+    """A log that is open: `path` names it in messages, and it can be read any number of times."""
+
+    def __init__(self, path: Path, file: BinaryIO):
+        self.path = path
+        self._file = file
+        text = self._beginning()
+        self.separator = _separator(text)
+        columns: tuple[str, ...] = ()
+        if text.lstrip()[:1] not in ("[", "{") and not _has_semicolon_comments(text):
+            with self.table() as table:
+                columns = tuple(table.columns)
+        self.head = Head(text, columns, self.separator)
+
+    def table(self, layout: Layout | None = None) -> AbstractContextManager[Table]:
+        """The rows, by default of a table with a header, `#` comments, and the separator of its first line.
+
+        Raises what `open_table` raises.
+        """
+        return open_table(self.path, layout=layout or self.layout(), file=self._file)
+
+    def layout(self, header: bool = True) -> Layout:
+        """The default layout of this log."""
+        return Layout(delimiter=self.separator, comments=COMMENTS, header=header)
+
+    def text(self) -> str:
+        """The whole text. Raises TableError if it is damaged, not UTF-8 or too large for memory."""
+        try:
+            content = self._unpacked().read(_MOST_BYTES + 1)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            what = f"damaged gzip file ({error}); copy or compress it again"
+            raise TableError(f"{self.path}: {what}") from None
+        if len(content) > _MOST_BYTES:
+            raise TableError(f"{self.path}: holds more than {_MOST_BYTES:,} bytes of text; split it")
+        try:
+            return content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
+            what = f"byte 0x{content[error.start]:02x} is not UTF-8 text; save the file in UTF-8"
+            raise TableError(f"{self.path}:{line}: {what}") from None
+
+    def sha256(self) -> str:
+        """Hex digest of the file as given, compressed or not."""
+        self._file.seek(0)
+        return hashlib.file_digest(cast(io.BufferedReader, self._file), "sha256").hexdigest()
+
+    def _unpacked(self) -> Any:
+        self._file.seek(0)
+        packed = self._file.read(2) == _GZIP
+        self._file.seek(0)
+        return gzip.GzipFile(fileobj=self._file) if packed else self._file
+
+    def _beginning(self) -> str:
+        try:
+            start: bytes = self._unpacked().read(_HEAD_BYTES)
+        except (gzip.BadGzipFile, EOFError, zlib.error):
+            return ""  # what is wrong is said by the reader of the whole
+        return start.decode("utf-8-sig", errors="replace")
+
+
+@contextmanager
+def open_log(path: str | Path) -> Iterator[LogSource]:
+    """Open a log: a file or a pipe, plain or gzip. Raises UserError or TableError if it cannot be read."""
+    with open_input(path) as file:
+        yield LogSource(Path(path), file)
+
+
+def _has_semicolon_comments(text: str) -> bool:
+    """Whether `;` begins a comment, as in SWF: the first other line is of white-space columns."""
+    rows = (line for line in text.splitlines() if line.strip() and not line.startswith(";"))
+    first = next(rows, "")
+    return text.startswith(";") and ";" not in first and len(first.split()) > 1
+
+
+def _separator(text: str) -> str:
+    """What separates the cells of the first line that is not a comment: what occurs most often in it."""
+    lines = (line for line in text.splitlines() if line.strip() and not line.startswith(COMMENTS))
+    first = next(lines, "")
+    best = max(_SEPARATORS, key=first.count)  # at equal counts the first of them
+    if first.count(best):
+        return best
+    return " " if len(first.split()) > 1 else ","

@@ -1,0 +1,220 @@
+"""Logs that are tables: which column states which field, and their rows as jobs."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from math import isfinite
+from typing import Any
+
+from itertime.errors import TableError, UnknownName
+from itertime.io import Layout, Table, separator_hint, shown
+
+from .cells import Cell, MixedColumnError, Moments, moment, parser
+from .log import BESIDE, Log, LogRows, ReadOptions
+from .log_format import LogFormat
+from .source import Head, LogSource
+from .units import (
+    TIME_FIELDS,
+    UNITS,
+    Evidence,
+    Rule,
+    StatedUnits,
+    TimeColumn,
+    TimesRead,
+    decide,
+    in_words,
+    plausible,
+)
+
+__all__ = ["Cells", "TableOfJobs", "read_table", "table_format", "unknown_column"]
+
+_MOST_NAMED, _MOST_COMPARED = 50, 10_000  # columns of a log that an error lists, and looks for similar names
+
+Cells = Mapping[str, Cell]
+"""Field of `LogRows.add` -> the column that states it."""
+
+
+@dataclass(frozen=True)
+class TableOfJobs:
+    """What a format says of its tables. `unit`: of its times and why, or a rule that finds it."""
+
+    format: str
+    cells: Cells
+    assumptions: Collection[str]
+    unit: tuple[str, str] | Rule | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def table_format(title: str, matches: Callable[[Head], bool], form: TableOfJobs) -> LogFormat:
+    """The format of tables that all have the same form."""
+
+    def read(source: LogSource, options: ReadOptions) -> Log:
+        return read_table(source, form, options)
+
+    return LogFormat(form.format, title, matches, read)
+
+
+def read_table(
+    source: LogSource, form: TableOfJobs, options: ReadOptions, layout: Layout | None = None
+) -> Log:
+    """Read a log of the given form.
+
+    Raises TableError if there is no usable row, if a column is missing or mixes numbers and dates, or if the
+    unit of times stays unknown and seconds are implausible; and what `open_table` raises.
+    """
+    columns = layout.names if layout and layout.names else source.head.columns
+    form = _with_tenant(source, form, options.tenant, columns)
+    times = _times(source, form, StatedUnits.parse(options.time_unit), layout)
+    rows = LogRows(source.path)
+    with source.table(layout) as table:
+        places = _places(table, form, times)
+        for line, row in table.rows:
+            _add(rows, table, line, row, places)
+    used = dict.fromkeys(cell.column for cell in form.cells.values())
+    dates = [field for field, _, parse, *_ in places if isinstance(parse, Moments) and parse.are_dates]
+    return rows.finish(
+        Log(
+            format=form.format,
+            columns=tuple(used),
+            states_deadlines="deadline_s" in form.cells or "deadline_after_s" in form.cells,
+            jobs=(),
+            dropped=(),
+            assumptions=tuple(form.assumptions),
+            times=times.notes(dates),
+            warnings=(*form.warnings, *times.warnings, *_doubts(rows)),
+        )
+    )
+
+
+def _doubts(rows: LogRows) -> list[str]:
+    """A warning if the unit of times, though stated or fixed, gives an implausible log."""
+    if not rows.jobs:
+        return []
+    submits = [job.submit_s for job in rows.jobs]
+    span_s, run_s = max(submits) - min(submits), statistics.median(job.duration_s for job in rows.jobs)
+    if plausible(span_s, run_s):
+        return []
+    return [f"{in_words(span_s, run_s)} are implausible; is the unit right? --time-unit {', '.join(UNITS)}"]
+
+
+def unknown_column(column: str, columns: Collection[str]) -> str:
+    """What to say of a column that a log does not have."""
+    known = [shown(name) for name in islice(columns, _MOST_COMPARED)]
+    hint = str(UnknownName("column", column, known)).partition("; known: ")[0]
+    rest = f" and {len(columns) - _MOST_NAMED} more" if len(columns) > _MOST_NAMED else ""
+    separated = separator_hint(list(columns))
+    listed = f"{', '.join(known[:_MOST_NAMED])}{rest}"
+    return f"{hint}; its columns are {listed}" + (f"; {separated}" if separated else "")
+
+
+def _with_tenant(
+    source: LogSource, form: TableOfJobs, column: str | None, columns: Collection[str]
+) -> TableOfJobs:
+    if column is None:
+        return form
+    cells = {**form.cells, "tenant": Cell(column, optional=True)}
+    if column not in columns:
+        raise TableError(f"{source.path}:1: {unknown_column(column, columns)}")
+    notes = [*form.assumptions, f"the tenant is {column}, as the user says"]
+    return TableOfJobs(form.format, cells, notes, form.unit, form.warnings)
+
+
+Places = list[tuple[str, int, Callable[[str], Any], Cell, int | None]]
+"""(field, index of its column, parser of its cells, the cell's rules, index of the column read instead)."""
+
+
+def _places(table: Table, form: TableOfJobs, times: TimesRead) -> Places:
+    """Find the columns of a form in a table. Raises TableError if one is missing or repeated."""
+    columns = [cell.column for cell in form.cells.values()]
+    index = {name: i for i, name in reversed(list(enumerate(table.columns)))}
+    missing = [name for name in columns if name not in index]
+    twice = [name for name in columns if table.columns.count(name) > 1]
+    if twice:
+        raise TableError(f"{table.path}:1: column {shown(twice[0])} appears twice; keep one")
+    if missing:
+        if not table.columns:
+            raise TableError(f"{table.path}:1: empty file; the first line names the columns")
+        raise TableError(
+            f"{table.path}:1: missing column {', '.join(missing)}; is this an {form.format} log?"
+        )
+    return [
+        (field, index[cell.column], parser(field, cell, times.unit(field)), cell,
+         index.get(cell.instead) if cell.instead else None)
+        for field, cell in form.cells.items()
+    ]  # fmt: skip
+
+
+def _add(rows: LogRows, table: Table, line: int, row: list[str], places: Places) -> None:
+    values: dict[str, Any] = {}
+    if len(row) != len(table.columns):
+        rows.drop(line, "", f"has {len(row)} cells where the header has {len(table.columns)}")
+        return
+    for field, place, parse, rules, instead in places:
+        cell = row[place]
+        if _is_empty(cell, rules) and instead is not None:
+            place, cell = instead, row[instead]
+        name = table.columns[place]
+        if _is_empty(cell, rules):
+            if rules.optional:
+                continue
+            rows.drop(line, values.get("job_id", ""), f"{name} is empty")
+            return
+        try:
+            values[field] = parse(cell)
+        except ValueError as error:
+            if rules.optional and field in BESIDE:
+                rows.leave_out(f"{name}: {error}")
+                continue
+            why = f"{name}={shown(cell)}: {error}"
+            rows.drop(line, values.get("job_id", ""), why, f"{name}: {error}")
+            return
+        except MixedColumnError as error:
+            raise TableError(f"{table.path}:{line}: {name}={shown(cell)}: {error}") from None
+    rows.add(line, values)
+
+
+def _is_empty(cell: str, rules: Cell) -> bool:
+    return not cell or cell.isspace() or cell in rules.empty
+
+
+def _times(source: LogSource, form: TableOfJobs, stated: StatedUnits, layout: Layout | None) -> TimesRead:
+    columns = [
+        TimeColumn(field, cell.column, cell.unit)
+        for field, cell in form.cells.items()
+        if field in TIME_FIELDS and cell.parse is None
+    ]
+
+    def look(fields: set[str]) -> Evidence:
+        evidence = Evidence()
+        with source.table(layout) as table:
+            places = [
+                (field, table.columns.index(cell.column), cell)
+                for field, cell in form.cells.items()
+                if field in fields and cell.column in table.columns
+            ]
+            for _, row in table.rows:
+                if len(row) == len(table.columns):
+                    _note(evidence, {f: row[i] for f, i, cell in places if not _is_empty(row[i], cell)})
+        return evidence
+
+    return decide(source.path, columns, stated, form.unit, look)
+
+
+def _note(evidence: Evidence, row: dict[str, str]) -> None:
+    for field, cell in row.items():
+        evidence.add(field, cell)
+    if "start_s" not in row or "end_s" not in row:
+        return
+    try:
+        elapsed = float(row["end_s"]) - float(row["start_s"])
+        if isfinite(elapsed):
+            evidence.runs.append(elapsed)
+    except ValueError:
+        try:
+            elapsed = moment(row["end_s"]) - moment(row["start_s"])
+            evidence.elapsed.append((float(row["duration_s"]), elapsed))
+        except (KeyError, ValueError):
+            return
