@@ -114,10 +114,11 @@ def _path(what: str, name: str | Path, folder: Path) -> Path:
 def _base(what: str, base: Any, chain: list[Path], folder: Path) -> Path:
     """The file that the last of the chain extends."""
     where = f"{chain[-1]}: extends={quoted(base)}"
-    if not isinstance(base, str) or not base.strip():
+    if not isinstance(base, str) or not base.strip() or "\0" in base:
         raise UserError(f"{chain[-1]}: extends: must be the name of a {what}, or a file")
     try:
-        path = chain[-1].parent / base if is_file(base) else _path(what, base, folder)
+        path = _path(what, base, folder)
+        path = path if path.parent == folder else chain[-1].parent / base
     except UnknownName as error:
         raise UserError(f"{where}: {error}") from None
     if any(os.path.realpath(path) == os.path.realpath(before) for before in chain):

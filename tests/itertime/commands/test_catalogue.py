@@ -155,3 +155,13 @@ def test_approximations_are_told_beside_a_prediction(capsys: pytest.CaptureFixtu
     assert "note: falcon-7b: Attention and MLP run side by side" in capsys.readouterr().err
     assert len(document(capsys, *arguments)["approximations"]) == 1
     assert document(capsys, *PREDICT)["approximations"] == []
+
+
+def test_a_file_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "red.yaml"
+    path.write_text('extends: llama3-8b\nname: "\\e[31mred"\nsource: "\\e[2J"\napproximations: ["\\e[2J"]\n')
+    assert main(["models", "show", str(path)]) == 0
+    assert main([*PREDICT, "--model", str(path), "--tp", "3"]) == 2
+    captured = capsys.readouterr()
+    assert "\x1b" not in captured.out + captured.err
+    assert "\\x1b[31mred" in captured.out

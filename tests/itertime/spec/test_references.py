@@ -99,6 +99,7 @@ def test_keys_may_be_spread_over_a_chain(data: st.DataObject) -> None:
         ({"a": f"extends: {'x' * 5000}\n"}, "unknown model"),
         ({"a": "extends: gone.yaml\n"}, "gone.yaml: cannot be read"),
         ({"a": "extends: [llama3-8b]\n"}, "extends: must be the name of a model, or a file"),
+        ({"a": 'extends: "b\\0.yaml"\n'}, "extends: must be the name of a model, or a file"),
         ({"a": "extends: 7\n"}, "extends: must be the name of a model, or a file"),
         ({"a": "extends: ../../../etc/passwd\n"}, "unknown model"),
         ({"a": "extends: llama3-8b\nlayres: 3\n"}, "a.yaml: unknown key 'layres'"),
