@@ -127,9 +127,8 @@ def show_system(system: SystemArgument, json: Json = False) -> None:
     if json:
         print_json(_document(reference, spec, values))
         return
-    print(
-        f"{printable(spec.name)}: nodes of {spec.gpus_per_node} GPUs with {spec.nic_bytes_per_s / GBPS:,.0f} Gb/s"
-    )
+    nics = f"{spec.nic_bytes_per_s / GBPS:,.0f} Gb/s"
+    print(f"{printable(spec.name)}: nodes of {spec.gpus_per_node} GPUs with {nics}")
     _print_values(reference, values)
 
 
