@@ -14,10 +14,11 @@ from itertime.costs import checked_headroom
 from itertime.errors import UserError
 from itertime.io import sha256, shown
 from itertime.prediction import evaluate
-from itertime.spec import PlanBatch, list_models, list_systems, load_model
+from itertime.spec import PlanBatch, list_systems
 from traces.job import Job
+from traces.models import Models
 
-__all__ = ["Recomputed"]
+__all__ = ["Recomputed", "recorded_models"]
 
 _MOST_KINDS = 10_000  # kinds of jobs whose results are kept
 _FAILURES = (UserError, ArithmeticError, ValueError)  # forged numbers make the program raise these
@@ -35,11 +36,12 @@ class Recomputed:
         self.planner, table = manifest.get("planner"), manifest.get("table")
         self.has_table = table is not None
         self._speed: Speed | None = None
-        self._known_models = set(list_models())
+        self.models = recorded_models(manifest)
+        self._known_models = set(self.models.names())
         self.why_not = "" if table is None else _why_not_table(table, manifest.get("table_sha256"))
         if not self.why_not:
             try:
-                self._speed = speed_for(cluster, str(self.planner), table, _headroom(manifest))
+                self._speed = speed_for(cluster, str(self.planner), table, _headroom(manifest), self.models)
                 self._known_models |= self._speed.tabled_models
             except UserError as error:
                 self.why_not = str(error)
@@ -101,10 +103,11 @@ class Recomputed:
             return f"{shown(key.plan)} is no plan"
         if plan.gpus > key.gpus:  # a plan may leave GPUs idle, because not every count has a plan
             return f"its plan {key.plan} uses {plan.gpus} GPUs of {key.gpus}"
-        if key.model not in list_models():
+        model = self.models.find(key.model) if key.model in self.models.names() else None
+        if model is None:
             return ""
         try:
-            broken = plan.broken_rules(load_model(key.model).with_seq_len(key.seq_len))
+            broken = plan.broken_rules(model.with_seq_len(key.seq_len))
         except _FAILURES as error:
             return f"its plan {key.plan}: {error}"
         return f"its plan {key.plan} cannot train {key.model}: {'; '.join(broken)}" if broken else ""
@@ -113,9 +116,10 @@ class Recomputed:
         """Why a valid plan does not fit into the memory of its GPUs; empty if it fits."""
         plan = plan_of_label(key.plan, key.global_batch or 0)
         planner = None if self._speed is None else self._speed.planner_of(key.gpu_type)
-        if plan is None or planner is None:
+        model = self.models.find(key.model) if key.model in self.models.names() else None
+        if plan is None or planner is None or model is None:
             return ""
-        model = load_model(key.model).with_seq_len(key.seq_len)
+        model = model.with_seq_len(key.seq_len)
         found = evaluate(
             model,
             PlanBatch.of([plan]),
@@ -139,6 +143,16 @@ class Recomputed:
         """The speeds of the run. Call only if `why_not` is empty."""
         assert self._speed is not None
         return self._speed
+
+
+def recorded_models(manifest: Mapping[str, Any]) -> Models:
+    """The models of the run as its manifest states them; the shipped ones alone if it states none that can
+    be.
+    """
+    try:
+        return Models.recorded(manifest.get("models"))
+    except UserError:
+        return Models.recorded({})
 
 
 def _job(model: str, global_batch: int, seq_len: int | None, gpus: int) -> Job:

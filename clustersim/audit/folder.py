@@ -22,10 +22,10 @@ from clustersim.records import SUBMIT, Columns, EventRecord, JobRecord, Run, Sna
 from clustersim.rundir import StreamedRun, changes, read_streamed
 from clustersim.runs import trace_of_manifest
 from itertime.errors import UserError, quoted
-from itertime.spec import list_models, load_model
+from traces.models import Models
 
 from .evidence import RESOLUTION_S, Evidence, Finding, JobFacts, Violation, stated_number
-from .expected import Recomputed
+from .expected import Recomputed, recorded_models
 from .history import ClusterHistory, Rule
 from .log_pass import prove
 from .rules import (
@@ -80,7 +80,7 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
         overheads=_constants(Overheads, manifest, "overheads") or Overheads.none(),
         events=run.events,
         records=tally,
-        facts_of=_facts,
+        facts_of=partial(_facts, parameters_of=_parameters(recorded_models(manifest))),
         end_s=end_s,
         resolution_s=max(RESOLUTION_S, 2 * ulp(end_s or 0.0)),
         failures=_constants(Failures, manifest, "failures"),
@@ -103,11 +103,14 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
     return prove(evidence, rules)
 
 
-def _facts(record: JobRecord | None, first: EventRecord | None, planned: bool) -> JobFacts:
+def _facts(
+    record: JobRecord | None, first: EventRecord | None, planned: bool,
+    *, parameters_of: Callable[[str], float | None],
+) -> JobFacts:  # fmt: skip
     if record is None:
         return JobFacts()
     # A job without a plan runs at a speed from a table, with checkpoints of no stated size.
-    parameters = _parameters(record.model) if planned else 0.0
+    parameters = parameters_of(record.model) if planned else 0.0
     unit_s = first.unit_s if first is not None and first.event == SUBMIT else 0.0
     rigid = not record.model  # the job has a duration: a second of work takes a second
     speeds = {record.gpus: 1.0} if rigid and record.gpus is not None else {}
@@ -122,9 +125,16 @@ def _facts(record: JobRecord | None, first: EventRecord | None, planned: bool) -
     )
 
 
-@lru_cache(1000)
-def _parameters(model: str) -> float | None:
-    return float(load_model(model).parameters) if model in list_models() else None
+def _parameters(models: Models) -> Callable[[str], float | None]:
+    """The number of parameters by the name of a model; None if it is unknown."""
+    names = set(models.names())
+
+    @lru_cache(1000)
+    def of(model: str) -> float | None:
+        found = models.find(model) if model in names else None
+        return None if found is None else float(found.parameters)
+
+    return of
 
 
 Constants = TypeVar("Constants", Overheads, Failures)

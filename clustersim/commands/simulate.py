@@ -37,6 +37,12 @@ Settings = Annotated[
 Table = Annotated[
     Path | None, typer.Option(help="Throughput table (CSV): model,global_batch,gpus,iterations_per_s.")
 ]
+ModelPath = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model-path", help="Folder of model files, which the trace names without ending; repeatable."
+    ),
+]
 Warmup = Annotated[
     float, typer.Option(min=0, help="Seconds from the first submission to a window of measurement.")
 ]
@@ -68,6 +74,7 @@ def run(
     seed: Seed = 0,
     settings: Settings = None,
     table: Table = None,
+    model_path: ModelPath = None,
     until: Until = None,
     warmup: Warmup = 0.0,
     measure: Measure = None,
@@ -94,11 +101,12 @@ def run(
         seed=seed,
         settings=settings,
         table=table,
+        model_path=model_path,
         until=until,
         warmup=warmup,
         measure=measure,
     )
-    jobs = Trace.read(trace, config.table)
+    jobs = Trace.read(trace, config.table, config.model_path)
     if out is not None:
         check_folder(out, force=force)
     try:
@@ -135,6 +143,7 @@ def compare(
     seed: Seed = 0,
     settings: Settings = None,
     table: Table = None,
+    model_path: ModelPath = None,
     until: Until = None,
     warmup: Warmup = 0.0,
     measure: Measure = None,
@@ -163,6 +172,7 @@ def compare(
             seed=seed + k,
             settings=_settings_of(name, names, settings),
             table=table,
+            model_path=model_path,
             until=until,
             warmup=warmup,
             measure=measure,
@@ -170,16 +180,10 @@ def compare(
         for name in names
         for k in range(seeds)
     ]
+    jobs = Trace.read(trace, configs[0].table, configs[0].model_path)
     _compare(
-        Trace.read(trace, configs[0].table),
-        configs,
-        baseline=baseline,
-        workers=workers,
-        out=out,
-        force=force,
-        parquet=parquet,
-        json=json,
-    )
+        jobs, configs, baseline=baseline, workers=workers, out=out, force=force, parquet=parquet, json=json
+    )  # fmt: skip
 
 
 def demo(
@@ -259,6 +263,7 @@ def _config(
     seed: int = 0,
     settings: list[str] | None = None,
     table: Path | None = None,
+    model_path: list[str] | None = None,
     until: float | None = None,
     warmup: float = 0.0,
     measure: float | None = None,
@@ -278,6 +283,7 @@ def _config(
         overheads=None if no_overheads else preset,
         seed=seed,
         table=None if table is None else str(table),
+        model_path=model_path or [],
         until_s=until,
         warmup_s=warmup,
         measure_s=measure,

@@ -208,6 +208,12 @@ def check(
     table: Annotated[
         Path | None, typer.Option(help="Throughput table, whose models the trace may name.")
     ] = None,
+    model_path: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model-path", help="Folder of model files, which the trace names without ending; repeatable."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Validate a trace and summarise it, with the load that it offers the cluster.
@@ -216,14 +222,15 @@ def check(
     """
     from clustersim.cluster import load_cluster
     from clustersim.speed import Requests, read_throughput_table, speed_for
-    from itertime.spec import list_models
+    from traces.models import Models
     from traces.native import store_trace
     from traces.summary import summarise
 
     nodes = load_cluster(cluster, system)
-    requests = Requests(speed_for(nodes, planner, table))
+    models = Models(trace.parent, model_path or [])
+    requests = Requests(speed_for(nodes, planner, table, models=models))
     tabled = [model for model, _ in read_throughput_table(table)] if table else []
-    jobs = store_trace(trace, known_models=[*list_models(), *tabled])
+    jobs = store_trace(trace, known_models=[*models.names(), *tabled], models=models)
     summary = {"planner": planner, **summarise(jobs, nodes.gpus, requests)}
     summary["refused"] = {"jobs": requests.refused, "first": requests.reason or None}
     if as_json:

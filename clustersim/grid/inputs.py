@@ -3,6 +3,7 @@
 | part of the key | what |
 |---|---|
 | trace | hash of the trace file; or the recipe of a generated trace, with hashes of its rules and sizes |
+| models | hashes of the files of models that the trace names |
 | config | the settings of the run, with hashes of the files that they name, of the systems and the policy |
 | code | hash of `itertime`, `traces` and the parts of `clustersim` that simulate |
 | versions | Python, numpy, scipy, simpy |
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib.metadata import version
@@ -121,12 +122,15 @@ class Hashes:
         return [None if group.system is None else self.system(group.system) for group in groups]
 
 
-def key_of(inputs: Inputs, hashes: Hashes) -> tuple[str, dict[str, Any]]:
-    """The key of a cell (24 hexadecimal digits), and the document that the key is the hash of."""
+def key_of(inputs: Inputs, hashes: Hashes, models: Mapping[str, Sequence[str]]) -> tuple[str, dict[str, Any]]:
+    """The key of a cell (24 hexadecimal digits), and the document that the key is the hash of. `models`:
+    hashes of the files of the user's models that the trace names.
+    """
     config, trace = inputs.config, inputs.trace
     document: dict[str, Any] = {
         "trace": {"sha256": hashes.file(trace)} if isinstance(trace, str) else _recipe(trace, hashes),
         "config": config.model_dump(),
+        "models": {name: list(digests) for name, digests in models.items()},
         "policy": hashes.policy(config.policy),
         "system": hashes.system(config.system),
         "files": {name: hashes.file(file) for name, file in _files_of(config)},

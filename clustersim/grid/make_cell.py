@@ -21,7 +21,7 @@ from traces.synthetic import Recipe
 from .inputs import Inputs
 from .store import Store
 
-__all__ = ["CellVerdict", "commands", "load_trace", "make_cell"]
+__all__ = ["CellVerdict", "commands", "load_trace", "make_cell", "model_hashes"]
 
 
 class CellVerdict(TypedDict):
@@ -79,10 +79,17 @@ def _make(order: Mapping[str, Any]) -> CellVerdict:
         expected = order["hashed"]["trace"].get("sha256")
         if expected not in (None, trace.sha256):
             raise UserError(f"{trace.path}: was changed while the grid ran; run the grid again")
+        if model_hashes(trace) != order["hashed"].get("models", {}):
+            raise UserError(f"{trace.path}: its models were changed while the grid ran; run the grid again")
         result = run(trace, config=inputs.config)
         with store.making(key, order["hashed"]) as folder:
             write_run(folder, _as_cell(result, inputs))
     return {"status": "made"}
+
+
+def model_hashes(trace: Trace) -> dict[str, list[str]]:
+    """Hashes of the files of the user's models that the jobs name, by name."""
+    return {name: [one["sha256"] for one in m["files"]] for name, m in trace.models.document().items()}
 
 
 def load_trace(inputs: Inputs) -> Trace:
@@ -91,7 +98,7 @@ def load_trace(inputs: Inputs) -> Trace:
         path = Path(inputs.trace)
         if path.exists() and not path.is_file():
             raise UserError(f"trace={path}: is no file, and every cell of a grid reads it; save it to one")
-        return Trace.read(inputs.trace, inputs.config.table)
+        return Trace.read(inputs.trace, inputs.config.table, inputs.config.model_path)
     return Trace.generated(inputs.trace)
 
 

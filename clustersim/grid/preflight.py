@@ -15,7 +15,7 @@ from traces.synthetic import Recipe, generate
 from .expand import Cell, Grid, expand
 from .gridfile import Document, GridFile, Place, read_grid_file
 from .inputs import Hashes, Inputs, key_of, resolve
-from .make_cell import load_trace
+from .make_cell import load_trace, model_hashes
 from .store import FORMAT
 
 __all__ = ["GridPlan", "PlannedCell", "read_plan"]
@@ -90,12 +90,13 @@ class _Checker:
     def __init__(self, document: Document):
         self.document, self.hashes = document, Hashes()
         self.seen: set[str] = set()
+        self.models: dict[str, dict[str, list[str]]] = {}  # hashes of models, by source
 
     def plan_cell(self, cell: Cell) -> PlannedCell:
         try:
             inputs = resolve(cell.settings, cell.seed)
             self._check(inputs)
-            key, hashed = key_of(inputs, self.hashes)
+            key, hashed = key_of(inputs, self.hashes, self.models[_source(inputs)])
         except UserError as error:
             raise self._located(cell, error) from None
         except OSError as error:
@@ -110,8 +111,10 @@ class _Checker:
             sample = replace(trace, jobs=1, load=1.0)  # one job is enough to try planners, rules and sizes
             if self._first(("recipe", sample)):
                 generate(sample)
-        elif self._first(("file", trace, config.table)):
-            load_trace(inputs)
+        source = _source(inputs)
+        if source not in self.models:
+            is_file = isinstance(inputs.trace, str)
+            self.models[source] = model_hashes(load_trace(inputs)) if is_file else {}
         if self._first(("config", config.model_dump_json())):
             setup_of(config)
 
@@ -151,6 +154,11 @@ class _Checker:
         if cell.place[0] == "matrix" and isinstance(values, list):
             return ("matrix", axis, values.index(value))
         return (*cell.place, axis, str(value)) if isinstance(values, dict) else (*cell.place, axis)
+
+
+def _source(inputs: Inputs) -> str:
+    """What the jobs of a run, and the models that they name, are read from."""
+    return repr((inputs.trace, inputs.config.table, inputs.config.model_path))
 
 
 def _baseline(file: GridFile, document: Document, grid: Grid) -> dict[str, Any] | None:

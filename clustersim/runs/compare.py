@@ -44,9 +44,10 @@ def compare(
     if settings and not any(isinstance(config, str) for config in configs):
         raise UserError(f"compare: {next(iter(settings))}: settings go with policies given by name")
     chosen = [RunConfig.make(policy=c, **settings) if isinstance(c, str) else c for c in configs]
-    trace = Trace.given(trace, chosen[0].table if chosen else None)
+    first = chosen[0] if chosen else RunConfig.make(policy="fifo")
+    trace = Trace.given(trace, first.table, first.model_path)
     for config in chosen:
-        setup_of(config)  # raises for mistakes before anything runs
+        setup_of(config, models=trace.models)  # raises for mistakes before anything runs
     count = min(len(chosen), workers or os.cpu_count() or 1)
     runs: dict[int, Run] = {}
     folders = [None] * len(chosen) if out is None else out

@@ -46,6 +46,7 @@ class RunConfig(BaseModel):
     | `calendar` | planned changes of nodes, as a list or a file |
     | `quotas` | GPUs promised to tenants, by tenant |
     | `table` | a throughput table (file) |
+    | `model_path` | folders of model files, which jobs name without ending |
     | `until_s` | end of the run on the trace's clock; None: when no event is left |
     | `warmup_s`, `measure_s` | a window of measurement (`clustersim.analysis.windows`); 0, None: none |
     | `price_usd_per_gpu_h` | US dollars per GPU-hour, for the cost of a run |
@@ -67,6 +68,7 @@ class RunConfig(BaseModel):
     calendar: list[dict[str, Any]] = Field(default_factory=list)
     quotas: dict[str, int] = Field(default_factory=dict)
     table: str | None = None
+    model_path: list[str] = Field(default_factory=list)
     until_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     warmup_s: float = Field(default=0.0, ge=0, le=1e12, allow_inf_nan=False)
     measure_s: float | None = Field(default=None, gt=0, le=1e12, allow_inf_nan=False)
@@ -107,6 +109,11 @@ class RunConfig(BaseModel):
         if isinstance(value, bool):
             raise ValueError("must be a number, not true or false")
         return value
+
+    @field_validator("model_path", mode="before")
+    @classmethod
+    def _may_be_one_folder(cls, folders: Any) -> Any:
+        return [folders] if isinstance(folders, str) else folders
 
     @field_validator("params")
     @classmethod

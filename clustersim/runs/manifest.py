@@ -65,6 +65,7 @@ def manifest_of(
         "until_s": setup.until_s,
         "trace": source,
         "table": config.table,
+        "models": trace.models.document(),
         **hashes,
         "profile": _profile_of(setup.speed),
         "systems_sha256": systems_hash(cluster, setup.speed),

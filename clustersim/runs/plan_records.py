@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from clustersim.records import PARTS, PlanKey, PlanRecord, plan_of_label
-from clustersim.speed import CannotRun, Speed
+from clustersim.speed import CannotRun, Curve, Speed
 from itertime.accuracy import interval_s
 from itertime.prediction import Prediction, evaluate
-from itertime.spec import PlanBatch, load_model
+from itertime.spec import PlanBatch
 from traces.job import Job
 
 __all__ = ["plan_record", "plans_used"]
@@ -40,11 +40,12 @@ def plan_record(job: Job, key: PlanKey, speed: Speed) -> PlanRecord | None:
     plan = plan_of_label(key.plan, job.global_batch or 0)
     if job.model is None or job.global_batch is None or plan is None or planner is None:
         return None
-    model, system = load_model(job.model).with_seq_len(job.seq_len), planner.system
-    if plan.broken_rules(model):
+    curve = _curve(job, key.gpu_type, speed)
+    model, system = None if curve is None else curve.model, planner.system
+    if curve is None or model is None or plan.broken_rules(model):
         return None
     found = evaluate(model, PlanBatch.of([plan]), system, planner.profile).prediction(0)
-    ran_s = _ideal_s(job, key.gpus, key.gpu_type, speed)
+    ran_s = curve.unit_s.get(key.gpus, 0.0)
     if abs(found.iteration_s - ran_s) > _SAME * ran_s:
         return None
     low_s, high_s = interval_s(model, plan, system, found.iteration_s) or (None, None)
@@ -65,14 +66,13 @@ def plan_record(job: Job, key: PlanKey, speed: Speed) -> PlanRecord | None:
     )
 
 
-def _ideal_s(job: Job, gpus: int, gpu_type: str, speed: Speed) -> float:
-    """Seconds per iteration that the engine uses for a packed job on these GPUs; 0 if it has none."""
+def _curve(job: Job, gpu_type: str, speed: Speed) -> Curve | None:
+    """The speeds that the engine uses for a packed job on a GPU type; None if it has none."""
     try:
         offers = speed.offers(job)
     except CannotRun:
-        return 0.0
-    curves = [offer.curve for offer in offers if not gpu_type or offer.gpu_type == gpu_type]
-    return curves[0].unit_s.get(gpus, 0.0) if curves else 0.0
+        return None
+    return next((offer.curve for offer in offers if not gpu_type or offer.gpu_type == gpu_type), None)
 
 
 def _parts(found: Prediction) -> dict[str, float]:

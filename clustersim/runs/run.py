@@ -22,6 +22,7 @@ from clustersim.scheduler import Scheduler
 from clustersim.scheduler.cluster_state import checked_quotas
 from clustersim.speed import speed_for
 from itertime.errors import UserError
+from traces.models import Models
 
 from .config import RunConfig
 from .manifest import Ending, manifest_of, source_hashes
@@ -68,7 +69,7 @@ def run(
     if config is None:
         named = policy.__name__ if isinstance(policy, type) else policy
         config = RunConfig.make(policy=named or "fifo", **settings)
-    trace = Trace.given(trace, config.table)
+    trace = Trace.given(trace, config.table, config.model_path)
     chosen = policy if isinstance(policy, type) else config.policy
     return run_config(trace, config, policy=chosen, out=out, parquet=parquet, on_progress=on_progress)
 
@@ -85,7 +86,7 @@ def run_config(
 ) -> Run:
     """As `run`; `policy` and `cluster`, if given, replace those that `config` names."""
     with redirect_stdout(sys.stderr):  # a policy may print, but stdout is for results
-        setup = setup_of(config, policy, cluster)
+        setup = setup_of(config, policy, cluster, trace.models)
         if config.window is not None:
             check_window((job.submit_s for job in trace.jobs), config.warmup_s, config.measure_s)
         hashes = source_hashes(config, config.policy if policy is None else policy)
@@ -148,12 +149,15 @@ def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: di
 
 
 def setup_of(
-    config: RunConfig, policy: str | type[Scheduler] | None = None, cluster: Cluster | None = None
+    config: RunConfig,
+    policy: str | type[Scheduler] | None = None,
+    cluster: Cluster | None = None,
+    models: Models | None = None,
 ) -> RunSetup:
     """What settings resolve to: files are read, and the policy is made.
 
-    `policy` and `cluster`, if given, replace those that `config` names. UserError for everything that keeps a
-    run from beginning, PolicyError if the policy cannot be made.
+    `policy` and `cluster`, if given, replace those that `config` names. `models`: those that the jobs may
+    name. UserError for everything that keeps a run from beginning, PolicyError if the policy cannot be made.
     """
     with redirect_stdout(sys.stderr):
         if cluster is None:
@@ -164,7 +168,7 @@ def setup_of(
         return RunSetup(
             cluster=cluster,
             scheduler=scheduler,
-            speed=speed_for(cluster, planner, config.table, config.memory_headroom),
+            speed=speed_for(cluster, planner, config.table, config.memory_headroom, models),
             planner=planner,
             overheads=Overheads.none() if charged is None else Overheads.of(charged, cluster.gpus),
             placement=placer(config.placement),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from math import inf
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeAlias
 from clustersim.speed import read_throughput_table
 from itertime.errors import TableError, UserError
 from itertime.io import sha256, shown
-from itertime.spec import list_models
 from traces.job import Job, submission_order
+from traces.models import Models
 from traces.native import COLUMNS, TEXTS, StoredJobs, contradictions, jobs_of_frame, store_trace
 from traces.synthetic import Recipe, generate_stored
 
@@ -34,29 +34,38 @@ class SupportsDataFrame(Protocol):
 class Trace:
     """Jobs in order of submission, and their source: a file, a recipe, or neither.
 
-    Jobs of a file or a recipe are stored on disk, not in memory.
+    Jobs of a file or a recipe are stored on disk, not in memory. `models`: those that the jobs may name.
     """
 
     jobs: tuple[Job, ...] | StoredJobs
     path: str = ""
     sha256: str = ""
     recipe: Mapping[str, Any] | None = None
+    models: Models = field(default_factory=Models, compare=False)
 
     @classmethod
-    def read(cls, path: str | Path, table: str | None = None) -> Trace:
+    def read(
+        cls,
+        path: str | Path,
+        table: str | None = None,
+        model_path: Sequence[str] = (),
+        models: Models | None = None,
+    ) -> Trace:
         """Read a native trace once; it may be a pipe.
 
-        `table`: a throughput table; the names of its models are then known beside those of `itertime`.
-        TableError names every bad row, before anything is simulated.
+        `table`: a throughput table; the names of its models are then known too. `model_path`: folders of
+        model files. `models`, if given, are used instead of the files. TableError names every bad row, before
+        anything is simulated.
         """
         known = None
+        models = models or Models(Path(path).parent, model_path)
         if table:
-            known = sorted({*list_models(), *(model for model, _ in read_throughput_table(table))})
-        jobs = store_trace(path, known_models=known)
-        return cls(jobs, str(path), jobs.sha256)
+            known = sorted({*models.names(), *(model for model, _ in read_throughput_table(table))})
+        jobs = store_trace(path, known_models=known, models=models)
+        return cls(jobs, str(path), jobs.sha256, models=models)
 
     @classmethod
-    def given(cls, trace: object, table: str | None = None) -> Trace:
+    def given(cls, trace: object, table: str | None = None, model_path: Sequence[str] = ()) -> Trace:
         """A trace in any form that the Python interface takes: a file, jobs, a data frame, or a `Trace`.
 
         UserError for anything else.
@@ -64,27 +73,29 @@ class Trace:
         if isinstance(trace, Trace):
             return trace
         if isinstance(trace, str | Path):
-            return cls.read(trace, table)
+            return cls.read(trace, table, model_path)
         if hasattr(trace, "__dataframe__"):
-            return cls.of(jobs_of_frame(trace))
+            return cls.of(jobs_of_frame(trace), model_path)
         if isinstance(trace, Iterable):
             jobs = list(trace)
             if all(isinstance(job, Job) for job in jobs):
-                return cls.of(jobs)
+                return cls.of(jobs, model_path)
         raise UserError(
             f"trace={type(trace).__name__}: must be the path of a trace, jobs (traces.Job), or a data frame"
         )
 
     @classmethod
-    def of(cls, jobs: Sequence[Job]) -> Trace:
-        """A trace made in memory. TableError names a job that could not be in a file either."""
+    def of(cls, jobs: Sequence[Job], model_path: Sequence[str] = ()) -> Trace:
+        """A trace made in memory. TableError names a job that could not be in a file either. A model may be
+        the path of any file.
+        """
         seen: set[str] = set()
         for job in jobs:
             if job.job_id in seen:
                 raise TableError(f"job_id={shown(job.job_id)}: appears twice; ids must be unique")
             seen.add(job.job_id)
             _check(job)
-        return cls(tuple(submission_order(jobs)))
+        return cls(tuple(submission_order(jobs)), models=Models(search=model_path))
 
     @classmethod
     def generated(cls, recipe: Recipe) -> Trace:
@@ -130,10 +141,14 @@ def trace_of_manifest(
     source: Mapping[str, Any] = stated if isinstance(stated, dict) else {}
     table = manifest.get("table")
     table = table if isinstance(table, str) else None
+    try:
+        models = Models.recorded(manifest.get("models"))
+    except UserError as error:
+        return str(error)
     if given is not None:
         if Path(given).is_fifo():
             raise UserError(f"{given}: is a pipe, and is read more than once; save it to a file first")
-        return Trace.read(given, table)
+        return Trace.read(given, table, models=models)
     if "recipe" in source:
         return _generated(source["recipe"], source.get("recipe_sha256"), manifest, most)
     path = source.get("path")
@@ -142,7 +157,7 @@ def trace_of_manifest(
     try:
         if sha256(path, LARGEST_FILE) != source.get("sha256"):
             return f"{path:.300} is not the trace of the run any more"
-        return Trace.read(path, table)
+        return Trace.read(path, table, models=models)
     except (OSError, ValueError) as error:
         return f"{path:.300}: cannot be read: {getattr(error, 'strerror', None) or error}"
     except UserError as error:

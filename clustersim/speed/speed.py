@@ -22,8 +22,9 @@ from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
 from itertime.io import shown
 from itertime.planning import PLANNERS, Planner, default_cache, make_planner
-from itertime.spec import list_models, load_model, load_system, refusal_of
+from itertime.spec import ModelSpec, load_system, refusal_of
 from traces.job import Job
+from traces.models import Models
 
 from .curve import CannotRun, Curve, Offer, regular_counts, worthwhile
 from .throughput_table import Throughputs, throughputs_by_type
@@ -63,9 +64,11 @@ class SpeedOnOneType:
     """
 
     def __init__(
-        self, cluster: Cluster, planner: Planner | None, table: Throughputs | None = None, gpu_type: str = ""
-    ):
+        self, cluster: Cluster, planner: Planner | None, table: Throughputs | None = None, gpu_type: str = "",
+        models: Models | None = None,
+    ):  # fmt: skip
         self.cluster, self.planner, self.table, self.gpu_type = cluster, planner, table or {}, gpu_type
+        self.models = models or Models()
         self.tabled_models = frozenset(model for model, _ in self.table)
         self._counts = regular_counts(cluster)
         self._curves: dict[object, Curve | CannotRun] = {}
@@ -149,10 +152,8 @@ class SpeedOnOneType:
         return Curve(unit_s, worthwhile(unit_s))
 
     def _from_planner(self, job: Job) -> Curve:
-        planner = self._planner_for(job)
-        assert job.model is not None
+        planner, model = self._planner_for(job)
         assert job.global_batch is not None
-        model = load_model(job.model)
         if reason := refusal_of(model.with_seq_len(job.seq_len)):
             raise CannotRun(
                 f"{job.model} cannot be predicted: {reason}; a throughput table can state its speed"
@@ -174,16 +175,22 @@ class SpeedOnOneType:
             model=model.with_seq_len(job.seq_len),
         )
 
-    def _planner_for(self, job: Job) -> Planner:
-        """The planner; CannotRun if there is none, or none that knows the model."""
+    def _planner_for(self, job: Job) -> tuple[Planner, ModelSpec]:
+        """The planner, and the job's model. CannotRun if there is none of them. UserError for a file that is
+        no model.
+        """
         assert job.model is not None
         if self.planner is None:
             name = f"GPU type {self.gpu_type}" if self.gpu_type else "this GPU type"
             raise CannotRun(f"{name} has no profile, and no throughput table states {job.model} on it")
-        if job.model not in list_models() and not job.model.endswith((".yaml", ".yml")):
+        try:
+            model = self.models.find(job.model)
+        except UserError as error:
+            raise UserError(f"job {shown(job.job_id)}: model={shown(job.model)}: {error}") from None
+        if model is None:
             where = f" on GPU type {self.gpu_type}" if self.gpu_type else ""
             raise CannotRun(f"no model {job.model} is shipped, and no throughput table states it{where}")
-        return self.planner
+        return self.planner, model
 
     def _bounds(self, job: Job) -> tuple[int, int]:
         """The fewest and the most GPUs that the job may get here."""
@@ -280,19 +287,24 @@ def speed_for(
     planner: str,
     table: str | Path | None = None,
     memory_headroom: float = MEMORY_HEADROOM,
+    models: Models | None = None,
 ) -> Speed:
     """The speeds of a run: a planner by name on the systems of the cluster, and a throughput table if there
-    is one. Plans leave `memory_headroom`, a share of a GPU's memory, free. UserError for unknown names.
+    is one. Plans leave `memory_headroom`, a share of a GPU's memory, free. `models`: those that jobs may name
+    (None: shipped ones and any file). UserError for unknown names.
     """
     tables = throughputs_by_type(table, cluster.gpu_types) if table else {}
+    models = models or Models()
     by_type = {
-        pool.gpu_type: _speed_on(pool, planner, memory_headroom, tables.get(pool.gpu_type))
+        pool.gpu_type: _speed_on(pool, planner, memory_headroom, tables.get(pool.gpu_type), models)
         for pool in cluster.pools
     }
     return SpeedByType(by_type) if len(by_type) > 1 else by_type[cluster.gpu_types[0]]
 
 
-def _speed_on(pool: Pool, planner: str, memory_headroom: float, table: Throughputs | None) -> SpeedOnOneType:
+def _speed_on(
+    pool: Pool, planner: str, memory_headroom: float, table: Throughputs | None, models: Models
+) -> SpeedOnOneType:
     """The speeds on the nodes of one GPU type. Nodes with fewer GPUs than those of their system have the
     same part of its NICs.
     """
@@ -300,7 +312,7 @@ def _speed_on(pool: Pool, planner: str, memory_headroom: float, table: Throughpu
     if pool.system is None:
         if planner not in PLANNERS:
             raise UnknownName("planner", planner, PLANNERS)
-        return SpeedOnOneType(cluster, None, table, pool.gpu_type)
+        return SpeedOnOneType(cluster, None, table, pool.gpu_type, models)
     system = load_system(pool.system)
     if pool.gpus_per_node > system.gpus_per_node:
         raise UserError(
@@ -311,4 +323,4 @@ def _speed_on(pool: Pool, planner: str, memory_headroom: float, table: Throughpu
     nic = pool.nic_bytes_per_s or system.nic_bytes_per_s * share
     system = replace(system, gpus_per_node=pool.gpus_per_node, nic_bytes_per_s=nic)
     made = make_planner(planner, system, cache=default_cache(), memory_headroom=memory_headroom)
-    return SpeedOnOneType(cluster, made, table, pool.gpu_type)
+    return SpeedOnOneType(cluster, made, table, pool.gpu_type, models)

@@ -102,7 +102,7 @@ def test_the_launch_counts(policy: str) -> None:
     """30 s of launch are part of every run: 70 s end just before the head's turn, 71 s just after."""
     for run_s, start_s in ((97.0, 3), (98.0, 180)):
         jobs = [RUNNING, rigid("head", 1, 8, 20), rigid("early", 3, 1, run_s)]
-        run = clustersim.run(jobs, policy, cluster="n1g8", overheads={"launch_s": 30.0})
+        run = clustersim.run(jobs, policy, cluster="n1g8", overheads={"launch_s": 30.0, "launch_gpu_s": 0.0})
         assert {j.job_id: j.start_s for j in run.jobs} == {"runs": 0, "head": 130, "early": start_s}
         assert run.manifest["oracle_used"]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from itertime.errors import TableError, UnknownName
+from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import Table, open_table, quoted, separator_hint, shown, without_guard
-from itertime.spec import list_models
 from traces.job import Job
+from traces.models import Models, is_model_file
 
 from .schema import COLUMNS, contradictions
 
@@ -30,6 +30,7 @@ _UNSTATED: list[Any] = [None, None, *(field.default for field in fields(Job)[2:]
 def read_rows(
     path: str | Path,
     known_models: Collection[str] | None,
+    models: Models,
     add: Callable[[int, Job], None],
     ids: Callable[[], Iterable[tuple[int, str]]],
 ) -> tuple[int, str]:
@@ -42,7 +43,7 @@ def read_rows(
     with open_table(path, pipes=True) as table:
         _check_header(table)
         problems, hashes = _Problems(table.path), array("q")
-        for line, job in _jobs(table, problems, _Models(known_models)):
+        for line, job in _jobs(table, problems, _Models(known_models, models)):
             hashes.append(hash(job.job_id))
             add(line, job)
         for line, job_id, first in _repeats(hashes, ids):
@@ -110,22 +111,31 @@ class _Models:
     Only the first name that resembles no model gets the whole list of models.
     """
 
-    def __init__(self, known: Collection[str] | None):
-        self._known, self._answers, self._listed = known, dict[str, str | None](), False
+    def __init__(self, known: Collection[str] | None, models: Models):
+        self._known, self._models = known, models
+        self._answers, self._listed = dict[str, str | None](), False
 
     def problem(self, name: str) -> str | None:
         if name not in self._answers:
-            if self._known is None:
-                self._known = list_models()
-            known = name in self._known
-            self._answers[name] = None if known else str(UnknownName("model", name, self._known))
+            self._answers[name] = self._find(name)
         answer = self._answers[name]
         if answer and "known: " in answer:
             listed, self._listed = self._listed, True
             if listed:
                 return f"unknown model {quoted(name)}; the first such error lists those known"
-            return f"{answer}; a throughput table (--table) may state others"
+            return f"{answer}; a throughput table (--table) or a folder (--model-path) may state others"
         return answer
+
+    def _find(self, name: str) -> str | None:
+        if self._known is None:
+            self._known = self._models.names()
+        if name not in self._known and not is_model_file(name):
+            return str(UnknownName("model", name, self._known))
+        try:
+            self._models.find(name)
+        except UserError as error:
+            return str(error)
+        return None
 
 
 def _check_header(table: Table) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from itertime.errors import UserError
 from itertime.io import replacing, with_guard
 from traces.job import Job
+from traces.models import Models
 
 from .parsing import TEXTS, read_rows
 from .schema import COLUMNS
@@ -24,7 +25,9 @@ _BLOCK = 10_000
 _INTEGERS = ("gpus", "min_gpus", "max_gpus", "global_batch", "seq_len", "priority")
 
 
-def read_trace(path: str | Path, known_models: Collection[str] | None = None) -> list[Job]:
+def read_trace(
+    path: str | Path, known_models: Collection[str] | None = None, models: Models | None = None
+) -> list[Job]:
     """Read a native trace, in the order of its rows.
 
     CSV may be gzip-compressed, with a byte order mark, with any line ends, and with the guard against
@@ -39,19 +42,23 @@ def read_trace(path: str | Path, known_models: Collection[str] | None = None) ->
     read_rows(
         path,
         known_models,
+        models or Models(Path(path).parent),
         add=lambda line, job: found.append((line, job)),
         ids=lambda: ((line, job.job_id) for line, job in found),
     )
     return [job for _, job in found]
 
 
-def store_trace(path: str | Path, known_models: Collection[str] | None = None) -> StoredJobs:
+def store_trace(
+    path: str | Path, known_models: Collection[str] | None = None, models: Models | None = None
+) -> StoredJobs:
     """Like `read_trace`, but the jobs are kept on disk.
 
     The file is read once, from beginning to end, and may be a pipe.
     """
     jobs = StoredJobs()
-    _, sha256 = read_rows(path, known_models, add=jobs.add, ids=jobs.ids)
+    models = models or Models(Path(path).parent)
+    _, sha256 = read_rows(path, known_models, models, add=jobs.add, ids=jobs.ids)
     return jobs.finish(sha256)
 
 

@@ -1,0 +1,156 @@
+"""The models that the jobs of a trace name: shipped ones, and files of the user.
+
+A trace names a file by its path, relative to its own folder, or by its name without ending in a folder that
+the user names (`--model-path`). A trace may come from elsewhere, so a path in it cannot leave its folder, and
+errors quote nothing of such a file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from itertime.errors import UserError
+from itertime.io import read_mapping, sha256, shown
+from itertime.spec import ModelSpec, list_models, load_model
+
+__all__ = ["Models", "is_model_file"]
+
+_ENDINGS = (".yaml", ".yml", ".json")
+_LONGEST_CHAIN = 8
+_SHIPPED = "the shipped models"
+
+
+def is_model_file(name: str) -> bool:
+    """Whether the model of a job is named by the path of its file."""
+    return name.endswith(_ENDINGS)
+
+
+@dataclass(frozen=True)
+class _Own:
+    """A model of the user, and the files that state it with their hashes, its own file first."""
+
+    spec: ModelSpec
+    files: tuple[tuple[str, str], ...]
+
+
+class Models:
+    """The models that jobs may name. Each file is read once, when a job first names it.
+
+    `folder`: where paths start, and which they may not leave; None for jobs that a program made, which may
+    name any file. `search`: folders of models that are named without ending. Raises UserError if one of them
+    cannot be read.
+    """
+
+    def __init__(self, folder: str | Path | None = None, search: Sequence[str | Path] = ()):
+        self._folder = None if folder is None else Path(folder)
+        self._places: dict[str, list[Path]] = {}
+        self._own: dict[str, _Own] = {}
+        for one in search:
+            for path in _models_in(Path(one)):
+                self._places.setdefault(path.stem, []).append(path)
+
+    @classmethod
+    def recorded(cls, document: object) -> Models:
+        """The models of an earlier run, as `document` made them. No file is read. UserError for a document
+        that `document` did not make.
+        """
+        models = cls(folder="")
+        for name, stated in (document if isinstance(document, Mapping) else {}).items():
+            try:
+                files = tuple((str(one["path"]), str(one["sha256"])) for one in stated["files"])
+                models._own[name] = _Own(ModelSpec(**stated["spec"]), files)
+            except (KeyError, TypeError, ValueError, ArithmeticError, UserError):
+                raise UserError(f"manifest.json: models: {shown(name)} is not stated as a model") from None
+        return models
+
+    def document(self) -> dict[str, Any]:
+        """The models of the user that were named so far, with their files, as plain data."""
+        return {
+            name: {
+                "files": [{"path": path, "sha256": digest} for path, digest in own.files],
+                "spec": {key: _plain(value) for key, value in asdict(own.spec).items()},
+            }
+            for name, own in sorted(self._own.items())
+        }
+
+    def names(self) -> list[str]:
+        """All names without ending, in alphabetical order, and the files that were named so far."""
+        return sorted({*list_models(), *self._places, *self._own})
+
+    def find(self, name: str) -> ModelSpec | None:
+        """The model of this name; None if there is none. UserError for a path that cannot be used, a file
+        that is no model, and a name in several places.
+        """
+        if name not in self._own:
+            if is_model_file(name):
+                self._own[name] = self._load_path(name)
+            else:
+                places = self._places.get(name, [])
+                shipped = name in list_models()
+                if len(places) + shipped > 1:
+                    where = [*([_SHIPPED] if shipped else []), *(str(path) for path in places)]
+                    raise UserError(f"is in {' and in '.join(where)}; rename one of them")
+                if not places:
+                    return load_model(name) if shipped else None
+                self._own[name] = _loaded(places[0], None)
+        return self._own[name].spec
+
+    def _load_path(self, name: str) -> _Own:
+        if self._folder is None:
+            return _loaded(Path(name), None)
+        path = self._folder / name
+        if os.path.isabs(name) or ".." in Path(name).parts or not _is_inside(path, self._folder):
+            what = "leads out of the folder of the trace"
+            raise UserError(f"{what}; name the model without ending, and its folder by --model-path")
+        if not path.is_file():
+            raise UserError(f"there is no file {path}; a path starts at the folder of the trace")
+        try:
+            return _loaded(path, self._folder)
+        except UserError:
+            raise UserError(f"is not the file of a model; `itertime models show {path}` says why") from None
+
+
+def _models_in(folder: Path) -> Iterator[Path]:
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError as error:
+        raise UserError(f"--model-path {folder}: cannot be read: {error.strerror or error}") from None
+    for name in names:
+        if is_model_file(name):
+            yield folder / name
+
+
+def _loaded(path: Path, within: Path | None) -> _Own:
+    """The model in a file. UserError if there is none, or if it extends a file that is not `within`."""
+    try:
+        files = tuple((str(one), sha256(one)) for one in _chain(path, within))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+    load_model.cache_clear()  # it may have read this file before an edit
+    return _Own(load_model(str(path)), files)
+
+
+def _chain(path: Path, within: Path | None) -> list[Path]:
+    """A file and those that it extends, one through the other; shipped ones are part of the program."""
+    chain = [path]
+    while len(chain) <= _LONGEST_CHAIN:
+        base = read_mapping(chain[-1]).get("extends")
+        if not isinstance(base, str) or not is_model_file(base):
+            break
+        chain.append(chain[-1].parent / base)
+        if within is not None and not _is_inside(chain[-1], within):
+            raise UserError(f"{chain[-2]}: extends a file out of its folder")
+    return chain
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    """Whether a path lies in a folder, symbolic links followed."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
