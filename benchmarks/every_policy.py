@@ -122,7 +122,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="prove every rule from the run's folder too")
     options = parser.parse_args(arguments)
     if options.trace is None:
-        recipe = Recipe(jobs=options.jobs, load=options.load, seed=options.seed)
+        recipe = Recipe(
+            jobs=options.jobs,
+            load=options.load,
+            planner="data-parallel",
+            load_of="process",
+            seed=options.seed,
+        )
         trace = Trace.of(generate(recipe)[0])
     else:
         trace = Trace.read(options.trace)

@@ -1,6 +1,6 @@
 """Cost of the report of a large comparison: seconds to write, bytes, and seconds until it is drawn.
 
-clustersim trace generate -o big.csv --jobs 10000 --load 1.5 --gpus 1024 --arrivals bursty --seed 1
+clustersim trace generate -o big.csv --jobs 10000 --load 1.2 --gpus 1024 --arrivals bursty --seed 1
 clustersim compare big.csv --policies fifo-skip,srtf,elasticflow,vtrain-aware --out big
 python benchmarks/report.py big [--chromium PATH]
 

@@ -61,6 +61,11 @@ _HOMES = {
 __all__ = list(_HOMES)
 
 
+def __dir__() -> list[str]:
+    """The public names, before and after their first use."""
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> object:
     """Import on first use, so that `clustersim --help` does not wait for pandas."""
     if name not in _HOMES:

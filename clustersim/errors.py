@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from itertime.errors import UnknownName, UserError
+from itertime.errors import UserError
 
-__all__ = ["Interrupted", "PolicyError", "UnknownParameter"]
+__all__ = ["Interrupted", "PolicyError"]
 
 
 class PolicyError(UserError):
@@ -26,9 +26,3 @@ class Interrupted(UserError):
     def __init__(self, out: Path | None):
         kept = f"; the records up to then are in {out}, marked as interrupted" if out is not None else ""
         super().__init__(f"interrupted{kept}")
-
-
-class UnknownParameter(UnknownName):
-    """A policy was given a parameter that it does not have."""
-
-    exit_code = PolicyError.exit_code

@@ -12,14 +12,17 @@ from pathlib import Path
 
 import numpy as np
 
-from itertime.accuracy import CLASSES
+from itertime.accuracy import CLASSES, errors_on
 from itertime.accuracy.intervals import load_ranges
 from itertime.calibration import calibrate
+from itertime.calibration.build_errors import work_of
 from itertime.calibration.calibrate import Calibration
 from itertime.calibration.run_set import RunSet
 from itertime.calibration.table import read_table
 from itertime.calibration.validation import FileErrors, statistics, validate
+from itertime.costs import MEMORY_HEADROOM
 from itertime.io import write_text
+from itertime.planning.choice import choice_among
 from itertime.spec import Site
 
 DOCS = Path(__file__).resolve().parent
@@ -34,7 +37,7 @@ SETS = (
     "h100_ultrascale",
 )
 CALIBRATED = (*SETS[:4], "h100_llmfoundry_fsdp")
-PLAN_CHOICE = "a100_megatron_deepspeed"
+FEWEST_PLANS = 4
 LARGEST_PICTURE = 200  # runs
 
 
@@ -135,6 +138,22 @@ def memory(results: Sequence[tuple[str, Calibration]]) -> str:
     return table(header, lines)
 
 
+def headroom(sets: Sequence[Measured]) -> str:
+    """How much memory measured runs need by prediction, and how much more than predicted they took."""
+    lines = []
+    for each in sets:
+        runs = [row.prediction for row in each.errors.predicted]
+        shares = np.array([run.memory_bytes / run.capacity_bytes for run in runs])
+        measured = [row.memory_measured_gb or np.nan for row in each.errors.predicted]
+        ratios = np.array(measured) * 1e9 / [run.memory_bytes for run in runs]
+        ratios = ratios[np.isfinite(ratios) & (shares > 0.5)]
+        limits = [(shares > limit).sum() for limit in (1 - MEMORY_HEADROOM, 1)]
+        over = [f"{(ratios > factor).sum()} of {len(ratios)}" for factor in (1, 1 / (1 - MEMORY_HEADROOM))]
+        lines.append([each.name, len(runs), *limits, *(over if len(ratios) else "--")])
+    header = ["set", "runs", "refused with 10 %", "refused with 0", "took more than predicted", "1.11 times"]
+    return table(header, lines)
+
+
 def by_property(sets: Sequence[Measured]) -> str:
     """Errors of all sets together by tp, pp, dp and hidden size."""
     rows = []
@@ -158,18 +177,30 @@ def by_property(sets: Sequence[Measured]) -> str:
     return table(["", "rows", "MAPE %", "median %", "bias %"], rows)
 
 
-def regret(each: Measured) -> str:
-    groups: dict[tuple[int, int, int], list[int]] = {}
-    for row, run in enumerate(each.runs.runs):
-        groups.setdefault((run.model.layers, run.model.hidden, run.plan.gpus), []).append(row)
-    rows = []
-    for (layers, hidden, gpus), members in groups.items():
-        measured = each.runs.measured_s[members]
-        chosen = int(np.argmin(each.predicted_s[members]))
-        plan = each.runs.runs[members[chosen]].plan.label
-        slower = (measured[chosen] / measured.min() - 1) * 100
-        rows.append([f"{layers} layers, h {hidden}, {gpus} GPUs", len(members), plan, number(slower)])
-    return table(["model", "plans measured", "predicted best", "slower than the best measured, %"], rows)
+def regret(sets: Sequence[Measured]) -> str:
+    """Measured choices of at least `FEWEST_PLANS` plans for the same work: what the plan predicted best
+    costs, and what `itertime search` would have expected. Percent.
+    """
+    known = errors_on("a100-80gb")
+    rows: list[list[object]] = []
+    for each in sets:
+        groups: dict[tuple[object, ...], list[int]] = {}
+        for row, run in enumerate(each.runs.runs):
+            groups.setdefault(work_of(run), []).append(row)
+        for members in groups.values():
+            if len(members) >= FEWEST_PLANS:
+                measured, predicted = each.runs.measured_s[members], each.predicted_s[members]
+                chosen, run = int(np.argmin(predicted)), each.runs.runs[members[0]]
+                errors = np.log(measured / predicted)
+                expected = choice_among(predicted, known.beside_sd)
+                found = measured[chosen] / measured.min() - 1, np.expm1(errors[chosen] - errors.mean())
+                percent = [100 * share for share in (*found, expected.regret, expected.optimism)]
+                name = f"{each.name}: {run.model.layers} layers, h {run.model.hidden}, {run.plan.gpus} GPUs"
+                rows.append([name, len(members), *percent])
+    shown = [[*row[:2], *map(number, row[2:])] for row in rows]
+    means = [np.mean([row[column] for row in rows]) for column in range(2, 6)] if rows else []
+    header = ["model", "plans measured", "slower than the best measured", "more than predicted"]
+    return table([*header, "slower, expected", "more, expected"], [*shown, ["mean", "", *map(number, means)]])
 
 
 def ranges() -> str:
@@ -229,15 +260,15 @@ def page(folder: Path, names: Sequence[str] = SETS, pictures: Path | None = DOCS
         path = pictures / f"{each.name}.svg"
         draw(each, path, dict(fits).get(each.name))
         images.append(f"![{each.name}: predicted against measured](accuracy/{path.name})")
-    chosen = [each for each in sets if each.name == PLAN_CHOICE]
     parts = {
         "zero_shot": zero_shot(sets),
         "calibrated": calibrated(fits),
         "memory": memory(fits),
+        "headroom": headroom(sets),
         "transfer": transfer(sets, fits),
         "chosen_anew": chosen_anew(folder, [name for name, _ in fits]),
         "by_property": by_property(a100),
-        "regret": regret(chosen[0]) if chosen else "",
+        "regret": regret(a100),
         "ranges": ranges(),
         "skipped": skipped(sets),
         "pictures": "\n".join(images),

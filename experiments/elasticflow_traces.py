@@ -12,7 +12,7 @@ import argparse
 import inspect
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -20,29 +20,74 @@ from typing import Any
 
 from clustersim.runs import Trace, run
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from experiments.elasticflow_campaign import requests, slots
-from experiments.elasticflow_steps import steps
-from policies.elasticflow import ElasticFlow
 from traces.job import Job
 from traces.logs import import_log, read_throughputs, write_throughputs
 
 BY_DEFAULT: Mapping[str, Any] = {}
 NO_ADMISSION: Mapping[str, Any] = {"admission": False}
-SHORT_QUEUES: Mapping[str, Any] = {"thresholds_gpu_s": (3250, 7200, 18000)}
+THREE_QUEUES: Mapping[str, Any] = {"thresholds_gpu_s": (3250, 7200), "promote_knob": None}
+SIZES = (64, 32, 16, 8, 4, 2, 1)
+"""GPU counts that the artifact gives to a job, largest first."""
 
 
-def _deadline(job: JobView) -> tuple[float, int]:
-    return inf if job.deadline_s is None else job.deadline_s, job.order
+def by_deadline(jobs: Iterable[JobView]) -> list[JobView]:
+    return sorted(jobs, key=lambda job: (inf if job.deadline_s is None else job.deadline_s, job.order))
 
 
-class AdmittedEdf(ElasticFlow):
-    """preemptive, over the jobs that elasticflow admits, on the fewest GPUs that suffice"""
+def sizes_by_deadline(jobs: Iterable[JobView], free: int) -> dict[JobView, int]:
+    """The GPUs of each job: by deadline, the most that the job can use of those that are left."""
+    sizes = {}
+    for job in by_deadline(jobs):
+        sizes[job] = next((n for n in SIZES if n <= free and job.can_run_on(n)), 0)
+        free -= sizes[job]
+    return sizes
+
+
+class ElasticEdf(Scheduler):
+    """elastic EDF
+
+    The artifact's `edf`: all GPUs are divided anew at every event (`edf_sim_allocation` of its source).
+    """
 
     def schedule(self, state: State) -> Proposal:
-        super().schedule(state)  # updates the reservations that admission relies on
         proposal = state.proposal()
-        proposal.run_by(_deadline, falling=True)
+        sizes = sizes_by_deadline([*state.running, *state.pending], state.cluster.gpus)
+        for job in sorted(
+            sizes, key=lambda job: (sizes[job] - job.gpus, job.order)
+        ):  # those that shrink first
+            if sizes[job] == job.gpus:
+                continue
+            if not sizes[job]:
+                proposal.stop(job)
+            elif job.running:
+                proposal.resize(job, sizes[job])
+            else:
+                proposal.start(job, sizes[job])
         return proposal
+
+
+class AdmittedElasticEdf(ElasticEdf):
+    """elastic EDF with admission
+
+    The artifact's `edf-accessctrl`: a job is admitted if, with it, no job of the plan is late.
+    """
+
+    def admit(self, job: JobView, state: State) -> bool:
+        waiting = by_deadline([*state.running, *state.pending, job])
+        left = {other: other.remaining(other.requested) * other.rate(other.requested) for other in waiting}
+        now = state.now
+        while left:
+            sizes = sizes_by_deadline(left, state.cluster.gpus)
+            rates = {other: other.rate(size) for other, size in sizes.items() if size}
+            step_s = min(left[other] / rate for other, rate in rates.items())
+            now += step_s
+            for other, rate in rates.items():
+                left[other] -= step_s * rate
+                if left[other] <= 1e-9 * rate:
+                    del left[other]
+                    if other.deadline_s is not None and now > other.deadline_s:
+                        return False
+        return True
 
 
 @dataclass(frozen=True)
@@ -68,13 +113,13 @@ STUDIES = (
     ),
 )  # fmt: skip
 OURS: tuple[tuple[str, str | type[Scheduler], Mapping[str, Any]], ...] = (
-    ("edf", "edf", BY_DEFAULT),  # the artifact's name, our policy, its parameters
+    ("edf", ElasticEdf, BY_DEFAULT),  # the artifact's name, our policy, its parameters
+    ("edf", "edf", BY_DEFAULT),
+    ("edf with admission", AdmittedElasticEdf, BY_DEFAULT),
     ("edf with admission", "edf-admission", BY_DEFAULT),
-    ("edf with admission", AdmittedEdf, BY_DEFAULT),
     ("gandiva", "gandiva", BY_DEFAULT),
+    ("dlas", "tiresias", THREE_QUEUES),
     ("dlas", "tiresias", BY_DEFAULT),
-    ("dlas", "tiresias", SHORT_QUEUES),
-    ("dlas", "tiresias", {**SHORT_QUEUES, "promote_knob": None}),
     ("dlas", "las", BY_DEFAULT),
     ("elasticflow without admission", "elasticflow", NO_ADMISSION),
     ("elasticflow, as planned", "elasticflow", BY_DEFAULT),
@@ -88,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="The folder of ElasticFlow's traces.")
     folder = parser.parse_args(arguments).folder
-    sys.stdout.write("\n".join((*(table(folder, study) for study in STUDIES), slots(folder), steps(folder))))
+    sys.stdout.write("\n".join(table(folder, study) for study in STUDIES))
 
 
 def table(folder: Path, study: Study) -> str:
@@ -104,7 +149,7 @@ def table(folder: Path, study: Study) -> str:
                 continue
             met = [ratio(trace, speeds, study.cluster, ours, params, preset) for preset in PRESETS]
             setting = "".join(f" ({key} {str(value).lower()})" for key, value in params.items())
-            name = ours if isinstance(ours, str) else f"EDF, {inspect.getdoc(ours)}"
+            name = ours if isinstance(ours, str) else str(inspect.getdoc(ours)).splitlines()[0]
             cells = " | ".join(f"{m:.3f}" for m in met)
             rows.append(f"| {theirs} | {study.published[theirs]:.3f} | {name}{setting} | {cells} |")
     return (
@@ -125,9 +170,16 @@ def in_time_alone(folder: Path, study: Study) -> list[float]:
     """The share of jobs that meet their deadline alone on the GPUs that they ask for, for each delay of the
     start after submission in `DELAYS_S`.
     """
-    slack_s = [
-        job.deadline_s - job.submit_s - job.run_s for job in requests(folder, study.trace, study.table)
-    ]
+    rates = {
+        (r.model, r.global_batch, r.gpus): r.iterations_per_s
+        for r in read_throughputs(folder / study.table)[0]
+    }
+    slack_s = []
+    for job in jobs(folder / study.trace):
+        if job.model is None or job.global_batch is None or job.gpus is None or job.iterations is None:
+            raise TypeError(f"job {job.job_id} states no work")
+        run_s = job.iterations / rates[job.model, job.global_batch, job.gpus]
+        slack_s.append((job.deadline_s or inf) - job.submit_s - run_s)
     return [sum(slack >= delay for slack in slack_s) / len(slack_s) for delay in DELAYS_S]
 
 

@@ -2,9 +2,9 @@
 
     python experiments/mt_nlg_cost.py --out FOLDER
 
-writes `plans.csv` (one row per plan), `summary.md` (the published plans beside the best found) and
-`heatmap.png` (needs the extra `docs`), and prints the evaluation's time on stderr. experiments/MT_NLG.md has
-the results.
+writes `plans.csv` (one row per plan), `summary.md` (the published plans beside the best found), `networks.md`
+(the same on the nodes of vTrain's configuration, unless `--system` names others) and `heatmap.png` (with the
+extra `docs`), and prints the evaluation's time on stderr. experiments/MT_NLG.md has the results.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MODEL, GLOBAL_BATCH = "mt-nlg-530b", 1920
+SYSTEM, VTRAIN_SYSTEM = "dgx-a100-80gb", "a100-80gb-800g"  # 1,600 and 800 Gb/s a node
 TPS, LARGEST_DP = (4, 8, 16), 32
 PUBLISHED = ((8, 8, 35), (8, 10, 35), (8, 12, 35))  # Smith et al. (2022), as vTrain lists them: tp, dp, pp
 VTRAIN = (8, 12, 21)  # vTrain's cheaper plan
@@ -97,7 +99,7 @@ class Study:
 
 def study(
     *,
-    system: str = "dgx-a100-80gb",
+    system: str = SYSTEM,
     site: str | None = None,
     recompute: str = "full",
     tokens: float = 270e9,
@@ -115,7 +117,7 @@ def study(
     space = Space(tp=TPS, micro_batch=(1,), recompute=(recompute,))
     plans = candidates(model, GLOBAL_BATCH, machine, space, sizes)
     plans = plans.take(plans.dp <= LARGEST_DP)
-    found = evaluate(model, plans, machine)
+    found = evaluate(model, plans, machine, memory_headroom=0.0)  # as in the published study
     return Study(plans, found, model.seq_len, tokens, price_usd, time.perf_counter() - started)
 
 
@@ -160,6 +162,21 @@ def summary(done: Study) -> str:
         name = f"cheapest on 10 % fewer GPUs than {shape}, at most 10 % slower"
         found = done.cheapest(most_s=LONGER * seconds, most_gpus=FEWER_GPUS * gpus)
         lines.append(_line(done, name, found))
+    return "\n".join(lines) + "\n"
+
+
+def networks(done: Study, other: Study) -> str:
+    """The published plans and vTrain's on 1,600 Gb/s a node, `done`, and on 800, as a Markdown table."""
+    lines = [
+        "| (tp, dp, pp) | iteration at 1,600 Gb/s, s | at 800 Gb/s | cost at 1,600 Gb/s, $M | at 800 Gb/s |",
+        "|---|---|---|---|---|",
+    ]
+    for shape in (*PUBLISHED, VTRAIN):
+        cells = []
+        for column in (lambda one: one.evaluation.iteration_s, lambda one: one.cost_usd / 1e6):
+            first, second = (float(column(one)[one.row(shape)]) for one in (done, other))
+            cells += [f"{first:.2f}", f"{second:.2f} ({second / first - 1:+.1%})"]
+        lines.append(f"| {shape} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -222,36 +239,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--system", default="dgx-a100-80gb", help="a name or a system file")
+    parser.add_argument("--system", default=SYSTEM, help="a name or a system file")
     parser.add_argument("--site", help="a system file (`itertime calibrate`) with the site constants to use")
     parser.add_argument("--recompute", default="full", choices=RECOMPUTE)
     parser.add_argument("--tokens", type=_positive, default=270e9)
     parser.add_argument("--price", type=_positive, default=5.0, help="dollars per GPU-hour")
     parser.add_argument("--out", type=Path, required=True, help="the folder of the results")
     options = parser.parse_args(arguments)
+    choices = {
+        "site": options.site,
+        "recompute": options.recompute,
+        "tokens": options.tokens,
+        "price_usd": options.price,
+    }
     try:
-        done = study(
-            system=options.system,
-            site=options.site,
-            recompute=options.recompute,
-            tokens=options.tokens,
-            price_usd=options.price,
-        )
+        done = study(system=options.system, **choices)
+        other = study(system=VTRAIN_SYSTEM, **choices) if options.system == SYSTEM else None
         try:
             options.out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"--out={options.out}: {error.strerror}") from None
         write_text(options.out / "plans.csv", plans_csv(done))
         write_text(options.out / "summary.md", summary(done))
-        with replacing(options.out / "heatmap.png") as temporary:
-            draw(done, temporary)
+        if other is not None:
+            write_text(options.out / "networks.md", networks(done, other))
+        _draw_if_possible(done, options.out / "heatmap.png")
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     counts = f"{len(done.plans)} plans, {done.fits.sum()} fit in memory, {done.front.sum()} on the front"
     print(f"{counts}; listed and evaluated in {done.seconds * 1e3:.1f} ms", file=sys.stderr)
     print(summary(done), end="")
+    if other is not None:
+        print("\n" + networks(done, other), end="")
     return 0
+
+
+def _draw_if_possible(done: Study, path: Path) -> None:
+    if find_spec("matplotlib") is None:
+        print(f"{path} is not drawn: matplotlib is not installed (extra docs)", file=sys.stderr)
+        return
+    with replacing(path) as temporary:
+        draw(done, temporary)
 
 
 def _positive(text: str) -> float:

@@ -39,8 +39,9 @@ CONFIDENCE = 0.95
 ON: Mapping[str, Any] = {
     "cluster": str(FOLDER / "cluster.yaml"),
     "network": "contention",
-    "overheads": {"storage_shared": True},
+    "overheads": {"storage_shared": True, "launch_gpu_s": 0.0},
     "failures": {"mtbf_gpu_h": 25_000.0},
+    "memory_headroom": 0.0,
 }
 OFF: Mapping[str, Mapping[str, Any]] = {
     "overheads": {"overheads": None},
@@ -78,7 +79,19 @@ class Result:
 @cache
 def trace(seed: int) -> Trace:
     """Bursty LLM jobs that exceed the cluster while they arrive, so that policies matter."""
-    return Trace.of(generate(Recipe(JOBS, LOAD, GPUS, arrivals="bursty", seed=seed))[0])
+    recipe = Recipe(
+        jobs=JOBS,
+        load=LOAD,
+        gpus=GPUS,
+        arrivals="bursty",
+        sizes="itp",
+        rules="llm-mix",
+        planner="data-parallel",
+        load_of="process",
+        memory_headroom=0.0,
+        seed=seed,
+    )
+    return Trace.of(generate(recipe)[0])
 
 
 def simulate(setting: str, policy: str, seed: int) -> Result:

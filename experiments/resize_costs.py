@@ -62,8 +62,19 @@ class Result(NamedTuple):
 def simulate(policy: str, load: float, charged: str, seed: int) -> Result:
     """One run of the study."""
     cluster, scheduler = Cluster.parse(SHAPE), POLICIES[policy]()
-    jobs = generate(Recipe(JOBS, load, cluster.gpus, seed=seed))[0]
-    speed = speed_for(cluster, scheduler.planner)
+    recipe = Recipe(
+        jobs=JOBS,
+        load=load,
+        gpus=cluster.gpus,
+        sizes="itp",
+        rules="llm-mix",
+        planner="data-parallel",
+        load_of="process",
+        memory_headroom=0.0,
+        seed=seed,
+    )
+    jobs = generate(recipe)[0]
+    speed = speed_for(cluster, scheduler.planner, memory_headroom=0.0)
     setup = RunSetup(cluster=cluster, scheduler=scheduler, speed=speed, overheads=CHARGED[charged], seed=seed)
     records = Simulation(jobs, setup).run()
     jct_s = {job.job_id: job.jct_s for job in records.jobs if job.jct_s is not None}

@@ -83,6 +83,10 @@ if TYPE_CHECKING:
     from itertime.spec import load_system as load_system
 else:
 
+    def __dir__() -> list[str]:
+        """The public names, before and after their first use."""
+        return sorted({*globals(), *__all__})
+
     def __getattr__(name: str) -> object:
         """Import on first use, so that the commands' --help does not wait for numpy."""
         if name not in _HOMES:

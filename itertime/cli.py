@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertime.commandline import new_program, run_app
 from itertime.commands.budget import budget
 from itertime.commands.calibrate import calibrate
-from itertime.commands.catalogue import models, systems
+from itertime.commands.catalogue import models_app, systems_app
 from itertime.commands.predict import predict
 from itertime.commands.profile import profile_app
 from itertime.commands.search import search
@@ -20,9 +20,10 @@ __all__ = ["app", "main"]
 app = new_program(
     "Predict the time of one training iteration of a large language model, and search for the best plan."
 )
-for command in (predict, search, budget, validate, calibrate, timeline, models, systems):
+for command in (predict, search, budget, validate, calibrate, timeline):
     app.command()(command)
-app.add_typer(profile_app, name="profile")
+for name, group in (("models", models_app), ("systems", systems_app), ("profile", profile_app)):
+    app.add_typer(group, name=name)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from itertime.errors import UserError
+from itertime.errors import UserError, printable
 
 __all__ = ["new_app", "new_program", "print_json", "run_app"]
 
@@ -103,7 +103,7 @@ def _run(app: typer.Typer, program: str, arguments: Sequence[str] | None) -> int
         if hasattr(error, "show") and hasattr(error, "exit_code"):  # click's errors about the options
             error.show()
             return USAGE
-        traceback.print_exc()
+        print(printable(traceback.format_exc()), file=sys.stderr, end="")
         return _complain(f"internal error, please report it: {type(error).__name__}: {error}", INTERNAL)
 
 
@@ -119,7 +119,7 @@ def _drop_stdout() -> None:
 
 
 def _complain(text: str, code: int) -> int:
-    print(f"error: {text}", file=sys.stderr)
+    print(f"error: {printable(text)}", file=sys.stderr)
     return code
 
 

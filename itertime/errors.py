@@ -1,15 +1,76 @@
 """Errors that the user can fix: each states what is wrong, where, and what to do.
 
 They carry the exit code of the command-line contract, so one `except` in a command's `main` serves all
-packages.
+packages. `shown` and `quoted` put a user's value into a message, however large the value is;
+`printable` makes a text safe for a terminal.
 """
 
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
 
-__all__ = ["TableError", "UnknownName", "UserError"]
+__all__ = ["TableError", "UnknownName", "UserError", "printable", "quoted", "shown"]
+
+_LONGEST = 60  # characters of a value in a message
+_LARGEST_BITS = 200  # of an integer that is written out
+
+
+class _Bounded(reprlib.Repr):
+    """Looks at the first few parts of a value only: lists that share their parts can stand for more values
+    than memory holds, and Python refuses to write out integers of thousands of digits.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxother, self.maxlong = 3, _LONGEST, _LONGEST, _LONGEST
+        self.maxdict = self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = 6
+
+    def repr_int(self, x: int, level: int) -> str:
+        bits = x.bit_length()
+        return repr(x) if bits <= _LARGEST_BITS else f"<a whole number of {bits:,} bits>"
+
+
+_BOUNDED = _Bounded()
+
+
+def quoted(value: object) -> str:
+    """A user's value as Python writes it, for a message; of a long one the beginning.
+
+    >>> quoted("a" * 100), quoted([1, "x"])
+    ("'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...'", "[1, 'x']")
+    """
+    if isinstance(value, str):
+        return repr(_beginning(value))
+    text = _BOUNDED.repr(value)
+    return _beginning(text)
+
+
+def shown(value: object) -> str:
+    """A user's value for a message: text without quotes if it is short and printable, else as `quoted`."""
+    text = _beginning(value if isinstance(value, str) else _BOUNDED.repr(value))
+    return text if text.isprintable() else repr(text)
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+
+
+def printable(text: str) -> str:
+    r"""The text as it goes to a terminal: control characters, which users' files may hold, are escaped.
+
+    Line breaks and tabs stay.
+
+    >>> print(printable("a \x1b[31mred"))
+    a \x1b[31mred
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
+        for char in text
+    )
 
 
 class UserError(Exception):
@@ -26,9 +87,9 @@ class UnknownName(UserError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]):
         names = sorted(known)
-        close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+        close = difflib.get_close_matches(name[:_LONGEST], names, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(names)}"
-        super().__init__(f"unknown {kind} {name!r}; {hint}")
+        super().__init__(f"unknown {kind} {quoted(name)}; {hint}")
         self.kind, self.name, self.known = kind, name, names
 
     def __reduce__(self) -> tuple[type[UnknownName], tuple[str, str, list[str]]]:

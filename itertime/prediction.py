@@ -6,6 +6,7 @@ explain a prediction, and the difference between two.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from itertime.accuracy import WatchedProfile, interval_s
 from itertime.costs import (
+    MEMORY_HEADROOM,
     KernelTimes,
     Memory,
     Parts,
@@ -63,7 +65,8 @@ class Prediction:
     `memory_bytes`.
 
     `mfu` is model FLOPs utilisation: useful FLOPs without recomputation over the peak of all GPUs (PaLM,
-    appendix B). `reason` says why the plan does not fit, and is empty if it does. `extrapolated` names the
+    appendix B). `fits`: whether the plan leaves `memory_headroom`, a share of the GPU's `capacity_bytes`,
+    free. `reason` says why the plan does not fit, and is empty if it does. `extrapolated` names the
     parts of the profile that the prediction asked for sizes beyond those measured. `interval_s`: lowest and
     highest seconds of nine in ten measured iterations, None where too little is known.
     """
@@ -77,6 +80,8 @@ class Prediction:
     mfu: float
     extrapolated: tuple[str, ...] = ()
     interval_s: tuple[float, float] | None = None
+    capacity_bytes: float = math.inf
+    memory_headroom: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -89,26 +94,40 @@ class Evaluation:
     mfu: Array
 
     def prediction(self, row: int) -> Prediction:
-        total = float(self.memory.total[row])
-        capacity = self.memory.capacity
+        total, fits = float(self.memory.total[row]), bool(self.memory.fits[row])
         parts = {name: float(values[row]) for name, values in self.memory.parts.items()}
-        largest = max(parts, key=lambda name: parts[name])
-        most = f"most of it {largest} ({parts[largest] / 1e9:.1f} GB)"
-        reason = f"needs {total / 1e9:.1f} GB of {capacity / 1e9:.1f} GB, {most}"
         return Prediction(
             iteration_s=float(self.iteration_s[row]),
             breakdown={name: float(values[row]) for name, values in self.breakdown.items()},
             memory_bytes=total,
             memory_parts=parts,
-            fits=total <= capacity,
-            reason="" if total <= capacity else reason,
+            fits=fits,
+            reason="" if fits else _why_too_large(self.memory, total, parts),
             mfu=float(self.mfu[row]),
+            capacity_bytes=self.memory.capacity,
+            memory_headroom=self.memory.headroom,
         )
 
 
-def predict(model: ModelSpec, plan: Plan, system: System, profile: Profile | None = None) -> Prediction:
-    """Time and memory of one iteration of `plan`. Raises UserError, naming every broken rule, for an
-    impossible plan.
+def _why_too_large(memory: Memory, total: float, parts: Mapping[str, float]) -> str:
+    """Why a plan of `total` bytes does not fit, with its largest part."""
+    largest = max(parts, key=lambda name: parts[name])
+    text = f"needs {total / 1e9:.1f} GB of {memory.capacity / 1e9:.1f} GB"
+    if total <= memory.capacity:
+        text += f", and {memory.limit / 1e9:.1f} GB leave the memory headroom of {memory.headroom:.3g}"
+    return f"{text}, most of it {largest} ({parts[largest] / 1e9:.1f} GB)"
+
+
+def predict(
+    model: ModelSpec,
+    plan: Plan,
+    system: System,
+    profile: Profile | None = None,
+    *,
+    memory_headroom: float = MEMORY_HEADROOM,
+) -> Prediction:
+    """Time and memory of one iteration of `plan`, which fits if it leaves `memory_headroom`, a share of the
+    GPU's memory, free. Raises UserError, naming every broken rule, for an impossible plan.
 
     >>> from itertime import load_model, load_system
     >>> plan = Plan(tp=8, pp=8, dp=4, micro_batch=1, global_batch=256)
@@ -118,15 +137,22 @@ def predict(model: ModelSpec, plan: Plan, system: System, profile: Profile | Non
     """
     plan.check(model)
     watched = WatchedProfile(profile or _profile(system.profile))
-    found = evaluate(model, PlanBatch.of([plan]), system, watched).prediction(0)
+    found = evaluate(
+        model, PlanBatch.of([plan]), system, watched, memory_headroom=memory_headroom
+    ).prediction(0)
     interval = interval_s(model, plan, system, found.iteration_s)
     return replace(found, extrapolated=watched.extrapolated(), interval_s=interval)
 
 
 def evaluate(
-    model: ModelSpec, plans: PlanBatch, system: System, profile: KernelTimes | None = None
+    model: ModelSpec,
+    plans: PlanBatch,
+    system: System,
+    profile: KernelTimes | None = None,
+    *,
+    memory_headroom: float = MEMORY_HEADROOM,
 ) -> Evaluation:
-    """Time and memory of many plans at once.
+    """Time and memory of many plans at once. `memory_headroom` as in `predict`.
 
     The plans must keep the rules (`Plan.broken_rules`); nothing is checked here.
     """
@@ -137,7 +163,7 @@ def evaluate(
     iteration = sum(breakdown.values(), np.zeros(len(plans)))
     flops = plans.global_batch * model.flops_per_iteration(1)
     mfu = flops / (iteration * profile.peak_flops * plans.gpus)
-    return Evaluation(iteration, breakdown, memory(workload), mfu)
+    return Evaluation(iteration, breakdown, memory(workload, memory_headroom), mfu)
 
 
 @cache

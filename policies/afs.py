@@ -24,6 +24,7 @@ class Afs(Scheduler):
     """
 
     one_gpu_type = True
+    elastic = True
 
     def __init__(self) -> None:
         self._gains: dict[JobView, tuple[Gain, ...]] = {}

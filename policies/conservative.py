@@ -19,8 +19,8 @@ class Conservative(Scheduler):
     before it, by estimated run times: every job has a reservation from its submission on.
 
     Mu'alem and Feitelson, "Utilization, predictability, workloads, and user runtime estimates in scheduling
-    the IBM SP2 with backfilling", IEEE TPDS 2001. Jobs that state no work are estimated at `estimate_factor`
-    times their logged duration.
+    the IBM SP2 with backfilling", IEEE TPDS 2001. The estimate is the user's (`estimate_s`) where the trace
+    has one. Other jobs that state no work are estimated at `estimate_factor` times their logged duration.
     """
 
     def __init__(self, estimate_factor: float = 1.0):
@@ -47,6 +47,9 @@ class Conservative(Scheduler):
                 self._note_start(job, start_s, state.now)
         if not state.running and not proposal.running():
             self._start_any(proposal, state.now)
+        expiry_s = self._estimates.watch(proposal, state.now)
+        if self.reserved and expiry_s < inf:
+            proposal.wake_at = expiry_s
         return proposal
 
     def _note_start(self, job: JobView, reserved_s: float, now: float) -> None:
@@ -67,6 +70,7 @@ class Conservative(Scheduler):
         """Give new jobs a reservation. Plan anew if a job did not end when it was expected to."""
         self._estimates.update(state)
         self._free.advance(state.now)
+        self._valid &= not self._estimates.expired
         for event in state.events:
             if event.kind == "finished" and event.job is not None:
                 self._valid &= self._ends.pop(event.job, inf) <= state.now + _INSTANT_S

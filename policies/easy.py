@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.toolkit.backfill import Estimates, Shadow
 
@@ -13,7 +15,8 @@ class Easy(Scheduler):
     job of the queue, by estimated run times.
 
     Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995; the algorithm as in Mu'alem and Feitelson, IEEE
-    TPDS 2001. Jobs that state no work are estimated at `estimate_factor` times their logged duration.
+    TPDS 2001. The estimate is the user's (`estimate_s`) where the trace has one. Other jobs that state no
+    work are estimated at `estimate_factor` times their logged duration.
     """
 
     def __init__(self, estimate_factor: float = 1.0):
@@ -29,6 +32,8 @@ class Easy(Scheduler):
             for job in state.pending_by(_submission).walk(proposal.fits):
                 if job.order > head.order:
                     shadow.backfill(job)
+            if (expiry_s := self._estimates.watch(proposal, state.now)) < inf:
+                proposal.wake_at = expiry_s
         return proposal
 
     def shadow(self, head: JobView, proposal: Proposal, state: State) -> Shadow:

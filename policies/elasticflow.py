@@ -40,6 +40,7 @@ class ElasticFlow(Scheduler):
 
     planner = "data-parallel"
     one_gpu_type = True
+    elastic = True
 
     def __init__(self, guard_s: float = 1.0, admission: bool = True):
         if not isinstance(admission, bool):

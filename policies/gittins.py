@@ -98,13 +98,11 @@ class Gittins(Scheduler):
         """Take the service of the finished jobs as the sample, rank the running jobs by it, and sort the
         waiting jobs anew.
         """
-        ranking, waiting = state.pending_by(self._standing), list(state.pending)
-        for job in waiting:
-            ranking.remove(job)
         self._sizes = _distribution(self._finished)
         self._rank = {job: self._rank_now(job) for job in state.running}
-        for job in waiting:
-            ranking.add(job)
+        ranking = state.pending_by(self._standing)
+        for job in state.pending:
+            ranking.rerank(job)
 
 
 def _distribution(sizes: Sequence[float]) -> np.ndarray:

@@ -42,6 +42,7 @@ class HeSrpt(Scheduler):
     """
 
     one_gpu_type = True
+    elastic = True
 
     def __init__(self, exponent: float = 0.6, round_s: float = 60.0):
         self.exponent = number("exponent", exponent, 0.0, 0.99)

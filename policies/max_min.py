@@ -18,6 +18,7 @@ class MaxMin(Scheduler):
     """
 
     one_gpu_type = True
+    elastic = True
 
     def schedule(self, state: State) -> Proposal:
         return run_elastic(state, allocate_stepwise(jobs_by(state, _smallest), state.in_service, _size))

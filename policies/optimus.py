@@ -22,6 +22,7 @@ class Optimus(Scheduler):
     """
 
     one_gpu_type = True
+    elastic = True
 
     def __init__(self, round_s: float = 600.0):
         self.round_s = number("round_s", round_s, 1.0, 1e7)

@@ -40,6 +40,8 @@ class Sia(Scheduler):
     `gap`, from 0 to 0.5, of the optimum, or after `search_nodes` nodes of its tree, at least 1.
     """
 
+    elastic = True
+
     def __init__(
         self, round_s: float = 60.0, power: float = -0.5, waiting_cost: float = 1.1, gap: float = 1e-3,
         search_nodes: int = 1000,

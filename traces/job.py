@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Job", "submission_key", "submission_order"]
+__all__ = ["MAX_GPUS", "Job", "submission_key", "submission_order"]
+
+MAX_GPUS = 10_000_000
+"""The most GPUs of a job."""
 
 SubmissionKey = tuple[float, int, int, str, str]
 
@@ -34,10 +37,10 @@ class Job:
     | deadline_s | s | absolute, on the same clock as `submit_s` |
     | priority | | larger is more urgent |
     | state | text | how the job ended in the log; informational |
-    | estimate_s | s | run time that the user expected, or the limit that the user set |
-    | user | text | the person within the tenant; informational |
-    | gpu_type | text | the type of GPU that the job asked for or held in the log |
-    | logged_start_s | s | when the job started in the log, on the same clock as `submit_s`; informational |
+    | estimate_s | s | the user's estimate of the run time on the requested GPUs |
+    | user | text | the submitting user, where the tenant is an account or a team; informational |
+    | gpu_type | name | the GPU type that it asks for; binding on a cluster of several types |
+    | logged_start_s | s | when it started in the log, on the same clock; informational |
     """
 
     job_id: str

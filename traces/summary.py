@@ -5,73 +5,134 @@ from __future__ import annotations
 import statistics
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from math import fsum
 from typing import Any
 
 from traces.job import Job
 
-__all__ = ["demand", "summarise"]
+__all__ = ["Request", "cautions", "demand", "load_of", "stated_request", "summarise"]
 
 _RESOLVED_S = 1e-6  # the resolution of tables: submissions closer together are simultaneous
+_LARGE_SHARE = 0.1  # of the work, in one job
+
+Request = Callable[[Job], tuple[int, float] | None]
+"""The GPUs that a job requests, and its run time on them in s; None if either is not known."""
 
 
-def demand(jobs: Iterable[Job]) -> dict[str, Any]:
-    """Requested GPU-seconds over the span of submissions (last - first submit_s).
+def stated_request(job: Job) -> tuple[int, float] | None:
+    """The request and the run time that the trace states."""
+    return None if job.gpus is None or job.duration_s is None else (job.gpus, job.duration_s)
 
-    `mean_gpus` is their ratio: on G GPUs the load is mean_gpus / G. It is None if all jobs are submitted at
-    the same time. Only jobs that state `gpus` and `duration_s` count; `jobs` is their number.
+
+def demand(jobs: Iterable[Job], request: Request = stated_request) -> dict[str, Any]:
+    """Requested GPU-seconds and the arrival window `span_s` (last - first submit_s).
+
+    | key | meaning |
+    |---|---|
+    | jobs | jobs that count: those with a `request` |
+    | gpu_seconds | sum over them of GPUs x run time |
+    | span_s | arrival window |
+    | mean_gpus | gpu_seconds / span_s, the load times the GPUs of a cluster; None for a window of nothing |
+    | longest_s, largest_gpu_seconds | the longest run time, the most GPU-seconds of one job; or None |
     """
-    submits, gpu_seconds = array("d"), array("d")
+    asked = _Asked()
     for job in jobs:
-        submits.append(job.submit_s)
-        if job.gpus is not None and job.duration_s is not None:
-            gpu_seconds.append(job.gpus * job.duration_s)
-    return _demand(gpu_seconds, max(submits) - min(submits))
+        asked.add(job, request(job))
+    return asked.demand()
 
 
-def _demand(gpu_seconds: array[float], span_s: float) -> dict[str, Any]:
-    total = fsum(gpu_seconds)  # exact, so independent of the order of the jobs
-    mean_gpus = total / span_s if span_s >= _RESOLVED_S and gpu_seconds else None
-    return {"jobs": len(gpu_seconds), "gpu_seconds": total, "span_s": span_s, "mean_gpus": mean_gpus}
+def load_of(asked: Mapping[str, Any], cluster_gpus: int) -> float | None:
+    """The offered load of a `demand`: its GPU-seconds over those of `cluster_gpus` GPUs in the window.
+
+    The window has one gap less than jobs, and a job that arrives late is served after it. So the load of a
+    few long jobs says little about queueing; `cautions` says when.
+    """
+    mean_gpus = asked["mean_gpus"]
+    return None if mean_gpus is None else mean_gpus / cluster_gpus
 
 
-def summarise(jobs: Iterable[Job], cluster_gpus: int = 1024) -> dict[str, Any]:
-    """Summarise a trace as a JSON-ready mapping; `load` is on `cluster_gpus` GPUs.
+def cautions(asked: Mapping[str, Any]) -> list[str]:
+    """Reasons not to take the load of a `demand` at its word, as sentences without a full stop."""
+    if not asked["jobs"]:
+        return []
+    if asked["mean_gpus"] is None:
+        return ["all jobs are submitted at one time, so there is no load"]
+    found = []
+    if asked["longest_s"] > asked["span_s"]:
+        longest, window = asked["longest_s"] / 3600, asked["span_s"] / 3600
+        found.append(
+            f"the longest job runs {longest:,.1f} h, and the arrival window is {window:,.1f} h: much of the"
+            " work is left after the last submission; more jobs give a longer window"
+        )
+    share = asked["largest_gpu_seconds"] / asked["gpu_seconds"]
+    if share > _LARGE_SHARE and asked["jobs"] > 1:
+        found.append(
+            f"one job is {share:.0%} of the work: the load says little about queueing; more jobs even it out"
+        )
+    return found
+
+
+class _Asked:
+    """Submissions and GPU-seconds of jobs, a few numbers of each."""
+
+    def __init__(self) -> None:
+        self.submits, self.gpu_seconds, self.run_times = array("d"), array("d"), array("d")
+
+    def add(self, job: Job, request: tuple[int, float] | None) -> None:
+        self.submits.append(job.submit_s)
+        if request is not None:
+            gpus, run_s = request
+            self.run_times.append(run_s)
+            self.gpu_seconds.append(gpus * run_s)
+
+    def demand(self) -> dict[str, Any]:
+        total = fsum(self.gpu_seconds)  # exact, so independent of the order of the jobs
+        span_s = max(self.submits) - min(self.submits)
+        return {
+            "jobs": len(self.gpu_seconds),
+            "gpu_seconds": total,
+            "span_s": span_s,
+            "mean_gpus": total / span_s if span_s >= _RESOLVED_S and self.gpu_seconds else None,
+            "longest_s": max(self.run_times, default=None),
+            "largest_gpu_seconds": max(self.gpu_seconds, default=None),
+        }
+
+
+def summarise(
+    jobs: Iterable[Job], cluster_gpus: int = 1024, request: Request = stated_request
+) -> dict[str, Any]:
+    """Summarise a trace as a JSON-ready mapping; `load` is on `cluster_gpus` GPUs, of the `request`s.
 
     The jobs (at least one) are read once, in any order; memory holds a few numbers of each.
     `deadlines.below_run_time` counts jobs that miss their deadline even if they start at submission on the
     GPUs they request. `larger_than_cluster` counts jobs that request more than `cluster_gpus`.
     """
-    submits, run_times, gpu_seconds = array("d"), array("d"), array("d")
-    kinds, models, gpus = Counter[Any](), Counter[Any](), Counter[Any]()
+    asked, kinds, models, gpus = _Asked(), Counter[Any](), Counter[Any](), Counter[Any]()
     tenants, larger, deadlines, tight = set[str](), 0, 0, 0
     for job in jobs:
-        submits.append(job.submit_s)
+        requested = request(job)
+        asked.add(job, requested)
         kinds[job.kind] += 1
         models[job.model] += 1
         gpus[job.gpus] += 1
         tenants.add(job.tenant)
         larger += (job.gpus or job.min_gpus or 0) > cluster_gpus
-        if job.duration_s is not None:
-            run_times.append(job.duration_s)
-            if job.gpus is not None:
-                gpu_seconds.append(job.gpus * job.duration_s)
         if job.deadline_s is not None:
             deadlines += 1
-            tight += job.deadline_s < job.submit_s + (job.duration_s or 0.0)
-    ordered = sorted(submits)
-    asked = _demand(gpu_seconds, ordered[-1] - ordered[0])
+            tight += job.deadline_s < job.submit_s + (requested[1] if requested else 0.0)
+    found = asked.demand()
     return {
-        "jobs": len(submits),
+        "jobs": len(asked.submits),
         "kinds": _shown(kinds),
         "tenants": len(tenants),
-        "span_s": asked["span_s"],
-        "gaps": _gaps(ordered),
-        "run_time": _run_time(sorted(run_times)),
-        "demand": asked,
+        "span_s": found["span_s"],
+        "gaps": _gaps(sorted(asked.submits)),
+        "run_time": _run_time(sorted(asked.run_times)),
+        "demand": found,
         "cluster_gpus": cluster_gpus,
-        "load": None if asked["mean_gpus"] is None else asked["mean_gpus"] / cluster_gpus,
+        "load": load_of(found, cluster_gpus),
+        "cautions": cautions(found),
         "larger_than_cluster": larger,
         "models": _shown(models),
         "gpus": _shown(gpus),
@@ -92,7 +153,7 @@ def _gaps(submits: list[float]) -> dict[str, float | None]:
     return {"mean_s": mean if gaps else None, "cv": statistics.pstdev(gaps) / mean if mean > 0 else None}
 
 
-def _run_time(stated: list[float]) -> dict[str, float] | None:
-    if not stated:
+def _run_time(known: list[float]) -> dict[str, float] | None:
+    if not known:
         return None
-    return {"mean_s": statistics.fmean(stated), "median_s": statistics.median(stated), "max_s": stated[-1]}
+    return {"mean_s": statistics.fmean(known), "median_s": statistics.median(known), "max_s": known[-1]}

@@ -7,6 +7,14 @@ Everything here is computed from records alone, so an old run can be analysed ag
 | `summarise` | all metrics of a run, by name; docs/metrics.md has the formulas |
 | `METRICS` | the names of the metrics, in the order of a summary |
 | `window_metrics` | the same metrics of the steady state: without filling and draining the cluster |
+| `window_summary` | those of them that `summary.json` states of a window, with its limits |
+| `with_window` | a run whose summary has the metrics of a window |
+| `measured_jobs` | the jobs that the window of a run covers |
+| `check_window` | raises an error if no job is submitted in a window |
+| `has_waited` | which jobs were without GPUs for more than a negligible time |
+| `HARDLY_ANY` | where a smaller share of the jobs has waited, a run says little about scheduling |
+| `LONG_TAIL` | the share of the makespan from which on a tail of few jobs deserves a note |
+| `NEGLIGIBLE_WAIT` | the share of a job's run time alone that it may be without GPUs and not have waited |
 | `Usage` | the snapshots of a run as arrays, with integrals and averages over time |
 | `gpu_time` | where the GPU-seconds of a run went, as `GpuTime`: seconds in each of the `CATEGORIES` |
 | `GpuTime` | GPU-seconds by category and by training plan; the categories sum to the total |
@@ -29,15 +37,21 @@ depends on which of them a job holds.
 """
 
 from .allocations import Allocation, allocations, end_of_run_s, gpu_blocks
+from .arrays import Usage
+from .demand import HARDLY_ANY, LONG_TAIL, NEGLIGIBLE_WAIT, has_waited
 from .gpu_time import CATEGORIES, GpuTime, gpu_time
 from .job_story import Explanation, Spell, Wait, explain
-from .metrics import METRICS, Usage, summarise, window_metrics
+from .metrics import METRICS, summarise
 from .statistics import LEAST_PAIRS, Difference, holm, paired_difference
+from .windows import check_window, measured_jobs, window_metrics, window_summary, with_window
 
 __all__ = [
     "CATEGORIES",
+    "HARDLY_ANY",
     "LEAST_PAIRS",
+    "LONG_TAIL",
     "METRICS",
+    "NEGLIGIBLE_WAIT",
     "Allocation",
     "Difference",
     "Explanation",
@@ -46,12 +60,17 @@ __all__ = [
     "Usage",
     "Wait",
     "allocations",
+    "check_window",
     "end_of_run_s",
     "explain",
     "gpu_blocks",
     "gpu_time",
+    "has_waited",
     "holm",
+    "measured_jobs",
     "paired_difference",
     "summarise",
     "window_metrics",
+    "window_summary",
+    "with_window",
 ]

@@ -18,7 +18,8 @@ import numpy as np
 from clustersim.records import ALLOCATES, RATE, JobRecord, PlanKey, PlanRecord, Run, plan_key
 
 from .allocations import Allocation, allocations
-from .metrics import Usage, makespan_s
+from .arrays import Usage
+from .metrics import makespan_s
 
 __all__ = ["CATEGORIES", "GpuTime", "gpu_time"]
 

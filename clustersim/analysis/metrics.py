@@ -1,4 +1,4 @@
-"""Metrics of a run or of its steady state, from records alone. `docs/metrics.md` lists every formula.
+"""Metrics of a run, from records alone. `docs/metrics.md` lists every formula.
 
 Notation: a job j has submit_j, start_j (its first start), finish_j, isolated_j (`isolated_s`) and gpus_j. F
 is the set of finished jobs, G the number of GPUs of the cluster, T0 the first submission and T1 the last
@@ -8,50 +8,42 @@ rounded once (`math.fsum`), so neither vector units nor the order of summation c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
 
 import numpy as np
 
 from clustersim.cluster import Cluster
-from clustersim.records import FINISHED, STATES, Columns, JobRecord, Snapshot
+from clustersim.records import FINISHED, STATES, Columns
+
+from .arrays import Array, Jobs, Snapshots, Usage, Value, job_columns, mean, of_finished, percentiles, span
+from .demand import admitted, arrival_window, offered_load, tail, use_while_jobs_arrive, waiting
 
 __all__ = [
     "METRICS",
-    "Usage",
     "completion_times",
     "cost_usd",
     "deadlines",
     "disruptions",
     "finish_time_fairness",
-    "job_columns",
     "job_counts",
     "makespan_s",
     "queueing",
     "slowdowns",
     "summarise",
     "utilisation",
-    "window_metrics",
 ]
 
-Value = float | int | str | None
-Array = np.ndarray
-Jobs = Sequence[JobRecord] | Columns
-Snapshots = Sequence[Snapshot] | Columns
 METRICS = (
-    "jobs", *STATES, "jct_mean_s", "jct_p50_s", "jct_p90_s", "jct_p99_s", "queue_mean_s", "queue_p99_s",
-    "makespan_s", "gpu_allocated_ratio", "gpu_useful_ratio", "fragmentation_ratio", "deadline_jobs",
-    "deadline_met_ratio", "preemptions", "resizes", "restarts", "migrations", "interruptions",
-    "lost_gpu_h", "slowdown_mean",
+    "jobs", *STATES, "offered_load", "arrival_window_s", "load_jobs",
+    "jct_mean_s", "jct_p50_s", "jct_p90_s", "jct_p99_s", "queue_mean_s", "queue_p99_s",
+    "wait_mean_s", "wait_p99_s", "waited_ratio", "makespan_s", "tail_jobs", "tail_ratio",
+    "gpu_allocated_ratio", "gpu_allocated_arrival_ratio", "gpu_useful_ratio", "fragmentation_ratio",
+    "deadline_jobs", "deadline_met_ratio",
+    "preemptions", "resizes", "restarts", "migrations", "interruptions", "lost_gpu_h", "slowdown_mean",
     "finish_time_fairness_max", "jain_index", "cost_usd", "wall_s", "policy_wall_s", "events", "covers",
 )  # fmt: skip
 """The names of all metrics, in the order of a summary."""
-
-UNDEFINED_IN_A_WINDOW = ("makespan_s", "gpu_useful_ratio", "events")
-"""Makespan and length of the event log belong to a whole run. Useful GPU time needs overheads by time, and
-records state overheads by job.
-"""
 
 
 def summarise(
@@ -66,12 +58,17 @@ def summarise(
     `timings`. So equal inputs give equal summaries, byte for byte.
     """
     usage, jobs = Usage.of(snapshots, end_s), job_columns(jobs)
+    arrivals = arrival_window(jobs)
     values: dict[str, Value] = {
         **job_counts(jobs),
+        **offered_load(jobs, cluster, arrivals),
         **completion_times(jobs),
         **queueing(jobs),
+        **waiting(jobs),
         "makespan_s": makespan_s(jobs),
+        **tail(jobs, usage),
         **utilisation(jobs, usage, cluster),
+        "gpu_allocated_arrival_ratio": use_while_jobs_arrive(usage, cluster, arrivals),
         **deadlines(jobs),
         **disruptions(jobs),
         **slowdowns(jobs),
@@ -85,75 +82,6 @@ def summarise(
     return {name: values[name] for name in METRICS}
 
 
-def window_metrics(
-    jobs: Sequence[JobRecord], snapshots: Sequence[Snapshot], cluster: Cluster, *,
-    warmup_s: float, measure_s: float | None, price_usd_per_gpu_h: float = 5.0,
-) -> dict[str, Value]:  # fmt: skip
-    """The metrics of the steady state: a window without the filling and the draining of the cluster (warm-up
-    deletion; Law, Simulation Modeling and Analysis, section 9.5).
-
-    The window begins at T0 + `warmup_s` and ends `measure_s` later, or just after the last submission if
-    `measure_s` is None. Jobs submitted in the window count, however late they finish. Allocated and
-    fragmentation ratios are time averages over the window, at most until the last submission: after it the
-    cluster drains. The metrics of `UNDEFINED_IN_A_WINDOW` are None.
-    """
-    first_s = min((job.submit_s for job in jobs), default=0.0)
-    last_s = max((job.submit_s for job in jobs), default=0.0)
-    from_s = first_s + warmup_s
-    end_s = float("inf") if measure_s is None else from_s + measure_s
-    inside = [job for job in jobs if from_s <= job.submit_s < end_s]
-    run_end_s = max((s.time_s for s in snapshots), default=last_s)
-    values = summarise(
-        inside, snapshots, cluster, end_s=run_end_s, events=0, price_usd_per_gpu_h=price_usd_per_gpu_h
-    )
-    values |= dict.fromkeys(UNDEFINED_IN_A_WINDOW)
-    until_s = min(end_s, last_s)
-    usage = Usage.of(snapshots, run_end_s)
-    available = cluster.gpus * (until_s - from_s)
-    for name, gpus in (("gpu_allocated_ratio", usage.allocated), ("fragmentation_ratio", usage.stranded)):
-        values[name] = usage.integral(gpus, from_s, until_s) / available if available > 0 else None
-    return values
-
-
-def job_columns(jobs: Jobs) -> Columns:
-    """The numbers of job records as columns; columns are returned unchanged."""
-    return jobs if isinstance(jobs, Columns) else Columns.of(jobs, JobRecord, coded=("state",))
-
-
-@dataclass(frozen=True)
-class Usage:
-    """Snapshots as arrays. Row i holds from time_s[i] to time_s[i + 1], the last row to `end_s`.
-
-    `allocated` and `stranded` count GPUs, `jobs` counts running and waiting jobs. The cluster is empty before
-    the first row.
-    """
-
-    time_s: Array
-    allocated: Array
-    stranded: Array
-    jobs: Array
-    end_s: float
-
-    @classmethod
-    def of(cls, snapshots: Snapshots, end_s: float) -> Usage:
-        rows = snapshots if isinstance(snapshots, Columns) else Columns.of(snapshots, Snapshot)
-        time_s = rows["time_s"]
-        last_s = max(end_s, float(time_s[-1])) if len(rows) else end_s
-        return cls(time_s, rows["allocated"], rows["stranded"], rows["running"] + rows["pending"], last_s)
-
-    def integral(self, values: Array, from_s: float, to_s: float) -> float:
-        """The integral of `values` (one per row) over [from_s, to_s], in their unit x seconds."""
-        edges = np.clip(np.append(self.time_s, self.end_s), from_s, to_s)
-        return fsum((np.diff(edges) * values).tolist())
-
-    def averages(self, values: Array, from_s: Array, to_s: Array) -> Array:
-        """The time averages of `values` (one per row) over many intervals, each of positive length."""
-        edges = np.append(self.time_s, self.end_s)
-        cumulative = np.concatenate([[0.0], np.cumsum(np.diff(edges) * values)])
-        until_from, until_to = (np.interp(times, edges, cumulative) for times in (from_s, to_s))
-        return (until_to - until_from) / (to_s - from_s)
-
-
 def job_counts(jobs: Jobs) -> dict[str, Value]:
     """jobs = finished + rejected + unfinished + failed: every submitted job has one of these states."""
     columns = job_columns(jobs)
@@ -165,21 +93,21 @@ def completion_times(jobs: Jobs) -> dict[str, Value]:
 
     Percentiles interpolate linearly between order statistics (type 7 of Hyndman and Fan, 1996).
     """
-    jct = _of_finished(jobs, "jct_s")
-    p50, p90, p99 = _percentiles(jct, 50, 90, 99)
-    return {"jct_mean_s": _mean(jct), "jct_p50_s": p50, "jct_p90_s": p90, "jct_p99_s": p99}
+    jct = of_finished(jobs, "jct_s")
+    p50, p90, p99 = percentiles(jct, 50, 90, 99)
+    return {"jct_mean_s": mean(jct), "jct_p50_s": p50, "jct_p90_s": p90, "jct_p99_s": p99}
 
 
 def queueing(jobs: Jobs) -> dict[str, Value]:
     """Queueing delay, start_j - submit_j over F: the wait until the first start, without later waits."""
-    queue = _of_finished(jobs, "queue_s")
-    return {"queue_mean_s": _mean(queue), "queue_p99_s": _percentiles(queue, 99)[0]}
+    queue = of_finished(jobs, "queue_s")
+    return {"queue_mean_s": mean(queue), "queue_p99_s": percentiles(queue, 99)[0]}
 
 
 def makespan_s(jobs: Jobs) -> float | None:
     """T1 - T0: the last finish minus the first submission; None if no job finished."""
-    window = _window(jobs)
-    return window[1] - window[0] if window else None
+    interval = span(jobs)
+    return interval[1] - interval[0] if interval else None
 
 
 def utilisation(jobs: Jobs, usage: Usage, cluster: Cluster) -> dict[str, Value]:
@@ -190,16 +118,16 @@ def utilisation(jobs: Jobs, usage: Usage, cluster: Cluster) -> dict[str, Value]:
     still ran at the end, useful is a lower bound (of at least 0), because it counts overheads paid after T1.
     Fragmentation: the integral of the free GPUs on partly used nodes.
     """
-    window = _window(jobs)
-    if window is None or window[1] <= window[0]:
+    interval = span(jobs)
+    if interval is None or interval[1] <= interval[0]:
         return dict.fromkeys(("gpu_allocated_ratio", "gpu_useful_ratio", "fragmentation_ratio"))
-    available = cluster.gpus * (window[1] - window[0])
-    allocated = usage.integral(usage.allocated, *window)
+    available = cluster.gpus * (interval[1] - interval[0])
+    allocated = usage.integral(usage.allocated, *interval)
     useful = max(0.0, allocated - _lost_gpu_s(job_columns(jobs)))
     return {
         "gpu_allocated_ratio": allocated / available,
         "gpu_useful_ratio": useful / available,
-        "fragmentation_ratio": usage.integral(usage.stranded, *window) / available,
+        "fragmentation_ratio": usage.integral(usage.stranded, *interval) / available,
     }
 
 
@@ -236,7 +164,7 @@ def slowdowns(jobs: Jobs) -> dict[str, Value]:
     alone = _comparable(jobs)
     x = alone.isolated_s / alone.jct_s
     jain = fsum(x.tolist()) ** 2 / (len(x) * fsum((x * x).tolist())) if len(x) else None
-    return {"slowdown_mean": _mean(alone.jct_s / alone.isolated_s), "jain_index": jain}
+    return {"slowdown_mean": mean(alone.jct_s / alone.isolated_s), "jain_index": jain}
 
 
 def finish_time_fairness(jobs: Jobs, usage: Usage, cluster: Cluster) -> float | None:
@@ -285,32 +213,10 @@ def _covers(jobs: Columns) -> str:
     """The jobs that the averages cover, in words."""
     finished, comparable = int(jobs.equal("state", FINISHED).sum()), len(_comparable(jobs).jct_s)
     rest = "the same" if comparable == finished else f"the {comparable:,} of them that took time"
+    load, waiting = int((~np.isnan(jobs["isolated_s"])).sum()), int(admitted(jobs).sum())
     return (
-        f"jct_*, queue_*: the {finished:,} finished of {len(jobs):,} submitted jobs; "
+        f"jct_*, queue_*, wait_*: the {finished:,} finished of {len(jobs):,} submitted jobs; "
+        f"offered_load: the {load:,} that can run here; waited_ratio: the {waiting:,} admitted; "
         f"slowdown_mean, finish_time_fairness_max, jain_index: {rest}; "
         "deadline_met_ratio: all submitted jobs with a deadline; counts and sums: all submitted jobs"
     )
-
-
-def _of_finished(jobs: Jobs, name: str) -> Array:
-    """A column of the finished jobs, without missing values."""
-    columns = job_columns(jobs)
-    values = columns[name][columns.equal("state", FINISHED)]
-    return values[~np.isnan(values)]
-
-
-def _window(jobs: Jobs) -> tuple[float, float] | None:
-    """(T0, T1); None if no job finished."""
-    columns = job_columns(jobs)
-    finishes = _of_finished(columns, "finish_s")
-    return (float(columns["submit_s"].min()), float(finishes.max())) if len(finishes) else None
-
-
-def _mean(values: Array) -> float | None:
-    return fsum(values.tolist()) / len(values) if len(values) else None
-
-
-def _percentiles(values: Array, *percents: float) -> list[float | None]:
-    if not len(values):
-        return [None] * len(percents)
-    return [float(value) for value in np.percentile(values, percents)]

@@ -17,7 +17,7 @@ from clustersim.cluster import Cluster
 from clustersim.failures import Failures
 from clustersim.overheads import Overheads
 from clustersim.records import EventRecord, JobRecord
-from itertime.errors import UserError
+from itertime.errors import UserError, quoted
 
 __all__ = [
     "MOST_KEPT",
@@ -121,7 +121,7 @@ def stated_number(manifest: Mapping[str, Any], name: str) -> float:
     """A number of a manifest. UserError if the value is not a number, negative or absurdly large."""
     value = manifest.get(name)
     if not isinstance(value, int | float) or not 0 <= value <= _LARGEST:
-        raise UserError(f"manifest.json: {name}={value!r:.80}: must be from 0 to {_LARGEST:g}; run again")
+        raise UserError(f"manifest.json: {name}={quoted(value)}: must be from 0 to {_LARGEST:g}; run again")
     return float(value)
 
 

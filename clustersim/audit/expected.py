@@ -10,6 +10,7 @@ from clustersim.cluster import Cluster
 from clustersim.records import PlanKey, PlanRecord, plan_of_label
 from clustersim.runs import LARGEST_FILE, is_of_this_code, plan_record, systems_hash
 from clustersim.speed import CannotRun, Curve, Offer, Speed, regular_counts, speed_for
+from itertime.costs import checked_headroom
 from itertime.errors import UserError
 from itertime.io import sha256, shown
 from itertime.prediction import evaluate
@@ -38,7 +39,7 @@ class Recomputed:
         self.why_not = "" if table is None else _why_not_table(table, manifest.get("table_sha256"))
         if not self.why_not:
             try:
-                self._speed = speed_for(cluster, str(self.planner), table)
+                self._speed = speed_for(cluster, str(self.planner), table, _headroom(manifest))
                 self._known_models |= self._speed.tabled_models
             except UserError as error:
                 self.why_not = str(error)
@@ -115,7 +116,13 @@ class Recomputed:
         if plan is None or planner is None:
             return ""
         model = load_model(key.model).with_seq_len(key.seq_len)
-        found = evaluate(model, PlanBatch.of([plan]), planner.system, planner.profile).prediction(0)
+        found = evaluate(
+            model,
+            PlanBatch.of([plan]),
+            planner.system,
+            planner.profile,
+            memory_headroom=planner.memory_headroom,
+        ).prediction(0)
         return "" if found.fits else f"its plan {key.plan} does not fit: {found.reason}"
 
     def row(self, key: PlanKey) -> PlanRecord | None:
@@ -136,6 +143,14 @@ class Recomputed:
 
 def _job(model: str, global_batch: int, seq_len: int | None, gpus: int) -> Job:
     return Job("", 0.0, model=model, gpus=gpus, global_batch=global_batch, seq_len=seq_len, iterations=1.0)
+
+
+def _headroom(manifest: Mapping[str, Any]) -> float:
+    """The memory headroom of a run; 0, that of runs before there was one, if the manifest states none."""
+    stated = manifest.get("memory_headroom", 0.0)
+    if isinstance(stated, bool) or not isinstance(stated, int | float):
+        raise UserError(f"memory_headroom={shown(stated)}: must be a number")
+    return checked_headroom(stated)
 
 
 def _why_not_table(table: object, digest: object) -> str:

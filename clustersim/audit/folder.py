@@ -7,7 +7,8 @@ the seconds per unit there, which its `submit` event states. Sizes of checkpoint
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import lru_cache, partial
 from math import ulp
@@ -17,10 +18,10 @@ from typing import Any, TypeVar
 from clustersim.failures import Failures
 from clustersim.gctuning import collect_less_often
 from clustersim.overheads import Overheads
-from clustersim.records import SUBMIT, Columns, EventRecord, JobRecord, Recorded, Snapshot
-from clustersim.rundir import changes, read_streamed
+from clustersim.records import SUBMIT, Columns, EventRecord, JobRecord, Run, Snapshot
+from clustersim.rundir import StreamedRun, changes, read_streamed
 from clustersim.runs import trace_of_manifest
-from itertime.errors import UserError
+from itertime.errors import UserError, quoted
 from itertime.spec import list_models, load_model
 
 from .evidence import RESOLUTION_S, Evidence, Finding, JobFacts, Violation, stated_number
@@ -45,18 +46,30 @@ __all__ = ["check_run", "check_run_folder"]
 
 
 def check_run_folder(directory: str | Path, trace: str | Path | None = None) -> list[Finding]:
-    """Check the folder of a run: its files, then its records. UserError or TableError for an unreadable file.
+    """Check the folder of a run: its files, then its records. UserError or TableError, naming the folder, for
+    an unreadable file.
 
     `trace`: the trace, if it is no longer where the run read it.
     """
-    with collect_less_often():
+    with collect_less_often(), _naming(Path(directory)):
         run = read_streamed(directory)
         text = "the files are those that manifest.json was written for"
         changed = tuple(Violation(str(change)) for change in changes(directory, run))
         return [Finding("files", text, changed), *check_run(run, trace)]
 
 
-def check_run(run: Recorded, trace: str | Path | None = None) -> list[Finding]:
+@contextmanager
+def _naming(folder: Path) -> Iterator[None]:
+    """Add the folder to errors that name none: a check may be of many folders."""
+    try:
+        yield
+    except UserError as error:
+        if str(folder) in str(error):
+            raise
+        raise type(error)(f"{folder}: {error}") from None
+
+
+def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[Finding]:
     """Check the records of a run: one `Finding` per rule."""
     tally, usage, manifest = Tally(run.jobs), Columns(Snapshot), run.manifest
     end_s, until_s = (
@@ -74,7 +87,8 @@ def check_run(run: Recorded, trace: str | Path | None = None) -> list[Finding]:
     )
     complete = manifest.get("complete") is True
     speeds = Recomputed(run.cluster, manifest)
-    jobs = trace_of_manifest(manifest, trace)
+    most = run.jobs.most if isinstance(run, StreamedRun) else len(run.jobs)
+    jobs = trace_of_manifest(manifest, trace, most)
     plans = PlansAsPredicted if run.cluster.network == "ideal" else PlansOnNetwork
     rules: list[Callable[[ClusterHistory], Rule]] = [
         *RULES,
@@ -121,7 +135,7 @@ def _constants(kind: type[Constants], manifest: Mapping[str, Any], name: str) ->
     if stated is None:
         return None
     if not isinstance(stated, dict) or set(stated) != {f.name for f in fields(kind)}:
-        raise UserError(f"manifest.json: {name}={stated!r:.80}: must state every constant; run again")
+        raise UserError(f"manifest.json: {name}={quoted(stated)}: must state every constant; run again")
     return kind(**stated)
 
 

@@ -28,6 +28,7 @@ from clustersim.runs import (
     RunConfig,
     Trace,
     is_of_this_code,
+    other_libraries,
     policy_hash,
     run_config,
     stated_hash,
@@ -36,20 +37,16 @@ from clustersim.runs import (
 from itertime.errors import UserError
 from itertime.io import sha256, shown
 
-from .evidence import Finding, Violation
+from .closeness import NOT_COMPARED, first_difference
+from .evidence import RELATIVE, Finding, Violation
 from .expected import Recomputed
 
 __all__ = ["replay"]
 
 _SETTINGS = (
-    "params", "planner", "placement", "overheads", "failures", "calendar", "quotas", "table", "until_s",
-    "price_usd_per_gpu_h", "seed",
+    "params", "planner", "memory_headroom", "placement", "overheads", "failures", "calendar", "quotas",
+    "table", "until_s", "price_usd_per_gpu_h", "seed",
 )  # fmt: skip
-_NOT_COMPARED = (
-    "command", "timings", "versions", "trace", "policy", "policy_sha256", "systems_sha256", "files",
-    "manifest_sha256",
-)  # fmt: skip
-"""Entries of a manifest that may differ between equal runs, or that describe compared files."""
 _PIECE = 1 << 16  # bytes of a line that are compared at once
 
 
@@ -58,6 +55,9 @@ def replay(directory: str | Path, trace: str | Path | None = None, policy: str |
 
     `trace`: the trace, if it is no longer where the run read it. `policy`: `file.py:Class`, required if the
     policy of the run came from a file, because a folder cannot name code to run.
+
+    Where another version of Python or of a library made the run, last digits may differ: then numbers are
+    equal that agree to `RELATIVE`, and the finding says so.
 
     UserError if the run cannot be repeated: an input is missing or changed, the run was interrupted, or
     another version made the run and this version gives another result.
@@ -74,14 +74,23 @@ def replay(directory: str | Path, trace: str | Path | None = None, policy: str |
                 raise
             broken = f"the policy breaks a rule: {error}"
         texts = list(_differences(home, Path(folder), run))
+        other = other_libraries(run.manifest)
+        apart = first_difference(run, read_streamed(folder)) if texts and other else ""
     if broken and run.manifest.get("status") != STOPPED:
         texts.insert(0, broken)
+        apart = apart or broken
+    text = "simulated again, the run writes the same files, byte for byte"
+    if texts and other and not apart:
+        what = f"the last digits of some numbers, which may depend on versions: made under {other}"
+        return Finding("replay", f"simulated again, the run writes the same to {RELATIVE:g}", (), what)
+    if texts and other and _is_ours(run, config.policy):
+        what = f"was made under {other}, and is another run here: {apart}"
+        raise UserError(f"{home}: {what}; replay it under those versions")
     if texts and not _is_ours(run, config.policy):
         version = run.manifest.get("versions")
         stated = version.get("clustersim") if isinstance(version, dict) else None
         what = f"was made by another version of the program or its policy (clustersim {shown(stated)})"
         raise UserError(f"{home}: {what}, and this one differs: {texts[0]}; replay it with that version")
-    text = "simulated again, the run writes the same files, byte for byte"
     return Finding("replay", text, tuple(Violation(text) for text in texts))
 
 
@@ -106,7 +115,9 @@ def _config(run: StreamedRun, policy: str | None) -> RunConfig:
     if missing:
         raise UserError(f"{run.folder / MANIFEST}: states no {', '.join(missing)}; run the simulation again")
     chosen = _policy(run, policy)
-    config = RunConfig.make(policy=chosen, **{name: manifest[name] for name in _SETTINGS})
+    window = manifest.get("window")
+    settings = {name: manifest[name] for name in _SETTINGS} | (window if isinstance(window, dict) else {})
+    config = RunConfig.make(policy=chosen, **settings)
     if config.table is not None and _hash(config.table, LARGEST_FILE) != manifest.get("table_sha256"):
         raise UserError(
             f"table={config.table}: was changed since the run; restore the table that the run read"
@@ -125,8 +136,9 @@ def _policy(run: StreamedRun, given: str | None) -> str:
         what = "no code is run because a folder names it" if from_file else "it was given as a class"
         where = stated if from_file else "FILE.py:Class"
         raise UserError(f"{run.folder}: its policy is {shown(stated)}: {what}; name it: --policy {where}")
-    if from_file and digest != (_hash(given.rpartition(":")[0]) if ".py:" in given else None):
-        raise UserError(f"--policy {given}: is not the file of the run's policy, or was changed since")
+    if from_file and digest != (_policy_hash(given) if ".py:" in given else None):
+        what = "is not the file of the run's policy, or was changed since, or a file beside it was"
+        raise UserError(f"--policy {given}: {what}")
     name = stated.rpartition(":")[2]
     if given.rpartition(":")[2] != name:
         what = f"the run's policy is {shown(stated)}; name its class {shown(name)}"
@@ -135,7 +147,7 @@ def _policy(run: StreamedRun, given: str | None) -> str:
 
 
 def _trace(home: Path, run: StreamedRun, given: str | Path | None) -> Trace:
-    found = trace_of_manifest(run.manifest, given)
+    found = trace_of_manifest(run.manifest, given, run.jobs.most)
     if isinstance(found, str):
         raise UserError(f"{home}: cannot be replayed: {found}; give --trace FILE")
     digest = stated_hash(run.manifest)
@@ -149,6 +161,13 @@ def _hash(path: str | Path, most: float = inf) -> str:
         return sha256(path, most)
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _policy_hash(name: str) -> str:
+    try:
+        return policy_hash(name)
+    except OSError as error:
+        raise UserError(f"{error.filename}: cannot be read: {error.strerror or error}") from None
 
 
 def _is_ours(run: StreamedRun, policy: str) -> bool:
@@ -188,6 +207,6 @@ def _shown(piece: bytes) -> str:
 
 def _other_statements(stated: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[str]:
     for name in dict.fromkeys([*again, *stated]):
-        if name not in _NOT_COMPARED and name != "result_hash" and stated.get(name) != again.get(name):
+        if name not in NOT_COMPARED and name != "result_hash" and stated.get(name) != again.get(name):
             what = f"{name} is {shown(stated.get(name))}"
             yield f"{MANIFEST}: {what}; by the replay {shown(again.get(name))}"

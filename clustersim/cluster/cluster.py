@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from itertime.errors import UnknownName, UserError
+from itertime.errors import UnknownName, UserError, quoted
 
 from .topology import NETWORKS, Leaf, NodeGroup, Pool, leaves_of, pools_of
 
@@ -147,6 +147,6 @@ class Cluster:
         match = _SHAPE.fullmatch(shape.strip().lower())
         if not match:
             what = "not a shape; write n128g8 for 128 nodes of 8 GPUs, or name a .yaml file"
-            raise UserError(f"cluster {shape[:60]!r}: {what}")
+            raise UserError(f"cluster {quoted(shape)}: {what}")
         nodes, gpus = (int(x) for x in match.groups() if x is not None)
         return cls(nodes, gpus, system)

@@ -25,7 +25,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from itertime.errors import UnknownName, UserError
-from itertime.io import CONFIG, Name, Positive, Ratio, construct, read_mapping
+from itertime.io import CONFIG, Name, Positive, Ratio, construct, quoted, read_mapping
 from itertime.spec import System, load_system
 
 from .cluster import Cluster
@@ -122,7 +122,9 @@ def _from_file(path: Path, network: str | None) -> Cluster:
             )
         group = construct(_Group, {str(key): value for key, value in stated.items()}, where)
         if group.name in names:
-            raise UserError(f"{where}: name={group.name!r}: another group has this name; choose a new one")
+            raise UserError(
+                f"{where}: name={quoted(group.name)}: another group has this name; choose a new one"
+            )
         names.append(group.name)
         groups.append(_resolved(group, where, path.parent))
     try:

@@ -99,6 +99,8 @@ def _proved(findings: Sequence[Finding]) -> str:
     """A line on what the findings prove, what they do not, and how to prove the rest."""
     broken = any(finding.violations for finding in findings)
     if _decisions_proved(findings):
+        if any(finding.rule == _REPLAY and finding.unproved for finding in findings):
+            return "Proved: these jobs, settings and seed give this run, with numbers that agree to 1e-9."
         return "Proved: the whole folder; these jobs, settings and seed give exactly these files."
     partly = ", ".join(finding.rule for finding in findings if finding.unproved)
     proved = "the other rules" if broken else "every rule above"

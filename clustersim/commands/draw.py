@@ -19,19 +19,38 @@ def report(
     baseline: Annotated[
         str | None, typer.Option(help="Policy to compare the others with; by default the first.")
     ] = None,
+    warmup: Annotated[
+        float | None,
+        typer.Option(min=0, help="Seconds from the first submission to a window of measurement."),
+    ] = None,
+    measure: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="Seconds that the window of measurement lasts; by default to the last submission."
+        ),
+    ] = None,
 ) -> None:
-    """Write the HTML report of recorded runs to FOLDER/report.html."""
+    """Write the HTML report of recorded runs to FOLDER/report.html.
+
+    With --warmup or --measure, it shows the metrics of that window; the runs remain as they are.
+    """
+    from clustersim.analysis import with_window
     from clustersim.report import render_report
     from clustersim.rundir import read_run
     from itertime.io import write_text
 
-    from .run_output import run_folders
+    from .run_output import of_sound_records, run_folders
 
-    runs = [read_run(home) for home in run_folders(folder)]
+    homes = run_folders(folder)
+    runs = [read_run(home) for home in homes]
+    if warmup is not None or measure is not None:
+        runs = [with_window(run, warmup or 0.0, measure) for run in runs]
     names = [run.policy for run in runs]
     if baseline is not None and baseline not in names:
         raise UserError(f"--baseline {baseline}: is not among {', '.join(names)}")
-    write_text(folder / "report.html", render_report(runs, baseline=baseline))
+    with of_sound_records(homes):
+        page = render_report(runs, baseline=baseline)
+    write_text(folder / "report.html", page)
     print(folder / "report.html")
 
 
@@ -51,13 +70,15 @@ def timeline(
     from clustersim.export import write_timeline
     from clustersim.rundir import read_run
 
-    from .run_output import run_folders
+    from .run_output import of_sound_records, run_folders
 
     homes = run_folders(folder)
     if homes != [folder]:
         raise UserError(f"{folder}: holds {len(homes)} runs; name one of them, for example {homes[0]}")
     path = output or folder / "timeline.json.gz"
-    count = write_timeline(read_run(folder), path)
+    run = read_run(folder)
+    with of_sound_records(homes):
+        count = write_timeline(run, path)
     print(f"{count:,} events written to {path}; open it in ui.perfetto.dev or chrome://tracing")
 
 
@@ -82,7 +103,7 @@ def plot(
     from clustersim.export import KINDS, check_ending, draw_sweep, figures, read_sweep, save
     from clustersim.rundir import read_run
 
-    from .run_output import run_folders
+    from .run_output import of_sound_records, run_folders
 
     if kind not in (*KINDS, _SWEEP):
         raise UnknownName("kind of plot", kind, [*KINDS, _SWEEP])
@@ -94,5 +115,9 @@ def plot(
             absent = f" ({sweep.absent} cells without a value left out)" if sweep.absent else ""
             print(f"{output}{absent}")
             return
-        save(KINDS[kind](plt, [read_run(home) for home in run_folders(folder)]), output)
+        homes = run_folders(folder)
+        runs = [read_run(home) for home in homes]
+        with of_sound_records(homes):
+            figure = KINDS[kind](plt, runs)
+        save(figure, output)
     print(output)

@@ -35,15 +35,16 @@ def explain(
     from clustersim.gctuning import collect_less_often
     from clustersim.rundir import read_streamed, refuse_changed
 
-    from .run_output import run_folders
+    from .run_output import of_sound_records, run_folders
     from .terminal import plain
 
     for home in run_folders(folder):
         with collect_less_often():
             run = read_streamed(home)
             refuse_changed(home, run)
-            story = explained(run, job)
-        for line in _lines(run, story):
+            with of_sound_records([home]):
+                lines = list(_lines(run, explained(run, job)))
+        for line in lines:
             print(plain(line))
 
 

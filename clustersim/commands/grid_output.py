@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from clustersim.analysis import LEAST_PAIRS
+from clustersim.analysis import HARDLY_ANY, LEAST_PAIRS, LONG_TAIL
 from clustersim.grid import Comparison, GridPlan, Results, Store
 from itertime.commandline import print_json
 
 from .terminal import plain, print_table
 
-__all__ = ["as_rows", "print_cells", "print_differences", "print_results"]
+__all__ = ["as_rows", "cell_notes", "print_cells", "print_differences", "print_results"]
 
 
 def print_cells(plan: GridPlan, folder: Path, json: bool) -> None:
@@ -39,11 +39,40 @@ def print_results(results: Results, comparisons: Sequence[Comparison], json: boo
     statuses = [result.status for result in results]
     counts = {status: statuses.count(status) for status in ("done", "failed", "missing")}
     if json:
-        rows = as_rows(comparisons)
-        print_json({"cells": len(results), **counts, "baseline": results.baseline, "comparisons": rows})
+        rows, told = as_rows(comparisons), cell_notes(results)
+        print_json(
+            {
+                "cells": len(results), **counts, "baseline": results.baseline, "comparisons": rows,
+                "notes": told,
+            }
+        )  # fmt: skip
         return
     print_differences(comparisons, results.baseline or {})
+    for sentence in cell_notes(results):
+        print(sentence)
     print(f"Results of {len(results)} cells: {results.folder / 'results.csv'} (and .parquet)")
+
+
+def cell_notes(results: Results) -> list[str]:
+    """In how many cells no job is measured, almost no job waits, or a few jobs make the makespan."""
+    made = [result.metrics for result in results if result.status == "done"]
+    cells = f"{len(made):,} cell{'s' if len(made) != 1 else ''}"
+    empty = sum(metrics.get("jobs") == 0 for metrics in made)
+    calm = _count(made, "waited_ratio", lambda share: share < HARDLY_ANY)
+    tailed = _count(made, "tail_ratio", lambda share: share >= LONG_TAIL)
+    sentences = {
+        f"In {empty:,} of {cells} no job is submitted in the window: state a shorter warmup_s, or a longer "
+        "measure_s.": empty,
+        f"In {calm:,} of {cells} almost no job waited (waited_ratio below {100 * HARDLY_ANY:g} %): they say "
+        "little about scheduling.": calm,
+        f"In {tailed:,} of {cells} at least {100 * LONG_TAIL:g} % of the makespan is the tail of a few jobs "
+        "(tail_ratio).": tailed,
+    }
+    return [sentence for sentence, count in sentences.items() if count]
+
+
+def _count(made: Sequence[Mapping[str, Any]], name: str, holds: Callable[[float], bool]) -> int:
+    return sum(metrics.get(name) is not None and holds(metrics[name]) for metrics in made)
 
 
 def as_rows(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:

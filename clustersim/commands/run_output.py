@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from clustersim.records import Run
@@ -13,27 +14,32 @@ from itertime.errors import UserError
 
 from .terminal import plain, print_table
 
-__all__ = ["check_folder", "has_report", "print_comparison", "print_run", "run_folders"]
+__all__ = ["check_folder", "has_report", "of_sound_records", "print_comparison", "print_run", "run_folders"]
 
 _MOST_REPORTED = 200_000  # jobs, of all runs together
 
 
-def check_folder(folder: Path, expected: Sequence[str] = ()) -> None:
+def check_folder(folder: Path, runs: Sequence[str] = (), force: bool = False) -> None:
     """UserError if results cannot be written to `folder`, before minutes of simulation.
 
-    `expected`: names of run folders that may exist in it. Others belong to another comparison and would end
-    up in the report of this one.
+    `runs`: the names of the run folders that a comparison makes inside. A folder that holds a run is refused
+    unless `force` is true. Folders of another comparison are refused even then: they would end up in the
+    report of this one.
     """
     existing = folder
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
     if not existing.is_dir():
         raise UserError(f"{folder}: {existing} is not a folder; choose another place with --out")
-    if expected and (folder / "manifest.json").exists():
+    single = (folder / "manifest.json").exists()
+    if runs and single:
         raise UserError(f"{folder}: holds a single run; choose an empty folder for a comparison")
-    others = sorted({path.parent.name for path in folder.glob("*/manifest.json")} - set(expected))
-    if others:
+    inside = {path.parent.name for path in folder.glob("*/manifest.json")}
+    if others := sorted(inside - set(runs)):
         raise UserError(f"{folder}: holds {others[0]} of another comparison; choose an empty folder")
+    if (single or inside) and not force:
+        what = "a run" if single else f"the run {min(inside)}"
+        raise UserError(f"{folder}: already holds {what}; choose another folder, or replace it with --force")
     if not os.access(existing, os.W_OK):
         raise UserError(f"{folder}: {existing} cannot be written; choose another place with --out")
 
@@ -52,6 +58,25 @@ def run_folders(folder: Path) -> list[Path]:
     return homes
 
 
+@contextmanager
+def of_sound_records(homes: Sequence[Path]) -> Iterator[None]:
+    """For work on records that may contradict each other, as in folders from elsewhere: if the work fails and
+    a run breaks a rule, the error is a UserError that says so. Other failures stay what they are.
+    """
+    try:
+        yield
+    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
+        from clustersim.audit import check_run_folder
+
+        for home in homes:
+            for finding in check_run_folder(home):
+                for violation in finding.violations:
+                    what = f"its records contradict each other: {finding.rule}: {violation.text:.200}"
+                    remedy = f"run the simulation again; all of it: clustersim check {home}"
+                    raise UserError(f"{home}: {what}; {remedy}") from None
+        raise
+
+
 def has_report(runs: Sequence[Run]) -> bool:
     """Whether the runs have few enough jobs for a report that a browser can open."""
     return sum(len(run.jobs) for run in runs) <= _MOST_REPORTED
@@ -64,7 +89,8 @@ def print_run(run: Run, json: bool) -> None:
     if json:
         print_json(run.summary)
         return
-    print_table(*comparison_table([run], None))
+    table = comparison_table([run], None)
+    print_table(table.heads, table.rows, least=table.least)
     _print_notes([run])
 
 
@@ -91,17 +117,30 @@ def print_comparison(runs: Sequence[Run], baseline: str, json: bool) -> None:
             }
         )
         return
-    print_table(*comparison_table(runs, baseline))
+    table = comparison_table(runs, baseline)
+    print_table(table.heads, table.rows, least=table.least)
     print_differences(differences, {"policy": baseline})
     _print_notes(runs)
 
 
+def _by_run(form: str, counts: Mapping[str, int]) -> str:
+    """A count for each run. Labels that name a seed hold a comma.
+
+    >>> _by_run("{}", {"fifo": 20, "srtf": 19}), _by_run("{}", {"fifo, seed 0": 20, "fifo, seed 1": 19})
+    ('fifo 20, srtf 19', 'fifo, seed 0: 20; fifo, seed 1: 19')
+    """
+    apart, between = (": ", "; ") if any(", " in label for label in counts) else (" ", ", ")
+    return between.join(f"{label}{apart}{form.format(count)}" for label, count in counts.items())
+
+
 def _print_notes(runs: Sequence[Run]) -> None:
-    from clustersim.report import named, sizes_given
+    from clustersim.report import named, notes, sizes_given
 
     every = [(one.label, one.run) for one in named(runs)]
-    finished = ", ".join(f"{label} {run.summary['finished']}" for label, run in every)
-    print(f"JCT and queueing cover finished jobs: {finished} of {len(runs[0].jobs)} submitted.")
+    finished = _by_run("{}", {label: run.summary["finished"] for label, run in every})
+    print(plain(f"JCT and waiting cover finished jobs: {finished} of {len(runs[0].jobs)} submitted."))
+    for sentence in notes(runs, read_records=has_report(runs)):
+        print(plain(sentence))
     if has_report(runs):  # larger runs keep no records of jobs in memory
         for sentence in sizes_given(runs):
             print(plain(sentence))
@@ -112,14 +151,14 @@ def _print_notes(runs: Sequence[Run]) -> None:
                 rest = f" and {others:,} for other reasons" if others else ""
                 print(plain(f"Rejected under {label}: {count:,} ({reason}){rest}."))
     if any(run.summary["unfinished"] for run in runs):
-        left = ", ".join(f"{label} {run.summary['unfinished']}" for label, run in every)
-        print(f"Unfinished when the run ended: {left}; `reason` in jobs.csv says why.")
+        left = _by_run("{}", {label: run.summary["unfinished"] for label, run in every})
+        print(plain(f"Unfinished when the run ended: {left}; `reason` in jobs.csv says why."))
     if any(run.summary["interruptions"] for run in runs):
-        stopped = ", ".join(f"{label} {run.summary['interruptions']} times" for label, run in every)
-        print(f"Failures of nodes stopped jobs: {stopped}.")
+        stopped = _by_run("{} times", {label: run.summary["interruptions"] for label, run in every})
+        print(plain(f"Failures of nodes stopped jobs: {stopped}."))
     if any(run.summary["failed"] for run in runs):
-        failed = ", ".join(f"{label} {run.summary['failed']}" for label, run in every)
-        print(f"Jobs that ended as failed: {failed}.")
+        failed = _by_run("{}", {label: run.summary["failed"] for label, run in every})
+        print(plain(f"Jobs that ended as failed: {failed}."))
     unsure = {
         plan.gpu_type or run.cluster.system: None for run in runs for plan in run.plans if plan.low_s is None
     }

@@ -37,10 +37,18 @@ Settings = Annotated[
 Table = Annotated[
     Path | None, typer.Option(help="Throughput table (CSV): model,global_batch,gpus,iterations_per_s.")
 ]
+Warmup = Annotated[
+    float, typer.Option(min=0, help="Seconds from the first submission to a window of measurement.")
+]
+Measure = Annotated[
+    float | None,
+    typer.Option(help="Seconds that the window of measurement lasts; by default to the last submission."),
+]
 Until = Annotated[float | None, typer.Option(help="End of the run, in seconds on the trace's clock.")]
 OutDir = Annotated[
     Path | None, typer.Option("--out", "-o", help="Folder to write: records, metrics, manifest and report.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace the results that the folder of --out holds.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Parquet = Annotated[bool, typer.Option("--parquet", help="Write jobs.parquet instead of jobs.csv.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one per processor.")]
@@ -61,7 +69,10 @@ def run(
     settings: Settings = None,
     table: Table = None,
     until: Until = None,
+    warmup: Warmup = 0.0,
+    measure: Measure = None,
     out: OutDir = None,
+    force: Force = False,
     parquet: Parquet = False,
     json: Json = False,
 ) -> None:
@@ -84,10 +95,12 @@ def run(
         settings=settings,
         table=table,
         until=until,
+        warmup=warmup,
+        measure=measure,
     )
     jobs = Trace.read(trace, config.table)
     if out is not None:
-        check_folder(out)
+        check_folder(out, force=force)
     try:
         with progress_of(f"simulating {policy}", len(jobs.jobs)) as advance:
             result = simulate(jobs, config=config, out=out, parquet=parquet, on_progress=advance)
@@ -123,8 +136,11 @@ def compare(
     settings: Settings = None,
     table: Table = None,
     until: Until = None,
+    warmup: Warmup = 0.0,
+    measure: Measure = None,
     workers: Workers = None,
     out: OutDir = None,
+    force: Force = False,
     parquet: Parquet = False,
     json: Json = False,
 ) -> None:
@@ -148,6 +164,8 @@ def compare(
             settings=_settings_of(name, names, settings),
             table=table,
             until=until,
+            warmup=warmup,
+            measure=measure,
         )
         for name in names
         for k in range(seeds)
@@ -158,34 +176,52 @@ def compare(
         baseline=baseline,
         workers=workers,
         out=out,
+        force=force,
         parquet=parquet,
         json=json,
     )
 
 
 def demo(
-    jobs: Annotated[int, typer.Option(min=1, help="Jobs to generate.")] = 600,
+    jobs: Annotated[int, typer.Option(min=1, help="Jobs to generate.")] = 800,
     load: Annotated[
         float,
-        typer.Option(min=0.01, help="Expected GPU-seconds asked for, over those of the cluster."),
-    ] = 4.0,
+        typer.Option(min=0.01, help="GPU-seconds requested, over those of the cluster while jobs arrive."),
+    ] = 1.2,
     policies: Annotated[str, typer.Option(help="Policies, separated by commas.")] = _DEMO_POLICIES,
-    cluster: ClusterShape = "n128g8",
+    cluster: ClusterShape = "n64g8",
     seed: Seed = 0,
+    warmup: Warmup = 0.0,
+    measure: Measure = None,
     out: OutDir = None,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Compare four policies on generated jobs.
 
-    The jobs train large language models, by default on 1,024 A100s.
+    The jobs train large language models, by default on 512 A100s. They are those of
+    `trace generate --arrivals bursty --sizes itp-8h --rules llm-mix --deadlines 1:3`.
     """
     from clustersim.cluster import load_cluster
     from clustersim.runs import Trace
     from traces.synthetic import Recipe
 
-    configs = [_config(name, cluster=cluster, seed=seed) for name in _policy_names(policies)]
-    recipe = Recipe(jobs, load, load_cluster(cluster).gpus, arrivals="bursty", seed=seed)
-    _compare(Trace.generated(recipe), configs, out=out, json=json)
+    configs = [
+        _config(name, cluster=cluster, seed=seed, warmup=warmup, measure=measure)
+        for name in _policy_names(policies)
+    ]
+    recipe = Recipe(
+        jobs=jobs,
+        load=load,
+        gpus=load_cluster(cluster).gpus,
+        arrivals="bursty",
+        sizes="itp-8h",
+        rules="llm-mix",
+        deadlines="1:3",
+        planner="3d",
+        seed=seed,
+    )
+    _compare(Trace.generated(recipe), configs, out=out, force=force, json=json)
 
 
 def _settings_of(name: str, names: list[str], settings: list[str] | None) -> list[str]:
@@ -224,6 +260,8 @@ def _config(
     settings: list[str] | None = None,
     table: Path | None = None,
     until: float | None = None,
+    warmup: float = 0.0,
+    measure: float | None = None,
 ) -> RunConfig:
     from clustersim.runs import RunConfig
 
@@ -241,6 +279,8 @@ def _config(
         seed=seed,
         table=None if table is None else str(table),
         until_s=until,
+        warmup_s=warmup,
+        measure_s=measure,
     )
 
 
@@ -251,6 +291,7 @@ def _compare(
     baseline: str | None = None,
     workers: int | None = None,
     out: Path | None,
+    force: bool = False,
     parquet: bool = False,
     json: bool,
 ) -> None:
@@ -268,7 +309,7 @@ def _compare(
         inside = [_folder_name(config.policy, config.seed, many) for config in configs]
         if len(set(inside)) < len(inside):
             raise UserError(f"--out {out}: two policies would share a folder; rename one of their files")
-        check_folder(out, inside)
+        check_folder(out, inside, force)
         folders = [out / name for name in inside]
     done = 0
 

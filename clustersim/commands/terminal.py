@@ -49,23 +49,35 @@ def progress_of(text: str, total: int) -> Iterator[Callable[[int], None]]:
         yield advance
 
 
-def print_table(heads: Sequence[str], rows: Rows, keys: int = 1) -> None:
+def print_table(heads: Sequence[str], rows: Rows, keys: int = 1, least: Sequence[int] = ()) -> None:
     """Print rows under their heads. The first `keys` columns are left-aligned, and blank where they repeat.
 
-    Nothing is cut off: on a narrow terminal the heads are folded first, then the cells at their parentheses.
-    A table that is still too wide becomes a paragraph per row.
+    No cell is cut off: on a narrow terminal the heads are folded first, then the cells at their parentheses.
+    Then the columns `least` are left out one by one, the first of them first, and named below the table. A
+    table that is still too wide becomes a paragraph per row, with all columns.
     """
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, markup=False, highlight=False)
-    for cells in (_without_repeats(rows, keys), _folded(_without_repeats(rows, keys))):
-        widths = _widths(heads, cells, console.width)
-        if widths:
-            _print(console, heads, cells, keys, widths)
-            return
+    for absent in range(len(least) + 1):
+        shown = [i for i in range(len(heads)) if i not in least[:absent]]
+        kept_heads, kept = [heads[i] for i in shown], [[row[i] for i in shown] for row in rows]
+        for cells in (_without_repeats(kept, keys), _folded(_without_repeats(kept, keys))):
+            widths = _widths(kept_heads, cells, console.width)
+            if widths:
+                _print(console, kept_heads, cells, keys, widths)
+                _say_absent([heads[i] for i in sorted(least[:absent])], console.width)
+                return
     for row in rows:
+        named = ", ".join(f"{head} {cell}" for head, cell in zip(heads[:keys], row[:keys], strict=True))
         values = "; ".join(f"{head}: {cell}" for head, cell in zip(heads[keys:], row[keys:], strict=True))
-        for line in wrap(f"{', '.join(row[:keys])}: {values}", console.width, subsequent_indent="    "):
+        for line in wrap(f"{named}: {values}", console.width, subsequent_indent="    "):
+            print(line)
+
+
+def _say_absent(heads: Sequence[str], width: int) -> None:
+    if heads:
+        for line in wrap(f"Left out in {width} columns of text: {'; '.join(heads)}.", width):
             print(line)
 
 

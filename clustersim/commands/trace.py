@@ -27,7 +27,32 @@ Rules = Annotated[
 ]
 PlannerName = Annotated[str, typer.Option("--planner", help="Planner that turns run times into iterations.")]
 SystemName = Annotated[str, typer.Option("--system", help="System on which the run times hold.")]
+MEMORY_HEADROOM = 0.1  # as in itertime.costs, which takes long to import
+Headroom = Annotated[
+    float,
+    typer.Option(
+        "--memory-headroom", help="Share of a GPU's memory that the planner's plans leave free, below 1."
+    ),
+]
+RunPlanner = Annotated[
+    str, typer.Option("--planner", help="Planner under which jobs have their run times, and the load holds.")
+]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random draws.")]
+Arrivals = Annotated[
+    str, typer.Option(help="Arrival process: poisson, bursty, batches, day-night, regular or at-zero.")
+]
+Cv = Annotated[
+    float | None,
+    typer.Option(
+        help="Coefficient of variation of the gaps between submissions: bursty, batches, day-night."
+    ),
+]
+Load = Annotated[
+    float, typer.Option(help="GPU-seconds requested, over those of the cluster while jobs are submitted.")
+]
+LoadOf = Annotated[
+    str, typer.Option(help="trace: it offers exactly the load; process: the load is the expected one.")
+]
 
 
 @app.command("import")
@@ -58,6 +83,7 @@ def import_(
     rules: Rules = "none",
     planner: PlannerName = "3d",
     system: SystemName = "dgx-a100-80gb",
+    memory_headroom: Headroom = MEMORY_HEADROOM,
     seed: Seed = 0,
     limit: Annotated[int | None, typer.Option(help="Keep at most this number of jobs.")] = None,
     from_s: Annotated[
@@ -81,6 +107,7 @@ def import_(
         rules=rules,
         planner=planner,
         system=system,
+        memory_headroom=memory_headroom,
         seed=seed,
         selection=Selection(from_s, until_s, limit, time_scale),
     )
@@ -118,18 +145,13 @@ def import_table(
 def generate(
     output: Output,
     jobs: Annotated[int, typer.Option(min=1, help="Number of jobs.")] = 1000,
-    load: Annotated[float, typer.Option(help="GPU-seconds asked for, over those of the cluster.")] = 1.0,
+    load: Load = 1.0,
     gpus: Annotated[int, typer.Option(min=1, help="GPUs of the cluster that the load refers to.")] = 1024,
-    arrivals: Annotated[
-        str, typer.Option(help="Arrival process: poisson, bursty, day-night or at-zero.")
-    ] = "poisson",
-    cv: Annotated[
-        float | None,
-        typer.Option(
-            help="Coefficient of variation of the gaps between submissions, for bursty and day-night."
-        ),
-    ] = None,
-    sizes: Annotated[str, typer.Option(help="GPUs and run times: itp, exponential, or a YAML file.")] = "itp",
+    arrivals: Arrivals = "poisson",
+    cv: Cv = None,
+    sizes: Annotated[
+        str, typer.Option(help="GPUs and run times: itp, itp-8h, kalos, exponential, or a YAML file.")
+    ] = "itp",
     rules: Rules = "llm-mix",
     deadlines: Annotated[
         str,
@@ -137,13 +159,15 @@ def generate(
             help="rules, none, or LOW:HIGH[:SHARE]: a share of jobs, U(LOW, HIGH) run times after submission."
         ),
     ] = "rules",
-    planner: PlannerName = "data-parallel",
+    planner: RunPlanner = "3d",
     system: SystemName = "dgx-a100-80gb",
+    memory_headroom: Headroom = MEMORY_HEADROOM,
     seed: Seed = 0,
+    load_of: LoadOf = "trace",
 ) -> None:
     """Generate a synthetic trace.
 
-    Its recipe is written next to it, to NAME.generate.json.
+    Its recipe, and the load that it offers, are written next to it, to NAME.generate.json.
     """
     from traces.synthetic import Recipe, generate_stored
 
@@ -158,11 +182,16 @@ def generate(
         deadlines=deadlines,
         planner=planner,
         system=system,
+        memory_headroom=memory_headroom,
         seed=seed,
+        load_of=load_of,
     )
     made, report = generate_stored(recipe)
     beside = _write(made, report, output, "generate")
-    _say(f"{output}: {len(made):,} jobs; {_asked(report['demand'])}")
+    by = None if rules == "none" else planner
+    _say(f"{output}: {len(made):,} jobs; {_offered(report['demand'], report['load'], gpus, by)}")
+    for caution in report["cautions"]:
+        _say(f"note: {caution}", err=True)
     _say(f"recipe: {beside}", err=True)
 
 
@@ -172,28 +201,37 @@ def check(
     cluster: Annotated[
         str, typer.Option(help="Cluster that the load refers to: a shape, or a YAML file.")
     ] = "n128g8",
+    system: Annotated[
+        str, typer.Option(help="System of its nodes: a name of itertime, or a YAML file.")
+    ] = "dgx-a100-80gb",
+    planner: RunPlanner = "3d",
     table: Annotated[
         Path | None, typer.Option(help="Throughput table, whose models the trace may name.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Validate a trace and summarise it.
+    """Validate a trace and summarise it, with the load that it offers the cluster.
 
     Every mistake is printed with its line, and makes the exit code 3.
     """
     from clustersim.cluster import load_cluster
-    from clustersim.speed import read_throughput_table
+    from clustersim.speed import Requests, read_throughput_table, speed_for
     from itertime.spec import list_models
     from traces.native import store_trace
     from traces.summary import summarise
 
-    gpus = load_cluster(cluster).gpus
+    nodes = load_cluster(cluster, system)
+    requests = Requests(speed_for(nodes, planner, table))
     tabled = [model for model, _ in read_throughput_table(table)] if table else []
-    summary = summarise(store_trace(trace, known_models=[*list_models(), *tabled]), gpus)
+    jobs = store_trace(trace, known_models=[*list_models(), *tabled])
+    summary = {"planner": planner, **summarise(jobs, nodes.gpus, requests)}
+    summary["refused"] = {"jobs": requests.refused, "first": requests.reason or None}
     if as_json:
         print_json({"file": trace.name, **summary})
-    else:
-        _say(_as_text(trace, summary))
+        return
+    _say(_as_text(trace, summary))
+    for caution in summary["cautions"]:
+        _say(f"note: {caution}", err=True)
 
 
 def _write(
@@ -227,6 +265,18 @@ def _asked(demand: Mapping[str, Any]) -> str:
         return f"{demand['gpu_seconds'] / 3600:,.2f} GPU-hours, all at once"
     days = demand["span_s"] / 86400
     return f"{demand['mean_gpus']:,.1f} GPUs asked for on average over {days:,.2f} days"
+
+
+def _offered(asked: Mapping[str, Any], load: float | None, gpus: int, planner: str | None) -> str:
+    """The offered load in words; `planner` is None where no run time depends on one."""
+    under = f" under planner {planner}" if planner else ""
+    gpu_hours = asked["gpu_seconds"] / 3600
+    work = f"{gpu_hours:,.0f}" if gpu_hours >= 100 else f"{gpu_hours:.3g}"
+    if load is None:
+        return f"{work} GPU-hours requested{under}, all at one time"
+    window = asked["span_s"] / 3600
+    span = f"{window / 24:,.2f} days" if window >= 48 else f"{window:,.3g} hours"
+    return f"offered load {load:.3f} on {gpus:,} GPUs{under}: {work} GPU-hours requested within {span}"
 
 
 def _say_imported(report: Mapping[str, Any], output: Path) -> None:
@@ -264,22 +314,24 @@ def _as_text(trace: Path, summary: Mapping[str, Any]) -> str:
         parts = [f"{shown(name)} ({n:,})" for name, n in list(counts.items())[:20]]
         return ", ".join(parts) + (f" and {len(counts) - 20} more" if len(counts) > 20 else "")
 
-    asked, load, deadlines = summary["demand"], summary["load"], summary["deadlines"]
-    on_average = f"{_asked(asked)}, by the {asked['jobs']:,} jobs that state GPUs and run time"
-    if not asked["jobs"]:
-        on_average = "GPUs asked for on average: not known, no job states GPUs and run time (duration_s)"
-    without_load = "all at once" if asked["jobs"] else "not known"
+    asked, deadlines, refused = summary["demand"], summary["deadlines"], summary["refused"]
+    planner = summary["planner"] if "iterations" in summary["kinds"] else None
+    gpus = summary["cluster_gpus"]
     lines = [
         f"{trace}: {summary['jobs']:,} jobs, tenants: {summary['tenants']:,}",
         f"work stated in: {listed(summary['kinds'])}",
-        on_average,
-        f"load on {summary['cluster_gpus']:,} GPUs: {without_load if load is None else format(load, '.3f')}",
+        _offered(asked, summary["load"], gpus, planner)
+        if asked["jobs"]
+        else "offered load: none, as no job can run",
         f"models: {listed(summary['models'])}",
         f"GPUs: {listed(summary['gpus'])}",
         f"deadlines: {deadlines['jobs']:,}, {deadlines['below_run_time']:,} before submission + run time",
     ]
-    if summary["larger_than_cluster"]:
-        lines.append(f"larger than the cluster: {summary['larger_than_cluster']:,} jobs; a run rejects them")
+    if refused["jobs"]:
+        lines.append(
+            f"jobs that cannot run on {gpus:,} GPUs, and do not count above: {refused['jobs']:,};"
+            f" the first: {shown(refused['first'])}"
+        )
     return "\n".join(lines)
 
 

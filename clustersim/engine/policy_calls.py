@@ -11,6 +11,7 @@ from clustersim.errors import PolicyError
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.scheduler.cluster_state import ClusterState
 from clustersim.scheduler.draft import facts_of
+from clustersim.scheduler.key_checks import broken_promise, place_of
 
 __all__ = ["PolicyCalls", "locate_policy_error"]
 
@@ -21,11 +22,16 @@ class PolicyCalls:
     """The calls of one policy during a run, or in one scene.
 
     `state`: what the policy sees of `facts`. `wall_s`: wall-clock seconds spent in the policy. `when` gives
-    the simulated time for error messages, for example " at t=60 s".
+    the simulated time for error messages, for example " at t=60 s". `check_all_keys`: look up the keys of all
+    waiting jobs after each decision; otherwise samples them (see `key_checks`).
     """
 
-    def __init__(self, scheduler: Scheduler, facts: ClusterState[JobView], when: Callable[[], str] = str):
+    def __init__(
+        self, scheduler: Scheduler, facts: ClusterState[JobView], when: Callable[[], str] = str,
+        check_all_keys: bool = False,
+    ):  # fmt: skip
         self._scheduler, self._facts, self._when = scheduler, facts, when
+        self._check_all_keys = check_all_keys
         self.state = State(facts)
         self._admits_all = type(scheduler).admit is Scheduler.admit
         self.wall_s = 0.0
@@ -36,11 +42,12 @@ class PolicyCalls:
         answer = self._call("schedule", schedule, self.state)
         if isinstance(answer, Proposal) and facts_of(answer) is self._facts:
             if answer.decision == self._facts.decision:
+                self._check_keys()
                 return answer
             fault = "a proposal of an earlier decision; begin each with state.proposal()"
         else:
             fault = f"{reprlib.repr(answer)}, not a proposal made by state.proposal()"
-        raise self.error(f"schedule returned {fault} ({_place_of(schedule)})")
+        raise self.error(f"schedule returned {fault} ({place_of(schedule)})")
 
     def admit(self, job: JobView) -> bool:
         """Whether to accept a job that was just submitted."""
@@ -58,6 +65,13 @@ class PolicyCalls:
             self._call("the key of pending_by", waiting.add, job)
         else:
             waiting.add(job)
+
+    def _check_keys(self) -> None:
+        """PolicyError if a key breaks its promise."""
+        if self._facts.waiting.rankings:
+            broken = self._call("a key", broken_promise, self._facts, self._check_all_keys)
+            if broken:
+                raise self.error(str(broken))
 
     def error(self, text: str) -> PolicyError:
         """The error for a broken rule."""
@@ -88,9 +102,3 @@ def locate_policy_error(error: BaseException, call: str) -> str:
 
 def _package_of(module: dict[str, object]) -> str:
     return str(module.get("__name__", "")).partition(".")[0]
-
-
-def _place_of(function: Callable[..., object]) -> str:
-    """File and line of a function."""
-    code = getattr(function, "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)

@@ -32,6 +32,7 @@ class RunSetup:
     | `failures`, `maintenance` | what takes nodes out of service | nothing |
     | `until_s` | the end of the run on the trace's clock | when no event is left |
     | `seed` | of everything random | 0 |
+    | `check_all_keys` | whether to look up every waiting job's key after every decision, as a check | false |
     """
 
     cluster: Cluster
@@ -45,6 +46,7 @@ class RunSetup:
     maintenance: Maintenance | None = None
     until_s: float | None = None
     seed: int = 0
+    check_all_keys: bool = False
 
     def __post_init__(self) -> None:
         if self.cluster.mixed and self.scheduler.one_gpu_type:

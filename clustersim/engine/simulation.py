@@ -59,7 +59,9 @@ class Simulation:
         self.kernel = kernel = Kernel(
             clock=clock,
             facts=facts,
-            policy=PolicyCalls(setup.scheduler, facts, lambda: f" at t={clock.now:g} s"),
+            policy=PolicyCalls(
+                setup.scheduler, facts, lambda: f" at t={clock.now:g} s", setup.check_all_keys
+            ),
             recorder=recorder if recorder is not None else MemoryRecorder(setup.cluster),
             arrivals=arrivals,
             decide=self._decide,

@@ -47,7 +47,7 @@ def figures() -> Iterator[Any]:
     try:
         import matplotlib as mpl
     except ImportError:
-        raise UserError("plots need matplotlib; install it with: pip install 'clustersim[plots]'") from None
+        raise UserError("plots need matplotlib; install it with: python -m pip install matplotlib") from None
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from itertime.errors import UnknownName, UserError
+from itertime.errors import UnknownName, UserError, quoted
 from traces.job import Job
 
 __all__ = ["KINDS", "PRESETS", "Failures", "Fault", "JobFailure", "Machine", "failure_of_job", "lemons"]
@@ -158,7 +158,7 @@ _RANGES = {
 
 
 def _wrong(name: str, value: object, what: str) -> UserError:
-    return UserError(f"failures.{name}={value!r:.80}: {what}")
+    return UserError(f"failures.{name}={quoted(value)}: {what}")
 
 
 def _kinds(value: object) -> dict[str, tuple[float, float]]:
@@ -189,12 +189,13 @@ which jobs fail on their own."""
 class Machine:
     """The random draws of one machine: how long it serves, what fails then, how long the repair takes."""
 
-    __slots__ = ("_faults", "_life", "_parameters")
+    __slots__ = ("_faults", "_life", "_number", "_parameters", "_seed")
 
     def __init__(self, parameters: Failures, seed: int, number: int):
         """`number`: the machine's own; together with the seed it determines all draws."""
-        self._parameters = parameters
-        self._life, self._faults = _stream(seed, "life", number), _stream(seed, "faults", number)
+        self._parameters, self._seed, self._number = parameters, seed, number
+        self._life = _stream(seed, "life", number)
+        self._faults: np.random.Generator | None = None  # most machines of a large cluster never fail
 
     def first_life_s(self, mean_s: float) -> float:
         """Seconds to the first failure of a machine that has long been in service, and fails every `mean_s`.
@@ -214,6 +215,8 @@ class Machine:
 
     def fault(self) -> Fault:
         """The kind of a fault, and how long it takes to repair: log-normal, with the mean of the kind."""
+        if self._faults is None:
+            self._faults = _stream(self._seed, "faults", self._number)
         uniform, normal = float(self._faults.random()), float(self._faults.standard_normal())
         remaining, chosen = uniform, ""
         for kind, (share, _) in self._parameters.kinds.items():

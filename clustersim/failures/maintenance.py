@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from itertime.errors import UnknownName, UserError
-from itertime.io import read_mapping
+from itertime.io import quoted, read_mapping
 
 __all__ = ["Maintenance", "PlannedChange", "read_calendar"]
 
@@ -83,7 +83,7 @@ class Maintenance:
 def read_calendar(path: str) -> list[Any]:
     """The entries of a YAML or JSON file that holds them under `calendar`. UserError names the file."""
     if Path(path).suffix not in (".yaml", ".yml", ".json"):
-        raise UserError(f"calendar={path!r:.80}: must be a list of entries, or a file FILE.yaml")
+        raise UserError(f"calendar={quoted(path)}: must be a list of entries, or a file FILE.yaml")
     document = read_mapping(path)
     entries = document.get("calendar")
     if set(document) != {"calendar"} or not isinstance(entries, list):
@@ -93,7 +93,7 @@ def read_calendar(path: str) -> list[Any]:
 
 def _listed(entries: object) -> Iterable[tuple[str, Mapping[str, Any]]]:
     if not isinstance(entries, list | tuple):
-        raise UserError(f"calendar={entries!r:.80}: must be a list of entries")
+        raise UserError(f"calendar={quoted(entries)}: must be a list of entries")
     if len(entries) > _MOST_ENTRIES:
         raise UserError(
             f"calendar: has {len(entries):,} entries, more than {_MOST_ENTRIES:,}, and each goes into "
@@ -102,7 +102,7 @@ def _listed(entries: object) -> Iterable[tuple[str, Mapping[str, Any]]]:
     for i, entry in enumerate(entries):
         where = f"calendar: entry {i + 1}"
         if not isinstance(entry, Mapping):
-            raise UserError(f"{where}={entry!r:.80}: must state at_s and one of {', '.join(_WHAT)}")
+            raise UserError(f"{where}={quoted(entry)}: must state at_s and one of {', '.join(_WHAT)}")
         yield where, entry
 
 
@@ -116,7 +116,7 @@ def _entry(where: str, entry: Mapping[str, Any], nodes: int) -> tuple[str, float
     what = stated[0]
     needless = [key for key in ("for_s", "every_s", "times") if key in entry and what != "maintenance"]
     if needless:
-        raise UserError(f"{where}: {needless[0]}={entry[needless[0]]!r:.80}: belongs to maintenance")
+        raise UserError(f"{where}: {needless[0]}={quoted(entry[needless[0]])}: belongs to maintenance")
     return what, _seconds(where, entry, "at_s"), _nodes(f"{where}: {what}", entry[what], nodes)
 
 
@@ -124,7 +124,7 @@ def _seconds(where: str, entry: Mapping[str, Any], key: str) -> float:
     value = entry.get(key)
     low = 0.0 if key == "at_s" else 1e-3
     if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= _MOST_S:
-        raise UserError(f"{where}: {key}={value!r:.80}: must be seconds, from {low:g} to {_MOST_S:g}")
+        raise UserError(f"{where}: {key}={quoted(value)}: must be seconds, from {low:g} to {_MOST_S:g}")
     return float(value)
 
 
@@ -133,7 +133,7 @@ def _starts(where: str, entry: Mapping[str, Any], at_s: float, for_s: float) -> 
         return [at_s]
     every_s, times = _seconds(where, entry, "every_s"), entry.get("times")
     if type(times) is not int or not 1 <= times <= 100_000:
-        raise UserError(f"{where}: times={times!r:.80}: must be a whole number from 1 to 100000")
+        raise UserError(f"{where}: times={quoted(times)}: must be a whole number from 1 to 100000")
     if every_s < for_s:
         raise UserError(f"{where}: every_s={every_s:g}: is below for_s={for_s:g}; they would overlap")
     return [at_s + i * every_s for i in range(times)]
@@ -147,12 +147,14 @@ def _nodes(where: str, value: object, count: int) -> list[int]:
     for part in parts:
         match = _RANGE.fullmatch(str(part).strip())
         if match is None:
-            raise UserError(f"{where}={value!r:.80}: must name nodes, as in 3, 0-15 or 0-3,9")
+            raise UserError(f"{where}={quoted(value)}: must name nodes, as in 3, 0-15 or 0-3,9")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
-            raise UserError(f"{where}={value!r:.80}: {match[0]} runs backwards; the lower number comes first")
+            raise UserError(
+                f"{where}={quoted(value)}: {match[0]} runs backwards; the lower number comes first"
+            )
         if last >= count:
-            raise UserError(f"{where}={value!r:.80}: the cluster has the nodes 0 to {count - 1}")
+            raise UserError(f"{where}={quoted(value)}: the cluster has the nodes 0 to {count - 1}")
         chosen.update(dict.fromkeys(range(first, last + 1)))
     return list(chosen)
 

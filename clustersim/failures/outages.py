@@ -12,10 +12,15 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import NamedTuple
 
+from itertime.errors import UserError
+
 from .failures import Failures, Machine, lemons
 from .maintenance import Maintenance
 
 __all__ = ["NodeChange", "Outages"]
+
+
+_MOST_NODES = 100_000  # a second or four of draws before anything is simulated
 
 
 class NodeChange(NamedTuple):
@@ -54,14 +59,15 @@ class Outages:
         self._due: list[tuple[float, int, int, int, str]] = []  # (time, rank, node, machine, kind), a heap
         self._empty: dict[int, None] = {}  # places without a machine, in the order in which they lost theirs
         self._spares: deque[int] = deque()
-        self._machines: list[Machine] = []
+        self._machines: dict[int, Machine] = {}  # those that have served
+        self._seed = seed
         self._lemons: frozenset[int] = frozenset()
         self._mean_s: list[float] = []  # time in service of an ordinary machine, by place
         self.failures = failures
         self._plan(maintenance or Maintenance(), start_s)
         self._all_gone_s = max(self._gone_from_s.values()) if len(self._gone_from_s) == len(gpus) else inf
         if failures is not None and failures.mtbf_gpu_h is not None:
-            self._install_all(failures, gpus, start_s, seed)
+            self._install_all(failures, gpus, start_s)
         heapify(self._due)
 
     def next(self) -> NodeChange | None:
@@ -111,15 +117,24 @@ class Outages:
         for node, reasons in at_start.items():
             self._due += [(start_s, _PLANNED_DOWN, node, -1, kinds.get(node, ""))] * reasons
 
-    def _install_all(self, failures: Failures, gpus: Sequence[int], start_s: float, seed: int) -> None:
+    def _install_all(self, failures: Failures, gpus: Sequence[int], start_s: float) -> None:
         nodes, count = len(gpus), len(gpus) + failures.spare_nodes
-        self._lemons = lemons(failures, count, seed)
+        if nodes > _MOST_NODES:
+            what = f"the cluster has {nodes:,} nodes; failures are drawn for at most {_MOST_NODES:,}"
+            raise UserError(f"failures: {what}; choose a smaller cluster, or mtbf_gpu_h=null")
+        self._lemons = lemons(failures, count, self._seed)
         self._mean_s = [failures.ordinary_mtbf_s(size) for size in gpus]
-        self._machines = [Machine(failures, seed, i) for i in range(count)]
         self._spares.extend(range(nodes, count))
         for node in range(nodes):
-            fails_s = start_s + self._machines[node].first_life_s(self._mean_at(node, node))
+            fails_s = start_s + self._machine(node).first_life_s(self._mean_at(node, node))
             self._due.append((fails_s, _FAILS, node, node, ""))
+
+    def _machine(self, number: int) -> Machine:
+        """The draws of a machine, which do not depend on when they begin."""
+        assert self.failures is not None
+        if number not in self._machines:
+            self._machines[number] = Machine(self.failures, self._seed, number)
+        return self._machines[number]
 
     def _mean_at(self, node: int, machine: int) -> float:
         assert self.failures is not None
@@ -127,7 +142,7 @@ class Outages:
 
     def _fail(self, time_s: float, node: int, machine: int) -> NodeChange | None:
         assert self.failures is not None
-        kind, repair_s = self._machines[machine].fault()
+        kind, repair_s = self._machine(machine).fault()
         heappush(self._due, (time_s + repair_s, _REPAIRED, node, machine, kind))
         self._empty[node] = None
         if self._spares:
@@ -151,7 +166,7 @@ class Outages:
 
     def _install(self, time_s: float, node: int, machine: int, kind: str) -> NodeChange | None:
         self._empty.pop(node, None)
-        life_s = self._machines[machine].life_s(self._mean_at(node, machine))
+        life_s = self._machine(machine).life_s(self._mean_at(node, machine))
         heappush(self._due, (time_s + life_s, _FAILS, node, machine, ""))
         return self._count(time_s, node, -1, kind, planned=False)
 

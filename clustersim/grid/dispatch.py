@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import queue
+import re
 import time
 import uuid
 from collections import deque
@@ -19,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from itertime.errors import UserError
+from itertime.errors import UserError, shown
 
 from .make_cell import CellVerdict
 from .worker import end_campaign, run_batch
@@ -34,6 +35,8 @@ MOST_KILLS = 10
 BUSY_AGAIN_S, LOOK_EVERY_S, CONNECT_S = 0.5, 0.5, 10.0
 
 _NO_DASHBOARD = "127.0.0.1:0"  # dask insists on web servers; these have no pages, for this machine alone
+
+_ADDRESS = re.compile(r"(?:(?:tcp|tls|wss?)://)?(?:[\w.-]+|\[[0-9a-fA-F:.%]+\]):[0-9]{1,5}", re.ASCII)
 
 Order = Mapping[str, Any]
 """What a worker needs to make one cell; `key` identifies it."""
@@ -224,6 +227,26 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
+def _reaching(scheduler: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, TypeError, ValueError, TimeoutError, RuntimeError) as error:
+        what = f"--scheduler {shown(scheduler)}: cannot be reached: {error!s:.200}"
+        raise UserError(f"{what}; give an address such as tcp://host:8786") from None
+
+
+async def _knock(scheduler: str) -> None:
+    """Connect and hang up. A client whose first connection fails would wait for it again at exit."""
+    from distributed import Security
+    from distributed.comm import connect
+
+    if not _ADDRESS.fullmatch(scheduler):
+        raise ValueError("is no address of a scheduler")
+    comm = await connect(scheduler, timeout=CONNECT_S, **Security().get_connection_args("client"))
+    await comm.close()
+
+
+@contextmanager
 def _client(workers: int | None, scheduler: str | None, most: int, campaign: str) -> Iterator[Any]:
     """A client of the given dask cluster, or of a new one in this process."""
     import dask
@@ -236,11 +259,9 @@ def _client(workers: int | None, scheduler: str | None, most: int, campaign: str
     }
     with _quiet(), dask.config.set(settings):
         if scheduler is not None:
-            try:
+            with _reaching(scheduler):
+                asyncio.run(_knock(scheduler))
                 client = distributed.Client(scheduler, timeout=CONNECT_S, set_as_default=False)
-            except (OSError, ValueError, TimeoutError, RuntimeError) as error:
-                what = f"--scheduler {scheduler}: cannot be reached: {error or type(error).__name__}"
-                raise UserError(f"{what}; give an address such as tcp://host:8786") from None
             with client:
                 yield client
             return

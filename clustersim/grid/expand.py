@@ -25,6 +25,7 @@ MAX_CELLS = 100_000
 RESERVED = ("cell", "seed", "status", *NUMERIC_METRICS)
 """Columns of the results; no axis may have such a name."""
 
+_OF_WINDOW = ("warmup_s", "measure_s")
 _PLAIN = (str, int, float, bool, type(None))
 _AXIS_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,59}")
 
@@ -54,7 +55,9 @@ class Cell:
     @property
     def label(self) -> str:
         """The cell in words: `policy=fifo, trace.load=0.5, seed=0`."""
-        return ", ".join(f"{name}={value}" for name, value in (*self.axes.items(), ("seed", self.seed)))
+        return ", ".join(
+            f"{name}={shown(value)}" for name, value in (*self.axes.items(), ("seed", self.seed))
+        )
 
 
 @dataclass(frozen=True)
@@ -205,7 +208,8 @@ def _refuse_twins(document: Document, cells: list[Cell]) -> None:
 
 
 def _settings() -> list[str]:
-    return ["trace", *(name for name in RunConfig.model_fields if name not in ("seed", "params"))]
+    elsewhere = ("seed", "params", *_OF_WINDOW)
+    return ["trace", *(name for name in RunConfig.model_fields if name not in elsewhere)]
 
 
 def _is_setting(name: str) -> bool:
@@ -227,6 +231,8 @@ def _check_setting(document: Document, place: Place, name: str) -> None:
     head, _, rest = name.partition(".")
     if head == "seed" or name == "trace.seed":
         raise document.error(place, "seeds are given by `seeds`, for runs and generated traces alike")
+    if name in _OF_WINDOW:
+        raise document.error(place, f"is stated under `window`, for all cells: window: {{{name}: ...}}")
     if head == "trace" and rest:
         recipe = [f"trace.{f.name}" for f in fields(Recipe) if f.name != "seed"]
         if name not in recipe:

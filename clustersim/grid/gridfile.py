@@ -20,7 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from clustersim.analysis import METRICS
 from itertime.errors import UserError
-from itertime.io import NonNegative, Positive, Whole, shown
+from itertime.io import NonNegative, Positive, Whole, YamlError, read_text, shown, yaml_nodes
 
 __all__ = [
     "NUMERIC_METRICS",
@@ -88,22 +88,10 @@ def read_document(path: str | Path) -> Document:
     """The document in a YAML file. UserError, with file and line, for anything but bounded data."""
     path = Path(path)
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise UserError(
-                f"{path}: has {path.stat().st_size:,} bytes; a grid file has at most {MAX_BYTES:,}"
-            )
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark is not None else ""
-        reason = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise UserError(f"{path}{line}: is not valid YAML: {reason}") from None
-    except RecursionError:
-        raise UserError(f"{path}: is nested too deeply") from None
+        node = yaml_nodes(read_text(path, MAX_BYTES))
+    except YamlError as error:
+        line = "" if error.line is None else f":{error.line}"
+        raise UserError(f"{path}{line}: is not valid YAML: {error}") from None
     if node is None:
         raise UserError(f"{path}: is empty; a grid file has at least a matrix")
     walk = _Walk(path)

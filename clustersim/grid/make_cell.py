@@ -134,7 +134,7 @@ def commands(inputs: Inputs) -> list[str]:
     if isinstance(inputs.trace, Recipe):
         words = ["clustersim", "trace", "generate", "-o", "trace.csv"]
         for name, value in asdict(inputs.trace).items():
-            words += [f"--{name}", str(value)] if value is not None else []
+            words += [f"--{name.replace('_', '-')}", str(value)] if value is not None else []
         lines.insert(0, shlex.join(words))
     return lines
 

@@ -6,7 +6,8 @@ GPUs and makes no progress.
 
 | what | costs |
 |---|---|
-| begin | `scheduling_s` + `launch_s` + `launch_log2_s` x (log2 GPUs + 1) + the step of `launch_steps` |
+| begin | `scheduling_s` + launch |
+| launch | `launch_s` + `launch_gpu_s` x GPUs + `launch_log2_s` x (log2 GPUs + 1) + that of `launch_steps` |
 | first start | begin |
 | restart of a preempted job, resize, migration | begin + save + load, + `resize_s` or `migrate_s` |
 | restart after a failure | begin + load; begin alone if no checkpoint is complete |
@@ -33,7 +34,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from math import inf, log2
 from typing import Any
 
-from itertime.errors import UnknownName, UserError
+from itertime.errors import UnknownName, UserError, quoted
 
 from .checkpoints import Cycle, daly_interval_s, young_interval_s
 
@@ -47,15 +48,17 @@ _INTERVALS = ("daly", "young", "none")
 class Overheads:
     """The constants of the table in the docstring of this module.
 
-    A launch of 30 s is the restart of Pollux (OSDI 2021) and Sia (SOSP 2023). The storage figures are
-    assumptions: 2 GB/s per node out of 100 GB/s in all. `launch_steps`: (from this many GPUs on, seconds).
-    `checkpoint_interval_s`: seconds of work; or "daly" or "young", the formula that derives them from the
-    time of a save and the job's mean time between failures (see `checkpoints`); or "none", which
-    saves only when a job loses its GPUs. Without failures the formulas never save.
+    The defaults are those of the preset "default", apart from `launch_gpu_s`. A launch of 30 s is the restart
+    of Pollux (OSDI 2021) and Sia (SOSP 2023). The storage figures are assumptions: 2 GB/s per node out of
+    100 GB/s in all. `launch_gpu_s`: seconds that a launch takes longer for each GPU. `launch_steps`: (from
+    this many GPUs on, seconds). `checkpoint_interval_s`: seconds of work; or "daly" or "young", the formula
+    that derives them from the time of a save and the job's mean time between failures (see `checkpoints`); or
+    "none", which saves only when a job loses its GPUs. Without failures the formulas never save.
     """
 
     scheduling_s: float = 0.0
     launch_s: float = 30.0
+    launch_gpu_s: float = 0.0
     launch_log2_s: float = 0.0
     launch_steps: tuple[tuple[int, float], ...] = ()
     plain_restart_s: float = 30.0
@@ -75,13 +78,15 @@ class Overheads:
                 object.__setattr__(self, "launch_steps", _steps(value))
             elif f.name == "storage_shared":
                 if not isinstance(value, bool):
-                    raise UserError(f"overheads.storage_shared={value!r}: must be true or false")
+                    raise UserError(f"overheads.storage_shared={quoted(value)}: must be true or false")
             elif f.name == "checkpoint_interval_s":
                 _check_interval(value)
             else:
                 least = 1.0 if f.name.endswith("bytes_per_s") else 0.0
                 if not _number(value) or not least <= value <= _MOST:
-                    raise UserError(f"overheads.{f.name}={value!r}: must be between {least:g} and {_MOST:g}")
+                    raise UserError(
+                        f"overheads.{f.name}={quoted(value)}: must be between {least:g} and {_MOST:g}"
+                    )
 
     @classmethod
     def none(cls) -> Overheads:
@@ -89,14 +94,17 @@ class Overheads:
         return PRESETS["none"]
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Overheads:
+    def of(cls, settings: Mapping[str, Any], cluster_gpus: int = 1) -> Overheads:
         """The preset that `settings` names as `preset` ("default" if it names none), with the other settings
-        in place of its constants. UnknownName for a preset or a constant that does not exist.
+        in place of its constants. `cluster_gpus`: the GPUs of the cluster, which decide constants of
+        "elasticflow". UnknownName for a preset or a constant that does not exist.
         """
         values = dict(settings)
         preset = values.pop("preset", "default")
         if not isinstance(preset, str) or preset not in PRESETS:
             raise UnknownName("preset of overheads", str(preset), PRESETS)
+        if preset == "elasticflow" and cluster_gpus >= _LARGE_CLUSTER_GPUS:
+            values = {"launch_s": _LARGE_CLUSTER_LAUNCH_S, **values}
         return PRESETS[preset].with_values(**values)
 
     def with_values(self, **values: Any) -> Overheads:
@@ -113,7 +121,7 @@ class Overheads:
 
     def start_s(self, gpus: int = 1) -> float:
         """Seconds from the allocation of a job's first `gpus` GPUs to its first iteration."""
-        begin_s = self.scheduling_s + self.launch_s
+        begin_s = self.scheduling_s + self.launch_s + self.launch_gpu_s * gpus
         if self.launch_log2_s:
             begin_s += self.launch_log2_s * (log2(max(gpus, 1)) + 1)
         if self.launch_steps:
@@ -178,7 +186,7 @@ def _check_interval(value: object) -> None:
     if value in _INTERVALS or (_number(value) and 1e-3 <= value <= _MOST):  # type: ignore[operator]
         return
     what = f"must be seconds of work, from 0.001 to {_MOST:g}, or {', '.join(_INTERVALS)}"
-    raise UserError(f"overheads.checkpoint_interval_s={value!r:.80}: {what}")
+    raise UserError(f"overheads.checkpoint_interval_s={quoted(value)}: {what}")
 
 
 def _steps(value: object) -> tuple[tuple[int, float], ...]:
@@ -193,14 +201,16 @@ def _steps(value: object) -> tuple[tuple[int, float], ...]:
         )
         if len(pairs) == len(value) and sound and counts == sorted(set(counts)):
             return tuple(pairs)
-    raise UserError(f"overheads.launch_steps={value!r:.80}: {wanted}")
+    raise UserError(f"overheads.launch_steps={quoted(value)}: {wanted}")
 
+
+_LARGE_CLUSTER_GPUS, _LARGE_CLUSTER_LAUNCH_S = 256, 7.0  # of the preset "elasticflow"
 
 PRESETS: Mapping[str, Overheads] = {
     "none": Overheads(scale=0.0),
-    "default": Overheads(),
+    "default": Overheads(launch_gpu_s=0.075),
     "elasticflow": Overheads(
-        launch_s=4.5, launch_log2_s=2.0, plain_restart_s=37.0, checkpoint_bytes_per_parameter=0.0
+        launch_s=2.0, launch_log2_s=2.0, plain_restart_s=0.0, checkpoint_bytes_per_parameter=0.0
     ),
     "pollux": Overheads(launch_s=30.0, plain_restart_s=0.0, checkpoint_bytes_per_parameter=0.0),
     "helios": Overheads(
@@ -213,8 +223,12 @@ PRESETS: Mapping[str, Overheads] = {
 """The overheads of published simulators:
 
 - `none`: nothing, as in Gavel (OSDI 2020) and Tiresias (NSDI 2019);
-- `elasticflow`: a start takes 2 to 7 s by model + 2 (log2 n + 1) s on n GPUs, a restart 27 to 47 s more
-  (the simulator of ElasticFlow, ASPLOS 2023); here the middle of both ranges for all models;
+- `default`: 30 s + 0.075 s a GPU. The 30 s are those of Pollux. The slope is a least-squares line through
+  them and the median start-up times of MLPerf Training's BERT logs (rounds v0.7 to v5.1): 26 s on 8 GPUs, 52
+  on 64, 66 on 1,024, 271 on 4,096 and 424 on 4,320;
+- `elasticflow`: every start and restart on n GPUs takes 2 s + 2 (log2 n + 1) s, on clusters of 256 and more
+  GPUs 7 s + 2 (log2 n + 1) s (source of the simulator of ElasticFlow, ASPLOS 2023). Its surcharge of 27 to
+  47 s falls on every 60th decision, not on restarts, and is left out;
 - `pollux`: 30 s for every start and restart (Pollux, OSDI 2021; Sia, SOSP 2023, charges the same);
 - `helios`: 7, 30 and 60 s for 1, up to 8 and more GPUs (the simulator of Helios, SC 2021, and Lucid,
   ASPLOS 2023).

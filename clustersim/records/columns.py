@@ -44,6 +44,7 @@ class Columns:
     """
 
     def __init__(self, kind: type, coded: Sequence[str] = ()):
+        self._kind = kind
         self._sure, self._maybe = _numeric(kind)
         self._arrays = {name: array("d") for name in (*self._sure, *self._maybe)}
         self._codes: dict[str, tuple[array[int], dict[str, int]]] = {name: (array("H"), {}) for name in coded}
@@ -75,6 +76,16 @@ class Columns:
         for name, (codes, known) in self._codes.items():
             codes.extend([known.setdefault(text, len(known)) for text in fields[name]])
         self._length += length
+
+    def where(self, chosen: np.ndarray) -> Self:
+        """The records for which `chosen`, one truth value a record, is true."""
+        part = type(self)(self._kind, tuple(self._codes))
+        for name, values in self._arrays.items():
+            part._arrays[name] = array("d", np.array(values)[chosen].tobytes())
+        for name, (codes, known) in self._codes.items():
+            part._codes[name] = (array("H", np.array(codes)[chosen].tobytes()), dict(known))
+        part._length = int(chosen.sum())
+        return part
 
     def __getitem__(self, name: str) -> np.ndarray:
         """A column of numbers, in the order in which records were added."""

@@ -17,7 +17,7 @@ COMPLETE, STOPPED, INTERRUPTED = "complete", "stopped", "interrupted"
 """How a run ended: by itself, by an error of its policy, by its user."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """One policy on one trace: the settings, and everything that was recorded.
 
@@ -35,6 +35,12 @@ class Run:
     summary: dict[str, Any]
     manifest: dict[str, Any]
     plans: list[PlanRecord] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        """One line: policy, cluster, jobs and mean JCT."""
+        jobs, finished, jct = (self.summary.get(name) for name in ("jobs", "finished", "jct_mean_s"))
+        mean = "" if jct is None else f", mean JCT {jct:,.6g} s"
+        return f"<Run {self.policy} on {self.cluster.gpus} GPUs: {finished} of {jobs} jobs finished{mean}>"
 
 
 class Recorded(Protocol):

@@ -4,6 +4,7 @@
 |---|---|
 | `render_report` | the page for some runs, as HTML |
 | `comparison_table` | the headline table of the page as text, for a terminal |
+| `notes` | sentences that a reader needs to judge the numbers: load, queueing, tail, identical schedules |
 | `sizes_given` | sentences on policies that allocate other numbers of GPUs than requested |
 | `group_runs` | runs grouped by policy, in order of appearance |
 | `named` | each run with its label, in the order of all tables |
@@ -28,6 +29,6 @@ from .headline import comparison_table
 from .page import render_report
 from .runs import group_runs, named
 from .time_axis import Clock
-from .verdict import sizes_given
+from .verdict import notes, sizes_given
 
-__all__ = ["Clock", "comparison_table", "group_runs", "named", "render_report", "sizes_given"]
+__all__ = ["Clock", "comparison_table", "group_runs", "named", "notes", "render_report", "sizes_given"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from clustersim.records import Run
 
@@ -24,7 +25,7 @@ __all__ = ["Cell", "Column", "Headline", "Row", "comparison_table", "headline_ro
 
 @dataclass(frozen=True)
 class Measure:
-    """What a column shows: a metric, its kind (time, share, count, usd), and which direction is better."""
+    """What a column shows: a metric, its kind (time, share, load, count, usd), and the better direction."""
 
     key: str
     title: str
@@ -37,21 +38,29 @@ _MEASURES = (
     Measure("jct_mean_s", "JCT mean", "time", "lower"),
     Measure("jct_p50_s", "JCT p50", "time", "lower"),
     Measure("jct_p99_s", "JCT p99", "time", "lower"),
-    Measure("queue_mean_s", "Queueing mean", "time", "lower"),
+    Measure("wait_mean_s", "Waiting mean", "time", "lower"),
+    Measure("wait_p99_s", "Waiting p99", "time", "lower"),
+    Measure("queue_mean_s", "First start after, mean", "time", "lower"),
     Measure("makespan_s", "Makespan", "time", "lower"),
     Measure("deadline_met_ratio", "Deadlines met", "share", "higher"),
     Measure("rejected", "Rejected", "count", "lower"),
     Measure("unfinished", "Unfinished", "count", "lower"),
+    Measure("offered_load", "Offered load", "load"),
+    Measure("gpu_allocated_arrival_ratio", "GPUs allocated, arrivals", "share"),
     Measure("gpu_allocated_ratio", "GPUs allocated", "share"),
     Measure("gpu_useful_ratio", "GPUs useful", "share"),
     Measure("disruptions", "Preemptions + resizes", "count"),
     Measure("cost_usd", "Cost", "usd"),
 )
-_OVER_FINISHED = ("jct_mean_s", "jct_p50_s", "jct_p99_s", "queue_mean_s")
+_OVER_FINISHED = ("jct_mean_s", "jct_p50_s", "jct_p99_s", "wait_mean_s", "wait_p99_s", "queue_mean_s")
 _ON_TERMINAL = (
-    "jct_mean_s", "jct_common_s", "jct_p99_s", "queue_mean_s", "makespan_s", "deadline_met_ratio", "rejected",
-    "gpu_useful_ratio",
+    "jct_common_s", "jct_mean_s", "wait_mean_s", "deadline_met_ratio", "gpu_allocated_arrival_ratio",
+    "rejected", "unfinished", "makespan_s", "gpu_useful_ratio", "jct_p99_s", "gpu_allocated_ratio",
 )  # fmt: skip
+"""The columns on a terminal, the most important first; the last are left out where it is narrow."""
+
+
+_ALWAYS = 3  # columns beside the policy that are never left out
 
 
 @dataclass(frozen=True)
@@ -116,7 +125,15 @@ def headline_rows(runs: Sequence[Run], baseline: str | None) -> Headline:
     return Headline(tuple(columns), tuple(rows))
 
 
-def comparison_table(runs: Sequence[Run], baseline: str | None) -> tuple[list[str], list[list[str]]]:
+class TerminalTable(NamedTuple):
+    """Heads and rows as text. `least`: the columns to leave out first on a narrow terminal, in this order."""
+
+    heads: list[str]
+    rows: list[list[str]]
+    least: list[int]
+
+
+def comparison_table(runs: Sequence[Run], baseline: str | None) -> TerminalTable:
     """The headline table for a terminal: heads and rows, with differences to the baseline in parentheses."""
     headline = headline_rows(runs, baseline)
     shown = [i for i, column in enumerate(headline.columns) if column.key in _ON_TERMINAL]
@@ -128,12 +145,16 @@ def comparison_table(runs: Sequence[Run], baseline: str | None) -> tuple[list[st
     for row in headline.rows:
         cells = [row.cells[i] for i in shown]
         rows.append([row.label, *(f"{c.text} ({c.difference})" if c.difference else c.text for c in cells)])
-    return heads, rows
+    ranked = sorted(range(len(shown)), key=lambda k: _ON_TERMINAL.index(headline.columns[shown[k]].key))
+    least = [1 + k for k in reversed(ranked[_ALWAYS:])]
+    return TerminalTable(heads, rows, least)
 
 
 def _says_something(measure: Measure, values: Sequence[float | None]) -> bool:
     if measure.kind == "count" and measure.key != "rejected":
         return any(values)
+    if measure.kind == "load":  # that of the trace, unless policies plan jobs in other ways
+        return len({value for value in values if value is not None}) > 1
     return any(value is not None for value in values)
 
 
@@ -168,6 +189,8 @@ def _scale(measure: Measure, values: Sequence[float | None]) -> _Scale:
         return _Scale("%", 0.01, 1)
     if measure.kind == "count":
         return _Scale("", 1.0, 0)
+    if measure.kind == "load":
+        return _Scale("", 1.0, 2)
     if measure.kind == "usd":
         return _Scale("USD", 1.0, 0)
     unit, factor = time_unit(max(known, default=0.0))

@@ -6,6 +6,8 @@ from math import floor, log10
 
 __all__ = ["decimals", "difference", "duration", "time_unit"]
 
+LEAST = 1e-6
+"""Times (in seconds) and costs below this are what rounding leaves of zero: tables state microseconds."""
 _MINUS = "−"
 _TIME_UNITS = (("d", 86400.0, 3 * 86400.0), ("h", 3600.0, 7200.0), ("min", 60.0, 120.0))
 
@@ -25,14 +27,16 @@ def decimals(smallest: float) -> int:
 
 def difference(kind: str, value: float, base: float) -> str:
     """`value` minus `base` as text: percent for times and money, percentage points for shares, a number for
-    counts.
+    counts and loads. A dash where `base` is less than records can state: percentages of it mean nothing.
     """
     if kind == "count":
         return _signed(value - base, 0)
     if kind == "share":
         return _signed(100 * (value - base), 1) + " pp"
-    if base == 0:
-        return ""
+    if kind == "load":
+        return _signed(value - base, 2)
+    if abs(base) < LEAST:
+        return "" if abs(value) < LEAST else "–"
     return _signed(100 * (value / base - 1), 1) + " %"
 
 

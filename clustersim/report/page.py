@@ -20,7 +20,7 @@ from .page_data import packed, page_data
 from .plans import plan_rows
 from .runs import cluster_words, group_runs, named, pairs
 from .sections import all_metrics, assumptions, commands, coverage, covered, deadline_rows, time_rows
-from .verdict import caution, verdict
+from .verdict import caution, notes, verdict
 
 __all__ = ["render_report"]
 
@@ -55,6 +55,7 @@ def render_report(runs: Sequence[Run], *, baseline: str | None = None, title: st
         baseline=against,
         headline=headline_rows(runs, against),
         verdict=verdict(runs, against),
+        notes=notes(runs),
         caution=caution(runs),
         charts=drawn,
         pairs=paired,

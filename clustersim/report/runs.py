@@ -10,6 +10,7 @@ from math import fsum
 
 import numpy as np
 
+from clustersim.analysis import measured_jobs
 from clustersim.cluster import Cluster
 from clustersim.records import FINISHED, Run
 from itertime.errors import UnknownName
@@ -114,13 +115,18 @@ def same_trace(runs: Sequence[Run]) -> bool:
 
 def common_jobs(runs: Sequence[Run]) -> set[str]:
     """The ids of the jobs that finished in every run."""
-    return set.intersection(*({job.job_id for job in run.jobs if job.state == FINISHED} for run in runs))
+    return set.intersection(*(_finished(run) for run in runs))
 
 
 def same_jobs_finished(runs: Sequence[Run]) -> bool:
     """Whether averages over finished jobs cover the same jobs in all runs."""
     common = len(common_jobs(runs))
-    return all(sum(job.state == FINISHED for job in run.jobs) == common for run in runs)
+    return all(len(_finished(run)) == common for run in runs)
+
+
+def _finished(run: Run) -> set[str]:
+    """The ids of the jobs that finished, of those that the metrics cover."""
+    return {job.job_id for job in measured_jobs(run) if job.state == FINISHED}
 
 
 def mean_jct_s(run: Run, ids: set[str]) -> float:
@@ -130,9 +136,12 @@ def mean_jct_s(run: Run, ids: set[str]) -> float:
 
 
 def measured(run: Run) -> dict[str, float | None]:
-    """The summary, with None for values that are not numbers, and `disruptions` = preemptions + resizes."""
+    """The summary, or that of the window if the run has one, and `disruptions` = preemptions + resizes. None
+    stands for values that are not numbers.
+    """
     values: dict[str, float | None] = {}
-    for name, value in run.summary.items():
+    window = run.summary.get("window")
+    for name, value in (window if isinstance(window, dict) else run.summary).items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         values[name] = float(value) if is_number else None
     values["disruptions"] = fsum(values.get(name) or 0.0 for name in ("preemptions", "resizes"))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import fsum
 
-from clustersim.records import Run
+from clustersim.analysis import HARDLY_ANY, LONG_TAIL, NEGLIGIBLE_WAIT, measured_jobs
+from clustersim.records import REJECTED, JobRecord, Run
 
 from .numbers import difference, duration
 from .runs import Group, common_jobs, group_runs, mean_jct_s, measured, same_jobs_finished, same_trace
 
-__all__ = ["caution", "sizes_given", "verdict"]
+__all__ = ["caution", "notes", "sizes_given", "verdict"]
 
+_LEAST_JOBS = 10  # of which a few can be a tail
 _SHORTEST_S = 1e-3  # GPUs follow from GPU-seconds (rounded to 1e-6) for allocations of at least this length
 
 
@@ -51,21 +53,178 @@ def caution(runs: Sequence[Run]) -> str:
     return " ".join(sentences)
 
 
+def notes(runs: Sequence[Run], *, read_records: bool = True) -> list[str]:
+    """What a reader must know to judge the numbers, as sentences for the terminal and the page.
+
+    - the window of measurement, and the load that the jobs offered;
+    - that hardly any job waited, so that the runs say little about scheduling;
+    - that the end of a run belongs to a few jobs;
+    - that policies gave identical schedules, or that no job left elastic policies a choice of sizes.
+
+    `read_records`: whether to look at every job, which runs of millions of jobs do not keep in memory.
+    """
+    groups = group_runs(runs)
+    return [
+        *_window(groups), *_load(groups), *_no_queueing(groups, read_records), *_tails(groups),
+        *(_identical(groups) if read_records else []), *_rigid(groups),
+    ]  # fmt: skip
+
+
+def _window(groups: Sequence[Group]) -> list[str]:
+    windows = [group.runs[0].summary.get("window") for group in groups]
+    window = windows[0]
+    if not isinstance(window, Mapping) or any(other is None for other in windows):
+        return []
+    values = measured(groups[0].runs[0])
+    jobs, every = int(values.get("jobs") or 0), len(groups[0].runs[0].jobs)
+    from_s, until_s = (values.get(name) or 0.0 for name in ("from_s", "until_s"))
+    return [
+        f"Measured in a window: the {jobs:,} of {every:,} jobs submitted from {from_s:,.0f} s to "
+        f"{until_s:,.0f} s, however late they finish, and the GPUs during that time."
+    ]
+
+
+def _load(groups: Sequence[Group]) -> list[str]:
+    loads: dict[str, list[str]] = {}
+    values = [measured(group.runs[0]) for group in groups]
+    for group, own in zip(groups, values, strict=True):
+        load = own.get("offered_load")
+        if load is not None:
+            loads.setdefault(f"{load:.2f}", []).append(group.label)
+    arrivals_s, jobs = values[0].get("arrival_window_s"), int(values[0].get("jobs") or 0)
+    if arrivals_s is not None and not loads and jobs > 1:
+        return ["All jobs are submitted at once, so there is no offered load."]
+    if not loads or arrivals_s is None:
+        return []
+    over = f"of the cluster's GPU time over {duration(arrivals_s)} of arrivals"
+    if len(loads) == 1:
+        text = f"Offered load: {next(iter(loads))} {over}"
+    else:
+        texts = [f"{load} under {_listed(labels)}" for load, labels in loads.items()]
+        text = f"Offered load, {over}: {', '.join(texts)}"
+    covered = int(values[0].get("load_jobs") or 0)
+    rest = f", without {jobs - covered:,} of {jobs:,} jobs that cannot run or were not reached"
+    return [f"{text}{rest if covered < jobs else ''}."]
+
+
+def _no_queueing(groups: Sequence[Group], read_records: bool) -> list[str]:
+    """That hardly any job waited under any policy, was declined, or got fewer GPUs than requested."""
+    runs = [run for group in groups for run in group.runs]
+    values = [measured(run) for run in runs]
+    shares = [own.get("waited_ratio") for own in values]
+    known = [share for share in shares if share is not None]
+    if len(known) < len(shares) or max(known) >= HARDLY_ANY:
+        return []
+    if any(_declined(run, own, read_records) >= HARDLY_ANY for run, own in zip(runs, values, strict=True)):
+        return []
+    if read_records and any(_sizes(group)[1] >= HARDLY_ANY for group in groups):
+        return []
+    what = "this comparison says" if len(groups) > 1 else "this run says"
+    most = max(known)
+    how = "no job waited" if not most else f"at most {100 * most:.1g} % of the jobs waited"
+    share = f"{100 * NEGLIGIBLE_WAIT:g} %"
+    return [f"No queueing: {what} little about scheduling ({how} for more than {share} of its run time)."]
+
+
+def _declined(run: Run, values: Mapping[str, float | None], read_records: bool) -> float:
+    """The share of jobs that can run, and that the policy declined; at most this share, without records."""
+    jobs = values.get("jobs") or 0.0
+    if not read_records:
+        return (values.get("rejected") or 0.0) / jobs if jobs else 0.0
+    declined = sum(job.state == REJECTED and job.isolated_s is not None for job in measured_jobs(run))
+    return declined / jobs if jobs else 0.0
+
+
+def _tails(groups: Sequence[Group]) -> list[str]:
+    """The policies whose makespan is to a large part the tail of a few jobs."""
+    texts = []
+    for group in groups:
+        values = measured(group.runs[0])
+        share, jobs, few = (values.get(name) for name in ("tail_ratio", "jobs", "tail_jobs"))
+        if share is None or jobs is None or share < LONG_TAIL or jobs < _LEAST_JOBS:
+            continue
+        last = "the last" if few == 1 else f"the last {few:,.0f}"
+        texts.append(
+            f"{last} of {jobs:,.0f} jobs ran alone for {100 * share:.0f} % of it under {group.label}"
+        )
+    if not texts:
+        return []
+    return [f"The makespan is largely the tail of a few jobs: {'; '.join(texts)}."]
+
+
+def _identical(groups: Sequence[Group]) -> list[str]:
+    """The policies under which every job started, finished and held GPUs alike."""
+    alike: dict[tuple[object, ...], list[str]] = {}
+    for group in groups:
+        run = group.runs[0]
+        schedule = tuple((job.job_id, *map(_stated, _schedule(job))) for job in run.jobs)
+        alike.setdefault((run.manifest.get("seed"), schedule), []).append(group.label)
+    ran = any(job.start_s is not None for job in groups[0].runs[0].jobs)
+    same = [labels for labels in alike.values() if ran and len(labels) > 1]
+    return [
+        f"{_listed(labels)} gave identical schedules: every job started, finished and held GPUs alike."
+        for labels in same
+    ]
+
+
+def _schedule(job: JobRecord) -> tuple[float | None, ...]:
+    return job.submit_s, job.start_s, job.finish_s, job.gpu_seconds
+
+
+def _stated(value: float | None) -> float | None:
+    """A number as tables state it, so that runs in memory and runs in folders compare equal."""
+    return None if value is None else round(value, 6)
+
+
+def _rigid(groups: Sequence[Group]) -> list[str]:
+    """The elastic policies of a trace whose jobs all run on just the GPUs that they ask for.
+
+    Jobs of a stated duration are such jobs. All others run by a plan or a throughput table.
+    """
+    runs = [run for group in groups for run in group.runs]
+    if any(run.plans or run.manifest.get("table") or not run.summary.get("finished") for run in runs):
+        return []
+    elastic = [group.label for group in groups if group.runs[0].manifest.get("elastic") is True]
+    if not elastic:
+        return []
+    have = _plural(elastic, "has", "have")
+    why = "each states a run time on its own number of GPUs"
+    return [f"No job can be resized, because {why}: {have} no choice of sizes."]
+
+
 def _account(label: str, values: Mapping[str, float | None]) -> list[str]:
     finished, jobs, deadlines = (int(values.get(name) or 0) for name in ("finished", "jobs", "deadline_jobs"))
     if not finished:
         return [f"{label} finished none of {jobs:,} jobs."]
-    times = [duration(values.get(name)) for name in ("jct_mean_s", "queue_mean_s", "jct_p99_s", "makespan_s")]
-    shares = ("gpu_allocated_ratio", "gpu_useful_ratio", "deadline_met_ratio")
-    allocated, useful, met = (100 * (values.get(name) or 0.0) for name in shares)
+    jct, p99, wait, first = (
+        duration(values.get(name)) for name in ("jct_mean_s", "jct_p99_s", "wait_mean_s", "queue_mean_s")
+    )
+    waited = f"they waited {wait} on average, {first} of it for their first GPUs"
+    if values.get("wait_mean_s") is None:  # in folders of older versions
+        waited = f"they waited {first} for their first GPUs on average"
     sentences = [
-        f"{label} finished {finished:,} of {jobs:,} jobs: mean JCT {times[0]}, 99th percentile {times[2]}; "
-        f"they waited {times[1]} for their first GPUs on average.",
-        f"{allocated:.1f} % of the GPUs were allocated and {useful:.1f} % made progress over {times[3]}.",
+        f"{label} finished {finished:,} of {jobs:,} jobs: mean JCT {jct}, 99th percentile {p99}; {waited}.",
+        *_use(values),
     ]
     if deadlines:
+        met = 100 * (values.get("deadline_met_ratio") or 0.0)
         sentences.append(f"{met:.1f} % of {deadlines:,} deadlines were met.")
     return sentences
+
+
+def _use(values: Mapping[str, float | None]) -> list[str]:
+    """How much of the cluster was in use, over the makespan and while jobs arrived."""
+    names = ("gpu_allocated_ratio", "gpu_useful_ratio", "gpu_allocated_arrival_ratio")
+    allocated, useful, arriving = (values.get(name) for name in names)
+    whole = values.get("makespan_s") is not None and useful is not None
+    if allocated is None:
+        return []
+    text = f"{100 * allocated:.1f} % of the GPUs were allocated"
+    if whole:
+        text += f" and {100 * (useful or 0.0):.1f} % made progress over {duration(values['makespan_s'])}"
+    if whole and arriving is not None:
+        text += f"; while jobs arrived, {100 * arriving:.1f} % were allocated"
+    return [f"{text}."]
 
 
 def _soonest(groups: Sequence[Group], baseline: str) -> list[str]:
@@ -116,7 +275,7 @@ def _rejections(groups: Sequence[Group]) -> list[str]:
         )
     if min(rejected.values()) == max(rejected.values()):
         return []
-    jobs = len(groups[0].runs[0].jobs)
+    jobs = int(measured(groups[0].runs[0]).get("jobs") or 0)
     return [
         f"Of {jobs:,} jobs, "
         + ", ".join(f"{label} rejects {count:,.0f}" for label, count in rejected.items())

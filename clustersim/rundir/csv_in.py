@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
+from io import SEEK_CUR
 from itertools import chain, islice
 from math import isfinite
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, BinaryIO, get_type_hints
 
 from clustersim.cluster import Cluster, Placement
 from clustersim.records import Exact
-from itertime.errors import TableError
+from itertime.errors import TableError, UserError
 from itertime.io import Table, open_table, shown, without_guard
 
 from .csv_out import Column
@@ -24,6 +25,8 @@ from .csv_out import Column
 __all__ = ["StoredRows", "parse_rows", "plain_text"]
 
 _BLOCK = 2000
+_GZIP = b"\x1f\x8b"
+_PARQUET_ROW = 5  # bytes; runs of equal jobs take five times as many
 _PLACEMENTS = 20_000  # in the cache: about 200 bytes each, more for jobs on many nodes
 _INTEGER = re.compile(r"-?\d{1,18}")
 _NODES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?x(\d{1,9})")
@@ -42,10 +45,42 @@ class StoredRows:
         """UserError, TableError for what cannot be read."""
         return chain.from_iterable(self._read())
 
+    @property
+    def most(self) -> int:
+        """At least as many as the rows of the file, from its size. UserError if there is no such file."""
+        try:
+            size = self.path.stat().st_size
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot be read: {error.strerror or error}") from None
+        return size // (_PARQUET_ROW if self.path.suffix == ".parquet" else len(self._columns))
+
     def _read(self) -> Iterator[Iterator[Any]]:
         text = plain_text if self.path.suffix == ".parquet" else without_guard
         with open_table(self.path) as table:
+            self._refuse_packed(table)
             yield from _blocks(table, self._columns, self._record, self._cluster, text)
+
+    def _refuse_packed(self, table: Table) -> None:
+        """TableError for a table with many more rows than its size suggests: reading it could take hours."""
+        assert table.file is not None
+        place = table.file.seek(0, SEEK_CUR)
+        table.file.seek(0)
+        start = table.file.read(4)
+        table.file.seek(place)
+        if table.is_csv != (self.path.suffix == ".csv") or start.startswith(_GZIP):
+            raise TableError(f"{self.path}: is not the kind of file that a run writes; run it again")
+        if not table.is_csv and (rows := _rows_of(table.file)) > self.most:
+            raise TableError(f"{self.path}: has {rows:,} rows in few bytes; run the simulation again")
+
+
+def _rows_of(file: BinaryIO) -> int:
+    """The rows of an opened Parquet file."""
+    import pyarrow.parquet as pq
+
+    place = file.seek(0, SEEK_CUR)
+    stated = pq.read_metadata(file)
+    file.seek(place)
+    return sum(stated.row_group(i).num_rows for i in range(stated.num_row_groups))
 
 
 def parse_rows(

@@ -19,7 +19,7 @@ __all__ = ["SPOOL", "remove", "usable"]
 
 SPOOL = "jobs.spool"
 """Rows of jobs that are not yet in the order of their file."""
-_LEFT_OVER = re.compile(rf"\.({'|'.join(map(re.escape, (*OURS, SPOOL)))})\.(\d+)\.tmp")
+_LEFT_OVER = re.compile(rf"\.({'|'.join(map(re.escape, (*OURS, SPOOL)))})\.(\d+)\.(?:\w+\.)?tmp")
 
 
 @contextmanager

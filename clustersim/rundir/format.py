@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ OURS = (JOBS_CSV, JOBS_PARQUET, EVENTS_FILE, USAGE_FILE, PLANS_FILE, SUMMARY, MA
 MANIFEST_HASH = "manifest_sha256"
 """Where a manifest states the hash of all its other fields."""
 _BLOCK = 10_000  # job records that are hashed at once
+_MOST_DIGITS, _MOST_DEPTH = 100, 100  # of integers; of lists and objects inside each other
 _LARGEST_JSON = 20_000_000  # bytes; the longest calendar that a run accepts takes half of it
 
 
@@ -69,7 +71,9 @@ def read_json(
     if path.exists() and (size := path.stat().st_size) > largest:
         raise UserError(f"{path}: has {size:,} bytes; no run writes more than {largest:,}")
     try:
-        document = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+        text = path.read_bytes()
+        document = json.loads(text, parse_constant=_number, parse_float=_number, parse_int=_integer)
+        _refuse_unwritable(document)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
@@ -79,8 +83,35 @@ def read_json(
     return document
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a number")
+def _number(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(f"{shown(text)} is not a finite number")
+    return number
+
+
+def _integer(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"{shown(text)} is too large a number")
+    return int(text)
+
+
+def _refuse_unwritable(document: Any) -> None:
+    """ValueError for what could not be written as JSON again: text with half a character, deep nesting."""
+    parts, depth = [document], 0
+    while parts:
+        below: list[Any] = []
+        for part in parts:
+            if isinstance(part, dict):
+                below += part.keys()
+                below += part.values()
+            elif isinstance(part, list):
+                below += part
+            elif isinstance(part, str) and not part.isascii():
+                part.encode()
+        parts, depth = below, depth + 1
+        if depth > _MOST_DEPTH:
+            raise ValueError("it is nested too deeply")
 
 
 # The manifest

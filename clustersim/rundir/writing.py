@@ -28,7 +28,8 @@ from clustersim.records import (
     as_row,
     plan_key,
 )
-from itertime.io import Table, replacing, without_guard
+from itertime.errors import UserError
+from itertime.io import Table, replacing, temporary_beside, without_guard
 from traces.job import Job
 
 from .csv_in import parse_rows
@@ -98,7 +99,7 @@ class RunWriter:
             self._beside = beside
             self._events = GrowingTable(self._open(EVENTS_FILE), EVENTS)
             self._usage = GrowingTable(self._open(USAGE_FILE), USAGE, self._usage_columns)
-            spool = self.folder / f".{SPOOL}.{os.getpid()}.tmp"
+            spool = self._temporary(SPOOL)
             self._files.callback(lambda: spool.unlink(missing_ok=True))
             self._spool = Spool(self.folder / self._jobs_file, spool, self._job_columns)
             self._files = self._files.pop_all()
@@ -205,6 +206,12 @@ class RunWriter:
             remove(self.folder, MANIFEST, JOBS_CSV if self._parquet else JOBS_PARQUET)
             self._finished = True
         return completed
+
+    def _temporary(self, name: str) -> Path:
+        try:
+            return temporary_beside(self.folder / name)
+        except OSError as error:
+            raise UserError(f"{self.folder}: cannot be written: {error.strerror or error}") from None
 
     def _open(self, name: str) -> GrowingFile:
         return GrowingFile(self.folder / name, self._beside[name])

@@ -25,6 +25,7 @@
 | `code_hash` | of all our code that a result depends on |
 | `policy_hash`, `systems_hash` | of a policy's file or package; of the nodes' systems and profiles |
 | `is_of_this_code` | tells whether the installed program made a run |
+| `other_libraries` | how Python and the libraries that made a run differ from those here |
 | `malformed_versions` | what is wrong with the versions in a manifest; empty if nothing is |
 
 | rows of plans.csv | |
@@ -43,7 +44,14 @@ Why
 
 from .compare import compare
 from .config import RunConfig
-from .fingerprints import code_hash, is_of_this_code, malformed_versions, policy_hash, systems_hash
+from .fingerprints import (
+    code_hash,
+    is_of_this_code,
+    malformed_versions,
+    other_libraries,
+    policy_hash,
+    systems_hash,
+)
 from .plan_records import plan_record
 from .registry import find_policy, list_policies, make_policy
 from .run import run, run_config, setup_of
@@ -60,6 +68,7 @@ __all__ = [
     "list_policies",
     "make_policy",
     "malformed_versions",
+    "other_libraries",
     "plan_record",
     "policy_hash",
     "run",

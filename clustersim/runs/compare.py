@@ -10,40 +10,48 @@ from pathlib import Path
 from typing import Any
 
 from clustersim.records import Run
+from itertime.errors import UserError
 
 from .config import RunConfig
 from .run import run, setup_of
 from .signals import end_with_parent, without_interrupts
-from .source import Trace
+from .source import Trace, TraceLike
 
 __all__ = ["compare"]
 
 
 def compare(
-    trace: str | Path | Trace,
-    configs: Sequence[RunConfig],
+    trace: TraceLike,
+    configs: Sequence[RunConfig | str],
     *,
     workers: int | None = None,
     out: Sequence[str | Path] | None = None,
     parquet: bool = False,
     on_done: Callable[[int, Run], None] | None = None,
+    **settings: Any,
 ) -> list[Run]:
     """Run every configuration on the same trace, in parallel processes. The results do not depend on the
     number of processes.
 
+    `configs`: configurations, or policies by name or `file.py:Class`; `settings`, as of `run`, belong to the
+    policies given by name, as in `compare("trace.csv", ["fifo", "srtf"], cluster="n16g8")`.
     `workers`: at most this many processes (default: one per processor, at most one per run). `out`: a folder
     for each run, as for `run`. `on_done(i, run)` is called in this process when a run finishes. On an
     interrupt, the runs in progress end, and their folders hold the records up to that point.
     """
-    if not isinstance(trace, Trace):
-        trace = Trace.read(trace, configs[0].table if configs else None)
-    for config in configs:
+    if isinstance(configs, str):
+        raise UserError(f"compare: policies={configs!r}: must be a list, as in [{configs!r}]")
+    if settings and not any(isinstance(config, str) for config in configs):
+        raise UserError(f"compare: {next(iter(settings))}: settings go with policies given by name")
+    chosen = [RunConfig.make(policy=c, **settings) if isinstance(c, str) else c for c in configs]
+    trace = Trace.given(trace, chosen[0].table if chosen else None)
+    for config in chosen:
         setup_of(config)  # raises for mistakes before anything runs
-    count = min(len(configs), workers or os.cpu_count() or 1)
+    count = min(len(chosen), workers or os.cpu_count() or 1)
     runs: dict[int, Run] = {}
-    folders = [None] * len(configs) if out is None else out
+    folders = [None] * len(chosen) if out is None else out
     if count <= 1:
-        for i, config in enumerate(configs):
+        for i, config in enumerate(chosen):
             runs[i] = run(trace, config=config, out=folders[i], parquet=parquet)
             if on_done is not None:
                 on_done(i, runs[i])
@@ -54,7 +62,7 @@ def compare(
             with without_interrupts():  # workers start here, and inherit the blocked signal
                 futures = {
                     pool.submit(_run_of_worker, config=config, out=folders[i], parquet=parquet): i
-                    for i, config in enumerate(configs)
+                    for i, config in enumerate(chosen)
                 }
             for future in as_completed(futures):
                 i = futures[future]
@@ -67,7 +75,7 @@ def compare(
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-    return [runs[i] for i in range(len(configs))]
+    return [runs[i] for i in range(len(chosen))]
 
 
 _trace_of_worker: Trace

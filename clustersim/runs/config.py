@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from clustersim.failures import Failures, read_calendar
 from clustersim.overheads import Overheads
 from clustersim.scheduler.cluster_state import checked_quotas
+from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
-from itertime.io import parse_yaml, shown
+from itertime.io import parse_yaml, quoted
 
 __all__ = ["RunConfig"]
 
@@ -37,6 +38,7 @@ class RunConfig(BaseModel):
     | `cluster` | a shape like `n128g8` with nodes of `system`, or a cluster file |
     | `network` | ideal, tiers or contention; None: that of the cluster file |
     | `planner` | None: the policy's own |
+    | `memory_headroom` | share of a GPU's memory that plans leave free |
     | `placement` | a placer: pack, spread, topology, buddy or any |
     | `overheads` | constants of `Overheads` to replace, those of `preset` if given; None: no overheads |
     | `failures` | parameters of `Failures` to replace, likewise; None: nothing fails |
@@ -44,6 +46,7 @@ class RunConfig(BaseModel):
     | `quotas` | GPUs promised to tenants, by tenant |
     | `table` | a throughput table (file) |
     | `until_s` | end of the run on the trace's clock; None: when no event is left |
+    | `warmup_s`, `measure_s` | a window of measurement (`clustersim.analysis.windows`); 0, None: none |
     | `price_usd_per_gpu_h` | US dollars per GPU-hour, for the cost of a run |
     | `seed` | of everything random |
     """
@@ -56,6 +59,7 @@ class RunConfig(BaseModel):
     network: str | None = None
     system: str = "dgx-a100-80gb"
     planner: str | None = None
+    memory_headroom: float = Field(default=MEMORY_HEADROOM, ge=0, lt=1, allow_inf_nan=False)
     placement: str = "pack"
     overheads: dict[str, Any] | None = Field(default_factory=dict)
     failures: dict[str, Any] | None = None
@@ -63,6 +67,8 @@ class RunConfig(BaseModel):
     quotas: dict[str, int] = Field(default_factory=dict)
     table: str | None = None
     until_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    warmup_s: float = Field(default=0.0, ge=0, le=1e12, allow_inf_nan=False)
+    measure_s: float | None = Field(default=None, gt=0, le=1e12, allow_inf_nan=False)
     price_usd_per_gpu_h: float = Field(default=5.0, ge=0, le=1e9, allow_inf_nan=False)
     seed: int = Field(default=0, ge=0)
 
@@ -92,7 +98,9 @@ class RunConfig(BaseModel):
             checked_quotas(quotas)  # its errors name the tenant
         return quotas
 
-    @field_validator("until_s", "price_usd_per_gpu_h", "seed", mode="before")
+    @field_validator(
+        "until_s", "warmup_s", "measure_s", "price_usd_per_gpu_h", "memory_headroom", "seed", mode="before"
+    )
     @classmethod
     def _is_no_truth(cls, value: Any) -> Any:
         if isinstance(value, bool):
@@ -108,6 +116,13 @@ class RunConfig(BaseModel):
         except (TypeError, ValueError, RecursionError):
             raise ValueError("parameters must be finite numbers, text, lists or mappings") from None
         return params
+
+    @property
+    def window(self) -> dict[str, float | None] | None:
+        """The window of measurement, by the names of its settings; None without one."""
+        if not self.warmup_s and self.measure_s is None:
+            return None
+        return {"warmup_s": self.warmup_s, "measure_s": self.measure_s}
 
     @classmethod
     def make(cls, settings: list[str] | None = None, **values: Any) -> RunConfig:
@@ -126,8 +141,7 @@ class RunConfig(BaseModel):
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
             what = _WANTED.get(first["type"], first["msg"].removeprefix("Value error, ").lower())
-            given = repr(first.get("input"))
-            raise UserError(f"setting {where}={shown(given)}: {what}") from None
+            raise UserError(f"setting {where}={quoted(first.get('input'))}: {what}") from None
 
 
 def _assign(values: dict[str, Any], text: str) -> None:
@@ -135,23 +149,25 @@ def _assign(values: dict[str, Any], text: str) -> None:
     key, equals, raw = text.partition("=")
     parts = key.strip().split(".")
     if not equals or not all(parts):
-        raise UserError(f"--set {text!r}: write NAME=VALUE, as in overheads.launch_s=10 or policy.guard_s=2")
+        raise UserError(
+            f"--set {quoted(text)}: write NAME=VALUE, as in overheads.launch_s=10 or policy.guard_s=2"
+        )
     if parts[0] == "policy" and len(parts) > 1:
         parts[0] = "params"
     try:
         value = parse_yaml(raw)
     except ValueError:
-        raise UserError(f"--set {text!r}: the value is not valid YAML") from None
+        raise UserError(f"--set {quoted(text)}: the value is not valid YAML") from None
     if not raw.strip():
-        raise UserError(f"--set {text!r}: the value is missing; write null for none, '' for empty text")
+        raise UserError(f"--set {quoted(text)}: the value is missing; write null for none, '' for empty text")
     if parts == ["policy"]:
-        raise UserError(f"--set {text!r}: name the policy with --policy")
+        raise UserError(f"--set {quoted(text)}: name the policy with --policy")
     if len(parts) == 1:
         values[parts[0]] = value
         return
     if len(parts) > 2:
-        raise UserError(f"--set {text!r}: settings are nested one level deep at most")
+        raise UserError(f"--set {quoted(text)}: settings are nested one level deep at most")
     inner = values.get(parts[0])
     if parts[0] == "overheads" and "overheads" in values and inner is None:
-        raise UserError(f"--set {text!r}: contradicts --no-overheads; leave one of them out")
+        raise UserError(f"--set {quoted(text)}: contradicts --no-overheads; leave one of them out")
     values[parts[0]] = {**(inner if isinstance(inner, dict) else {}), parts[1]: value}

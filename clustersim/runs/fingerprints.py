@@ -19,6 +19,7 @@ from clustersim.speed import Speed
 from itertime.io import MAX_BYTES, sha256, shown
 from traces.workload import FILE_ENDINGS
 
+from .policy_files import hash_of_files
 from .registry import find_policy
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "hash_of_parts",
     "is_of_this_code",
     "malformed_versions",
+    "other_libraries",
     "policy_hash",
     "recipe_hash",
     "systems_hash",
@@ -74,11 +76,11 @@ def hash_of_parts(folder: Path, parts: Iterable[str]) -> str:
 
 
 def policy_hash(name: str) -> str:
-    """Hash of the file of a policy, or of the whole package that contains it. OSError or UnknownName for a
-    policy that does not exist.
+    """Hash of the file of a policy and the files beside it that it depends on, or of the whole package that
+    contains it. OSError or UnknownName for a policy that does not exist.
     """
     if ".py:" in name:
-        return sha256(name.rpartition(":")[0])  # not imported: that runs it
+        return hash_of_files(name.rpartition(":")[0])  # not imported: that runs it
     return _package_hash(find_policy(name).__module__)
 
 
@@ -115,14 +117,28 @@ _VERSIONS = {"clustersim": re.compile(r"\d[\w.+!-]*", re.ASCII), "code": re.comp
 """The form of the versions by which a run identifies the program that made it."""
 
 
+LIBRARIES = ("numpy", "scipy", "simpy")
+"""What computes numbers besides our own code; scipy solves the programs of some policies."""
+
+
 def versions() -> dict[str, str]:
     return {
         "clustersim": version("clustersim"),
         "code": code_hash(),
         "python": platform.python_version(),
-        "numpy": version("numpy"),
-        "simpy": version("simpy"),
+        **{name: version(name) for name in LIBRARIES},
     }
+
+
+def other_libraries(manifest: Mapping[str, Any]) -> str:
+    """How Python and the libraries that made a run differ from those here, as `numpy 1.26.4 (here 2.4.6)`;
+    empty if they do not. Last digits may depend on them: Python 3.12 sums floats in another way than 3.11.
+    """
+    stated = manifest.get("versions")
+    made: Mapping[str, Any] = stated if isinstance(stated, dict) else {}
+    here = versions()
+    different = [name for name in ("python", *LIBRARIES) if made.get(name) != here[name]]
+    return ", ".join(f"{name} {shown(made.get(name))} (here {here[name]})" for name in different)
 
 
 def is_of_this_code(manifest: Mapping[str, Any]) -> bool:

@@ -15,9 +15,9 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from clustersim.errors import PolicyError, UnknownParameter
+from clustersim.errors import PolicyError
 from clustersim.scheduler import Scheduler
-from itertime.errors import UnknownName, UserError
+from itertime.errors import UnknownName, UserError, quoted
 
 __all__ = ["PolicyInfo", "find_policy", "list_policies", "make_policy"]
 
@@ -73,33 +73,56 @@ def find_policy(name: str) -> type[Scheduler]:
 def make_policy(policy: str | type[Scheduler], params: dict[str, Any]) -> Scheduler:
     """An instance of a policy, named or given as a class, with the given parameters.
 
-    UnknownParameter for a parameter that the policy does not have, PolicyError if its constructor raises.
+    UnknownName for a parameter that the policy does not have, UserError for one that is missing or whose
+    value the policy refuses, PolicyError if its constructor fails for a reason of its own.
     """
     cls = find_policy(policy) if isinstance(policy, str) else _checked(policy, repr(policy))
     name = policy if isinstance(policy, str) else cls.__name__
-    known = [
-        p.name
-        for p in inspect.signature(cls).parameters.values()
-        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    ]
-    for param in params:
-        if param not in known:
-            raise UnknownParameter(f"parameter of policy {name}", param, known or ["(none)"])
+    _check_names(cls, name, params)
     try:
         return cls(**params)
     except (TypeError, ValueError) as error:
-        raise PolicyError(f"policy {name}: {error}") from None
+        kind = UserError if params and not _fails_anyway(cls) else PolicyError
+        raise kind(f"policy {name}: {error!s:.500}") from None
     except (Exception, SystemExit) as error:
         raise PolicyError(f"policy {name} cannot be made: {_where(error)}") from error
+
+
+def _parameters(cls: type[Scheduler]) -> list[inspect.Parameter]:
+    every = inspect.signature(cls).parameters.values()
+    return [p for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+
+
+def _check_names(cls: type[Scheduler], name: str, params: dict[str, Any]) -> None:
+    parameters = _parameters(cls)
+    known = [p.name for p in parameters]
+    for param in params:
+        if param not in known:
+            raise UnknownName(f"parameter of policy {name}", param, known or ["(none)"])
+    missing = [p.name for p in parameters if p.default is p.empty and p.name not in params]
+    if missing:
+        what = f"parameter {missing[0]} is missing"
+        raise UserError(f"policy {name}: {what}; give it, as in --set policy.{missing[0]}=VALUE")
+
+
+def _fails_anyway(cls: type[Scheduler]) -> bool:
+    """Whether the constructor fails with default values too: then the given values are not to blame."""
+    if any(p.default is p.empty for p in _parameters(cls)):
+        return False
+    try:
+        cls()
+    except (Exception, SystemExit):
+        return True
+    return False
 
 
 def _from_file(name: str) -> type[Scheduler]:
     file, _, class_name = name.rpartition(":") if ".py:" in name else (name, "", "")
     path = Path(file)
     if not class_name:
-        raise UserError(f"policy {name!r}: name the class too, as in {file}:MyScheduler")
+        raise UserError(f"policy {quoted(name)}: name the class too, as in {file}:MyScheduler")
     if not path.is_file():
-        raise UserError(f"policy {name!r}: there is no file {file}")
+        raise UserError(f"policy {quoted(name)}: there is no file {file}")
     module_name = f"clustersim_policy_{path.stem}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None
@@ -130,7 +153,7 @@ def _where(error: BaseException) -> str:
 
 def _checked(cls: object, name: str) -> type[Scheduler]:
     if not (inspect.isclass(cls) and issubclass(cls, Scheduler)):
-        raise PolicyError(f"policy {name}: {cls!r} is not a subclass of clustersim.Scheduler")
+        raise PolicyError(f"policy {name}: {quoted(cls)} is not a subclass of clustersim.Scheduler")
     if not isinstance(cls.planner, str):
-        raise PolicyError(f"policy {name}: planner={cls.planner!r}: must be the name of a planner")
+        raise PolicyError(f"policy {name}: planner={quoted(cls.planner)}: must be the name of a planner")
     return cls

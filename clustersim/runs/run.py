@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from clustersim.analysis import summarise
+from clustersim.analysis import check_window, summarise, window_summary
 from clustersim.cluster import Cluster, load_cluster
 from clustersim.engine import RunSetup, Simulation
 from clustersim.errors import PolicyError
@@ -22,20 +22,19 @@ from clustersim.scheduler import Scheduler
 from clustersim.scheduler.cluster_state import checked_quotas
 from clustersim.speed import speed_for
 from itertime.errors import UserError
-from traces.job import Job
 
 from .config import RunConfig
 from .manifest import Ending, manifest_of, source_hashes
 from .plan_records import plans_used
 from .registry import make_policy
 from .signals import interrupting
-from .source import Trace
+from .source import Trace, TraceLike
 
 __all__ = ["run", "run_config", "setup_of"]
 
 
 def run(
-    trace: str | Path | Trace | Sequence[Job],
+    trace: TraceLike,
     policy: str | type[Scheduler] | None = None,
     *,
     config: RunConfig | None = None,
@@ -44,11 +43,14 @@ def run(
     on_progress: Callable[[int], None] | None = None,
     **settings: Any,
 ) -> Run:
-    """Simulate `trace` (a file, or jobs) under one policy, by name or class.
+    """Simulate `trace` (a file, jobs, or a data frame of the trace's columns) under one policy, by name or
+    class.
 
     Settings are those of `RunConfig`, or all are in `config`. `out`: a folder that the run is written to
     while it goes on (see `clustersim.rundir`; `parquet` as there). The records of the result are then read
     from the folder on first access, and memory holds only the jobs in the system and a few numbers of each.
+
+    With `warmup_s` or `measure_s`, the summary has the metrics of this window under `window`.
 
     Raises UserError for settings or a folder that cannot be written, TableError for the trace, PolicyError
     for a policy that breaks a rule, KeyboardInterrupt when interrupted. The last two have the run up to that
@@ -66,8 +68,7 @@ def run(
     if config is None:
         named = policy.__name__ if isinstance(policy, type) else policy
         config = RunConfig.make(policy=named or "fifo", **settings)
-    if not isinstance(trace, Trace):
-        trace = Trace.read(trace, config.table) if isinstance(trace, str | Path) else Trace.of(trace)
+    trace = Trace.given(trace, config.table)
     chosen = policy if isinstance(policy, type) else config.policy
     return run_config(trace, config, policy=chosen, out=out, parquet=parquet, on_progress=on_progress)
 
@@ -85,6 +86,8 @@ def run_config(
     """As `run`; `policy` and `cluster`, if given, replace those that `config` names."""
     with redirect_stdout(sys.stderr):  # a policy may print, but stdout is for results
         setup = setup_of(config, policy, cluster)
+        if config.window is not None:
+            check_window((job.submit_s for job in trace.jobs), config.warmup_s, config.measure_s)
         hashes = source_hashes(config, config.policy if policy is None else policy)
         with _recorder(out, setup.cluster, parquet) as recorder:
             simulation = Simulation(trace.jobs, setup, recorder, on_progress)
@@ -123,7 +126,7 @@ def _simulate(simulation: Simulation, finish: Callable[[Ending], Run]) -> Run:
 
 
 def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: dict[str, Any]) -> Run:
-    summary = summarise(
+    summary: dict[str, Any] = summarise(
         recorder.job_table,
         recorder.usage_table,
         setup.cluster,
@@ -131,6 +134,15 @@ def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: di
         events=recorder.event_count,
         price_usd_per_gpu_h=config.price_usd_per_gpu_h,
     )
+    if config.window is not None:
+        summary["window"] = window_summary(
+            recorder.job_table,
+            recorder.usage_table,
+            setup.cluster,
+            warmup_s=config.warmup_s,
+            measure_s=config.measure_s,
+            price_usd_per_gpu_h=config.price_usd_per_gpu_h,
+        )
     plans = plans_used(recorder.plans, setup.speed)
     return recorder.finish(config.policy, setup.planner, summary, manifest, plans)
 
@@ -148,12 +160,13 @@ def setup_of(
             cluster = load_cluster(config.cluster, config.system, config.network)
         scheduler = make_policy(config.policy if policy is None else policy, config.params)
         planner = scheduler.planner if config.planner is None else config.planner
+        charged = config.overheads
         return RunSetup(
             cluster=cluster,
             scheduler=scheduler,
-            speed=speed_for(cluster, planner, config.table),
+            speed=speed_for(cluster, planner, config.table, config.memory_headroom),
             planner=planner,
-            overheads=Overheads.none() if config.overheads is None else Overheads.of(config.overheads),
+            overheads=Overheads.none() if charged is None else Overheads.of(charged, cluster.gpus),
             placement=placer(config.placement),
             quotas=checked_quotas(config.quotas, cluster.gpus),
             failures=None if config.failures is None else Failures.of(config.failures),

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 from clustersim.speed import read_throughput_table
 from itertime.errors import TableError, UserError
 from itertime.io import sha256, shown
 from itertime.spec import list_models
 from traces.job import Job, submission_order
-from traces.native import COLUMNS, TEXTS, StoredJobs, contradictions, store_trace
+from traces.native import COLUMNS, TEXTS, StoredJobs, contradictions, jobs_of_frame, store_trace
 from traces.synthetic import Recipe, generate_stored
 
 from .fingerprints import is_of_this_code, recipe_hash
 
-__all__ = ["LARGEST_FILE", "Trace", "stated_hash", "trace_of_manifest"]
+__all__ = ["LARGEST_FILE", "Trace", "TraceLike", "stated_hash", "trace_of_manifest"]
 
 LARGEST_FILE = 10_000_000_000
 """Bytes of the largest trace or table that is read because a manifest names it: a hundred million jobs."""
+
+
+class SupportsDataFrame(Protocol):
+    """A data frame of pandas, polars or another library with the interchange protocol."""
+
+    def __dataframe__(self, *arguments: Any, **options: Any) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,26 @@ class Trace:
         return cls(jobs, str(path), jobs.sha256)
 
     @classmethod
+    def given(cls, trace: object, table: str | None = None) -> Trace:
+        """A trace in any form that the Python interface takes: a file, jobs, a data frame, or a `Trace`.
+
+        UserError for anything else.
+        """
+        if isinstance(trace, Trace):
+            return trace
+        if isinstance(trace, str | Path):
+            return cls.read(trace, table)
+        if hasattr(trace, "__dataframe__"):
+            return cls.of(jobs_of_frame(trace))
+        if isinstance(trace, Iterable):
+            jobs = list(trace)
+            if all(isinstance(job, Job) for job in jobs):
+                return cls.of(jobs)
+        raise UserError(
+            f"trace={type(trace).__name__}: must be the path of a trace, jobs (traces.Job), or a data frame"
+        )
+
+    @classmethod
     def of(cls, jobs: Sequence[Job]) -> Trace:
         """A trace made in memory. TableError names a job that could not be in a file either."""
         seen: set[str] = set()
@@ -66,6 +93,10 @@ class Trace:
         for job in jobs:
             _check(job)
         return cls(jobs, recipe=asdict(recipe))
+
+
+TraceLike: TypeAlias = str | Path | Trace | Iterable[Job] | SupportsDataFrame
+"""What the Python interface takes as a trace."""
 
 
 def _check(job: Job) -> None:
@@ -87,10 +118,13 @@ def _check(job: Job) -> None:
 # The trace of an earlier run
 
 
-def trace_of_manifest(manifest: Mapping[str, Any], given: str | Path | None = None) -> Trace | str:
+def trace_of_manifest(
+    manifest: Mapping[str, Any], given: str | Path | None = None, most: float = inf
+) -> Trace | str:
     """The trace of a run, from the `given` file or as its manifest names it; or the reason why there is none.
 
-    UserError, TableError for a given file that cannot be read.
+    `most`: jobs that the run can have had. No longer trace is generated: that could take hours. UserError,
+    TableError for a given file that cannot be read.
     """
     stated = manifest.get("trace")
     source: Mapping[str, Any] = stated if isinstance(stated, dict) else {}
@@ -101,7 +135,7 @@ def trace_of_manifest(manifest: Mapping[str, Any], given: str | Path | None = No
             raise UserError(f"{given}: is a pipe, and is read more than once; save it to a file first")
         return Trace.read(given, table)
     if "recipe" in source:
-        return _generated(source["recipe"], source.get("recipe_sha256"), manifest)
+        return _generated(source["recipe"], source.get("recipe_sha256"), manifest, most)
     path = source.get("path")
     if not isinstance(path, str) or not path:
         return "the trace was made in memory, and is in no file"
@@ -115,12 +149,14 @@ def trace_of_manifest(manifest: Mapping[str, Any], given: str | Path | None = No
         return str(error)[:300]
 
 
-def _generated(recipe: object, digest: object, manifest: Mapping[str, Any]) -> Trace | str:
+def _generated(recipe: object, digest: object, manifest: Mapping[str, Any], most: float) -> Trace | str:
     if not is_of_this_code(manifest):
         return "another version generated the trace"
     known = {field.name for field in fields(Recipe)}
     if not isinstance(recipe, dict) or not set(recipe) <= known:
         return f"recipe={shown(recipe)}: is no recipe"
+    if isinstance(jobs := recipe.get("jobs"), int) and jobs > most:
+        return f"its recipe gives {jobs:,} jobs, the records are of at most {most:,}"
     try:
         if recipe_hash(recipe) != digest:
             return "the files that its recipe names were changed since the run"

@@ -10,9 +10,9 @@ from clustersim.cluster import Capacity, Cluster
 from clustersim.errors import PolicyError
 from clustersim.overheads import Overheads
 from clustersim.placement import Placer
-from itertime.errors import UserError
+from itertime.errors import UserError, quoted
 
-from .ranking import CurrentKeys, J, Key, NonIncreasingKeys, Ranking, RunningOrder
+from .ranking import ChangingRanking, CurrentKeys, J, Key, NonIncreasingKeys, Ranking, RunningOrder
 
 __all__ = ["INSTANT_S", "ClusterState", "RestartTimes", "WaitingJobs", "checked_quotas"]
 
@@ -34,10 +34,11 @@ class ClusterState(Generic[J]):
     | `running` | in the order of their starts, each with a number that every start changes |
     | `waiting` | the jobs that wait for GPUs |
     | `restart_s` | see `RestartTimes` |
+    | `orders` | the running jobs by each key that a policy promised never grows while a job runs |
     """
 
     __slots__ = (
-        "_orders", "capacity", "cluster", "decision", "gone_for_good", "gpus_down", "now_s", "oracle_used",
+        "capacity", "cluster", "decision", "gone_for_good", "gpus_down", "now_s", "oracle_used", "orders",
         "overheads", "placer", "quotas", "restart_s", "running", "waiting",
     )  # fmt: skip
 
@@ -55,7 +56,7 @@ class ClusterState(Generic[J]):
         self.running: dict[J, int] = {}
         self.waiting: WaitingJobs[J] = WaitingJobs()
         self.restart_s = RestartTimes(cluster, overheads)
-        self._orders: dict[Key[J], NonIncreasingKeys[J]] = {}
+        self.orders: dict[Key[J], NonIncreasingKeys[J]] = {}
 
     @property
     def in_service(self) -> int:
@@ -66,9 +67,9 @@ class ClusterState(Generic[J]):
         """The running jobs by `key`. If the key never grows while a job runs, few keys are looked up."""
         if not non_increasing:
             return CurrentKeys(key, self.running)
-        order = self._orders.get(key)
+        order = self.orders.get(key)
         if order is None:
-            order = self._orders[key] = NonIncreasingKeys(key)
+            order = self.orders[key] = NonIncreasingKeys(key)
         order.update(self.running)
         return order
 
@@ -85,7 +86,7 @@ class WaitingJobs(Generic[J]):
         self.jobs: OrderedDict[J, None] = OrderedDict()
         self.sorted = True
         self._highest = -1  # the highest order of submission so far
-        self.rankings: dict[tuple[Key[J], bool], Ranking[J]] = {}
+        self.rankings: dict[tuple[Key[J], bool, bool], Ranking[J]] = {}
 
     def in_order(self) -> Collection[J]:
         """The jobs in order of submission."""
@@ -94,15 +95,16 @@ class WaitingJobs(Generic[J]):
             self.sorted = True
         return self.jobs.keys()
 
-    def ranked_by(self, key: Key[J], elastic: bool) -> Ranking[J]:
+    def ranked_by(self, key: Key[J], elastic: bool, changing: bool) -> Ranking[J]:
         """See `State.pending_by`."""
-        ranking = self.rankings.get((key, elastic))
+        ranking = self.rankings.get((key, elastic, changing))
         if ranking is None:
             if len(self.rankings) >= _MAX_RANKINGS:
                 raise PolicyError(
                     f"pending_by: more than {_MAX_RANKINGS} different keys; pass the same function each time"
                 )
-            ranking = self.rankings[key, elastic] = Ranking(key, elastic)
+            ranking = ChangingRanking(key, elastic) if changing else Ranking(key, elastic)
+            self.rankings[key, elastic, changing] = ranking
             for job in self.in_order():
                 ranking.add(job)
         return ranking
@@ -151,7 +153,7 @@ def checked_quotas(quotas: Mapping[str, int] | None, capacity: int | None = None
     checked = {str(tenant): gpus for tenant, gpus in (quotas or {}).items()}
     for tenant, gpus in checked.items():
         if isinstance(gpus, bool) or not isinstance(gpus, int) or gpus < 0:
-            raise UserError(f"quotas.{tenant}={gpus!r}: must be a whole number of GPUs, at least 0")
+            raise UserError(f"quotas.{tenant}={quoted(gpus)}: must be a whole number of GPUs, at least 0")
     promised = sum(checked.values())
     if capacity is not None and promised > capacity:
         each = ", ".join(f"{tenant} {gpus}" for tenant, gpus in checked.items())

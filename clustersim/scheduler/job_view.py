@@ -61,6 +61,13 @@ class JobView:
         return self._job.job.deadline_s
 
     @property
+    def estimate_s(self) -> float | None:
+        """The user's estimate of the run time on the requested GPUs, in seconds, without overheads; None if
+        the trace states none.
+        """
+        return self._job.job.estimate_s
+
+    @property
     def requested(self) -> int:
         """The GPUs that the user asked for (raised to what the model needs)."""
         return self._job.requested
@@ -113,6 +120,12 @@ class JobView:
         """GPU-seconds held so far."""
         job = self._job
         return job.gpu_seconds + (self._facts.now_s - job.since_s) * job.gpus
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds without GPUs so far: before the first start, and after each preemption or interruption."""
+        job = self._job
+        return job.wait_s if job.placement is not None else job.wait_s + self._facts.now_s - job.since_s
 
     @property
     def paying_s(self) -> float:
@@ -181,6 +194,33 @@ class JobView:
         count = job.requested if gpus is None else gpus
         unit_s = (job.unit_s_on(count, gpu_type) if job.offers else job.curve.unit_s.get(count)) or inf
         return job.work_left_at(self._facts.now_s) * unit_s
+
+    def estimated_remaining(self) -> float:
+        """Seconds left of `estimate_s`: the estimate less the work done so far, at the speed of the request.
+        Negative once the job has done more than its user expected. Infinite without an estimate.
+        """
+        return self._remaining(None, None) + self._excess_s()
+
+    def estimated_end_s(self) -> float:
+        """When `estimate_s` runs out if the job stays on its GPUs at its present speed; of a waiting job, if
+        it starts now as requested. Infinite without an estimate.
+
+        If the estimate is the true run time, this is the time of the finish to the last bit.
+        """
+        job, now = self._job, self._facts.now_s
+        if job.placement is None:
+            return now + self.start_cost_s(job.requested) + self.estimated_remaining()
+        if job.ready_s == inf:  # it loads its checkpoint from a shared storage
+            return now + self.paying_s + self.estimated_remaining()
+        return max(job.since_s, job.ready_s) + job.work_left * job.unit_s + self._excess_s()
+
+    def _excess_s(self) -> float:
+        """Seconds by which the user's estimate exceeds the true run time on the request."""
+        estimate_s, job = self._job.job.estimate_s, self._job
+        if estimate_s is None:
+            return inf
+        unit_s = job.unit_s_on(job.requested, None)
+        return inf if unit_s is None else estimate_s - job.work * unit_s
 
     def restart_s(self, gpus: int) -> float:
         """Seconds that the engine would charge for a restart or a resize onto `gpus` GPUs, packed.

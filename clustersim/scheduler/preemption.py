@@ -17,7 +17,9 @@ from .ranking import Entry, Key, Rank, RunningOrder
 __all__ = ["run_by"]
 
 
-def run_by(draft: Draft, facts: ClusterState[JobView], key: Key[JobView], *, non_increasing: bool) -> None:
+def run_by(
+    draft: Draft, facts: ClusterState[JobView], key: Key[JobView], *, non_increasing: bool, changing: bool
+) -> None:
     """See `Proposal.run_by`."""
     held = facts.in_service - facts.capacity.free  # by jobs whose rank has not been reached
     service: _Service | None = None
@@ -25,13 +27,13 @@ def run_by(draft: Draft, facts: ClusterState[JobView], key: Key[JobView], *, non
     def may_fit(gpus: int) -> bool:
         return gpus <= draft.free + held if service is None else service.may_fit(gpus)
 
-    walk = facts.waiting.ranked_by(key, elastic=False).walk(may_fit)
+    walk = facts.waiting.ranked_by(key, elastic=False, changing=changing).entries(may_fit)
     waiting = next(walk, None)
-    while waiting is not None and draft.start(waiting) is not None:
+    while waiting is not None and draft.start(waiting[2]) is not None:
         waiting = next(walk, None)  # while there is room, no comparison with running jobs is needed
     if waiting is None:
         return
-    rank = (key(waiting), waiting.order)
+    rank = waiting[:2]
     service = _Service(draft, facts.running_order(key, non_increasing), rank)
     evicted = service.evicted
     while waiting is not None or evicted:
@@ -40,9 +42,9 @@ def run_by(draft: Draft, facts: ClusterState[JobView], key: Key[JobView], *, non
             service.serve(again[2], again[:2])
         else:
             assert waiting is not None
-            service.serve(waiting, rank)
+            service.serve(waiting[2], rank)
             waiting = next(walk, None)
-            rank = rank if waiting is None else (key(waiting), waiting.order)
+            rank = rank if waiting is None else waiting[:2]
     _move_back(draft, service.all_evicted)
 
 

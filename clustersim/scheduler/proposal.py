@@ -26,7 +26,7 @@ class Proposal(Draft):
     wake_at: float | None = None
     """Ask to be called at this time even if nothing happens; replaces an earlier request."""
 
-    def run_by(self, key: Key[JobView], falling: bool = False) -> None:
+    def run_by(self, key: Key[JobView], falling: bool = False, changing: bool = False) -> None:
         """Make the draft what a preemptive scheduler runs that serves jobs strictly by `key` and skips
         those without room.
 
@@ -35,9 +35,16 @@ class Proposal(Draft):
         of these jobs first. A job that keeps running keeps its GPUs.
 
         `falling` promises that the key of a job never grows while the job runs (remaining time, a deadline,
-        a size). A decision then looks up only some of the running jobs' keys.
+        a size). A decision then looks up only some of the running jobs' keys; otherwise it looks up all.
+
+        `changing`: the key of a job may change while the job waits, as for jobs that age. A decision then
+        looks up the keys of all waiting jobs that may fit. Without it a key is looked up when a job begins to
+        wait, and must stay the same until the job runs (see `Ranking.rerank`).
+
+        A change of order between two events is a reason to decide, which the engine cannot know: set
+        `wake_at` to the time of the next one.
         """
-        run_by(self, self._facts, key, non_increasing=falling)
+        run_by(self, self._facts, key, non_increasing=falling, changing=changing)
 
     def compact(self, wanted: Mapping[JobView, int]) -> None:
         """Move jobs smaller than a node closer together, as far as needed to give the jobs of `wanted` that

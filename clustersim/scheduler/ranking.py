@@ -1,8 +1,10 @@
 """Jobs in the order of a key, kept sorted between decisions, so that policies neither sort nor rescan them.
 
 Pending jobs are kept in one queue for each GPU count that they need (`Ranking`): a walk that can only place
-jobs of up to n GPUs looks at the heads of those queues alone, however many larger jobs wait. Running jobs
-whose keys never grow while they work are kept by the keys that were last looked up (`NonIncreasingKeys`).
+jobs of up to n GPUs looks at the heads of those queues alone, however many larger jobs wait. Where keys
+change while jobs wait, a walk first looks up the keys of the queues that it reads (`ChangingRanking`).
+Running jobs whose keys never grow while they work are kept by the keys that were last looked up
+(`NonIncreasingKeys`).
 """
 
 from __future__ import annotations
@@ -12,7 +14,17 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from heapq import heapify, heappop, heapreplace
 from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["CurrentKeys", "Entry", "Key", "NonIncreasingKeys", "Rank", "Rankable", "Ranking", "RunningOrder"]
+__all__ = [
+    "ChangingRanking",
+    "CurrentKeys",
+    "Entry",
+    "Key",
+    "NonIncreasingKeys",
+    "Rank",
+    "Rankable",
+    "Ranking",
+    "RunningOrder",
+]
 
 
 class Rankable(Hashable, Protocol):
@@ -34,7 +46,7 @@ class Rankable(Hashable, Protocol):
 J = TypeVar("J", bound=Rankable)
 
 Key = Callable[[J], Any]
-"""A sort key that does not change while the job waits."""
+"""A sort key. In a `Ranking` that of a job does not change while the job waits."""
 Entry = tuple[Any, int, J]
 """(key, order of submission, job), the form in which jobs are sorted."""
 Rank = tuple[Any, int]
@@ -77,6 +89,11 @@ class Ranking(Generic[J]):
         if self._added is not None and self._added.pop(job, None) is None:
             self._removed[job] = entry
 
+    def rerank(self, job: J) -> None:
+        """Look up the key of a waiting job again. For keys that change at moments that the policy knows."""
+        self.remove(job)
+        self.add(job)
+
     def changes(self) -> tuple[Collection[Entry[J]], Collection[Entry[J]]]:
         """The entries removed and those added since the last call; the first call returns all as added.
 
@@ -91,18 +108,83 @@ class Ranking(Generic[J]):
 
         `fits` is called again before each job; what fits must not grow during the walk.
         """
-        heads = [(*queue[0], 0, gpus, queue) for gpus, queue in self._queues.items() if queue and fits(gpus)]
+        return (entry[2] for entry in self.entries(fits))
+
+    def entries(self, fits: Callable[[int], bool]) -> Iterator[Entry[J]]:
+        """As `walk`, with the keys by which the jobs are sorted."""
+        heads = [(queue[0], 0, gpus, queue) for gpus, queue in self._queues_that(fits)]
         heapify(heads)
         while heads:
-            _, _, job, index, gpus, queue = heads[0]
+            entry, index, gpus, queue = heads[0]
             if not fits(gpus):
                 heappop(heads)
                 continue
             if index + 1 < len(queue):
-                heapreplace(heads, (*queue[index + 1], index + 1, gpus, queue))
+                heapreplace(heads, (queue[index + 1], index + 1, gpus, queue))
             else:
                 heappop(heads)
-            yield job
+            yield entry
+
+    def _queues_that(self, fits: Callable[[int], bool]) -> list[tuple[int, list[Entry[J]]]]:
+        """By GPU count, the queues that have jobs and whose count satisfies `fits`."""
+        return [(gpus, queue) for gpus, queue in self._queues.items() if queue and fits(gpus)]
+
+    def outdated(self, number: int | None = None) -> Iterator[tuple[J, Any, Any]]:
+        """(job, the key that it is sorted by, its key now) of each job whose key has changed.
+
+        `number` picks one job to look at, for another number another one; None: all.
+        """
+        for known, _, job in list(self._entries.values()) if number is None else self._one(number):
+            now = self._key(job)
+            if now is not known and now != known:
+                yield job, known, now
+
+    def _one(self, number: int) -> list[Entry[J]]:
+        """One of the entries, if there are any."""
+        queues = [queue for queue in self._queues.values() if queue]
+        if not queues:
+            return []
+        turn, which = divmod(number, len(queues))
+        return [queues[which][turn % len(queues[which])]]
+
+
+class ChangingRanking(Ranking[J]):
+    """A ranking by keys that change while jobs wait. The jobs are kept by the keys that were last looked up,
+    and every walk looks up the keys of all jobs whose GPU count fits when it begins.
+
+    For n such jobs that takes n keys and a sort: n comparisons if the order has not changed since the walk
+    before, n log n at most. Fewer keys would not do, since any of them may have changed.
+    """
+
+    __slots__ = ()
+
+    def changes(self) -> tuple[Collection[Entry[J]], Collection[Entry[J]]]:
+        """As for every ranking. A job with another key is in both."""
+        self._queues_that(lambda gpus: True)
+        return super().changes()
+
+    def outdated(self, number: int | None = None) -> Iterator[tuple[J, Any, Any]]:
+        """None: no walk relies on an earlier key."""
+        return iter(())
+
+    def _queues_that(self, fits: Callable[[int], bool]) -> list[tuple[int, list[Entry[J]]]]:
+        return [(gpus, self._look_up(gpus, queue)) for gpus, queue in super()._queues_that(fits)]
+
+    def _look_up(self, gpus: int, queue: list[Entry[J]]) -> list[Entry[J]]:
+        """The queue by the present keys: a new list, since a walk may still read the old one."""
+        key = self._key
+        present = [(key(job), order, job) for _, order, job in queue]
+        for before, now in zip(queue, present, strict=True):
+            if now[0] != before[0]:
+                job = now[2]
+                self._entries[job] = now
+                if self._added is not None:
+                    if self._added.pop(job, None) is None:
+                        self._removed[job] = before
+                    self._added[job] = now
+        present.sort()
+        self._queues[gpus] = present
+        return present
 
 
 def _requested(job: Rankable) -> int:
@@ -199,6 +281,12 @@ class NonIncreasingKeys(Generic[J]):
     def put_back(self, entry: Entry[J]) -> None:
         self._taken.remove(entry)
         insort(self._bounds, entry)
+
+    def grown(self) -> Iterator[tuple[J, Any, Any]]:
+        """(job, the key last looked up, its key now) of each running job whose key has grown."""
+        for job, (start, (bound, _, _)) in list(self._latest.items()):
+            if self._running.get(job) == start and (now := self._key(job)) > bound:
+                yield job, bound, now
 
     def _look_up(self, job: J, start: int) -> Entry[J]:
         entry = (self._key(job), job.order, job)

@@ -31,6 +31,8 @@ class Scheduler:
     planner: str = "3d"
     one_gpu_type: bool = False
     """Whether the policy assumes that all GPUs are alike; a cluster of several types is then refused."""
+    elastic: bool = False
+    """Whether the policy chooses how many GPUs a job gets. Notes then say where no job leaves a choice."""
 
     def admit(self, job: JobView, state: State) -> bool:
         """Whether to accept a job that was just submitted.
@@ -128,14 +130,18 @@ class State:
             self._counted = self._facts.decision
         return self._used.get(tenant, 0)
 
-    def pending_by(self, key: Key[JobView], elastic: bool = False) -> Ranking[JobView]:
+    def pending_by(
+        self, key: Key[JobView], elastic: bool = False, changing: bool = False
+    ) -> Ranking[JobView]:
         """The pending jobs sorted by `key`, ties in order of submission, kept up to date between calls.
 
-        `key` must be the same function object each time, and its value must not change while a job waits.
-        Jobs that wait do not make progress, so remaining time is such a key. `elastic`: a walk needs room for
-        a job's smallest size, not for its request.
+        `key` must be the same function object each time. Its value must not change while a job waits: it is
+        looked up once, when the job begins to wait. Jobs that wait make no progress, so remaining time is
+        such a key. `changing` allows other keys, such as the time that a job has waited: each walk then looks
+        up the keys of the jobs that may fit. `elastic`: a walk needs room for a job's smallest size, not for
+        its request.
         """
-        return self._facts.waiting.ranked_by(key, elastic)
+        return self._facts.waiting.ranked_by(key, elastic, changing)
 
     def unsettled(self) -> dict[JobView, float]:
         """The running jobs that have not yet worked on their GPUs for as long as a restart there would take,

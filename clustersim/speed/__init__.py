@@ -8,6 +8,7 @@
 | `Curve` | seconds per unit of work by GPU count, for one kind of job on one GPU type |
 | `Offer` | what one GPU type offers a job: its curve, and the number of GPUs to use by default |
 | `CannotRun` | raised where no GPU count can run a job; the text is the reason |
+| `Requests` | the GPUs that a job requests, and its run time on them |
 | `regular_counts` | 1, 2, 4, ... GPUs within a node, then 1, 2, 4, ... whole nodes |
 | `read_throughput_table` | measured speeds: {(model, global batch): {GPUs: iterations/s}} |
 | `Network` | the speeds of placed jobs, which depend on their nodes and on other jobs' traffic |
@@ -23,12 +24,15 @@ Why
   exact: tests compare with `==` after every change. Solving all connected links again was six times slower.
 - A job runs on GPUs of one type. Mixed allocations train at the pace of the slowest GPU unless the plan is
   balanced for them, which no planner here does. The engine sees one curve per type (`Offer`).
+- A job that asks for a GPU type runs on that type alone on a cluster of several types, as a constraint in a
+  batch system. On a cluster of one type its wish is informational: logs of one type are often run on another.
 - A job whose request is too small for its model under the run's planner gets the smallest count that holds
   it, and its record says so. Rejecting it would make policies with different planners serve different jobs.
 """
 
 from .curve import CannotRun, Curve, Offer, regular_counts
 from .network import Network
+from .requests import Requests
 from .speed import Speed, SpeedOnOneType, speed_for
 from .throughput_table import read_throughput_table
 
@@ -37,6 +41,7 @@ __all__ = [
     "Curve",
     "Network",
     "Offer",
+    "Requests",
     "Speed",
     "SpeedOnOneType",
     "read_throughput_table",

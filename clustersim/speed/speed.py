@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import Protocol
 
 from clustersim.cluster import Cluster, Pool
+from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
+from itertime.io import shown
 from itertime.planning import PLANNERS, Planner, default_cache, make_planner
-from itertime.spec import list_models, load_model, load_system
+from itertime.spec import list_models, load_model, load_system, refusal_of
 from traces.job import Job
 
 from .curve import CannotRun, Curve, Offer, regular_counts, worthwhile
@@ -151,6 +153,10 @@ class SpeedOnOneType:
         assert job.model is not None
         assert job.global_batch is not None
         model = load_model(job.model)
+        if reason := refusal_of(model.with_seq_len(job.seq_len)):
+            raise CannotRun(
+                f"{job.model} cannot be predicted: {reason}; a throughput table can state its speed"
+            )
         counts = self._counts_for(job)
         runs = dict(planner.curve(model, job.global_batch, self._counts, job.seq_len))
         irregular = tuple(n for n in counts if n not in self._counts)
@@ -213,11 +219,11 @@ class SpeedByType:
 
     def offers(self, job: Job) -> tuple[Offer, ...]:
         """The offers of all types: fewest requested GPUs first, then fastest there, then in the order of the
-        cluster's groups.
+        cluster's groups. A job that asks for a GPU type has the offer of that type alone.
 
         CannotRun, with every type's reason, if none can run the job.
         """
-        key = _kind_of(job)
+        key = (job.gpu_type, _kind_of(job))
         offers = self._offers.get(key)
         if offers is None:
             offers = self._offers[key] = self._find_offers(job)
@@ -226,14 +232,24 @@ class SpeedByType:
     def _find_offers(self, job: Job) -> tuple[Offer, ...]:
         found: list[Offer] = []
         reasons = []
-        for name, speed in self.by_type.items():
+        for name in self._types_for(job):
             try:
-                found += speed.offers(job)
+                found += self.by_type[name].offers(job)
             except CannotRun as reason:
                 reasons.append(f"{name}: {reason}")
         if not found:
             raise CannotRun("; ".join(reasons))
         return tuple(sorted(found, key=lambda offer: (offer.requested, offer.curve.unit_s[offer.requested])))
+
+    def _types_for(self, job: Job) -> tuple[str, ...]:
+        """The GPU types that the job may run on. CannotRun if it asks for a type that is not there."""
+        if job.gpu_type is None:
+            return tuple(self.by_type)
+        if job.gpu_type not in self.by_type:
+            raise CannotRun(
+                f"asks for GPU type {shown(job.gpu_type)}, the cluster has {', '.join(self.by_type)}"
+            )
+        return (job.gpu_type,)
 
     def planner_of(self, gpu_type: str) -> Planner | None:
         """The planner on the nodes of a GPU type; None for a type without a profile."""
@@ -244,7 +260,11 @@ class SpeedByType:
         return self.offers(job)[0].curve
 
     def curve_on(self, job: Job, gpu_type: str) -> Curve:
-        """The curve of `job` on one GPU type. CannotRun if that type cannot run it."""
+        """The curve of `job` on one GPU type. CannotRun if that type cannot run it, or the job asks for
+        another.
+        """
+        if gpu_type not in self._types_for(job):
+            raise CannotRun(f"asks for GPU type {shown(job.gpu_type)}, not {gpu_type}")
         return self.by_type[gpu_type].curve(job)
 
 
@@ -255,16 +275,24 @@ def _kind_of(job: Job) -> object:
     return job.model, job.global_batch, job.seq_len, job.gpus, job.min_gpus, job.max_gpus
 
 
-def speed_for(cluster: Cluster, planner: str, table: str | Path | None = None) -> Speed:
+def speed_for(
+    cluster: Cluster,
+    planner: str,
+    table: str | Path | None = None,
+    memory_headroom: float = MEMORY_HEADROOM,
+) -> Speed:
     """The speeds of a run: a planner by name on the systems of the cluster, and a throughput table if there
-    is one. UserError for unknown names.
+    is one. Plans leave `memory_headroom`, a share of a GPU's memory, free. UserError for unknown names.
     """
     tables = throughputs_by_type(table, cluster.gpu_types) if table else {}
-    by_type = {pool.gpu_type: _speed_on(pool, planner, tables.get(pool.gpu_type)) for pool in cluster.pools}
+    by_type = {
+        pool.gpu_type: _speed_on(pool, planner, memory_headroom, tables.get(pool.gpu_type))
+        for pool in cluster.pools
+    }
     return SpeedByType(by_type) if len(by_type) > 1 else by_type[cluster.gpu_types[0]]
 
 
-def _speed_on(pool: Pool, planner: str, table: Throughputs | None) -> SpeedOnOneType:
+def _speed_on(pool: Pool, planner: str, memory_headroom: float, table: Throughputs | None) -> SpeedOnOneType:
     """The speeds on the nodes of one GPU type. Nodes with fewer GPUs than those of their system have the
     same part of its NICs.
     """
@@ -282,4 +310,5 @@ def _speed_on(pool: Pool, planner: str, table: Throughputs | None) -> SpeedOnOne
     share = pool.gpus_per_node / system.gpus_per_node
     nic = pool.nic_bytes_per_s or system.nic_bytes_per_s * share
     system = replace(system, gpus_per_node=pool.gpus_per_node, nic_bytes_per_s=nic)
-    return SpeedOnOneType(cluster, make_planner(planner, system, cache=default_cache()), table, pool.gpu_type)
+    made = make_planner(planner, system, cache=default_cache(), memory_headroom=memory_headroom)
+    return SpeedOnOneType(cluster, made, table, pool.gpu_type)

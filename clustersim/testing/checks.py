@@ -66,7 +66,8 @@ def check_scheduler(factory: Callable[[], Scheduler], cases: Sequence[Case] | No
     states the broken rule, the case and the time.
 
     Apart from the rules of the audit: a second run has the same result, and so has a run with the rows of the
-    trace in another order; every run ends; parameters are stored under their own names.
+    trace in another order; every run ends; parameters are stored under their own names; at every decision the
+    keys of `run_by` and `pending_by` are what the jobs are sorted by.
     """
     check_parameters(factory())
     for case in CASES if cases is None else cases:
@@ -97,6 +98,7 @@ def _run(case: Case, scheduler: Scheduler, until_s: float | None = None) -> Outc
         maintenance=Maintenance.of(case.calendar, case.cluster.nodes),
         until_s=until_s,
         seed=case.seed,
+        check_all_keys=True,
     )
     recorder = MemoryRecorder(case.cluster)
     Simulation(submission_order(case.jobs), setup, recorder).run()

@@ -9,7 +9,8 @@
 | `report` | the JSON document of `itertime calibrate` |
 | `write_site` | the system file of a calibrated site |
 
-`python -m itertime.calibration.build_intervals` computes the intervals of `itertime.accuracy`.
+`python -m itertime.calibration.build_intervals` computes the intervals of `itertime.accuracy`, and
+`build_errors` its errors by GPU.
 
 Why
 - `calibrate` refuses constants that predict worse than none. The fit minimises ratios, which treat 5 times

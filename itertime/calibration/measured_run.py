@@ -1,19 +1,23 @@
 """One row of an iteration table as a run: its model, plan, system and profile.
 
 Empty cells mean multi-head attention, an MLP of 4 h, one chunk, micro-batch 1, no ZeRO, no sequence
-parallelism and no overlap. What has no column is inferred: a gated MLP implies RMS norm, rotary positions, a
-separate output layer and no biases (LLaMA); unfused attention implies dropout (GPT-3); layers that pp does
-not divide imply a balanced split.
+parallelism, no overlap, a dense model and no context parallelism (where stated, keys and values go around a
+ring). What has no column is inferred: a gated MLP implies RMS norm, rotary positions, a separate output layer
+and no biases (LLaMA); unfused attention implies dropout (GPT-3); layers that pp does not divide imply a
+balanced split.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 from itertime.errors import UserError
+from itertime.io import shown
 from itertime.spec import ModelSpec, Plan, Profile, Site, System, list_profiles, load_profile, load_system
 
+from .features import check_features, fp32_gradients, mlp_of
 from .table import Cells
 
 __all__ = ["MeasuredRun", "candidate_plans", "measured_run"]
@@ -64,9 +68,12 @@ def measured_run(row: Cells, site: Site) -> MeasuredRun:
     for column in _STATED:
         if row[column] is None:
             raise UserError(f"the source does not say {column}")
-    if row["gpus"] != row["tp"] * row["pp"] * row["dp"]:
-        raise UserError(f"gpus={row['gpus']} is not tp x pp x dp = {row['tp'] * row['pp'] * row['dp']}")
     profile = _profile(row["gpu"])
+    check_features(row)
+    degrees = ("tp", "pp", "cp", "dp") if row["cp"] else ("tp", "pp", "dp")
+    used = math.prod(row[name] for name in degrees)
+    if row["gpus"] != used:
+        raise UserError(f"gpus={row['gpus']} is not {' x '.join(degrees)} = {used}")
     node = load_system(_SITE_SYSTEMS.get(row["site"] or "", _SYSTEMS[profile.name]))
     system = replace(node, name=row["id"], gpus_per_node=row["gpus_per_node"], site=site)
     return MeasuredRun(_model(row), _plan(row), system.with_nic(row["node_nic_gbps"]), profile)
@@ -86,7 +93,7 @@ def candidate_plans(row: Cells, run: MeasuredRun) -> list[Plan]:
 def _profile(gpu: str) -> Profile:
     name = _PROFILES.get(gpu)
     if name not in list_profiles():
-        raise UserError(f"no profile for GPU {gpu}")
+        raise UserError(f"no profile for GPU {shown(gpu)}")
     profile = load_profile(str(name))
     if gpu not in _MEMORY:
         return profile
@@ -104,6 +111,7 @@ def _profile(gpu: str) -> Profile:
 
 def _model(row: Cells) -> ModelSpec:
     gated = bool(row["gated_mlp"])
+    experts, experts_per_token, ffn_hidden = mlp_of(row)
     model = ModelSpec(
         name=row["id"],
         layers=row["layers"],
@@ -112,7 +120,7 @@ def _model(row: Cells) -> ModelSpec:
         vocab=row["vocab"],
         seq_len=row["seq_len"],
         kv_heads=row["kv_heads"] or 0,
-        ffn_hidden=row["ffn_hidden"] or 0,
+        ffn_hidden=ffn_hidden,
         gated_mlp=gated,
         attention=row["attention"],
         norm="rmsnorm" if gated else "layernorm",
@@ -120,6 +128,8 @@ def _model(row: Cells) -> ModelSpec:
         tied_embeddings=not gated,
         biases=not gated,
         dropout=row["attention"] == "core",
+        experts=experts,
+        experts_per_token=experts_per_token,
     )
     if row["site"] == _NANOTRON and not row["ffn_hidden"]:
         return replace(model, **_NANOTRON_MODELS.get(row["hidden"], {}))
@@ -134,6 +144,7 @@ def _plan(row: Cells) -> Plan:
     overlap = row["grad_overlap"]
     if overlap is None:
         overlap = nanotron and not row["zero_stage"]
+    default, stated = nanotron or _FP32_GRADIENTS in (row["note"] or ""), fp32_gradients(row)
     split = "even" if row["layers"] % row["pp"] == 0 else "balanced"
     return Plan(
         tp=row["tp"],
@@ -148,7 +159,9 @@ def _plan(row: Cells) -> Plan:
         sequence_parallel=bool(row["sequence_parallel"]),
         grad_overlap=bool(overlap),
         split="compute" if nanotron else split,
-        fp32_gradients=nanotron or _FP32_GRADIENTS in (row["note"] or ""),
+        fp32_gradients=default if stated is None else stated,
+        cp=row["cp"] or 1,
+        ep=row["ep"] or 1,
     )
 
 

@@ -75,7 +75,8 @@ class RunSet:
         """
         seconds, memory = np.full(len(self), np.inf), np.zeros(len(self))
         for group in self._groups:
-            result = evaluate(group.model, group.plans, replace(group.system, site=site), group.profile)
+            system = replace(group.system, site=site)
+            result = evaluate(group.model, group.plans, system, group.profile, memory_headroom=0.0)
             stated = len(np.unique(group.rows)) == len(group.rows)
             for entry, row in enumerate(group.rows):
                 possible = stated or result.memory.fits[entry] or seconds[row] == np.inf

@@ -1,19 +1,21 @@
 """Iteration tables: measured seconds per iteration, one row a run, each with its own model, plan and system.
 
-The columns are those of `../shared/data/README.md`. A file that is not such a table raises TableError with
-its line.
+The columns are those of `../shared/data/README.md` and `../shared/data/modern_gpus/README.md`. A file that is
+not such a table raises TableError with its line.
 """
 
 from __future__ import annotations
 
 import csv
+import logging
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from itertime.errors import TableError
+from itertime.errors import TableError, printable
+from itertime.io import shown
 from itertime.spec import RECOMPUTE
 
 __all__ = ["Cells", "read_table"]
@@ -36,6 +38,17 @@ def _count(value: str) -> int:
     if number != int(number) or not 1 <= number <= 10**12:
         raise ValueError("must be a whole number of at least 1")
     return int(number)
+
+
+def _number_of_layers(value: str) -> int:
+    return 0 if value == "0" else _count(value)
+
+
+def _share(value: str) -> float:
+    number = _number(value)
+    if not 0 <= number <= 1:
+        raise ValueError("must be a number from 0 to 1")
+    return number
 
 
 def _stage(value: str) -> int:
@@ -107,7 +120,36 @@ _COLUMNS = {
     "memory_gb": _Column(_positive, needed=False),
     "source": _Column(_text, needed=False),
     "note": _Column(_text, needed=False),
+    "precision": _Column(_text, needed=False),
+    "cp": _Column(_count, needed=False),
+    "ep": _Column(_count, needed=False),
+    "etp": _Column(_count, needed=False),
+    "experts": _Column(_count, needed=False),
+    "experts_per_token": _Column(_count, needed=False),
+    "moe_ffn_hidden": _Column(_count, needed=False),
+    "shared_ffn_hidden": _Column(_count, needed=False),
+    "head_dim": _Column(_count, needed=False),
+    "head_dim_v": _Column(_count, needed=False),
+    "power_w": _Column(_positive, needed=False),
+    "tp_comm_overlap": _Column(_switch, needed=False),
+    "cuda_graphs": _Column(_text, needed=False),
+    "cpu_offload_layers": _Column(_number_of_layers, needed=False),
+    "recompute_modules": _Column(_text, needed=False),
+    "recompute_fraction": _Column(_share, needed=False),
+    "moe_dispatcher": _Column(_text, needed=False),
+    "moe_a2a_overlap": _Column(_switch, needed=False),
+    "grad_dtype": _Column(_text, needed=False),
 }
+"""Columns that say what ran, and how."""
+_INFORMATION = frozenset(
+    (
+        *("model", "framework", "release", "recipe", "measured_as", "missing"),
+        *("tokens_per_s_gpu", "tflops_per_gpu", "model_tflops_gpu", "mfu_bf16"),
+        *("license", "repo", "path", "commit"),
+    )
+)
+"""Columns about the source of a row, and figures that follow from its time."""
+_log = logging.getLogger("itertime")
 _LONGEST_CELL = 10_000
 
 
@@ -115,8 +157,9 @@ def read_table(path: str | Path) -> list[Cells]:
     """The rows of an iteration table, in order: column -> value, None for an empty cell; "line" -> the line
     of the file.
 
-    Unknown columns are ignored. Raises TableError for a file that is not such a table: missing, other text,
-    missing or repeated columns, ragged rows, cells of the wrong kind, repeated ids.
+    Columns that are not known are ignored, and one warning names them. Raises TableError for a file that is
+    not such a table: missing, other text, missing or repeated columns, ragged rows, cells of the wrong kind,
+    repeated ids.
     """
     path = Path(path)
     rows: list[Cells] = []
@@ -126,7 +169,8 @@ def read_table(path: str | Path) -> list[Cells]:
         if row["id"] is None:
             raise TableError(f"{path}:{line}: id=: is empty; give every row its own name")
         if row["id"] in seen:
-            raise TableError(f"{path}:{line}: id={row['id']}: is also on line {seen[row['id']]}; rename one")
+            what = f"id={shown(row['id'])}: is also on line {seen[row['id']]}; rename one"
+            raise TableError(f"{path}:{line}: {what}")
         seen[row["id"]] = line
         rows.append(row)
     if not rows:
@@ -157,6 +201,10 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str], list[str]]]:
 def _check_header(path: Path, header: list[str]) -> None:
     if not header:
         raise TableError(f"{path}:1: the file is empty; the first line must name the columns")
+    foreign = [shown(name) for name in header if name not in _COLUMNS and name not in _INFORMATION]
+    if foreign:
+        what = f"ignored, as no column of these names is known: {', '.join(foreign)}"
+        _log.warning("warning: %s:1: %s; do they change the work of a run?", printable(str(path)), what)
     for name in header:
         if name in _COLUMNS and header.count(name) > 1:
             raise TableError(f"{path}:1: column {name} appears {header.count(name)} times; keep one")
@@ -185,5 +233,5 @@ def _row(path: Path, line: int, header: list[str], cells: list[str]) -> Cells:
         try:
             row[name] = _COLUMNS[name].parse(value)
         except ValueError as error:
-            raise TableError(f"{path}:{line}: {name}={value}: {error}") from None
+            raise TableError(f"{path}:{line}: {name}={shown(value)}: {error}") from None
     return row

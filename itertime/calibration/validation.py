@@ -13,7 +13,7 @@ import numpy as np
 
 from itertime.accuracy import interval_s
 from itertime.errors import UserError
-from itertime.io import write_text
+from itertime.io import with_guard, write_text
 from itertime.prediction import Prediction, predict
 from itertime.spec import Site
 
@@ -120,18 +120,19 @@ def write_rows(files: Sequence[FileErrors], path: str | Path) -> None:
             memory = "" if row.memory_measured_gb is None else repr(row.memory_measured_gb)
             run = row.prediction
             numbers = [repr(value) for value in (row.measured_s, run.iteration_s, row.error_pct)]
-            writer.writerow([row.id, *numbers, memory, repr(run.memory_bytes / 1e9)])
+            writer.writerow([with_guard(row.id), *numbers, memory, repr(run.memory_bytes / 1e9)])
     write_text(path, text.getvalue())
 
 
 def _predict_row(row: Cells, site: Site, file: str) -> RowError:
     """Predict one row. Raises UserError, with the reason, for a row that cannot be expressed.
 
-    An unstated micro-batch is the fastest power of two that fits in memory, or 1 if none fits.
+    An unstated micro-batch is the fastest power of two that fits in memory, or 1 if none fits. Runs may fill
+    the memory: a measured run needs no headroom.
     """
     run = measured_run(row, site)
     plans = candidate_plans(row, run)
-    found = [(plan, predict(run.model, plan, run.system, run.profile)) for plan in plans]
+    found = [(plan, predict(run.model, plan, run.system, run.profile, memory_headroom=0.0)) for plan in plans]
     possible = [each for each in found if each[1].fits] or found[:1]
     plan, prediction = min(possible, key=lambda each: each[1].iteration_s)
     interval = interval_s(run.model, plan, run.system, prediction.iteration_s, without=file)

@@ -8,7 +8,7 @@ import typer
 
 from itertime.commandline import print_json
 
-from .options import GlobalBatch, Json, SystemName, plan_document, words_of
+from .options import MEMORY_HEADROOM, GlobalBatch, Headroom, Json, SystemName, plan_document, words_of
 
 if TYPE_CHECKING:
     from itertime.planning import Answer, Training
@@ -28,6 +28,7 @@ def budget(
             "--tokens-per-parameter", help="Tokens to train on per parameter; 20 is the Chinchilla rule."
         ),
     ] = 20.0,
+    memory_headroom: Headroom = MEMORY_HEADROOM,
     json: Json = False,
 ) -> None:
     """Find the largest model that GPUs train compute-optimally in a number of days, at peak and simulated."""
@@ -42,6 +43,7 @@ def budget(
         system=load_system(system),
         space=space,
         tokens_per_parameter=tokens_per_parameter,
+        memory_headroom=memory_headroom,
     )
     answers = {"published": given.largest(published()), "generated": given.largest(generated())}
     if json:

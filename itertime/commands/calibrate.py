@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from itertime.commandline import print_json
+from itertime.errors import printable
 
 from .options import Json
 from .validate import print_skipped
@@ -72,7 +73,7 @@ def _warn(document: dict[str, Any]) -> None:
             file=sys.stderr,
         )
     for name in document["does_not_fit"]:
-        print(f"{name} was measured, but does not fit with these constants", file=sys.stderr)
+        print(f"{printable(name)} was measured, but does not fit with these constants", file=sys.stderr)
 
 
 def _print(document: dict[str, Any], output: Path) -> None:

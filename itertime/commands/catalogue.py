@@ -1,29 +1,104 @@
-"""`itertime models` and `itertime systems`: the shipped models and systems."""
+"""`itertime models` and `itertime systems`: list the shipped ones, and show one with all its values."""
 
 from __future__ import annotations
 
-from itertime.commandline import print_json
+import textwrap
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from itertime.commandline import new_app, print_json
 
 from .options import Json
 
-__all__ = ["models", "systems"]
+if TYPE_CHECKING:
+    from itertime.spec import ModelSpec, Reference, System
+
+__all__ = ["models_app", "systems_app"]
+
+COLUMNS = 80
+GBPS = 1e9 / 8  # bytes/s
+
+models_app = new_app("List the shipped models, show one.")
+systems_app = new_app("List the shipped systems, show one.")
+for app in (models_app, systems_app):
+    app.info.no_args_is_help = False
+    app.info.invoke_without_command = True
+    app.info.subcommand_metavar = "[COMMAND]"
+
+ModelArgument = Annotated[str, typer.Argument(help="A name (see `itertime models`) or a YAML file.")]
+SystemArgument = Annotated[str, typer.Argument(help="A name (see `itertime systems`) or a YAML file.")]
 
 
-def models(json: Json = False) -> None:
-    """List the shipped models."""
-    from itertime.spec import list_models, load_model
+@models_app.callback()
+def models(context: typer.Context, json: Json = False) -> None:
+    """List the shipped models: size, shape, and how well a prediction can represent them.
+
+    `show` has all values of a model, its source, and what a prediction leaves out.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from itertime.spec import list_models, load_model, refusal_of
 
     specs = [load_model(name) for name in list_models()]
     if json:
-        print_json({"models": [{**vars(spec), "parameters": spec.parameters} for spec in specs]})
+        print_json({"models": [_model_row(spec) for spec in specs]})
         return
+    head = ("model", "params B", "active B", "layers", "width", "heads", "tokens")
+    print("{:<20}{:>9}{:>9}{:>7}{:>7}{:>8}{:>7}  prediction".format(*head))
     for spec in specs:
-        shape = f"{spec.layers:4} layers  h {spec.hidden:6}  {spec.heads:4} heads  s {spec.seq_len:5}"
-        print(f"{spec.name:18} {spec.parameters / 1e9:8.1f}B {shape}  {spec.source}")
+        active = f"{spec.active_parameters / 1e9:.1f}" if spec.experts > 1 else ""
+        heads = f"{spec.heads}/{spec.kv_heads}"
+        print(
+            f"{spec.name:<20}{spec.parameters / 1e9:>9.2f}{active:>9}{spec.layers:>7}{spec.hidden:>7}"
+            f"{heads:>8}{spec.seq_len:>7}  {_fidelity(spec)}"
+        )
+    refused = sum(bool(refusal_of(spec)) for spec in specs)
+    print(f"{len(specs)} models, {refused} of them refused; `itertime models show MODEL` says why")
 
 
-def systems(json: Json = False) -> None:
-    """List the shipped systems."""
+@models_app.command("show")
+def show_model(model: ModelArgument, json: Json = False) -> None:
+    """Show a model: its parameters, all its values, their source, and what a prediction leaves out."""
+    from itertime.spec import approximations_of, model_of, model_reference, refusal_of
+
+    reference = model_reference(model)
+    spec = model_of(reference)
+    values = vars(spec) | {"head_dim": spec.head_width}
+    if json:
+        print_json(
+            _document(reference, spec, values)
+            | {
+                "parameters": spec.parameters,
+                "active_parameters": spec.active_parameters,
+                "approximations": list(approximations_of(spec)),
+                "refusal": refusal_of(spec) or None,
+            }
+        )
+        return
+    published = f" (published: {spec.parameters_published})" if spec.parameters_published else ""
+    print(f"{spec.name}: {spec.parameters / 1e9:,.3f} billion parameters{published}")
+    if spec.experts > 1:
+        published = spec.active_parameters_published
+        published = f" (published: {published})" if published else ""
+        print(f"a token passes {spec.active_parameters / 1e9:,.3f} billion of them{published}")
+    told = ("approximations", "parameters_published", "active_parameters_published")
+    _print_values(reference, {name: value for name, value in values.items() if name not in told})
+    for text in approximations_of(spec):
+        _print_wrapped("approximation", text)
+    if reason := refusal_of(spec):
+        _print_wrapped("not predicted", f"{reason}.")
+
+
+@systems_app.callback()
+def systems(context: typer.Context, json: Json = False) -> None:
+    """List the shipped systems: GPUs, links within a node, NICs.
+
+    `show` has all values of a system, and their source.
+    """
+    if context.invoked_subcommand is not None:
+        return
     from itertime.spec import list_systems, load_system
 
     found = [load_system(name) for name in list_systems()]
@@ -31,6 +106,89 @@ def systems(json: Json = False) -> None:
         keys = ("name", "profile", "gpus_per_node", "nic_bytes_per_s", "nvlink_bytes_per_s", "source")
         print_json({"systems": [{key: getattr(system, key) for key in keys} for system in found]})
         return
+    head = ("system", "node", "NVLink GB/s a GPU", "NICs Gb/s a node")
+    print("{:<20}{:<18}{:>19}{:>18}".format(*head))
     for system in found:
-        nics = f"{system.nic_bytes_per_s * 8 / 1e9:6.0f} Gb/s per node"
-        print(f"{system.name:18} {system.gpus_per_node} x {system.profile:12} {nics}  {system.source}")
+        node = f"{system.gpus_per_node} x {system.profile}"
+        nvlink, nics = system.nvlink_bytes_per_s / 1e9, system.nic_bytes_per_s / GBPS
+        print(f"{system.name:<20}{node:<18}{nvlink:>19,.0f}{nics:>18,.0f}")
+
+
+@systems_app.command("show")
+def show_system(system: SystemArgument, json: Json = False) -> None:
+    """Show a system: all its values and their source."""
+    from itertime.spec import system_of, system_reference
+
+    reference = system_reference(system)
+    spec = system_of(reference)
+    values = vars(spec) | {f"site.{name}": value for name, value in vars(spec.site).items()}
+    del values["site"]
+    if json:
+        print_json(_document(reference, spec, values))
+        return
+    print(f"{spec.name}: nodes of {spec.gpus_per_node} GPUs with {spec.nic_bytes_per_s / GBPS:,.0f} Gb/s")
+    _print_values(reference, values)
+
+
+def _model_row(spec: ModelSpec) -> dict[str, Any]:
+    from itertime.spec import refusal_of
+
+    counts = {"parameters": spec.parameters, "active_parameters": spec.active_parameters}
+    return {**vars(spec), **counts, "refusal": refusal_of(spec) or None}
+
+
+def _fidelity(spec: ModelSpec) -> str:
+    from itertime.spec import approximations_of, refusal_of
+
+    if refusal_of(spec):
+        return "refused"
+    return "approximate" if approximations_of(spec) else "full"
+
+
+def _document(reference: Reference, spec: ModelSpec | System, values: Mapping[str, Any]) -> dict[str, Any]:
+    from itertime.io import keys_of
+    from itertime.spec import resolved_digest
+
+    return {
+        "name": spec.name,
+        "values": dict(values),
+        "units": {key.name: key.unit for key in keys_of(reference.kind) if key.unit},
+        "files": [str(path) for path in reference.files],
+        "resolved_sha256": resolved_digest(spec),
+        "source": spec.source,
+    }
+
+
+def _print_values(reference: Reference, values: Mapping[str, Any]) -> None:
+    """Every value with its unit, the source, and the files; defaults are marked."""
+    from itertime.io import keys_of
+
+    stated = {*reference.content, *(f"site.{name}" for name in reference.content.get("site") or {})}
+    for key in keys_of(reference.kind):
+        if key.name in values and key.name not in ("name", "source"):
+            default = "" if key.name in stated else "  (default)"
+            print(f"  {key.name:<32}{_quantity(values[key.name], key.unit)}{default}")
+    _print_wrapped("source", str(values["source"]))
+    for number, path in enumerate(reference.files):
+        print(f"{'extends' if number else 'file'}: {path}")
+
+
+def _quantity(value: Any, unit: str) -> str:
+    """A value with its unit; a bandwidth also in Gb/s."""
+    if unit == "bytes/s" and value is not None:
+        return f"{_shown(value)} {unit} ({value / GBPS:,g} Gb/s)"
+    return _shown(value) if value is None or unit in ("", "1", "1, 1") else f"{_shown(value)} {unit}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(_shown(one) for one in value)
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _print_wrapped(name: str, text: str) -> None:
+    print(textwrap.fill(f"{name}: {text}", COLUMNS, subsequent_indent="  ", break_on_hyphens=False))

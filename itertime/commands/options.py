@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from itertime.prediction import Prediction
-    from itertime.spec import ModelSpec, Plan
+    from itertime.spec import ModelSpec, Plan, System
 
 __all__ = [
+    "MEMORY_HEADROOM",
     "Attention",
     "BucketMb",
     "Cp",
@@ -21,6 +23,7 @@ __all__ = [
     "Fp32Gradients",
     "GlobalBatch",
     "GradOverlap",
+    "Headroom",
     "Interleave",
     "Json",
     "MicroBatch",
@@ -32,17 +35,22 @@ __all__ = [
     "Schedule",
     "SeqLen",
     "SequenceParallel",
+    "Settings",
     "Split",
     "SystemName",
     "Tp",
     "Zero",
     "ZeroGroup",
+    "error_note",
     "model_of",
     "numbers_of",
     "plan_document",
     "plan_of",
+    "system_of",
     "words_of",
 ]
+
+OWNERS = ("model.", "system.")
 
 ModelName = Annotated[str, typer.Option("--model", help="A name (see `itertime models`) or a YAML file.")]
 SystemName = Annotated[str, typer.Option("--system", help="A name (see `itertime systems`) or a YAML file.")]
@@ -51,6 +59,17 @@ SeqLen = Annotated[
 ]
 Attention = Annotated[
     str | None, typer.Option("--attention", help="core or flash; default: the model's own.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="system.KEY=VALUE or model.KEY=VALUE, as in system.nic_gbps=400; repeatable."),
+]
+MEMORY_HEADROOM = 0.1  # as in itertime.costs, which takes long to import
+Headroom = Annotated[
+    float,
+    typer.Option(
+        "--memory-headroom", help="Share of the GPU's memory that a plan must leave free to fit, below 1."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Tp = Annotated[int, typer.Option("--tp", min=1, help="Tensor parallelism.")]
@@ -96,14 +115,43 @@ Split = Annotated[
 ]
 
 
-def model_of(name: str, seq_len: int | None, attention: str | None) -> ModelSpec:
-    """The model of `--model`, `--seq-len` and `--attention`."""
+def model_of(
+    name: str, seq_len: int | None, attention: str | None, settings: Sequence[str] | None = None
+) -> ModelSpec:
+    """The model of `--model`, `--set model.KEY=VALUE`, `--seq-len` and `--attention`.
+
+    Says on stderr what predictions of this model leave out. UserError for a model that cannot be predicted.
+    """
     from dataclasses import replace
 
-    from itertime.spec import load_model
+    from itertime.spec import approximations_of, check_predictable, model_of, model_reference
 
-    model = load_model(name).with_seq_len(seq_len)
-    return model if attention is None else replace(model, attention=attention)
+    reference = model_reference(name).changed(_settings_of("model", settings), "--set model.")
+    chosen: dict[str, Any] = {} if attention is None else {"attention": attention}
+    model = replace(model_of(reference).with_seq_len(seq_len), **chosen)
+    check_predictable(model)
+    for text in approximations_of(model):
+        print(f"note: {model.name}: {text}", file=sys.stderr)
+    return model
+
+
+def system_of(name: str, settings: Sequence[str] | None = None) -> System:
+    """The system of `--system` and `--set system.KEY=VALUE`."""
+    from itertime.spec import system_of, system_reference
+
+    return system_of(system_reference(name).changed(_settings_of("system", settings), "--set system."))
+
+
+def _settings_of(owner: str, settings: Sequence[str] | None) -> list[str]:
+    """The settings of `--set` that begin with `owner` and a dot, without these; UserError for any that begin
+    with neither owner.
+    """
+    from itertime.errors import UserError
+
+    for text in settings or ():
+        if not text.startswith(OWNERS):
+            raise UserError(f"--set {text}: write model.KEY=VALUE or system.KEY=VALUE")
+    return [text.removeprefix(f"{owner}.") for text in settings or () if text.startswith(f"{owner}.")]
 
 
 def plan_of(options: Mapping[str, Any]) -> Plan:
@@ -141,8 +189,29 @@ def numbers_of(option: str, text: str) -> tuple[int, ...]:
     return numbers
 
 
+def error_note(system: System) -> str:
+    """How wrong predictions on a system were; empty if errors are small or its site is calibrated."""
+    from itertime.accuracy import errors_on
+
+    if system.site.measured_over_predicted is not None:
+        return ""
+    known = errors_on(system.profile)
+    if known is None:
+        return f"no measured run on profile {system.profile} is known: how wrong predictions are is unknown"
+    if not known.large:
+        return ""
+    sets = ", ".join(f"{name} {error:.0f} %" for name, error in known.sets.items())
+    return (
+        f"predictions on profile {system.profile} are unreliable: off by {known.mape_pct:.0f} % on average "
+        f"over {known.rows:,} measured runs ({sets}), half of which took over {known.median:.2g} times the "
+        "prediction; calibrate the site (itertime calibrate), and compare plans by measuring them"
+    )
+
+
 def plan_document(model: ModelSpec, plan: Plan, prediction: Prediction) -> dict[str, Any]:
     """One plan and its prediction, as `--json` prints it."""
+    from itertime.spec import approximations_of
+
     return {
         "model": model.name,
         **vars(plan),
@@ -150,10 +219,13 @@ def plan_document(model: ModelSpec, plan: Plan, prediction: Prediction) -> dict[
         "iteration_s": prediction.iteration_s,
         "interval_s": prediction.interval_s,
         "memory_gb": prediction.memory_bytes / 1e9,
+        "gpu_memory_gb": prediction.capacity_bytes / 1e9,
+        "memory_headroom": prediction.memory_headroom,
         "fits": prediction.fits,
         "reason": prediction.reason,
         "mfu": prediction.mfu,
         "extrapolated": list(prediction.extrapolated),
+        "approximations": list(approximations_of(model)),
         "breakdown": prediction.breakdown,
         "memory_parts_gb": {name: size / 1e9 for name, size in prediction.memory_parts.items()},
     }

@@ -10,6 +10,7 @@ import typer
 from itertime.commandline import print_json
 
 from .options import (
+    MEMORY_HEADROOM,
     Attention,
     BucketMb,
     Cp,
@@ -19,6 +20,7 @@ from .options import (
     Fp32Gradients,
     GlobalBatch,
     GradOverlap,
+    Headroom,
     Interleave,
     Json,
     MicroBatch,
@@ -30,14 +32,17 @@ from .options import (
     Schedule,
     SeqLen,
     SequenceParallel,
+    Settings,
     Split,
     SystemName,
     Tp,
     Zero,
     ZeroGroup,
+    error_note,
     model_of,
     plan_document,
     plan_of,
+    system_of,
 )
 
 if TYPE_CHECKING:
@@ -58,6 +63,7 @@ def predict(
     micro_batch: MicroBatch = 1,
     seq_len: SeqLen = None,
     attention: Attention = None,
+    settings: Settings = None,
     interleave: Interleave = 1,
     recompute: Recompute = "full",
     zero: Zero = 0,
@@ -73,19 +79,22 @@ def predict(
     rank_order: RankOrder = "tp-cp-dp-pp",
     prefetch: Prefetch = True,
     bucket_mb: BucketMb = None,
+    memory_headroom: Headroom = MEMORY_HEADROOM,
     json: Json = False,
 ) -> None:
     """Predict the seconds of one iteration, where they go, the memory, and whether the plan fits."""
     from itertime.prediction import predict as run
-    from itertime.spec import load_system
 
-    spec = model_of(model, seq_len, attention)
+    spec = model_of(model, seq_len, attention, settings)
     plan = plan_of(context.params)
-    prediction = run(spec, plan, load_system(system))
+    machine = system_of(system, settings)
+    prediction = run(spec, plan, machine, memory_headroom=memory_headroom)
     if json:
         print_json(plan_document(spec, plan, prediction))
     else:
         _print_prediction(spec, plan, prediction)
+        if prediction.interval_s is None and (note := error_note(machine)):
+            print(f"warning: {note}", file=sys.stderr)
 
 
 def _print_prediction(model: ModelSpec, plan: Plan, prediction: Prediction) -> None:
@@ -95,11 +104,13 @@ def _print_prediction(model: ModelSpec, plan: Plan, prediction: Prediction) -> N
         low, high = prediction.interval_s
         print(f"nine in ten measured iterations of such plans lie between {low:.4f} and {high:.4f} s")
     else:
-        print("no interval is known for this GPU; docs/accuracy.md: how far measured runs were off")
+        print("no interval is known for this GPU")
     for name, seconds in prediction.breakdown.items():
         if seconds > 0:
             print(f"  {name:18} {seconds:10.4f} s {seconds / prediction.iteration_s:6.1%}")
-    print(f"{prediction.memory_bytes / 1e9:.1f} GB on the fullest GPU")
+    print(
+        f"{prediction.memory_bytes / 1e9:.1f} GB of {prediction.capacity_bytes / 1e9:.1f} on the fullest GPU"
+    )
     for name, size in prediction.memory_parts.items():
         if size > 0:
             print(f"  {name:18} {size / 1e9:10.1f} GB")

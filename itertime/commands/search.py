@@ -10,18 +10,22 @@ import typer
 from itertime.commandline import print_json
 
 from .options import (
+    MEMORY_HEADROOM,
     Attention,
     GlobalBatch,
     GradOverlap,
+    Headroom,
     Json,
     ModelName,
     SeqLen,
+    Settings,
     SystemName,
     model_of,
     numbers_of,
+    system_of,
     words_of,
 )
-from .search_output import document_of, print_found
+from .search_output import document_of, notes_document, print_found, print_notes
 
 if TYPE_CHECKING:
     from itertime.planning import Space
@@ -86,6 +90,7 @@ def search(
     top: Top = None,
     seq_len: SeqLen = None,
     attention: Attention = None,
+    settings: Settings = None,
     tp: TpChoices = "all",
     pp: PpChoices = "all",
     micro_batch: MicroBatchChoices = "all",
@@ -96,31 +101,36 @@ def search(
     cp: CpChoices = "1",
     ep: EpChoices = "all",
     grad_overlap: GradOverlap = False,
+    memory_headroom: Headroom = MEMORY_HEADROOM,
     json: Json = False,
 ) -> None:
     """Find the best plans for a model on a number of GPUs that keep the rules and fit in memory."""
+    from itertime.planning import judge
     from itertime.planning import search as run
-    from itertime.spec import load_system
 
     objective = _objective(objective, pareto, gpus, max_gpus)
     _check_price(price)
     by_cost, front = objective == "cost", objective == "pareto"
-    spec = model_of(model, seq_len, attention)
+    spec = model_of(model, seq_len, attention, settings)
+    machine = system_of(system, settings)
     space = _space(context.params)
     result = run(
         spec,
         global_batch,
-        load_system(system),
+        machine,
         gpus,
         max_gpus=max_gpus,
         space=space,
         objective=objective,
         top=top or (WHOLE_FRONT if front else TOP),
+        memory_headroom=memory_headroom,
     )
+    choice = None if front else judge(spec, machine, result, objective)
     if json:
-        print_json(document_of(spec, result, by_cost, price))
+        print_json(document_of(spec, result, by_cost, price) | notes_document(machine, choice))
     else:
         print_found(spec, result, by_cost, price, against_best=not front, explain=explain)
+        print_notes(machine, result, choice)
 
 
 def _objective(stated: str, pareto: bool, gpus: int | None, max_gpus: int | None) -> str:

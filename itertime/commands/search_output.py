@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .options import plan_document
+from .options import error_note, plan_document
 
 if TYPE_CHECKING:
-    from itertime.planning import Found, SearchResult
-    from itertime.spec import ModelSpec
+    from itertime.planning import Choice, Found, SearchResult
+    from itertime.spec import ModelSpec, System
 
-__all__ = ["document_of", "print_found"]
+__all__ = ["document_of", "notes_document", "print_found", "print_notes"]
 
 HOUR_S = 3600.0
 BAR = 40  # characters of a whole iteration
+MEMORY_OF = 3  # plans whose memory is shown part by part
 
 
 def document_of(model: ModelSpec, result: SearchResult, by_cost: bool, price: float) -> dict[str, Any]:
@@ -45,8 +46,46 @@ def print_found(
         print(_line(place, found, price))
         if place > 1 and against_best:
             print(_why(result.plans[0], found, by_cost, price))
+        if place <= MEMORY_OF and against_best:
+            print(_memory(found))
     if explain:
         _explain(result.plans[0])
+
+
+def notes_document(system: System, choice: Choice | None) -> dict[str, Any]:
+    """What `--json` says about the search as a whole: see `Choice`, and a warning where errors are large."""
+    return {"choice": None if choice is None else vars(choice), "warning": error_note(system)}
+
+
+def print_notes(system: System, result: SearchResult, choice: Choice | None) -> None:
+    """How sure the seconds, and the choice of the first plan, are."""
+    if not result.plans:
+        return
+    if any(found.prediction.interval_s for found in result.plans):
+        print("in brackets: the seconds of nine in ten measured iterations of such plans")
+    else:
+        print(f"no interval known for {system.name}")
+    if note := error_note(system):
+        print(f"warning: {note}")
+    if choice is not None:
+        print(_of_choice(choice))
+
+
+def _of_choice(choice: Choice) -> str:
+    many = {0: "no other plan is", 1: "1 other plan is"}.get(choice.tied, f"{choice.tied:,} other plans are")
+    tie = ", which is a tie" if choice.tied else ""
+    return (
+        f"best of many: as the best of {choice.rivals:,} by prediction, the first plan should take "
+        f"{choice.optimism:.0%} more than predicted, and {choice.regret:.0%} more than the truly best one; "
+        f"{many} within {choice.margin:.0%} of it{tie}"
+    )
+
+
+def _memory(found: Found) -> str:
+    one = found.prediction
+    parts = ", ".join(f"{name} {size / 1e9:.1f}" for name, size in one.memory_parts.items() if size)
+    free = (one.capacity_bytes - one.memory_bytes) / 1e9
+    return f"     memory, GB: {parts}; {free:.1f} of {one.capacity_bytes / 1e9:.1f} free"
 
 
 def _value(found: Found, by_cost: bool, price: float) -> float:
@@ -76,7 +115,8 @@ def _worse(best: Found, found: Found, by_cost: bool, price: float) -> dict[str, 
 
 def _line(place: int, found: Found, price: float) -> str:
     plan, one = found.plan, found.prediction
-    numbers = f"{one.iteration_s:10.4f} s  {one.memory_bytes / 1e9:6.1f} GB  MFU {one.mfu:5.1%}"
+    low_high = "({:.4g} to {:.4g})".format(*one.interval_s) if one.interval_s else ""
+    numbers = f"{one.iteration_s:10.4f} s {low_high:18} {one.memory_bytes / 1e9:6.1f} GB  MFU {one.mfu:5.1%}"
     cost = f"${_value(found, True, price):9,.4f}"
     return f"{place:3}  {plan.gpus:6} GPUs  {numbers}  {cost}  {plan.label}"
 

@@ -27,6 +27,7 @@ from .options import (
     Schedule,
     SeqLen,
     SequenceParallel,
+    Settings,
     Split,
     SystemName,
     Tp,
@@ -34,6 +35,7 @@ from .options import (
     ZeroGroup,
     model_of,
     plan_of,
+    system_of,
 )
 
 __all__ = ["timeline"]
@@ -63,6 +65,7 @@ def timeline(
     micro_batch: MicroBatch = 1,
     seq_len: SeqLen = None,
     attention: Attention = None,
+    settings: Settings = None,
     interleave: Interleave = 1,
     recompute: Recompute = "full",
     zero: Zero = 0,
@@ -81,14 +84,13 @@ def timeline(
 ) -> None:
     """Draw one iteration task by task: a web page, or a trace for chrome://tracing or ui.perfetto.dev."""
     from itertime.errors import UserError
-    from itertime.spec import load_system
     from itertime.timeline import iteration_graph, write_chrome_trace
 
     ending = output.suffix.lower()
     if ending not in (*PAGES, ".json"):
         raise UserError(f"-o={output}: must end in .html or .json")
     plan = plan_of(context.params)
-    spec, machine = model_of(model, seq_len, attention), load_system(system)
+    spec, machine = model_of(model, seq_len, attention, settings), system_of(system, settings)
     if ending in PAGES:
         from itertime.timeline import write_timeline_page
 

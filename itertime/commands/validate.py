@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from itertime.commandline import print_json
+from itertime.errors import printable
 
-from .options import Json
+from .options import Json, Settings, system_of
 
 __all__ = ["print_skipped", "validate"]
 
@@ -21,6 +22,7 @@ def validate(
     system: Annotated[
         str | None, typer.Option("--system", help="Apply the site constants of this system.")
     ] = None,
+    settings: Settings = None,
     rows: Annotated[
         Path | None, typer.Option("--rows", help="Write measured and predicted values to this file.")
     ] = None,
@@ -29,9 +31,12 @@ def validate(
     """Compare predicted with measured seconds, for every row of iteration tables."""
     from itertime.calibration import summary, write_rows
     from itertime.calibration import validate as run
-    from itertime.spec import load_system
+    from itertime.errors import UserError
 
-    site = load_system(system).site if system else None
+    for text in settings or ():
+        if system is None or not text.startswith("system.site."):
+            raise UserError(f"--set {text}: only system.site.KEY=VALUE changes a validation, with --system")
+    site = system_of(system, settings).site if system else None
     results = [run(path, site) for path in files]
     if rows is not None:
         write_rows(results, rows)
@@ -50,9 +55,11 @@ def validate(
 
 def print_skipped(skipped: Sequence[dict[str, str]]) -> None:
     """Print the rows that cannot be expressed on stderr, by reason."""
+    from itertime.io import shown
+
     reasons: dict[str, list[str]] = {}
     for row in skipped:
-        reasons.setdefault(row["why"], []).append(row["id"])
+        reasons.setdefault(printable(row["why"]), []).append(shown(row["id"]))
     for why, ids in reasons.items():
         more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
         print(f"  {len(ids):5} skipped: {why} ({', '.join(ids[:3])}{more})", file=sys.stderr)
@@ -63,4 +70,4 @@ def _print_errors(entry: dict[str, Any], name: str) -> None:
     digits = {"mape": 2, "median_ape": 2, "p95_ape": 1, "bias": 2, "r2": 4, "coverage": 0}
     for key, width in digits.items():
         cells.append(f"{'-':>8}" if entry[key] is None else f"{entry[key]:8.{width}f}")
-    print(" ".join(cells), "", name)
+    print(" ".join(cells), "", printable(name))

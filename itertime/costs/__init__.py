@@ -5,6 +5,7 @@
 | `Workload` | plans of one model on one system, with their partition: the argument of all cost functions |
 | `stage_costs`, `StageCosts` | seconds by part of every kind of pipeline stage, and of what happens once |
 | `memory`, `Memory` | bytes by part on the fullest GPU, and whether they fit |
+| `MEMORY_HEADROOM`, `checked_headroom` | the share of memory to leave free by default; its bounds |
 | `chunk_times` | seconds of every stage and model chunk, for stepping through a schedule |
 | `interleaved_passes` | the same of interleaved plans, for the closed form |
 | `stage_layers_s` | seconds of the layers of one stage alone: a lower bound |
@@ -23,16 +24,18 @@ Why
 
 from .kernel_times import KernelTimes
 from .layer import Parts
-from .memory import Memory, memory
+from .memory import MEMORY_HEADROOM, Memory, checked_headroom, memory
 from .partition import Workload
 from .stage import StageCosts, chunk_times, interleaved_passes, stage_costs, stage_layers_s
 
 __all__ = [
+    "MEMORY_HEADROOM",
     "KernelTimes",
     "Memory",
     "Parts",
     "StageCosts",
     "Workload",
+    "checked_headroom",
     "chunk_times",
     "interleaved_passes",
     "memory",

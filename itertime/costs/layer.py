@@ -108,18 +108,24 @@ def _ending_s(workload: Workload, last_gemm: Array, reduced: Array) -> Array:
     The inputs of the MLP's last GEMM are the last tensors that the backward pass needs. So that GEMM is
     skipped, the sum of its result over the tensor-parallel ranks (under sequence parallelism the
     reduce-scatter, half of it), and the residual addition. In a mixture the gradients of the router need the
-    experts' outputs, and the addition alone is skipped. With dropout nothing is: its mask is the last tensor
-    that the backward pass needs, and one kernel makes the mask, drops and adds.
+    experts' outputs, and those of a norm after the MLP need its input: the addition alone is skipped. With
+    dropout nothing is: its mask is the last tensor that the backward pass needs, and one kernel makes the
+    mask, drops and adds.
     """
     model, plans, site = workload.model, workload.plans, workload.system.site
     if model.dropout:
         return np.zeros(len(plans))
     residual = _residual(workload)
     seconds = workload.profile.elementwise_s(residual.forward, residual.kind) / site.hbm_fraction
-    if model.experts == 1:
+    if _ends_in_gemm(model):
         summed = reduced * np.where(plans.sequence_parallel, 0.5, 1.0)
         seconds = seconds + site.gemm_multiplier * last_gemm + summed
     return seconds
+
+
+def _ends_in_gemm(model: ModelSpec) -> bool:
+    """Whether the MLP's output goes to the residual stream as its last GEMM leaves it."""
+    return model.experts == 1 and model.norms_per_layer <= 2
 
 
 def _linear_s(workload: Workload) -> tuple[Array, Array, Array]:
@@ -132,7 +138,8 @@ def _linear_s(workload: Workload) -> tuple[Array, Array, Array]:
 
 def _linear_gemms(workload: Workload) -> tuple[Array, Array, Array, Array]:
     """m, n, k and batch, (matrices, plans) each, on one rank: fused QKV, projection, MLP up (two if gated),
-    down. With experts the router too, and every expert of the rank on its share of the tokens.
+    down. With experts the router too, every expert of the rank on its share of the tokens, and the shared
+    expert on all of them.
     """
     model, plans = workload.model, workload.plans
     h, f, tp = model.hidden, model.ffn_hidden / plans.tp, plans.tp
@@ -142,9 +149,13 @@ def _linear_gemms(workload: Workload) -> tuple[Array, Array, Array, Array]:
     if model.experts > 1:
         experts = model.experts / plans.ep
         routed = np.maximum(tokens * model.experts_per_token / experts, 1.0)
-    qkv = h / tp + 2 * model.kv_hidden / np.minimum(tp, model.kv_heads)
+    qkv = model.q_hidden / tp + 2 * model.kv_hidden / np.minimum(tp, model.kv_heads)
     up = [(routed, f, wide, experts)] * (2 if model.gated_mlp else 1)
-    shapes = [(tokens, qkv, wide, one), (tokens, wide, h / tp, one), *up, (routed, wide, f, experts)]
+    projection = (tokens, wide, model.q_hidden / tp, one)
+    shapes = [(tokens, qkv, wide, one), projection, *up, (routed, wide, f, experts)]
+    if model.shared_ffn_hidden:
+        f = model.shared_ffn_hidden / tp
+        shapes += [*[(tokens, f, wide, one)] * (2 if model.gated_mlp else 1), (tokens, wide, f, one)]
     if model.experts > 1:
         shapes.append((tokens, model.experts * one, wide, one))
     m, n, k, batch = np.array(shapes).transpose(1, 0, 2)
@@ -158,21 +169,21 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
     that masks leave all ranks equally much to do (Llama 3, 2024, section 3.3.2).
     """
     model, plans, profile, site = workload.model, workload.plans, workload.profile, workload.system.site
-    s, d = float(model.seq_len), float(model.head_dim)
+    s, d = float(model.seq_len), float(model.head_width)
     heads = model.heads / plans.tp
     if model.attention != "core":
         kv_heads = np.maximum(model.kv_heads / plans.tp, 1.0)
         causal = not model.encoder
-        factor = profile.attention_factor(model.attention, model.head_dim, model.seq_len, causal)
+        factor = profile.attention_factor(model.attention, model.head_width, model.seq_len, causal)
         factor = site.attention_multiplier * factor
-        arguments = (plans.micro_batch, heads, kv_heads, model.head_dim, s / plans.cp, s, causal)
+        arguments = (plans.micro_batch, heads, kv_heads, model.head_width, s / plans.cp, s, causal)
         return (
             factor * profile.attention_s(*arguments),
             factor * profile.attention_s(*arguments, backward=True),
         )
     batch = plans.micro_batch * heads
     n, k = np.array([[s], [d]]), np.array([[d], [s]])
-    scores, context = profile.gemm_s(s, n, k, batch) * (UNALIGNED_SLOWDOWN if model.head_dim % 8 else 1.0)
+    scores, context = profile.gemm_s(s, n, k, batch) * (UNALIGNED_SLOWDOWN if model.head_width % 8 else 1.0)
     # dV, dQ and dK have the shape of the context, dP that of the scores
     return site.gemm_multiplier * (scores + context), site.gemm_multiplier * (scores + 3 * context)
 
@@ -212,9 +223,9 @@ def _memory_bound_kernels(workload: Workload) -> list[_Kernel]:
     t = 1.0 * plans.tp
     tokens = plans.tokens(model.seq_len)
     width = _width(workload)
-    middle = tokens * model.experts_per_token * model.ffn_hidden / t
+    middle = tokens * (model.experts_per_token * model.ffn_hidden + model.shared_ffn_hidden) / t
     keys = tokens * model.kv_hidden / t
-    queries = tokens * model.hidden / t
+    queries = tokens * model.q_hidden / t
     nothing = np.zeros(len(plans))
     activation = _Kernel("gelu", 4 * middle, 6 * middle)
     if model.gated_mlp:
@@ -222,7 +233,7 @@ def _memory_bound_kernels(workload: Workload) -> list[_Kernel]:
     norm = "rmsnorm" if model.norm == "rmsnorm" else "layernorm"
     parameters = workload.partition.shared + workload.partition.experts
     found = [
-        _Kernel(norm, 4 * width, 6 * width, 2, width=model.hidden),
+        _Kernel(norm, 4 * width, 6 * width, model.norms_per_layer, width=model.hidden),
         _residual(workload, 2),
         activation,
         # Joins the gradients of queries, keys and values.
@@ -243,6 +254,8 @@ def _memory_bound_kernels(workload: Workload) -> list[_Kernel]:
         moved = (2 + 2 * model.experts_per_token) * width
         found.append(_Kernel("elementwise", moved, moved, 2))
         found.append(_Kernel("softmax", 12.0 * tokens * model.experts, 12.0 * tokens * model.experts))
+    if model.shared_ffn_hidden:
+        found.append(_Kernel("elementwise", 6 * width, 4 * width))  # joins its output to the experts'
     return found
 
 
@@ -263,13 +276,13 @@ def _memory_bound_s(workload: Workload) -> tuple[Array, Array, Array]:
 def kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
     """Kernels of one layer and micro-batch, forward and backward; backward includes the recomputed ones.
 
-    Forward: a GEMM for every matrix, two batched ones or the flash kernel, two norms, two residual additions,
+    Forward: a GEMM for every matrix, two batched ones or the flash kernel, the norms, two residual additions,
     the activation, the position encoding, the copies and the softmax around core attention; two collectives
     of a tensor-parallel group, four under sequence parallelism. Backward: every GEMM twice, every other
     kernel once, the sum of every matrix's gradient, the joint gradient of queries, keys and values.
     """
     matrices = 5 if model.gated_mlp else 4
-    around = 6 if model.positions == "rotary" else 5
+    around = model.norms_per_layer + (4 if model.positions == "rotary" else 3)
     core, core_back, repeated_core = 1, 1, 0
     if model.attention == "core":
         dropout = 1 if model.dropout else 0
@@ -277,6 +290,11 @@ def kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
         repeated_core = core
     if model.experts > 1:
         matrices, around = matrices + 1, around + 3  # the router; its softmax, copies out and back
+    if model.shared_ffn_hidden:
+        matrices, around = (
+            matrices + (3 if model.gated_mlp else 2),
+            around + 2,
+        )  # its activation, its addition
     gathered_again = np.where(plans.sequence_parallel & (plans.tp > 1), 2, 0)  # both inputs
     exchanged = _collectives(model, plans) + gathered_again
     once = matrices + around + core + exchanged
@@ -303,6 +321,6 @@ def _after_early_stop(model: ModelSpec, plans: PlanBatch) -> Whole:
     """
     if model.dropout:
         return np.zeros_like(plans.tp)
-    if model.experts > 1:
+    if not _ends_in_gemm(model):
         return np.ones_like(plans.tp)
     return np.where(plans.tp > 1, 3, 2)

@@ -12,35 +12,59 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from itertime.errors import UserError
 from itertime.spec import RECOMPUTE, PlanBatch
 
 from .partition import FIRST, HEAVY, LAST, Workload
 
-__all__ = ["BUFFERS_BYTES", "Memory", "memory"]
+__all__ = ["BUFFERS_BYTES", "MEMORY_HEADROOM", "Memory", "checked_headroom", "memory"]
 
 Array = NDArray[np.float64]
 # CUDA context, cuBLAS workspaces and NCCL channels about 2 GB; gradient buckets of 5e8 elements, two to
 # reduce and one to gather (DeepSpeed's defaults), 3 GB; 1 GB lost between blocks of the allocator. Assumed.
 BUFFERS_BYTES = 6e9
+MEMORY_HEADROOM = 0.1
+"""The share of a GPU's memory that plans leave free by default; docs/itertime.md has the evidence for it."""
 _STAGES = [FIRST, HEAVY, LAST]
 _SECOND, _LAST_ONE = np.array([[0], [1], [0]]), np.array([[0], [0], [1]])
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes on the fullest GPU of each plan: the parts and their sum, (plans,) each."""
+    """Bytes on the fullest GPU of each plan: the parts and their sum, (plans,) each.
+
+    `capacity`: bytes of the GPU. `headroom`: the share of them that a plan must leave free to fit.
+    """
 
     parts: dict[str, Array]
     total: Array
     capacity: float
+    headroom: float = 0.0
+
+    @property
+    def limit(self) -> float:
+        """The most bytes that a plan may need."""
+        return (1 - self.headroom) * self.capacity
 
     @property
     def fits(self) -> NDArray[np.bool_]:
-        return self.total <= self.capacity
+        return self.total <= self.limit
 
 
-def memory(workload: Workload) -> Memory:
-    """Memory of the fullest stage: the first (most in flight), the second, or the last (logits)."""
+def checked_headroom(headroom: float) -> float:
+    """`headroom`, a share of the memory. Raises UserError unless it is at least 0 and below 1."""
+    if not 0 <= headroom < 1:
+        raise UserError(
+            f"memory_headroom={headroom}: must be a share of the GPU's memory, at least 0 and below 1"
+        )
+    return headroom
+
+
+def memory(workload: Workload, headroom: float = MEMORY_HEADROOM) -> Memory:
+    """Memory of the fullest stage: the first (most in flight), the second, or the last (logits).
+
+    A plan fits if it leaves `headroom`, a share of the GPU's memory, free.
+    """
     site, partition = workload.system.site, workload.partition
     stages = _parts(workload)
     totals = np.where(partition.stages[_STAGES] > 0, sum(stages.values(), np.zeros(len(workload))), -1.0)
@@ -49,7 +73,8 @@ def memory(workload: Workload) -> Memory:
     parts["buffers"] = np.full(len(workload), BUFFERS_BYTES)
     needed = sum(parts.values(), np.zeros(len(workload)))
     parts["site"] = (site.memory_multiplier - 1) * needed + site.memory_overhead_bytes
-    return Memory(parts, needed + parts["site"], workload.profile.memory_bytes)
+    capacity = workload.profile.memory_bytes
+    return Memory(parts, needed + parts["site"], capacity, checked_headroom(headroom))
 
 
 def _parts(workload: Workload) -> dict[str, Array]:
@@ -107,11 +132,12 @@ def _activations(workload: Workload) -> tuple[Array, Array, Array]:
     model, plans = workload.model, workload.plans
     t = 1.0 * plans.tp
     tokens = plans.tokens(model.seq_len)
-    h, f = model.hidden, model.ffn_hidden * model.experts_per_token
+    h, f = model.hidden, model.ffn_hidden * model.experts_per_token + model.shared_ffn_hidden
     shared = np.where(plans.sequence_parallel, t, 1.0)
-    outside = tokens * (10.0 if model.dropout else 8.0) * h / shared
+    norms = 2.0 * (model.norms_per_layer - 2)  # the inputs of norms beyond the usual two
+    outside = tokens * ((10.0 if model.dropout else 8.0) + norms) * h / shared
     # queries, keys, values and the attention's output; the MLP's two inputs, or SwiGLU's four
-    inside = tokens * (2 * (2 * h + 2 * model.kv_hidden) + (8 if model.gated_mlp else 4) * f) / t
+    inside = tokens * (2 * (2 * model.q_hidden + 2 * model.kv_hidden) + (8 if model.gated_mlp else 4) * f) / t
     if model.experts > 1:
         inside = inside + 4 * tokens * model.experts_per_token * h / shared  # copies, to the experts and back
     if model.attention == "core":

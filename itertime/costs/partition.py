@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.spec import ModelSpec, PlanBatch, System
+from itertime.spec import ModelSpec, PlanBatch, System, check_predictable
 
 from .kernel_times import KernelTimes
 
@@ -78,7 +78,8 @@ class Partition:
 class Workload:
     """Plans of one model on one system: the argument of all cost functions.
 
-    `Workload.of` computes the partition, once for all of them.
+    `Workload.of` computes the partition, once for all of them. It raises UserError for a model whose
+    architecture the costs would misstate (`spec/fidelity.py`).
     """
 
     model: ModelSpec
@@ -89,6 +90,7 @@ class Workload:
 
     @classmethod
     def of(cls, model: ModelSpec, plans: PlanBatch, system: System, profile: KernelTimes) -> Workload:
+        check_predictable(model)
         return cls(model, plans, system, profile, Partition.of(model, plans))
 
     def __len__(self) -> int:

@@ -6,8 +6,11 @@
 | `Layout` | separator, comments and header of a table |
 | `open_input` | a file or pipe, opened for reading it several times |
 | `read_mapping` | the mapping in a YAML or JSON file |
-| `parse_yaml` | the data in YAML text |
+| `parse_yaml`, `yaml_nodes` | the data in YAML text, its nodes; what aliases stand for has a limit |
+| `YamlError` | why a text is not such YAML, and the line |
+| `read_text` | the text of a regular UTF-8 file of limited size |
 | `construct` | a mapping as a pydantic dataclass; an error names the file and the key |
+| `described`, `keys_of`, `Key` | meaning and unit of a field; the keys of a file, from the fields |
 | `CONFIG` | configuration of these dataclasses: no unknown keys, no infinities |
 | `Name` | field type: text that is not empty |
 | `Count`, `Whole` | field types: whole numbers from 1, from 0 |
@@ -16,17 +19,20 @@
 | `Latency` | field type: 0 to 1 s |
 | `MAX_BYTES` | the largest data file that is read |
 | `replacing` | a temporary path whose file replaces the real one if all goes well |
+| `temporary_beside` | a new file with an unpredictable name in the folder of another |
 | `write_text`, `write_bytes` | a file, written whole or not at all |
 | `sha256` | hash of a file |
 | `digest` | hash of plain data |
 | `with_guard`, `without_guard` | text for a CSV cell that no spreadsheet evaluates as a formula, and back |
-| `shown` | a user's value as an error message shows it |
+| `shown`, `quoted` | a user's value as an error message shows it, without and with quotes; never long |
 | `separator_hint` | the remedy for a table whose separators are not commas |
 
 The package lies in `itertime` because `itertime` is the lowest package, and all others need it.
 """
 
-from .files import digest, replacing, sha256, write_bytes, write_text
+from itertime.errors import quoted, shown
+
+from .files import digest, read_text, replacing, sha256, temporary_beside, write_bytes, write_text
 from .mappings import (
     CONFIG,
     MAX_BYTES,
@@ -40,17 +46,19 @@ from .mappings import (
     Share,
     Whole,
     construct,
-    parse_yaml,
     read_mapping,
 )
+from .schema import Key, described, keys_of
 from .spreadsheets import with_guard, without_guard
-from .tables import Layout, Table, open_input, open_table, separator_hint, shown
+from .tables import Layout, Table, open_input, open_table, separator_hint
+from .yaml_text import YamlError, parse_yaml, yaml_nodes
 
 __all__ = [
     "CONFIG",
     "MAX_BYTES",
     "Count",
     "Fraction",
+    "Key",
     "Latency",
     "Layout",
     "Name",
@@ -60,18 +68,25 @@ __all__ = [
     "Share",
     "Table",
     "Whole",
+    "YamlError",
     "construct",
+    "described",
     "digest",
+    "keys_of",
     "open_input",
     "open_table",
     "parse_yaml",
+    "quoted",
     "read_mapping",
+    "read_text",
     "replacing",
     "separator_hint",
     "sha256",
     "shown",
+    "temporary_beside",
     "with_guard",
     "without_guard",
     "write_bytes",
     "write_text",
+    "yaml_nodes",
 ]

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and hashes of files and of plain data."""
+"""Text files of others, read within limits; files written whole or not at all; hashes of files and data."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import stat
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import inf
@@ -15,28 +16,85 @@ from typing import Any
 
 from itertime.errors import UserError
 
-__all__ = ["digest", "replacing", "sha256", "write_bytes", "write_text"]
+__all__ = ["digest", "read_text", "replacing", "sha256", "temporary_beside", "write_bytes", "write_text"]
+
+
+def read_text(path: str | Path, most: int) -> str:
+    """The text of a regular UTF-8 file of at most `most` bytes.
+
+    UserError names the file and what is wrong. Pipes are refused because opening one blocks until another
+    process writes, devices because they may never end.
+    """
+    content = _read(Path(path), most)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
+        what = f"byte {byte:#04x} is not UTF-8 text; save the file in UTF-8"
+        raise UserError(f"{path}:{line}: {what}") from error
+
+
+def _read(path: Path, most: int) -> bytes:
+    try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            raise UserError(f"{path}: cannot be read: is not a regular file; save its content to one")
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size  # /proc reports 0
+            content = file.read(min(size or most, most) + 1)
+    except (OSError, ValueError) as error:  # a ValueError for a name with a null character
+        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    if len(content) > most:
+        raise UserError(f"{path}: has {max(size, len(content)):,} bytes; such a file has at most {most:,}")
+    return content
 
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; if the block succeeds, that file replaces `path`.
 
-    A reader never sees half a file, and a failure leaves the old one. Raises UserError if the file cannot be
-    written, and for anything but a regular file: replacing a device would destroy it.
+    A reader never sees half a file, and a failure leaves the old one. The temporary file exists, empty, with
+    an unpredictable name, so that no link that another user has put in its place is followed. Raises
+    UserError if the file cannot be written, and for anything but a regular file: replacing a device would
+    destroy it.
     """
     path = Path(path)
     if os.path.exists(path) and not os.path.isfile(path):
         raise UserError(f"{path}: cannot be written: not a regular file; give the name of a file")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = None
     try:
+        temporary = temporary_beside(path)
         yield temporary
         os.replace(temporary, path)
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
-        with suppress(OSError):
-            temporary.unlink()
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink()
+
+
+def temporary_beside(path: Path) -> Path:
+    """A new, empty file in the folder of `path`, named `.NAME.PID.RANDOM.tmp`, with the permissions of any
+    new file. OSError if it cannot be made.
+    """
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.{os.getpid()}.", suffix=".tmp", dir=path.parent)
+    try:
+        os.fchmod(handle, 0o666 & ~_umask())
+    finally:
+        os.close(handle)
+    return Path(name)
+
+
+def _umask() -> int:
+    """The mask of this process, which can only be read by setting it."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            return next(int(line.split()[1], 8) for line in status if line.startswith("Umask:"))
+    except (OSError, StopIteration):
+        mask = os.umask(0o077)
+        os.umask(mask)
+        return mask
 
 
 def write_text(path: str | Path, text: str) -> None:

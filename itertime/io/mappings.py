@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
-import re
-import stat
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import yaml
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
-from itertime.errors import UserError
+from itertime.errors import UserError, quoted
+
+from .files import read_text
+from .yaml_text import TOO_DEEP, YamlError, parse_yaml
 
 __all__ = [
     "CONFIG",
@@ -33,16 +32,15 @@ __all__ = [
     "Share",
     "Whole",
     "construct",
-    "parse_yaml",
     "read_mapping",
 ]
 
 MAX_BYTES = 4_000_000
 SMALLEST, LARGEST = 1e-30, 1e30  # of numbers other than 0: products of a few of them stay finite
+MOST = 10**9  # of whole numbers: the product of two fits into 64 bits
 
 UNKNOWN_KEY = ("unexpected_keyword_argument", "extra_forbidden")  # types of pydantic's errors
 _KINDS = {type(None): "nothing", list: "a list", str: "bare text"}
-_TOO_DEEP = "its lists and mappings are nested too deeply"
 
 T = TypeVar("T")
 
@@ -81,36 +79,19 @@ Latency = Annotated[float, BeforeValidator(_not_bool), Field(ge=0), AfterValidat
 Fraction = Annotated[float, BeforeValidator(_not_bool), Field(gt=0, le=1), AfterValidator(_plausible)]
 Ratio = Annotated[float, BeforeValidator(_not_bool), Field(ge=1), AfterValidator(_plausible)]
 Share = Annotated[float, BeforeValidator(_not_bool), Field(ge=0, le=1)]
-Count = Annotated[int, BeforeValidator(_not_bool), Field(ge=1)]
-Whole = Annotated[int, BeforeValidator(_not_bool), Field(ge=0)]
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """YAML in which a repeated key is an error (PyYAML silently keeps the last one), and 1e9 and 1.5e3 are
-    numbers as in YAML 1.2 (text in YAML 1.1).
-    """
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        _refuse_duplicates(keys)
-        return super().construct_mapping(node, deep=deep)
-
-
-_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
-_StrictLoader.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, [*"-+.0123456789"])
-
-
-def _refuse_duplicates(keys: list[Any]) -> None:
-    seen = set()
-    for key in keys:
-        if key in seen:
-            raise ValueError(f"key {key!r} is given twice; remove one")
-        seen.add(key)
+Count = Annotated[int, BeforeValidator(_not_bool), Field(ge=1, le=MOST)]
+Whole = Annotated[int, BeforeValidator(_not_bool), Field(ge=0, le=MOST)]
 
 
 def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    _refuse_duplicates([key for key, _ in pairs])
-    return dict(pairs)
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        seen = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"key {quoted(key)} is given twice; remove one")
+            seen.add(key)
+    return document
 
 
 def read_mapping(path: str | Path) -> dict[str, Any]:
@@ -121,66 +102,32 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     refused because opening one blocks until another process writes, and an untrusted file may name one.
     """
     path = Path(path)
-    content = _content(path)
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
-        what = f"byte {byte:#04x} is not UTF-8 text; save the file in UTF-8"
-        raise UserError(f"{path}:{line}: {what}") from error
+    text = read_text(path, MAX_BYTES)
     value = _parse_json(text, path) if path.suffix == ".json" else _parse_yaml(text, path)
     if not isinstance(value, Mapping):
         kind = _KINDS.get(type(value), "no mapping")
         raise UserError(f"{path}: holds {kind}; expected a mapping of keys to values, like `name: value`")
     for key in value:
         if not isinstance(key, str):
-            raise UserError(f"{path}: key {key!r} is not a name")
+            raise UserError(f"{path}: key {quoted(key)} is not a name")
     return dict(value)
-
-
-def _content(path: Path) -> bytes:
-    try:
-        found = os.stat(path)
-        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
-            raise UserError(f"{path}: cannot be read: is not a regular file; save its content to one")
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size  # /proc reports 0
-            content = file.read(min(size or MAX_BYTES, MAX_BYTES) + 1)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if len(content) > MAX_BYTES:
-        raise UserError(f"{path}: {max(size, len(content))} bytes; a data file has at most {MAX_BYTES}")
-    return content
 
 
 def _parse_json(text: str, path: Path) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_json_object)
     except RecursionError as error:
-        raise UserError(f"{path}: not valid JSON: {_TOO_DEEP}") from error
+        raise UserError(f"{path}: not valid JSON: {TOO_DEEP}") from error
     except ValueError as error:
         raise UserError(f"{path}: not valid JSON: {error}") from error
-
-
-def parse_yaml(text: str) -> Any:
-    """The data in YAML text. Raises ValueError if the text is not YAML."""
-    try:
-        return yaml.load(text, Loader=_StrictLoader)
-    except RecursionError:
-        raise ValueError(_TOO_DEEP) from None
-    except (yaml.YAMLError, TypeError) as error:
-        raise ValueError(str(error)) from error
 
 
 def _parse_yaml(text: str, path: Path) -> Any:
     try:
         return parse_yaml(text)
-    except ValueError as found:
-        error = found.__cause__ or found
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark is not None else ""
-        reason = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise UserError(f"{path}{line}: not valid YAML: {reason}") from error
+    except YamlError as error:
+        line = "" if error.line is None else f":{error.line}"
+        raise UserError(f"{path}{line}: not valid YAML: {error}") from error
 
 
 def construct(kind: type[T], values: Mapping[str, Any], path: str | Path) -> T:
@@ -201,18 +148,19 @@ def _complaint(error: ValidationError, kind: type) -> str:
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] in UNKNOWN_KEY:
         hint = "remove it or correct its name (keys carry their unit)"
-        return f"unknown key {key!r}{_suggestion(key, kind)}; {hint}"
+        return f"unknown key {quoted(key)}{_suggestion(key, kind)}; {hint}"
     if first["type"] in ("missing", "missing_argument"):
-        return f"key {key!r} is missing; add it"
+        return f"key {quoted(key)} is missing; add it"
     message = first["msg"].removeprefix("Value error, ")
     message = f"{message[:1].lower()}{message[1:]}"
-    value = repr(first.get("input"))
-    return f"{key}={value}: {message}" if key and len(value) <= 60 else f"{key or 'the file'}: {message}"
+    value = quoted(first.get("input"))
+    stated = "" if "..." in value else f"={value}"  # the beginning of a list says little
+    return f"{key}{stated}: {message}" if key else f"the file: {message}"
 
 
 def _suggestion(key: str, kind: type) -> str:
     close = difflib.get_close_matches(key.rpartition(".")[2], _keys(kind), n=1, cutoff=0.5)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    return f" (did you mean {quoted(close[0])}?)" if close else ""
 
 
 def _keys(kind: Any) -> list[str]:

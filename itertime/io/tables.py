@@ -1,6 +1,6 @@
 """CSV and Parquet tables from outside, read row by row as untrusted text.
 
-`separator_hint` and `shown` help readers of tables to word their errors.
+`separator_hint` helps readers of tables to word their errors.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import IO, Any, BinaryIO, Literal, cast
 
 from itertime.errors import TableError, UserError
 
-__all__ = ["Layout", "Table", "open_input", "open_table", "separator_hint", "shown"]
+from .parquet import LONGEST_ROW, open_parquet, too_long
+
+__all__ = ["Layout", "Table", "open_input", "open_table", "separator_hint"]
 
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_BATCH = 10_000  # rows of a Parquet file that memory holds at a time
-_LONGEST_ROW = 10_000_000  # characters; memory holds a whole row, and no real table has one this long
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,8 @@ def open_table(
             raw.seek(0)
             try:
                 if start == _PARQUET or path.suffix == ".parquet":
-                    yield _parquet(path, raw)
+                    names, cells = open_parquet(path, raw)
+                    yield Table(path, names, cells, is_csv=False, file=raw)
                     return
                 if start == _ZIP or start.startswith(_UTF16):
                     what = "a ZIP archive or workbook" if start == _ZIP else "UTF-16 text"
@@ -174,14 +175,13 @@ def _text_rows(path: Path, text: IO[str], layout: Layout) -> Rows:
 
     def lines() -> Iterator[str]:
         nonlocal line, count, size, at_start
-        while read := text.readline(_LONGEST_ROW + 1):
+        while read := text.readline(LONGEST_ROW + 1):
             count += 1
             if at_start:
                 line = count
             size += len(read)
-            if size > _LONGEST_ROW:
-                what = f"a row of more than {_LONGEST_ROW:,} characters; look for missing line breaks"
-                raise TableError(f"{path}:{line}: {what}")
+            if size > LONGEST_ROW:
+                raise too_long(f"{path}:{line}")
             if at_start and layout.comments and read.startswith(layout.comments):
                 size = 0
                 continue
@@ -219,67 +219,8 @@ def _where_not_utf8(path: Path, raw: BinaryIO) -> str:
     raise AssertionError("every line of the file decodes")
 
 
-def _parquet(path: Path, raw: BinaryIO) -> Table:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        file = pq.ParquetFile(raw)
-        names = file.schema_arrow.names
-    except (pa.ArrowException, OSError) as error:
-        raise _not_parquet(path, error) from None
-    return Table(path, names, _parquet_rows(path, file), is_csv=False, file=raw)
-
-
-def _parquet_rows(path: Path, file: Any) -> Iterator[tuple[int, list[str]]]:
-    """Rows, converted a batch at a time: as text, a whole column is many times as large as the file."""
-    import pyarrow as pa
-
-    batches, read = file.iter_batches(_BATCH), 0
-    while True:
-        try:
-            batch = next(batches, None)
-        except (pa.ArrowException, OSError) as error:
-            raise _not_parquet(path, error) from None
-        if batch is None:
-            return
-        columns = zip(batch.schema.names, batch.columns, strict=True)
-        cells = [_as_text(path, name, column) for name, column in columns]
-        for number, row in enumerate(zip(*cells, strict=True), start=read + 1):
-            yield number, list(row)
-        read += len(batch)
-
-
-def _not_parquet(path: Path, error: Exception) -> Exception:
-    if isinstance(error, OSError) and error.errno is not None:
-        return error
-    why = str(error).splitlines()[0]
-    return TableError(f"{path}: is not a Parquet file that can be read: {why}; write it again")
-
-
-def _as_text(path: Path, name: str, column: Any) -> list[str]:
-    """One Parquet column as text, so that both formats pass the same checks. Numbers keep every digit."""
-    import pyarrow as pa
-
-    if pa.types.is_duration(column.type):  # its text would be a number without its unit
-        raise TableError(f"{path}: column {name}: type {column.type} has a unit of its own; write seconds")
-    try:
-        return column.cast(pa.string()).fill_null("").to_pylist()
-    except (pa.ArrowException, UnicodeDecodeError):
-        what = f"type {column.type} is neither text nor numbers; convert it"
-        raise TableError(f"{path}: column {name}: {what}") from None
-
-
 def separator_hint(columns: list[str]) -> str:
     """The remedy for a header that is a single column because its separators are not commas, else ""."""
     if len(columns) == 1 and any(sign in columns[0] for sign in ";\t|"):
         return "columns must be separated by commas"
     return ""
-
-
-def shown(value: object) -> str:
-    """A user's value for a message: unchanged if short and printable, else escaped and truncated."""
-    text = str(value)
-    if len(text) > 60:
-        text = text[:60] + "..."
-    return text if text.isprintable() else repr(text)

@@ -4,6 +4,7 @@
 |---|---|
 | `search` | the best plans on a number of GPUs: fastest, cheapest, or the Pareto front |
 | `SearchResult`, `Found` | what a search returns; one plan of it with its prediction |
+| `judge`, `Choice` | the optimism of a search: how far the best of many plans by prediction is the best |
 | `Space`, `WHOLE` | the choices of a search; the space with every choice |
 | `MICRO_BATCHES` | micro-batch sizes that are tried by default |
 | `make_planner`, `Planner` | a planner by name: from model, batch and GPUs to a plan, by one rule |
@@ -26,9 +27,10 @@ Why
 """
 
 from .budget import Answer, Budget, Training, generated, published
+from .choice import Choice
 from .curve_cache import default_cache
 from .planner import PLANNERS, PlannedRun, Planner, make_planner
-from .search import Found, SearchResult, search
+from .search import Found, SearchResult, judge, search
 from .space import MICRO_BATCHES, WHOLE, Space
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "WHOLE",
     "Answer",
     "Budget",
+    "Choice",
     "Found",
     "PlannedRun",
     "Planner",
@@ -45,6 +48,7 @@ __all__ = [
     "Training",
     "default_cache",
     "generated",
+    "judge",
     "make_planner",
     "published",
     "search",

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from itertime.costs import MEMORY_HEADROOM, checked_headroom
 from itertime.errors import UserError
 from itertime.spec import ModelSpec, Profile, System, load_model, load_profile
 
@@ -85,7 +86,8 @@ class Answer:
 class Budget:
     """`gpus` GPUs of a system for `days` days; training runs at `global_batch` sequences an iteration.
 
-    The plans are those of `space` on at most `gpus` GPUs. Raises UserError for numbers out of range.
+    The plans are those of `space` on at most `gpus` GPUs that leave `memory_headroom`, a share of a GPU's
+    memory, free. Raises UserError for numbers out of range.
     """
 
     gpus: int
@@ -94,8 +96,10 @@ class Budget:
     system: System
     space: Space = field(default_factory=Space)
     tokens_per_parameter: float = TOKENS_PER_PARAMETER
+    memory_headroom: float = MEMORY_HEADROOM
 
     def __post_init__(self) -> None:
+        checked_headroom(self.memory_headroom)
         if self.gpus < 1:
             raise UserError(f"budget: gpus={self.gpus}: must be at least 1")
         for name in ("days", "tokens_per_parameter"):
@@ -121,7 +125,13 @@ class Budget:
         """The fastest plan and its days of training."""
         tokens = self.tokens_per_parameter * model.parameters
         best = search(
-            model, self.global_batch, self.system, max_gpus=self.gpus, space=self.space, top=1
+            model,
+            self.global_batch,
+            self.system,
+            max_gpus=self.gpus,
+            space=self.space,
+            top=1,
+            memory_headroom=self.memory_headroom,
         ).plans
         days = math.inf
         if best:

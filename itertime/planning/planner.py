@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from itertime.costs import MEMORY_HEADROOM, checked_headroom
 from itertime.errors import UnknownName, UserError
 from itertime.prediction import evaluate
 from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, load_profile
@@ -51,7 +52,8 @@ Counts = range | tuple[int, ...]  # rising
 
 
 class Planner:
-    """One rule on one system. The rule picks among the plans of `space`.
+    """One rule on one system. The rule picks among the plans of `space` that leave `memory_headroom`, a share
+    of a GPU's memory, free.
 
     Curves are kept, so the same model and batch cost nothing the second time; a `cache` keeps them for later
     processes.
@@ -64,9 +66,11 @@ class Planner:
         profile: Profile,
         space: Space | None = None,
         cache: CurveCache | None = None,
+        memory_headroom: float = MEMORY_HEADROOM,
     ):
         self.name, self.system, self.profile = name, system, profile
         self.space, self.cache = space or Space(), cache
+        self.memory_headroom = checked_headroom(memory_headroom)
         self._choose = _RULES[name]
         self._known: dict[tuple[ModelSpec, int, Counts], Curve] = {}
 
@@ -103,7 +107,8 @@ class Planner:
         if self.cache is None:
             return self._planned(model, global_batch, counts)
         parts = self.name, self.space, model, global_batch, counts, self.system, self.profile.digest
-        name = self.cache.key(*parts, np.__version__)  # numpy's functions may differ in the last digit
+        # numpy's functions may differ in the last digit
+        name = self.cache.key(*parts, self.memory_headroom, np.__version__)
         kept = self.cache.load(name)
         if kept is not None:
             return {
@@ -143,7 +148,7 @@ class Planner:
     def fitting(self, model: ModelSpec, global_batch: int, space: Space, largest: int) -> PlanBatch:
         """The plans of a space on at most `largest` GPUs that fit in memory."""
         plans = candidates(model, global_batch, self.system, space, range(1, largest + 1))
-        return fitting_plans(model, plans, self.system, self.profile)
+        return fitting_plans(model, plans, self.system, self.profile, self.memory_headroom)
 
 
 def _spread(steps: Curve, counts: Counts) -> Curve:
@@ -168,11 +173,15 @@ def make_planner(
     profile: Profile | None = None,
     space: Space | None = None,
     cache: CurveCache | None = None,
+    memory_headroom: float = MEMORY_HEADROOM,
 ) -> Planner:
-    """The planner `name` on a system; UnknownName for a name that is not in `PLANNERS`."""
+    """The planner `name` on a system. Its plans leave `memory_headroom`, a share of a GPU's memory, free.
+
+    Raises UnknownName for a name that is not in `PLANNERS`, UserError for a headroom below 0 or from 1 on.
+    """
     if name not in _RULES:
         raise UnknownName("planner", name, PLANNERS)
-    return Planner(name, system, profile or load_profile(system.profile), space, cache)
+    return Planner(name, system, profile or load_profile(system.profile), space, cache, memory_headroom)
 
 
 def _whole_space(planner: Planner, model: ModelSpec, global_batch: int, counts: Counts) -> PlanBatch:

@@ -8,18 +8,20 @@ pruning does not change the answer.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.accuracy import interval_s
-from itertime.costs import Workload, memory, stage_layers_s
+from itertime.accuracy import errors_on, interval_s
+from itertime.costs import MEMORY_HEADROOM, Workload, memory, stage_layers_s
 from itertime.errors import UserError
 from itertime.prediction import Evaluation, Prediction, evaluate, predict
 from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, load_profile
 
+from .choice import REACH, Choice, choice_among
 from .space import LARGEST, Space, candidates
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "among_best",
     "best_of_counts",
     "fitting_plans",
+    "judge",
     "lower_bound_s",
     "pareto_front",
     "rank",
@@ -54,13 +57,14 @@ class Found:
 @dataclass(frozen=True)
 class SearchResult:
     """`plans`, best first; how many plans keep the rules (`evaluated`), how many of these fit (`feasible`),
-    and the seconds that the search took.
+    and the seconds that the search took. `fitting`: all plans that fit.
     """
 
     plans: tuple[Found, ...]
     evaluated: int
     feasible: int
     seconds: float = field(compare=False)
+    fitting: PlanBatch | None = field(default=None, compare=False, repr=False)
 
 
 def search(
@@ -74,8 +78,10 @@ def search(
     objective: str = "time",
     top: int = 10,
     profile: Profile | None = None,
+    memory_headroom: float = MEMORY_HEADROOM,
 ) -> SearchResult:
-    """The `top` best plans on exactly `gpus` or at most `max_gpus` GPUs.
+    """The `top` best plans on exactly `gpus` or at most `max_gpus` GPUs that leave `memory_headroom`, a
+    share of a GPU's memory, free.
 
     `objective`: "time" (seconds per iteration), "cost" (GPU-seconds per iteration, which any price of a
     GPU-hour turns into dollars), or "pareto" (the front of time against GPUs: fastest first, each plan
@@ -86,7 +92,7 @@ def search(
     counts = _counts(gpus, max_gpus, global_batch, objective)
     profile = profile or load_profile(system.profile)
     plans = candidates(model, global_batch, system, space or Space(), counts)
-    fitting = fitting_plans(model, plans, system, profile)
+    fitting = everything = fitting_plans(model, plans, system, profile, memory_headroom)
     feasible = len(fitting)
     found: tuple[Found, ...] = ()
     if feasible:
@@ -94,7 +100,7 @@ def search(
             fitting = fitting.take(among_best(model, fitting, system, profile, top))
         elif objective == "pareto":
             fitting = fitting.take(best_of_counts(model, fitting, system, profile))
-        result = evaluate(model, fitting, system, profile)
+        result = evaluate(model, fitting, system, profile, memory_headroom=memory_headroom)
         pareto = objective == "pareto"
         best = pareto_front(fitting, result)[::-1] if pareto else rank(fitting, result, objective)
         chosen = best[: max(top, 0)]
@@ -102,7 +108,31 @@ def search(
             Found(plan, _completed(model, plan, system, profile, result.prediction(row)))
             for row, plan in ((row, fitting.plan(row)) for row in chosen)
         )
-    return SearchResult(found, len(plans), feasible, time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    return SearchResult(found, len(plans), feasible, seconds, everything)
+
+
+def judge(
+    model: ModelSpec,
+    system: System,
+    result: SearchResult,
+    objective: str = "time",
+    profile: Profile | None = None,
+) -> Choice | None:
+    """How far to trust that the first plan of a search, by "time" or "cost", is the best one.
+
+    None if nothing fits, or if too little is known about the errors of predictions on the GPU.
+    """
+    profile = profile or load_profile(system.profile)
+    known = errors_on(profile.name)
+    if not result.plans or result.fitting is None or known is None or known.large or not known.beside_sd:
+        return None
+    best_s, plans = result.plans[0].prediction.iteration_s, result.fitting
+    if objective == "time":
+        longest_s = math.exp(REACH * known.beside_sd) * best_s
+        plans = plans.take(lower_bound_s(model, plans, system, profile) <= longest_s)
+    seconds = evaluate(model, plans, system, profile).iteration_s
+    return choice_among(seconds * (plans.gpus if objective == "cost" else 1), known.beside_sd)
 
 
 def _counts(gpus: int | None, max_gpus: int | None, global_batch: int, objective: str) -> range:
@@ -125,12 +155,19 @@ def _completed(
     return replace(found, interval_s=interval, extrapolated=alone.extrapolated)
 
 
-def fitting_plans(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> PlanBatch:
-    """The plans that fit in memory."""
+def fitting_plans(
+    model: ModelSpec,
+    plans: PlanBatch,
+    system: System,
+    profile: Profile,
+    memory_headroom: float = MEMORY_HEADROOM,
+) -> PlanBatch:
+    """The plans that fit in memory and leave `memory_headroom`, a share of it, free."""
     fits = np.zeros(len(plans), dtype=bool)
     for first in range(0, len(plans), BLOCK):
         block = slice(first, first + BLOCK)
-        fits[block] = memory(Workload.of(model, plans.take(block), system, profile)).fits
+        workload = Workload.of(model, plans.take(block), system, profile)
+        fits[block] = memory(workload, memory_headroom).fits
     return plans.take(fits)
 
 

@@ -51,7 +51,7 @@ def bench_on(device: str) -> Bench:
         torch: Any = importlib.import_module("torch")
     except ImportError:
         raise UserError(
-            "torch is not installed, and measuring needs it; pip install 'clustersim[profile]'"
+            "torch is not installed, and measuring needs it; python -m pip install torch"
         ) from None
     torch.manual_seed(0)
     source = f"torch/{torch.__version__}"

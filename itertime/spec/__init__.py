@@ -4,12 +4,17 @@
 |---|---|
 | `ModelSpec` | the shape of one transformer: parameters and FLOPs follow from it |
 | `load_model`, `list_models` | a shipped model or a YAML file; names of the shipped models |
+| `approximations_of` | what a prediction of a model leaves out |
+| `refusal_of`, `check_predictable` | why no prediction of a model is made, as text, as an error |
 | `Plan` | one way to train a model: degrees of parallelism, micro-batch, schedule, recomputation, ZeRO |
 | `PlanBatch` | many plans of one model as columns of arrays |
 | `RECOMPUTE` | the choices of recomputation; a `PlanBatch` holds indices into them |
 | `System` | nodes, links and switches of a cluster, as one job sees them |
 | `Site` | corrections of a profile for the software and the network of one site |
 | `load_system`, `list_systems` | a shipped system or a YAML file; names of the shipped systems |
+| `model_reference`, `system_reference` | their keys and files: what a file extends, changes by `KEY=VALUE` |
+| `model_of`, `system_of`, `Reference` | the model or the system that such keys make |
+| `resolved_digest` | hash of a model or a system as resolved |
 | `Profile` | seconds of a GPU's kernels and of collectives within a node |
 | `Evidence` | whether a part of a profile is measured, fitted or assumed, and its errors |
 | `load_profile`, `list_profiles` | a shipped profile or a JSON file; names of the shipped profiles |
@@ -32,7 +37,8 @@ Why
 - Every part of a profile states whether it was measured, fitted or assumed.
 """
 
-from .model import ModelSpec, list_models, load_model
+from .fidelity import approximations_of, check_predictable, refusal_of
+from .model import ModelSpec, list_models, load_model, model_of, model_reference
 from .operators import (
     Array,
     AttentionCurve,
@@ -47,8 +53,9 @@ from .operators import (
 from .plan import RECOMPUTE, Plan
 from .plan_batch import PlanBatch
 from .profile import Evidence, Profile, list_profiles, load_profile, profile_path
+from .references import Reference, resolved_digest
 from .size_table import SizeTable
-from .system import Site, System, list_systems, load_system
+from .system import Site, System, list_systems, load_system, system_of, system_reference
 
 __all__ = [
     "RECOMPUTE",
@@ -64,16 +71,25 @@ __all__ = [
     "Plan",
     "PlanBatch",
     "Profile",
+    "Reference",
     "Site",
     "SizeTable",
     "SlowdownCurve",
     "System",
     "WidthRate",
+    "approximations_of",
+    "check_predictable",
     "list_models",
     "list_profiles",
     "list_systems",
     "load_model",
     "load_profile",
     "load_system",
+    "model_of",
+    "model_reference",
     "profile_path",
+    "refusal_of",
+    "resolved_digest",
+    "system_of",
+    "system_reference",
 ]

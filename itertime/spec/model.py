@@ -6,110 +6,202 @@ them by name, or a user's file of the same form by path.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from itertime.errors import UnknownName, UserError
-from itertime.io import read_mapping
+from pydantic import Field, StrictBool, ValidationError, model_validator
+from pydantic.dataclasses import dataclass
 
-__all__ = ["ModelSpec", "list_models", "load_model"]
+from itertime.errors import UserError
+from itertime.io import CONFIG, construct, described
 
-_FOLDER = Path(__file__).parents[1] / "models"
-_CHOICES = {
-    "attention": ("core", "flash", "flash1", "triton"),
-    "norm": ("layernorm", "rmsnorm"),
-    "positions": ("learned", "rotary", "none"),
-}
-_COUNTS = (
-    *("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocab", "seq_len"),
-    *("experts", "experts_per_token", "vocab_multiple"),
-)
+from .references import Reference
+
+__all__ = ["MODELS", "ModelSpec", "list_models", "load_model", "model_of", "model_reference"]
+
+MODELS = Path(__file__).parents[1] / "models"
+Size = Annotated[int, Field(strict=True, ge=1, le=10**9)]
+SizeOrNone = Annotated[int, Field(strict=True, ge=0, le=10**9)]
+Portion = Annotated[float, Field(gt=0, le=1)]
+Published = Annotated[str, Field(pattern=r"^([0-9]+(\.[0-9]+)?[MBT])?$")]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CONFIG)
 class ModelSpec:
-    """One transformer, as trained: a stack of equal layers between an embedding and a vocabulary projection.
+    """One transformer, as trained: a stack of layers between an embedding and a vocabulary projection.
 
-    `kv_heads` defaults to `heads` (multi-head attention), `ffn_hidden` to `4 * hidden`. `seq_len` is in
-    tokens. `attention` is "core" (unfused QK^T, softmax, V), "flash" (FlashAttention-2), "flash1" (the
-    first FlashAttention) or "triton" (llm-foundry's form of it). `fused_loss`: cross-entropy in one kernel
-    that keeps no copy of the logits. `biases`: whether the linear layers have biases. The vocabulary is
-    padded to a multiple of `vocab_multiple` on every tensor-parallel rank (1: no padding).
-
-    With `experts` > 1 the MLP of every layer is that many experts of `ffn_hidden`, of which a router picks
-    `experts_per_token` (Shazeer et al. 2017); the load is assumed to be balanced. An `encoder` attends in
-    both directions, and transforms the tokens that it predicts, `predicted_share` of all (BERT: 0.15), before
-    the vocabulary projection. All other models are causal. Raises UserError, naming the field, for an
-    impossible shape.
+    The fields state the architecture as published. `spec/fidelity.py` says which of it a prediction leaves
+    out. Mixtures: Shazeer et al. 2017, with balanced load. Compressed keys and values: DeepSeek-V2 (2024),
+    section 2.1. Raises UserError, naming the field, for an impossible shape.
     """
 
-    name: str
-    layers: int
-    hidden: int
-    heads: int
-    vocab: int
-    seq_len: int
-    kv_heads: int = 0
-    ffn_hidden: int = 0
-    gated_mlp: bool = False
-    attention: str = "core"
-    norm: str = "layernorm"
-    positions: str = "learned"
-    tied_embeddings: bool = True
-    biases: bool = True
-    dropout: bool = True
-    encoder: bool = False
-    fused_loss: bool = False
-    vocab_multiple: int = 128
-    experts: int = 1
-    experts_per_token: int = 1
-    predicted_share: float = 1.0
-    source: str = ""
+    name: Annotated[str, described("by default the name of the file without its ending")]
+    layers: Annotated[Size, described("transformer layers, all of them")]
+    hidden: Annotated[Size, described("width between layers")]
+    heads: Annotated[Size, described("heads of queries")]
+    vocab: Annotated[Size, described("entries of the vocabulary, without padding", "tokens")]
+    seq_len: Annotated[Size, described("length of a training sequence", "tokens")]
+    kv_heads: Annotated[SizeOrNone, described("heads of keys and of values; 0: as `heads`")] = 0
+    ffn_hidden: Annotated[SizeOrNone, described("width of an MLP, or of one expert; 0: 4 `hidden`")] = 0
+    gated_mlp: Annotated[StrictBool, described("the MLP has a gate (SwiGLU, GeGLU): three matrices")] = False
+    attention: Annotated[
+        Literal["core", "flash", "flash1", "triton"],
+        described("kernel: unfused, FlashAttention-2, the first FlashAttention, llm-foundry's form of it"),
+    ] = "core"
+    norm: Annotated[Literal["layernorm", "rmsnorm"], described("kind of the norms")] = "layernorm"
+    positions: Annotated[
+        Literal["learned", "rotary", "none"], described("encoding of positions; ALiBi costs nothing: none")
+    ] = "learned"
+    tied_embeddings: Annotated[
+        StrictBool, described("the projection uses the weights of the token embedding")
+    ] = True
+    biases: Annotated[StrictBool, described("all linear layers have biases")] = True
+    dropout: Annotated[StrictBool, described("trained with dropout")] = True
+    encoder: Annotated[
+        StrictBool, described("attends in both directions, and transforms tokens before the projection")
+    ] = False
+    fused_loss: Annotated[
+        StrictBool, described("cross-entropy in one kernel that keeps no copy of the logits")
+    ] = False
+    vocab_multiple: Annotated[
+        Size,
+        described("the vocabulary of every tensor-parallel rank is padded to a multiple of it", "tokens"),
+    ] = 128
+    experts: Annotated[Size, described("MLPs of a layer to choose from; 1: no mixture")] = 1
+    experts_per_token: Annotated[Size, described("experts that the router picks for a token")] = 1
+    predicted_share: Annotated[
+        Portion, described("share of the tokens that reach the projection (BERT: 0.15)", "1")
+    ] = 1.0
+    head_dim: Annotated[
+        SizeOrNone, described("width of a head, without `rope_head_dim`; 0: `hidden` / `heads`")
+    ] = 0
+    qkv_biases: Annotated[StrictBool, described("queries, keys and values alone have biases")] = False
+    qk_norm: Annotated[StrictBool, described("queries and keys pass a norm, head by head")] = False
+    norms_per_layer: Annotated[
+        Size, described("norms of a layer, without those of queries and keys; 4 if outputs pass one too")
+    ] = 2
+    parallel_block: Annotated[
+        StrictBool, described("attention and MLP read the same input, and their outputs are added at once")
+    ] = False
+    window: Annotated[
+        SizeOrNone, described("tokens that attention reaches back in a limited layer; 0: all", "tokens")
+    ] = 0
+    full_attention_every: Annotated[
+        SizeOrNone, described("one layer in so many has no window; 0: every layer has it")
+    ] = 0
+    latent_kv: Annotated[
+        SizeOrNone, described("width of the compressed keys and values (MLA); 0: not compressed")
+    ] = 0
+    latent_q: Annotated[SizeOrNone, described("width of the compressed queries (MLA); 0: not compressed")] = 0
+    rope_head_dim: Annotated[
+        SizeOrNone, described("width that rotary positions add to a head of queries and keys (MLA)")
+    ] = 0
+    value_head_dim: Annotated[SizeOrNone, described("width of a head of values (MLA); 0: as `head_dim`")] = 0
+    shared_ffn_hidden: Annotated[
+        SizeOrNone, described("width of the MLP that every token passes beside its experts")
+    ] = 0
+    dense_layers: Annotated[SizeOrNone, described("layers of a mixture that have one MLP, no experts")] = 0
+    dense_ffn_hidden: Annotated[SizeOrNone, described("width of the MLP in these layers")] = 0
+    parameters_published: Annotated[
+        Published, described("the number of parameters as published, for example 8.03B")
+    ] = ""
+    active_parameters_published: Annotated[
+        Published, described("parameters that a token passes, as published")
+    ] = ""
+    approximations: Annotated[
+        tuple[str, ...], described("sentences on what no key can state, and no prediction charges")
+    ] = ()
+    source: Annotated[str, described("where the figures come from")] = ""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_our_words(cls, value: Any, handler: Any) -> Any:
+        """An error of the constructor is a UserError; `construct` words those of a file."""
+        try:
+            return handler(value)
+        except ValidationError as error:
+            if isinstance(value, dict):
+                raise
+            first, names = error.errors(include_url=False)[0], list(cls.__dataclass_fields__)
+            place = first["loc"][0] if first["loc"] else ""
+            field = names[place] if isinstance(place, int) else place
+            raise UserError(f"model: {field}={first.get('input')!r}: {first['msg'].lower()}") from None
 
     def __post_init__(self) -> None:
+        if self.hidden % self.heads and not self.head_dim:
+            self._refuse("heads", f"must divide hidden={self.hidden}, unless head_dim is given")
         object.__setattr__(self, "kv_heads", self.kv_heads or self.heads)
         object.__setattr__(self, "ffn_hidden", self.ffn_hidden or 4 * self.hidden)
-        for name in _COUNTS:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10**9:
-                raise UserError(f"model {self.name}: {name}={value!r}: must be a whole number from 1 to 10^9")
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise UserError(
-                    f"model {self.name}: {name}={getattr(self, name)!r}: must be {' or '.join(choices)}"
-                )
-        if self.hidden % self.heads:
-            raise UserError(f"model {self.name}: heads={self.heads}: must divide hidden={self.hidden}")
         if self.heads % self.kv_heads:
-            raise UserError(f"model {self.name}: kv_heads={self.kv_heads}: must divide heads={self.heads}")
+            self._refuse("kv_heads", f"must divide heads={self.heads}")
         if self.experts_per_token > self.experts:
-            problem = f"experts_per_token={self.experts_per_token}: must be at most experts={self.experts}"
-            raise UserError(f"model {self.name}: {problem}")
-        if not 0 < self.predicted_share <= 1:
-            problem = f"predicted_share={self.predicted_share!r}: must be above 0 and at most 1"
-            raise UserError(f"model {self.name}: {problem}")
+            self._refuse("experts_per_token", f"must be at most experts={self.experts}")
+        self._check_layers()
+
+    def _check_layers(self) -> None:
+        """Keys that mean something only beside others."""
+        for name in ("latent_q", "rope_head_dim", "value_head_dim"):
+            if getattr(self, name) and not self.latent_kv:
+                self._refuse(name, "needs latent_kv; leave it out of a model without compressed keys")
+        for name in ("shared_ffn_hidden", "dense_layers"):
+            if getattr(self, name) and self.experts == 1:
+                self._refuse(name, "needs experts; leave it out of a model that is no mixture")
+        if self.dense_layers >= self.layers:
+            self._refuse("dense_layers", f"must be below layers={self.layers}")
+        if bool(self.dense_layers) != bool(self.dense_ffn_hidden):
+            self._refuse("dense_ffn_hidden", "goes with dense_layers; give both or none")
+        if self.full_attention_every and not self.window:
+            self._refuse("full_attention_every", "needs window, the reach of the other layers")
+        if self.full_attention_every == 1:
+            self._refuse("full_attention_every", "leaves no layer with the window; leave out both")
+        if self.biases and self.qkv_biases:
+            self._refuse("qkv_biases", "needs biases=false, which says that the other layers have none")
+
+    def _refuse(self, field: str, problem: str) -> None:
+        raise UserError(f"model {self.name}: {field}={getattr(self, field)!r}: {problem}")
 
     @property
-    def head_dim(self) -> int:
-        return self.hidden // self.heads
+    def head_width(self) -> int:
+        """`head_dim`, or what `hidden` gives to each head."""
+        return self.head_dim or self.hidden // self.heads
+
+    @property
+    def q_hidden(self) -> int:
+        """Width of the queries, all heads together."""
+        return self.heads * self.head_width
 
     @property
     def kv_hidden(self) -> int:
-        """Width of the keys (and of the values): `kv_heads * head_dim`."""
-        return self.kv_heads * self.head_dim
+        """Width of the keys (and of the values), all heads together."""
+        return self.kv_heads * self.head_width
+
+    @property
+    def v_hidden(self) -> int:
+        """Width of the attention's output, all heads together."""
+        return self.heads * (self.value_head_dim or self.head_width)
+
+    @property
+    def attention_matmul_parameters(self) -> int:
+        """Weights of one layer's attention."""
+        if not self.latent_kv:
+            return 2 * self.hidden * (self.q_hidden + self.kv_hidden)
+        reached = self.heads * (self.head_width + self.rope_head_dim)
+        queries = self.latent_q * (self.hidden + reached) if self.latent_q else self.hidden * reached
+        expanded = self.latent_kv * (self.q_hidden + self.v_hidden)
+        keys_values = self.hidden * (self.latent_kv + self.rope_head_dim) + expanded
+        return queries + keys_values + self.v_hidden * self.hidden
 
     @property
     def mlp_matmul_parameters(self) -> int:
         """Weights of one MLP, or of one expert."""
-        return (3 if self.gated_mlp else 2) * self.hidden * self.ffn_hidden
+        return self._mlp_weights(self.ffn_hidden)
 
     @property
     def expert_parameters(self) -> int:
         """Parameters of one MLP, or of one expert, with its biases."""
-        biases = self.ffn_hidden * (2 if self.gated_mlp else 1) + self.hidden
-        return self.mlp_matmul_parameters + (biases if self.biases else 0)
+        return self._mlp_parameters(self.ffn_hidden)
 
     @property
     def router_parameters(self) -> int:
@@ -118,15 +210,40 @@ class ModelSpec:
     @property
     def layer_matmul_parameters(self) -> int:
         """Weights of one layer that are multiplied with every token."""
-        attention = 2 * self.hidden * (self.hidden + self.kv_hidden)
-        return attention + self.router_parameters + self.experts_per_token * self.mlp_matmul_parameters
+        mlps = self.experts_per_token * self.mlp_matmul_parameters + self._mlp_weights(self.shared_ffn_hidden)
+        return self.attention_matmul_parameters + self.router_parameters + mlps
 
     @property
     def layer_parameters(self) -> int:
-        attention = 2 * self.hidden * (self.hidden + self.kv_hidden)
-        norms = 2 * self.hidden * (2 if self.norm == "layernorm" else 1)
-        biases = 2 * self.hidden + 2 * self.kv_hidden if self.biases else 0
-        return attention + norms + biases + self.router_parameters + self.experts * self.expert_parameters
+        """Parameters of one layer; in a mixture, of one with experts."""
+        shared = self._mlp_parameters(self.shared_ffn_hidden) if self.shared_ffn_hidden else 0
+        experts = self.router_parameters + self.experts * self.expert_parameters
+        return self._attention_parameters + self._norm_parameters + experts + shared
+
+    @property
+    def dense_layer_parameters(self) -> int:
+        """Parameters of one of a mixture's `dense_layers`."""
+        return (
+            self._attention_parameters + self._norm_parameters + self._mlp_parameters(self.dense_ffn_hidden)
+        )
+
+    @property
+    def _attention_parameters(self) -> int:
+        biases = self.q_hidden + 2 * self.kv_hidden if self.biases or self.qkv_biases else 0
+        biases += self.hidden if self.biases else 0
+        norms = 2 * self.head_width if self.qk_norm else self.latent_q + self.latent_kv
+        return self.attention_matmul_parameters + biases + norms
+
+    @property
+    def _norm_parameters(self) -> int:
+        return self.norms_per_layer * self.hidden * (2 if self.norm == "layernorm" else 1)
+
+    def _mlp_weights(self, width: int) -> int:
+        return (3 if self.gated_mlp else 2) * self.hidden * width
+
+    def _mlp_parameters(self, width: int) -> int:
+        biases = width * (2 if self.gated_mlp else 1) + self.hidden
+        return self._mlp_weights(width) + (biases if self.biases else 0)
 
     @property
     def embedding_parameters(self) -> int:
@@ -147,7 +264,19 @@ class ModelSpec:
         >>> round(load_model("gpt3-175b").parameters / 1e9)
         175
         """
-        return self.layers * self.layer_parameters + self.embedding_parameters + self.head_parameters
+        stack = (self.layers - self.dense_layers) * self.layer_parameters
+        stack += self.dense_layers * self.dense_layer_parameters
+        return stack + self.embedding_parameters + self.head_parameters
+
+    @property
+    def active_parameters(self) -> int:
+        """The number of parameters that one token passes: all but the experts that the router leaves out.
+
+        >>> round(load_model("mixtral-8x7b").active_parameters / 1e9, 1)
+        12.9
+        """
+        idle = (self.experts - self.experts_per_token) * self.expert_parameters
+        return self.parameters - (self.layers - self.dense_layers) * idle
 
     def flops_per_iteration(self, global_batch: int) -> float:
         """Model FLOPs of forward and backward over `global_batch` sequences, without recomputation.
@@ -157,9 +286,11 @@ class ModelSpec:
         is usual in MFU. Of the experts, only those that a token passes count.
         """
         tokens = float(global_batch) * self.seq_len
-        scores = 4.0 * self.seq_len * self.hidden
+        scores = 2.0 * self.seq_len * (self.q_hidden + self.heads * self.rope_head_dim + self.v_hidden)
         head = self.vocab * self.hidden + (self.hidden**2 if self.encoder else 0)
-        forward = self.layers * (2.0 * self.layer_matmul_parameters + scores)
+        dense = self.attention_matmul_parameters + self._mlp_weights(self.dense_ffn_hidden)
+        forward = (self.layers - self.dense_layers) * (2.0 * self.layer_matmul_parameters + scores)
+        forward += self.dense_layers * (2.0 * dense + scores)
         forward += 2.0 * self.predicted_share * head
         return 3.0 * tokens * forward
 
@@ -170,39 +301,28 @@ class ModelSpec:
 
 def list_models() -> list[str]:
     """Names of the shapes that ship with the package, in alphabetical order."""
-    return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
+    return sorted(path.stem for path in MODELS.glob("*.yaml"))
 
 
 @cache
 def load_model(name: str) -> ModelSpec:
-    """The shipped model `name`, or the model in a YAML file if `name` is a path (it ends in .yaml or .yml).
+    """The shipped model `name`, or the model in a YAML or JSON file if `name` is a path (by its ending).
 
     Raises UnknownName for a name that is not shipped, UserError for a file that is not a model.
     """
-    if name.endswith((".yaml", ".yml")):
-        path = Path(name)
-    elif name in list_models():
-        path = _FOLDER / f"{name}.yaml"
-    else:
-        raise UnknownName("model", name, list_models())
-    return model_from_mapping({"name": path.stem, **read_mapping(path)}, where=str(path))
+    return model_of(model_reference(name))
 
 
-def model_from_mapping(content: dict[str, Any], where: str) -> ModelSpec:
-    """A ModelSpec from parsed YAML. Errors start with `where` and name the key."""
-    known = {field.name: field for field in fields(ModelSpec)}
-    for key in content:
-        if key not in known:
-            raise UserError(f"{where}: {UnknownName('key', str(key), known)}")
-    for key in ("layers", "hidden", "heads", "vocab", "seq_len"):
-        if key not in content:
-            raise UserError(f"{where}: {key} is missing; add it")
-    for key, value in content.items():
-        types = {"str": (str,), "bool": (bool,), "int": (int,), "float": (int, float)}
-        wanted = types[str(known[key].type)]
-        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted != (bool,)):
-            raise UserError(f"{where}: {key}={value!r}: must be {known[key].type}")
+def model_reference(name: str) -> Reference:
+    """The keys of a model, and the files that they come from. Raises as `load_model` does."""
+    return Reference.read("model", name, MODELS, ModelSpec)
+
+
+def model_of(reference: Reference) -> ModelSpec:
+    """The model of these keys. UserError, naming file and key, if they are not those of a model."""
+    where = reference.where
     try:
-        return ModelSpec(**content)
+        return construct(ModelSpec, reference.content, where)
     except UserError as error:
-        raise UserError(f"{where}: {error}") from error
+        text = str(error)
+        raise UserError(text if text.startswith(f"{where}: ") else f"{where}: {text}") from error

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from itertime.errors import UnknownName
 from itertime.io import (
     CONFIG,
     Count,
@@ -21,34 +21,22 @@ from itertime.io import (
     Ratio,
     Share,
     construct,
-    read_mapping,
+    described,
 )
 
-__all__ = ["Site", "System", "list_systems", "load_system"]
+from .references import Reference
 
-FOLDER = Path(__file__).parents[1] / "systems"
+__all__ = ["SYSTEMS", "Site", "System", "list_systems", "load_system", "system_of", "system_reference"]
+
+SYSTEMS = Path(__file__).parents[1] / "systems"
+CHANGES = re.compile(r",(?=[a-z][a-z0-9_.]*=)")
+"""Where a change begins in the name of a system."""
 Algorithms = Annotated[tuple[Literal["ring", "tree", "hierarchical"], ...], Field(min_length=1)]
 
 
 @dataclass(frozen=True, config=CONFIG)
 class Site:
     """Corrections of the profile for one site's software and network; the defaults are neutral.
-
-    | field | unit | meaning |
-    |---|---|---|
-    | `gemm_multiplier` | 1 | multiplies the profile's GEMM times |
-    | `attention_multiplier` | 1 | multiplies the profile's flash attention times |
-    | `hbm_fraction` | 1 | HBM bandwidth over the profile's; element-wise times are divided by it |
-    | `network_efficiency` | 1 | achieved fraction of the NIC bandwidth |
-    | `all_reduce_multiplier` | 1 | multiplies the times of all-reduce, reduce-scatter and all-gather |
-    | `launch_s` | s | CPU time to issue one kernel; a pass takes at least its number of kernels times this |
-    | `layer_overhead_s` | s | added per layer and micro-batch, forward and backward together |
-    | `iteration_overhead_s` | s | added per iteration |
-    | `p2p_exposure` | 1 | share of the point-to-point time that asynchronous sends do not hide |
-    | `zero_broadcast_s` | s | per iteration and rank of a ZeRO-1 or ZeRO-2 group: weights sent rank by rank |
-    | `memory_multiplier` | 1 | memory reserved over memory needed: the allocator's fragmentation |
-    | `memory_overhead_bytes` | bytes | CUDA context, NCCL buffers and the like beyond the assumed, per GPU |
-    | `measured_over_predicted` | 1, 1 | lowest and highest over nine tenths of the site's runs, if known |
 
     Sources of the defaults. `launch_s`, 20 us: eager PyTorch on one core per counted kernel
     (`python benchmarks/eager.py`), without the driver's part and a framework's own work in every layer.
@@ -57,50 +45,90 @@ class Site:
     sends.
     """
 
-    gemm_multiplier: Positive = 1.0
-    attention_multiplier: Positive = 1.0
-    hbm_fraction: Positive = 1.0
-    network_efficiency: Fraction = 0.8
-    all_reduce_multiplier: Positive = 1.0
-    launch_s: Latency = 20e-6
-    layer_overhead_s: NonNegative = 0.0
-    iteration_overhead_s: NonNegative = 0.0
-    p2p_exposure: Share = 0.2
-    zero_broadcast_s: NonNegative = 0.0
-    memory_multiplier: Positive = 1.0
-    memory_overhead_bytes: NonNegative = 0.0
-    measured_over_predicted: tuple[Positive, Positive] | None = None
+    gemm_multiplier: Annotated[Positive, described("multiplies the profile's GEMM times", "1")] = 1.0
+    attention_multiplier: Annotated[
+        Positive, described("multiplies the profile's flash attention times", "1")
+    ] = 1.0
+    hbm_fraction: Annotated[
+        Positive, described("HBM bandwidth over the profile's; element-wise times are divided by it", "1")
+    ] = 1.0
+    network_efficiency: Annotated[Fraction, described("achieved fraction of the NIC bandwidth", "1")] = 0.8
+    all_reduce_multiplier: Annotated[
+        Positive, described("multiplies the times of all-reduce, reduce-scatter and all-gather", "1")
+    ] = 1.0
+    launch_s: Annotated[
+        Latency,
+        described(
+            "CPU time to issue one kernel; a pass takes at least its number of kernels times this", "s"
+        ),
+    ] = 20e-6
+    layer_overhead_s: Annotated[
+        NonNegative, described("added per layer and micro-batch, forward and backward together", "s")
+    ] = 0.0
+    iteration_overhead_s: Annotated[NonNegative, described("added per iteration", "s")] = 0.0
+    p2p_exposure: Annotated[
+        Share, described("share of the point-to-point time that asynchronous sends do not hide", "1")
+    ] = 0.2
+    zero_broadcast_s: Annotated[
+        NonNegative,
+        described("per iteration and rank of a ZeRO-1 or ZeRO-2 group: weights sent rank by rank", "s"),
+    ] = 0.0
+    memory_multiplier: Annotated[
+        Positive, described("memory reserved over memory needed: the allocator's fragmentation", "1")
+    ] = 1.0
+    memory_overhead_bytes: Annotated[
+        NonNegative,
+        described("CUDA context, NCCL buffers and the like beyond the assumed, per GPU", "bytes"),
+    ] = 0.0
+    measured_over_predicted: Annotated[
+        tuple[Positive, Positive] | None,
+        described("lowest and highest over nine tenths of the site's runs, if known", "1, 1"),
+    ] = None
 
 
 @dataclass(frozen=True, config=CONFIG)
 class System:
-    """A cluster's hardware as seen by one training job.
+    """A cluster's hardware as seen by one training job; bandwidths are those of one direction.
 
-    Bandwidths are in bytes/s, one direction. `nic_bytes_per_s` is the sum over a node's NICs,
-    `gpu_nic_bytes_per_s` the most that a single GPU moves to and from them (its PCIe link),
-    `nvlink_bytes_per_s` a GPU's sum over its links. `network_latency_s` is one hop of a collective between
-    nodes, for a small message. It is assumed: no table measures it on InfiniBand (NCCL over EFA shows 70 us,
-    in the nccl-tests named at `Site`). `network_bulk_latency_s` is the additional delay of a large message
-    per hop (see the cost model of collectives), 0 where no measurement exists.
+    `network_latency_s` is assumed: no table measures it on InfiniBand (NCCL over EFA shows 70 us, in the
+    nccl-tests named at `Site`). `network_bulk_latency_s` belongs to the cost model of collectives. Defaults:
+    `gpu_nic_bytes_per_s` is PCIe 4.0 x16, 16 GT/s x 16 lanes x 128/130 / 8; `cpu_link_bytes_per_s` is NCCL's
+    own figure, AMD_BW in its src/graph/topo.h.
     """
 
-    name: Name
-    profile: Name
-    gpus_per_node: Count
-    nic_bytes_per_s: Positive
-    nvlink_bytes_per_s: Positive
-    source: Name
-    gpu_nic_bytes_per_s: Positive = 31.5e9  # PCIe 4.0 x16: 16 GT/s x 16 lanes x 128/130 / 8
-    network_latency_s: Latency = 10e-6
-    network_bulk_latency_s: Latency = 0.0
-    nics_per_node: Count | None = None
-    cpu_link_bytes_per_s: Positive = 16e9  # AMD; NCCL's own figure, AMD_BW in its src/graph/topo.h
-    collective_algorithms: Algorithms = ("ring", "tree")
-    nodes_per_leaf: Count | None = None
-    leaf_oversubscription: Ratio = 1.0
-    nodes_per_spine: Count | None = None
-    spine_oversubscription: Ratio = 1.0
-    site: Site = dataclasses.field(default_factory=Site)
+    name: Annotated[Name, described("of the system")]
+    profile: Annotated[Name, described("the profile of its GPUs: a shipped name or a JSON file")]
+    gpus_per_node: Annotated[Count, described("GPUs of a node")]
+    nic_bytes_per_s: Annotated[
+        Positive, described("sum over a node's NICs; also as `nic_gbps`, in Gb/s", "bytes/s")
+    ]
+    nvlink_bytes_per_s: Annotated[Positive, described("a GPU's sum over its links", "bytes/s")]
+    source: Annotated[Name, described("where the figures come from")]
+    gpu_nic_bytes_per_s: Annotated[
+        Positive, described("most that one GPU moves to and from the NICs: its PCIe link", "bytes/s")
+    ] = 31.5e9
+    network_latency_s: Annotated[
+        Latency, described("one hop of a collective between nodes, for a small message", "s")
+    ] = 10e-6
+    network_bulk_latency_s: Annotated[
+        Latency, described("additional delay of a large message per hop; 0: not measured", "s")
+    ] = 0.0
+    nics_per_node: Annotated[Count | None, described("NICs of a node; by default one per GPU")] = None
+    cpu_link_bytes_per_s: Annotated[Positive, described("the link between a node's CPUs", "bytes/s")] = 16e9
+    collective_algorithms: Annotated[
+        Algorithms, described("algorithms of collectives to choose the fastest of")
+    ] = ("ring", "tree")
+    nodes_per_leaf: Annotated[
+        Count | None, described("nodes under one leaf switch; by default all are", "nodes")
+    ] = None
+    leaf_oversubscription: Annotated[
+        Ratio, described("what a leaf's nodes can send over what its uplinks carry", "1")
+    ] = 1.0
+    nodes_per_spine: Annotated[
+        Count | None, described("nodes under one block of spine switches; by default all are", "nodes")
+    ] = None
+    spine_oversubscription: Annotated[Ratio, described("the same for the uplinks of a block", "1")] = 1.0
+    site: Annotated[Site, described("corrections for one site")] = dataclasses.field(default_factory=Site)
 
     def with_nic(self, gbps: float) -> System:
         """The same system with more or fewer of its NICs: `gbps` Gb/s per node, one direction."""
@@ -112,21 +140,30 @@ class System:
 
 def list_systems() -> list[str]:
     """Names of the shipped systems, sorted."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    return sorted(path.stem for path in SYSTEMS.glob("*.yaml"))
 
 
 def load_system(name_or_path: str | Path) -> System:
     """A shipped system by name, or one from a YAML (or JSON) file by its path.
 
-    Raises `UnknownName` for a name that is not shipped. Raises `UserError`, naming file and key, for a wrong
-    file: an unknown key, a key without its unit, a value that is negative or not a number.
+    Changes may follow, as in `dgx-a100-80gb,nic_gbps=400,site.launch_us=30`. Raises `UnknownName` for a name
+    that is not shipped. Raises `UserError`, naming file and key, for a wrong file: an unknown key, a key
+    without its unit, a value that is negative or not a number.
 
     >>> load_system("dgx-a100-80gb").nic_bytes_per_s
     200000000000.0
     """
-    text = str(name_or_path)
-    is_path = isinstance(name_or_path, Path) or "/" in text or text.endswith((".yaml", ".yml", ".json"))
-    if not is_path and text not in list_systems():
-        raise UnknownName("system", text, list_systems())
-    path = Path(text) if is_path else FOLDER / f"{text}.yaml"
-    return construct(System, read_mapping(path), path)
+    return system_of(system_reference(name_or_path))
+
+
+def system_reference(name_or_path: str | Path) -> Reference:
+    """The keys of a system, and the files that they come from. Raises as `load_system` does."""
+    if isinstance(name_or_path, Path):
+        return Reference.read("system", name_or_path, SYSTEMS, System)
+    name, *changes = CHANGES.split(name_or_path)
+    return Reference.read("system", name, SYSTEMS, System).changed(changes, f"{name},")
+
+
+def system_of(reference: Reference) -> System:
+    """The system of these keys. UserError, naming file and key, if they are not those of a system."""
+    return construct(System, reference.content, reference.where)

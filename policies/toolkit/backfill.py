@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import accumulate, chain, repeat
 from math import inf
 
 from clustersim.scheduler import JobView, PolicyError, Proposal, State
@@ -10,39 +12,80 @@ from .parameters import number
 
 __all__ = ["Estimates", "Shadow"]
 
+CORRECTIONS_S = (60, 300, 900, 1800, 3600, 7200, 18_000, 36_000, 72_000, 180_000, 360_000)
+"""By how much an estimate that has run out is extended, time after time; the last step is repeated."""
+
 
 class Estimates:
     """Run times at the requested GPUs, in seconds, as users would estimate them.
 
-    The estimate of a job that states its work is exact. For a job with only a logged duration it is `factor`
-    times that duration, taken from the oracle and noted in the records: the f-model of Mu'alem and Feitelson,
-    IEEE TPDS 2001. Estimates are upper bounds (`factor` >= 1), since batch systems end jobs that exceed
-    theirs.
+    A job's estimate is the first of these that applies:
+
+    1. `estimate_s`, the estimate of its user;
+    2. the exact run time, if the job states its work;
+    3. `factor` times the logged duration, taken from the oracle and noted in the records: the f-model of
+       Mu'alem and Feitelson, IEEE TPDS 2001. `factor` is at least 1, an upper bound.
+
+    A job that outlives its user's estimate keeps running. The estimate is then extended by 1 minute, later by
+    5, 15 and 30 minutes, and by 1, 2, 5, 10, 20, 50 and 100 hours, as in Tsafrir, Etsion and Feitelson,
+    "Backfilling using system-generated predictions rather than user runtime estimates", IEEE TPDS 18(6),
+    2007. Extensions depend on the excess alone, so they need no memory.
     """
 
     def __init__(self, factor: float):
         self.factor = number("estimate_factor", factor, least=1)
         self._excess_s: dict[JobView, float] = {}
+        self._expiries: dict[JobView, float] = {}
+        self._any_stated: bool | None = None  # whether any job had an estimate of its user so far
+        self.expired = False
 
     def update(self, state: State) -> None:
         """To be called first in every decision: the excess of an estimate over the true run time depends on
         all of a job's work, so it is noted before the job makes progress.
+
+        Sets `expired`: whether an estimate has run out since the last `watch`, and its job still runs.
         """
+        self.expired = any(job.running and end_s <= state.now for job, end_s in self._expiries.items())
+        if self._any_stated is None:
+            self._any_stated = any(job.estimate_s is not None for job in (*state.running, *state.pending))
         for event in state.events:
             if event.kind == "submitted" and event.job is not None:
-                self._excess(event.job)
+                if event.job.estimate_s is None:
+                    self._excess(event.job)
+                else:
+                    self._any_stated = True
             elif event.kind == "finished" and event.job is not None:
                 self._excess_s.pop(event.job, None)
 
     def run_s(self, job: JobView) -> float:
         """Seconds for which a pending job will hold its GPUs, its start included."""
-        return job.start_cost_s(job.requested) + job.oracle_remaining() + self._excess(job)
+        if job.estimate_s is None:
+            return job.start_cost_s(job.requested) + job.oracle_remaining() + self._excess(job)
+        return job.start_cost_s(job.requested) + _extended(job.estimated_remaining(), 0.0)
 
     def end_s(self, job: JobView, now: float) -> float:
         """When a job ends that runs already, or starts now."""
         if not job.running:
             return now + self.run_s(job)
-        return now + job.paying_s + job.oracle_remaining() + self._excess(job)
+        if job.estimate_s is None:
+            return now + job.paying_s + job.oracle_remaining() + self._excess(job)
+        expiry_s = job.estimated_end_s()
+        if expiry_s <= now:
+            return _extended(expiry_s, now)
+        return now + job.paying_s + job.estimated_remaining()
+
+    def watch(self, proposal: Proposal, now: float) -> float:
+        """When the first estimate of a job in `proposal` runs out, extensions included: from then on the
+        policy should plan with an extended one. Infinite if no running job has an estimate of its user.
+        """
+        if not self._any_stated:
+            return inf
+        self._expiries = {
+            job: _extended(job.estimated_end_s(), now)
+            for job in proposal.running()
+            if job.estimate_s is not None
+        }
+        return min(self._expiries.values(), default=inf)
 
     def _note_excess(self, job: JobView) -> None:
         whole_s = 0.0 if _states_work(job) else job.oracle_remaining() + job.productive_s
@@ -54,6 +97,18 @@ class Estimates:
         if job not in self._excess_s:  # it ran before the first decision, as in a scene for `decide`
             self._note_excess(job)
         return self._excess_s[job]
+
+
+def _extended(time_s: float, now: float) -> float:
+    """`time_s`, or the first time after `now` that extensions of an estimate which ends at `time_s` reach."""
+    if time_s > now:
+        return time_s
+    return next(time_s + added_s for added_s in _extensions() if time_s + added_s > now)
+
+
+def _extensions() -> Iterator[int]:
+    """The sum of the first one, two, ... corrections."""
+    return accumulate(chain(CORRECTIONS_S, repeat(CORRECTIONS_S[-1])))
 
 
 def _states_work(job: JobView) -> bool:
@@ -82,7 +137,7 @@ class Shadow:
             if end_s > self.start_s:
                 break
             self._later.stop(job)
-            if self.start_s == inf and self._later.fits(head.requested):
+            if self.start_s == inf and self._has_room():
                 self.start_s = end_s
 
     def backfill(self, job: JobView) -> bool:
@@ -95,8 +150,17 @@ class Shadow:
         if places is None:
             return False
         self._later.start(job, on=places)
-        if self._later.fits(self.head.requested):
+        if self._has_room():
             return True
         self._later.stop(job)
         self._proposal.stop(job)
         return False
+
+    def _has_room(self) -> bool:
+        """Whether `head` fits at the shadow time. A start tells, as only it considers the types of GPUs that
+        can run the job.
+        """
+        if not self._later.fits(self.head.requested) or self._later.start(self.head) is None:
+            return False
+        self._later.stop(self.head)
+        return True

@@ -119,6 +119,30 @@ def test_run_writes_its_folder(call: Callable[..., Done], trace: Path, tmp_path:
     assert json.loads((out / "manifest.json").read_text())["overheads"]["launch_s"] == 1.0
 
 
+def test_results_are_replaced_only_by_force(call: Callable[..., Done], trace: Path, tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    run = ("run", trace, "--cluster", "n1g8", "--out", one, "--policy")
+    both = ("compare", trace, "--cluster", "n1g8", "--out", two, "--policies", "fifo,srtf")
+    assert call(*run, "fifo").code == 0
+    assert call(*both).code == 0
+    for command, what in (((*run, "srtf"), "a run"), (both, "the run fifo")):
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        error = error_of(call(*command), 2)
+        assert f"already holds {what}; choose another folder, or replace it with --force" in error
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+        assert call(*command, "--force").code == 0
+    assert json.loads((one / "manifest.json").read_text())["policy"] == "srtf"
+
+
+def test_force_does_not_mix_two_comparisons(call: Callable[..., Done], trace: Path, tmp_path: Path) -> None:
+    out = ("--cluster", "n1g8", "--out", tmp_path / "out")
+    assert call("compare", trace, "--policies", "fifo,srtf", *out).code == 0
+    done = call("compare", trace, "--policies", "fifo,sjf", *out, "--force")
+    assert "holds srtf of another comparison" in error_of(done, 2)
+    done = call("run", trace, "--policy", "fifo", *out, "--force")
+    assert "holds fifo of another comparison" in error_of(done, 2)
+
+
 @pytest.mark.parametrize("command", [["run", "--policy", "fifo"], ["compare", "--policies", "fifo,srtf"]])
 def test_no_pointer_to_a_report_that_could_not_be_written(
     call: Callable[..., Done],
@@ -212,6 +236,37 @@ def test_compare_prints_a_table(call: Callable[..., Done], trace: Path) -> None:
     lines = [line for line in done.out.splitlines() if line.lstrip().startswith(("fifo ", "srtf "))]
     assert len(lines) == 2
     assert "oracle" in done.out
+
+
+def test_a_window_of_measurement(call: Callable[..., Done], trace: Path, tmp_path: Path) -> None:
+    out, options = tmp_path / "out", ("--cluster", "n1g8", "--warmup", 5, "--measure", 10)
+    done = call("run", trace, "--policy", "fifo", *options, "--json", "--out", out)
+    window = json.loads(done.out)["window"]
+    assert [window[name] for name in ("warmup_s", "measure_s", "from_s", "until_s")] == [5, 10, 5, 15]
+    assert json.loads((out / "summary.json").read_text())["window"] == window
+    assert call("check", out).code == 0
+    told = "Measured in a window: the "
+    assert told in call("compare", trace, "--policies", "fifo,srtf", *options).out
+    whole = call("run", trace, "--policy", "fifo", "--cluster", "n1g8", "--out", tmp_path / "b")
+    assert told not in whole.out
+    assert call("report", tmp_path / "b", "--warmup", 5).code == 0
+    assert told in (tmp_path / "b" / "report.html").read_text()
+    assert "choose a shorter warm-up" in error_of(call("report", tmp_path / "b", "--warmup", 1e6), 2)
+
+
+def test_a_window_without_jobs_ends_the_command_before_anything_is_written(
+    call: Callable[..., Done], trace: Path, tmp_path: Path
+) -> None:
+    for command in (["run", trace, "--policy", "fifo"], ["compare", trace, "--policies", "fifo,srtf"]):
+        done = call(*command, "--cluster", "n1g8", "--warmup", 1e6, "--out", tmp_path / "out")
+        assert "no job is submitted later than" in error_of(done, 2)
+        assert not (tmp_path / "out").exists()
+
+
+def test_counts_beside_labels_with_seeds_have_colons(call: Callable[..., Done], trace: Path) -> None:
+    done = call("compare", trace, "--policies", "fifo,srtf", "--seeds", 2, "--cluster", "n1g8")
+    assert "finished jobs: fifo, seed 0: " in done.out
+    assert "; srtf, seed 1: " in done.out
 
 
 def test_unfinished_jobs_are_named(call: Callable[..., Done], trace: Path) -> None:
@@ -330,7 +385,7 @@ def test_mistakes_in_parameters_of_a_policy(
     call: Callable[..., Done], trace: Path, tmp_path: Path, policy: str, setting: str, text: str
 ) -> None:
     arguments = ("--policy", policy, "--set", setting, "--json", "--out", tmp_path / "out")
-    assert text in error_of(call("run", trace, *arguments), 4)
+    assert text in error_of(call("run", trace, *arguments), 2)
     assert not (tmp_path / "out").exists()
 
 
@@ -548,7 +603,7 @@ def test_a_setting_for_one_policy(tmp_path: Path, capsys: pytest.CaptureFixture[
     trace.write_text("job_id,submit_s,gpus,duration_s\na,0,8,60\n")
     common = ["compare", str(trace), "--policies", "fifo,elasticflow", "--cluster", "n1g8", "--json"]
     assert main([*common, "--set", "elasticflow.guard_s=2"]) == 0
-    assert main([*common, "--set", "policy.guard_s=2"]) == 4
+    assert main([*common, "--set", "policy.guard_s=2"]) == 2
     assert "unknown parameter of policy fifo" in capsys.readouterr().err
 
 
@@ -563,7 +618,7 @@ def test_a_setting_for_one_policy_of_a_file(
     assert json.loads((tmp_path / "out/mine.py_Mine/manifest.json").read_text())["params"] == {
         "patience_s": 7
     }
-    assert main([*common, "--set", "mine.py:Mine.patience=7"]) == 4
+    assert main([*common, "--set", "mine.py:Mine.patience=7"]) == 2
     assert "did you mean patience_s" in capsys.readouterr().err
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from experiments import sample_log
 from tests.places import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -53,6 +56,17 @@ def test_commands_of_the_readme_exist() -> None:
 
 def test_ci_runs_the_readmes_blocks() -> None:
     script = (ROOT / ".ci" / "run").read_text()
-    for name in ("setup", "demo", "test"):
+    for name in ("demo", "activate", "test"):
         assert re.search(rf"^```sh {name}\n.+?^```$", README, re.DOTALL | re.MULTILINE), name
-        assert name in script
+        assert re.search(rf"(run|readme) {name}\b", script), name
+    assert 'run ""' in script  # the unmarked blocks
+
+
+def test_the_sample_log_is_what_its_program_writes() -> None:
+    assert sample_log.FILE.read_text(encoding="utf-8") == sample_log.text()
+
+
+def test_the_quick_start_refuses_other_words(capfd: pytest.CaptureFixture[str]) -> None:
+    for words in ([], ["tests"], ["demo", "now"]):
+        assert subprocess.call([sys.executable, str(ROOT / "quickstart.py"), *words]) == 2
+        assert "python3 quickstart.py demo" in capfd.readouterr().err

@@ -82,7 +82,7 @@ def test_a_plan_that_does_not_fit_is_an_answer_with_a_reason(capsys):
 
 def test_search(capsys):
     result = document(capsys, [*SEARCH, "--gpus", "64", "--top", "5"])
-    assert set(result) == {"plans", "evaluated", "feasible", "seconds"}
+    assert set(result) == {"plans", "evaluated", "feasible", "seconds", "choice", "warning"}
     assert len(result["plans"]) == 5
     keys = {
         "tp",

@@ -39,11 +39,22 @@ class Fifo(Rule):
 
 class Easy(Rule):
     """Mu'alem and Feitelson 2001, the box "EASY backfill": a shadow time, and the nodes that are extra then.
-    Run times are overestimated by `factor`.
+    Run times are overestimated by `factor`, or as their users did. An estimate that has run out is extended
+    by the next of `corrections`.
     """
 
-    def __init__(self, factor: int):
-        self.factor = factor
+    def __init__(self, factor: int, corrections: Sequence[int] = ()):
+        self.factor, self.corrections = factor, corrections
+
+    def span(self, job: Plain) -> int:
+        return job.estimate or self.factor * job.run
+
+    def end(self, job: Plain, t: int) -> int:
+        """The expected end, at second `t`, of a job that runs."""
+        end, steps = job.since + self.span(job), iter(self.corrections)
+        while end <= t:
+            end += next(steps)
+        return end
 
     def chosen(self, now: Now) -> list[Plain]:
         out = Fifo(skip=False).chosen(now)
@@ -51,7 +62,7 @@ class Easy(Rule):
         if not line:
             return out
         head, free = line[0], now.gpus - sum(job.gpus for job in out)
-        ends = {job: (job.since if job in now.running else now.t) + self.factor * job.run for job in out}
+        ends = {job: self.end(job, now.t) if job in now.running else now.t + self.span(job) for job in out}
 
         def free_at(time: int) -> int:
             return free + sum(job.gpus for job, end in ends.items() if end <= time)
@@ -59,7 +70,7 @@ class Easy(Rule):
         shadow = min(end for end in ends.values() if free_at(end) >= head.gpus)
         extra = free_at(shadow) - head.gpus
         for job in line[1:]:
-            ends_in_time = now.t + self.factor * job.run <= shadow
+            ends_in_time = now.t + self.span(job) <= shadow
             if job.gpus <= free and (ends_in_time or job.gpus <= extra):
                 out.append(job)
                 free -= job.gpus
@@ -67,17 +78,21 @@ class Easy(Rule):
         return out
 
 
-class Conservative(Rule):
+class Conservative(Easy):
     """The same authors: reservations on submission, made anew in the order of their starts when a job ends
-    early.
+    earlier or later than expected.
     """
 
-    def __init__(self, factor: int):
-        self.factor = factor
+    def __init__(self, factor: int, corrections: Sequence[int] = ()):
+        super().__init__(factor, corrections)
         self.reserved: dict[Plain, int] = {}
+        self.ends: dict[Plain, int] = {}
 
     def chosen(self, now: Now) -> list[Plain]:
-        if any(job.since + self.factor * job.run > now.t for job in now.ended):
+        early = [job for job in now.ended if self.ends.pop(job) > now.t]
+        late = [job for job in now.running if self.ends[job] <= now.t]
+        self.ends |= {job: self.end(job, now.t) for job in late}
+        if early or late:
             before, self.reserved = self.reserved, {}
             for job in sorted(before, key=lambda job: (before[job], job.order)):
                 self.reserve(job, now)
@@ -86,19 +101,19 @@ class Conservative(Rule):
         out = [job for job in now.waiting if self.reserved[job] <= now.t]
         for job in out:
             del self.reserved[job]
+            self.ends[job] = now.t + self.span(job)
         return now.running + out
 
     def reserve(self, job: Plain, now: Now) -> None:
-        start, span = now.t, self.factor * job.run
+        start, span = now.t, self.span(job)
         while full := [s for s in range(start, start + span) if self.used(s, now) + job.gpus > now.gpus]:
             start = full[-1] + 1
         self.reserved[job] = start
 
     def used(self, second: int, now: Now) -> int:
-        stretches = {job: job.since for job in now.running} | self.reserved
-        return sum(
-            job.gpus for job, start in stretches.items() if start <= second < start + self.factor * job.run
-        )
+        stretches = [(job, now.t, self.ends[job]) for job in now.running]
+        stretches += [(job, start, start + self.span(job)) for job, start in self.reserved.items()]
+        return sum(job.gpus for job, start, end in stretches if start <= second < end)
 
 
 class InTurns(Rule):

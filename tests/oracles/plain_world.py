@@ -14,7 +14,9 @@ Runs = list[list[float]]
 
 @dataclass(eq=False)
 class Plain:
-    """A job: `left` seconds to do, `service` GPU-seconds held; `since`, `stopped`: of its last run."""
+    """A job: `left` seconds to do, `service` GPU-seconds held; `since`, `stopped`: of its last run.
+    `estimate`: the seconds that its user expects, 0 if unknown.
+    """
 
     order: int
     submit: int
@@ -22,6 +24,7 @@ class Plain:
     run: int
     tenant: str = ""
     deadline: float | None = None
+    estimate: int = 0
     left: int = 0
     service: int = 0
     since: int = 0

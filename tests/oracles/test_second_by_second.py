@@ -6,15 +6,13 @@ Every job must run from the same second to the same second under both, on random
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from random import Random
 from typing import Any
 
 import pytest
 
-from clustersim.cluster import Cluster
-from clustersim.engine import Simulation
 from clustersim.scheduler import Scheduler
 from policies.conservative import Conservative
 from policies.drf import Drf
@@ -31,10 +29,9 @@ from policies.round_robin import RoundRobin
 from policies.srsf import Srsf
 from policies.srtf import Srtf
 from policies.tiresias import Tiresias
-from tests.builders import free_setup
 from tests.oracles import plain_rules as plain
 from tests.oracles.plain_world import Now, Plain, Rule, Runs, schedule, served
-from traces.job import Job
+from tests.oracles.whole_schedules import random_trace, simulated
 
 
 class PlainQuota(Rule):
@@ -189,47 +186,13 @@ PAIRS: dict[str, Callable[[Random], Pair]] = {
 }
 
 
-def random_trace(random: Random) -> tuple[int, list[Plain]]:
-    """Up to 14 jobs on 3 to 8 GPUs, or of one GPU on one."""
-    gpus, longest, gap = (
-        random.choice((1, 3, 4, 6, 8)),
-        random.choice((3, 12, 40)),
-        random.choice((0, 1, 4, 15)),
-    )
-    sizes = [size for size in (1, 1, 1, 2, 2, 3, 4, 6, 8) if size <= gpus]
-    now, jobs = 0, []
-    for i in range(random.randint(1, 14)):
-        now += random.randint(0, gap)
-        run = random.randint(1, longest)
-        deadline = now + random.randint(run, 6 * run + 3) if random.random() < 0.8 else None
-        jobs.append(Plain(i, now, random.choice(sizes), run, random.choice("abc"), deadline))
-    return gpus, jobs
-
-
-def simulated(jobs: list[Plain], gpus: int, policy: Scheduler) -> list[Runs | None]:
-    trace = [
-        Job(f"{j.order:02}", j.submit, j.tenant, gpus=j.gpus, duration_s=j.run, deadline_s=j.deadline)
-        for j in jobs
-    ]
-    cluster = Cluster(1, gpus)
-    recorder = Simulation(trace, free_setup(cluster, policy, quotas=QUOTAS)).run()
-    runs: dict[str, Runs] = {job.job_id: [] for job in trace}
-    for event in recorder.events:
-        if event.event in ("start", "restart"):
-            runs[event.job_id].append([event.time_s])
-        elif event.event in ("preempt", "finish"):
-            runs[event.job_id][-1].append(round(event.time_s, 6))
-    declined = {job.job_id for job in recorder.jobs if job.state == "rejected"}
-    return [None if name in declined else stretches for name, stretches in runs.items()]
-
-
 def compared(name: str, seed: int) -> tuple[list[Runs | None], list[Runs | None], str]:
     """When every job runs under the policy and by the plain rule; and the scene, in words."""
     random = Random(seed)
     gpus, jobs = random_trace(random)
     rule, policy = PAIRS[name](random)
     scene = f"{name}, seed {seed}, {gpus} GPUs: {jobs}"
-    return simulated(jobs, gpus, policy), schedule(jobs, gpus, rule), scene
+    return simulated(jobs, gpus, policy, QUOTAS), schedule(jobs, gpus, rule), scene
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -237,6 +200,34 @@ def test_every_job_runs_when_the_plain_rule_says(name: str) -> None:
     for seed in (*range(40), 155, 2142):  # the last two were once wrong under easy and gittins
         policy, plain, scene = compared(name, seed)
         assert policy == plain, scene
+
+
+def check_with_estimates(name: str, seeds: Iterable[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of some jobs the user's estimate is unknown; others have one that is right, too long or too short."""
+    steps = (1, 2, 5, 9)  # as short as the jobs, so that an estimate runs out several times
+    monkeypatch.setattr("policies.toolkit.backfill.CORRECTIONS_S", steps)
+    rule, policy = (plain.Easy, Easy) if name == "easy" else (plain.Conservative, Conservative)
+    for seed in seeds:
+        random = Random(seed)
+        gpus, jobs = random_trace(random)
+        for job in jobs:
+            job.estimate = random.choice((0, job.run, random.randint(1, job.run), random.randint(1, 60)))
+        factor = random.choice(FACTORS)
+        expected = schedule(jobs, gpus, rule(factor, (*steps, *[steps[-1]] * 60)))
+        assert simulated(jobs, gpus, policy(factor)) == expected, f"seed {seed}, {gpus} GPUs: {jobs}"
+
+
+@pytest.mark.parametrize("name", ["easy", "conservative"])
+def test_backfilling_by_the_estimates_of_users(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_with_estimates(name, range(100), monkeypatch)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["easy", "conservative"])
+def test_backfilling_by_the_estimates_of_users_on_many_traces(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_with_estimates(name, range(1000, 4000), monkeypatch)
 
 
 @pytest.mark.long

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -134,6 +136,112 @@ def test_plans_are_made_anew_when_nodes_come_and_go(policy: Any) -> None:
     jobs = [rigid("first", 0, 2, 20), rigid("wide", 10, 8, 30), rigid("next", 11, 4, 10)]
     outcome = simulate(jobs, policy(), "n2g4", calendar=calendar)
     assert starts(outcome) == {"first": 0, "wide": 50, "next": 20}
+
+
+# Estimates of users
+
+
+@pytest.mark.parametrize("policy", [Easy, Conservative])
+def test_the_estimate_of_the_user_counts_before_all_others(policy: Any) -> None:
+    """`runs` states its work of 100 s, `early` takes 98 s. By the users' estimates `runs` ends at 300 s and
+    `early` at 203 s: it passes the head, whatever the factor.
+    """
+    table = {("m", 8): {1: 1.0, 6: 1.0}}
+    running = Job("runs", 0, model="m", global_batch=8, gpus=6, iterations=100, estimate_s=300)
+    early = rigid("early", 3, 1, 98, estimate_s=200)
+    jobs = [running, rigid("head", 1, 8, 50, estimate_s=50), early]
+    for factor in (1.0, 5.0):
+        outcome = simulate(jobs, policy(factor), "n1g8", table=table)
+        assert starts(outcome) == {"runs": 0, "head": 101, "early": 3}
+    outcome = simulate([replace(running, estimate_s=None), *jobs[1:]], policy(), "n1g8", table=table)
+    assert starts(outcome)["early"] == 150
+
+
+@pytest.mark.parametrize(("run_s", "early_s"), [(500, 100), (161, 100), (160, 170), (100, 110)])
+def test_an_estimate_that_runs_out_is_extended(run_s: float, early_s: float) -> None:
+    """`runs` is expected to end at 100 s, then at 160 s, then at 460 s. `early`, of 300 s, has to wait for an
+    expected end that leaves it 300 s: from 160 s on, if `runs` goes on; else the head is first.
+    """
+    jobs = [
+        rigid("runs", 0, 6, run_s, estimate_s=100),
+        rigid("head", 1, 8, 10, estimate_s=10),
+        rigid("early", 2, 1, 300, estimate_s=300),
+    ]
+    expected = {500: {"head": 500, "early": 160}, 161: {"head": 460, "early": 160},
+                160: {"head": 160, "early": 170}, 100: {"head": 100, "early": 110}}[int(run_s)]  # fmt: skip
+    assert starts(simulate(jobs, Easy(), "n1g8")) == {"runs": 0, **expected}
+    assert starts(simulate(jobs, Conservative(), "n1g8")) == {"runs": 0, **expected}
+
+
+def test_the_steps_of_extensions_are_those_of_the_paper() -> None:
+    """1, 5, 15, 30 minutes, 1, 2, 5, 10, 20, 50, 100 hours, and 100 hours from then on."""
+    steps = [60, 300, 900, 1800, *(3600 * hours for hours in (1, 2, 5, 10, 20, 50, 100, 100, 100))]
+    now, expected, found = 10.0, [], []
+    for step in steps:
+        expected.append(now + step)
+        running, pending = [rigid("runs", 0, 7, 1e8, estimate_s=10)], [rigid("waits", 1, 8, 1)]
+        scene = decide(Easy(), running=running, pending=pending, now_s=now, overheads=Overheads.none())
+        found.append(scene.wake_at_s)
+        now += step
+    assert found == expected
+
+
+def test_estimates_of_all_users_make_the_oracle_needless() -> None:
+    jobs = [rigid("runs", 0, 6, 100), rigid("head", 1, 8, 50), rigid("early", 3, 1, 98)]
+    stated = [replace(job, estimate_s=2 * (job.duration_s or 0)) for job in jobs]
+    for policy in ("easy", "conservative"):
+        for params in ({}, {"estimate_factor": 3.0}):
+            run = clustersim.run(stated, policy, cluster="n1g8", overheads=None, params=params)
+            assert not run.manifest["oracle_used"]
+            run = clustersim.run([stated[0], *jobs[1:]], policy, cluster="n1g8", params=params)
+            assert run.manifest["oracle_used"]
+
+
+@pytest.mark.parametrize("policy", [Easy, Conservative])
+@given(st.integers(0, 10**9), st.sampled_from((0.0, 1.0)), st.sampled_from(("pack", "any")))
+@settings(max_examples=40, deadline=None)
+def test_estimates_that_are_true_change_nothing(policy: Any, seed: int, scale: float, placement: str) -> None:
+    """To the last bit: every event at the same time, on the same nodes."""
+    jobs = random_jobs(seed, (1, 2, 3, 4, 5, 8, 16))
+    true = [replace(job, estimate_s=job.duration_s) for job in jobs]
+    settings = {"overheads": Overheads(scale=scale), "placement": placement}
+    first, second = (simulate(trace, policy(), "n4g4", **settings) for trace in (jobs, true))
+    assert first.events == second.events
+    assert first.records == second.records
+
+
+@pytest.mark.parametrize("policy", [Easy, Conservative])
+def test_a_job_that_has_outlived_its_estimate_starts_again(policy: Any) -> None:
+    """All nodes are gone from 150 s to 160 s, when `runs` has taken 50 s more than its estimate. It is then
+    expected to take 10 s more, to the end of the first extension: as long as `early` takes beside it. `late`,
+    of 20 s, may start at 170 s, when the estimate is extended again.
+    """
+    calendar = ({"at_s": 150, "remove": "0"}, {"at_s": 160, "add": "0"})
+    jobs = [rigid("runs", 0, 6, 400, estimate_s=100)]
+    jobs += [rigid(name, 151, gpus, s, estimate_s=s) for name, gpus, s in
+             (("head", 8, 10), ("early", 1, 10), ("late", 1, 20))]  # fmt: skip
+    outcome = simulate(jobs, policy(), "n1g8", calendar=calendar)
+    assert starts(outcome) == {"runs": 0, "head": 410, "early": 160, "late": 170}
+
+
+def test_a_head_that_asks_for_a_type_waits_for_that_type(tmp_path: Path) -> None:
+    """The head asks for the H100s, which `h` holds until 100 s; the A100s, free at 50 s, are no room for it.
+    `early` on an H100 until 102 s would be in its way, and waits.
+    """
+    (tmp_path / "two.yaml").write_text(
+        "groups:\n  - {name: a, gpu_type: a100, nodes: 1}\n  - {name: h, gpu_type: h100, nodes: 1}\n"
+    )
+    jobs = [
+        rigid("a", 0, 8, 50, gpu_type="a100"),
+        rigid("h", 0, 7, 100, gpu_type="h100"),
+        rigid("head", 1, 8, 50, gpu_type="h100"),
+        rigid("early", 2, 1, 100, gpu_type="h100"),
+        rigid("fits", 2, 1, 98, gpu_type="h100"),
+    ]
+    run = clustersim.run(jobs, "easy", cluster=str(tmp_path / "two.yaml"), overheads=None)
+    assert {job.job_id: job.start_s for job in run.jobs} == {
+        "a": 0, "h": 0, "head": 100, "early": 150, "fits": 2,
+    }  # fmt: skip
 
 
 # Guarantees

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import csv
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from experiments.mt_nlg_cost import PUBLISHED, VTRAIN, Study, main, plans_csv, study, summary
+from experiments import mt_nlg_cost
+from experiments.mt_nlg_cost import (
+    PUBLISHED,
+    VTRAIN,
+    VTRAIN_SYSTEM,
+    Study,
+    main,
+    networks,
+    plans_csv,
+    study,
+    summary,
+)
 from itertime import load_model, load_system, predict
 from tests.places import ROOT
 
 FOLDER = ROOT / "experiments"
-RENEW = "python experiments/mt_nlg_cost.py --out experiments/mt_nlg, and copy summary.md to MT_NLG.md"
+RENEW = "python experiments/mt_nlg_cost.py --out experiments/mt_nlg, and copy its two .md files to MT_NLG.md"
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +50,7 @@ def test_space_is_every_allowed_shape_once(done: Study) -> None:
 def test_batched_results_are_those_of_single_predictions(done: Study) -> None:
     model, system = load_model("mt-nlg-530b"), load_system("dgx-a100-80gb")
     for row in range(0, len(done.plans), 37):
-        single = predict(model, done.plans.plan(row), system)
+        single = predict(model, done.plans.plan(row), system, memory_headroom=0.0)
         assert single.iteration_s == pytest.approx(done.evaluation.iteration_s[row], rel=1e-12)
         assert single.fits == done.fits[row]
 
@@ -84,6 +96,9 @@ def test_page_and_table_are_up_to_date(done: Study) -> None:
     """Regression: experiments/MT_NLG.md and experiments/mt_nlg/."""
     assert summary(done) == (FOLDER / "mt_nlg" / "summary.md").read_text(encoding="utf-8"), RENEW
     assert summary(done) in (FOLDER / "MT_NLG.md").read_text(encoding="utf-8"), RENEW
+    both = networks(done, study(system=VTRAIN_SYSTEM))
+    assert both == (FOLDER / "mt_nlg" / "networks.md").read_text(encoding="utf-8"), RENEW
+    assert both in (FOLDER / "MT_NLG.md").read_text(encoding="utf-8"), RENEW
     kept = (FOLDER / "mt_nlg" / "plans.csv").read_text(encoding="utf-8")
     head, *rows = csv.reader(kept.splitlines())
     now_head, *now = csv.reader(plans_csv(done).splitlines())
@@ -94,10 +109,33 @@ def test_page_and_table_are_up_to_date(done: Study) -> None:
 def test_writes_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     assert main(["--out", str(tmp_path), "--price", "2.5"]) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["heatmap.png", "plans.csv", "summary.md"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "heatmap.png", "networks.md", "plans.csv", "summary.md",
+    ]  # fmt: skip
     printed = capsys.readouterr()
-    assert printed.out == (tmp_path / "summary.md").read_text(encoding="utf-8")
+    written = [(tmp_path / f"{name}.md").read_text(encoding="utf-8") for name in ("summary", "networks")]
+    assert printed.out == "\n".join(written)
     assert "360 plans" in printed.err
+
+
+def test_without_matplotlib_all_but_the_picture_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr(mt_nlg_cost, "find_spec", lambda name: None)
+    assert main(["--out", str(tmp_path), "--system", VTRAIN_SYSTEM]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plans.csv", "summary.md"]
+    printed = capsys.readouterr()
+    assert "heatmap.png is not drawn: matplotlib is not installed" in printed.err
+    assert printed.out == (tmp_path / "summary.md").read_text(encoding="utf-8")
+
+
+def test_half_the_network_changes_the_cost_and_not_the_answer(done: Study) -> None:
+    """vTrain's configuration has 800 Gb/s a node, a DGX A100 1,600."""
+    assert load_system(VTRAIN_SYSTEM).nic_bytes_per_s * 2 == load_system("dgx-a100-80gb").nic_bytes_per_s
+    slower = study(system=VTRAIN_SYSTEM)
+    assert (slower.evaluation.iteration_s > done.evaluation.iteration_s).mean() > 0.9
+    assert slower.cost_usd[slower.row(VTRAIN)] < slower.cost_usd[slower.row(PUBLISHED[0])]
 
 
 def test_a_site_slows_it_down(done: Study, tmp_path: Path) -> None:

@@ -43,7 +43,10 @@ def test_an_overhead_counts_as_far_as_it_was_paid() -> None:
 
 @pytest.mark.parametrize("policy", list(POLICIES))
 def test_kinds_add_up_to_what_jobs_lost(policy: str) -> None:
-    jobs = generate(Recipe(60, 4.0, 128, arrivals="bursty", seed=3))[0]
+    recipe = Recipe(
+        60, 4.0, 128, arrivals="bursty", rules="llm-mix", planner="data-parallel", load_of="process", seed=3
+    )
+    jobs = generate(recipe)[0]
     run = clustersim.run(jobs, policy, cluster="n16g8")
     found = paid(run.events)
     assert fsum(p.seconds for p in found.values()) == pytest.approx(fsum(job.lost_s for job in run.jobs))

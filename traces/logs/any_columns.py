@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from itertime.errors import TableError, UnknownName, UserError
-from itertime.io import shown
+from itertime.io import quoted, shown
 from traces.native import number
 
 from .cells import Cell, is_number, parser
@@ -39,7 +39,7 @@ def parse_columns(text: str) -> dict[str, str]:
         meaning, equals, column = (piece.strip() for piece in part.partition("="))
         if not (meaning and equals and column):
             example = "write NAME=COLUMN, for example submit_s=timestamp, or submit_s=1 for the first column"
-            raise UserError(f"--columns {shown(part)!r}: {example}")
+            raise UserError(f"--columns {quoted(part)}: {example}")
         if meaning not in MEANINGS:
             raise UnknownName("name in --columns", shown(meaning), MEANINGS)
         if meaning in named:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import shown
 from traces.job import Job, submission_key
@@ -78,6 +79,7 @@ def import_log(
     system: str = "dgx-a100-80gb",
     seed: int = 0,
     selection: Selection | None = None,
+    memory_headroom: float = MEMORY_HEADROOM,
 ) -> tuple[list[Job], Report]:
     """Read a log and turn it into jobs in submission order, with a JSON-ready report.
 
@@ -90,7 +92,7 @@ def import_log(
     maker: WorkMaker | None = None
     source: Report = {"rules": {"name": "none"}}
     if rules != "none":
-        maker, source = work_maker(rules, planner, system)
+        maker, source = work_maker(rules, planner, system, memory_headroom)
         source |= {"seed": seed}
     with open_log(path) as opened:
         log = read(opened, log_format, columns, ReadOptions(time_unit, tenant))

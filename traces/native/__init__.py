@@ -5,6 +5,7 @@
 | `read_trace` | a trace as a list of jobs, in the order of its rows |
 | `store_trace` | the same, with the jobs on disk |
 | `StoredJobs` | jobs on disk, in order of submission |
+| `jobs_of_frame` | the jobs of a data frame |
 | `write_trace` | jobs as CSV, gzip-compressed CSV or Parquet |
 | `COLUMNS` | column name -> parser of its cells |
 | `TEXTS` | columns that hold text |
@@ -12,6 +13,7 @@
 | `unreadable` | why a trace with a given job could not be read again |
 | `number`, `whole` | parsers of a finite number, of a whole number |
 | `MIN_SECONDS`, `MAX_SECONDS` | resolution of tables, and the largest time |
+| `MAX_COUNT` | the most iterations of a job |
 
 Why
 - A trace is checked as a whole before a run, and then needed job by job in order of submission. Reading the
@@ -22,18 +24,21 @@ Why
 - Ids are proved unique by 64-bit hashes, and by the ids themselves wherever two hashes are equal.
 """
 
+from .data_frame import jobs_of_frame
 from .parsing import TEXTS
-from .schema import COLUMNS, MAX_SECONDS, MIN_SECONDS, contradictions, number, unreadable, whole
+from .schema import COLUMNS, MAX_COUNT, MAX_SECONDS, MIN_SECONDS, contradictions, number, unreadable, whole
 from .sorted_jobs import StoredJobs
 from .trace_file import read_trace, store_trace, write_trace
 
 __all__ = [
     "COLUMNS",
+    "MAX_COUNT",
     "MAX_SECONDS",
     "MIN_SECONDS",
     "TEXTS",
     "StoredJobs",
     "contradictions",
+    "jobs_of_frame",
     "number",
     "read_trace",
     "store_trace",

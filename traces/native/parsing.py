@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from itertime.errors import TableError, UnknownName
-from itertime.io import Table, open_table, separator_hint, shown, without_guard
+from itertime.io import Table, open_table, quoted, separator_hint, shown, without_guard
 from itertime.spec import list_models
 from traces.job import Job
 
@@ -123,7 +123,7 @@ class _Models:
         if answer and "known: " in answer:
             listed, self._listed = self._listed, True
             if listed:
-                return f"unknown model {name!r}; the first such error lists those known"
+                return f"unknown model {quoted(name)}; the first such error lists those known"
             return f"{answer}; a throughput table (--table) may state others"
         return answer
 

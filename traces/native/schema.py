@@ -10,15 +10,23 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from traces.job import Job
+from traces.job import MAX_GPUS, Job
 
-__all__ = ["COLUMNS", "MAX_SECONDS", "MIN_SECONDS", "contradictions", "number", "unreadable", "whole"]
+__all__ = [
+    "COLUMNS",
+    "MAX_COUNT",
+    "MAX_SECONDS",
+    "MIN_SECONDS",
+    "contradictions",
+    "number",
+    "unreadable",
+    "whole",
+]
 
 MAX_SECONDS = 4e9  # epoch seconds until 2096; above 8e9 a double cannot resolve the microseconds of tables
 MIN_SECONDS = 1e-6  # the resolution of tables
-_MAX_GPUS = 10_000_000
 _MAX_TEXT = 100_000  # the csv module does not read cells of 131,072 characters or more
-_MAX_COUNT = 10**12
+MAX_COUNT = 10**12
 _MIN_ITERATIONS = 1e-12  # below any real work, and large enough that ratios to it stay finite
 _MAX_BATCH = 10_000_000  # the largest global batch that itertime plans
 
@@ -74,14 +82,23 @@ def _duration(text: str) -> float:
     return _time(text)
 
 
+def _estimate(text: str) -> float:
+    value = number(text)
+    if value <= 0:
+        raise ValueError("must be greater than 0; leave the cell empty if there is no estimate")
+    if value < MIN_SECONDS:
+        raise ValueError(f"is below {MIN_SECONDS:g} seconds, which no table resolves; leave the cell empty")
+    return _time(text)
+
+
 def _iterations(text: str) -> float:
     value = number(text)
     if value <= 0:
         raise ValueError("must be greater than 0; leave out jobs without work")
     if value < _MIN_ITERATIONS:
         raise ValueError(f"is below {_MIN_ITERATIONS:g}, which is no work; leave the job out")
-    if value > _MAX_COUNT:
-        raise ValueError(f"is above {_MAX_COUNT:g}; correct it")
+    if value > MAX_COUNT:
+        raise ValueError(f"is above {MAX_COUNT:g}; correct it")
     return value
 
 
@@ -99,8 +116,8 @@ def _count(limit: int) -> Callable[[str], int]:
 
 def _priority(text: str) -> int:
     value = whole(text)
-    if abs(value) > _MAX_COUNT:
-        raise ValueError(f"is outside -{_MAX_COUNT:g} to {_MAX_COUNT:g}; scale the priorities down")
+    if abs(value) > MAX_COUNT:
+        raise ValueError(f"is outside -{MAX_COUNT:g} to {MAX_COUNT:g}; scale the priorities down")
     return value
 
 
@@ -109,17 +126,17 @@ COLUMNS: dict[str, Callable[[str], Any]] = {
     "submit_s": _time,
     "tenant": _text,
     "model": _text,
-    "gpus": _count(_MAX_GPUS),
-    "min_gpus": _count(_MAX_GPUS),
-    "max_gpus": _count(_MAX_GPUS),
+    "gpus": _count(MAX_GPUS),
+    "min_gpus": _count(MAX_GPUS),
+    "max_gpus": _count(MAX_GPUS),
     "global_batch": _count(_MAX_BATCH),
-    "seq_len": _count(_MAX_COUNT),
+    "seq_len": _count(MAX_COUNT),
     "iterations": _iterations,
     "duration_s": _duration,
     "deadline_s": _time,
     "priority": _priority,
     "state": _text,
-    "estimate_s": _duration,
+    "estimate_s": _estimate,
     "user": _text,
     "gpu_type": _text,
     "logged_start_s": _time,
@@ -140,6 +157,9 @@ def contradictions(job: Job) -> Iterator[tuple[str, object, str]]:
     if job.deadline_s is not None and job.deadline_s < job.submit_s:
         text = f"is before submit_s={job.submit_s:g}; deadlines are absolute, not relative to the submission"
         yield "deadline_s", f"{job.deadline_s:g}", text
+    if job.logged_start_s is not None and job.logged_start_s < job.submit_s:
+        text = f"is before submit_s={job.submit_s:g}; a job starts after its submission, on the same clock"
+        yield "logged_start_s", f"{job.logged_start_s:g}", text
 
 
 _NUMBERS = tuple(name for name, parse in COLUMNS.items() if parse is not _text)

@@ -8,7 +8,8 @@
 | `sizes_path` | the file of a mix of sizes and run times |
 """
 
-from .generate import Recipe, generate, generate_stored
+from .generate import generate, generate_stored
+from .recipe import Recipe
 from .sizes import sizes_path
 
 __all__ = ["Recipe", "generate", "generate_stored", "sizes_path"]

@@ -3,63 +3,28 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from itertime.errors import UserError
 from itertime.io import sha256
-from traces.job import Job
-from traces.native import MAX_SECONDS, StoredJobs
-from traces.summary import demand
-from traces.workload import Deadlines, Rules, Work, WorkMaker, as_floats, deadline_factors, stream, work_maker
+from traces.job import MAX_GPUS, Job
+from traces.native import MAX_COUNT, MAX_SECONDS, MIN_SECONDS, StoredJobs
+from traces.summary import cautions, demand, load_of
+from traces.workload import Rules, WorkMaker, as_floats, deadline_factors, stream, work_maker
 
-from .arrivals import arrival_times
+from .arrivals import arrival_times, arrivals_within
+from .recipe import Recipe, parse_deadlines
 from .sizes import SizeClass, Sizes, load_sizes, sizes_path
 
-__all__ = ["Recipe", "generate", "generate_stored", "gpu_seconds_per_job"]
+__all__ = ["generate", "generate_stored", "gpu_seconds_per_job"]
 
-MAX_JOBS = 10_000_000
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What to generate.
-
-    | field | meaning |
-    |---|---|
-    | jobs | number of jobs |
-    | load | expected requested GPU-seconds over those that `gpus` GPUs offer between submissions |
-    | gpus | GPUs of the cluster that `load` refers to |
-    | arrivals, cv | see `arrival_times`; jobs that all arrive at zero have no load |
-    | sizes | bundled sizes or a file: GPU counts and run times, as logged |
-    | rules | rules that assign models and multiply GPUs; "none": rigid jobs of a duration |
-    | deadlines | "rules", "none", or LOW:HIGH or LOW:HIGH:SHARE for submit_s + U(LOW, HIGH) x run time |
-    | planner, system | determine the iteration time on the requested GPUs, as in an import |
-    | seed | of all random draws; each purpose has a stream of its own |
-    """
-
-    jobs: int
-    load: float = 1.0
-    gpus: int = 1024
-    arrivals: str = "poisson"
-    cv: float | None = None
-    sizes: str = "itp"
-    rules: str = "llm-mix"
-    deadlines: str = "rules"
-    planner: str = "data-parallel"
-    system: str = "dgx-a100-80gb"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, limit in (("jobs", MAX_JOBS), ("gpus", MAX_JOBS)):
-            value = getattr(self, name)
-            if not 1 <= value <= limit:
-                raise UserError(f"{name}={value}: must be between 1 and {limit}")
-        if not 0 < self.load < math.inf:
-            raise UserError(f"load={self.load:g}: must be above 0 and finite")
-        if self.seed < 0:
-            raise UserError(f"seed={self.seed}: must not be negative")
+_SHORTEST_WINDOW_S = 1e-3  # a thousand times what tables resolve
 
 
 def generate(recipe: Recipe) -> tuple[list[Job], dict[str, Any]]:
@@ -72,37 +37,31 @@ def generate_stored(recipe: Recipe) -> tuple[StoredJobs, dict[str, Any]]:
     """The jobs of a recipe in submission order, and a report of how they were made. Memory holds a few
     numbers of each job.
 
-    Jobs arrive at the rate load x gpus / (expected GPU-seconds of a job), so the recipe's load is the
-    expected one. The report states beside it the load of the trace, which varies with its longest jobs.
+    `Recipe` defines the load. The report states the work drawn (`demand`), the load that it offers under the
+    planner, and cautions about it; and what is expected of a job of these sizes and rules.
     Raises UserError for a recipe that cannot be carried out.
     """
     sizes, maker, source = _ingredients(recipe)
     rules = maker.rules if maker else None
     each = gpu_seconds_per_job(sizes, rules)
-    rate_per_s = recipe.load * recipe.gpus / each
-    submits = arrival_times(
-        recipe.arrivals, recipe.jobs, rate_per_s, stream(recipe.seed, "arrivals"), recipe.cv
-    )
-    if submits[-1] > MAX_SECONDS:
-        raise UserError(f"load={recipe.load:g}: puts {recipe.jobs} jobs beyond {MAX_SECONDS:g} s; raise it")
-    factors = deadline_factors(_deadlines(recipe.deadlines, rules), recipe.seed, recipe.jobs)
-    parts = zip(
-        as_floats(submits), _sizes_drawn(sizes, recipe), _uniform(recipe, "models"), factors, strict=True
-    )
+    factors = deadline_factors(parse_deadlines(recipe.deadlines, rules), recipe.seed, recipe.jobs)
+    drawn = _draw(recipe, sizes, maker)
+    submits = _submissions(recipe, each, drawn)
     jobs = StoredJobs()
-    for i, (submit_s, (size, run_s), uniform, factor) in enumerate(parts):
-        work = _work(size, run_s, uniform, maker, recipe) if maker else None
-        jobs.add(i, _job(i, submit_s, size, run_s, work, factor))
+    parts = zip(as_floats(submits), drawn.kinds_of, drawn.run_s, factors, strict=True)
+    for i, (submit_s, kind, run_s, factor) in enumerate(parts):
+        jobs.add(i, _job(i, submit_s, drawn.kinds[kind], run_s, factor))
     asked = demand(jobs.finish(""))
     report = {
         "recipe": asdict(recipe),
         **source,
         "expected": {
             "gpu_seconds_per_job": each,
-            "jobs_per_s": None if recipe.arrivals == "at-zero" else rate_per_s,
+            "jobs_per_s": None if recipe.arrivals == "at-zero" else _rate_per_s(recipe, each),
         },
         "demand": asked,
-        "load": None if asked["mean_gpus"] is None else asked["mean_gpus"] / recipe.gpus,
+        "load": load_of(asked, recipe.gpus),
+        "cautions": cautions(asked),
     }
     return jobs, report
 
@@ -125,59 +84,123 @@ def _mean_gpus(size: SizeClass, rules: Rules | None) -> float:
     return math.fsum(choice.weight * rules.requested_gpus(size.gpus, choice) for choice in choices) / weights
 
 
+class _Kind(NamedTuple):
+    """The GPUs of a job and, if rules give it a model, what it trains and its iteration time on them in s."""
+
+    gpus: int
+    model: str | None = None
+    global_batch: int | None = None
+    iteration_s: float | None = None
+
+
+class _Drawn(NamedTuple):
+    """All jobs: the kind of each, as an index into `kinds`, and its run time in s."""
+
+    kinds: list[_Kind]
+    kinds_of: array[int]
+    run_s: array[float]
+
+    @property
+    def gpu_seconds(self) -> float:
+        return math.fsum(
+            self.kinds[k].gpus * run_s for k, run_s in zip(self.kinds_of, self.run_s, strict=True)
+        )
+
+
 def _ingredients(recipe: Recipe) -> tuple[Sizes, WorkMaker | None, dict[str, Any]]:
     sizes, path = load_sizes(recipe.sizes), sizes_path(recipe.sizes)
     source: dict[str, Any] = {"sizes": {"name": path.name, "sha256": sha256(path), "source": sizes.source}}
     if recipe.rules == "none":
         return sizes, None, source
-    maker, provenance = work_maker(recipe.rules, recipe.planner, recipe.system)
+    maker, provenance = work_maker(recipe.rules, recipe.planner, recipe.system, recipe.memory_headroom)
     return sizes, maker, source | provenance
 
 
-def _sizes_drawn(sizes: Sizes, recipe: Recipe) -> Iterator[tuple[SizeClass, float]]:
-    """The size class and the run time in s of each job."""
-    for drawn, uniform in zip(_uniform(recipe, "sizes"), _uniform(recipe, "run-times"), strict=True):
-        size = sizes.choose(drawn)
-        yield size, size.run_time.quantile_s(uniform)
+def _draw(recipe: Recipe, sizes: Sizes, maker: WorkMaker | None) -> _Drawn:
+    found: dict[_Kind, int] = {}
+    drawn = _Drawn(kinds=[], kinds_of=array("I"), run_s=array("d"))
+    uniforms = [_uniform(recipe, purpose) for purpose in ("sizes", "run-times", "models")]
+    for of_size, of_run_time, of_model in zip(*uniforms, strict=True):
+        size = sizes.choose(of_size)
+        run_s = max(size.run_time.quantile_s(of_run_time), MIN_SECONDS)
+        kind = _kind(size.gpus, run_s, of_model, maker, recipe) if maker else _Kind(size.gpus)
+        if kind not in found:
+            found[kind] = len(found)
+            drawn.kinds.append(kind)
+        drawn.kinds_of.append(found[kind])
+        drawn.run_s.append(run_s)
+    return drawn
 
 
 def _uniform(recipe: Recipe, purpose: str) -> Iterator[float]:
     return as_floats(stream(recipe.seed, purpose).random(recipe.jobs))
 
 
-def _work(size: SizeClass, run_s: float, uniform: float, maker: WorkMaker, recipe: Recipe) -> Work:
-    work = maker.work(size.gpus, run_s, uniform)
+def _kind(gpus: int, run_s: float, uniform: float, maker: WorkMaker, recipe: Recipe) -> _Kind:
+    work = maker.work(gpus, run_s, uniform)
     if isinstance(work, str):
         raise UserError(f"rules {recipe.rules}: planner {recipe.planner}: {work}; change the rules")
-    return work
+    return _Kind(work.gpus, work.model, work.global_batch, work.iteration_s)
 
 
-def _job(
-    i: int, submit_s: float, size: SizeClass, run_s: float, work: Work | None, factor: float | None
-) -> Job:
-    return Job(
+def _rate_per_s(recipe: Recipe, each: float) -> float:
+    """Arrivals a second of the process whose expected load is the recipe's, at `each` GPU-seconds a job."""
+    return recipe.load * recipe.gpus / each
+
+
+def _submissions(recipe: Recipe, each: float, drawn: _Drawn) -> NDArray[np.float64]:
+    """Submission times in s, ascending, shape (jobs,)."""
+    rng = stream(recipe.seed, "arrivals")
+    if recipe.load_of == "process":
+        submits = arrival_times(recipe.arrivals, recipe.jobs, _rate_per_s(recipe, each), rng, recipe.cv)
+        _check_window(recipe, float(submits[-1]))
+        return submits
+    window_s = drawn.gpu_seconds / recipe.gpus / recipe.load
+    has_load = recipe.jobs > 1 and recipe.arrivals != "at-zero"
+    if has_load:
+        _check_window(recipe, window_s)
+    submits = arrivals_within(recipe.arrivals, recipe.jobs, window_s, rng, recipe.cv)
+    if has_load and submits[-1] == 0:
+        what = f"puts all {recipe.jobs} jobs into one batch, which has no load"
+        raise UserError(f"arrivals={recipe.arrivals}: {what}; generate more jobs, or lower cv")
+    return submits
+
+
+def _check_window(recipe: Recipe, window_s: float) -> None:
+    what = f"load={recipe.load:g}: puts {recipe.jobs} jobs"
+    if window_s > MAX_SECONDS:
+        raise UserError(f"{what} beyond {MAX_SECONDS:g} s; raise it")
+    if recipe.load_of == "trace" and window_s < _SHORTEST_WINDOW_S:
+        raise UserError(f"{what} within {_SHORTEST_WINDOW_S:g} s; lower it, or use arrivals at-zero")
+
+
+def _job(i: int, submit_s: float, kind: _Kind, run_s: float, factor: float | None) -> Job:
+    job = Job(
         job_id=str(i),
         submit_s=submit_s,
-        model=work.model if work else None,
-        gpus=work.gpus if work else size.gpus,
-        global_batch=work.global_batch if work else None,
-        iterations=work.iterations if work else None,
+        model=kind.model,
+        gpus=kind.gpus,
+        global_batch=kind.global_batch,
+        iterations=None if kind.iteration_s is None else run_s / kind.iteration_s,
         duration_s=run_s,
         deadline_s=None if factor is None else submit_s + factor * run_s,
     )
+    _check_job(job)
+    return job
 
 
-def _deadlines(text: str, rules: Rules | None) -> Deadlines | None:
-    """Parse the recipe's `deadlines`."""
-    if text == "none":
-        return None
-    if text == "rules":
-        return rules.deadlines if rules else None
-    try:
-        low, high, *share = (float(part) for part in text.split(":"))
-        if not 0 < low <= high < math.inf or len(share) > 1 or not 0 <= sum(share) <= 1:
-            raise ValueError
-    except (ValueError, AttributeError):
-        wanted = "rules, none, LOW:HIGH or LOW:HIGH:SHARE, for example 0.5:1.5"
-        raise UserError(f"deadlines={text}: must be {wanted}") from None
-    return Deadlines(low, high, share[0] if share else 1.0)
+_MOST = {
+    "gpus": (MAX_GPUS, "lower the multipliers of the rules"),
+    "iterations": (MAX_COUNT, "lower the run times of the sizes, or change the models of the rules"),
+    "duration_s": (MAX_SECONDS, "lower the run times of the sizes"),
+    "deadline_s": (MAX_SECONDS, "lower the run times of the sizes, or the deadlines"),
+}
+"""The largest values that a trace can hold, and what to do about larger ones."""
+
+
+def _check_job(job: Job) -> None:
+    """Raise UserError for a job that a trace could not hold."""
+    for name, (most, remedy) in _MOST.items():
+        value = getattr(job, name)
+        if value is not None and value > most:
+            raise UserError(f"job {job.job_id}: {name}={value:g}: is above {most:g}; {remedy}")

@@ -19,24 +19,35 @@ from pydantic.dataclasses import dataclass
 
 from itertime.errors import UnknownName
 from itertime.io import CONFIG, Count, Name, NonNegative, Positive, construct, read_mapping
+from traces.job import MAX_GPUS
+from traces.native import MAX_SECONDS, MIN_SECONDS
 from traces.workload import FILE_ENDINGS, FOLDER
 
 __all__ = ["Exponential", "LogNormal", "SizeClass", "Sizes", "list_sizes", "load_sizes", "sizes_path"]
 
 _ENDING = ".sizes.yaml"
 _NORMAL = NormalDist()
+_SHORTEST_S = 1000 * MIN_SECONDS  # of typical run times, so that hardly any draw is below what tables resolve
+_LARGEST_SIGMA = 10.0  # a factor of 22,000 between the median and one standard deviation above it
+
+Seconds = Annotated[float, Field(ge=_SHORTEST_S, le=MAX_SECONDS)]
 
 
 @dataclass(frozen=True, config=CONFIG)
 class LogNormal:
     """Run times exp(N(ln median_s, sigma)), conditioned to lie between min_s and max_s."""
 
-    median_s: Positive
+    median_s: Seconds
     sigma: Positive
-    max_s: Positive
+    max_s: Seconds
     min_s: NonNegative = 0.0
 
     def __post_init__(self) -> None:
+        if self.sigma > _LARGEST_SIGMA:
+            what = f"sigma={self.sigma:g}: is above {_LARGEST_SIGMA:g}; it is the standard deviation of the"
+            raise ValueError(
+                f"{what} logarithm of the run times (check that median_s is not swapped with it)"
+            )
         low, high = self._mass
         if high - low < 1e-6:
             raise ValueError("practically no run time lies between min_s and max_s; move them apart")
@@ -74,7 +85,7 @@ class LogNormal:
 class Exponential:
     """Exponential run times."""
 
-    mean_s: Positive
+    mean_s: Seconds
 
     def expected_s(self) -> float:
         return self.mean_s
@@ -88,7 +99,7 @@ class Exponential:
 class SizeClass:
     """Jobs that request `gpus` GPUs: their share (of the sum of shares) and one run-time distribution."""
 
-    gpus: Count
+    gpus: Annotated[Count, Field(le=MAX_GPUS)]
     share: Positive
     log_normal: LogNormal | None = None
     exponential: Exponential | None = None

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from itertime.costs import MEMORY_HEADROOM
 from itertime.io import sha256
 from itertime.planning import Planner, make_planner
 from itertime.spec import load_model, load_system
+from traces.job import MAX_GPUS
 
 from .rules import Deadlines, Rules, load_rules, rules_path
 
@@ -53,6 +55,8 @@ class WorkMaker:
         if choice is None:
             return f"no rule covers {gpus} GPUs"
         requested = self.rules.requested_gpus(gpus, choice)
+        if requested > MAX_GPUS:
+            return f"{gpus} GPUs x {choice.gpu_multiplier} are {requested:,}; a job has at most {MAX_GPUS:,}"
         iteration_s = self._time(choice.model, choice.global_batch, requested)
         if iteration_s is None:
             return f"{choice.model} with global batch {choice.global_batch} has no plan on {requested} GPUs"
@@ -74,8 +78,11 @@ class WorkMaker:
         return self._iteration_s[key]
 
 
-def work_maker(rules: str, planner: str, system: str) -> tuple[WorkMaker, dict[str, Any]]:
-    """A WorkMaker by names, and the provenance of its numbers, for a report.
+def work_maker(
+    rules: str, planner: str, system: str, memory_headroom: float = MEMORY_HEADROOM
+) -> tuple[WorkMaker, dict[str, Any]]:
+    """A WorkMaker by names, and the provenance of its numbers, for a report. Plans leave `memory_headroom`, a
+    share of a GPU's memory, free.
 
     Raises UserError for rules, a planner or a system that does not exist or cannot be read.
     """
@@ -85,8 +92,9 @@ def work_maker(rules: str, planner: str, system: str) -> tuple[WorkMaker, dict[s
         "planner": planner,
         "system": built.name,
         "profile": built.profile,
+        "memory_headroom": memory_headroom,
     }
-    return WorkMaker(loaded, make_planner(planner, built)), source
+    return WorkMaker(loaded, make_planner(planner, built, memory_headroom=memory_headroom)), source
 
 
 def deadline_factors(deadlines: Deadlines | None, seed: int, count: int) -> Iterator[float | None]:

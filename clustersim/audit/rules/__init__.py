@@ -19,7 +19,8 @@ from .manifest import ManifestConsistent, OutagesAsDrawn
 from .network import PlansOnNetwork
 from .nodes import RULES
 from .plans import PlansAsPredicted
-from .records import RecordsMatchLog, SummaryMatchesRecords, Tally, UsageMatchesLog, counted
+from .records import RecordsMatchLog, Tally, UsageMatchesLog, counted
+from .summary import SummaryMatchesRecords
 from .trace import TraceMatches
 
 __all__ = [

@@ -9,8 +9,8 @@ from clustersim.audit.evidence import slack_s
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
 from clustersim.failures import Maintenance, NodeChange, Outages
 from clustersim.records import COMPLETE, NODE_DOWN, NODE_EVENTS, NODE_UP, EventRecord
-from clustersim.runs import is_of_this_code, malformed_versions
-from itertime.io import shown
+from clustersim.runs import is_of_this_code, malformed_versions, other_libraries
+from itertime.io import quoted, shown
 from itertime.planning import PLANNERS
 
 __all__ = ["ManifestConsistent", "OutagesAsDrawn"]
@@ -25,7 +25,8 @@ class OutagesAsDrawn(Rule):
     def __init__(self, history: ClusterHistory, manifest: Mapping[str, Any]):
         super().__init__(history)
         self.kinds = NODE_EVENTS if "calendar" in manifest else ()
-        self._manifest, self._ours = manifest, is_of_this_code(manifest)
+        self._manifest = manifest
+        self._ours = is_of_this_code(manifest) and not other_libraries(manifest)
         self._outages: Outages | None = None
         self._next: NodeChange | None = None
         self._out_of_step = False  # since the first difference
@@ -77,7 +78,7 @@ class OutagesAsDrawn(Rule):
         if "calendar" not in self._manifest:
             return "manifest.json states no calendar"
         other = self._out_of_step and not self._ours
-        return "another version made the run and may draw other outages" if other else ""
+        return "another version, or other libraries, made the run and may draw other outages" if other else ""
 
 
 def _node(event: EventRecord) -> int:
@@ -116,7 +117,7 @@ class ManifestConsistent(Rule):
         for name, value in self.evidence.cluster.document().items():
             given = stated.get(name, value) if isinstance(stated, dict) else value
             if given != value:
-                self.report(f"cluster.{name} is {given!r:.60}, {value!r:.60} by its other entries")
+                self.report(f"cluster.{name} is {quoted(given)}, {quoted(value)} by its other entries")
         if wrong := malformed_versions(self._manifest):
             self.report(wrong)
         planner = self._manifest.get("planner", PLANNERS[0])
@@ -126,7 +127,7 @@ class ManifestConsistent(Rule):
     def _check_status(self) -> None:
         status = self._manifest.get("status", COMPLETE)
         if "status" in self._manifest and self._complete != (status == COMPLETE):
-            self.report(f"status is {status!r:.60}, and complete {self._complete}")
+            self.report(f"status is {quoted(status)}, and complete {self._complete}")
 
     def _check_times(self) -> None:
         history, end_s, until_s = self.history, self.evidence.end_s, self._until_s

@@ -1,4 +1,4 @@
-"""The rules that the tables of a run folder agree with its log: jobs, usage of the cluster, summary."""
+"""The rules that the tables of a run folder agree with its log: jobs, and usage of the cluster."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from math import inf
 from operator import attrgetter
 from typing import Any
 
-import numpy as np
-
-from clustersim.analysis import summarise
-from clustersim.audit.evidence import RESOLUTION_S, agrees, as_stated, stated_number
+from clustersim.audit.evidence import RESOLUTION_S, as_stated
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
 from clustersim.audit.log_pass import repeated
 from clustersim.records import (
@@ -31,13 +28,12 @@ from clustersim.records import (
     Columns,
     EventRecord,
     JobRecord,
-    Recorded,
     Snapshot,
     by_field,
 )
 from itertime.io import shown
 
-__all__ = ["RecordsMatchLog", "SummaryMatchesRecords", "Tally", "UsageMatchesLog", "counted"]
+__all__ = ["RecordsMatchLog", "Tally", "UsageMatchesLog", "counted"]
 
 _BLOCK = 2000  # records that are turned into columns at once
 _COUNTED = {PREEMPT: "preemptions", RESIZE: "resizes", RESTART: "restarts", MIGRATE: "migrations",
@@ -48,8 +44,6 @@ _COMPARED = ("state", *_COUNTED.values(), "submit_s", "jct_s", "queue_s")
 _compared = attrgetter(*_COMPARED)
 Row = tuple[int, int, int, int, int]
 """GPUs allocated and stranded, jobs running and pending, GPUs out of service."""
-
-_RATIOS = ("slowdown_mean", "finish_time_fairness_max", "jain_index")  # metrics that divide two times
 
 
 def counted(records: Iterable[Any], columns: Columns) -> Iterator[Any]:
@@ -220,59 +214,3 @@ class UsageMatchesLog(Rule):
             self._row = row[1:]
             self._row_s, self._stated = row.time_s, row[1:]
             self._next = next(self._rows, None)
-
-
-class SummaryMatchesRecords(Rule):
-    """`jobs`, `usage`: columns that hold all records and snapshots at the end of the pass."""
-
-    name = "summary"
-    text = "summary.json is what the records give when computed again"
-
-    def __init__(self, history: ClusterHistory, run: Recorded, jobs: Columns, usage: Columns):
-        super().__init__(history)
-        self._run, self._jobs, self._usage = run, jobs, usage
-        stated = "price_usd_per_gpu_h" in run.manifest
-        self._price = stated_number(run.manifest, "price_usd_per_gpu_h") if stated else 5.0
-        self._skipped: tuple[str, ...] = ()
-
-    def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
-        summary, end_s = self._run.summary, max(self.evidence.end_s or 0.0, self.history.last_s)
-        try:
-            again = summarise(
-                self._jobs, self._usage, self._run.cluster,
-                end_s=end_s, events=self.history.event_count, price_usd_per_gpu_h=self._price,
-            )  # fmt: skip
-        except (ArithmeticError, ValueError) as error:
-            self.report(f"the records give no metrics: {error}")
-            return
-        shortest_s = _shortest_s(self._jobs)
-        coarse = shortest_s < 1e3 * RESOLUTION_S  # the table states fewer than three of its digits
-        self._skipped = (*_RATIOS, "covers") if coarse else ()
-        of_ratios = 1e-6 if coarse else 1e-6 + 2 * RESOLUTION_S / shortest_s
-        rounding = RESOLUTION_S * (1 + len(self._jobs) * self._price / 3600)  # of all times and costs
-        for name, value in again.items():
-            stated = summary.get(name, "missing")
-            relative = of_ratios if name in _RATIOS else 1e-6
-            if name not in self._skipped and not _is_metric(stated, value, rounding, relative):
-                self.report(f"{name} is {stated} in summary.json, {value} by the records")
-        for name in summary:
-            if name not in again:
-                self.report(f"{name} is in summary.json, but is no metric")
-
-    def unproved(self) -> str:
-        return f"{', '.join(self._skipped)}: some jobs took under 1 ms" if self._skipped else ""
-
-
-def _shortest_s(jobs: Columns) -> float:
-    """The shortest of the times that are divided in ratios."""
-    finished = jobs.equal("state", FINISHED)
-    times = np.concatenate([jobs[name][finished] for name in ("isolated_s", "jct_s")])
-    return float(np.min(times, where=~np.isnan(times), initial=inf)) if len(times) else 1.0
-
-
-def _is_metric(stated: Any, value: Any, error: float, relative: float) -> bool:
-    """Whether summary.json states `value`: types are equal, and floats agree within rounding."""
-    if type(stated) in (int, float) and isinstance(value, float):
-        sane = abs(stated) <= 1e300  # larger integers are no floats
-        return sane and agrees(stated, value, error, relative=relative)
-    return type(stated) is type(value) and stated == value

@@ -39,7 +39,8 @@ A = replace(
     preemptions=1, restarts=1, migrations=2,
 )  # fmt: skip
 B = replace(
-    NOTHING, job_id="B", submit_s=10.0, start_s=100.0, finish_s=160.0, jct_s=150.0, queue_s=90.0, gpus=8,
+    NOTHING, job_id="B", submit_s=10.0, start_s=100.0, finish_s=160.0, jct_s=150.0, queue_s=90.0, wait_s=90.0,
+    gpus=8,
     gpu_seconds=480.0, overhead_gpu_s=80.0, isolated_s=50.0, deadline_s=150.0, deadline_met=False, resizes=3,
 )  # fmt: skip
 C = replace(NOTHING, job_id="C", state="rejected", submit_s=20.0, deadline_s=500.0, deadline_met=False)
@@ -52,8 +53,12 @@ SNAPSHOTS = [
 
 BY_HAND = {
     "jobs": 3, "finished": 2, "rejected": 1, "unfinished": 0, "failed": 0,
+    "offered_load": (4 * 90 + 8 * 50) / (8 * 20), "arrival_window_s": 20.0, "load_jobs": 2,
     "jct_mean_s": 125.0, "jct_p50_s": 125.0, "jct_p90_s": 145.0, "jct_p99_s": 149.5,
-    "queue_mean_s": 45.0, "queue_p99_s": 89.1, "makespan_s": 160.0,
+    "queue_mean_s": 45.0, "queue_p99_s": 89.1,
+    "wait_mean_s": 45.0, "wait_p99_s": 89.1, "waited_ratio": 1 / 2, "makespan_s": 160.0,
+    "tail_jobs": 1, "tail_ratio": 60 / 160,  # B alone, once A has left
+    "gpu_allocated_arrival_ratio": 1 / 2,
     "gpu_allocated_ratio": 880 / 1280, "gpu_useful_ratio": 760 / 1280, "fragmentation_ratio": 400 / 1280,
     "deadline_jobs": 3, "deadline_met_ratio": 1 / 3,
     "preemptions": 1, "resizes": 3, "restarts": 1, "migrations": 2, "interruptions": 0,
@@ -63,8 +68,9 @@ BY_HAND = {
     "finish_time_fairness_max": 150 / (50 * 1.6),
     "jain_index": (0.9 + 1 / 3) ** 2 / (2 * (0.9**2 + 1 / 9)), "cost_usd": 880 / 3600 * 5,
     "wall_s": None, "policy_wall_s": None, "events": 7,
-    "covers": "jct_*, queue_*: the 2 finished of 3 submitted jobs; slowdown_mean, finish_time_fairness_max, "
-    "jain_index: the same; deadline_met_ratio: all submitted jobs with a deadline; "
+    "covers": "jct_*, queue_*, wait_*: the 2 finished of 3 submitted jobs; offered_load: the 2 that can run "
+    "here; waited_ratio: the 2 admitted; slowdown_mean, finish_time_fairness_max, jain_index: "
+    "the same; deadline_met_ratio: all submitted jobs with a deadline; "
     "counts and sums: all submitted jobs",
 }  # fmt: skip
 
@@ -100,10 +106,10 @@ def test_a_run_stopped_early_is_measured_until_its_last_finish() -> None:
 def test_undefined_is_none_and_never_nan(jobs: list[JobRecord]) -> None:
     summary = summarise(jobs, [], CLUSTER, end_s=5.0, events=0)
     json.dumps(summary, allow_nan=False)
-    kinds = ("jct", "queue", "slowdown", "gpu_", "jain", "finish_time")
+    kinds = ("jct", "queue", "wait_", "tail_", "slowdown", "gpu_", "jain", "finish_time", "offered")
     averages = [name for name in METRICS if name.startswith(kinds)]
-    assert len(averages) == 11
-    assert [summary[name] for name in [*averages, "makespan_s", "fragmentation_ratio"]] == [None] * 13
+    assert len(averages) == 17
+    assert [summary[name] for name in [*averages, "makespan_s", "fragmentation_ratio"]] == [None] * 19
     assert (summary["deadline_met_ratio"] is None) == (not jobs)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import clustersim
-from clustersim.analysis import window_metrics
-from clustersim.analysis.metrics import UNDEFINED_IN_A_WINDOW
+from clustersim.analysis import measured_jobs, window_metrics, with_window
+from clustersim.analysis.windows import UNDEFINED_IN_A_WINDOW
 from clustersim.grid.gridfile import NUMERIC_METRICS
 from clustersim.records import Run
+from itertime.errors import UserError
 from traces import Job
 
 
@@ -53,6 +56,51 @@ def test_an_empty_window_has_no_values() -> None:
     assert values["jobs"] == 0
     assert values["jct_mean_s"] is None
     assert values["gpu_allocated_ratio"] is None
+
+
+def test_a_window_that_no_job_is_in_is_an_error_with_a_remedy() -> None:
+    jobs = [Job(str(k), 100.0 * k, gpus=8, duration_s=20.0) for k in range(3)]
+    with pytest.raises(UserError, match=r"later than 200 s after the first; choose a shorter warm-up"):
+        clustersim.run(jobs, "fifo", cluster="n1g8", warmup_s=201.0)
+    with pytest.raises(UserError, match=r"from 110 to 160 s .*the next comes after 200 s: measure longer"):
+        clustersim.run(jobs, "fifo", cluster="n1g8", warmup_s=110.0, measure_s=50.0)
+    with pytest.raises(UserError, match="no job, so there is nothing to measure"):
+        clustersim.run([], "fifo", cluster="n1g8", warmup_s=1.0)
+    with pytest.raises(UserError, match="later than 200 s"):
+        with_window(clustersim.run(jobs, "fifo", cluster="n1g8"), 201.0, None)
+
+
+def test_a_summary_has_the_window_beside_the_whole_run(tmp_path: Path) -> None:
+    jobs = [Job(str(k), 10.0 * k, gpus=8, duration_s=20.0) for k in range(5)]
+    whole = clustersim.run(jobs, "fifo", cluster="n1g8", overheads=None)
+    run = clustersim.run(
+        jobs, "fifo", cluster="n1g8", overheads=None, warmup_s=10.0, measure_s=20.0, out=tmp_path
+    )
+    measured = window(whole, 10.0, 20.0)
+    stated = dict(run.summary["window"])
+    limits = [stated.pop(name) for name in ("warmup_s", "measure_s", "from_s", "until_s")]
+    assert limits == [10.0, 20.0, 10.0, 30.0]
+    assert [job.job_id for job in measured_jobs(run)] == ["1", "2"]
+    assert {name: measured[name] for name in stated} == stated
+    assert not {*UNDEFINED_IN_A_WINDOW, "wall_s"} & set(stated)
+    assert {name: value for name, value in run.summary.items() if name != "window"} == whole.summary
+    assert with_window(whole, 10.0, 20.0).summary == run.summary
+    assert run.manifest["window"] == {"warmup_s": 10.0, "measure_s": 20.0}
+
+
+def test_the_cluster_of_a_window_is_offered_what_its_jobs_ask_for() -> None:
+    run = run_of(*(Job(str(k), 10.0 * k, gpus=4, duration_s=15.0) for k in range(9)))
+    values = window(run, 20.0, 40.0)  # jobs 2 to 5
+    assert values["offered_load"] == pytest.approx(4 * 4 * 15 / (8 * 40))
+    assert (values["arrival_window_s"], values["load_jobs"]) == (40.0, 4)
+    assert values["gpu_allocated_arrival_ratio"] == values["gpu_allocated_ratio"]
+
+
+def test_a_limit_includes_the_job_that_rounding_puts_beside_it() -> None:
+    run = run_of(Job("a", 0.1, gpus=8, duration_s=1.0), Job("b", 0.3, gpus=8, duration_s=1.0))
+    assert 0.1 + 0.2 > 0.3
+    assert window(run, 0.2, None)["jobs"] == 1
+    assert window(run, 0.0, 0.2)["jobs"] == 1
 
 
 def test_warm_up_removes_the_bias_of_an_empty_start() -> None:

@@ -53,7 +53,7 @@ def simulated(jobs: tuple[Job, ...], policy: str, **settings: Any) -> Run:
 @pytest.fixture(scope="module")
 def sound() -> Run:
     """`long` is preempted by the shorter ones and restarts; `wide` is rejected."""
-    made = simulated(RIGID, "srtf")
+    made = simulated(RIGID, "srtf", overheads={"launch_gpu_s": 0.0})
     assert [e.event for e in made.events].count("preempt") == 1
     return made
 
@@ -227,7 +227,7 @@ def usage(row: int, **fields: Any) -> Falsify:
         (usage(1, time_s=11.0), "usage", "t=11: usage.csv states a change here, the event log has none"),
         (lambda r: replace(r, summary={**r.summary, "jct_mean_s": 1.0}), "summary", "jct_mean_s is 1.0 in"),
         (lambda r: replace(r, summary={**r.summary, "jobs": True}), "summary", "jobs is True in"),
-        (lambda r: replace(r, summary={**r.summary, "makespan_s": 10**400}), "summary", "makespan_s is 1000"),
+        (lambda r: replace(r, summary={**r.summary, "makespan_s": 10**99}), "summary", "makespan_s is 1000"),
         (lambda r: replace(r, summary={**r.summary, "luck": 1.0}), "summary", "luck is in summary.json"),
         (manifest(price_usd_per_gpu_h=1.0), "summary", "cost_usd is "),
         (manifest(overheads=None), "overheads", "start of job long paid 30 s, due 0 s"),
@@ -344,7 +344,7 @@ def test_hostile_text_does_not_reach_the_terminal(
     ("fields", "text"),
     [
         ({"overheads": {"launch_s": 1.0}}, "overheads="),
-        ({"price_usd_per_gpu_h": 10**400}, "price_usd_per_gpu_h=1000"),
+        ({"price_usd_per_gpu_h": 10**50}, "price_usd_per_gpu_h=1000"),
         ({"end_s": "soon"}, "end_s='soon'"),
     ],
 )

@@ -5,7 +5,9 @@ file fills the memory.
 from __future__ import annotations
 
 import gzip
+import json
 import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +16,16 @@ from typing import Any
 import pytest
 
 from clustersim.cli import main
+from clustersim.commands.run_output import of_sound_records
 from clustersim.records import Run
 from clustersim.rundir import write_run
-from clustersim.runs import run
+from clustersim.runs import Trace, run
 from clustersim.runs.fingerprints import recipe_hash
 from itertime.spec.system import FOLDER as SYSTEMS
+from tests.folders import rehashed
 from traces.job import Job
 from traces.native import write_trace
+from traces.synthetic import Recipe
 
 JOBS = [
     Job("llm", 20.0, model="megatron-1.7b", global_batch=64, iterations=50.5, gpus=8),
@@ -119,10 +124,116 @@ def test_json_of_any_size_is_not_read(
 def test_a_row_without_end_is_not_read_to_its_end(
     sound: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], fill: bytes
 ) -> None:
-    """A few KB that unpack to gigabytes."""
     write_run(tmp_path / "run", sound)
     table = tmp_path / "run" / "events.csv"
     header = table.read_bytes().partition(b"\n")[0]
-    table.write_bytes(gzip.compress(header + b"\n" + fill * 15_000))
+    table.write_bytes(header + b"\n" + fill * 15_000)
     assert main(["check", str(tmp_path / "run")]) == 3
     assert "events.csv:2: a row of more than 10,000,000 characters" in capsys.readouterr().err
+
+
+COMMANDS = ["check", "report", "timeline", "explain --job llm", "plot --kind gantt -o x.pdf"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", ["events.csv", "jobs.csv", "usage.csv", "plans.csv"])
+def test_a_packed_table_is_no_table_of_a_run(
+    sound: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, command: str
+) -> None:
+    """A few MB can unpack to billions of lines."""
+    write_run(tmp_path / "run", sound)
+    table = tmp_path / "run" / name
+    table.write_bytes(gzip.compress(table.read_bytes() + b"\n" * 1000))
+    rehashed(tmp_path / "run")
+    arguments = command.split()
+    code = main([arguments[0], str(tmp_path / "run"), *arguments[1:]])
+    if arguments[0] == "explain" and name in ("usage.csv", "plans.csv"):
+        return  # it reads neither
+    assert code in (2, 3)
+    assert f"{name}: is not the kind of file that a run writes" in capsys.readouterr().err
+
+
+def test_a_small_parquet_file_of_many_rows_is_not_read(
+    sound: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import pyarrow.parquet as pq
+
+    write_run(tmp_path / "run", sound, parquet=True)
+    path = tmp_path / "run" / "jobs.parquet"
+    one = pq.read_table(path)
+    pq.write_table(one.take([0] * 1_000_000), path)
+    assert path.stat().st_size < 1_000_000
+    assert main(["check", str(rehashed(tmp_path / "run"))]) == 3
+    assert "jobs.parquet: has 1,000,000 rows in few bytes" in capsys.readouterr().err
+
+
+def test_no_more_jobs_are_generated_than_the_folder_can_hold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = Trace.generated(Recipe(jobs=3, gpus=8, load=0.5, rules="none"))
+    run(trace, "fifo", cluster="n1g8", out=tmp_path / "run")
+    assert main(["check", str(tmp_path / "run")]) == 0
+    assert "recipe" not in capsys.readouterr().out
+    stated = json.loads((tmp_path / "run" / "manifest.json").read_text())["trace"]
+    stated["recipe"]["jobs"] = 10_000_000
+    rehashed(tmp_path / "run", trace=stated)
+    began = time.process_time()
+    assert main(["check", str(tmp_path / "run"), "--replay"]) == 2
+    assert time.process_time() - began < 5
+    done = capsys.readouterr()
+    assert "its recipe gives 10,000,000 jobs, the records are of at most" in done.out
+    assert "its recipe gives 10,000,000 jobs, the records are of at most" in done.err
+
+
+def without(job: str, table: Path) -> None:
+    lines = table.read_text().splitlines(keepends=True)
+    table.write_text("".join(line for line in lines if not line.startswith(f"{job},")))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_records_that_contradict_each_other_are_said_to(
+    sound: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    """jobs.csv lacks a job of events.csv, and every hash is right."""
+    write_run(tmp_path / "run", sound)
+    without("plain", tmp_path / "run" / "jobs.csv")
+    rehashed(tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    name, *options = command.split()
+    code, done = main([name, "run", *options]), capsys.readouterr()
+    assert "Traceback" not in done.err
+    if name == "check":
+        assert code == 4
+        assert "plain" in done.out
+    elif code:
+        assert code == 2
+        assert "its records contradict each other" in done.err
+        assert "clustersim check run" in done.err
+
+
+def test_a_failure_on_sound_records_stays_a_failure(sound: Run, tmp_path: Path) -> None:
+    write_run(tmp_path / "run", sound)
+    with pytest.raises(ZeroDivisionError), of_sound_records([tmp_path / "run"]):
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"failures": {"kinds": 3}},
+        {"overheads": {"launch_s": 3}},
+        {"end_s": -1},
+        {"price_usd_per_gpu_h": "much"},
+    ],
+)
+def test_errors_of_a_manifest_name_its_folder(
+    sound: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], fields: dict[str, Any]
+) -> None:
+    """A check may be of many runs."""
+    code, out = checked(sound, tmp_path, capsys, **fields)
+    assert code == 2
+    assert f"error: {tmp_path / 'run'}" in out

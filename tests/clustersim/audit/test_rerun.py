@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from clustersim.errors import PolicyError
 from clustersim.records import Run
 from clustersim.rundir import read_run, write_run
 from clustersim.rundir.format import manifest_hash
-from clustersim.runs import Trace
+from clustersim.runs import Trace, other_libraries
 from itertime.errors import UserError
 from traces.job import Job
 from traces.native import write_trace
@@ -154,7 +155,7 @@ def stated(folder: Path, **fields: Any) -> None:
     [
         ({"seed": 1}, "events.csv:"),
         ({"overheads": None}, "events.csv:"),
-        ({"params": {"none": 1}}, "UnknownParameter"),
+        ({"params": {"none": 1}}, "unknown parameter"),
         ({"placement": "spread"}, "events.csv:"),
         ({"oracle_used": True}, "manifest.json: oracle_used is True; by the replay False"),
         ({"end_s": 1e6}, "manifest.json: end_s is 1000000.0; by the replay "),
@@ -168,7 +169,7 @@ def test_settings_that_the_run_did_not_have(
     failures = {"mtbf_gpu_h": 0.5}
     clustersim.run(trace, "fifo", cluster="n4g8", failures=failures, out=tmp_path / "run")
     stated(tmp_path / "run", **fields)
-    if text == "UnknownParameter":
+    if text == "unknown parameter":
         with pytest.raises(UserError, match="parameter of policy fifo"):
             replay(tmp_path / "run")
         return
@@ -257,6 +258,58 @@ def test_another_version_that_gives_something_else(trace: Path, tmp_path: Path) 
     stated(tmp_path / "run", oracle_used=True)
     with pytest.raises(UserError, match=r"another version .* 0\.0\.1.*oracle_used is True.*with that"):
         replay(tmp_path / "run")
+
+
+def with_digits(run: Run, share: float, numpy: str = "1.26.4") -> Run:
+    """The run with the speeds of its planned job changed by a share."""
+    events = [
+        event._replace(unit_s=event.unit_s * (1 + share)) if event.job_id == "llm" else event
+        for event in run.events
+    ]
+    versions = {**run.manifest["versions"], "numpy": numpy}
+    return replace(run, events=events, manifest={**run.manifest, "versions": versions})
+
+
+def made_elsewhere(trace: Path, folder: Path, share: float, numpy: str) -> Path:
+    clustersim.run(trace, "fifo", cluster="n2g8", out=folder)
+    rewritten(folder, lambda run: with_digits(run, share, numpy))
+    return folder
+
+
+def test_last_digits_may_depend_on_the_versions_of_libraries(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A sound run that was made under another numpy is not accused."""
+    folder = made_elsewhere(trace, tmp_path / "run", 1e-15, "1.26.4")
+    finding = replay(folder)
+    assert not finding.violations
+    assert finding.unproved.startswith("the last digits of some numbers, which may depend on versions: made")
+    assert f"numpy 1.26.4 (here {version('numpy')})" in finding.unproved
+    assert main(["check", str(folder), "--replay"]) == 0
+    assert "give this run, with numbers that agree to 1e-9" in capsys.readouterr().out
+
+
+def test_another_run_under_other_libraries_is_neither_proved_nor_accused(trace: Path, tmp_path: Path) -> None:
+    folder = made_elsewhere(trace, tmp_path / "run", 1e-6, "1.26.4")
+    with pytest.raises(UserError, match=r"made under numpy 1\.26\.4 .*events, row \d+: unit_s is ") as caught:
+        replay(folder)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("share", [1e-15, 1e-6])
+def test_under_the_same_libraries_every_digit_counts(trace: Path, tmp_path: Path, share: float) -> None:
+    assert "events.csv:" in texts(made_elsewhere(trace, tmp_path / "run", share, version("numpy")))
+
+
+def test_the_versions_of_what_computes_numbers_are_stated(trace: Path) -> None:
+    made = clustersim.run(trace, "fifo", cluster="n2g8")
+    assert set(made.manifest["versions"]) == {"clustersim", "code", "python", "numpy", "scipy", "simpy"}
+    assert other_libraries(made.manifest) == ""
+    older = {**made.manifest["versions"], "scipy": "1.11.1"}
+    assert other_libraries({"versions": older}) == f"scipy 1.11.1 (here {version('scipy')})"
+    del older["scipy"]
+    assert "scipy None (here" in other_libraries({"versions": older})
+    assert "numpy None" in other_libraries({})
 
 
 def test_what_the_rules_say_is_told_where_nothing_can_be_replayed(

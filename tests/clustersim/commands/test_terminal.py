@@ -46,7 +46,7 @@ def test_a_table_folds_heads_first_then_cells_and_ends_as_paragraphs(
     assert wide[3].split() == ["srtf", "1", "3.26", "(−10.3", "%)", "-51.140", "to", "+0.904"]
     assert wide[4].split()[0] == "2", "the policy is that of the row above"
     assert "(−10.3 %)    to +0.904" in folded
-    assert narrow[0] == "fifo, 1: JCT mean, h: 4.16; 95"
+    assert narrow[:2] == ["policy fifo, load 1: JCT mean,", "h: 4.16; 95 % interval: –"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -85,7 +86,7 @@ def test_check_summarises_as_text_and_json(log: Path, capsys: pytest.CaptureFixt
     capsys.readouterr()
     assert trace("check", output) == 0
     text = capsys.readouterr().out
-    assert "load on 1,024 GPUs: " in text
+    assert re.search(r"\noffered load [0-9.]+ on 1,024 GPUs under planner 3d: ", text)
     assert "megatron-18.4b" in text
     assert trace("check", output, "--cluster", "n4g8", "--json") == 0
     summary = json.loads(capsys.readouterr().out)
@@ -93,6 +94,8 @@ def test_check_summarises_as_text_and_json(log: Path, capsys: pytest.CaptureFixt
     demand = summary["demand"]
     assert summary["load"] == pytest.approx(demand["gpu_seconds"] / demand["span_s"] / 32)
     assert summary["larger_than_cluster"] == sum(n for gpus, n in summary["gpus"].items() if int(gpus) > 32)
+    assert summary["refused"]["jobs"] == summary["larger_than_cluster"] == 40 - demand["jobs"]
+    assert re.fullmatch(r"job job-\d+: asks for \d+ GPUs, the cluster has 32", summary["refused"]["first"])
     assert sum(summary["models"].values()) == summary["deadlines"]["jobs"] == 40
 
 
@@ -121,8 +124,12 @@ def test_check_of_a_bad_trace_names_the_line_and_exits_with_3(
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ("a,0,8,60,,,", "0.13 GPU-hours, all at once, by the 1 jobs that state GPUs and run time"),
-        ("a,0,,,gpt3-13b,64,9", "not known, no job states GPUs and run time (duration_s)"),
+        ("a,0,8,60,,,", "0.133 GPU-hours requested, all at one time\n"),
+        ("a,0,8,60,,,\nb,30,8,60,,,", "1.000 on 32 GPUs: 0.267 GPU-hours requested within 0.00833 hours"),
+        ("a,0,64,60,,,", "offered load: none, as no job can run\n"),
+        ("a,0,64,60,,,", "cannot run on 32 GPUs, and do not count above: 1; the first: job a: asks for 64"),
+        ("a,0,,,gpt3-13b,64,9", " GPU-hours requested under planner 3d, all at one time\n"),
+        ("a,0,1,60,gpt3-13b,64,9", " GPU-hours requested under planner 3d, all at one time\n"),
     ],
 )  # fmt: skip
 def test_check_shows_what_the_jobs_request(
@@ -139,10 +146,17 @@ def test_generate_writes_trace_and_recipe(tmp_path: Path, capsys: pytest.Capture
     assert (
         trace("generate", "-o", output, "--jobs", 50, "--load", 0.5, "--arrivals", "bursty", "--seed", 3) == 0
     )
-    assert "50 jobs" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "50 jobs; offered load 0.500 on 1,024 GPUs under planner 3d: " in said.out
+    assert "note: the longest job runs " in said.err
     recipe = json.loads((tmp_path / "made.generate.json").read_text())["recipe"]
     assert (recipe["jobs"], recipe["load"], recipe["arrivals"], recipe["seed"]) == (50, 0.5, "bursty", 3)
     assert trace("check", output) == 0
+    assert "offered load 0.500 on 1,024 GPUs under planner 3d: " in capsys.readouterr().out
+    assert trace("check", output, "--planner", "data-parallel", "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["planner"] == "data-parallel"
+    assert summary["load"] > 0.6
 
 
 def test_a_throughput_table_lets_a_trace_name_its_models(

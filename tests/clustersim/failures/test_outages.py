@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import gamma
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -263,3 +264,19 @@ def test_mistakes_are_named(settings: dict[str, Any], text: str) -> None:
 
 def test_shares_are_scaled_to_one() -> None:
     assert Failures(kinds={"a": (3, 1.0), "b": (1, 2.0)}).kinds == {"a": (0.75, 1.0), "b": (0.25, 2.0)}
+
+
+def test_machines_that_never_serve_cost_nothing() -> None:
+    """Spares are drawn when they first serve, and draw the same as ever."""
+    began = process_time()
+    many = changes(Outages([8] * 4, 0.0, failures=Failures(mtbf_gpu_h=10.0, spare_nodes=1_000_000)), 1e6)
+    assert process_time() - began < 2
+    few = changes(Outages([8] * 4, 0.0, failures=Failures(mtbf_gpu_h=10.0, spare_nodes=5000)), 1e6)
+    assert len(few) > 1000
+    assert many == few
+
+
+def test_failures_of_too_many_nodes_are_refused() -> None:
+    with pytest.raises(UserError, match="has 100,001 nodes; failures are drawn for at most 100,000"):
+        Outages([8] * 100_001, 0.0, failures=Failures())
+    assert Outages([8] * 100_001, 0.0, failures=Failures(mtbf_gpu_h=None)).next() is None

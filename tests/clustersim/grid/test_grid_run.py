@@ -150,6 +150,31 @@ def test_a_cell_is_what_run_writes_and_passes_check(here: Path, call: Callable[.
     assert (here / "repeated" / "jobs.csv").read_bytes() == (here / "alone" / "jobs.csv").read_bytes()
 
 
+def test_cells_without_queueing_are_counted(here: Path, call: Callable[..., Done]) -> None:
+    """A stream of short jobs on 1 GPU each: on one node they wait, on four hardly any."""
+    rows = [f"{i},{i},4,3" for i in range(12)]
+    (here / "t.csv").write_text("\n".join(["job_id,submit_s,gpus,duration_s", *rows, "z,11,4,90", ""]))
+    grid = "set: {trace: t.csv, overheads: null}\nmatrix: {policy: [fifo, srtf], cluster: [n1g8, n4g8]}\n"
+    (here / "g.yaml").write_text(grid)
+    done = call("g.yaml")
+    assert done.code == 0
+    assert "In 2 of 4 cells almost no job waited (waited_ratio below 1 %): they say little" in done.out
+    assert "In 4 of 4 cells at least 25 % of the makespan is the tail of a few jobs" in done.out
+    frame = pd.read_csv(here / "g" / "results.csv")
+    assert list(frame["waited_ratio"] < 0.01) == [False, True, False, True]
+    assert list(frame["load_jobs"]) == [13] * 4
+    assert frame["offered_load"][0] == pytest.approx(4 * frame["offered_load"][1])
+    (here / "g.yaml").write_text(grid + "window: {warmup_s: 50}\n")
+    assert "In 4 of 4 cells no job is submitted in the window: state a shorter" in call("g.yaml").out
+
+
+def test_a_window_is_no_setting_of_a_cell(here: Path, call: Callable[..., Done]) -> None:
+    (here / "g.yaml").write_text(GRID.replace("set: {", "set: {warmup_s: 5, "))
+    done = call("g.yaml")
+    assert done.code == 2
+    assert "g.yaml:2: set.warmup_s: is stated under `window`, for all cells" in done.err
+
+
 def test_dry_run_lists_the_cells_and_makes_none(here: Path, call: Callable[..., Done]) -> None:
     done = call("g.yaml", "--dry-run")
     assert done.code == 0
@@ -250,6 +275,28 @@ def _means_the_same(path: Path, content: bytes) -> bool:
         return False
     now, then = json.loads(path.read_bytes()), json.loads(content)
     return bool(now["inputs"] == then["inputs"])
+
+
+def test_a_cell_depends_on_the_modules_beside_its_policy(here: Path, call: Callable[..., Done]) -> None:
+    """An edit of a module that the file of the policy imports makes the cell anew."""
+    (here / "ranks.py").write_text("def rank(job):\n    return job.order\n")
+    (here / "mine.py").write_text(
+        "import sys\nsys.path.insert(0, '.')\nfrom clustersim import Scheduler\n"
+        "class Mine(Scheduler):\n"
+        "    def schedule(self, state):\n"
+        "        from ranks import rank\n"
+        "        proposal = state.proposal()\n"
+        "        proposal.run_by(rank)\n"
+        "        return proposal\n"
+    )
+    (here / "g.yaml").write_text("set: {trace: t.csv, cluster: n1g8}\nmatrix: {policy: ['mine.py:Mine']}\n")
+    assert "1 of 1 cells done (0 cached)" in call("g.yaml").err
+    assert "1 of 1 cells exist" in call("g.yaml").err
+    first = clustersim.read_results("g")[0]
+    (here / "ranks.py").write_text("def rank(job):\n    return -job.order\n")
+    assert "1 of 1 cells done (0 cached)" in call("g.yaml").err
+    second = clustersim.read_results("g")[0]
+    assert first.run().summary["jct_mean_s"] != second.run().summary["jct_mean_s"]
 
 
 def test_left_overs_of_a_killed_process_do_no_harm(here: Path, call: Callable[..., Done]) -> None:
@@ -390,10 +437,26 @@ def test_a_scheduler_that_is_not_there_is_said_so(
     call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("clustersim.grid.dispatch.CONNECT_S", 1.0)
-    done = call("g.yaml", "--scheduler", "tcp://127.0.0.1:1")
-    assert done.code == 2
-    assert "--scheduler tcp://127.0.0.1:1: cannot be reached" in done.err
-    assert "Traceback" not in done.err
+    for address in ("tcp://127.0.0.1:1", "::", "tcp://", "inproc://nope", "x" * 10_000):
+        done = call("g.yaml", "--scheduler", address)
+        assert done.code == 2
+        assert f"--scheduler {address[:50]}" in done.err
+        assert "cannot be reached" in done.err
+        assert "Traceback" not in done.err
+        assert len(done.err) < 1000
+
+
+@pytest.mark.parametrize("address", ["nonsense://x", "tls://127.0.0.1:1"])
+def test_what_is_no_scheduler_is_said_at_once(here: Path, address: str) -> None:
+    """Also at exit, where a client that was never connected would wait."""
+    began = time.monotonic()
+    client = spawn(here, "g.yaml", "--scheduler", address)
+    _, err = client.communicate(timeout=60)
+    assert client.returncode == 2, err
+    assert "cannot be reached" in err
+    assert "Traceback" not in err
+    assert len(err) < 1000
+    assert time.monotonic() - began < 15
 
 
 def test_a_lost_scheduler_loses_no_finished_cell(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from math import prod
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def complaint(tmp_path: Path, text: str) -> str:
     (tmp_path / "t.csv").write_text(TRACE)
     with pytest.raises(UserError) as error:
         read_plan(path)
-    assert error.value.exit_code in (2, 4)  # 4: what a policy refuses
+    assert error.value.exit_code == 2
     return str(error.value).replace(f"{path}:", "", 1)
 
 
@@ -122,6 +123,8 @@ def test_cells_are_the_product_less_what_is_excluded(
 
 # What makes no sense
 
+BOMB = ", ".join(["&a0 [x]", *(f"&a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12))]).join("[]")
+
 
 @pytest.mark.parametrize(
     ("text", "line", "says"),
@@ -171,6 +174,8 @@ def test_cells_are_the_product_less_what_is_excluded(
         ("a: {<<: {b: 1}}\n", 1, "a key must be a name"),
         ("a: 1e999\n", 1, "too large"),
         ("a: [1, 2\nb: 3\n", 2, "not valid YAML"),
+        ("a: 1\nb: x\0y\n", 2, "character 0x00 cannot be in a text file"),
+        (f"a: 1\nb: {BOMB}\n", 2, "its aliases stand for more than"),
     ],
 )
 def test_mistakes_are_named_with_their_line(tmp_path: Path, text: str, line: int | None, says: str) -> None:
@@ -277,3 +282,36 @@ def test_the_example_of_the_page_is_a_grid(tmp_path: Path) -> None:
     example = page.partition("## An example")[2].partition("\n\n")[2].partition("\n\n")[0]
     (tmp_path / "buy.yaml").write_text("\n".join(line[4:] for line in example.splitlines()))
     assert len(read_plan(tmp_path / "buy.yaml").cells) == 4 * 2 * 20
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ("policy.quantum_s: abc", "quantum_s='abc': must be a finite number"),
+        ("policy.quantum: 5", "did you mean quantum_s"),
+    ],
+)
+def test_a_wrong_parameter_of_a_policy_is_a_mistake_in_the_file(tmp_path, setting, text):
+    grid = tmp_path / "g.yaml"
+    grid.write_text(
+        "matrix:\n  policy: [las]\nset:\n  cluster: n1g8\n  trace: {jobs: 2, gpus: 8, rules: none}\n"
+        f"  {setting}\n"
+    )
+    with pytest.raises(UserError, match=text) as caught:
+        read_plan(grid)
+    assert caught.value.exit_code == 2
+    assert f"{grid}:" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "large", "latin-1"])
+def test_a_grid_file_is_a_text_file_of_limited_size(tmp_path, kind):
+    path = tmp_path / "g.yaml"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.write_bytes(b"#" * 1_000_001 if kind == "large" else b"a: 1\nb: \xe9\n")
+    says = {"large": "has 1,000,001 bytes", "latin-1": r"g\.yaml:2: byte 0xe9 is not UTF-8 text"}
+    with pytest.raises(UserError, match=says.get(kind, "is not a regular file")):
+        read_plan(path)

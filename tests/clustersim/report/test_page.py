@@ -157,11 +157,12 @@ def test_an_unknown_baseline_is_named() -> None:
 
 
 def test_terminal_table() -> None:
-    heads, rows = comparison_table([SLOW, FAST], "fifo")
+    heads, rows, least = comparison_table([SLOW, FAST], "fifo")
     assert heads[:2] == ["policy", "JCT mean, min"]
     assert rows[1][:2] == ["srtf", "1.67 (−50.0 %)"]
     assert {len(row) for row in rows} == {len(heads)}
-    assert comparison_table([SLOW], None)[1][0][1] == "3.33"
+    assert {"policy", heads[1]} & {heads[i] for i in least} == set(), "these are never left out"
+    assert comparison_table([SLOW], None).rows[0][1] == "3.33"
 
 
 @pytest.mark.parametrize(
@@ -175,7 +176,8 @@ def test_durations(seconds: float | None, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "value", "base", "text"),
-    [("time", 110.0, 100.0, "+10.0 %"), ("time", 100.01, 100.0, "±0.0 %"), ("time", 1.0, 0.0, ""),
+    [("time", 110.0, 100.0, "+10.0 %"), ("time", 100.01, 100.0, "±0.0 %"), ("time", 1.0, 0.0, "–"),
+     ("time", 300.0, 1.4e-12, "–"), ("time", 1e-13, 1.4e-12, ""), ("load", 1.2, 0.9, "+0.30"),
      ("share", 0.5, 0.25, "+25.0 pp"), ("count", 3.0, 1000.0, "−997"), ("count", 3.0, 3.0, "±0")],
 )  # fmt: skip
 def test_differences(kind: str, value: float, base: float, text: str) -> None:

@@ -224,7 +224,8 @@ def test_a_crash_between_the_files_leaves_a_run_marked_incomplete(
     with pytest.raises(UserError, match="not a complete run"):
         read_run(tmp_path)
     monkeypatch.undo()
-    (tmp_path / ".jobs.csv.4194399.tmp").write_text("of a writer that was killed")
+    for name in (".jobs.csv.4194399.tmp", ".jobs.spool.4194399.a_b1x.tmp"):
+        (tmp_path / name).write_text("of a writer that was killed")
     assert write_run(tmp_path, small_run()).policy == read_run(tmp_path).policy == "srtf"
     assert not list(tmp_path.glob("*.tmp")) + list(tmp_path.glob(".*.tmp"))
 
@@ -293,7 +294,12 @@ def test_a_bad_cell_is_named(tmp_path: Path, file: str, before: str, after: str,
         ("", "is not JSON"),
         ("[" * 100_000, "is not JSON"),
         ("[1]", "not a JSON object"),
-        ('{"cluster": NaN}', "NaN is not a number"),
+        ('{"seed": 1e999}', "1e999 is not a finite number"),
+        ('{"seed": [-Infinity]}', "-Infinity is not a finite number"),
+        (f'{{"seed": {"9" * 400}}}', "is too large a number"),
+        ('{"policy": "\\ud800"}', "surrogates not allowed"),
+        ('{"policy": ' + "[" * 300 + "]" * 300 + "}", "nested too deeply"),
+        ('{"cluster": NaN}', "NaN is not a finite number"),
         ('{"cluster": "n4g8"}', "cluster=n4g8: must state nodes"),
         ('{"cluster": {"nodes": true, "gpus_per_node": 8, "system": "x"}}', "must state nodes"),
         ('{"cluster": {"nodes": 0, "gpus_per_node": 8, "system": "x"}}', "nodes=0: must be between"),

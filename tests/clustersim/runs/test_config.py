@@ -83,7 +83,7 @@ def test_assignments_add_up_and_the_last_one_counts() -> None:
         ("failures=llama3", r"setting failures='llama3': is set part by part: NAME.PART=VALUE"),
         ("failures.preset=[llama3]", r"unknown preset of failures"),
         ("overheads.preset={a: 1}", r"unknown preset of overheads"),
-        (f"seed={'x' * 999}", r"setting seed='x{59}\.\.\.: must be a whole number"),
+        (f"seed={'x' * 999}", r"setting seed='x{60}\.\.\.': must be a whole number"),
         ("until_s=.nan", r"setting until_s=nan"),
         ("until_s=.inf", r"setting until_s=inf"),
         ("until_s=-5", r"setting until_s=-5"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,15 +89,16 @@ def test_parameters() -> None:
     for value in (-1, float("nan"), float("inf"), "soon", None):
         with pytest.raises(UserError, match="policy elasticflow: ") as caught:
             make_policy("elasticflow", {"guard_s": value})
-        assert caught.value.exit_code == 4
+        assert caught.value.exit_code == 2
 
 
 def test_policies_in_files(mine: Path) -> None:
     policy = make_policy(f"{mine}:Mine", {"quantum_s": 5, "names": ["x"]})
     assert (policy.planner, vars(policy)) == ("megatron", {"quantum_s": 5, "names": ["x"]})
     assert isinstance(make_policy(f"{mine}:Plain", {}), Scheduler)
-    with pytest.raises(UserError, match=r"mine\.py:Mine: quantum_s=-1: must be positive"):
+    with pytest.raises(UserError, match=r"mine\.py:Mine: quantum_s=-1: must be positive") as caught:
         make_policy(f"{mine}:Mine", {"quantum_s": -1})
+    assert caught.value.exit_code == 2
     with pytest.raises(UnknownName, match=r"'quantum'; did you mean quantum_s"):
         make_policy(f"{mine}:Mine", {"quantum": 1})
     with pytest.raises(UnknownName, match=r"'options'; known: \(none\)"):
@@ -140,6 +142,45 @@ def test_files_that_do_not_import(tmp_path: Path, source: str, text: str) -> Non
     with pytest.raises(PolicyError, match=text) as caught:
         find_policy(f"{path}:X")
     assert caught.value.exit_code == 4
+
+
+REFUSES = """
+from clustersim import Scheduler
+
+class Needs(Scheduler):
+    "Has a parameter without default."
+    def __init__(self, size, other=1):
+        self.size = int(size)
+
+class Broken(Scheduler):
+    "Raises whatever it is given."
+    def __init__(self, size=1):
+        raise ValueError("not today")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "code", "text"),
+    [
+        ("las", {"quantum_s": "abc"}, 2, "policy las: quantum_s='abc': must be a finite number"),
+        ("las", {"quantum": 5}, 2, "unknown parameter of policy las 'quantum'; did you mean quantum_s"),
+        ("las", {"quantum_s": "x" * 100_000}, 2, "policy las: quantum_s='xxx"),
+        ("Needs", {}, 2, "parameter size is missing; give it, as in --set policy.size=VALUE"),
+        ("Needs", {"other": 1}, 2, "parameter size is missing"),
+        ("Needs", {"size": "big"}, 2, "invalid literal for int"),
+        ("Broken", {}, 4, "not today"),
+        ("Broken", {"size": 2}, 4, "not today"),
+    ],
+)
+def test_wrong_values_are_mistakes_of_the_user_and_wrong_constructors_of_the_policy(
+    tmp_path: Path, name: str, params: dict[str, Any], code: int, text: str
+) -> None:
+    (tmp_path / "refuses.py").write_text(REFUSES)
+    policy = name if name.islower() else f"{tmp_path / 'refuses.py'}:{name}"
+    with pytest.raises(UserError, match=text) as caught:
+        make_policy(policy, params)
+    assert caught.value.exit_code == code
+    assert len(str(caught.value)) < 1000
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -9,9 +9,11 @@ from random import Random
 from threading import Thread
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import clustersim
+import itertime
 from clustersim.errors import PolicyError
 from clustersim.records import Run
 from clustersim.rundir import read_run, write_run
@@ -184,7 +186,7 @@ def test_wrong_settings(settings: dict[str, Any], text: str) -> None:
 def test_a_parameter_that_the_policy_does_not_have() -> None:
     with pytest.raises(UserError, match="unknown parameter of policy fifo") as caught:
         run(JOBS, "fifo", params={"x": 1}, **FREE)
-    assert caught.value.exit_code == 4
+    assert caught.value.exit_code == 2
 
 
 def test_a_failing_policy_leaves_the_records_so_far(tmp_path: Path) -> None:
@@ -243,3 +245,43 @@ def test_the_public_names() -> None:
     assert all(getattr(clustersim, name) for name in clustersim.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'walk'"):
         _ = clustersim.walk
+
+
+# What a notebook meets
+
+
+def test_a_comparison_by_names_and_a_data_frame(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"job_id": ["a", "b"], "submit_s": [0, 0], "gpus": [8, 8], "duration_s": [60, 30]})
+    path = tmp_path / "trace.csv"
+    frame.to_csv(path, index=False)
+    by_path = clustersim.compare(path, ["fifo", "srtf"], workers=1, **FREE)
+    by_frame = clustersim.compare(
+        frame, [RunConfig.make(policy=p, **FREE) for p in ("fifo", "srtf")], workers=1
+    )
+    assert [run.jobs for run in by_path] == [run.jobs for run in by_frame]
+    assert [run.summary["jct_mean_s"] for run in by_path] == [75.0, 60.0]
+    assert clustersim.run(iter(JOBS[:2]), "fifo", **FREE).jobs == by_path[0].jobs
+
+
+@pytest.mark.parametrize("trace", [3, None, ["a.csv"], {"a": 1}])
+def test_what_is_no_trace_is_named(trace: Any) -> None:
+    with pytest.raises(UserError, match="must be the path of a trace, jobs"):
+        clustersim.run(trace, "fifo", **FREE)
+
+
+def test_policies_of_a_comparison_are_a_list() -> None:
+    with pytest.raises(UserError, match=r"must be a list, as in \['fifo'\]"):
+        clustersim.compare(JOBS, "fifo")
+    with pytest.raises(UserError, match="cluster: settings go with policies given by name"):
+        clustersim.compare(JOBS, [RunConfig.make(policy="fifo")], cluster="n1g8")
+
+
+def test_a_run_is_one_short_line() -> None:
+    text = repr(clustersim.run(JOBS, "fifo", **FREE))
+    assert text.startswith("<Run fifo on 8 GPUs: 4 of 5 jobs finished, mean JCT ")
+    assert len(text) < 100
+
+
+def test_names_complete() -> None:
+    for module in (clustersim, itertime):
+        assert set(module.__all__) <= set(dir(module))

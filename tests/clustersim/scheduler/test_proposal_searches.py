@@ -35,6 +35,11 @@ def remaining(job: JobView) -> float:
     return job.oracle_remaining()
 
 
+def aged(job: JobView) -> float:
+    """It changes while the job waits, and never grows while it runs."""
+    return job.oracle_remaining() - 2.5 * job.waited_s
+
+
 def by_value(values: list[int], job: JobView) -> int:
     return values[int(job.id)]
 
@@ -64,8 +69,18 @@ class Wanderer(Scheduler):
             one.run_by(falling)
             other.run_by(falling, falling=True)
             assert list(one.changes.items()) == list(other.changes.items()), "a promise changes nothing"
+        self.compare_ageing(state)
         self.compared += 1
         return self.wander(state)
+
+    def compare_ageing(self, state: State) -> None:
+        draft, other = state.proposal(), state.proposal()
+        draft.run_by(aged, changing=True)
+        other.run_by(aged, changing=True, falling=True)
+        assert list(draft.changes.items()) == list(other.changes.items()), "a promise changes nothing"
+        if state._facts.placer.name == "any":
+            running = [job.id for job in [*state.running, *state.pending] if draft.gpus(job)]
+            assert sorted(running) == sorted(job.id for job in naive_run_by(state, aged))
 
     def wander(self, state: State) -> Proposal:
         proposal = state.proposal()

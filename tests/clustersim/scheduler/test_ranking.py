@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.scheduler.ranking import CurrentKeys, NonIncreasingKeys, Ranking
+from clustersim.scheduler.ranking import ChangingRanking, CurrentKeys, NonIncreasingKeys, Ranking
 
 
 @dataclass(eq=False)
@@ -143,6 +143,118 @@ def test_removing_does_not_ask_for_the_key_again() -> None:
 def test_a_stranger_cannot_be_removed() -> None:
     with pytest.raises(KeyError):
         ranking_of([]).remove(cast(Any, Waiting(0, 1, 1)))
+
+
+def test_a_job_is_ranked_anew_on_request() -> None:
+    first, second = Waiting(0, 1, 5), Waiting(1, 1, 6)
+    ranking = ranking_of([first, second])
+    first.value = 9
+    assert list(ranking) == [first, second], "a key is looked up once"
+    assert list(ranking.outdated()) == [(first, 5, 9)]
+    ranking.rerank(cast(Any, first))
+    assert list(ranking) == [second, first]
+    assert not list(ranking.outdated())
+
+
+def test_every_job_has_its_turn_to_be_looked_at() -> None:
+    jobs = [Waiting(i, 2 ** (i % 3), i) for i in range(7)]
+    ranking = ranking_of(jobs)
+    for job in jobs:
+        job.value += 100
+    found = {job.order for number in range(9) for job, _, _ in ranking.outdated(number)}
+    assert found == set(range(7))
+    assert all(len(list(ranking.outdated(number))) == 1 for number in range(30))
+    assert not list(ranking_of([]).outdated(3))
+
+
+# Keys that change
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("toggle"), st.integers(0, 24)),
+        st.tuples(st.just("age"), st.lists(st.integers(0, 24), max_size=25)),
+        st.tuples(st.just("walk"), st.integers(0, 20)),
+        st.tuples(st.just("changes"), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+@given(queues(), steps, st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_changing_keys_are_those_of_now(
+    queue: tuple[list[Waiting], list[Waiting]], moves: list[tuple[str, Any]], elastic: bool
+) -> None:
+    """Walks with shrinking room and copies kept by `changes` are as `sorted` has them, whatever keys do."""
+    jobs, inside, copy = queue[0], dict[Waiting, None](), set[Any]()
+    ranking = ChangingRanking(value, elastic)
+    for move, what in [*moves, ("walk", 20), ("changes", 0)]:
+        if move == "age":
+            for i, change in zip(what, reversed(what), strict=True):
+                if i < len(jobs):
+                    jobs[i].value += change - 12
+        elif move == "changes":
+            copy = _changed(copy, ranking)
+            assert copy == {(job.value, job.order, job) for job in inside}
+        elif move == "walk":
+            assert _taken_by(ranking, what) == _expected(inside, what, elastic)
+        elif what < len(jobs):
+            job = jobs[what]
+            if job in inside:
+                del inside[job]
+                ranking.remove(cast(Any, job))
+            else:
+                inside[job] = None
+                ranking.add(cast(Any, job))
+    assert len(ranking) == len(inside)
+
+
+def _need(job: Any, elastic: bool) -> int:
+    return job.sizes[0] if elastic else job.requested
+
+
+def _expected(jobs: Any, room: int, elastic: bool) -> list[Any]:
+    """(key, order, job) of the jobs that get room, one after the other."""
+    taken = []
+    for job in sorted(jobs, key=lambda job: (job.value, job.order)):
+        if _need(job, elastic) <= room:
+            taken.append((job.value, job.order, job))
+            room -= _need(job, elastic)
+    return taken
+
+
+def _taken_by(ranking: Ranking, room: int) -> list[Any]:
+    """The same by walking the ranking."""
+    taken: list[Any] = []
+    need = ranking._needs
+    for entry in ranking.entries(lambda gpus: gpus <= room - sum(need(job) for _, _, job in taken)):
+        taken.append(entry)
+    return taken
+
+
+def test_a_walk_that_is_under_way_keeps_its_order() -> None:
+    jobs = [Waiting(i, 1, i) for i in range(4)]
+    ranking = ChangingRanking(value)
+    for job in jobs:
+        ranking.add(cast(Any, job))
+    walk = ranking.walk(lambda gpus: True)
+    assert next(walk) is jobs[0]
+    for job in jobs:
+        job.value = -job.value
+    assert list(ranking) == jobs[::-1]
+    assert list(walk) == jobs[1:]
+
+
+def test_only_keys_of_jobs_that_may_fit_are_looked_up() -> None:
+    small, large = [Waiting(i, 1, i) for i in range(5)], [Waiting(i, 8, i) for i in range(5, 12)]
+    ranking = ChangingRanking(value)
+    for job in small + large:
+        ranking.add(cast(Any, job))
+    for room, looked_up in ((0, 0), (1, 5), (4, 5), (8, 12)):
+        before = sum(len(job.calls) for job in small + large)
+        next(ranking.walk(lambda gpus, room=room: gpus <= room), None)  # type: ignore[misc]
+        assert sum(len(job.calls) for job in small + large) - before == looked_up
+    assert not list(ranking.outdated())
 
 
 @dataclass(eq=False)

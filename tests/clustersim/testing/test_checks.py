@@ -121,6 +121,65 @@ class Nameless(Greedy):
         self.quantum = quantum_s
 
 
+class Frozen(Scheduler):
+    """Ages jobs by a key that is looked up once."""
+
+    changing = False
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        proposal.run_by(self.rank, changing=self.changing)
+        return proposal
+
+    def rank(self, job: JobView) -> tuple[float, int]:
+        return job.requested - job.waited_s / 600, job.order
+
+
+class Ages(Frozen):
+    changing = True
+
+
+class FrozenQueue(Ages):
+    """The same with a queue of waiting jobs."""
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        for job in state.pending_by(self.rank, changing=self.changing).walk(proposal.fits):
+            proposal.start(job)
+        return proposal
+
+    changing = False
+
+
+class AgesInAQueue(FrozenQueue):
+    changing = True
+
+
+class Grows(Scheduler):
+    """Promises that a key never grows which does."""
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        proposal.run_by(attained, falling=True)
+        return proposal
+
+
+def attained(job: JobView) -> float:
+    return job.attained
+
+
+class Wobbles(Scheduler):
+    """Its key is the same but for rounding."""
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        proposal.run_by(self.rank)
+        return proposal
+
+    def rank(self, job: JobView) -> tuple[str, float]:
+        return "", (job.submit_s + job.waited_s / 3) - job.waited_s / 3
+
+
 class Declines(Fifo):
     """Keeps every rule: declining is allowed."""
 
@@ -138,6 +197,13 @@ class Declines(Fifo):
         (Unfair, r"a second run differs: .* at t=\d+ s first EventRecord.*, then EventRecord"),
         (Oversubscribed, r"of \d+ GPUs in the changes of a proposal some are not free there"),
         (Raises, r"rigid jobs: policy Raises at t=35 s: schedule raised LookupError at .*where am I"),
+        (
+            Frozen,
+            r"rigid jobs: policy Frozen at t=\d+ s: the key of job \d+ changed while it waits, "
+            r"from \(16.0, \d+\) to \(15.\d+, \d+\), .*test_checks.py:\d+\); pass changing=True",
+        ),
+        (FrozenQueue, r"policy FrozenQueue at t=\d+ s: the key of job .*; pass changing=True to run_by or"),
+        (Grows, r"policy Grows at t=\d+ s: the key of job \d+ grew while it runs, from .*leave out falling"),
         (Nameless, r"Nameless: parameter quantum_s is not stored as self\.quantum_s"),
     ],
 )
@@ -146,7 +212,7 @@ def test_broken_policies_fail(broken: type[Scheduler], text: str) -> None:
         check_scheduler(broken)
 
 
-@pytest.mark.parametrize("sound", [Fifo, Srtf, Greedy, Declines])
+@pytest.mark.parametrize("sound", [Fifo, Srtf, Greedy, Declines, Ages, AgesInAQueue, Wobbles])
 def test_sound_policies_pass(sound: type[Scheduler]) -> None:
     check_scheduler(sound)
 

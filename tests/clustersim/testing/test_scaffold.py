@@ -102,7 +102,7 @@ def test_broken_policies_are_found(
     [
         (["no.py:Mine"], 2, "there is no file no.py"),
         (["fif"], 2, "did you mean fifo"),
-        (["fifo", "--set", "policy.x=1"], 4, "unknown parameter of policy fifo 'x'"),
+        (["fifo", "--set", "policy.x=1"], 2, "unknown parameter of policy fifo 'x'"),
     ],
 )
 def test_policies_that_cannot_be_checked(

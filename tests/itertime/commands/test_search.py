@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from itertime import evaluate, load_model, load_profile, load_system
+from itertime.accuracy import errors_on
 from itertime.cli import main
 from itertime.planning import WHOLE, search, space
 from itertime.planning.search import fitting_plans
@@ -89,7 +90,62 @@ def test_words(capsys):
     assert "on the fullest GPU" in out
     assert out.count("+") >= 2  # two runners-up, each with its reason
     assert main([*SEARCH, "--max-gpus", "64", "--pareto", "--top", "2"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert len(capsys.readouterr().out.splitlines()) == 4  # and a line that explains the brackets
+
+
+def test_every_plan_has_its_interval_and_its_memory(capsys):
+    plans = plans_of(capsys, "--gpus", "64", "--top", "4")
+    assert main([*SEARCH, "--gpus", "64", "--top", "4"]) == 0
+    out = capsys.readouterr().out
+    lines = [line for line in out.splitlines() if "GPUs " in line]
+    assert len(lines) == len(plans) == 4
+    for line, plan in zip(lines, plans, strict=True):
+        low, high = plan["interval_s"]
+        assert low < plan["iteration_s"] < high
+        assert f"{plan['iteration_s']:.4f} s ({low:.4g} to {high:.4g})" in line
+        assert sum(plan["memory_parts_gb"].values()) == pytest.approx(plan["memory_gb"])
+        assert plan["memory_gb"] <= 0.9 * plan["gpu_memory_gb"]
+    assert out.count("memory, GB: weights ") == 3
+    free = plans[0]["gpu_memory_gb"] - plans[0]["memory_gb"]
+    assert f"{free:.1f} of {plans[0]['gpu_memory_gb']:.1f} free" in out
+    assert out.count("in brackets: ") == 1
+
+
+def test_the_optimism_of_the_best_is_said(capsys):
+    assert main([*SEARCH, "--gpus", "64", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    choice = document["choice"]
+    assert 0.01 < choice["optimism"] < 0.5
+    assert choice["tied"] < choice["rivals"] <= document["feasible"]
+    assert document["warning"] == ""
+    assert main([*SEARCH, "--gpus", "64"]) == 0
+    out = capsys.readouterr().out
+    assert f"best of many: as the best of {choice['rivals']:,} by prediction" in out
+    assert f"should take {choice['optimism']:.0%} more than predicted" in out
+    assert f"{choice['tied']:,} other plans are within {choice['margin']:.0%} of it" in out
+
+
+def test_a_gpu_without_intervals_says_how_wrong_predictions_were(capsys):
+    """From the measured runs that ship, not by name."""
+    known = errors_on("h100-80gb")
+    where = ["--model", MODEL.name, "--system", "dgx-h100", "--global-batch", "64"]
+    assert main(["search", *where, "--gpus", "16"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("no interval known for dgx-h100\n") == 1
+    assert (
+        out.count(f"warning: predictions on profile h100-80gb are unreliable: off by {known.mape_pct:.0f} %")
+        == 1
+    )
+    assert "best of many" not in out
+    assert main(["search", *where, "--gpus", "16", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["choice"] is None
+    assert "unreliable" in document["warning"]
+    assert {plan["interval_s"] for plan in document["plans"]} == {None}
+    assert main(["predict", *where, "--tp", "8"]) == 0
+    captured = capsys.readouterr()
+    assert "no interval is known" in captured.out
+    assert "are unreliable" in captured.err
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from itertime import ModelSpec, Plan, PlanBatch, System, load_model, load_profile, load_system
 from itertime.costs import Memory, Workload, memory
 from itertime.costs.memory import BUFFERS_BYTES
+from itertime.errors import UserError
 
 SYSTEM = load_system("dgx-a100-80gb")
 PROFILE = load_profile(SYSTEM.profile)
@@ -130,3 +131,22 @@ def test_what_the_allocator_loses_multiplies_the_whole():
     plans = PlanBatch.of([Plan(8, 8, 1, 1, 8)])
     lossy = needed(GPT, plans, site).total
     assert lossy == pytest.approx(1.1 * needed(GPT, plans).total + 1e9)
+
+
+@pytest.mark.parametrize("headroom", [0.0, 0.1, 0.5])
+def test_a_plan_fits_if_it_leaves_the_headroom(headroom):
+    """By hand: the same plan on a GPU whose memory makes it fill exactly 1 - headroom, and one byte less."""
+    plans = PlanBatch.of([Plan(8, 8, 8, 1, 64)])
+    total = needed(GPT, plans).total[0]
+    for more, fits in ((1.0, True), (-1.0, False)):
+        profile = replace(PROFILE, memory_bytes=(total + more) / (1 - headroom))
+        found = memory(Workload.of(GPT, plans, SYSTEM, profile), headroom)
+        assert found.fits.tolist() == [fits]
+        assert found.total[0] == total  # the headroom is no part of what the plan needs
+
+
+@pytest.mark.parametrize("headroom", [-0.01, 1.0, 7, float("nan"), float("inf")])
+def test_headroom_is_a_share(headroom):
+    plans = PlanBatch.of([Plan(8, 8, 8, 1, 64)])
+    with pytest.raises(UserError, match=r"memory_headroom=.*: must be a share"):
+        memory(Workload.of(GPT, plans, SYSTEM, PROFILE), headroom)

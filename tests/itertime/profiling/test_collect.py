@@ -67,7 +67,7 @@ def test_without_torch_the_error_is_one_line(
     monkeypatch.setitem(sys.modules, "torch", None)
     assert main(arguments(tmp_path / "mine.csv")) == 2
     assert capsys.readouterr().err == (
-        "error: torch is not installed, and measuring needs it; pip install 'clustersim[profile]'\n"
+        "error: torch is not installed, and measuring needs it; python -m pip install torch\n"
     )
     assert list(tmp_path.iterdir()) == []
 

@@ -153,7 +153,7 @@ def test_a_file_that_is_not_a_mapping(tmp_path: Path, name: str, content: bytes,
 def test_a_file_too_large_to_be_a_system(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text("#" * 5_000_000)
-    with pytest.raises(UserError, match="5000000 bytes"):
+    with pytest.raises(UserError, match="has 5,000,000 bytes; such a file has at most 4,000,000"):
         load_system(path)
 
 

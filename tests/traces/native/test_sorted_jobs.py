@@ -99,7 +99,7 @@ def test_every_kind_of_file_and_a_pipe(small: None, tmp_path: Path, ending: str,
 def test_rows_of_parquet_are_numbered_through_all_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("itertime.io.tables._BATCH", 3)
+    monkeypatch.setattr("itertime.io.parquet._BATCH_ROWS", 3)
     jobs = [Job(str(i % 8), float(i), gpus=1, duration_s=1.0) for i in range(10)]
     write_trace(jobs, tmp_path / "t.parquet")
     with pytest.raises(TableError, match=":9: job_id=0: is also the id of line 1"):

@@ -40,6 +40,10 @@ def jobs(draw: st.DrawFn, job_id: str) -> Job:
         "deadline_s": st.floats(submit_s, MAX_SECONDS),
         "priority": st.integers(-(10**12), 10**12),
         "state": names,
+        "estimate_s": times.filter(lambda s: s >= MIN_SECONDS),
+        "user": names,
+        "gpu_type": names,
+        "logged_start_s": st.floats(submit_s, MAX_SECONDS),
     }
     for name, values in optional.items():
         if draw(st.booleans()):
@@ -95,7 +99,7 @@ def test_all_encodings_of_a_trace_give_equal_jobs(
 
 def test_empty_cells_are_what_the_job_does_not_state(tmp_path: Path) -> None:
     header = ",".join(COLUMNS)
-    row = "a,0,,,1,,,,, ,9,,,,,,,"
+    row = "a,0,,,1,,,,, ,9" + "," * (len(COLUMNS) - 11)
     assert read_trace(write(tmp_path, f"{header}\n{row}\n")) == [Job("a", 0.0, gpus=1, duration_s=9.0)]
 
 
@@ -121,6 +125,17 @@ BAD_CELLS = [
     ("min_gpus", "9", "is below min_gpus=9; the request must lie within the bounds"),
     ("max_gpus", "2", "is above max_gpus=2; the request must lie within the bounds"),
     ("deadline_s", "99", "is before submit_s=100; deadlines are absolute, not relative to the submission"),
+    ("estimate_s", "0", "must be greater than 0; leave the cell empty if there is no estimate"),
+    ("estimate_s", "-60", "must be greater than 0; leave the cell empty if there is no estimate"),
+    ("estimate_s", "1e-9", "is below 1e-06 seconds, which no table resolves; leave the cell empty"),
+    ("estimate_s", "UNLIMITED", "is not a number; write a plain number such as 3600 or 0.5"),
+    ("estimate_s", "3.6e12", "is above 4e+09 seconds; if it is in milliseconds, divide by 1000"),
+    ("logged_start_s", "-1", "must not be negative; shift the trace so that its clock starts at 0"),
+    (
+        "logged_start_s",
+        "99",
+        "is before submit_s=100; a job starts after its submission, on the same clock",
+    ),
     ("priority", "high", "is not a number; write a plain number such as 3600 or 0.5"),
     ("priority", "1e18", "is outside -1e+12 to 1e+12; scale the priorities down"),
     ("seq_len", "0", "must be at least 1"),

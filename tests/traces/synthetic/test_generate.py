@@ -15,13 +15,15 @@ from scipy import stats
 from itertime.errors import UserError
 from traces import Job, read_trace, submission_order, write_trace
 from traces.synthetic import Recipe, generate, generate_stored
-from traces.synthetic.arrivals import DAY_S, arrival_times, weibull_shape
+from traces.synthetic.arrivals import ARRIVALS, DAY_S, arrival_times, arrivals_within, weibull_shape
 from traces.synthetic.generate import gpu_seconds_per_job
+from traces.synthetic.recipe import LOADS
 from traces.synthetic.sizes import Exponential, LogNormal, list_sizes, load_sizes
 from traces.workload.rules import load_rules
 
 GOLDEN = Path(__file__).parent / "golden" / "generated.csv"
 RIGID = Recipe(jobs=200, rules="none")
+PROCESSES = tuple(kind for kind in ARRIVALS if kind != "at-zero")
 
 
 def times(kind: str, count: int = 100_000, cv: float | None = None, seed: int = 0) -> np.ndarray:
@@ -59,8 +61,61 @@ def test_day_and_night_swing_two_to_one_around_the_rate() -> None:
     assert abs(hours.mean() - 1) < 4 / math.sqrt(len(submits))
 
 
+@pytest.mark.parametrize("cv", [1.5, 3.0])
+def test_batches_have_the_requested_mean_and_variation(cv: float) -> None:
+    """Sizes are geometric with mean m = (cv^2 + 1) / 2, gaps between batches exponential with mean m gaps."""
+    gaps = np.diff(times("batches", cv=cv))
+    mean_size = (cv**2 + 1) / 2
+    assert abs(gaps.mean() - 100) < 4 * 100 * cv / math.sqrt(len(gaps))
+    starts = gaps > 0
+    spread = math.sqrt((1 - 1 / mean_size) / mean_size / len(gaps))
+    assert abs(starts.mean() - 1 / mean_size) < 4 * spread
+    assert stats.kstest(gaps[starts], "expon", args=(0, 100 * mean_size)).pvalue > 1e-4
+    sizes = np.diff(np.flatnonzero(starts))
+    assert abs(sizes.mean() - mean_size) < 4 * math.sqrt(mean_size * (mean_size - 1) / len(sizes))
+
+
+def test_regular_gaps_are_constant() -> None:
+    assert np.allclose(np.diff(times("regular", 50)), 100)
+
+
+@pytest.mark.parametrize("kind", PROCESSES)
+@pytest.mark.parametrize("window_s", [0.5, 3000.0, 40 * DAY_S + 7])
+def test_a_window_begins_with_the_first_job_and_ends_with_the_last(kind: str, window_s: float) -> None:
+    submits = arrivals_within(kind, 500, window_s, np.random.default_rng(3))
+    assert (submits[0], submits[-1]) == (0.0, window_s)
+    assert np.all(np.diff(submits) >= 0)
+    assert np.all(submits <= window_s)
+
+
+@pytest.mark.parametrize("kind", ["poisson", "bursty", "batches", "regular"])
+def test_a_window_scales_the_gaps_of_the_process(kind: str) -> None:
+    free = times(kind, 300, seed=5)
+    submits = arrivals_within(kind, 300, 1234.5, np.random.default_rng(5))
+    assert np.allclose(submits, free * (1234.5 / free[-1]), rtol=1e-12)
+
+
+def test_poisson_arrivals_in_a_window_are_uniform() -> None:
+    """Given their first and last, the others are independent and uniform (Cox and Lewis, section 2.1)."""
+    inner = np.concatenate(
+        [arrivals_within("poisson", 22, 50.0, np.random.default_rng(k))[1:-1] for k in range(500)]
+    )
+    assert stats.kstest(inner, "uniform", args=(0, 50)).pvalue > 1e-4
+
+
+def test_day_and_night_in_a_window_keep_their_hours() -> None:
+    """Over whole days a job arrives at time t of the day with density (1 + sin(2 pi t / day) / 3) / day."""
+    submits = arrivals_within("day-night", 50_000, 20 * DAY_S, np.random.default_rng(1))
+    turns = submits[1:-1] % DAY_S / DAY_S
+
+    def share_before(turn: np.ndarray) -> np.ndarray:
+        return turn + (1 - np.cos(2 * math.pi * turn)) / (6 * math.pi)
+
+    assert stats.kstest(turns, share_before).pvalue > 1e-4
+
+
 def test_all_kinds_start_at_zero_and_ascend() -> None:
-    for kind in ("poisson", "bursty", "day-night"):
+    for kind in PROCESSES:
         for count in (1, 2, 1000):
             submits = times(kind, count)
             assert submits[0] == 0.0
@@ -87,9 +142,9 @@ def test_a_hardly_truncated_log_normal_has_the_textbook_quantiles() -> None:
     assert law.quantile_s(math.nextafter(1, 0)) <= 1e9
 
 
-def test_the_load_is_the_requested_one() -> None:
+def test_the_load_of_the_process_is_the_requested_one() -> None:
     """Renewal reward: the standard error of GPU-seconds / span follows from the variances of both."""
-    recipe = Recipe(jobs=200_000, load=0.8, gpus=64, rules="none")
+    recipe = Recipe(jobs=200_000, load=0.8, gpus=64, rules="none", load_of="process")
     jobs, report = generate(recipe)
     asked = np.array([(job.gpus or 0) * (job.duration_s or 0.0) for job in jobs])
     relative = math.sqrt((asked.std() / asked.mean()) ** 2 + 1) / math.sqrt(len(jobs))
@@ -98,7 +153,9 @@ def test_the_load_is_the_requested_one() -> None:
 
 
 def test_m_m_c_jobs_are_exponential_and_of_one_size() -> None:
-    jobs, report = generate(Recipe(jobs=50_000, load=0.7, gpus=3, sizes="exponential", rules="none"))
+    jobs, report = generate(
+        Recipe(jobs=50_000, load=0.7, gpus=3, sizes="exponential", rules="none", load_of="process")
+    )
     run_times = np.array([job.duration_s for job in jobs])
     gaps = np.diff([job.submit_s for job in jobs])
     assert stats.kstest(run_times, "expon", args=(0, 3600)).pvalue > 1e-4
@@ -151,17 +208,53 @@ def test_changing_one_purpose_leaves_the_others_alone(change: dict[str, Any], ke
 
 
 def test_a_longer_trace_of_the_same_seed_begins_with_the_same_jobs() -> None:
-    few, many = generate(RIGID)[0], generate(dataclasses.replace(RIGID, jobs=300))[0]
+    recipe = dataclasses.replace(RIGID, load_of="process")
+    few, many = generate(recipe)[0], generate(dataclasses.replace(recipe, jobs=300))[0]
     assert fields(many[:200], "submit_s", "gpus", "duration_s") == fields(
         few, "submit_s", "gpus", "duration_s"
     )
+
+
+def test_the_load_of_a_trace_moves_submissions_alone() -> None:
+    of_trace, of_process = (generate(dataclasses.replace(RIGID, load_of=name))[0] for name in LOADS)
+    assert fields(of_trace, "gpus", "duration_s") == fields(of_process, "gpus", "duration_s")
+    factor = of_trace[-1].submit_s / of_process[-1].submit_s
+    assert not math.isclose(factor, 1, rel_tol=0.01)
+    for one, other in zip(of_trace, of_process, strict=True):
+        assert one.submit_s == pytest.approx(other.submit_s * factor, rel=1e-12)
+
+
+def test_the_load_by_hand(tmp_path: Path) -> None:
+    """20 jobs of 4 GPUs for practically 100 s, at load 0.5 on 8 GPUs: 8,000 GPU-seconds in 2,000 s."""
+    law = {"median_s": 100, "sigma": 1e-9, "max_s": 200}
+    sizes = tmp_path / "equal.yaml"
+    sizes.write_text(
+        yaml.safe_dump({"source": "test", "sizes": [{"gpus": 4, "share": 1, "log_normal": law}]})
+    )
+    jobs, report = generate(
+        Recipe(jobs=20, load=0.5, gpus=8, arrivals="regular", sizes=str(sizes), rules="none")
+    )
+    assert [job.submit_s for job in jobs] == pytest.approx([i * 2000 / 19 for i in range(20)], rel=1e-6)
+    assert report["load"] == pytest.approx(0.5, rel=1e-12)
+    assert report["cautions"] == []
+
+
+def test_what_makes_a_load_misleading_is_said() -> None:
+    heavy = generate(Recipe(jobs=30, load=2, gpus=512, seed=1))[1]["cautions"]
+    assert any("longest job runs" in text for text in heavy)
+    assert any("% of the work" in text for text in heavy)
+    assert generate(Recipe(jobs=2000, gpus=8, rules="none", sizes="exponential"))[1]["cautions"] == []
+    for recipe in (Recipe(jobs=9, arrivals="at-zero"), Recipe(jobs=1)):
+        report = generate(recipe)[1]
+        assert report["load"] is None
+        assert report["cautions"] == ["all jobs are submitted at one time, so there is no load"]
 
 
 def test_models_come_from_the_rules_and_fill_the_run_time() -> None:
     from itertime import load_model, load_system, make_planner
 
     jobs, report = generate(Recipe(jobs=300, seed=2))
-    planner = make_planner("data-parallel", load_system("dgx-a100-80gb"))
+    planner = make_planner("3d", load_system("dgx-a100-80gb"))
     for job in jobs:
         assert job.kind == "iterations"
         gpus = job.gpus or 0
@@ -169,7 +262,7 @@ def test_models_come_from_the_rules_and_fill_the_run_time() -> None:
         assert run.iteration_s * (job.iterations or 0.0) == pytest.approx(job.duration_s, rel=1e-12)
         assert 0.5 <= ((job.deadline_s or 0.0) - job.submit_s) / (job.duration_s or 1.0) <= 1.5
     assert report["rules"]["name"] == "llm-mix"
-    assert report["planner"] == "data-parallel"
+    assert report["planner"] == "3d"
 
 
 def test_deadlines_of_a_share() -> None:
@@ -182,11 +275,11 @@ def test_deadlines_of_a_share() -> None:
 
 
 def test_a_generated_trace_is_a_valid_trace(tmp_path: Path) -> None:
-    for arrivals in ("poisson", "bursty", "day-night", "at-zero"):
+    for arrivals in ARRIVALS:
         jobs, report = generate(dataclasses.replace(RIGID, arrivals=arrivals, deadlines="0.5:1.5"))
         write_trace(jobs, tmp_path / "trace.csv")
         assert read_trace(tmp_path / "trace.csv") == jobs
-    assert report["load"] is None
+    assert report["load"] is None  # of the last, at-zero
 
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
@@ -222,9 +315,8 @@ def test_memory_holds_a_few_numbers_of_each_job(tmp_path: Path, monkeypatch: pyt
 
 def test_the_trace_of_a_seed_does_not_change() -> None:
     """Regression: tests/traces/synthetic/golden/generated.csv."""
-    jobs, _ = generate(
-        Recipe(jobs=25, arrivals="day-night", cv=2, rules="none", deadlines="0.5:1.5:0.5", seed=7)
-    )
+    recipe = Recipe(jobs=25, arrivals="day-night", cv=2, rules="none", deadlines="0.5:1.5:0.5", seed=7)
+    jobs, _ = generate(dataclasses.replace(recipe, load_of="process"))
     golden = read_trace(GOLDEN)
     assert fields(jobs, "job_id", "gpus") == fields(golden, "job_id", "gpus")
     for name in ("submit_s", "duration_s"):
@@ -241,9 +333,15 @@ def test_the_trace_of_a_seed_does_not_change() -> None:
         ({"load": 0}, "load=0: must be above 0 and finite"),
         ({"load": float("nan")}, "load=nan: must be above 0 and finite"),
         ({"load": 1e-9}, r"load=1e-09: puts 200 jobs beyond 4e\+09 s; raise it"),
+        ({"load": 1e-9, "load_of": "process"}, r"load=1e-09: puts 200 jobs beyond 4e\+09 s; raise it"),
+        ({"load": 1e12}, r"load=1e\+12: puts 200 jobs within 0.001 s; lower it"),
+        ({"load_of": "job"}, "unknown load_of 'job'; known: process, trace"),
+        ({"jobs": 2, "arrivals": "batches", "cv": 50}, "puts all 2 jobs into one batch, which has no load"),
         ({"seed": -1}, "seed=-1: must not be negative"),
         ({"arrivals": "poison"}, "unknown arrivals 'poison'; did you mean poisson"),
         ({"cv": 2}, "cv=2: arrivals 'poisson' take no cv"),
+        ({"arrivals": "regular", "cv": 2}, "cv=2: arrivals 'regular' take no cv"),
+        ({"arrivals": "batches", "cv": 51}, "cv=51: must be between 1"),
         ({"arrivals": "bursty", "cv": 0.5}, "cv=0.5: must be between 1"),
         ({"sizes": "it"}, "unknown sizes 'it'"),
         ({"rules": "llm"}, "unknown rules 'llm'"),
@@ -253,6 +351,8 @@ def test_the_trace_of_a_seed_does_not_change() -> None:
         ({"deadlines": "1:2:3"}, "deadlines=1:2:3: must be"),
         ({"deadlines": "1:2:0.5:1"}, "deadlines=1:2:0.5:1: must be"),
         ({"deadlines": "1:2:-1"}, "deadlines=1:2:-1: must be"),
+        ({"deadlines": "1e300:1e301"}, r"deadlines=1e300:1e301: LOW and HIGH are multiples of the run time"),
+        ({"deadlines": "1:1e9"}, r"job \d+: deadline_s=\S+: is above 4e\+09; lower the run times of"),
     ],
 )
 def test_impossible_recipes(change: dict[str, Any], message: str) -> None:
@@ -279,6 +379,19 @@ def test_rules_must_cover_the_sizes(tmp_path: Path) -> None:
             "practically no run time lies between min_s and max_s",
         ),
         ({"gpus": 1, "share": 1, "log_normal": {"median_s": 1, "sigma": 1}}, "log_normal.max_s' is missing"),
+        (
+            {"gpus": 1, "share": 1, "log_normal": {"median_s": 1.089, "sigma": 7669, "max_s": 1573360}},
+            r"sizes.0.log_normal=.*: sigma=7669: is above 10; .*check that median_s is not swapped with it",
+        ),
+        (
+            {"gpus": 10**24, "share": 1, "exponential": {"mean_s": 1}},
+            "sizes.0.gpus=1000000000000000000000000",
+        ),
+        (
+            {"gpus": 1, "share": 1, "exponential": {"mean_s": 3.6e12}},
+            "sizes.0.exponential.mean_s=3600000000000",
+        ),
+        ({"gpus": 1, "share": 1, "exponential": {"mean_s": 1e-27}}, "sizes.0.exponential.mean_s=1e-27"),
     ],
 )
 def test_bad_sizes_name_file_and_key(tmp_path: Path, size: dict[str, Any], message: str) -> None:
@@ -290,7 +403,7 @@ def test_bad_sizes_name_file_and_key(tmp_path: Path, size: dict[str, Any], messa
 
 
 def test_bundled_sizes_are_listed() -> None:
-    assert list_sizes() == ["exponential", "itp"]
+    assert list_sizes() == ["exponential", "itp", "itp-8h", "kalos"]
 
 
 def test_bundled_itp_sizes_are_those_of_the_published_logs(shared_traces: Path) -> None:
@@ -317,3 +430,25 @@ def test_weibull_gaps_are_as_short_as_those_of_a_log(shared_traces: Path) -> Non
     cv = gaps.std() / gaps.mean()
     made = np.diff(arrival_times("bursty", 50_000, 1 / gaps.mean(), np.random.default_rng(1), cv))
     assert abs((made <= 1).mean() - (gaps <= 1).mean()) < 0.06
+
+
+def test_bundled_kalos_sizes_follow_the_published_curves(shared_traces: Path) -> None:
+    """Published: the curves of Acme's Kalos cluster. Jobs and GPU time by GPUs, in per cent."""
+    import json
+
+    curves = json.loads((shared_traces / "derived" / "acme_digitised_cdfs.json").read_text())["cdf"]
+    sizes = load_sizes("kalos")
+    work = [size.share * size.gpus * size.run_time.expected_s() for size in sizes.sizes]
+    ends = [1, 7, 12, 24, 48, 95, 191, 383, 767, 1024]  # GPUs up to which a size class stands for
+    for i, end in enumerate(ends):
+        for name, shares in (("jobs", [size.share for size in sizes.sizes]), ("gputime", work)):
+            published = max(
+                (share for gpus, share in curves[f"Kalos gpunum {name}"] if gpus <= end), default=0
+            )
+            assert abs(100 * sum(shares[: i + 1]) / sum(shares) - published) < 0.5, (end, name)
+    assert gpu_seconds_per_job(sizes, None) == pytest.approx(267_905, rel=0.01)  # of Acme's summary table
+    law = sizes.sizes[0].run_time
+    seconds = [law.quantile_s(u) for u in (0.25, 0.5, 0.75, 0.95)]
+    curve = curves["Kalos duration|Eval"]
+    found = np.interp(np.log2(seconds), range(len(curve)), curve)
+    assert np.allclose(found, [25, 50, 75, 95], atol=10)

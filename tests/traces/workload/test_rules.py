@@ -27,7 +27,7 @@ def load(folder: Path, values: Any) -> Rules:
 
 
 def test_bundled_rules_are_listed() -> None:
-    assert list_rules() == ["llm-mix"]
+    assert list_rules() == ["llm-full", "llm-mix"]
 
 
 @pytest.mark.parametrize("planner", ["3d", "data-parallel"])

@@ -1,0 +1,142 @@
+"""Metrics of the steady state: a window without the filling and the draining of the cluster.
+
+This is warm-up deletion (Law, Simulation Modeling and Analysis, section 9.5). Runs, reports and grids share
+this one definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import inf
+
+from clustersim.cluster import Cluster
+from clustersim.records import JobRecord, Run
+from itertime.errors import UserError
+
+from .arrays import Jobs, Snapshots, Usage, Value, job_columns
+from .demand import arrival_window, offered_load
+from .metrics import METRICS, summarise
+
+__all__ = [
+    "UNDEFINED_IN_A_WINDOW",
+    "check_window",
+    "measured_jobs",
+    "window_metrics",
+    "window_summary",
+    "with_window",
+]
+
+UNDEFINED_IN_A_WINDOW = ("makespan_s", "tail_jobs", "tail_ratio", "gpu_useful_ratio", "events")
+"""Makespan, tail and length of the event log belong to a whole run. Useful GPU time needs overheads by time,
+and records state overheads by job.
+"""
+
+_OF_THE_MACHINE = ("wall_s", "policy_wall_s")
+_HALF_STEP_S = 5e-7
+"""Times are recorded to a microsecond, so a job submitted this little before a limit is submitted at it."""
+
+
+def window_metrics(
+    jobs: Jobs, snapshots: Snapshots, cluster: Cluster, *,
+    warmup_s: float, measure_s: float | None, price_usd_per_gpu_h: float = 5.0,
+) -> dict[str, Value]:  # fmt: skip
+    """The metrics of a window.
+
+    The window begins at T0 + `warmup_s` and ends `measure_s` later, or just after the last submission if
+    `measure_s` is None. Jobs submitted in the window count, however late they finish. Ratios of allocated and
+    stranded GPUs are time averages over the window, at most until the last submission that the run reached:
+    after it the cluster drains. The offered load refers to the same time. The metrics of
+    `UNDEFINED_IN_A_WINDOW` are None.
+    """
+    columns = job_columns(jobs)
+    from_s, until_s, end_s = _bounds(jobs, warmup_s, measure_s)
+    submit_s = columns["submit_s"] + _HALF_STEP_S
+    inside = columns.where((submit_s >= from_s) & (submit_s < end_s))
+    usage = Usage.of(snapshots, until_s)
+    values = summarise(
+        inside, snapshots, cluster, end_s=usage.end_s, events=0, price_usd_per_gpu_h=price_usd_per_gpu_h
+    )
+    values |= dict.fromkeys(UNDEFINED_IN_A_WINDOW)
+    values |= offered_load(inside, cluster, (from_s, until_s))
+    available = cluster.gpus * (until_s - from_s)
+    for names, gpus in (
+        (("gpu_allocated_ratio", "gpu_allocated_arrival_ratio"), usage.allocated),
+        (("fragmentation_ratio",), usage.stranded),
+    ):
+        share = usage.integral(gpus, from_s, until_s) / available if available > 0 else None
+        values |= dict.fromkeys(names, share)
+    return values
+
+
+def _bounds(jobs: Jobs, warmup_s: float, measure_s: float | None) -> tuple[float, float, float]:
+    """(beginning of the window, end of the time in which the cluster is measured, end for submissions)."""
+    columns = job_columns(jobs)
+    first_s = float(columns["submit_s"].min()) if len(columns) else 0.0
+    arrivals = arrival_window(columns)
+    from_s = first_s + warmup_s
+    end_s = inf if measure_s is None else from_s + measure_s
+    return from_s, min(end_s, first_s if arrivals is None else arrivals[1]), end_s
+
+
+def window_summary(
+    jobs: Jobs, snapshots: Snapshots, cluster: Cluster, *,
+    warmup_s: float, measure_s: float | None, price_usd_per_gpu_h: float = 5.0,
+) -> dict[str, Value]:  # fmt: skip
+    """What `summary.json` states as `window`: the settings, `from_s` and `until_s` on the trace's clock, then
+    the metrics that a window has.
+    """
+    columns = job_columns(jobs)
+    values = window_metrics(
+        columns, snapshots, cluster,
+        warmup_s=warmup_s, measure_s=measure_s, price_usd_per_gpu_h=price_usd_per_gpu_h,
+    )  # fmt: skip
+    from_s, until_s, _ = _bounds(columns, warmup_s, measure_s)
+    absent = (*UNDEFINED_IN_A_WINDOW, *_OF_THE_MACHINE)
+    return {
+        "warmup_s": warmup_s,
+        "measure_s": measure_s,
+        "from_s": from_s,
+        "until_s": until_s,
+        **{name: values[name] for name in METRICS if name not in absent},
+    }
+
+
+def check_window(submits: Iterable[float], warmup_s: float, measure_s: float | None) -> None:
+    """UserError, with a remedy, if no job is submitted in the window. `submits`: in ascending order."""
+    first_s = last_s = None
+    for submit_s in submits:
+        first_s = submit_s if first_s is None else first_s
+        last_s = submit_s - first_s
+        if last_s >= warmup_s - _HALF_STEP_S:
+            if measure_s is None or last_s < warmup_s + measure_s - _HALF_STEP_S:
+                return
+            what = f"no job is submitted from {warmup_s:,g} to {warmup_s + measure_s:,g} s after the first"
+            remedy = f"the next comes after {last_s:,g} s: measure longer, or choose another warm-up"
+            raise UserError(f"warmup_s={warmup_s:g}, measure_s={measure_s:g}: {what}; {remedy}")
+    if last_s is None:
+        raise UserError(f"warmup_s={warmup_s:g}: the trace has no job, so there is nothing to measure")
+    what = f"no job is submitted later than {last_s:,g} s after the first"
+    raise UserError(f"warmup_s={warmup_s:g}: {what}; choose a shorter warm-up")
+
+
+def measured_jobs(run: Run) -> Sequence[JobRecord]:
+    """The jobs that the window of a run covers; all of its jobs without a window."""
+    window = run.summary.get("window")
+    if not isinstance(window, Mapping):
+        return run.jobs
+    numbers = [window.get(name) for name in ("warmup_s", "measure_s")]
+    warmup_s, measure_s = (float(n) if isinstance(n, int | float) else None for n in numbers)
+    from_s, _, end_s = _bounds(run.jobs, warmup_s or 0.0, measure_s)
+    return [job for job in run.jobs if from_s <= job.submit_s + _HALF_STEP_S < end_s]
+
+
+def with_window(run: Run, warmup_s: float, measure_s: float | None) -> Run:
+    """The run with the metrics of a window in its summary. UserError for a window without jobs."""
+    check_window(sorted(job.submit_s for job in run.jobs), warmup_s, measure_s)
+    price = run.manifest.get("price_usd_per_gpu_h", 5.0)
+    window = window_summary(
+        run.jobs, run.snapshots, run.cluster,
+        warmup_s=warmup_s, measure_s=measure_s, price_usd_per_gpu_h=price,
+    )  # fmt: skip
+    return replace(run, summary={**run.summary, "window": window})

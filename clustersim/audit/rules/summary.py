@@ -1,0 +1,150 @@
+"""The rule that `summary.json` is what the records of a run give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from clustersim.analysis import has_waited, summarise, window_summary
+from clustersim.audit.evidence import RESOLUTION_S, agrees, stated_number
+from clustersim.audit.history import ClusterHistory, JobHistory, Rule
+from clustersim.records import FINISHED, Columns, Recorded
+from clustersim.runs import is_of_this_code
+from itertime.errors import UserError
+
+__all__ = ["SummaryMatchesRecords"]
+
+_RATIOS = ("slowdown_mean", "finish_time_fairness_max", "jain_index")  # metrics that divide two times
+_OF_ARRIVALS = ("offered_load", "gpu_allocated_arrival_ratio")  # metrics that divide by the arrival window
+_BY_THE_WINDOW = (*_OF_ARRIVALS, "gpu_allocated_ratio", "fragmentation_ratio")  # the same within a window
+_WINDOW = "window"
+_TOO_SHORT_S = 1e3 * RESOLUTION_S  # the tables state fewer than three digits of such a time
+
+
+class SummaryMatchesRecords(Rule):
+    """`jobs`, `usage`: columns that hold all records and snapshots at the end of the pass."""
+
+    name = "summary"
+    text = "summary.json is what the records give when computed again"
+
+    def __init__(self, history: ClusterHistory, run: Recorded, jobs: Columns, usage: Columns):
+        super().__init__(history)
+        self._run, self._jobs, self._usage = run, jobs, usage
+        stated = "price_usd_per_gpu_h" in run.manifest
+        self._price = stated_number(run.manifest, "price_usd_per_gpu_h") if stated else 5.0
+        self._window = _stated_window(run.manifest)
+        self._same_code = is_of_this_code(run.manifest)
+        self._skipped: dict[str, None] = {}
+        self._other_version: dict[str, None] = {}
+
+    def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
+        cluster, end_s = self._run.cluster, max(self.evidence.end_s or 0.0, self.history.last_s)
+        try:
+            again: dict[str, Any] = dict(
+                summarise(
+                    self._jobs, self._usage, cluster,
+                    end_s=end_s, events=self.history.event_count, price_usd_per_gpu_h=self._price,
+                )
+            )  # fmt: skip
+            if self._window is not None:
+                warmup_s, measure_s = self._window
+                again[_WINDOW] = window_summary(
+                    self._jobs, self._usage, cluster,
+                    warmup_s=warmup_s, measure_s=measure_s, price_usd_per_gpu_h=self._price,
+                )  # fmt: skip
+        except (ArithmeticError, ValueError) as error:
+            self.report(f"the records give no metrics: {error}")
+            return
+        summary = dict(self._run.summary)
+        window, window_again = summary.pop(_WINDOW, None), again.pop(_WINDOW, None)
+        self._compare(summary, again, _OF_ARRIVALS, "")
+        if isinstance(window, Mapping) and window_again is not None:
+            self._compare(window, window_again, _BY_THE_WINDOW, f"{_WINDOW}.")
+        elif window is not None or window_again is not None:
+            self.report("window is in one of summary.json and manifest.json alone")
+
+    def _compare(
+        self, summary: Mapping[str, Any], again: Mapping[str, Any], of_window: Sequence[str], prefix: str
+    ) -> None:
+        margins = _Margins(self._jobs, self._run.cluster.gpus, self._price, again, of_window)
+        self._skipped |= dict.fromkeys(prefix + name for name in margins.skipped)
+        for name, value in again.items():
+            stated = summary.get(name, "missing")
+            if not self._same_code and stated != value and (name not in summary or name == "covers"):
+                self._other_version[prefix + name] = None
+            elif name not in margins.skipped and not margins.allow(name, stated, value):
+                self.report(f"{prefix}{name} is {stated} in summary.json, {value} by the records")
+        for name in summary:
+            if name not in again:
+                self.report(f"{prefix}{name} is in summary.json, but is no metric")
+
+    def unproved(self) -> str:
+        whys = []
+        if self._skipped:
+            whys.append(f"{', '.join(self._skipped)}: some jobs or all arrivals took under 1 ms")
+        if self._other_version:
+            names = ", ".join(self._other_version)
+            whys.append(f"another version made the run, which did not state {names}")
+        return "; ".join(whys)
+
+
+class _Margins:
+    """How far a stated metric may be from the one computed again, because tables round times to a
+    microsecond. `skipped`: the metrics that rounding hides altogether.
+
+    `of_window`: the metrics that divide by the arrival window.
+    """
+
+    def __init__(
+        self, jobs: Columns, gpus: int, price: float, again: Mapping[str, Any], of_window: Sequence[str]
+    ):
+        shortest_s = _shortest_s(jobs)
+        coarse, window_s = shortest_s < _TOO_SHORT_S, again["arrival_window_s"] or 0.0
+        brief = window_s < _TOO_SHORT_S
+        self.skipped = (
+            *((*_RATIOS, "covers", "tail_jobs") if coarse else ()),
+            *((*of_window, "tail_jobs") if brief else ()),
+        )
+        rounding = RESOLUTION_S * (1 + len(jobs) * price / 3600)  # of all times and costs
+        borderline = has_waited(jobs, -2 * RESOLUTION_S) & ~has_waited(jobs, 2 * RESOLUTION_S)
+        requested = float(np.nansum(jobs["gpus"]))
+        self._of_ratios = 1e-6 if coarse else 1e-6 + 2 * RESOLUTION_S / shortest_s
+        self._of_window = 1e-6 if brief else 1e-6 + RESOLUTION_S * (2 + len(jobs)) / window_s
+        self._window_names = of_window
+        self._absolute = {"waited_ratio": rounding + int(borderline.sum()) / max(1, again["jobs"])}
+        if not brief:
+            self._absolute["offered_load"] = rounding + RESOLUTION_S * requested / (gpus * window_s)
+        self._rounding = rounding
+
+    def allow(self, name: str, stated: Any, value: Any) -> bool:
+        """Whether `stated` is `value`: types are equal, and floats agree within rounding."""
+        if type(stated) in (int, float) and isinstance(value, float):
+            relative = 1e-6
+            if name in _RATIOS:
+                relative = self._of_ratios
+            elif name in self._window_names:
+                relative = self._of_window
+            sane = abs(stated) <= 1e300  # larger integers are no floats
+            return sane and agrees(stated, value, self._absolute.get(name, self._rounding), relative=relative)
+        return type(stated) is type(value) and bool(stated == value)
+
+
+def _shortest_s(jobs: Columns) -> float:
+    """The shortest of the times that are divided in ratios."""
+    finished = jobs.equal("state", FINISHED)
+    times = np.concatenate([jobs[name][finished] for name in ("isolated_s", "jct_s")])
+    return float(np.min(times, where=~np.isnan(times), initial=inf)) if len(times) else 1.0
+
+
+def _stated_window(manifest: Mapping[str, Any]) -> tuple[float, float | None] | None:
+    """(warmup_s, measure_s) of the measurement window that a manifest states; None without one."""
+    window = manifest.get(_WINDOW)
+    if window is None:
+        return None
+    if not isinstance(window, Mapping) or set(window) != {"warmup_s", "measure_s"}:
+        raise UserError(f"manifest.json: window={window!r:.80}: must state warmup_s and measure_s; run again")
+    measure_s = None if window["measure_s"] is None else stated_number(window, "measure_s")
+    return stated_number(window, "warmup_s"), measure_s

@@ -1,0 +1,82 @@
+"""What of a model's architecture a prediction leaves out: small parts are named, large ones refused.
+
+Shares are of the arithmetic of a layer's forward pass, with half of the attention's scores masked. Attention
+takes a larger share of the time than of the arithmetic, so errors of the time are larger than these.
+"""
+
+from __future__ import annotations
+
+from itertime.errors import UserError
+
+from .model import ModelSpec
+
+__all__ = ["LARGEST_SHARE", "approximations_of", "check_predictable", "refusal_of"]
+
+LARGEST_SHARE = 0.1
+"""Of the arithmetic; a model of which a prediction would misstate more is refused."""
+
+
+def approximations_of(model: ModelSpec) -> tuple[str, ...]:
+    """Sentences on what a prediction of `model` leaves out or overstates; none if it is modelled as it is."""
+    found = []
+    if share := windowed_share(model):
+        limited = _limited_layers(model)
+        found.append(
+            f"Attention of {limited} of the {model.layers} layers reaches back {model.window} tokens and is "
+            f"charged for all {model.seq_len}, which overstates the arithmetic by {share:.1%}."
+        )
+    if model.qk_norm:
+        found.append("The norms of queries and keys are not charged.")
+    if model.parallel_block:
+        found.append(
+            "Attention and MLP run side by side and are charged one after the other, so tensor-parallel "
+            "communication is overstated up to twice."
+        )
+    return (*found, *model.approximations)
+
+
+def refusal_of(model: ModelSpec) -> str:
+    """Why no prediction of `model` is made; empty if one is."""
+    if model.latent_kv:
+        return "multi-head latent attention (latent_kv) is not modelled"
+    if model.dense_layers:
+        return (
+            f"{model.dense_layers} of its {model.layers} layers are dense, and layers are modelled as equal"
+        )
+    if (share := windowed_share(model)) > LARGEST_SHARE:
+        return (
+            f"attention windows of {model.window} tokens are not modelled, and full attention over "
+            f"{model.seq_len} tokens would overstate the arithmetic by {share:.0%}; choose a shorter seq_len"
+        )
+    return ""
+
+
+def check_predictable(model: ModelSpec) -> None:
+    """UserError with the reason for a model that cannot be predicted."""
+    if reason := refusal_of(model):
+        raise UserError(
+            f"model {model.name} cannot be predicted: {reason} "
+            f"(`itertime models show {model.name}` lists its architecture)"
+        )
+
+
+def windowed_share(model: ModelSpec) -> float:
+    """By how much full attention overstates the arithmetic of a model with windows; 0 if none is shorter than
+    the sequence.
+
+    A token at position i attends to min(i, w) tokens: s w - w^2 / 2 scores of a causal mask instead of
+    s^2 / 2.
+    """
+    s, w = model.seq_len, model.window
+    if not 0 < w < s:
+        return 0.0
+    scores = 2.0 * s * model.q_hidden  # QK^T and scores x V, the unmasked half
+    kept = (2 * s * w - w * w) / (s * s)
+    limited = _limited_layers(model) / model.layers
+    actual = 2.0 * model.layer_matmul_parameters + scores * (1 - limited * (1 - kept))
+    return limited * scores * (1 - kept) / actual
+
+
+def _limited_layers(model: ModelSpec) -> int:
+    every = model.full_attention_every
+    return model.layers - (model.layers // every if every else 0)

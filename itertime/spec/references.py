@@ -1,0 +1,203 @@
+"""Models and systems as users name them: a shipped name, or a file that may extend another one.
+
+A file with `extends: NAME|FILE` has all keys of the other, except those that it states itself. A file is
+relative to the one that names it. Nested keys (`site`) are merged one by one. Bandwidths may be stated in
+Gb/s and times in microseconds: `nic_gbps` for `nic_bytes_per_s`, `launch_us` for `launch_s`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from itertime.errors import UnknownName, UserError
+from itertime.io import keys_of, parse_yaml, read_mapping
+
+__all__ = ["ENDINGS", "Reference", "is_file", "resolved_digest"]
+
+ENDINGS = (".yaml", ".yml", ".json")
+LONGEST_CHAIN = 8
+OWN = ("name", "parameters_published", "active_parameters_published")
+"""Keys that a file does not take from the one that it extends, because they describe that one alone."""
+
+
+class _Unit(NamedTuple):
+    """A value in another unit x `factor` / `divisor` is that of `field`."""
+
+    field: str
+    factor: float
+    divisor: float
+
+
+def is_file(text: str) -> bool:
+    """Whether a model or a system is named by the path of its file."""
+    return text.endswith(ENDINGS)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The keys of a model or a system, resolved, and the chain of files that state them, own file first."""
+
+    kind: type
+    where: str
+    content: Mapping[str, Any]
+    files: tuple[Path, ...]
+
+    @classmethod
+    def read(cls, what: str, name: str | Path, folder: Path, kind: type) -> Reference:
+        """The shipped file `name` of `folder`, or the file at the path `name`.
+
+        Raises UnknownName for a name that is not shipped. Raises UserError, naming the file, for a file that
+        cannot be read, and for a chain of files that has a cycle or is longer than 8.
+        """
+        path = _path(what, name, folder)
+        where = str(path) if path.parent != folder else f"{what} {path.stem}"
+        chain, contents = [path], []
+        while True:
+            content = _in_field_units(kind, read_mapping(chain[-1]), str(chain[-1]))
+            base = content.pop("extends", None)
+            contents.append(content)
+            if base is None:
+                break
+            chain.append(_base(what, base, chain, folder))
+        if len(chain) > 1 or what == "model":
+            contents[0].setdefault("name", path.stem)
+        merged: dict[str, Any] = {}
+        for content in reversed(contents):
+            for key in OWN:
+                merged.pop(key, None)
+            merged = _merged(merged, content)
+        return cls(kind=kind, where=where, content=merged, files=tuple(chain))
+
+    def changed(self, settings: Iterable[str], prefix: str) -> Reference:
+        """The same with `KEY=VALUE` settings, such as nic_gbps=400 or site.launch_us=30; values are YAML.
+
+        `prefix`: what the user wrote before each of them, for errors. UserError for an unknown key, or text
+        of another form. Types and ranges are checked when the model or system is made.
+        """
+        settings = list(settings)
+        content = dict(self.content)
+        for text in settings:
+            where = f"{prefix}{text}"
+            change = _setting(text, where, self.kind)
+            content = _merged(content, _in_field_units(self.kind, change, where))
+        with_these = f"{self.where} with {', '.join(settings)}" if settings else self.where
+        return replace(self, content=content, where=with_these)
+
+
+def resolved_digest(spec: object) -> str:
+    """Hash of a model or a system as resolved: of all its values, whichever file states them."""
+    return hashlib.sha256(repr(spec).encode()).hexdigest()
+
+
+def _path(what: str, name: str | Path, folder: Path) -> Path:
+    text = str(name)
+    if isinstance(name, Path) or is_file(text) or (what == "system" and "/" in text):
+        return Path(text)
+    shipped = folder / f"{text}.yaml"
+    if shipped.parent != folder or not shipped.is_file():
+        raise UnknownName(what, text, [path.stem for path in folder.glob("*.yaml")])
+    return shipped
+
+
+def _base(what: str, base: Any, chain: list[Path], folder: Path) -> Path:
+    """The file that the last of the chain extends."""
+    where = f"{chain[-1]}: extends={base!r}"
+    if not isinstance(base, str) or not base.strip():
+        raise UserError(f"{chain[-1]}: extends: must be the name of a {what}, or a file")
+    try:
+        path = chain[-1].parent / base if is_file(base) else _path(what, base, folder)
+    except UnknownName as error:
+        raise UserError(f"{where}: {error}") from None
+    if any(os.path.realpath(path) == os.path.realpath(before) for before in chain):
+        cycle = " extends ".join(str(one) for one in [*chain, path])
+        raise UserError(f"{where}: is a cycle ({cycle}); let one of these files stand alone")
+    if len(chain) == LONGEST_CHAIN:
+        raise UserError(f"{where}: more than {LONGEST_CHAIN} files extend each other; merge some of them")
+    return path
+
+
+def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the keys of `change`; mappings in both are merged key by key."""
+    both = dict(base)
+    for key, value in change.items():
+        before = both.get(key)
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            value = {**before, **value}
+        both[key] = value
+    return both
+
+
+def _in_field_units(kind: type, content: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """`content` with its keys in Gb/s and microseconds replaced by those of the fields.
+
+    UserError for a quantity that is stated in two units, and for one that is not a number.
+    """
+    found = dict(content)
+    for outer, value in content.items():
+        if isinstance(value, Mapping):
+            found[outer] = _converted(value, f"{outer}.", kind, where)
+    return _converted(found, "", kind, where)
+
+
+def _converted(content: Mapping[str, Any], prefix: str, kind: type, where: str) -> dict[str, Any]:
+    found = dict(content)
+    for key, value in content.items():
+        unit = _in_other_units(kind).get(f"{prefix}{key}")
+        if unit is not None:
+            name = unit.field.removeprefix(prefix)
+            if name in content:
+                raise UserError(f"{where}: {key} and {name} state the same quantity; keep one")
+            del found[key]
+            found[name] = _number(value, f"{where}: {key}={value!r}") * unit.factor / unit.divisor
+    return found
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    """The keys of a file of this kind, nested ones as `outer.inner`."""
+    return tuple(key.name for key in keys_of(kind))
+
+
+@cache
+def _in_other_units(kind: type) -> dict[str, _Unit]:
+    """The keys of such a file in units that people use, and what turns them into those of the fields."""
+    rate, time = "_bytes_per_s", "_s"
+    found = {}
+    for name in _names(kind):
+        if name.endswith(rate):
+            found[name.removesuffix(rate) + "_gbps"] = _Unit(name, 1e9, 8)
+        elif name.endswith(time):
+            found[name.removesuffix(time) + "_us"] = _Unit(name, 1, 1e6)
+    return found
+
+
+def _number(value: Any, where: str) -> float:
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"{where}: must be a number") from None
+
+
+def _setting(text: str, where: str, kind: type) -> dict[str, Any]:
+    """The mapping that one KEY=VALUE stands for."""
+    key, equals, raw = text.partition("=")
+    key = key.strip()
+    if not equals or not key or not raw.strip():
+        raise UserError(f"{where}: write KEY=VALUE, as in nic_gbps=400")
+    allowed = {*_names(kind), *_in_other_units(kind)}
+    if key not in allowed:
+        raise UserError(f"{where}: {UnknownName('key', key, allowed)}")
+    try:
+        value = parse_yaml(raw)
+    except ValueError:
+        raise UserError(f"{where}: the value is not valid YAML") from None
+    outer, dot, inner = key.partition(".")
+    return {outer: {inner: value}} if dot else {key: value}

@@ -1,0 +1,148 @@
+"""The rule on summary.json: forged metrics and windows are found, other versions are not accused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustersim.analysis import METRICS
+from clustersim.audit import check_run_folder, replay
+from clustersim.audit.folder import check_run
+from clustersim.records import Run
+from clustersim.rundir import read_run, write_run
+from clustersim.runs import RunConfig, Trace, run
+from itertime.errors import UserError
+from traces.job import Job
+
+JOBS = (
+    Job("long", 0.0, gpus=16, duration_s=300.0),
+    Job("short", 10.0, gpus=8, duration_s=20.0),
+    Job("last", 15.0, gpus=8, duration_s=20.5),
+    Job("wide", 18.0, gpus=99, duration_s=20.0),
+)
+NEW = (
+    "offered_load", "arrival_window_s", "load_jobs", "wait_mean_s", "wait_p99_s", "waited_ratio", "tail_jobs",
+    "tail_ratio", "gpu_allocated_arrival_ratio",
+)  # fmt: skip
+
+
+def simulated(jobs: tuple[Job, ...] = JOBS, policy: str = "srtf", **settings: Any) -> Run:
+    return run(Trace.of(jobs), config=RunConfig(policy=policy, cluster="n2g8", **settings))
+
+
+def verdict(made: Run) -> tuple[list[str], str]:
+    finding = next(found for found in check_run(made) if found.rule == "summary")
+    return [violation.text for violation in finding.violations], finding.unproved
+
+
+@pytest.fixture(scope="module")
+def windowed() -> Run:
+    return simulated(warmup_s=5.0, measure_s=12.0)
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_a_forged_metric_is_found(name: str) -> None:
+    made = simulated()
+    value = made.summary[name]
+    false = value + 1 if type(value) is int else value * 1.001 + 1e-3
+    said, _ = verdict(replace(made, summary={**made.summary, name: false}))
+    assert len(said) == 1
+    assert said[0].startswith(f"{name} is {false} in summary.json, {value}")
+
+
+FORGERIES: list[tuple[Callable[[Run], Run], str]] = [
+    (lambda r: _window(r, jct_mean_s=1.0), "window.jct_mean_s is 1.0 in summary.json"),
+    (lambda r: _window(r, from_s=4.0), "window.from_s is 4.0"),
+    (lambda r: _window(r, luck=1), "window.luck is in summary.json, but is no metric"),
+    (lambda r: replace(r, summary={**r.summary, "window": None}), "window is in one of"),
+    (lambda r: replace(r, manifest={**r.manifest, "window": None}), "window is in one of"),
+    (
+        lambda r: replace(r, manifest={**r.manifest, "window": {"warmup_s": 0.0, "measure_s": None}}),
+        "window.from_s is 5.0 in summary.json, 0.0 by the records",
+    ),
+]
+
+
+def _window(made: Run, **values: Any) -> Run:
+    return replace(made, summary={**made.summary, "window": {**made.summary["window"], **values}})
+
+
+@pytest.mark.parametrize(("falsify", "text"), FORGERIES)
+def test_a_forged_window_is_found(windowed: Run, falsify: Callable[[Run], Run], text: str) -> None:
+    said, _ = verdict(falsify(windowed))
+    assert text in "; ".join(said)
+
+
+@pytest.mark.parametrize("stated", [3, {"warmup_s": 5.0}, {"warmup_s": "5", "measure_s": None}])
+def test_a_window_that_no_program_writes_is_an_error(windowed: Run, stated: Any) -> None:
+    with pytest.raises(UserError, match=r"manifest.json: (window|warmup_s)="):
+        check_run(replace(windowed, manifest={**windowed.manifest, "window": stated}))
+
+
+def test_a_window_is_proved_and_replayed(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("job_id,submit_s,gpus,duration_s\na,0,16,300\nb,10,8,20\nc,15.5,8,20\n")
+    config = RunConfig(policy="srtf", cluster="n2g8", warmup_s=5.0)
+    run(Trace.read(trace), config=config, out=tmp_path / "run")
+    assert not [found for found in check_run_folder(tmp_path / "run") if found.violations]
+    assert not replay(tmp_path / "run").violations
+    assert read_run(tmp_path / "run").summary["window"]["jobs"] == 2
+
+
+def _of_an_older_version(made: Run) -> Run:
+    summary = {name: value for name, value in made.summary.items() if name not in NEW}
+    summary["covers"] = "jct_*, queue_*: the 3 finished of 4 submitted jobs"
+    manifest = {name: value for name, value in made.manifest.items() if name != "window"}
+    versions = {**made.manifest["versions"], "code": "0" * 64}
+    return replace(made, summary=summary, manifest={**manifest, "versions": versions})
+
+
+def test_a_folder_of_an_older_version_is_read_and_not_accused(tmp_path: Path) -> None:
+    write_run(tmp_path, _of_an_older_version(simulated()))
+    read_run(tmp_path)
+    findings = check_run_folder(tmp_path)
+    assert not [found for found in findings if found.violations]
+    said = next(found.unproved for found in findings if found.rule == "summary")
+    assert said.startswith("another version made the run, which did not state offered_load, ")
+    assert set(NEW) <= set(said.replace(",", "").split())
+
+
+def test_what_an_older_version_states_is_still_proved() -> None:
+    old = _of_an_older_version(simulated())
+    said, _ = verdict(replace(old, summary={**old.summary, "jct_mean_s": 1.0}))
+    assert "jct_mean_s is 1.0 in summary.json" in said[0]
+
+
+def test_this_version_must_state_every_metric() -> None:
+    made = simulated()
+    said, _ = verdict(replace(made, summary={n: v for n, v in made.summary.items() if n not in NEW}))
+    assert len(said) == len(NEW)
+    assert set(NEW) < set(METRICS)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(st.floats(0, 50), st.integers(1, 17), st.floats(1e-4, 300)), min_size=1, max_size=12
+    ),
+    warmup=st.floats(0, 1),
+    measure=st.none() | st.floats(1e-7, 100),
+)
+def test_any_window_is_proved_after_rounding(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Any], warmup: float, measure: float | None
+) -> None:
+    jobs = tuple(Job(str(i), s, gpus=g, duration_s=d) for i, (s, g, d) in enumerate(rows))
+    submits = sorted(job.submit_s for job in jobs)
+    try:
+        made = simulated(jobs, warmup_s=warmup * (submits[-1] - submits[0]), measure_s=measure)
+    except UserError:  # a window without jobs
+        return
+    folder = tmp_path_factory.mktemp("run")
+    write_run(folder, made)
+    assert [found.violations for found in check_run_folder(folder) if found.violations] == []

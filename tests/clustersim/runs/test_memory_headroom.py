@@ -1,0 +1,103 @@
+"""The memory headroom of a run: planners keep it, the manifest states it, `check` and a replay honour it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clustersim.audit import replay
+from clustersim.cli import main
+from clustersim.records import Run
+from clustersim.rundir import write_run
+from clustersim.runs import RunConfig, run
+from itertime import load_profile
+from itertime.errors import UserError
+from traces.job import Job
+from traces.native import write_trace
+from traces.synthetic import Recipe, generate
+
+CAPACITY_GB = load_profile("a100-80gb").memory_bytes / 1e9
+# On 16 A100s the fastest 3d plan of this job needs 99 % of the memory.
+JOBS = [Job("tight", 0.0, model="gpt3-13b", global_batch=128, iterations=10.0, gpus=16)]
+
+
+def run_with(headroom: float | None, folder: Path, jobs: Sequence[Job] = JOBS) -> Run:
+    write_trace(jobs, folder / "trace.csv")
+    settings = {} if headroom is None else {"memory_headroom": headroom}
+    return run(folder / "trace.csv", "fifo", cluster="n2g8", out=folder / "run", **settings)
+
+
+@pytest.mark.parametrize(("headroom", "kept"), [(None, 0.1), (0.0, 0.0), (0.3, 0.3)])
+def test_plans_of_a_run_leave_the_headroom(headroom: float | None, kept: float, tmp_path: Path) -> None:
+    done = run_with(headroom, tmp_path)
+    (plan,) = done.plans
+    assert plan.memory_gb <= (1 - kept) * CAPACITY_GB
+    assert done.manifest["memory_headroom"] == kept
+    assert main(["check", str(tmp_path / "run")]) == 0
+    assert replay(tmp_path / "run").violations == ()
+
+
+def test_the_headroom_changes_the_plan_and_slows_the_job(tmp_path: Path) -> None:
+    plans = []
+    for headroom in (0.0, 0.1):
+        (tmp_path / f"{headroom}").mkdir()
+        plans.append(run_with(headroom, tmp_path / f"{headroom}").plans[0])
+    assert plans[0].memory_gb > 0.9 * CAPACITY_GB
+    assert plans[1].plan != plans[0].plan
+    assert plans[1].iteration_s > plans[0].iteration_s
+
+
+def test_check_refuses_plans_of_another_headroom(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A plan that fills 99 % of the memory cannot be of a run that left a tenth free."""
+    done = run_with(0.0, tmp_path)
+    write_run(tmp_path / "forged", replace(done, manifest={**done.manifest, "memory_headroom": 0.1}))
+    assert main(["check", str(tmp_path / "forged")]) == 4
+    assert "leave the memory headroom of 0.1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("stated", ["lots", True, None, [0.1], 1.0, -1, 10**400])
+def test_check_survives_any_headroom(stated: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done = run_with(0.0, tmp_path)
+    write_run(tmp_path / "forged", replace(done, manifest={**done.manifest, "memory_headroom": stated}))
+    assert main(["check", str(tmp_path / "forged")]) in (0, 4)
+    assert "not recomputed: memory_headroom=" in capsys.readouterr().out
+
+
+def test_a_run_of_before_there_was_a_headroom_had_none(tmp_path: Path) -> None:
+    done = run_with(0.0, tmp_path)
+    older = {name: value for name, value in done.manifest.items() if name != "memory_headroom"}
+    write_run(tmp_path / "older", replace(done, manifest=older))
+    assert main(["check", str(tmp_path / "older")]) == 0
+
+
+@pytest.mark.parametrize("value", ["1", "-0.1", "yes", ".nan"])
+def test_the_setting_is_a_share(value: str) -> None:
+    with pytest.raises(UserError, match="memory_headroom="):
+        RunConfig.make([f"memory_headroom={value}"], policy="fifo")
+
+
+def test_work_of_a_generated_trace_is_that_of_plans_with_the_headroom() -> None:
+    """iterations = run time / iteration time, and the same run times are drawn for every headroom."""
+    recipe = Recipe(jobs=40, sizes="itp", planner="3d", seed=5)
+    made = [generate(replace(recipe, memory_headroom=headroom)) for headroom in (0.0, 0.1, 0.2)]
+    works = [[job.iterations for job in jobs] for jobs, _ in made]
+    assert works[0] != works[1] != works[2]
+    assert all(
+        more is None or less is None or more <= less for more, less in zip(works[2], works[0], strict=True)
+    )
+    assert [job.duration_s for job in made[0][0]] == [job.duration_s for job in made[2][0]]
+    with pytest.raises(UserError, match="memory_headroom=1"):
+        replace(recipe, memory_headroom=1)
+
+
+def test_the_commands_of_traces_state_the_headroom(tmp_path: Path) -> None:
+    path = tmp_path / "made.csv"
+    assert main(["trace", "generate", "-o", str(path), "--jobs", "5", "--memory-headroom", "0.2"]) == 0
+    report = json.loads((tmp_path / "made.generate.json").read_text())
+    assert report["memory_headroom"] == 0.2
+    assert report["recipe"]["memory_headroom"] == 0.2

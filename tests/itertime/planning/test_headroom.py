@@ -1,0 +1,138 @@
+"""The memory headroom: every way to ask for plans keeps it, and measured runs need none."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from itertime import PLANNERS, Plan, load_model, load_profile, load_system, make_planner, predict, search
+from itertime.calibration import validate
+from itertime.cli import main
+from itertime.commands.options import MEMORY_HEADROOM
+from itertime.costs import MEMORY_HEADROOM as SHIPPED
+from itertime.errors import UserError
+from itertime.planning import WHOLE
+from itertime.planning.curve_cache import CurveCache
+
+SYSTEM, MODEL = load_system("dgx-a100-80gb"), load_model("megatron-18.4b")
+CAPACITY = load_profile(SYSTEM.profile).memory_bytes
+TIGHT = Plan(tp=4, pp=2, dp=2, micro_batch=2, global_batch=128, recompute="none")
+
+
+def test_the_commands_name_the_default_of_the_library() -> None:
+    assert MEMORY_HEADROOM == SHIPPED == 0.1
+
+
+@pytest.mark.parametrize("headroom", [0.0, 0.1, 0.4])
+def test_search_finds_the_fastest_plan_that_leaves_the_headroom(headroom: float) -> None:
+    """Brute force: of all plans of the space, those below the limit."""
+    found = search(MODEL, 128, SYSTEM, 16, space=WHOLE, top=10**6, memory_headroom=headroom)
+    everything = search(MODEL, 128, SYSTEM, 16, space=WHOLE, top=10**6, memory_headroom=0.0)
+    limit = (1 - headroom) * CAPACITY
+    expected = [one.plan for one in everything.plans if one.prediction.memory_bytes <= limit]
+    assert [one.plan for one in found.plans] == expected
+    assert found.feasible == len(expected)
+    assert all(one.prediction.fits for one in found.plans)
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_planners_leave_the_headroom(name: str) -> None:
+    for headroom in (0.0, 0.1, 0.3):
+        curve = make_planner(name, SYSTEM, memory_headroom=headroom).scaling_curve(MODEL, 128, 64)
+        assert curve
+        assert max(run.memory_bytes for run in curve.values()) <= (1 - headroom) * CAPACITY
+
+
+def test_more_headroom_is_never_faster() -> None:
+    """Of the planner that takes the best of all plans; the others pick by rules that memory steers."""
+    curves = [
+        make_planner("3d", SYSTEM, memory_headroom=headroom).scaling_curve(MODEL, 128, 64)
+        for headroom in (0.0, 0.1, 0.3, 0.6)
+    ]
+    for more, less in zip(curves[1:], curves, strict=False):
+        assert set(more) <= set(less)
+        assert all(more[count].iteration_s >= less[count].iteration_s for count in more)
+    assert curves[-1] != curves[0]
+
+
+def test_curves_are_kept_by_headroom(tmp_path: Path) -> None:
+    cache = CurveCache(tmp_path)
+    kept = {
+        headroom: make_planner("3d", SYSTEM, cache=cache, memory_headroom=headroom).curve(
+            MODEL, 128, [16, 64]
+        )
+        for headroom in (0.0, 0.3)
+    }
+    assert len(list(tmp_path.iterdir())) == 2
+    for headroom, curve in kept.items():
+        again = make_planner("3d", SYSTEM, cache=cache, memory_headroom=headroom)
+        assert again.curve(MODEL, 128, [16, 64]) == curve
+    with pytest.raises(UserError, match="memory_headroom=1"):
+        make_planner("3d", SYSTEM, memory_headroom=1)
+
+
+def predicted(capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
+    options = ["--tp", "4", "--pp", "2", "--dp", "2", "--micro-batch", "2", "--recompute", "none"]
+    command = ["predict", "--model", MODEL.name, "--system", SYSTEM.name, "--global-batch", "128", *options]
+    assert main([*command, "--json", *more]) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def test_predict_says_what_a_tight_plan_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    """Between 90 and 100 % the plan does not fit by default, and does without headroom."""
+    share = predict(MODEL, TIGHT, SYSTEM).memory_bytes / CAPACITY
+    assert 0.9 < share < 1
+    run = predicted(capsys)
+    assert run["fits"] is False
+    assert run["reason"].startswith(
+        f"needs {run['memory_gb']:.1f} GB of 85.0 GB, and 76.5 GB leave the memory headroom of 0.1"
+    )
+    assert (run["gpu_memory_gb"], run["memory_headroom"]) == (CAPACITY / 1e9, 0.1)
+    assert sum(run["memory_parts_gb"].values()) == pytest.approx(run["memory_gb"])
+    whole = predicted(capsys, "--memory-headroom", "0")
+    assert (whole["fits"], whole["reason"], whole["memory_headroom"]) == (True, "", 0.0)
+    assert whole["memory_gb"] == run["memory_gb"]
+
+
+@pytest.mark.parametrize("headroom", ["-0.1", "1", "nan"])
+def test_commands_refuse_a_headroom_that_is_no_share(
+    headroom: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = [
+        "--model",
+        "llama2-7b",
+        "--system",
+        SYSTEM.name,
+        "--global-batch",
+        "8",
+        "--memory-headroom",
+        headroom,
+    ]
+    assert main(["predict", *where]) == 2
+    assert "memory_headroom=" in capsys.readouterr().err
+    assert main(["search", *where, "--gpus", "8"]) == 2
+    assert "memory_headroom=" in capsys.readouterr().err
+
+
+def test_a_measured_run_needs_no_headroom(tmp_path: Path) -> None:
+    """It ran, so the micro-batch that `validate` infers may fill the memory."""
+    row = {
+        "id": "full", "gpu": "A100-SXM-80GB", "gpus": 16, "gpus_per_node": 8, "node_nic_gbps": 1600,
+        "layers": MODEL.layers, "hidden": MODEL.hidden, "heads": MODEL.heads, "vocab": MODEL.vocab,
+        "seq_len": MODEL.seq_len, "attention": MODEL.attention, "tp": 4, "pp": 2, "dp": 2,
+        "micro_batch": 2, "global_batch": 128, "recompute": "none", "iteration_s": 20,
+    }  # fmt: skip
+    path = tmp_path / "runs.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, row)
+        writer.writeheader()
+        writer.writerow(row)
+    (found,) = validate(path).predicted
+    assert found.prediction.fits
+    assert found.prediction.memory_bytes > 0.9 * CAPACITY
+    assert not predict(MODEL, TIGHT, SYSTEM).fits

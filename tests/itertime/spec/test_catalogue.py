@@ -1,0 +1,140 @@
+"""The shipped models: their parameters are the published ones, and a prediction is honest about the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from itertime import ModelSpec, Plan, list_models, load_model, load_system, predict, search
+from itertime.errors import UserError
+from itertime.spec import approximations_of, refusal_of
+
+NAMES = list_models()
+SYSTEM = load_system("dgx-h100")
+CLOSE = 0.005
+EMBEDDING = "the published count leaves out the token embedding"
+OTHERWISE = {  # model -> largest relative difference, why
+    "bert-large": (0.02, "the pooler and the next-sentence head are left out"),
+    "falcon-180b": (0.009, "the checkpoint stores the tied embedding twice"),
+    "gpt3-13b": (0.012, "the paper's width of 5140 cannot be split into 40 heads"),
+    "llama4-scout": (0.012, "the published count has the vision encoder"),
+}
+OTHERWISE_ACTIVE: dict[str, tuple[float | None, str]] = {
+    "deepseek-v2-lite": (0.025, EMBEDDING),
+    "deepseek-v3": (None, EMBEDDING),
+    "gpt-oss-120b": (None, EMBEDDING),
+    "gpt-oss-20b": (None, EMBEDDING),
+    "qwen3-30b-a3b": (0.017, "3.35 billion is stated as 3.3"),
+}
+
+
+def published(text: str) -> tuple[float, float]:
+    """The number of "8.03B", and half a unit of its last digit."""
+    unit = {"M": 1e6, "B": 1e9, "T": 1e12}[text[-1]]
+    decimals = len(text[:-1].partition(".")[2])
+    return float(text[:-1]) * unit, 0.5 * 10**-decimals * unit
+
+
+def assert_as_published(count: int, text: str, largest: float | None) -> None:
+    expected, rounding = published(text)
+    allowed = max(CLOSE * expected, rounding) if largest is None else largest * expected
+    assert abs(count - expected) <= allowed, f"{count / expected - 1:.2%} off"
+
+
+def test_there_are_today_s_models() -> None:
+    assert len(NAMES) >= 70
+    families = "llama3 llama3.1 llama3.2 llama3.3 llama4 qwen2.5 qwen3 mistral mixtral deepseek gemma2 gemma3"
+    for family in [*families.split(), "gpt-oss", "nemotron", "falcon", "opt", "bloom", "gpt-neox", "phi"]:
+        assert [name for name in NAMES if name.startswith(f"{family}-")], family
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameters_are_those_published(name: str) -> None:
+    model = load_model(name)
+    largest, _ = OTHERWISE.get(name, (None, ""))
+    if name.startswith("megatron-"):
+        largest = 0.03  # table 1 of SC'21 names models roughly
+    assert model.source
+    assert_as_published(model.parameters, model.parameters_published, largest)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if load_model(name).experts > 1])
+def test_active_parameters_are_those_published(name: str) -> None:
+    model = load_model(name)
+    largest, why = OTHERWISE_ACTIVE.get(name, (None, ""))
+    count = model.active_parameters - (model.vocab * model.hidden if why == EMBEDDING else 0)
+    assert_as_published(count, model.active_parameters_published, largest)
+
+
+def test_exceptions_are_needed() -> None:
+    for name, (largest, _) in OTHERWISE.items():
+        expected, rounding = published(load_model(name).parameters_published)
+        error = abs(load_model(name).parameters - expected)
+        assert max(CLOSE * expected, rounding) < error <= largest * expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_model_is_predicted_or_refused(name: str) -> None:
+    """One plan of each, on one GPU: memory does not matter here."""
+    model, plan = load_model(name), Plan(1, 1, 1, 1, 1)
+    if refusal_of(model):
+        with pytest.raises(UserError, match=f"model {name} cannot be predicted: "):
+            predict(model, plan, SYSTEM)
+    else:
+        assert 0 < predict(model, plan, SYSTEM).mfu < 1
+
+
+def test_latent_attention_by_hand() -> None:
+    """DeepSeek-V3 (2024), section 4.2: weights of one layer's attention."""
+    model = load_model("deepseek-v3")
+    queries = 7168 * 1536 + 1536 * 128 * (128 + 64)
+    keys_values = 7168 * (512 + 64) + 512 * 128 * (128 + 128)
+    assert model.attention_matmul_parameters == queries + keys_values + 128 * 128 * 7168
+
+
+def test_a_search_refuses_what_a_prediction_refuses() -> None:
+    with pytest.raises(UserError, match="latent attention"):
+        search(load_model("deepseek-v3"), 64, SYSTEM, 64)
+
+
+def test_windows_are_stated_with_what_they_overstate_and_refused_where_that_is_much() -> None:
+    """Gemma 3 27B: 10 of 62 layers attend to everything, 52 to 1,024 tokens."""
+    model = load_model("gemma3-27b")
+    short, long = replace(model, seq_len=1024), replace(model, seq_len=32768)
+    assert not any("reaches back" in text for text in approximations_of(short))
+    (text,) = [text for text in approximations_of(model) if "reaches back" in text]
+    # Multiply-adds of a layer and token: in all scores, in those of the window, in the weights.
+    full, kept = 8192 * 4096, (1024 * 8192 - 1024**2 / 2) / 8192 * 2 * 4096
+    actual = model.layer_matmul_parameters + (52 * kept + 10 * full) / 62
+    assert f"{(model.layer_matmul_parameters + full) / actual - 1:.1%}" in text
+    assert "52 of the 62 layers" in text
+    assert refusal_of(model) == ""
+    assert "choose a shorter seq_len" in refusal_of(long)
+
+
+def test_what_fields_state_is_told() -> None:
+    plain = ModelSpec("m", 2, 64, 4, 100, 16)
+    assert approximations_of(plain) == ()
+    told = replace(plain, qk_norm=True, parallel_block=True, approximations=("No sinks.",))
+    assert [text.split()[0] for text in approximations_of(told)] == ["The", "Attention", "No"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"latent_q": 8}, "latent_q=8"),
+        ({"shared_ffn_hidden": 8}, "shared_ffn_hidden=8"),
+        ({"dense_layers": 1, "dense_ffn_hidden": 8}, "dense_layers=1"),
+        ({"experts": 4, "dense_layers": 1}, "dense_ffn_hidden=0"),
+        ({"experts": 4, "dense_layers": 2, "dense_ffn_hidden": 8}, "dense_layers=2"),
+        ({"full_attention_every": 2}, "full_attention_every=2"),
+        ({"window": 4, "full_attention_every": 1}, "full_attention_every=1"),
+        ({"qkv_biases": True}, "qkv_biases=True"),
+        ({"parameters_published": "8 billion"}, "parameters_published='8 billion'"),
+        ({"norms_per_layer": 0}, "norms_per_layer=0"),
+    ],
+)
+def test_architectures_that_contradict_themselves_name_the_field(change: dict, field: str) -> None:
+    with pytest.raises(UserError, match=field):
+        replace(ModelSpec("m", 2, 64, 4, 100, 16), **change)

@@ -1,0 +1,185 @@
+"""Policies under which waiting jobs age, against plain rules that look at every job in every second.
+
+A key that changes may pass another between two events. The policies must decide then, by the keys of that
+moment: every job must run from the same second to the same second under both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from math import ceil
+from random import Random
+
+import pytest
+
+from clustersim.engine import PolicyCalls
+from clustersim.errors import PolicyError
+from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from tests.oracles.plain_world import Now, Plain, Rule, schedule, served
+from tests.oracles.whole_schedules import random_trace, simulated
+from tests.places import ROOT
+
+
+def tutorial() -> type[Scheduler]:
+    """The ageing policy of the tutorial, as it stands there."""
+    text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    block = re.search(r"^class Ageing\(.*?(?=^half = )", text, re.DOTALL | re.MULTILINE)
+    assert block
+    names = {"Scheduler": Scheduler, "JobView": JobView, "Proposal": Proposal, "State": State}
+    exec(compile(block.group(0), "docs/tutorial.md", "exec"), names)
+    return names["Ageing"]
+
+
+Ageing = tutorial()
+
+
+def waited(job: Plain, now: Now) -> int:
+    """Seconds without GPUs. Without overheads a job does a second of work in each second on GPUs."""
+    return now.t - job.submit - (job.run - job.left)
+
+
+class PlainAgeing(Rule):
+    def __init__(self, age_s: int):
+        self.age_s = age_s
+
+    def chosen(self, now: Now) -> list[Plain]:
+        def rank(job: Plain) -> float:
+            return job.left * 0.5 ** (waited(job, now) // self.age_s)
+
+        return served(now.jobs, rank, now.gpus)
+
+
+class ResponseRatio(Scheduler):
+    """The highest ratio of response to run time first, without preemption: long jobs age more slowly, so that
+    the order of the waiting jobs changes too.
+    """
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        for job in state.pending_by(self.rank, changing=True).walk(proposal.fits):
+            proposal.start(job)
+        return proposal
+
+    def rank(self, job: JobView) -> float:
+        return -(job.waited_s + job.oracle_remaining()) / job.oracle_remaining()
+
+
+class PlainResponseRatio(Rule):
+    def chosen(self, now: Now) -> list[Plain]:
+        def rank(job: Plain) -> float:
+            return -(waited(job, now) + job.run) / job.run
+
+        return now.running + served(now.waiting, rank, now.free)
+
+
+RATES = {"a": 1, "b": 2, "c": 3}
+SIZE = 8
+
+
+class ByTenant(Scheduler):
+    """The smallest job first, preemptive; waiting jobs shrink at the rate of their tenant. Keys pass each
+    other while both jobs wait, or one does.
+    """
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = state.proposal()
+        proposal.run_by(self.rank, changing=True)
+        active = [*state.running, *state.pending]
+        rates = {job: 0 if proposal.gpus(job) else RATES[job.tenant] for job in active}
+        gaps = [
+            (self.rank(one) - self.rank(other)) / (rates[one] - rates[other])
+            for one in active
+            for other in active
+            if rates[one] > rates[other] and self.rank(one) >= self.rank(other)
+        ]
+        if gaps:
+            proposal.wake_at = state.now + max(1, ceil(min(gaps)))
+        return proposal
+
+    def rank(self, job: JobView) -> float:
+        return SIZE * job.requested - RATES[job.tenant] * job.waited_s
+
+
+class PlainByTenant(Rule):
+    def chosen(self, now: Now) -> list[Plain]:
+        def rank(job: Plain) -> int:
+            return SIZE * job.gpus - RATES[job.tenant] * waited(job, now)
+
+        return served(now.jobs, rank, now.gpus)
+
+
+Pair = tuple[Rule, Scheduler]
+
+
+def ageing(random: Random) -> Pair:
+    age_s = random.choice((1, 2, 5, 20))
+    return PlainAgeing(age_s), Ageing(age_s)  # type: ignore[call-arg]
+
+
+PAIRS: Mapping[str, Callable[[Random], Pair]] = {
+    "tutorial": ageing,
+    "response ratio": lambda random: (PlainResponseRatio(), ResponseRatio()),
+    "by tenant": lambda random: (PlainByTenant(), ByTenant()),
+}
+
+
+def differs(seed: int, pair: Callable[[Random], Pair]) -> str:
+    """The scene in words if the two schedules differ."""
+    random = Random(seed)
+    gpus, jobs = random_trace(random)
+    rule, policy = pair(random)
+    same = simulated(jobs, gpus, policy) == schedule(jobs, gpus, rule)
+    return "" if same else f"seed {seed}, {gpus} GPUs: {jobs}"
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_every_job_runs_when_the_plain_rule_says(name: str) -> None:
+    for seed in range(100):
+        assert not differs(seed, PAIRS[name])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", PAIRS)
+def test_every_job_runs_when_the_plain_rule_says_on_many_traces(name: str) -> None:
+    for seed in range(1000, 4000):
+        assert not differs(seed, PAIRS[name])
+
+
+# The mistakes that would be made without a word
+
+
+class Frozen(Ageing):  # type: ignore[valid-type, misc]
+    """Its keys are looked up once."""
+
+    def schedule(self, state: State) -> Proposal:
+        wake_at = super().schedule(state).wake_at
+        proposal = state.proposal()
+        proposal.run_by(self.rank)  # type: ignore[attr-defined]
+        proposal.wake_at = wake_at
+        return proposal
+
+
+class Asleep(Ageing):  # type: ignore[valid-type, misc]
+    """It decides at events alone."""
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = super().schedule(state)
+        proposal.wake_at = None
+        return proposal
+
+
+def test_a_frozen_key_is_refused() -> None:
+    gpus, jobs = random_trace(Random(2))
+    with pytest.raises(
+        PolicyError, match=r"policy Frozen at t=\d+ s: the key of job \d+ changed while it waits"
+    ):
+        simulated(jobs, gpus, Frozen(2))
+
+
+@pytest.mark.parametrize("wrong", [Frozen, Asleep])
+def test_a_wrong_policy_has_another_schedule(wrong: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the comparison above would find both mistakes, even if runs did not look for the first."""
+    monkeypatch.setattr(PolicyCalls, "_check_keys", lambda calls: None)
+    found = [seed for seed in range(40) if differs(seed, lambda _: (PlainAgeing(2), wrong(2)))]
+    assert len(found) > 5

@@ -1,0 +1,132 @@
+"""Whatever is generated can be read: a recipe gives a valid trace, or an error that names what to change."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from itertime.errors import UserError
+from traces import read_trace, write_trace
+from traces.summary import demand, load_of
+from traces.synthetic import Recipe, generate
+from traces.synthetic.arrivals import ARRIVALS
+from traces.workload.rules import load_rules
+
+magnitudes = st.floats(-32, 32).map(lambda exponent: 10.0**exponent)
+laws = st.one_of(
+    st.fixed_dictionaries({"exponential": st.fixed_dictionaries({"mean_s": magnitudes})}),
+    st.fixed_dictionaries(
+        {
+            "log_normal": st.fixed_dictionaries(
+                {"median_s": magnitudes, "sigma": magnitudes, "min_s": magnitudes, "max_s": magnitudes}
+            )
+        }
+    ),
+)
+classes = st.builds(
+    lambda law, gpus: {"gpus": gpus, "share": 1, **law},
+    laws,
+    st.one_of(st.integers(1, 64), st.integers(1, 10**20)),
+)
+rules = st.one_of(
+    st.none(),
+    st.builds(
+        lambda multiplier, multiple, batch: {
+            "source": "test",
+            "gpus_multiple_of": multiple,
+            "sizes": [
+                {
+                    "gpus": [1, 10**7],
+                    "choices": [{"model": "gpt3-1.3b", "global_batch": batch, "gpu_multiplier": multiplier}],
+                }
+            ],
+        },
+        st.one_of(st.just(8), st.integers(1, 10**21)),
+        st.one_of(st.just(1), st.integers(1, 10**21)),
+        st.one_of(st.just(512), st.integers(1, 10**12)),
+    ),
+)
+factors = st.tuples(magnitudes, magnitudes).map(lambda pair: f"{min(pair):g}:{max(pair):g}")
+
+
+@given(
+    size=classes,
+    rule=rules,
+    load=magnitudes,
+    arrivals=st.sampled_from(ARRIVALS),
+    deadlines=st.one_of(st.just("none"), factors),
+    jobs=st.integers(1, 12),
+)
+@example(
+    size={"gpus": 1, "share": 1, "exponential": {"mean_s": 3.6e12}},
+    rule=None,
+    load=1.0,
+    arrivals="poisson",
+    deadlines="none",
+    jobs=3,
+)
+@example(
+    size={"gpus": 1, "share": 1, "exponential": {"mean_s": 1e-3}},
+    rule=None,
+    load=1e-3,
+    arrivals="bursty",
+    deadlines="1:1e9",
+    jobs=12,
+)
+def test_what_is_generated_can_be_read(
+    size: dict[str, Any], rule: dict[str, Any] | None, load: float, arrivals: str, deadlines: str, jobs: int
+) -> None:
+    with tempfile.TemporaryDirectory() as home:
+        folder = Path(home)
+        sizes = folder / "sizes.json"
+        sizes.write_text(json.dumps({"source": "test", "sizes": [size]}))
+        named = "none"
+        if rule is not None:
+            named = str(folder / "rules.json")
+            Path(named).write_text(json.dumps(rule))
+        try:
+            made, report = generate(
+                Recipe(
+                    jobs=jobs,
+                    load=load,
+                    gpus=64,
+                    arrivals=arrivals,
+                    sizes=str(sizes),
+                    rules=named,
+                    deadlines=deadlines,
+                )
+            )
+        except UserError:
+            return
+        write_trace(made, folder / "trace.csv")
+        back = read_trace(folder / "trace.csv")
+    assert back == made
+    found = load_of(demand(back), 64)
+    assert found == report["load"]
+    if found is not None:
+        assert found == pytest.approx(load, rel=1e-3)
+
+
+def test_a_multiplier_beyond_any_cluster_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rules.yaml"
+    choice = {"model": "gpt3-1.3b", "global_batch": 512, "gpu_multiplier": 8_000_000}
+    path.write_text(json.dumps({"source": "x", "sizes": [{"gpus": [1, 64], "choices": [choice]}]}))
+    with pytest.raises(UserError, match="2 GPUs x 8000000 are 16,000,000; a job has at most 10,000,000"):
+        generate(Recipe(jobs=500, rules=str(path), seed=1, sizes=str(_of_two_gpus(tmp_path))))
+    choice["gpu_multiplier"] = 10**21
+    path.write_text(json.dumps({"source": "x", "sizes": [{"gpus": [1, 64], "choices": [choice]}]}))
+    with pytest.raises(UserError, match=r"sizes\.0\.choices\.0\.gpu_multiplier=10{21}: input should be less"):
+        load_rules(path)
+
+
+def _of_two_gpus(folder: Path) -> Path:
+    path = folder / "sizes.yaml"
+    law = {"exponential": {"mean_s": 100}}
+    path.write_text(json.dumps({"source": "x", "sizes": [{"gpus": 2, "share": 1, **law}]}))
+    return path

@@ -1,0 +1,65 @@
+"""A data frame as jobs: the columns of the native trace, one job a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from itertime.errors import TableError, UnknownName
+from itertime.io import shown
+from traces.job import Job
+
+from .schema import COLUMNS, contradictions
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["jobs_of_frame"]
+
+
+def jobs_of_frame(frame: Any) -> list[Job]:
+    """The jobs of a data frame with the columns of a native trace, in the order of its rows.
+
+    `frame`: of pandas, or of a library with the data frame interchange protocol (polars, pyarrow, ...). A
+    missing value (None, NaN, NaT) is "not stated". Columns of names that start with x_ are not read, as in a
+    file. TableError names the row, counted from 0, the column and the value of a mistake.
+    """
+    import pandas as pd
+
+    if not isinstance(frame, pd.DataFrame):
+        frame = pd.api.interchange.from_dataframe(frame)
+    names = [str(name) for name in frame.columns]
+    for name in names:
+        if name not in COLUMNS and not name.startswith("x_"):
+            raise TableError(f"data frame: {UnknownName('column', shown(name), COLUMNS)}")
+        if names.count(name) > 1:
+            raise TableError(f"data frame: column {shown(name)} appears twice; keep one")
+    if missing := [name for name in ("job_id", "submit_s") if name not in names]:
+        raise TableError(f"data frame: missing column {' and '.join(missing)}")
+    return list(_jobs(frame, names))
+
+
+def _jobs(frame: pd.DataFrame, names: list[str]) -> Iterator[Job]:
+    columns = [frame.iloc[:, i] for i in range(len(names))]
+    stated = [column.notna() for column in columns]
+    for row, (cells, known) in enumerate(
+        zip(zip(*columns, strict=True), zip(*stated, strict=True), strict=True)
+    ):
+        values = {}
+        for name, cell, is_known in zip(names, cells, known, strict=True):
+            if is_known and name in COLUMNS:
+                values[name] = _parsed(row, name, str(cell))
+        for name in ("job_id", "submit_s"):
+            if name not in values:
+                raise TableError(f"data frame, row {row}: {name}: is empty; every job needs one")
+        job = Job(**values)
+        for column, value, text in contradictions(job):
+            raise TableError(f"data frame, row {row}: {column}={shown(value)}: {text}")
+        yield job
+
+
+def _parsed(row: int, column: str, text: str) -> Any:
+    try:
+        return COLUMNS[column](text)
+    except ValueError as error:
+        raise TableError(f"data frame, row {row}: {column}={shown(text)}: {error}") from None

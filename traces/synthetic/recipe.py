@@ -1,0 +1,95 @@
+"""The recipe of a synthetic trace: what to generate, and which load it is to offer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from itertime.costs import MEMORY_HEADROOM, checked_headroom
+from itertime.errors import UnknownName, UserError
+from traces.native import MAX_SECONDS
+from traces.workload import Deadlines, Rules
+
+__all__ = ["LOADS", "Recipe", "parse_deadlines"]
+
+LOADS = ("trace", "process")
+MAX_JOBS = 10_000_000
+_MAX_FACTOR = MAX_SECONDS  # of a deadline, in run times
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to generate.
+
+    | field | meaning |
+    |---|---|
+    | jobs | number of jobs |
+    | load | offered load: requested GPU-seconds over those of `gpus` GPUs in the arrival window |
+    | gpus | GPUs of the cluster that `load` refers to |
+    | arrivals, cv | see `arrival_times`; jobs that all arrive at zero have no load |
+    | sizes | bundled sizes or a file: GPU counts and run times, as logged |
+    | rules | rules that assign models and multiply GPUs; "none": rigid jobs of a duration |
+    | deadlines | "rules", "none", or LOW:HIGH or LOW:HIGH:SHARE for submit_s + U(LOW, HIGH) x run time |
+    | memory_headroom | share of the GPU memory that plans leave free |
+    | planner, system | determine the iteration time on the requested GPUs, under which the load holds |
+    | seed | of all random draws; each purpose has a stream of its own |
+    | load_of | "trace": each trace offers exactly `load`; "process": the rate of arrivals is as expected |
+
+    The arrival window is the time from the first submission to the last. Run under `planner` on the requested
+    GPUs, a job takes the run time that was drawn for it. So `load` is that of a run with this planner; a
+    faster planner finishes the same work with fewer GPU-seconds.
+
+    With `load_of="trace"` the window is scaled to the work that was drawn: GPU-seconds / (load x gpus). Run
+    times are heavy-tailed, so that a trace of a thousand jobs of the process with the expected rate may have
+    half or twice the expected load. `load_of="process"` keeps this rate, load x gpus / (expected GPU-seconds
+    of a job). It is for comparisons with queueing theory, where the arrivals must not depend on the work.
+
+    N jobs have N - 1 gaps between them. With "trace" the mean gap is therefore N / (N - 1) times that of the
+    process, a difference that only traces of a few jobs show.
+    """
+
+    jobs: int
+    load: float = 1.0
+    gpus: int = 1024
+    arrivals: str = "poisson"
+    cv: float | None = None
+    sizes: str = "itp"
+    rules: str = "llm-mix"
+    deadlines: str = "rules"
+    planner: str = "3d"
+    system: str = "dgx-a100-80gb"
+    seed: int = 0
+    memory_headroom: float = MEMORY_HEADROOM
+    load_of: str = "trace"
+
+    def __post_init__(self) -> None:
+        for name, limit in (("jobs", MAX_JOBS), ("gpus", MAX_JOBS)):
+            value = getattr(self, name)
+            if not 1 <= value <= limit:
+                raise UserError(f"{name}={value}: must be between 1 and {limit}")
+        if not 0 < self.load < math.inf:
+            raise UserError(f"load={self.load:g}: must be above 0 and finite")
+        if self.seed < 0:
+            raise UserError(f"seed={self.seed}: must not be negative")
+        if self.load_of not in LOADS:
+            raise UnknownName("load_of", self.load_of, LOADS)
+        checked_headroom(self.memory_headroom)
+
+
+def parse_deadlines(text: str, rules: Rules | None) -> Deadlines | None:
+    """A recipe's `deadlines`. Raises UserError for text that is none."""
+    if text == "none":
+        return None
+    if text == "rules":
+        return rules.deadlines if rules else None
+    try:
+        low, high, *share = (float(part) for part in text.split(":"))
+        if not 0 < low <= high < math.inf or len(share) > 1 or not 0 <= sum(share) <= 1:
+            raise ValueError
+    except (ValueError, AttributeError):
+        wanted = "rules, none, LOW:HIGH or LOW:HIGH:SHARE, for example 0.5:1.5"
+        raise UserError(f"deadlines={text}: must be {wanted}") from None
+    if high > _MAX_FACTOR or low < 1 / _MAX_FACTOR:
+        limits = f"from {1 / _MAX_FACTOR:g} to {_MAX_FACTOR:g}"
+        raise UserError(f"deadlines={text}: LOW and HIGH are multiples of the run time, {limits}")
+    return Deadlines(low, high, share[0] if share else 1.0)
