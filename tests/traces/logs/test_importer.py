@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from clustersim.cli import main
 from itertime.errors import TableError, UserError
+from tests.traces.importing import import_log
 from tests.traces.planner import FakePlanner
 from traces import Job, read_trace, write_trace
-from traces.logs import FORMATS, Selection, import_log
+from traces.logs import FORMATS, Selection
 from traces.logs.cells import span
 from traces.logs.importer import convert, format_of
 from traces.logs.log import Log, LoggedJob, ReadOptions

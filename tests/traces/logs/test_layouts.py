@@ -14,8 +14,8 @@ import pytest
 
 from itertime.errors import TableError, UserError
 from tests.places import ROOT
+from tests.traces.importing import import_log
 from traces import Job, read_trace, write_trace
-from traces.logs import import_log
 
 NAMED = "submit_s=at,gpus=n,duration_s=took,tenant=who"
 HEADER, ROWS = "at,n,took,who", ["0,8,60,red", "30,1,120,blue"]
