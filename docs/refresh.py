@@ -1,6 +1,7 @@
-"""Rewrite the program output in the README: the demo's table and the accuracy table.
+"""Rewrite the program output in the README, the demo's table and the accuracy table, and the keys of files in
+docs/models.md.
 
-python docs/refresh.py            rewrites README.md (and needs ../shared/data for the accuracy table)
+python docs/refresh.py            rewrites both (and needs ../shared/data for the accuracy table)
 python docs/refresh.py --picture  also redraws docs/demo.png (needs the extra `docs`)
 """
 
@@ -75,6 +76,7 @@ def main() -> None:
     )
     parser.add_argument("--picture", action="store_true")
     options = parser.parse_args()
+    subprocess.run([sys.executable, str(ROOT / "docs" / "keys.py")], check=True)
     readme = (ROOT / "README.md").read_text()
     readme = replaced(readme, "accuracy", accuracy_table(SHARED / "data" / "iterations"))
     with tempfile.TemporaryDirectory() as folder:

@@ -3,7 +3,7 @@
     python -m experiments.sample_log
 
 writes `traces/samples/slurm.txt` in the form of `sacct --parsable2`. GPU counts and run times are those of
-the bundled mix `itp`, arrivals follow day and night, and the start times are those of EASY backfilling by
+the bundled mix `itp-8h`, arrivals follow day and night, and the start times are those of EASY backfilling by
 the time limits. Users, accounts and states are drawn; no job of the file ran anywhere.
 """
 
@@ -24,7 +24,16 @@ from traces.workload import stream
 
 FILE = Path(__file__).resolve().parents[1] / "traces" / "samples" / "slurm.txt"
 CLUSTER, NODE_GPUS = "n16g8", 8
-RECIPE = Recipe(jobs=500, load=0.95, gpus=128, arrivals="day-night", rules="none", deadlines="none", seed=1)
+RECIPE = Recipe(
+    jobs=500,
+    load=1.05,
+    gpus=128,
+    arrivals="day-night",
+    sizes="itp-8h",
+    rules="none",
+    deadlines="none",
+    seed=1,
+)
 FIRST = datetime(2026, 3, 2, 8, tzinfo=UTC)
 LIMITS_MIN = (30, 60, 120, 240, 480, 720, 1440, 2880, 4320, 7200, 10080, 20160)
 """The time limits that users write: half an hour to two weeks."""

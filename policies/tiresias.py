@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from heapq import heappop, heappush
+from itertools import count
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
@@ -13,79 +14,138 @@ from policies.toolkit.parameters import increasing, number
 __all__ = ["Tiresias"]
 
 _INSTANT_S, _ROUNDING_GPU_S = 1e-6, 1e-3  # sums of times and of GPU-seconds are exact to within these
+_LEAST_WAIT_S = 1.0  # until the promotion of a job that has already waited for longer than the knob says
+_RUNS, _WAITS = 0, 1
+
+Place = tuple[int, int, int]
+"""(queue, whether the job runs or waits, position): jobs that run are ahead of those that wait."""
 
 
 class Tiresias(Scheduler):
     """Discretised 2D-LAS: a job falls from queue to queue as its GPU-seconds pass `thresholds_gpu_s`; higher
-    queues first, preemptive, each in order of submission; a job that does not fit is skipped.
+    queues first, preemptive, each in the order of the jobs' starts; a job that does not fit is skipped.
 
     Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning", NSDI 2019, section 3. A job
-    that was preempted and has since waited `promote_knob` times as long as it ran goes back to the first
-    queue (the paper's PROMOTEKNOB; None: never). Ten and a thousand GPU-hours are our choice for the
-    thresholds, 8 for the knob.
+    below the first queue that has waited `promote_knob` times as long as it ran begins anew in the first
+    queue (the paper's PROMOTEKNOB; None: never). `order="submission"` sorts each queue by submission instead.
+    Ten and a thousand GPU-hours are our choice for the thresholds, 8 for the knob.
     """
 
     def __init__(
         self,
         thresholds_gpu_s: Sequence[float] = (36_000.0, 3_600_000.0),
         promote_knob: float | None = 8.0,
+        order: str = "start",
     ):
         self.thresholds_gpu_s = increasing("thresholds_gpu_s", thresholds_gpu_s)
         self.promote_knob = None if promote_knob is None else number("promote_knob", promote_knob, least=0.01)
-        self._forgiven: dict[JobView, float] = {}  # GPU-seconds attained before the last promotion
-        self._promotion_s: dict[JobView, float] = {}  # when a preempted job is promoted
+        if order not in ("start", "submission"):
+            raise ValueError(f"order={order!r}: must be start or submission")
+        self.order = order
+        self._places: dict[JobView, Place] = {}
+        self._last, self._first = count(1), count(-1, -1)  # positions at the end and at the head of a queue
+        self._forgiven: dict[JobView, tuple[float, float]] = {}  # (GPU-seconds, waiting) before the promotion
+        self._promotion_s: dict[JobView, float] = {}  # when a waiting job is promoted
         self._promotions: list[tuple[float, int, JobView]] = []  # a heap: (time, order of submission, job)
 
     def schedule(self, state: State) -> Proposal:
+        self._follow(state)
+        self._fall(state)
         self._promote(state)
         proposal = state.proposal()
-        proposal.run_by(self._queue)
+        proposal.run_by(self._standing)
+        self._regroup(proposal, state)
         if state.pending:
-            self._note_preempted(proposal, state)
             changes = [self._falls_s(job, state.now) for job in proposal.running()]
             changes += [time for time, _, _ in self._promotions[:1]]
             next_change_s = min(changes, default=inf)
             proposal.wake_at = next_change_s if next_change_s < inf else None
         return proposal
 
-    def _service(self, job: JobView) -> float:
-        """GPU-seconds attained since the last promotion."""
-        return job.attained - self._forgiven.get(job, 0.0)
+    def _standing(self, job: JobView) -> Place:
+        """What the jobs are sorted by. A new job joins the end of the first queue."""
+        place = self._places.get(job)
+        if place is None:
+            place = self._places[job] = 0, _WAITS, next(self._last)
+        return place if self.order == "start" else (place[0], 0, 0)
 
-    def _queue(self, job: JobView) -> int:
-        """0 for the first queue. While a job waits, only a promotion changes it."""
-        return bisect_right(self.thresholds_gpu_s, self._service(job) + _ROUNDING_GPU_S)
+    def _service(self, job: JobView) -> float:
+        """GPU-seconds since the last promotion, without the payment for starts. If starts counted, a job with
+        starts longer than its share of a queue would fall before it has worked.
+        """
+        return job.productive_gpu_s - self._forgiven.get(job, (0.0, 0.0))[0]
+
+    def _follow(self, state: State) -> None:
+        """Forget the jobs that left. Jobs that lost their GPUs to a node wait at the head of their queue."""
+        for event in state.events:
+            job = event.job
+            if job is None:
+                continue
+            if event.kind == "finished":
+                for table in (self._places, self._forgiven, self._promotion_s):
+                    table.pop(job, None)
+            elif event.kind in ("interrupted", "stopped"):
+                self._move(job, (self._places[job][0], _WAITS, next(self._first)), state)
+                self._expect_promotion(job, state.now)
+
+    def _fall(self, state: State) -> None:
+        """Move the running jobs that have passed a threshold to the ends of their new queues, in the order in
+        which they passed it.
+        """
+        fallen = []
+        for job in state.running:
+            service = self._service(job)
+            queue = bisect_right(self.thresholds_gpu_s, service + _ROUNDING_GPU_S)
+            if queue > self._places[job][0]:
+                ago_s = (service - self.thresholds_gpu_s[queue - 1]) / job.gpus
+                fallen.append((round(state.now - ago_s, 6), job.order, queue, job))
+        for _, _, queue, job in sorted(fallen, key=lambda entry: entry[:2]):
+            self._places[job] = queue, _WAITS, next(self._last)
+
+    def _promote(self, state: State) -> None:
+        """Move the waiting jobs whose time has come to the end of the first queue."""
+        while self._promotions and self._promotions[0][0] <= state.now + _INSTANT_S:
+            due_s, _, job = heappop(self._promotions)
+            if self._promotion_s.get(job) == due_s:
+                del self._promotion_s[job]
+                self._forgiven[job] = job.productive_gpu_s, job.waited_s
+                self._move(job, (0, _WAITS, next(self._last)), state)
+
+    def _move(self, job: JobView, place: Place, state: State) -> None:
+        """Give a waiting job another place."""
+        self._places[job] = place
+        state.pending_by(self._standing).rerank(job)
+
+    def _regroup(self, proposal: Proposal, state: State) -> None:
+        """In every queue, put the jobs that run from now on before those that wait, else in their order."""
+        changed = [job for job, placement in proposal.changes.items() if not placement or not job.running]
+        fallen = [job for job in state.running if self._places[job][1] == _WAITS]
+        moved = sorted({*changed, *fallen}, key=self._places.__getitem__)
+        for job in moved:
+            if proposal.gpus(job):
+                self._promotion_s.pop(job, None)
+                self._places[job] = self._places[job][0], _RUNS, next(self._last)
+                if self._service(job) <= 0.0:  # the wait for the first share of a queue does not count
+                    self._forgiven[job] = job.productive_gpu_s, job.waited_s
+            else:
+                self._expect_promotion(job, state.now)
+        for job in reversed(moved):
+            queue, group, _ = self._places[job]
+            if group == _RUNS and not proposal.gpus(job):
+                self._places[job] = queue, _WAITS, next(self._first)
+
+    def _expect_promotion(self, job: JobView, now: float) -> None:
+        """Note when a job that waits from now on is promoted."""
+        if self.promote_knob is not None and self._places[job][0]:
+            ran_s = self._service(job) / job.requested
+            waited_s = job.waited_s - self._forgiven.get(job, (0.0, 0.0))[1]
+            self._promotion_s[job] = now + max(self.promote_knob * ran_s - waited_s, _LEAST_WAIT_S)
+            heappush(self._promotions, (self._promotion_s[job], job.order, job))
 
     def _falls_s(self, job: JobView, now: float) -> float:
-        """When a job that runs from now on falls into the next queue."""
-        queue = self._queue(job)
+        """When a job that runs from now on falls into the next queue, at the earliest."""
+        queue = self._places[job][0]
         if queue == len(self.thresholds_gpu_s):
             return inf
         left_gpu_s = self.thresholds_gpu_s[queue] - self._service(job)
-        return now + max(left_gpu_s / job.requested, _INSTANT_S)
-
-    def _note_preempted(self, proposal: Proposal, state: State) -> None:
-        """Schedule the promotion of the jobs that lose their GPUs now, or have just lost them to a
-        failure.
-        """
-        if self.promote_knob is None:
-            return
-        lost = [event.job for event in state.events if event.kind in ("interrupted", "stopped")]
-        for job in (*state.running, *lost):
-            if job is not None and not proposal.gpus(job) and self._queue(job):
-                patience_s = self.promote_knob * self._service(job) / job.requested
-                self._promotion_s[job] = state.now + max(patience_s, _INSTANT_S)
-                heappush(self._promotions, (self._promotion_s[job], job.order, job))
-
-    def _promote(self, state: State) -> None:
-        for event in state.events:
-            if event.kind == "finished" and event.job is not None:
-                self._forgiven.pop(event.job, None)
-                self._promotion_s.pop(event.job, None)
-        waiting = state.pending_by(self._queue)
-        while self._promotions and self._promotions[0][0] <= state.now + _INSTANT_S:
-            due_s, _, job = heappop(self._promotions)
-            if self._promotion_s.get(job) == due_s and not job.running:
-                waiting.remove(job)  # the key that it is sorted by changes now
-                self._forgiven[job] = job.attained
-                waiting.add(job)
+        return now + max(job.paying_s + left_gpu_s / job.requested, _INSTANT_S)

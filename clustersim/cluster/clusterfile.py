@@ -26,7 +26,7 @@ from pydantic.dataclasses import dataclass
 
 from itertime.errors import UnknownName, UserError
 from itertime.io import CONFIG, Name, Positive, Ratio, construct, quoted, read_mapping
-from itertime.spec import System, load_system
+from itertime.spec import System, is_system_file, load_system
 
 from .cluster import Cluster
 from .topology import NETWORKS, Gpus, NodeGroup, Nodes
@@ -178,7 +178,7 @@ def _system(group: _Group, where: str, folder: Path) -> tuple[str | None, System
             unknown = UnknownName("gpu_type", group.gpu_type, GPU_TYPES)
             raise UserError(f"{where}: {unknown}; a type of your own needs a system")
         reference = GPU_TYPES[group.gpu_type]
-    elif reference.endswith(_SUFFIXES) and not Path(reference).is_absolute():
+    elif is_system_file(reference) and not Path(reference).is_absolute():
         reference = str(folder / reference)
     if reference is None:
         return None, None

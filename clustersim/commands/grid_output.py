@@ -88,9 +88,14 @@ def print_differences(comparisons: Sequence[Comparison], baseline: Mapping[str, 
     if not comparisons:
         return
     axes = list(comparisons[0].axes)
-    heads = [*axes, "metric", "baseline", "mean", "difference", "95 % interval", "relative", "95 % interval"]
+    heads = [
+        *axes, "metric", "baseline", "mean", "difference", "95 % interval", "relative",
+        "relative, 95 % interval", "p (Holm)",
+    ]  # fmt: skip
     rows = [[*(plain(str(c.axes[name])) for name in axes), *_cells(c)] for c in comparisons]
-    print_table([*heads, "p (Holm)"], rows, keys=len(axes) + 1)
+    keys = len(axes) + 1
+    last = len(heads) - 1  # the interval of the relative difference goes first, difference and interval stay
+    print_table(heads, rows, keys=keys, least=[last - 1, last - 2, keys + 1, last, keys])
     for line in _notes(baseline, comparisons):
         print(line)
 

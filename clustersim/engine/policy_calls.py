@@ -42,7 +42,7 @@ class PolicyCalls:
         answer = self._call("schedule", schedule, self.state)
         if isinstance(answer, Proposal) and facts_of(answer) is self._facts:
             if answer.decision == self._facts.decision:
-                self._check_keys()
+                self._check_keys(answer)
                 return answer
             fault = "a proposal of an earlier decision; begin each with state.proposal()"
         else:
@@ -66,10 +66,10 @@ class PolicyCalls:
         else:
             waiting.add(job)
 
-    def _check_keys(self) -> None:
+    def _check_keys(self, proposal: Proposal) -> None:
         """PolicyError if a key breaks its promise."""
         if self._facts.waiting.rankings:
-            broken = self._call("a key", broken_promise, self._facts, self._check_all_keys)
+            broken = self._call("a key", broken_promise, self._facts, proposal, self._check_all_keys)
             if broken:
                 raise self.error(str(broken))
 

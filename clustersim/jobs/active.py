@@ -20,8 +20,8 @@ class ActiveJob:
 
     __slots__ = (
         "curve", "finish_s", "generation", "gpu_seconds", "gpus", "job", "lost_s", "migrations", "note",
-        "offers", "order", "overhead_gpu_s", "placement", "preemptions", "ready_s", "requested", "resizes",
-        "restarts", "since_s", "start_s", "states_work", "unit_s", "wait_s", "work", "work_left",
+        "offers", "order", "overhead_gpu_s", "paid_gpu_s", "placement", "preemptions", "ready_s", "requested",
+        "resizes", "restarts", "since_s", "start_s", "states_work", "unit_s", "wait_s", "work", "work_left",
     )  # fmt: skip
 
     # Changed by failures only (see `CheckpointedJob`).
@@ -47,6 +47,7 @@ class ActiveJob:
         self.finish_s: float | None = None
         self.generation = 0  # counts allocations: a completion of an earlier one is stale
         self.gpu_seconds = self.overhead_gpu_s = self.lost_s = self.wait_s = 0.0
+        self.paid_gpu_s = 0.0  # the part of `overhead_gpu_s` that was paid for starts, resizes and migrations
         self.preemptions = self.resizes = self.restarts = self.migrations = 0
 
     def work_left_at(self, now: float) -> float:
@@ -70,6 +71,7 @@ class ActiveJob:
             if self.ready_s > self.since_s:
                 overhead = min(self.ready_s - self.since_s, spent)
                 self.overhead_gpu_s += overhead * self.gpus
+                self.paid_gpu_s += overhead * self.gpus
                 self.lost_s += overhead
         self.since_s = now
 

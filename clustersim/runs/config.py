@@ -36,6 +36,7 @@ class RunConfig(BaseModel):
     |---|---|
     | `policy`, `params` | a registered name or `file.py:Class`, and its keyword arguments |
     | `cluster` | a shape like `n128g8` with nodes of `system`, or a cluster file |
+    | `system` | a system's name or file, with changes behind commas: `dgx-h100,nic_gbps=400` |
     | `network` | ideal, tiers or contention; None: that of the cluster file |
     | `planner` | None: the policy's own |
     | `memory_headroom` | share of a GPU's memory that plans leave free |
@@ -152,7 +153,9 @@ class RunConfig(BaseModel):
 
 
 def _assign(values: dict[str, Any], text: str) -> None:
-    """Apply `a.b=c`, with a value in YAML. `policy.x` is short for `params.x`."""
+    """Apply `a.b=c`, with a value in YAML. `policy.x` is short for `params.x`; `system.x` changes a value of
+    the system.
+    """
     key, equals, raw = text.partition("=")
     parts = key.strip().split(".")
     if not equals or not all(parts):
@@ -161,6 +164,11 @@ def _assign(values: dict[str, Any], text: str) -> None:
         )
     if parts[0] == "policy" and len(parts) > 1:
         parts[0] = "params"
+    if parts[0] == "system" and len(parts) > 1 and raw.strip():
+        # A change is part of the system's name, so every reader of the manifest applies it.
+        system = values.get("system") or RunConfig.model_fields["system"].default
+        values["system"] = f"{system},{'.'.join(parts[1:])}={raw.strip()}"
+        return
     try:
         value = parse_yaml(raw)
     except ValueError:

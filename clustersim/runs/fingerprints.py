@@ -16,7 +16,9 @@ from typing import Any
 
 from clustersim.cluster import Cluster
 from clustersim.speed import Speed
+from itertime.errors import UserError
 from itertime.io import MAX_BYTES, sha256, shown
+from itertime.spec import system_reference
 from traces.workload import FILE_ENDINGS
 
 from .policy_files import hash_of_files
@@ -98,10 +100,21 @@ def recipe_hash(recipe: Mapping[str, Any]) -> str | None:
     Files that are shipped with the program are part of `code_hash`. OSError, ValueError if a file cannot be
     read.
     """
-    names = [recipe.get(part) for part in ("sizes", "rules", "system")]
+    names = [recipe.get(part) for part in ("sizes", "rules")]
     files = [name for name in names if isinstance(name, str) and name.endswith(FILE_ENDINGS)]
-    digests = [sha256(name, MAX_BYTES) for name in files]
-    return hashlib.sha256("\n".join(digests).encode()).hexdigest() if files else None
+    paths = [*map(Path, files), *_files_of_system(recipe.get("system"))]
+    digests = [sha256(path, MAX_BYTES) for path in paths]
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest() if digests else None
+
+
+def _files_of_system(name: object) -> tuple[Path, ...]:
+    """The user's files that state a system: its own, and those that it extends."""
+    if not isinstance(name, str):
+        return ()
+    try:
+        return system_reference(name).user_files
+    except UserError as error:
+        raise ValueError(str(error)) from error
 
 
 def systems_hash(cluster: Cluster, speed: Speed) -> str:

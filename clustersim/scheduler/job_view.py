@@ -122,6 +122,13 @@ class JobView:
         return job.gpu_seconds + (self._facts.now_s - job.since_s) * job.gpus
 
     @property
+    def productive_gpu_s(self) -> float:
+        """GPU-seconds held so far, without those in which starts, resizes and migrations were paid for."""
+        job = self._job
+        since_s = self._facts.now_s - max(job.since_s, job.ready_s)
+        return job.gpu_seconds - job.paid_gpu_s + (since_s * job.gpus if since_s > 0.0 else 0.0)
+
+    @property
     def waited_s(self) -> float:
         """Seconds without GPUs so far: before the first start, and after each preemption or interruption."""
         job = self._job

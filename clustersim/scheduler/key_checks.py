@@ -9,6 +9,7 @@ from math import isclose
 from typing import Any
 
 from .cluster_state import ClusterState
+from .draft import Draft
 from .job_view import JobView
 from .ranking import Key
 
@@ -20,8 +21,9 @@ _REMEDY_WAITING = (
 )
 
 
-def broken_promise(facts: ClusterState[JobView], everywhere: bool) -> str:
-    """What is wrong with a key at this decision, with its file and line and the remedy; empty if nothing is.
+def broken_promise(facts: ClusterState[JobView], proposal: Draft, everywhere: bool) -> str:
+    """What is wrong with a key after the decision that made `proposal`, with file and line and the remedy;
+    empty if nothing is. The keys of jobs that the proposal starts may change: they wait no longer.
 
     `everywhere` looks up the keys of all jobs. Otherwise every fourth decision looks at one waiting job, each
     time at another one. That finds a frozen key that ages within a few decisions, and takes about a hundredth
@@ -35,7 +37,7 @@ def broken_promise(facts: ClusterState[JobView], everywhere: bool) -> str:
         rankings = [rankings[which]]
     for (key, _, _), ranking in rankings:
         for job, known, now in ranking.outdated(None if everywhere else turn):
-            if not _same(known, now):
+            if not proposal.placement(job) and not _same(known, now):
                 text = f"the key of job {job.id} changed while it waits, from {known!r:.80} to {now!r:.80}"
                 return f"{text}, but a key is looked up once ({place_of(key)}); {_REMEDY_WAITING}"
     for key, order in facts.orders.items() if everywhere else ():

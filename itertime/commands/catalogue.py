@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from itertime.commandline import new_app, print_json
+from itertime.errors import printable
 
 from .options import Json
 
@@ -78,7 +79,7 @@ def show_model(model: ModelArgument, json: Json = False) -> None:
         )
         return
     published = f" (published: {spec.parameters_published})" if spec.parameters_published else ""
-    print(f"{spec.name}: {spec.parameters / 1e9:,.3f} billion parameters{published}")
+    print(f"{printable(spec.name)}: {spec.parameters / 1e9:,.3f} billion parameters{published}")
     if spec.experts > 1:
         published = spec.active_parameters_published
         published = f" (published: {published})" if published else ""
@@ -126,7 +127,8 @@ def show_system(system: SystemArgument, json: Json = False) -> None:
     if json:
         print_json(_document(reference, spec, values))
         return
-    print(f"{spec.name}: nodes of {spec.gpus_per_node} GPUs with {spec.nic_bytes_per_s / GBPS:,.0f} Gb/s")
+    nics = f"{spec.nic_bytes_per_s / GBPS:,.0f} Gb/s"
+    print(f"{printable(spec.name)}: nodes of {spec.gpus_per_node} GPUs with {nics}")
     _print_values(reference, values)
 
 
@@ -187,8 +189,9 @@ def _shown(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:g}" if isinstance(value, float) else printable(str(value))
 
 
 def _print_wrapped(name: str, text: str) -> None:
-    print(textwrap.fill(f"{name}: {text}", COLUMNS, subsequent_indent="  ", break_on_hyphens=False))
+    text = printable(f"{name}: {text}")
+    print(textwrap.fill(text, COLUMNS, subsequent_indent="  ", break_on_hyphens=False))

@@ -124,6 +124,7 @@ def model_of(
     """
     from dataclasses import replace
 
+    from itertime.errors import printable
     from itertime.spec import approximations_of, check_predictable, model_of, model_reference
 
     reference = model_reference(name).changed(_settings_of("model", settings), "--set model.")
@@ -131,7 +132,7 @@ def model_of(
     model = replace(model_of(reference).with_seq_len(seq_len), **chosen)
     check_predictable(model)
     for text in approximations_of(model):
-        print(f"note: {model.name}: {text}", file=sys.stderr)
+        print(printable(f"note: {model.name}: {text}"), file=sys.stderr)
     return model
 
 

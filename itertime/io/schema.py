@@ -14,12 +14,15 @@ from pydantic import Field
 __all__ = ["Key", "described", "keys_of"]
 
 _KINDS = {int: "whole number", float: "number", str: "text", bool: "true or false"}
+HUGE = 1e9  # bounds from here on only keep arithmetic exact
 _BOUNDS = {"ge": "from {:g}", "gt": "above {:g}", "le": "to {:g}"}
 
 
-def described(text: str, unit: str = "") -> Any:
-    """Metadata of a field (`Annotated[int, described(...)]`): its meaning and its unit."""
-    return Field(description=text, json_schema_extra={"unit": unit})
+def described(text: str, unit: str = "", default: str | None = None) -> Any:
+    """Metadata of a field (`Annotated[int, described(...)]`): its meaning, its unit, and its default in words
+    where the code that reads a file has one.
+    """
+    return Field(description=text, json_schema_extra={"unit": unit, "default": default})
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,13 @@ def keys_of(kind: type, prefix: str = "") -> Iterator[Key]:
         if is_dataclass(field.annotation) and isinstance(field.annotation, type):
             yield from keys_of(field.annotation, f"{prefix}{name}.")
             continue
-        extra = field.json_schema_extra
+        extra = field.json_schema_extra or {}
+        default = None if field.is_required() else _default(field.get_default(call_default_factory=True))
         yield Key(
             name=prefix + name,
-            unit=str(extra.get("unit", "")) if isinstance(extra, dict) else "",
+            unit=extra.get("unit", ""),
             values=_values(field),
-            default=None if field.is_required() else _default(field.get_default(call_default_factory=True)),
+            default=extra.get("default") or default,
             text=field.description or "",
         )
 
@@ -67,7 +71,7 @@ def _values(field: Any) -> str:
         text.format(getattr(item, name))
         for name, text in _BOUNDS.items()
         for item in metadata
-        if getattr(item, name, None) is not None
+        if getattr(item, name, None) is not None and getattr(item, name) < HUGE
     ]
     return " ".join([words, *dict.fromkeys(bounds)])
 

@@ -14,6 +14,7 @@
 | `load_system`, `list_systems` | a shipped system or a YAML file; names of the shipped systems |
 | `model_reference`, `system_reference` | their keys and files: what a file extends, changes by `KEY=VALUE` |
 | `model_of`, `system_of`, `Reference` | the model or the system that such keys make |
+| `is_system_file` | whether a file states a system, rather than a shipped name |
 | `resolved_digest` | hash of a model or a system as resolved |
 | `Profile` | seconds of a GPU's kernels and of collectives within a node |
 | `Evidence` | whether a part of a profile is measured, fitted or assumed, and its errors |
@@ -55,7 +56,7 @@ from .plan_batch import PlanBatch
 from .profile import Evidence, Profile, list_profiles, load_profile, profile_path
 from .references import Reference, resolved_digest
 from .size_table import SizeTable
-from .system import Site, System, list_systems, load_system, system_of, system_reference
+from .system import Site, System, is_system_file, list_systems, load_system, system_of, system_reference
 
 __all__ = [
     "RECOMPUTE",
@@ -79,6 +80,7 @@ __all__ = [
     "WidthRate",
     "approximations_of",
     "check_predictable",
+    "is_system_file",
     "list_models",
     "list_profiles",
     "list_systems",

@@ -23,7 +23,7 @@ __all__ = ["MODELS", "ModelSpec", "list_models", "load_model", "model_of", "mode
 
 MODELS = Path(__file__).parents[1] / "models"
 Size = Annotated[int, Field(strict=True, ge=1, le=10**9)]
-SizeOrNone = Annotated[int, Field(strict=True, ge=0, le=10**9)]
+SizeOrZero = Annotated[int, Field(strict=True, ge=0, le=10**9)]
 Portion = Annotated[float, Field(gt=0, le=1)]
 Published = Annotated[str, Field(pattern=r"^([0-9]+(\.[0-9]+)?[MBT])?$")]
 
@@ -37,14 +37,14 @@ class ModelSpec:
     section 2.1. Raises UserError, naming the field, for an impossible shape.
     """
 
-    name: Annotated[str, described("by default the name of the file without its ending")]
+    name: Annotated[str, described("of the model", default="the file's")]
     layers: Annotated[Size, described("transformer layers, all of them")]
     hidden: Annotated[Size, described("width between layers")]
     heads: Annotated[Size, described("heads of queries")]
     vocab: Annotated[Size, described("entries of the vocabulary, without padding", "tokens")]
     seq_len: Annotated[Size, described("length of a training sequence", "tokens")]
-    kv_heads: Annotated[SizeOrNone, described("heads of keys and of values; 0: as `heads`")] = 0
-    ffn_hidden: Annotated[SizeOrNone, described("width of an MLP, or of one expert; 0: 4 `hidden`")] = 0
+    kv_heads: Annotated[SizeOrZero, described("heads of keys and of values; 0: as `heads`")] = 0
+    ffn_hidden: Annotated[SizeOrZero, described("width of an MLP, or of one expert; 0: 4 `hidden`")] = 0
     gated_mlp: Annotated[StrictBool, described("the MLP has a gate (SwiGLU, GeGLU): three matrices")] = False
     attention: Annotated[
         Literal["core", "flash", "flash1", "triton"],
@@ -75,7 +75,7 @@ class ModelSpec:
         Portion, described("share of the tokens that reach the projection (BERT: 0.15)", "1")
     ] = 1.0
     head_dim: Annotated[
-        SizeOrNone, described("width of a head, without `rope_head_dim`; 0: `hidden` / `heads`")
+        SizeOrZero, described("width of a head, without `rope_head_dim`; 0: `hidden` / `heads`")
     ] = 0
     qkv_biases: Annotated[StrictBool, described("queries, keys and values alone have biases")] = False
     qk_norm: Annotated[StrictBool, described("queries and keys pass a norm, head by head")] = False
@@ -86,24 +86,24 @@ class ModelSpec:
         StrictBool, described("attention and MLP read the same input, and their outputs are added at once")
     ] = False
     window: Annotated[
-        SizeOrNone, described("tokens that attention reaches back in a limited layer; 0: all", "tokens")
+        SizeOrZero, described("tokens that attention reaches back in a limited layer; 0: all", "tokens")
     ] = 0
     full_attention_every: Annotated[
-        SizeOrNone, described("one layer in so many has no window; 0: every layer has it")
+        SizeOrZero, described("one layer in so many has no window; 0: every layer has it")
     ] = 0
     latent_kv: Annotated[
-        SizeOrNone, described("width of the compressed keys and values (MLA); 0: not compressed")
+        SizeOrZero, described("width of the compressed keys and values (MLA); 0: not compressed")
     ] = 0
-    latent_q: Annotated[SizeOrNone, described("width of the compressed queries (MLA); 0: not compressed")] = 0
+    latent_q: Annotated[SizeOrZero, described("width of the compressed queries (MLA); 0: not compressed")] = 0
     rope_head_dim: Annotated[
-        SizeOrNone, described("width that rotary positions add to a head of queries and keys (MLA)")
+        SizeOrZero, described("width that rotary positions add to a head of queries and keys (MLA)")
     ] = 0
-    value_head_dim: Annotated[SizeOrNone, described("width of a head of values (MLA); 0: as `head_dim`")] = 0
+    value_head_dim: Annotated[SizeOrZero, described("width of a head of values (MLA); 0: as `head_dim`")] = 0
     shared_ffn_hidden: Annotated[
-        SizeOrNone, described("width of the MLP that every token passes beside its experts")
+        SizeOrZero, described("width of the MLP that every token passes beside its experts")
     ] = 0
-    dense_layers: Annotated[SizeOrNone, described("layers of a mixture that have one MLP, no experts")] = 0
-    dense_ffn_hidden: Annotated[SizeOrNone, described("width of the MLP in these layers")] = 0
+    dense_layers: Annotated[SizeOrZero, described("layers of a mixture that have one MLP, no experts")] = 0
+    dense_ffn_hidden: Annotated[SizeOrZero, described("width of the MLP in these layers")] = 0
     parameters_published: Annotated[
         Published, described("the number of parameters as published, for example 8.03B")
     ] = ""

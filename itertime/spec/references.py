@@ -15,13 +15,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from itertime.errors import UnknownName, UserError
+from itertime.errors import UnknownName, UserError, quoted
 from itertime.io import keys_of, parse_yaml, read_mapping
 
 __all__ = ["ENDINGS", "Reference", "is_file", "resolved_digest"]
 
 ENDINGS = (".yaml", ".yml", ".json")
 LONGEST_CHAIN = 8
+_PACKAGE = Path(__file__).parents[1]
 OWN = ("name", "parameters_published", "active_parameters_published")
 """Keys that a file does not take from the one that it extends, because they describe that one alone."""
 
@@ -89,6 +90,11 @@ class Reference:
         with_these = f"{self.where} with {', '.join(settings)}" if settings else self.where
         return replace(self, content=content, where=with_these)
 
+    @property
+    def user_files(self) -> tuple[Path, ...]:
+        """The files of the chain that do not ship with the package."""
+        return tuple(path for path in self.files if _PACKAGE not in path.resolve().parents)
+
 
 def resolved_digest(spec: object) -> str:
     """Hash of a model or a system as resolved: of all its values, whichever file states them."""
@@ -99,19 +105,20 @@ def _path(what: str, name: str | Path, folder: Path) -> Path:
     text = str(name)
     if isinstance(name, Path) or is_file(text) or (what == "system" and "/" in text):
         return Path(text)
-    shipped = folder / f"{text}.yaml"
-    if shipped.parent != folder or not shipped.is_file():
-        raise UnknownName(what, text, [path.stem for path in folder.glob("*.yaml")])
-    return shipped
+    shipped = {path.stem: path for path in folder.glob("*.yaml")}
+    if text not in shipped:
+        raise UnknownName(what, text, shipped)
+    return shipped[text]
 
 
 def _base(what: str, base: Any, chain: list[Path], folder: Path) -> Path:
     """The file that the last of the chain extends."""
-    where = f"{chain[-1]}: extends={base!r}"
-    if not isinstance(base, str) or not base.strip():
+    where = f"{chain[-1]}: extends={quoted(base)}"
+    if not isinstance(base, str) or not base.strip() or "\0" in base:
         raise UserError(f"{chain[-1]}: extends: must be the name of a {what}, or a file")
     try:
-        path = chain[-1].parent / base if is_file(base) else _path(what, base, folder)
+        path = _path(what, base, folder)
+        path = path if path.parent == folder else chain[-1].parent / base
     except UnknownName as error:
         raise UserError(f"{where}: {error}") from None
     if any(os.path.realpath(path) == os.path.realpath(before) for before in chain):
@@ -154,7 +161,7 @@ def _converted(content: Mapping[str, Any], prefix: str, kind: type, where: str) 
             if name in content:
                 raise UserError(f"{where}: {key} and {name} state the same quantity; keep one")
             del found[key]
-            found[name] = _number(value, f"{where}: {key}={value!r}") * unit.factor / unit.divisor
+            found[name] = _number(value, f"{where}: {key}={quoted(value)}") * unit.factor / unit.divisor
     return found
 
 

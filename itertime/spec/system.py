@@ -24,9 +24,18 @@ from itertime.io import (
     described,
 )
 
-from .references import Reference
+from .references import Reference, is_file
 
-__all__ = ["SYSTEMS", "Site", "System", "list_systems", "load_system", "system_of", "system_reference"]
+__all__ = [
+    "SYSTEMS",
+    "Site",
+    "System",
+    "is_system_file",
+    "list_systems",
+    "load_system",
+    "system_of",
+    "system_reference",
+]
 
 SYSTEMS = Path(__file__).parents[1] / "systems"
 CHANGES = re.compile(r",(?=[a-z][a-z0-9_.]*=)")
@@ -154,6 +163,11 @@ def load_system(name_or_path: str | Path) -> System:
     200000000000.0
     """
     return system_of(system_reference(name_or_path))
+
+
+def is_system_file(name: str) -> bool:
+    """Whether a file states the system `name`, which may have changes behind it."""
+    return is_file(CHANGES.split(name)[0])
 
 
 def system_reference(name_or_path: str | Path) -> Reference:

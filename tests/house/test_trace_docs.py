@@ -11,6 +11,8 @@ import pytest
 from clustersim.commands.trace import app
 from itertime.commandline import run_app
 from tests.places import ROOT
+from traces.logs import FORMATS
+from traces.logs.any_columns import MEANINGS
 
 PAGE = ROOT / "docs" / "traces.md"
 COMMAND = "    clustersim trace "
@@ -33,6 +35,15 @@ def test_its_commands_run(shared_traces: Path, tmp_path: Path, monkeypatch: pyte
     assert len(lines) == 8
     for line in lines:
         assert run(line, shared_traces) == 0, line
+
+
+def test_its_table_and_the_help_name_every_format(capsys: pytest.CaptureFixture[str]) -> None:
+    page = PAGE.read_text()
+    assert [name for name in FORMATS if f"\n| `{name}` | " not in page] == []
+    assert [field for field in MEANINGS if f"`{field}`" not in page] == []
+    assert run("import --help") == 0
+    shown = capsys.readouterr().out
+    assert [name for name in FORMATS if name not in shown] == []
 
 
 def test_its_example_of_errors_is_what_the_check_prints(

@@ -192,24 +192,54 @@ class Gittins(Las):
 
 
 class Tiresias(Rule):
-    """Discretised 2D-LAS, with the paper's PROMOTEKNOB, second by second."""
+    """Discretised 2D-LAS, with the paper's PROMOTEKNOB, second by second. The queues are lists: a job joins
+    the end when it comes, falls or is promoted, and those that wait go behind those that run.
+    """
 
-    def __init__(self, thresholds: Sequence[int], knob: int | None):
-        self.thresholds, self.knob = thresholds, knob
-        self.forgiven: dict[Plain, int] = {}
+    def __init__(self, thresholds: Sequence[int], knob: int | None, by_start: bool = True):
+        self.thresholds, self.knob, self.by_start = thresholds, knob, by_start
+        self.queues: list[list[Plain]] = [[] for _ in range(len(thresholds) + 1)]
+        self.service: dict[Plain, int] = {}  # since the last promotion
+        self.waited: dict[Plain, int] = {}  # the same, after the first second on GPUs
+        self.before: list[Plain] = []  # those that held GPUs in the last second
 
-    def service(self, job: Plain) -> int:
-        return job.service - self.forgiven.get(job, 0)
+    def move(self, job: Plain, queue: int) -> None:
+        for line in self.queues:
+            line[:] = [other for other in line if other is not job]
+        self.queues[queue].append(job)
 
     def queue(self, job: Plain) -> int:
-        return sum(self.service(job) >= threshold for threshold in self.thresholds)
+        return next(i for i, line in enumerate(self.queues) if job in line)
 
     def chosen(self, now: Now) -> list[Plain]:
-        for job in now.waiting:
-            waited_gpu_s = (now.t - job.stopped) * job.gpus
-            if self.knob and self.queue(job) and waited_gpu_s >= self.knob * self.service(job):
-                self.forgiven[job] = job.service
-        return served(now.jobs, self.queue, now.gpus)
+        for line in self.queues:
+            line[:] = [job for job in line if job not in now.ended]
+        for job in now.came:
+            self.service[job] = self.waited[job] = 0
+            self.queues[0].append(job)
+        for job in sorted(now.jobs, key=lambda job: job.order):
+            if job in self.before:
+                self.service[job] += job.gpus
+                if (queue := sum(self.service[job] >= limit for limit in self.thresholds)) > self.queue(job):
+                    self.move(job, queue)
+            elif self.service[job]:
+                self.waited[job] += 1
+                if (
+                    self.knob
+                    and self.queue(job)
+                    and self.waited[job] * job.gpus >= self.knob * self.service[job]
+                ):
+                    self.service[job] = self.waited[job] = 0
+                    self.move(job, 0)
+        out: list[Plain] = []
+        for line in self.queues:
+            for job in line if self.by_start else sorted(line, key=lambda job: job.order):
+                if job.gpus <= now.gpus - sum(other.gpus for other in out):
+                    out.append(job)
+        for line in self.queues:
+            line.sort(key=lambda job: job not in out)
+        self.before = out
+        return out
 
 
 class Drf(Rule):

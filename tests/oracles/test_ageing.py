@@ -180,6 +180,6 @@ def test_a_frozen_key_is_refused() -> None:
 @pytest.mark.parametrize("wrong", [Frozen, Asleep])
 def test_a_wrong_policy_has_another_schedule(wrong: type, monkeypatch: pytest.MonkeyPatch) -> None:
     """So the comparison above would find both mistakes, even if runs did not look for the first."""
-    monkeypatch.setattr(PolicyCalls, "_check_keys", lambda calls: None)
+    monkeypatch.setattr(PolicyCalls, "_check_keys", lambda calls, proposal: None)
     found = [seed for seed in range(40) if differs(seed, lambda _: (PlainAgeing(2), wrong(2)))]
     assert len(found) > 5

@@ -158,7 +158,8 @@ def gittins(random: Random) -> Pair:
 def tiresias(random: Random) -> Pair:
     thresholds = sorted(random.sample((24, 48, 72, 120, 240), random.randint(1, 3)))  # met at whole seconds
     knob = random.choice((None, 1, 2, 5))
-    return plain.Tiresias(thresholds, knob), Tiresias(thresholds, knob)
+    order = random.choice(("start", "start", "submission"))
+    return plain.Tiresias(thresholds, knob, order == "start"), Tiresias(thresholds, knob, order)
 
 
 def drf(random: Random) -> Pair:

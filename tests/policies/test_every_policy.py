@@ -7,7 +7,9 @@ from importlib import import_module
 
 import pytest
 
+import clustersim
 from clustersim.overheads import Overheads
+from clustersim.records import ALLOCATES
 from clustersim.runs import find_policy, list_policies, make_policy
 from clustersim.testing import check_scheduler, simulate
 from traces.job import Job
@@ -25,6 +27,19 @@ def test_says_what_it_is(name: str) -> None:
     cls = find_policy(name)
     assert cls.__doc__
     assert cls.__module__.replace("policies.", "").replace("_", "-") == name, "one small file per policy"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_says_whether_it_chooses_the_number_of_gpus(name: str) -> None:
+    """Only elastic policies give jobs other numbers of GPUs than requested."""
+    jobs = [
+        Job(f"{i}", 600.0 * i, model="megatron-1.7b", gpus=4, global_batch=64, iterations=300.0,
+            deadline_s=600.0 * i + 1e5)
+        for i in range(6)
+    ]  # fmt: skip
+    run = clustersim.run(jobs, name, cluster="n2g8")
+    other = {event.gpus for event in run.events if event.event in ALLOCATES} - {4}
+    assert bool(other) == find_policy(name).elastic
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+import clustersim
 from clustersim.analysis import paired_difference
 from clustersim.commands import terminal
 from clustersim.commands.grid_output import print_differences
+from clustersim.commands.run_output import print_comparison
 from clustersim.grid import Comparison
+from traces import Job
 
 HEADS = ["policy", "load", "JCT mean, h", "95 % interval"]
 ROWS = [
@@ -47,6 +50,51 @@ def test_a_table_folds_heads_first_then_cells_and_ends_as_paragraphs(
     assert wide[4].split()[0] == "2", "the policy is that of the row above"
     assert "(−10.3 %)    to +0.904" in folded
     assert narrow[:2] == ["policy fifo, load 1: JCT mean,", "h: 4.16; 95 % interval: –"]
+
+
+def test_columns_are_left_out_and_named_before_a_table_becomes_paragraphs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "_PIPE_WIDTH", 34)
+    terminal.print_table(HEADS, ROWS, keys=2, least=[3])
+    text = capsys.readouterr().out
+    assert "-51.140" not in text
+    assert "13.26" in text
+    assert " ".join(text.split()).endswith("Left out in 34 columns of text: 95 % interval.")
+    terminal.print_table(HEADS, ROWS, keys=2, least=[])
+    assert "policy srtf, load 2: JCT mean, h:" in " ".join(capsys.readouterr().out.split())
+    monkeypatch.setattr(terminal, "_PIPE_WIDTH", 160)
+    terminal.print_table(HEADS, ROWS, keys=2, least=[3])
+    assert "Left out" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 160])
+def test_differences_of_a_grid_stay_a_table_with_the_names_of_axes(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "_PIPE_WIDTH", width)
+    difference = paired_difference([0.81, 0.72, 0.9, 0.75, 0.5], [0.9, 0.77, 0.99, 0.74, 0.61])
+    axes = {"policy": "vtrain-aware", "trace.load": 0.9}
+    print_differences([Comparison(axes, "deadline_met_ratio", difference)], {"policy": "fifo"})
+    text = capsys.readouterr().out.partition("Against policy=fifo")[0]
+    assert max(map(len, text.splitlines())) <= width
+    head = text.partition("───")[0]
+    assert all(word in head for word in ("policy", "trace.load", "metric", "difference"))
+    assert ("Left out" in text) == (width < 160)
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_comparison_stays_a_table(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "_PIPE_WIDTH", width)
+    jobs = [Job(str(i), 60.0 * i, gpus=4, duration_s=4e4, deadline_s=5e4 + 60.0 * i) for i in range(40)]
+    policies = ("fifo", "edf-admission", "srtf")
+    print_comparison([clustersim.run(jobs, name, cluster="n2g8") for name in policies], "fifo", json=False)
+    table, _, rest = capsys.readouterr().out.partition("JCT and waiting cover")
+    assert max(map(len, table.splitlines())) <= width
+    assert all(word in table for word in ("JCT mean", "Waiting", "Deadlines", "(−81.7 %)", "Left out in"))
+    assert rest
 
 
 @pytest.mark.parametrize(

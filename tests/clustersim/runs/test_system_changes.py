@@ -1,0 +1,92 @@
+"""Systems that extend others or are changed by `--set system.KEY=VALUE`: in speeds, manifests and checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clustersim.audit import check_run_folder, replay
+from clustersim.cluster import Cluster, load_cluster
+from clustersim.runs import RunConfig, run
+from clustersim.runs.fingerprints import recipe_hash, systems_hash
+from clustersim.speed import speed_for
+from itertime.errors import UserError
+from itertime.spec import load_system
+from traces import Job, write_trace
+
+CHANGED = "dgx-a100-80gb,nic_gbps=100,site.launch_us=50"
+
+
+def config(*settings: str, system: str = "dgx-a100-80gb") -> RunConfig:
+    return RunConfig.make(list(settings), policy="fifo", cluster="n8g8", system=system)
+
+
+def jobs() -> list[Job]:
+    models = ("megatron-18.4b", "deepseek-v3")
+    return [
+        Job(job_id=name, submit_s=60.0 * i, model=models[i], global_batch=256, gpus=64, iterations=10.0)
+        for i, name in enumerate("ab")
+    ]
+
+
+def test_changes_become_part_of_the_system_s_name() -> None:
+    assert config("system.nic_gbps=100", "system.site.launch_us= 50").system == CHANGED
+    assert config("system.nic_gbps=100", system="dgx-h100").system == "dgx-h100,nic_gbps=100"
+    with pytest.raises(UserError, match="the value is missing"):
+        config("system.nic_gbps=")
+
+
+def test_a_run_on_a_changed_system_is_slower_and_is_proved(tmp_path: Path) -> None:
+    trace, out = tmp_path / "jobs.csv", tmp_path / "out"
+    write_trace(jobs(), trace)
+    plain = run(trace, config=config())
+    changed = run(trace, config=config("system.nic_gbps=10"), out=out)
+    assert changed.summary["makespan_s"] > 1.05 * plain.summary["makespan_s"]
+    assert not [found for found in check_run_folder(out) if found.violations or found.unproved]
+    assert replay(out).violations == ()
+    assert '"dgx-a100-80gb,nic_gbps=10"' in (out / "manifest.json").read_text()
+
+
+def test_a_job_whose_model_is_refused_is_rejected_with_the_reason() -> None:
+    found = {record.job_id: record for record in run(jobs(), config=config()).jobs}
+    assert found["a"].state == "finished"
+    assert found["b"].state == "rejected"
+    assert "deepseek-v3 cannot be predicted: multi-head latent attention" in found["b"].reason
+
+
+def test_an_unknown_key_is_named() -> None:
+    with pytest.raises(UserError, match="unknown key 'nic_gbp'; did you mean nic_gbps"):
+        run(jobs(), config=config("system.nic_gbp=100"))
+
+
+def test_hashes_cover_every_file_of_a_chain(tmp_path: Path) -> None:
+    base, mine = tmp_path / "base.yaml", tmp_path / "mine.yaml"
+    base.write_text("extends: dgx-a100-80gb\nnic_gbps: 100\n")
+    mine.write_text("extends: base.yaml\n")
+
+    def hashes(system: str) -> tuple[str, str | None]:
+        cluster = Cluster.parse("n8g8", system)
+        return systems_hash(cluster, speed_for(cluster, "3d")), recipe_hash({"system": system})
+
+    for name in (str(mine), f"{mine},nics_per_node=2"):
+        base.write_text("extends: dgx-a100-80gb\nnic_gbps: 100\n")
+        before = hashes(name)
+        assert hashes(name) == before
+        base.write_text("extends: dgx-a100-80gb\nnic_gbps: 200\n")
+        assert all(now != then for now, then in zip(hashes(name), before, strict=True))
+    assert recipe_hash({"system": "dgx-a100-80gb"}) is None
+    with pytest.raises(ValueError, match="unknown system"):
+        recipe_hash({"system": "nothing"})
+
+
+def test_a_cluster_file_names_changed_systems_relative_to_itself(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("extends: dgx-a100-80gb\nnics_per_node: 4\n")
+    (tmp_path / "cluster.yaml").write_text(
+        "groups: [{name: a, nodes: 4, system: 'mine.yaml,nic_gbps=80'}, "
+        "{name: b, gpu_type: h100, nodes: 4, system: 'dgx-h100,nic_gbps=160'}]"
+    )
+    cluster = load_cluster(str(tmp_path / "cluster.yaml"))
+    systems = [load_system(str(pool.system)) for pool in cluster.pools]
+    assert [system.nic_bytes_per_s for system in systems] == [10e9, 20e9]
+    assert systems[0].nics_per_node == 4

@@ -1,0 +1,190 @@
+"""Files that extend others, other units, and changes by KEY=VALUE."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from itertime import ModelSpec, Site, load_model, load_system
+from itertime.errors import UserError
+from itertime.spec import model_of, model_reference, resolved_digest, system_of, system_reference
+
+NODE = "name: node\nprofile: a100-80gb\ngpus_per_node: 8\nnvlink_bytes_per_s: 3e11\nsource: here\n"
+
+
+def write(folder: Path, **files: str) -> Path:
+    """Files `NAME.yaml` with these texts; the path of the first."""
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(text)
+    return folder / f"{next(iter(files))}.yaml"
+
+
+def test_a_model_has_the_keys_of_the_one_that_it_extends(tmp_path: Path) -> None:
+    path = write(tmp_path, mine="extends: base.yaml\nlayers: 4\n", base="extends: llama3-8b\nseq_len: 4096\n")
+    model, whole = load_model(str(path)), load_model("llama3-8b")
+    changed = {"name": "mine", "layers": 4, "seq_len": 4096, "parameters_published": ""}
+    assert asdict(model) == asdict(whole) | changed
+    assert [file.stem for file in model_reference(str(path)).files] == ["mine", "base", "llama3-8b"]
+    assert [file.stem for file in model_reference(str(path)).user_files] == ["mine", "base"]
+
+
+def test_names_and_published_counts_are_not_inherited(tmp_path: Path) -> None:
+    path = write(tmp_path, mine="extends: base.yaml\n", base="extends: mixtral-8x7b\nname: given\n")
+    model = load_model(str(path))
+    assert (model.name, model.parameters_published, model.active_parameters_published) == ("mine", "", "")
+    assert load_system(write(tmp_path, own="extends: dgx-h100\n")).name == "own"
+
+
+def test_a_base_is_relative_to_the_file_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "inner").mkdir()
+    write(tmp_path / "inner", base="extends: dgx-h100\nnics_per_node: 4\n")
+    path = write(tmp_path, mine="extends: inner/base.yaml\n")
+    monkeypatch.chdir("/")
+    assert load_system(path).nics_per_node == 4
+
+
+def test_the_keys_of_a_site_are_merged_one_by_one(tmp_path: Path) -> None:
+    base = f"{NODE}nic_gbps: 100\nsite: {{launch_us: 30, p2p_exposure: 0.5}}\n"
+    path = write(tmp_path, mine="extends: base.yaml\nsite: {p2p_exposure: 1}\n", base=base)
+    assert load_system(path).site == Site(launch_s=30e-6, p2p_exposure=1.0)
+
+
+def test_a_chain_of_eight_files_is_the_longest(tmp_path: Path) -> None:
+    files = {f"f{i}": f"extends: f{i + 1}.yaml\n" for i in range(7)}
+    path = write(tmp_path, **files, f7="layers: 2\nhidden: 64\nheads: 4\nvocab: 100\nseq_len: 16\n")
+    assert load_model(str(path)).layers == 2
+    with pytest.raises(UserError, match="more than 8 files"):
+        load_model(str(write(tmp_path, longer="extends: f0.yaml\n")))
+
+
+@given(st.data())
+def test_keys_may_be_spread_over_a_chain(data: st.DataObject) -> None:
+    """However a model's keys are spread, and whatever bases state of keys that are stated again above."""
+    keys: dict[str, Any] = {
+        "layers": 4,
+        "hidden": 64,
+        "heads": 4,
+        "vocab": 100,
+        "seq_len": 16,
+        "ffn_hidden": 96,
+    }
+    length = data.draw(st.integers(1, 5))
+    home = {key: data.draw(st.integers(0, length - 1), label=key) for key in keys}
+    with TemporaryDirectory() as folder:
+        for i in range(length):
+            own = {key: value for key, value in keys.items() if home[key] == i}
+            hidden = {key: 8 for key in keys if home[key] < i and data.draw(st.booleans())}
+            base = {"extends": f"{i + 1}.json"} if i + 1 < length else {}
+            (Path(folder) / f"{i}.json").write_text(json.dumps({**own, **hidden, **base}))
+        reference = model_reference(f"{folder}/0.json")
+    assert model_of(reference) == ModelSpec(name="0", **keys)
+    assert len(reference.files) == length
+
+
+@pytest.mark.parametrize(
+    ("files", "complaint"),
+    [
+        ({"a": "extends: a.yaml\n"}, "a.yaml: extends='a.yaml': is a cycle"),
+        ({"a": "extends: b.yaml\n", "b": "extends: ./a.yaml\n"}, "b.yaml: extends='./a.yaml': is a cycle"),
+        ({"a": "extends: llama9-8b\n"}, "a.yaml: extends='llama9-8b': unknown model"),
+        ({"a": f"extends: {'x' * 5000}\n"}, "unknown model"),
+        ({"a": "extends: gone.yaml\n"}, "gone.yaml: cannot be read"),
+        ({"a": "extends: [llama3-8b]\n"}, "extends: must be the name of a model, or a file"),
+        ({"a": 'extends: "b\\0.yaml"\n'}, "extends: must be the name of a model, or a file"),
+        ({"a": "extends: 7\n"}, "extends: must be the name of a model, or a file"),
+        ({"a": "extends: ../../../etc/passwd\n"}, "unknown model"),
+        ({"a": "extends: llama3-8b\nlayres: 3\n"}, "a.yaml: unknown key 'layres'"),
+        ({"a": "extends: b.yaml\n", "b": "extends: llama3-8b\nheads: 7\n"}, "heads=7"),
+    ],
+)
+def test_chains_that_cannot_be_followed(tmp_path: Path, files: dict[str, str], complaint: str) -> None:
+    with pytest.raises(UserError) as error:
+        load_model(str(write(tmp_path, **files)))
+    assert complaint in str(error.value)
+
+
+@given(st.floats(1e-3, 1e6), st.floats(0, 1e6))
+def test_other_units_are_converted_once(gbps: float, us: float) -> None:
+    changed = load_system(f"dgx-h100,nic_gbps={gbps!r},network_latency_us={us!r}")
+    assert changed.nic_bytes_per_s == gbps * 1e9 / 8
+    assert changed.network_latency_s == us / 1e6
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        ("nic_gbps: 100\nnic_bytes_per_s: 1e10\n", "nic_gbps and nic_bytes_per_s state the same quantity"),
+        ("nic_gbps: fast\n", "nic_gbps='fast': must be a number"),
+        ("nic_gbps: true\n", "nic_gbps=True: must be a number"),
+        ("nic_gbps: -1\n", "nic_bytes_per_s=-125000000.0: input should be greater than 0"),
+        ("nic_gbps: .nan\n", "nic_bytes_per_s=nan"),
+        ("nic_gbps: 100\nsite: {launch_us: 3, launch_s: 3e-6}\n", "launch_us and launch_s state the same"),
+        ("nic_gbps: 100\nsite: {launch_us: 2000000}\n", "must be at most 1 s"),
+        ("nic_gbps: 100\nnvlink_bytes_per_us: 3\n", "unknown key 'nvlink_bytes_per_us'"),
+    ],
+)
+def test_a_quantity_has_one_unit(tmp_path: Path, more: str, complaint: str) -> None:
+    with pytest.raises(UserError) as error:
+        load_system(write(tmp_path, mine=NODE + more))
+    assert complaint in str(error.value)
+
+
+def test_a_child_may_state_a_quantity_in_another_unit_than_its_base(tmp_path: Path) -> None:
+    assert load_system(write(tmp_path, mine="extends: dgx-h100\nnic_gbps: 8\n")).nic_bytes_per_s == 1e9
+
+
+def test_changes_behind_a_name_or_a_path(tmp_path: Path) -> None:
+    path = write(tmp_path, mine="extends: dgx-h100\nnic_gbps: 8\n")
+    changed = load_system(f"{path},site.launch_us=30,collective_algorithms=[tree],nic_gbps=16")
+    assert (changed.nic_bytes_per_s, changed.site.launch_s) == (2e9, 30e-6)
+    assert changed.collective_algorithms == ("tree",)
+    assert changed.nvlink_bytes_per_s == load_system("dgx-h100").nvlink_bytes_per_s
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        (["nic_gbp=4"], "--set system.nic_gbp=4: unknown key 'nic_gbp'; did you mean nic_gbps"),
+        (["nic_gbps"], "--set system.nic_gbps: write KEY=VALUE"),
+        (["nic_gbps="], "write KEY=VALUE"),
+        (["nic_gbps=[1"], "--set system.nic_gbps=[1: the value is not valid YAML"),
+        (["site=3"], "unknown key 'site'"),
+        (["extends=dgx-h100"], "unknown key 'extends'"),
+        (
+            ["gpus_per_node=8", "gpus_per_node=many"],
+            "with gpus_per_node=8, gpus_per_node=many: gpus_per_node",
+        ),
+        (
+            ["leaf_oversubscription=0.5"],
+            "leaf_oversubscription=0.5: input should be greater than or equal to 1",
+        ),
+    ],
+)
+def test_settings_that_cannot_be_applied(settings: list[str], complaint: str) -> None:
+    with pytest.raises(UserError) as error:
+        system_of(system_reference("dgx-h100").changed(settings, "--set system."))
+    assert complaint in str(error.value)
+
+
+def test_the_digest_is_of_what_is_resolved(tmp_path: Path) -> None:
+    path = write(tmp_path, mine="extends: base.yaml\n", base="extends: dgx-h100\nnic_gbps: 8\n")
+    before = resolved_digest(load_system(path))
+    write(tmp_path, base="# a comment\nnic_gbps: 8.0\nextends: dgx-h100\n")
+    assert resolved_digest(load_system(path)) == before
+    write(tmp_path, base="extends: dgx-h100\nnic_gbps: 9\n")
+    assert resolved_digest(load_system(path)) != before
+
+
+def test_a_model_may_be_json(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"extends": "llama3-8b", "layers": 2}))
+    assert load_model(str(path)).layers == 2
