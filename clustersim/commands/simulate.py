@@ -91,21 +91,10 @@ def run(
     from .terminal import progress_of
 
     config = _config(
-        policy,
-        cluster=cluster,
-        system=system,
-        planner=planner,
-        placement=placement,
-        no_overheads=no_overheads,
-        overheads=overheads,
-        seed=seed,
-        settings=settings,
-        table=table,
-        model_path=model_path,
-        until=until,
-        warmup=warmup,
-        measure=measure,
-    )
+        policy, cluster=cluster, system=system, planner=planner, placement=placement,
+        no_overheads=no_overheads, overheads=overheads, seed=seed, settings=settings, table=table,
+        model_path=model_path, until=until, warmup=warmup, measure=measure,
+    )  # fmt: skip
     jobs = Trace.read(trace, config.table, config.model_path)
     if out is not None:
         check_folder(out, force=force)
