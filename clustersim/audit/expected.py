@@ -14,7 +14,7 @@ from itertime.costs import checked_headroom
 from itertime.errors import UserError
 from itertime.io import sha256, shown
 from itertime.prediction import evaluate
-from itertime.spec import PlanBatch, list_systems
+from itertime.spec import PlanBatch, list_systems, refusal_of
 from traces.job import Job
 from traces.models import Models
 
@@ -107,7 +107,8 @@ class Recomputed:
         if model is None:
             return ""
         try:
-            broken = plan.broken_rules(model.with_seq_len(key.seq_len))
+            shape = model.with_seq_len(key.seq_len)
+            broken = [*plan.broken_rules(shape), *filter(None, [refusal_of(shape)])]
         except _FAILURES as error:
             return f"its plan {key.plan}: {error}"
         return f"its plan {key.plan} cannot train {key.model}: {'; '.join(broken)}" if broken else ""
