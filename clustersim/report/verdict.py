@@ -122,8 +122,8 @@ def _no_queueing(groups: Sequence[Group], read_records: bool) -> list[str]:
     what = "this comparison says" if len(groups) > 1 else "this run says"
     most = max(known)
     how = "no job waited" if not most else f"at most {100 * most:.1g} % of the jobs waited"
-    share = f"{100 * NEGLIGIBLE_WAIT:g} %"
-    return [f"No queueing: {what} little about scheduling ({how} for more than {share} of its run time)."]
+    share = f"{100 * NEGLIGIBLE_WAIT:g} % of the job's run time"
+    return [f"No queueing: {what} little about scheduling ({how} for more than {share})."]
 
 
 def _declined(run: Run, values: Mapping[str, float | None], read_records: bool) -> float:
