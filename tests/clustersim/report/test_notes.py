@@ -164,6 +164,18 @@ def test_waiting_and_both_utilisations_are_in_headline_and_verdict() -> None:
     assert second.endswith("; while jobs arrived, 100.0 % were allocated.")
 
 
+def test_the_verdict_of_a_comparison_states_all_waiting() -> None:
+    """srtf starts `short` at once, at the cost of `long`, which waits though it had started."""
+    jobs = [Job("long", 0.0, gpus=8, duration_s=1000.0), Job("short", 100.0, gpus=8, duration_s=300.0)]
+    runs = [run_of(jobs), run_of(jobs, "srtf")]
+    said = [sentence for sentence in verdict(runs, "fifo") if sentence.startswith("Jobs wait least")]
+    assert said == [
+        "Jobs wait least, 2.50 min on average under srtf, and longest, 7.50 min on average under fifo."
+    ]
+    alike = verdict([runs[0], run_of(jobs, "fifo-skip")], "fifo")
+    assert not any(sentence.startswith("Jobs wait") for sentence in alike)
+
+
 def test_a_run_of_an_older_version_has_a_headline_and_no_false_notes() -> None:
     new = ("offered_load", "arrival_window_s", "load_jobs", "wait_mean_s", "wait_p99_s", "waited_ratio",
            "tail_jobs", "tail_ratio", "gpu_allocated_arrival_ratio")  # fmt: skip
