@@ -12,10 +12,10 @@ from collections.abc import Iterable
 __all__ = ["TableError", "UnknownName", "UserError", "printable"]
 
 
-def printable(text: str) -> str:
+def printable(text: str, kept: str = "\n\t") -> str:
     r"""The text as it goes to a terminal: control characters, which users' files may hold, are escaped.
 
-    Line breaks and tabs stay.
+    Those in `kept` stay: line breaks and tabs.
 
     >>> print(printable("a \x1b[31mred"))
     a \x1b[31mred
@@ -23,7 +23,7 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
+        char if char.isprintable() or char in kept else char.encode("unicode_escape").decode()
         for char in text
     )
 
