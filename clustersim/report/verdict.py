@@ -55,13 +55,15 @@ def _account(label: str, values: Mapping[str, float | None]) -> list[str]:
     finished, jobs, deadlines = (int(values.get(name) or 0) for name in ("finished", "jobs", "deadline_jobs"))
     if not finished:
         return [f"{label} finished none of {jobs:,} jobs."]
-    times = [duration(values.get(name)) for name in ("jct_mean_s", "queue_mean_s", "jct_p99_s", "makespan_s")]
+    longest = max(values.get("jct_p99_s") or 0.0, values.get("queue_mean_s") or 0.0)
+    times = [duration(values.get(name), longest) for name in ("jct_mean_s", "queue_mean_s", "jct_p99_s")]
     shares = ("gpu_allocated_ratio", "gpu_useful_ratio", "deadline_met_ratio")
     allocated, useful, met = (100 * (values.get(name) or 0.0) for name in shares)
     sentences = [
         f"{label} finished {finished:,} of {jobs:,} jobs: mean JCT {times[0]}, 99th percentile {times[2]}; "
         f"they waited {times[1]} for their first GPUs on average.",
-        f"{allocated:.1f} % of the GPUs were allocated and {useful:.1f} % made progress over {times[3]}.",
+        f"{allocated:.1f} % of the GPUs were allocated and {useful:.1f} % made progress "
+        f"over {duration(values.get('makespan_s'))}.",
     ]
     if deadlines:
         sentences.append(f"{met:.1f} % of {deadlines:,} deadlines were met.")
