@@ -14,6 +14,7 @@ from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import open_table, sha256, shown
 from traces.job import Job, submission_key
+from traces.native import MAX_SECONDS
 from traces.summary import demand
 from traces.workload import Rules, Work, WorkMaker, deadline_factors, stream, work_maker
 
@@ -120,14 +121,18 @@ def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) 
     rows = sorted(log.jobs, key=lambda row: submission_key(row.submit_s, row.job_id))
     inside = _window(rows, selection)
     kept = inside[: selection.limit]
-    works = _works(rows, kept, maker, seed)
+    factors = _deadline_factors(log, maker, seed)
+    earliest = _Clock(rows[kept[0]].submit_s, selection.time_scale)
+    works = {
+        i: _dropped_if_late(rows[i], work, earliest, factors[i])
+        for i, work in _works(rows, kept, maker, seed).items()
+    }
     dropped = [*log.dropped, *(w for w in works.values() if isinstance(w, Dropped))]
     dropped.sort(key=lambda row: row.line)
     done = {i: work for i, work in works.items() if not isinstance(work, Dropped)}
     if not done:
         raise TableError(f"no job can be imported; line {dropped[0].line}: {dropped[0].reason}")
     clock = _Clock(rows[next(iter(done))].submit_s, selection.time_scale)
-    factors = _deadline_factors(log, maker, seed)
     jobs = [_job(rows[i], work, clock, factors[i]) for i, work in done.items()]
     parts = sum(rows[i].part_of_gpu for i in done)
     left_out = {"window": len(rows) - len(inside), "limit": len(inside) - len(kept)}
@@ -192,6 +197,20 @@ def _works(
         work = maker.work(row.gpus, row.duration_s, float(uniform[i]))
         works[i] = Dropped(row.line, row.job_id, work) if isinstance(work, str) else work
     return works
+
+
+def _dropped_if_late(
+    row: LoggedJob, work: Work | Dropped | None, clock: _Clock, deadline_factor: float | None
+) -> Work | Dropped | None:
+    """The work; or why the row is dropped, if a trace cannot hold its submission or deadline."""
+    if isinstance(work, Dropped):
+        return work
+    job = _job(row, work, clock, deadline_factor)
+    for name in ("submit_s", "deadline_s"):
+        value = getattr(job, name)
+        if value is not None and value > MAX_SECONDS:
+            return Dropped(row.line, row.job_id, f"{name} would be {value:g}, above {MAX_SECONDS:g}")
+    return work
 
 
 def _deadline_factors(log: Log, maker: WorkMaker | None, seed: int) -> list[float | None]:
