@@ -79,6 +79,7 @@ def gpu_time(run: Run) -> GpuTime | None:
     parts: dict[str, list[float]] = {name: [] for name in CATEGORIES}
     by_plan: dict[PlanKey, list[float]] = {}
     found = allocations(run)
+    usual: dict[PlanKey, dict[str, float]] = {}  # shares of plans at full speed
     progress, speeds = _progress(found, jobs), _Speeds(run)
     for held in found:
         paid, ran = _clipped(held, *interval)
@@ -91,7 +92,13 @@ def gpu_time(run: Run) -> GpuTime | None:
         plan = plans.get(key)
         if plan is not None:
             by_plan.setdefault(key, []).append(ran * held.given.gpus)
-        for name, part in _shares(plan, speeds.slowed(held, plan)).items():
+        slowed = speeds.slowed(held, plan)
+        shares = usual.get(key) if slowed == 0 else None
+        if shares is None:
+            shares = _shares(plan, slowed)
+            if slowed == 0:
+                usual[key] = shares
+        for name, part in shares.items():
             parts[name].append(ran * held.given.gpus * part)
     total = run.cluster.gpus * span_s
     seconds = {name: fsum(values) for name, values in parts.items()} | _idle(run, *interval)

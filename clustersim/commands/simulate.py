@@ -57,6 +57,7 @@ OutDir = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Replace the results that the folder of --out holds.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Parquet = Annotated[bool, typer.Option("--parquet", help="Write jobs.parquet instead of jobs.csv.")]
+NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.html; `report` makes it later.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one per processor.")]
 
 _DEMO_POLICIES = "fifo,srtf,elasticflow,vtrain-aware"
@@ -81,6 +82,7 @@ def run(
     out: OutDir = None,
     force: Force = False,
     parquet: Parquet = False,
+    no_report: NoReport = False,
     json: Json = False,
 ) -> None:
     """Simulate a trace under one policy."""
@@ -103,15 +105,14 @@ def run(
             result = simulate(jobs, config=config, out=out, parquet=parquet, on_progress=advance)
     except UserError as error:
         partial = getattr(error, "partial", None)
-        if out is not None and partial is not None:
+        if out is not None and partial is not None and not no_report:
             _report([partial], out)
         raise
     except KeyboardInterrupt as interrupt:
         raise Interrupted(out if hasattr(interrupt, "partial") else None) from None
     print_run(result, json)
     if out is not None:
-        _report([result], out)
-        _say_where([result], out, json)
+        _finish([result], out, None, no_report=no_report, json=json)
 
 
 def compare(
@@ -140,6 +141,7 @@ def compare(
     out: OutDir = None,
     force: Force = False,
     parquet: Parquet = False,
+    no_report: NoReport = False,
     json: Json = False,
 ) -> None:
     """Simulate a trace under several policies and compare them.
@@ -171,8 +173,16 @@ def compare(
     ]
     jobs = Trace.read(trace, configs[0].table, configs[0].model_path)
     _compare(
-        jobs, configs, baseline=baseline, workers=workers, out=out, force=force, parquet=parquet, json=json
-    )  # fmt: skip
+        jobs,
+        configs,
+        baseline=baseline,
+        workers=workers,
+        out=out,
+        force=force,
+        parquet=parquet,
+        no_report=no_report,
+        json=json,
+    )
 
 
 def demo(
@@ -188,6 +198,7 @@ def demo(
     measure: Measure = None,
     out: OutDir = None,
     force: Force = False,
+    no_report: NoReport = False,
     json: Json = False,
 ) -> None:
     """Compare four policies on generated jobs.
@@ -214,7 +225,7 @@ def demo(
         planner="3d",
         seed=seed,
     )
-    _compare(Trace.generated(recipe), configs, out=out, force=force, json=json)
+    _compare(Trace.generated(recipe), configs, out=out, force=force, no_report=no_report, json=json)
 
 
 def _settings_of(name: str, names: list[str], settings: list[str] | None) -> list[str]:
@@ -288,6 +299,7 @@ def _compare(
     out: Path | None,
     force: bool = False,
     parquet: bool = False,
+    no_report: bool,
     json: bool,
 ) -> None:
     from clustersim.runs import compare as simulate
@@ -320,8 +332,20 @@ def _compare(
         raise Interrupted(out) from None
     print_comparison(runs, baseline or names[0], json)
     if out is not None:
+        _finish(runs, out, baseline, no_report=no_report, json=json)
+
+
+def _finish(runs: list[Run], out: Path, baseline: str | None, *, no_report: bool, json: bool) -> None:
+    """Write the report, unless it is not wanted, and print where the results are."""
+    from .run_output import has_report
+
+    if not no_report:
         _report(runs, out, baseline)
-        _say_where(runs, out, json)
+    else:
+        (out / "report.html").unlink(missing_ok=True)  # that of earlier results
+    if not json:
+        page = f"; open {out / 'report.html'}" if has_report(runs) and not no_report else ""
+        print(f"Written to {out}{page}")
 
 
 def _report(runs: list[Run], out: Path, baseline: str | None = None) -> None:
@@ -336,15 +360,6 @@ def _report(runs: list[Run], out: Path, baseline: str | None = None) -> None:
     from itertime.io import write_text
 
     write_text(out / "report.html", render_report(runs, baseline=baseline))
-
-
-def _say_where(runs: list[Run], out: Path, json: bool) -> None:
-    """Print where the results are."""
-    from .run_output import has_report
-
-    if not json:
-        page = f"; open {out / 'report.html'}" if has_report(runs) else ""
-        print(f"Written to {out}{page}")
 
 
 def _folder_name(policy: str, seed: int, with_seed: bool) -> str:

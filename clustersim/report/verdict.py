@@ -197,8 +197,10 @@ def _account(label: str, values: Mapping[str, float | None]) -> list[str]:
     finished, jobs, deadlines = (int(values.get(name) or 0) for name in ("finished", "jobs", "deadline_jobs"))
     if not finished:
         return [f"{label} finished none of {jobs:,} jobs."]
+    longest = max(values.get(name) or 0.0 for name in ("jct_p99_s", "wait_mean_s", "queue_mean_s"))
     jct, p99, wait, first = (
-        duration(values.get(name)) for name in ("jct_mean_s", "jct_p99_s", "wait_mean_s", "queue_mean_s")
+        duration(values.get(name), longest)
+        for name in ("jct_mean_s", "jct_p99_s", "wait_mean_s", "queue_mean_s")
     )
     waited = f"they waited {wait} on average, {first} of it for their first GPUs"
     if values.get("wait_mean_s") is None:  # in folders of older versions
