@@ -48,6 +48,8 @@ def _positive(value: str) -> float:
     number = _number(value)
     if number <= 0:
         raise ValueError("must be above 0")
+    if not 1e-12 <= number <= 1e12:
+        raise ValueError("is beyond what any machine has; check its unit")
     return number
 
 
