@@ -8,7 +8,7 @@ from typing import Any
 
 from clustersim.cluster import Cluster
 from clustersim.records import PlanKey, PlanRecord, plan_of_label
-from clustersim.runs import LARGEST_FILE, is_of_this_code, plan_record, systems_hash
+from clustersim.runs import LARGEST_FILE, is_of_this_code, plan_record, profile_of, systems_hash
 from clustersim.speed import CannotRun, Curve, Offer, Speed, regular_counts, speed_for
 from itertime.costs import checked_headroom
 from itertime.errors import UserError
@@ -139,6 +139,10 @@ class Recomputed:
             return plan_record(job, key, self._speed)
         except _FAILURES:
             return None
+
+    def profile(self) -> dict[str, str] | None:
+        """The name and the hash of the profile, as the manifest of such a run states it; None if unknown."""
+        return profile_of(self._speed) if self._speed is not None and self.same_code else None
 
     def speed(self) -> Speed:
         """The speeds of the run. Call only if `why_not` is empty."""

@@ -112,3 +112,16 @@ def test_any_text_in_the_cells_gives_a_table_or_an_error(table_row, tmp_path, ch
     except TableError as error:
         complaint = str(error)
     assert complaint.startswith(str(path)) if complaint else len(rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "says"),
+    [
+        ("node_nic_gbps", "1e-320", "is beyond what any machine has; check its unit"),
+        ("node_nic_gbps", "1e300", "is beyond what any machine has; check its unit"),
+        ("gpus", "9" * 25, "must be a whole number"),
+        ("gpus_per_node", "9" * 25, "must be a whole number"),
+    ],
+)
+def test_numbers_are_of_a_size_that_machines_have(write_table, column, value, says):
+    assert says in complaint(write_table({column: value}))
