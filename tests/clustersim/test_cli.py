@@ -265,7 +265,11 @@ def test_a_window_of_measurement(call: Callable[..., Done], trace: Path, tmp_pat
     assert json.loads((out / "summary.json").read_text())["window"] == window
     assert call("check", out).code == 0
     told = "Measured in a window: the "
-    assert told in call("compare", trace, "--policies", "fifo,srtf", *options).out
+    compared = call("compare", trace, "--policies", "fifo,srtf", *options).out
+    assert told in compared
+    jobs = window["jobs"]
+    assert jobs < len(TRACE.splitlines()) - 1
+    assert f" of {jobs} submitted." in compared
     whole = call("run", trace, "--policy", "fifo", "--cluster", "n1g8", "--out", tmp_path / "b")
     assert told not in whole.out
     assert call("report", tmp_path / "b", "--warmup", 5).code == 0

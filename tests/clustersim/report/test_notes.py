@@ -126,7 +126,9 @@ def test_a_window_is_stated_and_fills_headline_and_verdict() -> None:
     heads, (row,), _ = comparison_table([run], None)
     cells = dict(zip(heads, row, strict=True))
     assert cells["JCT mean, s"] == f"{window['jct_mean_s']:.0f}" != f"{whole.summary['jct_mean_s']:.0f}"
-    assert not any(head.startswith(("Makespan", "GPUs useful")) for head in heads), "those of the whole run"
+    absent = ("Makespan", "GPUs useful", "GPUs allocated, arrivals")
+    assert not any(head.startswith(absent) for head in heads), "those of the whole run, or twice the same"
+    assert "GPUs allocated, %" in heads
     first = verdict([run], None)[0]
     assert first.startswith("fifo finished 3 of 3 jobs")
     assert "Measured in a window: the 3 of 10 jobs" in render_report([run])
