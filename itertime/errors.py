@@ -38,8 +38,8 @@ _BOUNDED = _Bounded()
 def quoted(value: object) -> str:
     """A user's value as Python writes it, for a message; of a long one the beginning.
 
-    >>> quoted("a" * 100), quoted([1, "x"])
-    ("'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...'", "[1, 'x']")
+    >>> quoted("abc"), quoted([1, "x"])
+    ("'abc'", "[1, 'x']")
     """
     if isinstance(value, str):
         return repr(_beginning(value))
