@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -60,10 +61,16 @@ Parquet = Annotated[bool, typer.Option("--parquet", help="Write jobs.parquet ins
 NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.html; `report` makes it later.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one per processor.")]
 
+_SETTINGS = {
+    "cluster": "cluster", "system": "system", "planner": "planner", "placement": "placement", "seed": "seed",
+    "model_path": "model_path", "until": "until_s", "warmup": "warmup_s", "measure": "measure_s",
+}  # fmt: skip
+"""Parameters of the commands that are settings of `RunConfig`, under the same or another name."""
 _DEMO_POLICIES = "fifo,srtf,elasticflow,vtrain-aware"
 
 
 def run(
+    context: typer.Context,
     trace: TraceFile,
     policy: Annotated[str, typer.Option(help="A registered policy, or file.py:Class.")],
     cluster: ClusterShape = "n128g8",
@@ -92,11 +99,7 @@ def run(
     from .run_output import check_folder, print_run
     from .terminal import progress_of
 
-    config = _config(
-        policy, cluster=cluster, system=system, planner=planner, placement=placement,
-        no_overheads=no_overheads, overheads=overheads, seed=seed, settings=settings, table=table,
-        model_path=model_path, until=until, warmup=warmup, measure=measure,
-    )  # fmt: skip
+    config = _config(policy, context.params)
     jobs = Trace.read(trace, config.table, config.model_path)
     if out is not None:
         check_folder(out, force=force)
@@ -116,6 +119,7 @@ def run(
 
 
 def compare(
+    context: typer.Context,
     trace: TraceFile,
     policies: Annotated[str, typer.Option(help="Policies, separated by commas.")],
     baseline: Annotated[
@@ -152,22 +156,7 @@ def compare(
 
     names = _policy_names(policies)
     configs = [
-        _config(
-            name,
-            cluster=cluster,
-            system=system,
-            planner=planner,
-            placement=placement,
-            no_overheads=no_overheads,
-            overheads=overheads,
-            seed=seed + k,
-            settings=_settings_of(name, names, settings),
-            table=table,
-            model_path=model_path,
-            until=until,
-            warmup=warmup,
-            measure=measure,
-        )
+        _config(name, context.params, seed=seed + k, settings=_settings_of(name, names, settings))
         for name in names
         for k in range(seeds)
     ]
@@ -186,6 +175,7 @@ def compare(
 
 
 def demo(
+    context: typer.Context,
     jobs: Annotated[int, typer.Option(min=1, help="Jobs to generate.")] = 800,
     load: Annotated[
         float,
@@ -210,10 +200,7 @@ def demo(
     from clustersim.runs import Trace
     from traces.synthetic import Recipe
 
-    configs = [
-        _config(name, cluster=cluster, seed=seed, warmup=warmup, measure=measure)
-        for name in _policy_names(policies)
-    ]
+    configs = [_config(name, context.params) for name in _policy_names(policies)]
     recipe = Recipe(
         jobs=jobs,
         load=load,
@@ -251,43 +238,22 @@ def _policy_names(text: str) -> list[str]:
     return names
 
 
-def _config(
-    policy: str,
-    *,
-    cluster: str = "n128g8",
-    system: str = "dgx-a100-80gb",
-    planner: str | None = None,
-    placement: str = "pack",
-    no_overheads: bool = False,
-    overheads: str | None = None,
-    seed: int = 0,
-    settings: list[str] | None = None,
-    table: Path | None = None,
-    model_path: list[str] | None = None,
-    until: float | None = None,
-    warmup: float = 0.0,
-    measure: float | None = None,
-) -> RunConfig:
+def _config(policy: str, options: Mapping[str, Any], **changes: Any) -> RunConfig:
+    """The settings of a run: the options of its command by parameter name, some of them replaced."""
     from clustersim.runs import RunConfig
 
-    if no_overheads and overheads is not None:
+    given = {**options, **changes}
+    settings, overheads = given.get("settings"), given.get("overheads")
+    if given.get("no_overheads") and overheads is not None:
         raise UserError(f"--overheads {overheads}: contradicts --no-overheads; leave one of them out")
-    preset = {} if overheads is None else {"preset": overheads}
-    return RunConfig.make(
-        settings,
-        policy=policy,
-        cluster=cluster,
-        system=system,
-        planner=planner,
-        placement=placement,
-        overheads=None if no_overheads else preset,
-        seed=seed,
-        table=None if table is None else str(table),
-        model_path=model_path or [],
-        until_s=until,
-        warmup_s=warmup,
-        measure_s=measure,
-    )
+    values = {setting: given[name] for name, setting in _SETTINGS.items() if given.get(name) is not None}
+    if given.get("no_overheads"):
+        values["overheads"] = None
+    elif overheads is not None:
+        values["overheads"] = {"preset": overheads}
+    if given.get("table") is not None:
+        values["table"] = str(given["table"])
+    return RunConfig.make(settings, policy=policy, **values)
 
 
 def _compare(
