@@ -58,6 +58,9 @@ OutDir = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Replace the results that the folder of --out holds.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Parquet = Annotated[bool, typer.Option("--parquet", help="Write jobs.parquet instead of jobs.csv.")]
+Baseline = Annotated[
+    str | None, typer.Option(help="Policy to compare the others with; by default the first.")
+]
 NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.html; `report` makes it later.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one per processor.")]
 
@@ -122,9 +125,7 @@ def compare(
     context: typer.Context,
     trace: TraceFile,
     policies: Annotated[str, typer.Option(help="Policies, separated by commas.")],
-    baseline: Annotated[
-        str | None, typer.Option(help="Policy to compare the others with; by default the first.")
-    ] = None,
+    baseline: Baseline = None,
     seeds: Annotated[
         int, typer.Option(min=1, help="Number of seeds for each policy, counting from --seed.")
     ] = 1,
