@@ -6,6 +6,7 @@
 | `Layout` | separator, comments and header of a table |
 | `open_input` | a file or pipe, opened for reading it several times |
 | `read_mapping` | the mapping in a YAML or JSON file |
+| `names_file` | whether a text is the path of such a file, rather than a shipped name |
 | `parse_yaml`, `yaml_nodes` | the data in YAML text, its nodes; what aliases stand for has a limit |
 | `YamlError` | why a text is not such YAML, and the line |
 | `read_text` | the text of a regular UTF-8 file of limited size |
@@ -46,6 +47,7 @@ from .mappings import (
     Share,
     Whole,
     construct,
+    names_file,
     read_mapping,
 )
 from .schema import Key, described, keys_of
@@ -73,6 +75,7 @@ __all__ = [
     "described",
     "digest",
     "keys_of",
+    "names_file",
     "open_input",
     "open_table",
     "parse_yaml",
