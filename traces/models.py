@@ -23,7 +23,7 @@ _SHIPPED = "the shipped models"
 
 
 @dataclass(frozen=True)
-class _Own:
+class _UserModel:
     """A model of the user, and the files that state it with their hashes, its own file first."""
 
     spec: ModelSpec
@@ -41,7 +41,7 @@ class Models:
     def __init__(self, folder: str | Path | None = None, search: Sequence[str | Path] = ()):
         self._folder = None if folder is None else Path(folder)
         self._places: dict[str, list[Path]] = {}
-        self._own: dict[str, _Own] = {}
+        self._own: dict[str, _UserModel] = {}
         for one in search:
             for path in _models_in(Path(one)):
                 self._places.setdefault(path.stem, []).append(path)
@@ -55,7 +55,7 @@ class Models:
         for name, stated in (document if isinstance(document, Mapping) else {}).items():
             try:
                 files = tuple((str(one["path"]), str(one["sha256"])) for one in stated["files"])
-                models._own[name] = _Own(ModelSpec(**stated["spec"]), files)
+                models._own[name] = _UserModel(ModelSpec(**stated["spec"]), files)
             except (KeyError, TypeError, ValueError, ArithmeticError, UserError):
                 raise UserError(f"manifest.json: models: {shown(name)} is not stated as a model") from None
         return models
@@ -92,7 +92,7 @@ class Models:
                 self._own[name] = _loaded(places[0], None)
         return self._own[name].spec
 
-    def _load_path(self, name: str) -> _Own:
+    def _load_path(self, name: str) -> _UserModel:
         if self._folder is None:
             return _loaded(Path(name), None)
         path = self._folder / name
@@ -117,7 +117,7 @@ def _models_in(folder: Path) -> Iterator[Path]:
             yield folder / name
 
 
-def _loaded(path: Path, within: Path | None) -> _Own:
+def _loaded(path: Path, within: Path | None) -> _UserModel:
     """The model in a file. UserError if there is none, or if it extends a file that is not `within`."""
     reference = model_reference(str(path))
     own, *extended = reference.files
@@ -128,7 +128,7 @@ def _loaded(path: Path, within: Path | None) -> _Own:
         hashes = tuple((str(one), sha256(one)) for one in files)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
-    return _Own(model_of(reference), hashes)
+    return _UserModel(model_of(reference), hashes)
 
 
 def _is_inside(path: Path, folder: Path) -> bool:
