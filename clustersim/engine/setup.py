@@ -28,6 +28,7 @@ class RunSetup:
     | `planner` | the name of the planner behind `speed` | empty: it has none |
     | `overheads` | what starts, preemptions and resizes cost | the default constants |
     | `placement` | a placer or its name | `pack` |
+    | `type_slowdown` | on several GPU types: how many times slower than on its best type a job may start | no limit |
     | `quotas` | GPUs promised to tenants | none |
     | `failures`, `maintenance` | what takes nodes out of service | nothing |
     | `until_s` | the end of the run on the trace's clock | when no event is left |
@@ -41,6 +42,7 @@ class RunSetup:
     planner: str = ""
     overheads: Overheads = field(default_factory=Overheads)
     placement: str | Placer = "pack"
+    type_slowdown: float = inf
     quotas: Mapping[str, int] = field(default_factory=dict)
     failures: Failures | None = None
     maintenance: Maintenance | None = None

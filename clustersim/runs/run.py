@@ -172,6 +172,7 @@ def setup_of(
             planner=planner,
             overheads=Overheads.none() if charged is None else Overheads.of(charged, cluster.gpus),
             placement=placer(config.placement),
+            type_slowdown=config.type_slowdown,
             quotas=checked_quotas(config.quotas, cluster.gpus),
             failures=None if config.failures is None else Failures.of(config.failures),
             maintenance=Maintenance.of(config.calendar, cluster.nodes),
