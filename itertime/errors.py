@@ -38,8 +38,8 @@ _BOUNDED = _Bounded()
 def quoted(value: object) -> str:
     """A user's value as Python writes it, for a message; of a long one the beginning.
 
-    >>> quoted("a" * 100), quoted([1, "x"])
-    ("'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...'", "[1, 'x']")
+    >>> quoted("abc"), quoted([1, "x"])
+    ("'abc'", "[1, 'x']")
     """
     if isinstance(value, str):
         return repr(_beginning(value))
@@ -57,10 +57,10 @@ def _beginning(text: str) -> str:
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
 
 
-def printable(text: str) -> str:
+def printable(text: str, kept: str = "\n\t") -> str:
     r"""The text as it goes to a terminal: control characters, which users' files may hold, are escaped.
 
-    Line breaks and tabs stay.
+    Those in `kept` stay: line breaks and tabs.
 
     >>> print(printable("a \x1b[31mred"))
     a \x1b[31mred
@@ -68,7 +68,7 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
+        char if char.isprintable() or char in kept else char.encode("unicode_escape").decode()
         for char in text
     )
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from clustersim.records import ALLOCATES, RELEASES, EventRecord, Run
 
@@ -15,8 +15,7 @@ Block = tuple[int, int, int, int]
 """(first node, last node, first GPU, GPUs): the same GPUs on each of a range of nodes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
+class Allocation(NamedTuple):
     """The GPUs that one event gave a job. `given`: that event. `to_s`: when the allocation ended. `ended`:
     the kind of the event that ended it, empty if the run ended first.
     """
@@ -125,6 +124,9 @@ def _choose(free: int, count: int, before: int, gpus_per_node: int) -> int:
 
 
 def _blocks(masks: Sequence[tuple[int, int]]) -> list[Block]:
+    if len(masks) == 1:  # most allocations
+        node, mask = masks[0]
+        return [(node, node, *row) for row in _rows(mask)]
     blocks: list[Block] = []
     for mask, nodes in groupby(masks, key=lambda item: item[1]):
         first = last = -2
@@ -137,14 +139,16 @@ def _blocks(masks: Sequence[tuple[int, int]]) -> list[Block]:
     return blocks
 
 
-def _rows(mask: int) -> Iterator[tuple[int, int]]:
+@lru_cache(maxsize=4096)
+def _rows(mask: int) -> tuple[tuple[int, int], ...]:
     """The contiguous runs of set bits, as (first bit, length)."""
-    gpu = 0
+    rows, gpu = [], 0
     while mask >> gpu:
         if mask >> gpu & 1:
             length = 1
             while mask >> (gpu + length) & 1:
                 length += 1
-            yield gpu, length
+            rows.append((gpu, length))
             gpu += length
         gpu += 1
+    return tuple(rows)

@@ -22,8 +22,8 @@ __all__ = [
     "arrival_window",
     "has_waited",
     "offered_load",
+    "share_of_gpus",
     "tail",
-    "use_while_jobs_arrive",
     "waiting",
 ]
 
@@ -67,12 +67,15 @@ def offered_load(jobs: Jobs, cluster: Cluster, window: Interval | None) -> dict[
     return {"offered_load": load, "arrival_window_s": length_s, "load_jobs": int(covered.sum())}
 
 
-def use_while_jobs_arrive(usage: Usage, cluster: Cluster, window: Interval | None) -> float | None:
-    """The integral of the allocated GPUs over the window / (G x its length); None as for `offered_load`."""
+def share_of_gpus(gpus: Array, usage: Usage, cluster: Cluster, window: Interval | None) -> float | None:
+    """The integral over the window of `gpus`, one value per row of `usage`, / (G x length of the window).
+
+    None for a window as short as where `offered_load` has none.
+    """
     length_s = _length_s(window)
     if window is None or length_s is None or length_s < _SHORTEST_S:
         return None
-    return usage.integral(usage.allocated, *window) / (cluster.gpus * length_s)
+    return usage.integral(gpus, *window) / (cluster.gpus * length_s)
 
 
 def _length_s(window: Interval | None) -> float | None:

@@ -79,6 +79,7 @@ def gpu_time(run: Run) -> GpuTime | None:
     parts: dict[str, list[float]] = {name: [] for name in CATEGORIES}
     by_plan: dict[PlanKey, list[float]] = {}
     found = allocations(run)
+    at_full_speed: dict[PlanKey, list[float]] = {}
     progress, speeds = _progress(found, jobs), _Speeds(run)
     for held in found:
         paid, ran = _clipped(held, *interval)
@@ -91,8 +92,15 @@ def gpu_time(run: Run) -> GpuTime | None:
         plan = plans.get(key)
         if plan is not None:
             by_plan.setdefault(key, []).append(ran * held.given.gpus)
-        for name, part in _shares(plan, speeds.slowed(held, plan)).items():
+        slowed = speeds.slowed(held, plan)
+        if slowed == 0:
+            at_full_speed.setdefault(key, []).append(ran * held.given.gpus)
+            continue
+        for name, part in _shares(plan, slowed).items():
             parts[name].append(ran * held.given.gpus * part)
+    for key, values in at_full_speed.items():
+        for name, part in _shares(plans.get(key), 0.0).items():
+            parts[name].append(fsum(values) * part)
     total = run.cluster.gpus * span_s
     seconds = {name: fsum(values) for name, values in parts.items()} | _idle(run, *interval)
     seconds["idle"] = max(0.0, total - fsum(value for name, value in seconds.items() if name != "idle"))

@@ -17,7 +17,7 @@ from clustersim.cluster import Cluster
 from clustersim.records import FINISHED, STATES, Columns
 
 from .arrays import Array, Jobs, Snapshots, Usage, Value, job_columns, mean, of_finished, percentiles, span
-from .demand import admitted, arrival_window, offered_load, tail, use_while_jobs_arrive, waiting
+from .demand import admitted, arrival_window, offered_load, share_of_gpus, tail, waiting
 
 __all__ = [
     "METRICS",
@@ -68,7 +68,7 @@ def summarise(
         "makespan_s": makespan_s(jobs),
         **tail(jobs, usage),
         **utilisation(jobs, usage, cluster),
-        "gpu_allocated_arrival_ratio": use_while_jobs_arrive(usage, cluster, arrivals),
+        "gpu_allocated_arrival_ratio": share_of_gpus(usage.allocated, usage, cluster, arrivals),
         **deadlines(jobs),
         **disruptions(jobs),
         **slowdowns(jobs),

@@ -15,7 +15,7 @@ from clustersim.records import JobRecord, Run
 from itertime.errors import UserError
 
 from .arrays import Jobs, Snapshots, Usage, Value, job_columns
-from .demand import arrival_window, offered_load
+from .demand import arrival_window, offered_load, share_of_gpus
 from .metrics import METRICS, summarise
 
 __all__ = [
@@ -59,14 +59,11 @@ def window_metrics(
     )
     values |= dict.fromkeys(UNDEFINED_IN_A_WINDOW)
     values |= offered_load(inside, cluster, (from_s, until_s))
-    available = cluster.gpus * (until_s - from_s)
-    for names, gpus in (
-        (("gpu_allocated_ratio", "gpu_allocated_arrival_ratio"), usage.allocated),
-        (("fragmentation_ratio",), usage.stranded),
-    ):
-        share = usage.integral(gpus, from_s, until_s) / available if available > 0 else None
-        values |= dict.fromkeys(names, share)
-    return values
+    allocated, stranded = (
+        share_of_gpus(gpus, usage, cluster, (from_s, until_s)) for gpus in (usage.allocated, usage.stranded)
+    )
+    values |= {"gpu_allocated_ratio": allocated, "gpu_allocated_arrival_ratio": allocated}
+    return values | {"fragmentation_ratio": stranded}
 
 
 def _bounds(jobs: Jobs, warmup_s: float, measure_s: float | None) -> tuple[float, float, float]:
@@ -76,7 +73,8 @@ def _bounds(jobs: Jobs, warmup_s: float, measure_s: float | None) -> tuple[float
     arrivals = arrival_window(columns)
     from_s = first_s + warmup_s
     end_s = inf if measure_s is None else from_s + measure_s
-    return from_s, min(end_s, first_s if arrivals is None else arrivals[1]), end_s
+    last_s = first_s if arrivals is None else arrivals[1]
+    return from_s, max(from_s, min(end_s, last_s)), end_s
 
 
 def window_summary(

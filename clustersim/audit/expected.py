@@ -8,13 +8,13 @@ from typing import Any
 
 from clustersim.cluster import Cluster
 from clustersim.records import PlanKey, PlanRecord, plan_of_label
-from clustersim.runs import LARGEST_FILE, is_of_this_code, plan_record, systems_hash
+from clustersim.runs import LARGEST_FILE, is_of_this_code, plan_record, profile_of, systems_hash
 from clustersim.speed import CannotRun, Curve, Offer, Speed, regular_counts, speed_for
 from itertime.costs import checked_headroom
 from itertime.errors import UserError
 from itertime.io import sha256, shown
 from itertime.prediction import evaluate
-from itertime.spec import PlanBatch, list_systems
+from itertime.spec import PlanBatch, list_systems, refusal_of
 from traces.job import Job
 from traces.models import Models
 
@@ -107,7 +107,8 @@ class Recomputed:
         if model is None:
             return ""
         try:
-            broken = plan.broken_rules(model.with_seq_len(key.seq_len))
+            shape = model.with_seq_len(key.seq_len)
+            broken = [*plan.broken_rules(shape), *filter(None, [refusal_of(shape)])]
         except _FAILURES as error:
             return f"its plan {key.plan}: {error}"
         return f"its plan {key.plan} cannot train {key.model}: {'; '.join(broken)}" if broken else ""
@@ -138,6 +139,10 @@ class Recomputed:
             return plan_record(job, key, self._speed)
         except _FAILURES:
             return None
+
+    def profile(self) -> dict[str, str] | None:
+        """The name and the hash of the profile, as the manifest of such a run states it; None if unknown."""
+        return profile_of(self._speed) if self._speed is not None and self.same_code else None
 
     def speed(self) -> Speed:
         """The speeds of the run. Call only if `why_not` is empty."""

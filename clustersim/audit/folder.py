@@ -95,7 +95,7 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
         partial(OutagesAsDrawn, manifest=manifest),
         partial(plans, due=speeds, rows=run.plans, complete=complete),
         partial(TraceMatches, tally=tally, manifest=manifest, trace=jobs, speeds=speeds),
-        partial(ManifestConsistent, manifest=manifest, until_s=until_s),
+        partial(ManifestConsistent, manifest=manifest, until_s=until_s, speeds=speeds),
         partial(RecordsMatchLog, tally=tally, submitted=_submitted(manifest)),
         partial(UsageMatchesLog, snapshots=counted(run.snapshots, usage), complete=complete),
         partial(SummaryMatchesRecords, run=run, jobs=tally.columns, usage=usage),

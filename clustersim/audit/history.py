@@ -82,6 +82,7 @@ class ClusterHistory:
     | down | GPUs of nodes out of service |
     | event_count, first_s, last_s | number of events so far, and the times of the first and the last |
     | submitted | a hash of the id of each submitted job |
+    | disorder | at the end: the first job whose record comes later than its submission in the log, or empty |
     """
 
     def __init__(self, evidence: Evidence):
@@ -92,6 +93,7 @@ class ClusterHistory:
         self.event_count = 0
         self.first_s = self.last_s = 0.0
         self.submitted = array("q")
+        self.disorder = ""
         self._looked_up, self._looked_up_to = set[int](), 0  # filled for broken logs only
         self._cycle = lru_cache(10_000)(evidence.overheads.cycle)
 

@@ -68,6 +68,7 @@ def _go_through(history: ClusterHistory, rules: Sequence[Rule]) -> None:
         history.last_s = max(history.last_s, time_s)
         for call in on_instant:
             call(first, batch)
+    history.disorder = records.disorder
     _close(history, records, depart, unrecorded)
     for rule in rules:
         rule.on_end(unrecorded)
@@ -113,11 +114,13 @@ class _Records:
         self._to_come = iter(records)
         self._next = next(self._to_come, None)
         self._passed: dict[str, list[JobRecord]] = {}
+        self.disorder = ""  # the first job whose record is not where its submission is
 
     def take(self, job_id: str, now: float) -> JobRecord | None:
         """The record of a job that is submitted at `now`; None if the records up to then have none."""
         if self._passed and (passed := self._passed.get(job_id)):
             record = passed.pop(0)
+            self.disorder = self.disorder or job_id
             if not passed:
                 del self._passed[job_id]
             return record

@@ -123,6 +123,12 @@ def print_comparison(runs: Sequence[Run], baseline: str, json: bool) -> None:
     _print_notes(runs)
 
 
+def _covered(run: Run) -> Mapping[str, int]:
+    """The metrics that the headline shows: those of the window, if the run has one."""
+    covered: Mapping[str, int] = run.summary.get("window", run.summary)
+    return covered
+
+
 def _by_run(form: str, counts: Mapping[str, int]) -> str:
     """A count for each run. Labels that name a seed hold a comma.
 
@@ -137,8 +143,9 @@ def _print_notes(runs: Sequence[Run]) -> None:
     from clustersim.report import named, notes, sizes_given
 
     every = [(one.label, one.run) for one in named(runs)]
-    finished = _by_run("{}", {label: run.summary["finished"] for label, run in every})
-    print(plain(f"JCT and waiting cover finished jobs: {finished} of {len(runs[0].jobs)} submitted."))
+    finished = _by_run("{}", {label: _covered(run)["finished"] for label, run in every})
+    jobs = _covered(runs[0])["jobs"]
+    print(plain(f"JCT and waiting cover finished jobs: {finished} of {jobs} submitted."))
     for sentence in notes(runs, read_records=has_report(runs)):
         print(plain(sentence))
     if has_report(runs):  # larger runs keep no records of jobs in memory

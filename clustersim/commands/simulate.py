@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -57,12 +58,22 @@ OutDir = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Replace the results that the folder of --out holds.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Parquet = Annotated[bool, typer.Option("--parquet", help="Write jobs.parquet instead of jobs.csv.")]
+Baseline = Annotated[
+    str | None, typer.Option(help="Policy to compare the others with; by default the first.")
+]
+NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.html; `report` makes it later.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one per processor.")]
 
+_SETTINGS = {
+    "cluster": "cluster", "system": "system", "planner": "planner", "placement": "placement", "seed": "seed",
+    "model_path": "model_path", "until": "until_s", "warmup": "warmup_s", "measure": "measure_s",
+}  # fmt: skip
+"""Parameters of the commands that are settings of `RunConfig`, under the same or another name."""
 _DEMO_POLICIES = "fifo,srtf,elasticflow,vtrain-aware"
 
 
 def run(
+    context: typer.Context,
     trace: TraceFile,
     policy: Annotated[str, typer.Option(help="A registered policy, or file.py:Class.")],
     cluster: ClusterShape = "n128g8",
@@ -81,6 +92,7 @@ def run(
     out: OutDir = None,
     force: Force = False,
     parquet: Parquet = False,
+    no_report: NoReport = False,
     json: Json = False,
 ) -> None:
     """Simulate a trace under one policy."""
@@ -90,22 +102,7 @@ def run(
     from .run_output import check_folder, print_run
     from .terminal import progress_of
 
-    config = _config(
-        policy,
-        cluster=cluster,
-        system=system,
-        planner=planner,
-        placement=placement,
-        no_overheads=no_overheads,
-        overheads=overheads,
-        seed=seed,
-        settings=settings,
-        table=table,
-        model_path=model_path,
-        until=until,
-        warmup=warmup,
-        measure=measure,
-    )
+    config = _config(policy, context.params)
     jobs = Trace.read(trace, config.table, config.model_path)
     if out is not None:
         check_folder(out, force=force)
@@ -114,23 +111,21 @@ def run(
             result = simulate(jobs, config=config, out=out, parquet=parquet, on_progress=advance)
     except UserError as error:
         partial = getattr(error, "partial", None)
-        if out is not None and partial is not None:
+        if out is not None and partial is not None and not no_report:
             _report([partial], out)
         raise
     except KeyboardInterrupt as interrupt:
         raise Interrupted(out if hasattr(interrupt, "partial") else None) from None
     print_run(result, json)
     if out is not None:
-        _report([result], out)
-        _say_where([result], out, json)
+        _finish([result], out, None, no_report=no_report, json=json)
 
 
 def compare(
+    context: typer.Context,
     trace: TraceFile,
     policies: Annotated[str, typer.Option(help="Policies, separated by commas.")],
-    baseline: Annotated[
-        str | None, typer.Option(help="Policy to compare the others with; by default the first.")
-    ] = None,
+    baseline: Baseline = None,
     seeds: Annotated[
         int, typer.Option(min=1, help="Number of seeds for each policy, counting from --seed.")
     ] = 1,
@@ -151,6 +146,7 @@ def compare(
     out: OutDir = None,
     force: Force = False,
     parquet: Parquet = False,
+    no_report: NoReport = False,
     json: Json = False,
 ) -> None:
     """Simulate a trace under several policies and compare them.
@@ -161,32 +157,26 @@ def compare(
 
     names = _policy_names(policies)
     configs = [
-        _config(
-            name,
-            cluster=cluster,
-            system=system,
-            planner=planner,
-            placement=placement,
-            no_overheads=no_overheads,
-            overheads=overheads,
-            seed=seed + k,
-            settings=_settings_of(name, names, settings),
-            table=table,
-            model_path=model_path,
-            until=until,
-            warmup=warmup,
-            measure=measure,
-        )
+        _config(name, context.params, seed=seed + k, settings=_settings_of(name, names, settings))
         for name in names
         for k in range(seeds)
     ]
     jobs = Trace.read(trace, configs[0].table, configs[0].model_path)
     _compare(
-        jobs, configs, baseline=baseline, workers=workers, out=out, force=force, parquet=parquet, json=json
-    )  # fmt: skip
+        jobs,
+        configs,
+        baseline=baseline,
+        workers=workers,
+        out=out,
+        force=force,
+        parquet=parquet,
+        no_report=no_report,
+        json=json,
+    )
 
 
 def demo(
+    context: typer.Context,
     jobs: Annotated[int, typer.Option(min=1, help="Jobs to generate.")] = 800,
     load: Annotated[
         float,
@@ -199,6 +189,7 @@ def demo(
     measure: Measure = None,
     out: OutDir = None,
     force: Force = False,
+    no_report: NoReport = False,
     json: Json = False,
 ) -> None:
     """Compare four policies on generated jobs.
@@ -210,10 +201,7 @@ def demo(
     from clustersim.runs import Trace
     from traces.synthetic import Recipe
 
-    configs = [
-        _config(name, cluster=cluster, seed=seed, warmup=warmup, measure=measure)
-        for name in _policy_names(policies)
-    ]
+    configs = [_config(name, context.params) for name in _policy_names(policies)]
     recipe = Recipe(
         jobs=jobs,
         load=load,
@@ -225,7 +213,7 @@ def demo(
         planner="3d",
         seed=seed,
     )
-    _compare(Trace.generated(recipe), configs, out=out, force=force, json=json)
+    _compare(Trace.generated(recipe), configs, out=out, force=force, no_report=no_report, json=json)
 
 
 def _settings_of(name: str, names: list[str], settings: list[str] | None) -> list[str]:
@@ -251,43 +239,22 @@ def _policy_names(text: str) -> list[str]:
     return names
 
 
-def _config(
-    policy: str,
-    *,
-    cluster: str = "n128g8",
-    system: str = "dgx-a100-80gb",
-    planner: str | None = None,
-    placement: str = "pack",
-    no_overheads: bool = False,
-    overheads: str | None = None,
-    seed: int = 0,
-    settings: list[str] | None = None,
-    table: Path | None = None,
-    model_path: list[str] | None = None,
-    until: float | None = None,
-    warmup: float = 0.0,
-    measure: float | None = None,
-) -> RunConfig:
+def _config(policy: str, options: Mapping[str, Any], **changes: Any) -> RunConfig:
+    """The settings of a run: the options of its command by parameter name, some of them replaced."""
     from clustersim.runs import RunConfig
 
-    if no_overheads and overheads is not None:
+    given = {**options, **changes}
+    settings, overheads = given.get("settings"), given.get("overheads")
+    if given.get("no_overheads") and overheads is not None:
         raise UserError(f"--overheads {overheads}: contradicts --no-overheads; leave one of them out")
-    preset = {} if overheads is None else {"preset": overheads}
-    return RunConfig.make(
-        settings,
-        policy=policy,
-        cluster=cluster,
-        system=system,
-        planner=planner,
-        placement=placement,
-        overheads=None if no_overheads else preset,
-        seed=seed,
-        table=None if table is None else str(table),
-        model_path=model_path or [],
-        until_s=until,
-        warmup_s=warmup,
-        measure_s=measure,
-    )
+    values = {setting: given[name] for name, setting in _SETTINGS.items() if given.get(name) is not None}
+    if given.get("no_overheads"):
+        values["overheads"] = None
+    elif overheads is not None:
+        values["overheads"] = {"preset": overheads}
+    if given.get("table") is not None:
+        values["table"] = str(given["table"])
+    return RunConfig.make(settings, policy=policy, **values)
 
 
 def _compare(
@@ -299,6 +266,7 @@ def _compare(
     out: Path | None,
     force: bool = False,
     parquet: bool = False,
+    no_report: bool,
     json: bool,
 ) -> None:
     from clustersim.runs import compare as simulate
@@ -331,8 +299,20 @@ def _compare(
         raise Interrupted(out) from None
     print_comparison(runs, baseline or names[0], json)
     if out is not None:
+        _finish(runs, out, baseline, no_report=no_report, json=json)
+
+
+def _finish(runs: list[Run], out: Path, baseline: str | None, *, no_report: bool, json: bool) -> None:
+    """Write the report, unless it is not wanted, and print where the results are."""
+    from .run_output import has_report
+
+    if not no_report:
         _report(runs, out, baseline)
-        _say_where(runs, out, json)
+    else:
+        (out / "report.html").unlink(missing_ok=True)  # that of earlier results
+    if not json:
+        page = f"; open {out / 'report.html'}" if has_report(runs) and not no_report else ""
+        print(f"Written to {out}{page}")
 
 
 def _report(runs: list[Run], out: Path, baseline: str | None = None) -> None:
@@ -347,15 +327,6 @@ def _report(runs: list[Run], out: Path, baseline: str | None = None) -> None:
     from itertime.io import write_text
 
     write_text(out / "report.html", render_report(runs, baseline=baseline))
-
-
-def _say_where(runs: list[Run], out: Path, json: bool) -> None:
-    """Print where the results are."""
-    from .run_output import has_report
-
-    if not json:
-        page = f"; open {out / 'report.html'}" if has_report(runs) else ""
-        print(f"Written to {out}{page}")
 
 
 def _folder_name(policy: str, seed: int, with_seed: bool) -> str:

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from itertime.errors import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -23,8 +25,8 @@ Rows = Sequence[Sequence[str]]
 
 
 def plain(text: str) -> str:
-    """Untrusted text for a terminal, without control characters."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    """Untrusted text for a terminal, on one line and without control characters."""
+    return printable(text, kept="")
 
 
 @contextmanager

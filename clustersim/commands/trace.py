@@ -55,30 +55,33 @@ LoadOf = Annotated[
 ]
 
 
+LogFormatName = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        help="Format: itp, elasticflow, philly, philly-table, helios, fleetsim, chronus, muri, gaia, "
+        "slurm or swf; by default recognised by the log's beginning.",
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        help="For other formats: submit_s=COLUMN,gpus=COLUMN,duration_s=COLUMN, by name or by number."
+    ),
+]
+TimeUnit = Annotated[
+    str | None,
+    typer.Option(help="Unit of the log's times: s, ms, us, min or h; or of some: submit_s=us,duration_s=s."),
+]
+
+
 @app.command("import")
 def import_(
     log: Annotated[Path, typer.Argument(help="Job log, plain or gzip; may be a pipe.")],
     output: Output,
-    log_format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="Format: itp, elasticflow, philly, philly-table, helios, fleetsim, chronus, muri, gaia, "
-            "slurm or swf; by default recognised by the log's beginning.",
-        ),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            help="For other formats: submit_s=COLUMN,gpus=COLUMN,duration_s=COLUMN, by name or by number."
-        ),
-    ] = None,
-    time_unit: Annotated[
-        str | None,
-        typer.Option(
-            help="Unit of the log's times: s, ms, us, min or h; or of some: submit_s=us,duration_s=s."
-        ),
-    ] = None,
+    log_format: LogFormatName = None,
+    columns: Columns = None,
+    time_unit: TimeUnit = None,
     tenant: Annotated[str | None, typer.Option(help="Column of the log that names the tenant.")] = None,
     rules: Rules = "none",
     planner: PlannerName = "3d",
@@ -96,14 +99,11 @@ def import_(
 
     Assumptions and dropped rows are written next to the trace, to NAME.import.json.
     """
-    from traces.logs import Selection, import_log
+    from traces.logs import ReadOptions, Selection, import_log
 
     jobs, report = import_log(
         log,
-        log_format=log_format,
-        columns=columns,
-        time_unit=time_unit,
-        tenant=tenant,
+        ReadOptions(log_format, columns, time_unit, tenant),
         rules=rules,
         planner=planner,
         system=system,

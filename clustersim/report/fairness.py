@@ -75,6 +75,8 @@ def _classes(runs: Sequence[Run], number: Callable[[JobRecord], int], names: Seq
 def _cells(jobs: Sequence[JobRecord], all_held: float) -> tuple[str, ...]:
     finished = [job for job in jobs if job.state == FINISHED]
     held = fsum(job.gpu_seconds for job in jobs)
+    queued_s = _mean([job.queue_s for job in finished if job.queue_s is not None])
+    jct_s = _mean([job.jct_s for job in finished if job.jct_s is not None])
     slowdown = mean_slowdown(finished)
     met = [bool(job.deadline_met) for job in jobs if job.deadline_s is not None]
     return (
@@ -82,8 +84,8 @@ def _cells(jobs: Sequence[JobRecord], all_held: float) -> tuple[str, ...]:
         f"{len(finished):,}",
         f"{held / 3600:,.0f}",
         f"{100 * held / all_held:.1f} %" if all_held else "–",
-        duration(_mean([job.queue_s for job in finished if job.queue_s is not None])),
-        duration(_mean([job.jct_s for job in finished if job.jct_s is not None])),
+        duration(queued_s, max(queued_s or 0.0, jct_s or 0.0)),
+        duration(jct_s, max(queued_s or 0.0, jct_s or 0.0)),
         "–" if slowdown is None else f"{slowdown:,.2f}",
         f"{100 * sum(met) / len(met):.1f} %" if met else "–",
     )

@@ -6,7 +6,7 @@ from math import floor, log10
 
 __all__ = ["decimals", "difference", "duration", "time_unit"]
 
-LEAST = 1e-6
+_LEAST = 1e-6
 """Times (in seconds) and costs below this are what rounding leaves of zero: tables state microseconds."""
 _MINUS = "−"
 _TIME_UNITS = (("d", 86400.0, 3 * 86400.0), ("h", 3600.0, 7200.0), ("min", 60.0, 120.0))
@@ -35,8 +35,8 @@ def difference(kind: str, value: float, base: float) -> str:
         return _signed(100 * (value - base), 1) + " pp"
     if kind == "load":
         return _signed(value - base, 2)
-    if abs(base) < LEAST:
-        return "" if abs(value) < LEAST else "–"
+    if abs(base) < _LEAST:
+        return "" if abs(value) < _LEAST else "–"
     return _signed(100 * (value / base - 1), 1) + " %"
 
 

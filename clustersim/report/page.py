@@ -107,7 +107,7 @@ def _plotly() -> tuple[str, str]:
     from plotly.offline import get_plotlyjs
 
     source = _inline_script(get_plotlyjs())
-    return source, base64.b64encode(gzip.compress(source.encode(), 9, mtime=0)).decode()
+    return source, base64.b64encode(gzip.compress(source.encode(), 6, mtime=0)).decode()
 
 
 def _inline_script(source: str) -> str:

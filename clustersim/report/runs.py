@@ -144,6 +144,8 @@ def measured(run: Run) -> dict[str, float | None]:
     for name, value in (window if isinstance(window, dict) else run.summary).items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         values[name] = float(value) if is_number else None
+    if isinstance(window, dict):  # equal to the ratio of allocated GPUs there
+        values["gpu_allocated_arrival_ratio"] = None
     values["disruptions"] = fsum(values.get(name) or 0.0 for name in ("preemptions", "resizes"))
     return values
 

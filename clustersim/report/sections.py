@@ -30,6 +30,19 @@ __all__ = [
     "time_rows",
 ]
 
+_NAMES = {
+    "jct_*": "JCT",
+    "queue_*": "time to the first GPUs",
+    "wait_*": "all waiting",
+    "offered_load": "offered load",
+    "waited_ratio": "share of jobs that waited",
+    "slowdown_mean": "slowdown",
+    "finish_time_fairness_max": "finish-time fairness",
+    "jain_index": "Jain's index",
+    "deadline_met_ratio": "deadlines met",
+}
+"""What `covers` of a summary calls metrics, and what a reader does."""
+
 _MOST_REASONS = 5
 _LONGEST_REASON = 200
 
@@ -62,8 +75,15 @@ def covered(runs: Sequence[Run]) -> list[tuple[str, list[Named]]]:
     """The statements of summaries on which jobs their averages cover, each with the runs that make it."""
     texts: dict[str, list[Named]] = {}
     for one in named(runs):
-        texts.setdefault(str(one.run.summary.get("covers", "not recorded")), []).append(one)
+        texts.setdefault(_in_words(str(one.run.summary.get("covers", "not recorded"))), []).append(one)
     return list(texts.items())
+
+
+def _in_words(covers: str) -> str:
+    """The statement of a summary with names for the keys of metrics."""
+    for key, name in _NAMES.items():
+        covers = covers.replace(key, name)
+    return covers[:1].upper() + covers[1:]
 
 
 def _cut(reason: str) -> str:
@@ -77,22 +97,29 @@ def deadline_rows(runs: Sequence[Run]) -> list[tuple[Named, tuple[str, ...]]]:
     Empty if no job of any run has a deadline.
     """
     rows: list[tuple[Named, tuple[str, ...]]] = []
+    lates = {id(one.run): _lateness(one.run) for one in named(runs)}
+    longest = max((median(late) for late in lates.values() if late), default=0.0)
     for one in named(runs):
         jobs = [job for job in one.run.jobs if job.deadline_s is not None]
         met = sum(bool(job.deadline_met) for job in jobs)
-        late = [
-            job.finish_s - job.deadline_s
-            for job in jobs
-            if not job.deadline_met and job.finish_s is not None and job.deadline_s is not None
-        ]
+        late = lates[id(one.run)]
         rejected = sum(job.state == REJECTED for job in jobs)
         rest = len(jobs) - met - len(late) - rejected
         share = f"{100 * met / len(jobs):.1f} %" if jobs else "–"
-        lateness = duration(median(late)) if late else "–"
+        lateness = duration(median(late), longest) if late else "–"
         counts = (f"{count:,}" for count in (len(jobs), met, len(late), rejected, rest))
         total, on_time, too_late, refused, others = counts
         rows.append((one, (total, on_time, share, too_late, lateness, refused, others)))
     return rows if any(counts[0] != "0" for _, counts in rows) else []
+
+
+def _lateness(run: Run) -> list[float]:
+    """How late the jobs finished that missed their deadline, in s."""
+    return [
+        job.finish_s - job.deadline_s
+        for job in run.jobs
+        if job.finish_s is not None and job.deadline_s is not None and not job.deadline_met
+    ]
 
 
 def time_rows(times: Sequence[tuple[Named, GpuTime | None]]) -> list[tuple[str, str, list[tuple[str, str]]]]:

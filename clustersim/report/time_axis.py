@@ -61,8 +61,9 @@ class Clock:
 
     def useful(self, run: Run) -> Steps:
         """Times, and the number of GPUs that make progress from each time on: held, overhead paid."""
-        changes = [(held.from_s + held.paid_s, held.given.gpus) for held in allocations(run)]
-        changes += [(held.to_s, -held.given.gpus) for held in allocations(run)]
+        found = allocations(run)
+        changes = [(held.from_s + held.paid_s, held.given.gpus) for held in found]
+        changes += [(held.to_s, -held.given.gpus) for held in found]
         rows = np.array(sorted(changes), dtype=float).reshape(-1, 2)
         times, first = np.unique(rows[:, 0], return_index=True)
         gpus = np.cumsum(np.add.reduceat(rows[:, 1], first)) if len(rows) else rows[:, 1]

@@ -18,8 +18,9 @@ _SHORTEST_S = 1e-3  # GPUs follow from GPU-seconds (rounded to 1e-6) for allocat
 
 
 def verdict(runs: Sequence[Run], baseline: str | None) -> list[str]:
-    """For one policy, the outcome of its jobs. For several, which policy completes jobs soonest, which meets
-    the most deadlines, which reject jobs, and which allocate other numbers of GPUs than requested.
+    """For one policy, the outcome of its jobs. For several, which policy completes jobs soonest, where jobs
+    wait least and longest, which policy meets the most deadlines, which reject jobs, and which allocate other
+    numbers of GPUs than requested.
 
     Policies are compared by the mean JCT over the jobs that all of them finished, averaged over seeds.
     """
@@ -30,7 +31,7 @@ def verdict(runs: Sequence[Run], baseline: str | None) -> list[str]:
         return ["These runs are not over the same jobs: their differences say little about the policies."]
     named = next((group.label for group in groups if group.runs[0].policy == baseline), groups[0].label)
     return [
-        *_soonest(groups, named), *_most_in_time(groups, named), *_rejections(groups),
+        *_soonest(groups, named), *_waiting(groups), *_most_in_time(groups, named), *_rejections(groups),
         *sizes_given(runs),
     ]  # fmt: skip
 
@@ -122,8 +123,8 @@ def _no_queueing(groups: Sequence[Group], read_records: bool) -> list[str]:
     what = "this comparison says" if len(groups) > 1 else "this run says"
     most = max(known)
     how = "no job waited" if not most else f"at most {100 * most:.1g} % of the jobs waited"
-    share = f"{100 * NEGLIGIBLE_WAIT:g} %"
-    return [f"No queueing: {what} little about scheduling ({how} for more than {share} of its run time)."]
+    share = f"{100 * NEGLIGIBLE_WAIT:g} % of the job's run time"
+    return [f"No queueing: {what} little about scheduling ({how} for more than {share})."]
 
 
 def _declined(run: Run, values: Mapping[str, float | None], read_records: bool) -> float:
@@ -196,8 +197,10 @@ def _account(label: str, values: Mapping[str, float | None]) -> list[str]:
     finished, jobs, deadlines = (int(values.get(name) or 0) for name in ("finished", "jobs", "deadline_jobs"))
     if not finished:
         return [f"{label} finished none of {jobs:,} jobs."]
+    longest = max(values.get(name) or 0.0 for name in ("jct_p99_s", "wait_mean_s", "queue_mean_s"))
     jct, p99, wait, first = (
-        duration(values.get(name)) for name in ("jct_mean_s", "jct_p99_s", "wait_mean_s", "queue_mean_s")
+        duration(values.get(name), longest)
+        for name in ("jct_mean_s", "jct_p99_s", "wait_mean_s", "queue_mean_s")
     )
     waited = f"they waited {wait} on average, {first} of it for their first GPUs"
     if values.get("wait_mean_s") is None:  # in folders of older versions
@@ -248,6 +251,27 @@ def _soonest(groups: Sequence[Group], baseline: str) -> list[str]:
         f"No policy completes jobs sooner than {baseline}: mean JCT {duration(base, beside=takes)} {over}; "
     )
     return [text + f"{second} takes {duration(takes)} ({difference('time', takes, base)})."]
+
+
+def _waiting(groups: Sequence[Group]) -> list[str]:
+    """The mean waiting under the policies where jobs wait least and most, if they finish the same jobs."""
+    runs = [run for group in groups for run in group.runs]
+    waits = [measured(run).get("wait_mean_s") for run in runs]
+    known = [wait for wait in waits if wait is not None]
+    if len(known) < len(waits) or not same_jobs_finished(runs):
+        return []
+    means = {
+        group.label: fsum(measured(run).get("wait_mean_s") or 0.0 for run in group.runs) / len(group.runs)
+        for group in groups
+    }
+    least, most = min(means.values()), max(means.values())
+    if most - least < _SHORTEST_S:
+        return []
+    shortest, longest = (
+        f"{duration(value, beside=most)} on average under {_listed(_all_with(means, value))}"
+        for value in (least, most)
+    )
+    return [f"Jobs wait least, {shortest}, and longest, {longest}."]
 
 
 def _most_in_time(groups: Sequence[Group], baseline: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 from clustersim.cluster import Cluster, cluster_of
 from clustersim.records import JOB_COLUMNS, JobRecord, Recorded, by_field
 from itertime.errors import UserError
-from itertime.io import digest, sha256, shown
+from itertime.io import digest, quoted, sha256, shown
 
 from .csv_out import JOBS, header_of, lines_of
 
@@ -122,7 +122,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.exists():
         raise UserError(f"{folder}: is not a complete run: it has no {MANIFEST}; give a run's folder")
-    return read_json(path)
+    manifest = read_json(path)
+    if (stated := manifest.get("format")) != FORMAT:
+        what = f"format={quoted(stated)}: this program reads {FORMAT}"
+        raise UserError(f"{path}: {what}; run the simulation again, or use the version that made it")
+    return manifest
 
 
 def text_of(path: Path, manifest: Mapping[str, Any], field: str) -> str:

@@ -26,6 +26,7 @@
 | `policy_hash`, `systems_hash` | of a policy's file or package; of the nodes' systems and profiles |
 | `is_of_this_code` | tells whether the installed program made a run |
 | `other_libraries` | how Python and the libraries that made a run differ from those here |
+| `profile_of` | the name and the hash of the profile of the nodes |
 | `malformed_versions` | what is wrong with the versions in a manifest; empty if nothing is |
 
 | rows of plans.csv | |
@@ -52,6 +53,7 @@ from .fingerprints import (
     policy_hash,
     systems_hash,
 )
+from .manifest import profile_of
 from .plan_records import plan_record
 from .registry import find_policy, list_policies, make_policy
 from .run import run, run_config, setup_of
@@ -71,6 +73,7 @@ __all__ = [
     "other_libraries",
     "plan_record",
     "policy_hash",
+    "profile_of",
     "run",
     "run_config",
     "setup_of",

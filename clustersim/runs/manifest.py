@@ -17,7 +17,7 @@ from .config import RunConfig
 from .fingerprints import policy_hash, recipe_hash, systems_hash, versions
 from .source import Trace
 
-__all__ = ["Ending", "manifest_of", "source_hashes"]
+__all__ = ["Ending", "manifest_of", "profile_of", "source_hashes"]
 
 
 class Ending(NamedTuple):
@@ -68,7 +68,7 @@ def manifest_of(
         "table": config.table,
         "models": trace.models.document(),
         **hashes,
-        "profile": _profile_of(setup.speed),
+        "profile": profile_of(setup.speed),
         "systems_sha256": systems_hash(cluster, setup.speed),
         "oracle_used": recorder.oracle_used,
         "complete": ending.status == COMPLETE,
@@ -78,7 +78,7 @@ def manifest_of(
     }
 
 
-def _profile_of(speed: Speed) -> dict[str, str] | None:
+def profile_of(speed: Speed) -> dict[str, str] | None:
     """The profile of the nodes: of the first GPU type that has one, None if none has."""
     if speed.planner is None:
         return None

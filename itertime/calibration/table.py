@@ -57,10 +57,15 @@ def _stage(value: str) -> int:
     return int(value)
 
 
+_SMALLEST, _LARGEST = 1e-12, 1e12  # of a measured quantity in the units of these columns
+
+
 def _positive(value: str) -> float:
     number = _number(value)
     if number <= 0:
         raise ValueError("must be above 0")
+    if not _SMALLEST <= number <= _LARGEST:
+        raise ValueError("is beyond what any machine has; check its unit")
     return number
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.browser.conftest import EVIL
+from tests.clustersim.report.test_readable import contrast
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -31,6 +32,17 @@ def test_charts_are_drawn(opened: Any) -> None:
         page.locator(f"#{chart}").scroll_into_view_if_needed()
         page.locator(f"#{chart} svg.main-svg").first.wait_for()
     assert page.locator("#chart-jct .scatterlayer .trace").count() == 2
+
+
+def test_labels_stand_out_on_every_colour(opened: Any) -> None:
+    """WCAG 2.2, relative luminance: 4.5 to 1, on the darkest and the brightest colours and those between."""
+    page = opened()
+    greys = [f"#{level:02x}{level:02x}{level:02x}" for level in range(0, 256, 5)]
+    for colour in ("#dcb13c", "#b07d00", "#0072b2", "#e57fb0", "#8fd0f5", "#d55e00", *greys):
+        label = page.evaluate("colour => page.readable(colour)", colour)
+        assert contrast(label, colour) >= 4.5, colour
+    assert page.evaluate("page.readable('#dcb13c')") == "#000000"
+    assert page.evaluate("page.readable('#0072b2')") == "#ffffff"
 
 
 def test_jobs_are_filtered_sorted_and_paged(opened: Any) -> None:

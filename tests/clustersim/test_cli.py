@@ -101,6 +101,25 @@ def test_a_preset_of_overheads_is_charged(call: Callable[..., Done], trace: Path
     assert (summary["makespan_s"], summary["lost_gpu_h"]) == (185.0, pytest.approx(30 * 20 / 3600))
 
 
+def test_without_a_report_the_folder_is_otherwise_the_same(
+    call: Callable[..., Done], trace: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    arguments = ("run", trace, "--policy", "fifo", "--cluster", "n1g8", "--out", out, "--force")
+    assert call(*arguments).code == 0
+    before = {path.name for path in out.iterdir()}
+    done = call(*arguments, "--no-report")
+    assert (done.code, "report.html" in done.out) == (0, False)
+    assert {path.name for path in out.iterdir()} == before - {"report.html"}
+    both = tmp_path / "both"
+    done = call(
+        "compare", trace, "--policies", "fifo,srtf", "--cluster", "n1g8", "--out", both, "--no-report"
+    )
+    assert (done.code, (both / "report.html").exists()) == (0, False)
+    assert call("report", both).code == 0
+    assert (both / "report.html").exists()
+
+
 def test_run_writes_its_folder(call: Callable[..., Done], trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "deep" / "out"
     done = call(
@@ -246,7 +265,11 @@ def test_a_window_of_measurement(call: Callable[..., Done], trace: Path, tmp_pat
     assert json.loads((out / "summary.json").read_text())["window"] == window
     assert call("check", out).code == 0
     told = "Measured in a window: the "
-    assert told in call("compare", trace, "--policies", "fifo,srtf", *options).out
+    compared = call("compare", trace, "--policies", "fifo,srtf", *options).out
+    assert told in compared
+    jobs = window["jobs"]
+    assert jobs < len(TRACE.splitlines()) - 1
+    assert f" of {jobs} submitted." in compared
     whole = call("run", trace, "--policy", "fifo", "--cluster", "n1g8", "--out", tmp_path / "b")
     assert told not in whole.out
     assert call("report", tmp_path / "b", "--warmup", 5).code == 0

@@ -3,6 +3,7 @@
 | name | what |
 |---|---|
 | `import_log` | the jobs of a log in order of submission, and a report of assumptions and dropped rows |
+| `ReadOptions` | what the user says about a log: format, columns, unit of times, tenants |
 | `Selection` | the part of a log that becomes jobs, and the scale of its clock |
 | `read_throughputs` | speeds from ElasticFlow's folder of tables |
 | `write_throughputs` | these speeds as a throughput table of `clustersim` |
@@ -18,6 +19,7 @@ Why
 
 from .formats import FORMATS
 from .importer import Selection, import_log
+from .log import ReadOptions
 from .throughputs import read_throughputs, write_throughputs
 
-__all__ = ["FORMATS", "Selection", "import_log", "read_throughputs", "write_throughputs"]
+__all__ = ["FORMATS", "ReadOptions", "Selection", "import_log", "read_throughputs", "write_throughputs"]

@@ -69,25 +69,21 @@ def format_of(path: object, head: Head) -> str:
 
 def import_log(
     path: str | Path,
+    options: ReadOptions | None = None,
     *,
-    log_format: str | None = None,
-    columns: str | None = None,
-    time_unit: str | None = None,
-    tenant: str | None = None,
     rules: str = "none",
     planner: str = "3d",
     system: str = "dgx-a100-80gb",
+    memory_headroom: float = MEMORY_HEADROOM,
     seed: int = 0,
     selection: Selection | None = None,
-    memory_headroom: float = MEMORY_HEADROOM,
 ) -> tuple[list[Job], Report]:
     """Read a log and turn it into jobs in submission order, with a JSON-ready report.
 
-    `path` may be a pipe. `log_format` None detects the format; for a log of another layout, `columns` names
-    its columns instead, as `parse_columns` reads them. `time_unit` states the unit of times (see
-    `StatedUnits.parse`), `tenant` the column that holds the tenants. `rules` "none" keeps the jobs as logged;
-    a bundled name or a file gives them models, with work by `planner` on `system` and draws from `seed`.
-    Raises UserError for unusable options, TableError for an unusable log.
+    `path` may be a pipe. `options` say what the log does not: format, columns, unit of times, tenants.
+    `rules` "none" keeps the jobs as logged; a bundled name or a file gives them models, with work by
+    `planner` on `system`, which leaves `memory_headroom` of the memory free, and draws from `seed`. Raises
+    UserError for unusable options, TableError for an unusable log.
     """
     maker: WorkMaker | None = None
     source: Report = {"rules": {"name": "none"}}
@@ -95,7 +91,7 @@ def import_log(
         maker, source = work_maker(rules, planner, system, memory_headroom)
         source |= {"seed": seed}
     with open_log(path) as opened:
-        log = read(opened, log_format, columns, ReadOptions(time_unit, tenant))
+        log = read(opened, options or ReadOptions())
         sha256 = opened.sha256()
     jobs, report = convert(log, maker, seed, selection or Selection())
     head: Report = {
@@ -105,8 +101,9 @@ def import_log(
     return jobs, head | source | report
 
 
-def read(source: LogSource, log_format: str | None, columns: str | None, options: ReadOptions) -> Log:
+def read(source: LogSource, options: ReadOptions) -> Log:
     """Read an opened log, of the format named, detected or given by its columns."""
+    log_format, columns = options.log_format, options.columns
     if columns is not None:
         if log_format is not None:
             given = f"--columns {shown(columns)}: cannot be combined with --format {shown(log_format)}"
@@ -114,7 +111,7 @@ def read(source: LogSource, log_format: str | None, columns: str | None, options
         return named_columns.read_log(source, named_columns.parse_columns(columns), options)
     log_format = log_format or format_of(source.path, source.head)
     if log_format not in FORMATS:
-        raise UnknownName("log format", log_format, FORMATS)
+        raise UnknownName("log format", shown(log_format), FORMATS)
     return FORMATS[log_format].read(source, options)
 
 

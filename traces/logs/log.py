@@ -165,7 +165,14 @@ _NOT_OF_JOBS = ("start_s", "end_s", "wait_s", "deadline_after_s", "best_effort")
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What the user says about a log: `time_unit` (see `StatedUnits.parse`), and the `tenant` column."""
+    """What the user says about a log.
 
+    `log_format` None detects the format; for a log of another layout, `columns` names its columns instead, as
+    `parse_columns` reads them. `time_unit` states the unit of times (see `StatedUnits.parse`), `tenant` the
+    column that holds the tenants.
+    """
+
+    log_format: str | None = None
+    columns: str | None = None
     time_unit: str | None = None
     tenant: str | None = None

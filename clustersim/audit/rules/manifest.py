@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clustersim.audit.evidence import slack_s
+from clustersim.audit.expected import Recomputed
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
 from clustersim.failures import Maintenance, NodeChange, Outages
 from clustersim.records import COMPLETE, NODE_DOWN, NODE_EVENTS, NODE_UP, EventRecord
@@ -97,9 +98,11 @@ class ManifestConsistent(Rule):
     name = "manifest"
     text = "manifest.json states possible versions, cluster and planner, and an end that agrees with the log"
 
-    def __init__(self, history: ClusterHistory, manifest: Mapping[str, Any], until_s: float | None):
+    def __init__(
+        self, history: ClusterHistory, manifest: Mapping[str, Any], until_s: float | None, speeds: Recomputed
+    ):
         super().__init__(history)
-        self._manifest, self._until_s = manifest, until_s
+        self._manifest, self._until_s, self._speeds = manifest, until_s, speeds
         self._complete = manifest.get("complete") is True
 
     def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
@@ -120,9 +123,18 @@ class ManifestConsistent(Rule):
                 self.report(f"cluster.{name} is {quoted(given)}, {quoted(value)} by its other entries")
         if wrong := malformed_versions(self._manifest):
             self.report(wrong)
+        self._check_files()
         planner = self._manifest.get("planner", PLANNERS[0])
         if planner not in PLANNERS and is_of_this_code(self._manifest):
             self.report(f"planner is {shown(planner)}; there are {', '.join(PLANNERS)}")
+
+    def _check_files(self) -> None:
+        manifest = self._manifest
+        if manifest.get("table") is None and manifest.get("table_sha256") is not None:
+            self.report(f"table_sha256 is {quoted(manifest['table_sha256'])}, and there is no table")
+        profile = self._speeds.profile()
+        if "profile" in manifest and profile is not None and manifest["profile"] != profile:
+            self.report(f"profile is {quoted(manifest['profile'])}; that of the system is {quoted(profile)}")
 
     def _check_status(self) -> None:
         status = self._manifest.get("status", COMPLETE)
@@ -134,6 +146,9 @@ class ManifestConsistent(Rule):
         error_s = self.evidence.resolution_s
         if end_s is not None and end_s < history.last_s - error_s:
             self.report(f"end_s is {end_s:g}, before the last event at t={history.last_s:g}")
+        ended = self._complete and until_s is None and history.event_count and not history.inside
+        if ended and end_s is not None and end_s > history.last_s + error_s:
+            self.report(f"end_s is {end_s:g}; no job is left after the last event at t={history.last_s:g}")
         if until_s is None:
             return
         latest_s = max(until_s, history.first_s)

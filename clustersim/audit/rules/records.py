@@ -129,6 +129,8 @@ class RecordsMatchLog(Rule):
             self.report(f"{found} records of the {self._submitted} jobs that manifest.json states")
         if tally.disorder:
             self.report(tally.disorder)
+        elif job_id := self.history.disorder:
+            self.report(f"job {job_id}: the log submits it in another order than the records", job_id=job_id)
         twice = repeated(tally.hashes, lambda: (record.job_id for record in tally.records))
         for job_id in sorted(twice):
             self.report(f"job {job_id} has two records", job_id=job_id)

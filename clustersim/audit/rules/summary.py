@@ -87,7 +87,7 @@ class SummaryMatchesRecords(Rule):
             whys.append(f"{', '.join(self._skipped)}: some jobs or all arrivals took under 1 ms")
         if self._other_version:
             names = ", ".join(self._other_version)
-            whys.append(f"another version made the run, which did not state {names}")
+            whys.append(f"another version made the run; its summary lacks or words otherwise {names}")
         return "; ".join(whys)
 
 

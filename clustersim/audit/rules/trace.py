@@ -57,6 +57,8 @@ class TraceMatches(Rule):
         self._jobs: Iterator[Job] = iter(() if isinstance(trace, str) else trace.jobs)
         self._without_job: dict[str, JobRecord] = {}  # records whose job was not read yet
         self._without_record: dict[str, Job] = {}  # jobs whose record was not read yet
+        self._disorder = ""  # the first job whose record is not where it is in the trace
+        self._incomplete = False  # whether a job or a record has no counterpart: the others are then shifted
         self._unknown = self._other_version = 0
         seed = manifest.get("seed")
         self._seed = seed if isinstance(seed, int) else 0
@@ -77,6 +79,7 @@ class TraceMatches(Rule):
         self._without_job.setdefault(record.job_id, record)
         for job_id in (record.job_id, *([] if job is None else [job.job_id])):
             if job_id in self._without_record and job_id in self._without_job:
+                self._disorder = self._disorder or job_id
                 self._compare(self._without_record.pop(job_id), self._without_job.pop(job_id))
 
     def on_end(self, unrecorded: Sequence[JobHistory]) -> None:
@@ -87,9 +90,14 @@ class TraceMatches(Rule):
             if record is not None:
                 self._compare(job, record)
             else:
+                self._incomplete = True
                 self.report(f"job {job.job_id} of the trace has no record", job_id=job.job_id)
         for job_id in self._without_job:
+            self._incomplete = True
             self.report(f"job {job_id} is not in the trace", job_id=job_id)
+        if self._disorder and not self._incomplete:
+            what = "its record is not in the order of submission, which ids decide at equal times"
+            self.report(f"job {self._disorder}: {what}", job_id=self._disorder)
 
     def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
         """Check that the number of GPUs is within the limits of the job."""

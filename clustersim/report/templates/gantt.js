@@ -102,16 +102,14 @@
     function label(labels) {
       ink.font = "11px " + getComputedStyle(document.body).fontFamily;
       ink.textBaseline = "middle";
-      ink.fillStyle = "#fff";
-      ink.shadowColor = "rgba(0,0,0,.55)"; ink.shadowBlur = 2;
       labels.forEach(function (one) {
+        ink.fillStyle = page.readable(colour(classes.of[held.of[one[0]]]));
         var text = page.data.jobs.id[held.job[held.of[one[0]]]], room = one[3] - 8;
         if (text === undefined) { return; }
         text = text.slice(0, 60);
         while (text.length > 1 && ink.measureText(text).width > room) { text = text.slice(0, Math.max(1, Math.floor(text.length * 0.8) - 1)); }
         if (ink.measureText(text).width <= room) { ink.fillText(text, one[1] + 4, one[2] + Math.min(one[4] / 2, 9)); }
       });
-      ink.shadowBlur = 0;
     }
 
     // Hatching over the overhead of an allocation, where it is wide enough to be seen.

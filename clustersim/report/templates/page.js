@@ -45,6 +45,16 @@ var page = {};
     return value.toLocaleString("en-US", { minimumFractionDigits: decimals || 0, maximumFractionDigits: decimals || 0 });
   };
 
+  // Black or white, whichever contrasts more with a colour "#rrggbb" (WCAG 2.2, relative luminance).
+  page.readable = function (colour) {
+    var parts = [1, 3, 5].map(function (at) {
+      var part = parseInt(colour.slice(at, at + 2), 16) / 255;
+      return part <= 0.04045 ? part / 12.92 : Math.pow((part + 0.055) / 1.055, 2.4);
+    });
+    var luminance = 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+    return 1.05 / (luminance + 0.05) > (luminance + 0.05) / 0.05 ? "#ffffff" : "#000000";
+  };
+
   page.percent = function (ratio) {
     var text = Math.abs(100 * (ratio - 1)).toFixed(1);
     return (text === "0.0" ? "±" : ratio < 1 ? MINUS : "+") + text + " %";

@@ -21,7 +21,7 @@ from clustersim.records import Run
 from clustersim.rundir import write_run
 from clustersim.runs import Trace, run
 from clustersim.runs.fingerprints import recipe_hash
-from itertime.spec.system import FOLDER as SYSTEMS
+from itertime.spec.system import SYSTEMS
 from tests.folders import rehashed
 from traces.job import Job
 from traces.native import write_trace

@@ -14,7 +14,7 @@ from clustersim.grid import read_plan
 from clustersim.grid.expand import Grid, expand
 from clustersim.grid.gridfile import read_document, read_grid_file
 from itertime.errors import UserError
-from itertime.spec.system import FOLDER
+from itertime.spec.system import SYSTEMS as FOLDER
 from tests.places import ROOT
 
 TRACE = "job_id,submit_s,gpus,duration_s\na,0,8,60\nb,0,8,30\nc,10,4,5\n"

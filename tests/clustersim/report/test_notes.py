@@ -126,7 +126,9 @@ def test_a_window_is_stated_and_fills_headline_and_verdict() -> None:
     heads, (row,), _ = comparison_table([run], None)
     cells = dict(zip(heads, row, strict=True))
     assert cells["JCT mean, s"] == f"{window['jct_mean_s']:.0f}" != f"{whole.summary['jct_mean_s']:.0f}"
-    assert not any(head.startswith(("Makespan", "GPUs useful")) for head in heads), "those of the whole run"
+    absent = ("Makespan", "GPUs useful", "GPUs allocated, arrivals")
+    assert not any(head.startswith(absent) for head in heads), "those of the whole run, or twice the same"
+    assert "GPUs allocated, %" in heads
     first = verdict([run], None)[0]
     assert first.startswith("fifo finished 3 of 3 jobs")
     assert "Measured in a window: the 3 of 10 jobs" in render_report([run])
@@ -162,6 +164,18 @@ def test_waiting_and_both_utilisations_are_in_headline_and_verdict() -> None:
     first, second = verdict([run], None)[:2]
     assert first.endswith("; they waited 2.50 min on average, 0 s of it for their first GPUs.")
     assert second.endswith("; while jobs arrived, 100.0 % were allocated.")
+
+
+def test_the_verdict_of_a_comparison_states_all_waiting() -> None:
+    """srtf starts `short` at once, at the cost of `long`, which waits though it had started."""
+    jobs = [Job("long", 0.0, gpus=8, duration_s=1000.0), Job("short", 100.0, gpus=8, duration_s=300.0)]
+    runs = [run_of(jobs), run_of(jobs, "srtf")]
+    said = [sentence for sentence in verdict(runs, "fifo") if sentence.startswith("Jobs wait least")]
+    assert said == [
+        "Jobs wait least, 2.50 min on average under srtf, and longest, 7.50 min on average under fifo."
+    ]
+    alike = verdict([runs[0], run_of(jobs, "fifo-skip")], "fifo")
+    assert not any(sentence.startswith("Jobs wait") for sentence in alike)
 
 
 def test_a_run_of_an_older_version_has_a_headline_and_no_false_notes() -> None:

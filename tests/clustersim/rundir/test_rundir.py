@@ -288,6 +288,9 @@ def test_a_bad_cell_is_named(tmp_path: Path, file: str, before: str, after: str,
     assert len(str(caught.value)) < 600
 
 
+OURS = '{"format": "clustersim-run-1"'
+
+
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
@@ -300,9 +303,15 @@ def test_a_bad_cell_is_named(tmp_path: Path, file: str, before: str, after: str,
         ('{"policy": "\\ud800"}', "surrogates not allowed"),
         ('{"policy": ' + "[" * 300 + "]" * 300 + "}", "nested too deeply"),
         ('{"cluster": NaN}', "NaN is not a finite number"),
-        ('{"cluster": "n4g8"}', "cluster=n4g8: must state nodes"),
-        ('{"cluster": {"nodes": true, "gpus_per_node": 8, "system": "x"}}', "must state nodes"),
-        ('{"cluster": {"nodes": 0, "gpus_per_node": 8, "system": "x"}}', "nodes=0: must be between"),
+        ('{"format": "clustersim-run-1", "cluster": "n4g8"}', "cluster=n4g8: must state nodes"),
+        (
+            '{"format": "clustersim-run-1", "cluster": {"nodes": true, "gpus_per_node": 8, "system": "x"}}',
+            "must state nodes",
+        ),
+        (
+            '{"format": "clustersim-run-1", "cluster": {"nodes": 0, "gpus_per_node": 8, "system": "x"}}',
+            "nodes=0: must be between",
+        ),
     ],
 )
 def test_a_bad_manifest_is_named(tmp_path: Path, content: str, complaint: str) -> None:

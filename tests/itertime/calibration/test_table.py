@@ -51,6 +51,7 @@ def test_unknown_columns_are_ignored_and_optional_ones_may_be_missing(tmp_path, 
         ("iteration_s", "nan", "finite"),
         ("iteration_s", "1e999", "finite"),
         ("node_nic_gbps", "0", "above 0"),
+        ("node_nic_gbps", "1e-320", "is beyond what any machine has; check its unit"),
         ("attention", "linear", "core or flash"),
         ("recompute", "maybe", "full, selective or none"),
         ("zero_stage", "7", "0, 1, 2 or 3"),
@@ -111,3 +112,16 @@ def test_any_text_in_the_cells_gives_a_table_or_an_error(table_row, tmp_path, ch
     except TableError as error:
         complaint = str(error)
     assert complaint.startswith(str(path)) if complaint else len(rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "says"),
+    [
+        ("node_nic_gbps", "1e-320", "is beyond what any machine has; check its unit"),
+        ("node_nic_gbps", "1e300", "is beyond what any machine has; check its unit"),
+        ("gpus", "9" * 25, "must be a whole number"),
+        ("gpus_per_node", "9" * 25, "must be a whole number"),
+    ],
+)
+def test_numbers_are_of_a_size_that_machines_have(write_table, column, value, says):
+    assert says in complaint(write_table({column: value}))

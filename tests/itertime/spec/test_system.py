@@ -11,8 +11,10 @@ from pydantic import ValidationError
 
 from itertime import Plan, load_model, predict
 from itertime.errors import UnknownName, UserError
+from itertime.io import read_mapping
 from itertime.io.mappings import LARGEST, SMALLEST
 from itertime.spec import Site, System, list_profiles, list_systems, load_system
+from itertime.spec.system import FOLDER
 
 GOOD = {
     "name": "mine",
@@ -177,3 +179,12 @@ def test_every_valid_system_predicts_a_finite_time(field: str, end: float) -> No
     found = predict(load_model("llama2-7b"), Plan(16, 2, 2, 1, 64), extreme)
     assert 0 < found.iteration_s < float("inf")
     assert json.dumps(found.breakdown, allow_nan=False)
+
+
+@pytest.mark.parametrize("key", ["gpus_per_node", "nodes_per_leaf", "nics_per_node"])
+def test_whole_numbers_are_of_a_size_that_machines_have(tmp_path: Path, key: str) -> None:
+    shipped = read_mapping(FOLDER / "dgx-a100-80gb.yaml")
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({**shipped, key: 10**25}))
+    with pytest.raises(UserError, match=rf"{key}=.*less than or equal to 10"):
+        load_system(str(path))

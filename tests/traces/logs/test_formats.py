@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from itertime.errors import TableError, UserError
+from tests.traces.importing import import_log
 from traces import Job, read_trace, write_trace
-from traces.logs import FORMATS, import_log
+from traces.logs import FORMATS
 from traces.logs.source import open_log
 
 HELIOS = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import gzip
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 
 from clustersim.cli import main
 from itertime.errors import TableError, UserError
+from tests.traces.importing import import_log
 from tests.traces.planner import FakePlanner
 from traces import Job, read_trace, write_trace
-from traces.logs import FORMATS, Selection, import_log
+from traces.logs import FORMATS, Selection
 from traces.logs.cells import span
 from traces.logs.importer import convert, format_of
 from traces.logs.log import Log, LoggedJob, ReadOptions
@@ -580,3 +582,15 @@ def test_shares_of_a_gpu_count_as_gpus_and_the_report_says_so(shared_traces: Pat
     assert report["parts_of_gpus"] == len(shares - {row["line"] for row in report["dropped"]}) > 1000
     first = import_log(pods, columns=named, rules="none", selection=Selection(limit=10))
     assert first[1]["parts_of_gpus"] <= len(first[0]) == 10
+
+
+def test_a_job_whose_deadline_no_trace_can_hold_is_dropped(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("job_id,submission_time,duration,num_gpu\na,0,4000000000,8\nb,5,600,8\n")
+    jobs, report = import_log(log, rules="llm-mix")
+    assert [job.job_id for job in jobs] == ["b"]
+    (dropped,) = report["dropped"]
+    assert (dropped["line"], dropped["job_id"]) == (2, "a")
+    assert re.fullmatch(r"deadline_s would be \S+, above 4e\+09", dropped["reason"])
+    write_trace(jobs, tmp_path / "trace.csv")
+    assert read_trace(tmp_path / "trace.csv") == jobs

@@ -14,8 +14,8 @@ import pytest
 
 from itertime.errors import TableError, UserError
 from tests.places import ROOT
+from tests.traces.importing import import_log
 from traces import Job, read_trace, write_trace
-from traces.logs import import_log
 
 NAMED = "submit_s=at,gpus=n,duration_s=took,tenant=who"
 HEADER, ROWS = "at,n,took,who", ["0,8,60,red", "30,1,120,blue"]
@@ -90,7 +90,8 @@ def test_compressed_logs_and_byte_order_marks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["\n".join([HEADER, *ROWS]).encode(), gzip.compress("\n".join([HEADER, *ROWS]).encode())]
+    "content",
+    ["\n".join([HEADER, *ROWS]).encode(), gzip.compress("\n".join([HEADER, *ROWS]).encode(), mtime=0)],
 )
 def test_a_log_may_come_through_a_pipe(tmp_path: Path, content: bytes) -> None:
     os.mkfifo(tmp_path / "pipe")

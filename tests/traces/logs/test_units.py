@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from itertime.errors import TableError, UserError
+from tests.traces.importing import import_log
 from traces import Job
-from traces.logs import import_log
 from traces.logs.units import UNITS, StatedUnits, seconds, unit_of_name
 
 NAMED = "submit_s=at,gpus=n,duration_s=took"

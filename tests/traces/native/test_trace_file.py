@@ -269,10 +269,10 @@ def test_all_errors_of_a_row_are_shown(tmp_path: Path) -> None:
 
 
 def test_the_list_of_models_is_shown_once(tmp_path: Path) -> None:
-    found = errors(write(tmp_path, LLM + "a,0,vgg16,64,5\nb,0,yolov3,64,5\n"))
+    found = errors(write(tmp_path, LLM + "a,0,vgg16,64,5\nb,0,xyz,64,5\n"))
     assert "known: bert-large" in found[0]
     assert found[0].endswith("; a throughput table (--table) or a folder (--model-path) may state others")
-    assert found[1] == "3: model=yolov3: unknown model 'yolov3'; the first such error lists those known"
+    assert found[1] == "3: model=xyz: unknown model 'xyz'; the first such error lists those known"
 
 
 def test_a_throughput_table_may_name_other_models(tmp_path: Path) -> None:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from clustersim.audit.folder import check_run
+from clustersim.cli import main
 from clustersim.records import Run
+from clustersim.rundir import write_run
 from clustersim.runs import run
+from tests.folders import rehashed
 from traces.job import Job
+from traces.native import write_trace
 
 JOBS = [Job(f"{i}", 7.3 + 40.0 * i, gpus=4, duration_s=400.0 + i) for i in range(20)]
 FAILURES = {"mtbf_gpu_h": 0.7, "spare_nodes": 1, "repair_scale": 0.01}
@@ -119,3 +124,56 @@ def cut(run: Run) -> Run:
 )  # fmt: skip
 def test_an_end_that_the_log_does_not_have(sound: Run, falsify: Callable[[Run], Run], text: str) -> None:
     assert text in texts(falsify(sound), "manifest")
+
+
+# What is stated of a run as a whole
+
+
+def reordered(run: Run) -> Run:
+    """Two jobs of one instant, with their records in the other order."""
+    jobs = [*run.jobs]
+    jobs[0], jobs[1] = jobs[1], jobs[0]
+    return replace(run, jobs=jobs)
+
+
+def reordered_log(run: Run) -> Run:
+    events = [*run.events]
+    first, second = [i for i, event in enumerate(events) if event.event == "submit"][:2]
+    events[first], events[second] = events[second], events[first]
+    return replace(run, events=events)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule", "says"),
+    [
+        (stated(end_s=1e6), "manifest", "end_s is 1e+06; no job is left after the last event at t="),
+        (stated(profile={"name": "h100"}), "manifest", "profile is {'name': 'h100'}; that of the system is"),
+        (stated(profile=None), "manifest", "profile is None; that of the system is "),
+        (stated(table_sha256="0" * 64), "manifest", "and there is no table"),
+        (reordered, "records", "job b: the log submits it in another order than the records"),
+        (reordered, "trace", "its record is not in the order of submission, which ids decide at equal times"),
+        (reordered_log, "records", "job a: the log submits it in another order than the records"),
+        (lambda run: reordered_log(reordered(run)), "trace", "its record is not in the order of submission"),
+    ],
+)  # fmt: skip
+def test_what_holds_for_the_run_as_a_whole_is_proved(
+    change: Callable[[Run], Run], rule: str, says: str, tmp_path: Path
+) -> None:
+    jobs = [Job(name, 0.0, gpus=4, duration_s=60.0 + i) for i, name in enumerate("abc")]
+    write_trace([*jobs, Job("z", 5.0, gpus=4, duration_s=9.0)], tmp_path / "trace.csv")
+    made = run(tmp_path / "trace.csv", "fifo", cluster="n1g8")
+    assert all(not finding.violations for finding in check_run(made))
+    assert says in texts(change(made), rule)
+    write_run(tmp_path / "run", change(made))
+    assert main(["check", str(tmp_path / "run")]) == 4
+
+
+def test_another_format_is_not_read_as_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = run([Job("a", 0.0, gpus=4, duration_s=60.0)], "fifo", cluster="n1g8")
+    write_run(tmp_path / "run", made)
+    rehashed(tmp_path / "run", format="clustersim-run-2")
+    for command in (["check"], ["report"], ["timeline"], ["explain", "--job", "a"]):
+        assert main([command[0], str(tmp_path / "run"), *command[1:]]) == 2
+        said = capsys.readouterr().err
+        assert "manifest.json: format='clustersim-run-2': this program reads clustersim-run-1" in said
+        assert "run the simulation again, or use the version that made it" in said

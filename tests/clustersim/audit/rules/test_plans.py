@@ -21,7 +21,7 @@ from clustersim.speed import Curve, SpeedOnOneType
 from itertime.io import sha256
 from itertime.spec.profile import FOLDER as PROFILES
 from itertime.spec.profile import read_profile
-from itertime.spec.system import FOLDER as SYSTEMS
+from itertime.spec.system import SYSTEMS
 from traces.job import Job
 from traces.native import write_trace
 

@@ -109,7 +109,7 @@ def test_a_folder_of_an_older_version_is_read_and_not_accused(tmp_path: Path) ->
     findings = check_run_folder(tmp_path)
     assert not [found for found in findings if found.violations]
     said = next(found.unproved for found in findings if found.rule == "summary")
-    assert said.startswith("another version made the run, which did not state offered_load, ")
+    assert said.startswith("another version made the run; its summary lacks or words otherwise offered")
     assert set(NEW) <= set(said.replace(",", "").split())
 
 

@@ -1,0 +1,150 @@
+"""Damaged files: whatever a file holds, a command ends with an exit code of the contract and no traceback."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from clustersim.cli import main
+from clustersim.runs import run
+from itertime.cli import main as itertime
+from itertime.spec.system import FOLDER as SYSTEMS
+from tests.folders import rehashed
+from traces.job import Job
+from traces.native import write_trace
+
+JOBS = [
+    Job("a", 0.0, gpus=8, duration_s=60.0, deadline_s=90.0, tenant="blue"),
+    Job("llm", 5.0, model="megatron-1.7b", global_batch=64, iterations=10.0, gpus=4, min_gpus=2),
+]
+CLUSTER = """network: contention
+groups:
+  - {name: a, gpu_type: a100, nodes: 4, nodes_per_leaf: 2, leaf_oversubscription: 4}
+"""
+GRID = """set: {cluster: n2g8, trace: {jobs: 2, gpus: 16, rules: none}, overheads.launch_s: 3}
+matrix: {policy: [fifo, srtf], trace.load: [0.5]}
+seeds: 2
+"""
+SIZES = "source: x\nsizes:\n  - {gpus: 8, share: 1, log_normal: {median_s: 60, sigma: 1.1, max_s: 999}}\n"
+RULES = """source: x
+sizes:
+  - gpus: [1, 16]
+    choices: [{model: gpt3-1.3b, global_batch: 64, gpu_multiplier: 1, weight: 1}]
+"""
+LOG = "job_id,num_gpus,submit,run_s\n1,8,0,60\n2,4,10,30\n"
+ODD = [
+    "", "0", "-1", "1e999", "1e-320", "nan", "9" * 25, "1e30", "0x" + "f" * 40, "true", "null", "[]", "{}",
+    "&a", "*a", "\x1b[31m", "\ud7ff", "=1+1", "x" * 300, "!!bool 1", "!!float ''", "-0.0", "2020-13-45",
+    "1:30", "'", '"', ",", "\n", "\0", ": ", "- ", "\t",
+]  # fmt: skip
+
+
+def damaged(content: bytes, rng: random.Random) -> bytes:
+    """The content with one to three changes: a number or a word replaced, bytes changed, lines moved."""
+    for _ in range(rng.randint(1, 3)):
+        kind = rng.randrange(6)
+        at, to = sorted(rng.randrange(len(content) + 1) for _ in range(2))
+        lines = content.split(b"\n")
+        if kind == 0:
+            content = content[:at] + rng.choice(ODD).encode() + content[min(at + rng.randint(0, 6), to) :]
+        elif kind == 1:
+            words = [i for i, c in enumerate(content) if c in b":,= "] or [0]
+            start = rng.choice(words) + 1
+            end = start + next((i for i, c in enumerate(content[start:]) if c in b",}]\n"), 0)
+            content = (
+                content[:start]
+                + b" " * (content[start - 1 : start] == b":")
+                + (rng.choice(ODD).encode() + content[end:])
+            )
+        elif kind == 2:
+            content = content[:at] + bytes([rng.randrange(256)]) + content[at + 1 :]
+        elif kind == 3:
+            content = content[:at] + content[min(to, at + 40) :]
+        elif kind == 4:
+            lines.insert(rng.randrange(len(lines)), rng.choice(lines))
+            content = b"\n".join(lines)
+        else:
+            rng.shuffle(lines)
+            content = b"\n".join(lines)
+    return content
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A valid file of each kind, and the folder of a run."""
+    home = tmp_path_factory.mktemp("sound")
+    write_trace(JOBS, home / "trace.csv")
+    texts = {
+        "cluster.yaml": CLUSTER,
+        "grid.yaml": GRID,
+        "sizes.yaml": SIZES,
+        "rules.yaml": RULES,
+        "log.csv": LOG,
+    }
+    for name, text in texts.items():
+        (home / name).write_text(text)
+    shutil.copy(SYSTEMS / "dgx-a100-80gb.yaml", home / "system.yaml")
+    shutil.copy(SYSTEMS.parent / "models" / "gpt3-1.3b.yaml", home / "model.yaml")
+    run(home / "trace.csv", "srtf", cluster="n2g8", out=home / "run", failures={"mtbf_gpu_h": 50.0})
+    return home
+
+
+PLAN = ["--tp", "1", "--pp", "1", "--dp", "8", "--micro-batch", "1", "--global-batch", "64"]
+RUN = ["--policy", "fifo", "--cluster", "n2g8", "--json"]
+COLUMNS = "job_id=job_id,gpus=num_gpus,submit_s=submit,duration_s=run_s"
+FILES: dict[str, tuple[Callable[..., int], list[list[str]]]] = {
+    "trace.csv": (main, [["trace", "check", "trace.csv"], ["run", "trace.csv", *RUN]]),
+    "cluster.yaml": (main, [["run", "trace.csv", "--policy", "fifo", "--cluster", "cluster.yaml", "--json"]]),
+    "grid.yaml": (main, [["grid", "grid.yaml", "--dry-run"]]),
+    "sizes.yaml": (main, [["trace", "generate", "-o", "o.csv", "--jobs", "3", "--sizes", "sizes.yaml",
+                           "--gpus", "16", "--load", "0.5"]]),
+    "rules.yaml": (main, [["trace", "import", "log.csv", "--columns", COLUMNS, "--rules", "rules.yaml",
+                           "-o", "o.csv"]]),
+    "log.csv": (main, [["trace", "import", "log.csv", "--columns", COLUMNS, "-o", "o.csv"]]),
+    "system.yaml": (itertime, [["predict", "--model", "gpt3-1.3b", "--system", "system.yaml", *PLAN]]),
+    "model.yaml": (itertime, [["predict", "--model", "model.yaml", "--system", "dgx-a100-80gb", *PLAN]]),
+    **{
+        f"run/{name}": (main, [["check", "run"], ["timeline", "run"], ["explain", "run", "--job", "llm"]])
+        for name in ("manifest.json", "summary.json", "events.csv", "jobs.csv", "usage.csv", "plans.csv")
+    },
+}  # fmt: skip
+
+
+def fuzz(name: str, sound: Path, home: Path, seeds: range, capfd: pytest.CaptureFixture[str]) -> None:
+    """Damage a file once per seed, with hashes made anew for every other one, and run its commands."""
+    program, commands = FILES[name]
+    content = (sound / name).read_bytes()
+    shutil.copytree(sound, home, dirs_exist_ok=True)
+    for seed in seeds:
+        (home / name).write_bytes(damaged(content, random.Random(f"{name} {seed}")))
+        if name.startswith("run/") and seed % 2:
+            for table in ("events.csv", "jobs.csv", "usage.csv", "plans.csv", "summary.json"):
+                if f"run/{table}" == name:
+                    shutil.copy(sound / "run" / "manifest.json", home / "run")
+                    rehashed(home / "run")
+        for command in commands:
+            code = program(command)
+            said = capfd.readouterr().err
+            assert code in (0, 2, 3, 4, 5), (seed, command, said[-2000:])
+            assert "Traceback" not in said, (seed, command, said[-2000:])
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_damaged_file_is_a_mistake_of_the_user(
+    name: str, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fuzz(name, sound, tmp_path, range(8), capfd)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", FILES)
+def test_many_damaged_files(
+    name: str, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fuzz(name, sound, tmp_path, range(1000, 1300), capfd)

@@ -1,0 +1,17 @@
+"""`import_log` with the options of reading as keywords, as tests write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from traces import Job
+from traces.logs import ReadOptions
+from traces.logs import import_log as _import_log
+
+_READING = ("log_format", "columns", "time_unit", "tenant")
+
+
+def import_log(path: str | Path, **options: Any) -> tuple[list[Job], dict[str, Any]]:
+    reading = {name: options.pop(name) for name in _READING if name in options}
+    return _import_log(path, ReadOptions(**reading), **options)
