@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from clustersim.cluster import Cluster
 from clustersim.failures import Failures, Maintenance
@@ -28,7 +29,7 @@ class RunSetup:
     | `planner` | the name of the planner behind `speed` | empty: it has none |
     | `overheads` | what starts, preemptions and resizes cost | the default constants |
     | `placement` | a placer or its name | `pack` |
-    | `type_slowdown` | on several GPU types: how many times slower than on its best type a job may start | no limit |
+    | `type_slowdown` | how many times slower than on its best GPU type a job may start | no limit |
     | `quotas` | GPUs promised to tenants | none |
     | `failures`, `maintenance` | what takes nodes out of service | nothing |
     | `until_s` | the end of the run on the trace's clock | when no event is left |

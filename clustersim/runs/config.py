@@ -62,7 +62,7 @@ class RunConfig(BaseModel):
     network: str | None = None
     system: str = "dgx-a100-80gb"
     planner: str | None = None
-    type_slowdown: float = Field(default=2.0, ge=1)
+    type_slowdown: float | None = Field(default=2.0, ge=1, allow_inf_nan=False)
     memory_headroom: float = Field(default=MEMORY_HEADROOM, ge=0, lt=1, allow_inf_nan=False)
     placement: str = "pack"
     overheads: dict[str, Any] | None = Field(default_factory=dict)
@@ -104,8 +104,14 @@ class RunConfig(BaseModel):
         return quotas
 
     @field_validator(
-        "until_s", "warmup_s", "measure_s", "price_usd_per_gpu_h", "memory_headroom",
-        "type_slowdown", "seed", mode="before"
+        "until_s",
+        "warmup_s",
+        "measure_s",
+        "price_usd_per_gpu_h",
+        "memory_headroom",
+        "type_slowdown",
+        "seed",
+        mode="before",
     )
     @classmethod
     def _is_no_truth(cls, value: Any) -> Any:

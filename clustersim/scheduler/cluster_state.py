@@ -73,7 +73,9 @@ class ClusterState(Generic[J]):
             return offers
         gone = frozenset[int]() if self.gone_for_good is None else self.gone_for_good(self.now_s)
         if gone:
-            offers = tuple(offer for offer in offers if offer.requested <= self._lasting(offer.gpu_type, gone))
+            offers = tuple(
+                offer for offer in offers if offer.requested <= self._lasting(offer.gpu_type, gone)
+            )
         limit = self.type_slowdown * min((offer.unit_s for offer in offers), default=0.0)
         return tuple(offer for offer in offers if offer.unit_s <= limit)
 
