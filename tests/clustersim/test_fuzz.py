@@ -12,7 +12,7 @@ import pytest
 from clustersim.cli import main
 from clustersim.runs import run
 from itertime.cli import main as itertime
-from itertime.spec.system import FOLDER as SYSTEMS
+from itertime.spec.system import SYSTEMS
 from tests.folders import rehashed
 from traces.job import Job
 from traces.native import write_trace
