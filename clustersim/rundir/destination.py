@@ -1,9 +1,11 @@
-"""The destination folder of a run: which existing contents are acceptable, and which files are removed after
-a successful write.
+"""The destination folder of a run: that no other run writes into it, which existing contents are acceptable,
+and which files are removed after a successful write.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import re
 from collections.abc import Iterator
@@ -21,19 +23,53 @@ SPOOL = "jobs.spool"
 """Rows of jobs that are not yet in the order of their file."""
 _LEFT_OVER = re.compile(rf"\.({'|'.join(map(re.escape, (*OURS, SPOOL)))})\.(\d+)\.(?:\w+\.)?tmp")
 
+_NO_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+"""How some network file systems refuse to lock a folder: a run there is not kept from its folder."""
+
 
 @contextmanager
 def usable(folder: Path) -> Iterator[None]:
     """Make the folder, or check that a run may write into it. If the block fails, remove a folder made here.
 
-    UserError for a folder with files that no run wrote.
+    The folder belongs to this run until the block or the process ends. UserError for a folder that belongs to
+    another run, and for one with files that no run wrote.
     """
     made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        claim = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise _unusable(folder, error) from None
+    try:
+        _lock(claim, folder)
+        _check_contents(folder)
+        try:
+            yield
+        except BaseException:
+            if made:
+                with suppress(OSError):
+                    folder.rmdir()
+            raise
+    finally:
+        os.close(claim)  # ends the lock
+
+
+def _lock(claim: int, folder: Path) -> None:
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        what = "another run is writing into it; wait for its end, or choose another folder"
+        raise UserError(f"{folder}: {what}") from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise _unusable(folder, error) from None
+
+
+def _check_contents(folder: Path) -> None:
+    try:
         names = sorted(os.listdir(folder))
     except OSError as error:
-        raise UserError(f"{folder}: cannot be used as a folder: {error.strerror or error}") from None
+        raise _unusable(folder, error) from None
     foreign = [n for n in names if n not in (*OURS, "report.html") and not _LEFT_OVER.fullmatch(n)]
     if MANIFEST in names and not _is_manifest(folder / MANIFEST):
         foreign.append(MANIFEST)
@@ -41,13 +77,10 @@ def usable(folder: Path) -> Iterator[None]:
         foreign = []  # an earlier run, to which its user has added files
     if foreign:
         raise UserError(f"{folder}: holds {shown(foreign[0])}, which no run wrote; choose an empty folder")
-    try:
-        yield
-    except BaseException:
-        if made:
-            with suppress(OSError):
-                folder.rmdir()
-        raise
+
+
+def _unusable(folder: Path, error: OSError) -> UserError:
+    return UserError(f"{folder}: cannot be used as a folder: {error.strerror or error}")
 
 
 def _is_manifest(path: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -246,6 +247,32 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path, name: str) -> None
     with pytest.raises(UserError, match=f"holds {name}, which no run wrote"):
         write_run(tmp_path, small_run())
     assert contents(tmp_path) == before
+
+
+def test_a_folder_belongs_to_one_run_at_a_time(tmp_path: Path) -> None:
+    """Otherwise the run that ends last would replace the other without a word."""
+    run = small_run()
+    with RunWriter(tmp_path / "run", run.cluster) as first:
+        for copy in (run, replace(run, policy="second")):
+            with pytest.raises(UserError, match="run: another run is writing into it; wait for its end"):
+                write_run(tmp_path / "run", copy)
+        first.copy(run)
+        first.finish(run.policy, run.planner, run.summary, run.manifest, run.plans)
+    assert read_run(tmp_path / "run").policy == run.policy
+    write_run(tmp_path / "run", replace(run, policy="second"))  # the folder is free again
+    assert read_run(tmp_path / "run").policy == "second"
+
+
+def test_a_folder_without_locks_is_used_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    code = errno.ENOLCK
+    write_run(tmp_path / "run", small_run())
+    code = errno.EIO
+    with pytest.raises(UserError, match="cannot be used as a folder: Input/output error"):
+        write_run(tmp_path / "run", small_run())
 
 
 def test_a_path_that_cannot_be_a_folder_is_one_clear_line(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from itertime.errors import UnknownName, UserError
 from itertime.io import read_mapping
 from itertime.io.mappings import LARGEST, SMALLEST
 from itertime.spec import Site, System, list_profiles, list_systems, load_system
-from itertime.spec.system import FOLDER
+from itertime.spec.system import SYSTEMS
 
 GOOD = {
     "name": "mine",
@@ -183,7 +183,7 @@ def test_every_valid_system_predicts_a_finite_time(field: str, end: float) -> No
 
 @pytest.mark.parametrize("key", ["gpus_per_node", "nodes_per_leaf", "nics_per_node"])
 def test_whole_numbers_are_of_a_size_that_machines_have(tmp_path: Path, key: str) -> None:
-    shipped = read_mapping(FOLDER / "dgx-a100-80gb.yaml")
+    shipped = read_mapping(SYSTEMS / "dgx-a100-80gb.yaml")
     path = tmp_path / "x.json"
     path.write_text(json.dumps({**shipped, key: 10**25}))
     with pytest.raises(UserError, match=rf"{key}=.*less than or equal to 10"):
