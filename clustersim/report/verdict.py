@@ -79,10 +79,12 @@ def _window(groups: Sequence[Group]) -> list[str]:
     values = measured(groups[0].runs[0])
     jobs, every = int(values.get("jobs") or 0), len(groups[0].runs[0].jobs)
     from_s, until_s = (values.get(name) or 0.0 for name in ("from_s", "until_s"))
-    return [
-        f"Measured in a window: the {jobs:,} of {every:,} jobs submitted from {from_s:,.0f} s to "
-        f"{until_s:,.0f} s, however late they finish, and the GPUs during that time."
-    ]
+    begins, ends = f"{from_s:,.0f} s", f"{until_s:,.0f} s"
+    if groups[0].runs[0].manifest.get("until_s") is not None:  # jobs may be submitted after the run's end
+        span = f"{begins} on, and the GPUs from then to {ends}"
+    else:
+        span = f"{begins} to {ends}, however late they finish, and the GPUs during that time"
+    return [f"Measured in a window: the {jobs:,} of {every:,} jobs submitted from {span}."]
 
 
 def _load(groups: Sequence[Group]) -> list[str]:
@@ -315,13 +317,21 @@ def sizes_given(runs: Sequence[Run]) -> list[str]:
         return []
     went = _listed(
         [
-            f"to {100 * more:.0f} % of the jobs under {label} (fewer to {100 * fewer:.0f} %)"
+            f"to {_share(more)} of the jobs under {label}" + (f" (fewer to {_share(fewer)})" if fewer else "")
             for label, (more, fewer) in elastic.items()
         ]
     )
     rigid = [label for label in sizes if label not in elastic]
     rest = f"; {_listed(rigid)} gave each job what it asked for" if rigid else ""
     return [f"More GPUs than asked for, on average over their runs, went {went}{rest}."]
+
+
+def _share(ratio: float) -> str:
+    """A share as a percentage that is 0 or 100 for none or all alone."""
+    percent = 100 * ratio
+    if 0 < percent < 1:
+        return "under 1 %"
+    return "over 99 %" if 99 < percent < 100 else f"{percent:.0f} %"
 
 
 def _sizes(group: Group) -> tuple[float, float]:

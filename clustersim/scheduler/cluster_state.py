@@ -128,7 +128,8 @@ class WaitingJobs(Generic[J]):
         if ranking is None:
             if len(self.rankings) >= _MAX_RANKINGS:
                 raise PolicyError(
-                    f"pending_by: more than {_MAX_RANKINGS} different keys; pass the same function each time"
+                    f"run_by or pending_by: more than {_MAX_RANKINGS} different keys; pass the same function "
+                    "each time: a method, or one defined outside schedule, not a new lambda"
                 )
             ranking = ChangingRanking(key, elastic) if changing else Ranking(key, elastic)
             self.rankings[key, elastic, changing] = ranking
