@@ -13,7 +13,7 @@ import numpy as np
 from clustersim.cluster import Placement
 from clustersim.records import ALLOCATES, RELEASES, EventRecord, Run
 
-from .tables import events_of, numbered, per_run
+from .tables import events_of, jobs_of, numbered, per_run
 
 __all__ = [
     "Allocation",
@@ -72,57 +72,69 @@ def stated_end_s(manifest: Mapping[str, Any]) -> float:
 class Holdings:
     """All allocations of a run by column, in the order in which they began; times in s, one value each.
 
-    `given`: the row in the event log of the event that gave the GPUs. `ended`: as in `Allocation`. `paid_s`:
-    seconds of overhead, which come first in the allocation.
+    `given`: the row in the event log of the event that gave the GPUs. `job`: the row of the job, or a larger
+    number, one for each job without a record. `paid_s`: seconds of overhead, which come first in the
+    allocation. `plan`: the number of the plan's label among `plans`. `ended`: as in `Allocation`.
     """
 
     given: np.ndarray
+    job: np.ndarray
     from_s: np.ndarray
     to_s: np.ndarray
     paid_s: np.ndarray
     gpus: np.ndarray
-    job_ids: list[str]
+    plan: np.ndarray
     plans: list[str]
     placements: list[Placement]
     ended: list[str]
+
+
+_GIVES, _TAKES = 1, 2
+_EFFECTS = dict.fromkeys(ALLOCATES, _GIVES) | dict.fromkeys(RELEASES, _TAKES)
 
 
 @per_run
 def holdings(run: Run) -> Holdings:
     """The allocations of a run, found in one pass over its event log."""
     events = events_of(run)
-    kinds, ids = events.values("event"), events.values("job_id")
-    gives, takes = (
-        np.fromiter(map(frozenset(some).__contains__, kinds), bool, len(kinds))
-        for some in (ALLOCATES, RELEASES)
-    )
-    rows = np.flatnonzero(gives | takes)
-    jobs = np.array(numbered([ids[row] for row in rows])[0], dtype=int)
+    kinds = events.values("event")
+    effects = np.array([_EFFECTS.get(kind, 0) for kind in kinds], dtype=np.int8)
+    rows = np.flatnonzero(effects)
+    jobs = _job_numbers(run, rows)
     by_job = np.argsort(jobs, kind="stable")
     rows, jobs = rows[by_job], jobs[by_job]
     after = np.full(len(rows), -1)  # the job's next such event
     same = np.flatnonzero(jobs[1:] == jobs[:-1])
     after[same] = rows[same + 1]
-    ends = after[gives[rows]]
-    given = rows[gives[rows]]
-    in_time = np.argsort(given)
-    given, ends = given[in_time], ends[in_time]
+    gives = np.flatnonzero(effects[rows] == _GIVES)
+    gives = gives[np.argsort(rows[gives])]
+    given, ends = rows[gives], after[gives]
     times = events["time_s"]
     from_s = times[given]
     to_s = np.where(ends >= 0, times[ends], end_of_run_s(run)) if len(given) else from_s
     chosen = given.tolist()
-    plans, placements = events.values("plan"), events.values("placement")
+    labels, placements = events.values("plan"), events.values("placement")
+    plan, plans = numbered([labels[row] for row in chosen])
     return Holdings(
         given=given,
+        job=jobs[gives],
         from_s=from_s,
         to_s=to_s,
         paid_s=np.minimum(events["overhead_s"][given], to_s - from_s),
         gpus=events["gpus"][given],
-        job_ids=[ids[row] for row in chosen],
-        plans=[plans[row] for row in chosen],
+        plan=np.array(plan, dtype=int),
+        plans=plans,
         placements=[placements[row] for row in chosen],
         ended=[kinds[row] if row >= 0 else "" for row in ends.tolist()],
     )
+
+
+def _job_numbers(run: Run, rows: np.ndarray) -> np.ndarray:
+    """The numbers of the jobs of some events, as in `Holdings`."""
+    ids, first = events_of(run).values("job_id"), len(run.jobs)
+    known = {job_id: row for row, job_id in enumerate(jobs_of(run).values("job_id"))}
+    own = [ids[row] for row in rows.tolist()]
+    return np.array([known.setdefault(job_id, first + len(known)) for job_id in own], dtype=int)
 
 
 def allocations(run: Run) -> list[Allocation]:
@@ -143,7 +155,7 @@ def gpu_blocks(found: Sequence[Allocation], size_of: Callable[[int], int]) -> li
     GPUs of a node.
     """
     return _numbered_gpus(
-        [one.given.job_id for one in found],
+        numbered([one.given.job_id for one in found])[0],
         np.array([one.from_s for one in found]),
         np.array([one.to_s for one in found]),
         [one.given.placement for one in found],
@@ -154,25 +166,26 @@ def gpu_blocks(found: Sequence[Allocation], size_of: Callable[[int], int]) -> li
 def blocks_of(run: Run) -> list[Sequence[Block]]:
     """`gpu_blocks` of all allocations of a run."""
     held = holdings(run)
-    return _numbered_gpus(held.job_ids, held.from_s, held.to_s, held.placements, run.cluster.size_of)
+    return _numbered_gpus(held.job.tolist(), held.from_s, held.to_s, held.placements, run.cluster.size_of)
 
 
 def _numbered_gpus(
-    job_ids: Sequence[str], from_s: np.ndarray, to_s: np.ndarray, placements: Sequence[Placement],
+    jobs: Sequence[int], from_s: np.ndarray, to_s: np.ndarray, placements: Sequence[Placement],
     size_of: Callable[[int], int],
 ) -> list[Sequence[Block]]:  # fmt: skip
     free: dict[int, int] = {}
     sizes: dict[int, int] = {}
-    masks: list[_Masks] = [()] * len(job_ids)
-    last: dict[str, _Masks] = {}
+    masks: list[_Masks] = [()] * len(jobs)
+    last: dict[int, _Masks] = {}
+    nowhere: dict[int, int] = {}
     for change in _changes(from_s, to_s):
         if change < 0:
             for node, mask in masks[~change]:
                 free[node] |= mask
-            last[job_ids[~change]] = masks[~change]
+            last[jobs[~change]] = masks[~change]
             continue
-        before = last.pop(job_ids[change], ())
-        earlier = dict(before) if before else None
+        before = last.pop(jobs[change], None)
+        earlier = dict(before) if before else nowhere
         chosen = []
         for node, count in placements[change]:
             size = sizes.get(node)
@@ -180,7 +193,7 @@ def _numbered_gpus(
                 size = sizes[node] = size_of(node)
                 free[node] = (1 << size) - 1
             rest = free[node]
-            mask = _choose(rest, count, earlier.get(node, 0) if earlier else 0, size)
+            mask = _choose(rest, count, earlier.get(node, 0), size)
             free[node] = rest & ~mask
             chosen.append((node, mask))
         masks[change] = tuple(chosen)

@@ -68,11 +68,13 @@ class GpuTime:
 
 @per_run
 def gpu_time(run: Run) -> GpuTime | None:
-    """The split of one run; None if no job finished. Raises KeyError for an event of an unknown job."""
+    """The split of one run; None if no job finished. Raises KeyError if a job of the log has no record."""
     interval = _interval(run)
     if interval is None:
         return None
     held = holdings(run)
+    if np.any(held.job >= len(run.jobs)):
+        raise KeyError("the event log has a job without a record")
     paid, ran = _clipped(held, *interval)
     progress, lost = _progress(run)
     parts: dict[str, list[float]] = {name: [] for name in CATEGORIES}
@@ -111,33 +113,33 @@ def _interval(run: Run) -> tuple[float, float] | None:
     return (from_s, from_s + span_s) if span_s else None
 
 
-def _rows(run: Run) -> np.ndarray:
-    """The row of the job of each allocation. Raises KeyError for an unknown job."""
-    row_of = {job_id: row for row, job_id in enumerate(jobs_of(run).values("job_id"))}
-    return np.array([row_of[job_id] for job_id in holdings(run).job_ids], dtype=int)
-
-
 def _plan_keys(run: Run) -> tuple[list[PlanKey], np.ndarray]:
     """The distinct keys of the plans of all allocations, and the number of each allocation's key."""
-    rows, jobs, held = _rows(run).tolist(), jobs_of(run), holdings(run)
-    fields = [jobs.values(name) for name in ("model", "global_batch", "seq_len")]
-    of_jobs = ([values[row] for row in rows] for values in fields)
-    first = [placement[0][0] if placement else -1 for placement in held.placements]
-    types = [""] * len(first)
+    jobs, held = jobs_of(run), holdings(run)
+    work, works = numbered(list(zip(*map(jobs.values, ("model", "global_batch", "seq_len")), strict=True)))
+    types = [""] * len(held.given)
     if run.cluster.groups:
-        types = [run.cluster.type_of(node) if node >= 0 else "" for node in first]
-    keys = zip(*of_jobs, types, held.gpus.astype(int).tolist(), held.plans, strict=True)
-    numbers, distinct = numbered(list(keys))
-    return [PlanKey(*key) for key in distinct], np.array(numbers, dtype=int)
+        first = [placement[0][0] if placement else None for placement in held.placements]
+        types = ["" if node is None else run.cluster.type_of(node) for node in first]
+    gpu_type, type_names = numbered(types)
+    of_job = np.array(work, dtype=int)[held.job]
+    rows = np.stack([of_job, np.array(gpu_type, dtype=int), held.gpus.astype(int), held.plan])
+    sizes = tuple(rows.max(axis=1, initial=0) + 1)
+    codes, numbers = np.unique(np.ravel_multi_index(tuple(rows), sizes), return_inverse=True)
+    keys = [
+        PlanKey._make((*works[of], type_names[kind], gpus, held.plans[plan]))
+        for of, kind, gpus, plan in np.transpose(np.unravel_index(codes, sizes)).tolist()
+    ]
+    return keys, numbers
 
 
 def _progress(run: Run) -> tuple[np.ndarray, np.ndarray]:
     """For each allocation, two shares of its job's running time: progress, and work that failures undid.
     Periodic checkpoints and loads from shared storage took the rest.
     """
-    jobs, held, rows = jobs_of(run), holdings(run), _rows(run)
+    jobs, held = jobs_of(run), holdings(run)
     paid_gpu_s, ran_gpu_s = (
-        np.bincount(rows, seconds * held.gpus, minlength=len(jobs))
+        np.bincount(held.job, seconds * held.gpus, minlength=len(jobs))
         for seconds in (held.paid_s, held.to_s - held.from_s - held.paid_s)
     )
     undone = jobs["lost_work_gpu_s"]
@@ -146,7 +148,7 @@ def _progress(run: Run) -> tuple[np.ndarray, np.ndarray]:
     with np.errstate(divide="ignore", invalid="ignore"):
         lost = np.where(partly, np.minimum(1.0, undone / ran_gpu_s), 0.0)
         kept = np.maximum(0.0, 1 - lost - np.maximum(0.0, saving) / ran_gpu_s)
-    return np.where(partly, kept, 1.0)[rows], lost[rows]
+    return np.where(partly, kept, 1.0)[held.job], lost[held.job]
 
 
 def _clipped(held: Holdings, from_s: float, to_s: float) -> tuple[np.ndarray, np.ndarray]:
@@ -161,10 +163,10 @@ def _slowed(run: Run, plans: Sequence[PlanRecord | None], numbers: np.ndarray) -
     held, slowed = holdings(run), np.zeros(len(numbers))
     if run.cluster.network == "ideal":
         return slowed
-    speeds = _Speeds(run)
+    speeds, ids = _Speeds(run), jobs_of(run).values("job_id")
     times = zip(held.from_s.tolist(), held.paid_s.tolist(), held.to_s.tolist(), strict=True)
     for i, (from_s, paid_s, to_s) in enumerate(times):
-        slowed[i] = speeds.slowed(held.job_ids[i], from_s + paid_s, to_s, plans[numbers[i]])
+        slowed[i] = speeds.slowed(ids[held.job[i]], from_s + paid_s, to_s, plans[numbers[i]])
     return slowed
 
 

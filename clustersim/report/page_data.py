@@ -25,13 +25,17 @@ from .runs import Group
 __all__ = ["packed", "page_data"]
 
 _FINEST_S, _STEPS = 1e-6, 1e7
+_LEVEL = 1  # of gzip
 _EXACT = 2.0**53  # whole numbers up to this one are exact
 
 
 def packed(document: Any) -> str:
-    """The document as JSON, gzip in base64: deterministic, and without markup."""
+    """The document as JSON, gzip in base64: deterministic, and without markup.
+
+    Of the levels of gzip, the fastest takes a sixth of the default's time for a tenth more letters.
+    """
     text = json.dumps(document, allow_nan=False, separators=(",", ":"))
-    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
+    return base64.b64encode(gzip.compress(text.encode(), _LEVEL, mtime=0)).decode()
 
 
 def page_data(groups: Sequence[Group]) -> dict[str, Any]:
@@ -71,9 +75,16 @@ class _Known:
     @classmethod
     def of(cls, tables: Sequence[Table]) -> _Known:
         numbers: dict[tuple[str, float], int] = {}
-        rows, added = [], []
+        rows: list[list[int]] = []
+        added: list[list[int]] = []
+        before = None
         for table in tables:
             keys = list(zip(table.values("job_id"), table.values("submit_s"), strict=True))
+            if keys == before:
+                added.append([])
+                rows.append(rows[-1])
+                continue
+            before = keys
             new = {key: row for row, key in reversed([*enumerate(keys)]) if key not in numbers}
             added.append(sorted(new.values()))
             numbers |= {keys[row]: number for number, row in enumerate(added[-1], len(numbers))}
@@ -149,37 +160,37 @@ def _run(group: Group, clock: _Clock, rows: Sequence[int]) -> dict[str, Any]:
         "preemptions": jobs.values("preemptions"),
         "resizes": jobs.values("resizes"),
         "met": _whole(jobs["deadline_met"]),
-        "held": _held(run, clock, dict(zip(jobs.values("job_id"), rows, strict=True))),
+        "held": _held(run, clock, rows),
         "down": _down(run, clock),
     }
 
 
-def _held(run: Run, clock: _Clock, row_of: dict[str, int]) -> dict[str, Any]:
+def _held(run: Run, clock: _Clock, rows: Sequence[int]) -> dict[str, Any]:
     held = holdings(run)
     blocks = blocks_of(run)
     begins, ends = (np.array(clock.steps(times), dtype=int) for times in (held.from_s, held.to_s))
-    labels, distinct = numbered(held.plans)
-    words, plans = numbered([plan_words(label) for label in distinct])
+    words, plans = numbered([plan_words(label) for label in held.plans])
+    known = held.job < len(rows)
     events = events_of(run).values("event")
     begun = [events[row] for row in held.given.tolist()]
     kinds, kind_names = numbered([*begun, *held.ended])
-    first, last, gpu, count = zip(*chain.from_iterable(blocks), strict=True) if any(blocks) else ((),) * 4
+    flat = list(chain.from_iterable(blocks))
     return {
-        "job": [row_of.get(job_id, -1) for job_id in held.job_ids],
+        "job": np.append(rows, -1)[np.where(known, held.job, -1)].tolist(),
         "from": _grown(begins),
         "to": (ends - begins).tolist(),
         "paid": clock.lengths(held.paid_s),
         "gpus": held.gpus.astype(int).tolist(),
-        "plan": [words[label] for label in labels],
+        "plan": np.array(words, dtype=int)[held.plan].tolist(),
         "kind": kinds[: len(begun)],
         "ended": kinds[len(begun) :],
         "plans": plans,
         "kinds": kind_names,
         "blocks": list(map(len, blocks)),
-        "first": first,
-        "more": (np.array(last, dtype=int) - np.array(first, dtype=int)).tolist(),
-        "gpu": gpu,
-        "row": count,
+        "first": [first for first, _, _, _ in flat],
+        "more": [last - first for first, last, _, _ in flat],
+        "gpu": [gpu for _, _, gpu, _ in flat],
+        "row": [count for _, _, _, count in flat],
     }
 
 
