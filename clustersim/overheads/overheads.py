@@ -128,21 +128,21 @@ class Overheads:
             begin_s += next((seconds for count, seconds in self.launch_steps[::-1] if count <= gpus), 0.0)
         return self.scale * begin_s
 
-    def restart_s(self, parameters: float, nodes: int, gpus: int = 1, kind: str = "restart") -> float:
+    def restart_s(
+        self, parameters: float, nodes: int, gpus: int = 1, kind: str = "restart", *,
+        saves: float = 1.0, loads: bool = True,
+    ) -> float:  # fmt: skip
         """Seconds from the allocation of other GPUs to the next iteration, for a model of `parameters`
-        parameters on `nodes` nodes. `kind`: "restart", "resize" or "migrate".
+        parameters on `nodes` nodes. `kind`: "restart", "resize" or "migrate". `saves`: the share of a save
+        that is owed, 0 to 1. `loads`: whether there is a checkpoint to load.
         """
         extra_s = {"resize": self.resize_s, "migrate": self.migrate_s}.get(kind, 0.0)
-        return self.start_s(gpus) + self.scale * extra_s + 2 * self.save_s(parameters, nodes)
+        return self.start_s(gpus) + self.scale * extra_s + (saves + loads) * self.save_s(parameters, nodes)
 
     def change_s(self, parameters: float, nodes: int, gpus: int) -> float:
         """Seconds of the most expensive of a restart, a resize and a migration."""
         kind = "resize" if self.resize_s > self.migrate_s else "migrate"
         return self.restart_s(parameters, nodes, gpus, kind)
-
-    def recover_s(self, parameters: float, nodes: int, gpus: int, saved: bool) -> float:
-        """Seconds to the next iteration after a failure; `saved`: whether there is a checkpoint to load."""
-        return self.start_s(gpus) + (self.load_s(parameters, nodes) if saved else 0.0)
 
     def save_s(self, parameters: float, nodes: int) -> float:
         """Seconds to save a checkpoint."""
