@@ -9,8 +9,8 @@ GPUs and makes no progress.
 | begin | `scheduling_s` + launch |
 | launch | `launch_s` + `launch_gpu_s` x GPUs + `launch_log2_s` x (log2 GPUs + 1) + that of `launch_steps` |
 | first start | begin |
-| restart of a preempted job, resize, migration | begin + save + load, + `resize_s` or `migrate_s` |
-| restart after a failure | begin + load; begin alone if no checkpoint is complete |
+| restart, resize, migration | begin + save owed + load of a checkpoint if any, + `resize_s` or `migrate_s` |
+| save owed | a save if the job has worked since its last one, else the unpaid rest of that one |
 | save, load | checkpoint bytes / min(nodes x `storage_node_bytes_per_s`, `storage_bytes_per_s`) |
 | checkpoint bytes | parameters x 14: fp16 weight 2, fp32 master weight 4, two fp32 Adam moments 8 |
 | every `checkpoint_interval_s` of work | save |
@@ -21,7 +21,10 @@ SC 2020, section 3.1). The size of a checkpoint is unknown if the model is unkno
 load.
 
 The save of a job that loses its GPUs is charged at its next start, so that the jobs that a policy preempts
-never delay those that it starts. The GPU-seconds are the same.
+never delay those that it starts. The GPU-seconds are the same. The save comes first in that payment. A job
+that loses its GPUs again before it has paid the whole save owes the unpaid share of it at the next start. So
+each save is paid once. A job that has done no work yet has nothing to save or load: any start costs it a
+begin. A failure undoes the work since the last complete save, so it adds no save.
 
 With `storage_shared`, simultaneous loads share `storage_bytes_per_s`; the table gives the time of a load that
 is alone. Saves are assumed to be spread over time, and do not compete.
