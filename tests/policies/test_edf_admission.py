@@ -62,8 +62,8 @@ def test_restarts_count() -> None:
 
 
 def test_a_launch_that_is_cut_short_costs_another_launch_only() -> None:
-    """`long` (100 s) is preempted 5 s into its launch of 10 s. `short` ends at 35 s, then `long` launches again
-    and ends at 145 s. With a save and a load it would end at 175 s.
+    """`long` (100 s) is preempted 5 s into its launch of 10 s. `short` ends at 35 s, then `long`
+    launches again and ends at 145 s. With a save and a load it would end at 175 s.
     """
     charged = Overheads(launch_s=10.0, plain_restart_s=30.0)
     for deadline_s, state in ((145, "finished"), (144, "rejected")):
