@@ -166,7 +166,10 @@ _NUMBERS = tuple(name for name, parse in COLUMNS.items() if parse is not _text)
 
 
 def unreadable(job: Job) -> tuple[str, str] | None:
-    """Why a trace with this job could not be read again, with the value and without; None if it could."""
+    """Why a trace with this job could not be read again, with the value and without; None if it could.
+
+    No remedy is stated, since no user wrote the value.
+    """
     for name in _NUMBERS:
         value = getattr(job, name)
         if value is None:
@@ -174,9 +177,12 @@ def unreadable(job: Job) -> tuple[str, str] | None:
         try:
             COLUMNS[name](repr(value))
         except ValueError as error:
-            return f"{name}={value:.15g}: {error}", f"{name}: {error}"
-    wrong = next(contradictions(job), None)
-    return (f"{wrong[0]}={wrong[1]}: {wrong[2]}", f"{wrong[0]}: {wrong[2]}") if wrong else None
+            wrong = str(error).partition(";")[0]
+            return f"{name}={value:.15g}: {wrong}", f"{name}: {wrong}"
+    for name, value, text in contradictions(job):
+        wrong = text.partition(";")[0]
+        return f"{name}={value}: {wrong}", f"{name}: {wrong}"
+    return None
 
 
 def _no_work(job: Job) -> tuple[str, str, str]:
