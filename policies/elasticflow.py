@@ -17,6 +17,7 @@ GPUs is moved only where that finishes it earlier.
 from __future__ import annotations
 
 from math import inf
+from reprlib import repr as brief
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.reservation.admission import Admission, Agenda
@@ -44,7 +45,7 @@ class ElasticFlow(Scheduler):
 
     def __init__(self, guard_s: float = 1.0, admission: bool = True):
         if not isinstance(admission, bool):
-            raise ValueError(f"admission={admission!r}: must be true or false")
+            raise ValueError(f"admission={brief(admission)}: must be true or false")
         self.guard_s, self.admission = number("guard_s", guard_s, _LEAST_GUARD_S), admission
         self._admission: Admission | None = None
 

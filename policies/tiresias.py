@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
+from reprlib import repr as brief
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.toolkit.parameters import increasing, number
@@ -40,7 +41,7 @@ class Tiresias(Scheduler):
         self.thresholds_gpu_s = increasing("thresholds_gpu_s", thresholds_gpu_s)
         self.promote_knob = None if promote_knob is None else number("promote_knob", promote_knob, least=0.01)
         if order not in ("start", "submission"):
-            raise ValueError(f"order={order!r}: must be start or submission")
+            raise ValueError(f"order={brief(order)}: must be start or submission")
         self.order = order
         self._places: dict[JobView, Place] = {}
         self._last, self._first = count(1), count(-1, -1)  # positions at the end and at the head of a queue

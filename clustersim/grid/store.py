@@ -7,7 +7,7 @@
 | `failures/KEY.json` | why a cell failed, with its traceback; removed when the cell succeeds |
 | `locks/KEY` | held by the process that makes the cell, so that two clients do not make it twice |
 
-A cell is written to `cells/.KEY.tmp` and renamed. Everything is JSON or CSV; nothing is unpickled.
+A cell is written to `cells/.KEY.RANDOM.tmp` and renamed. Everything is JSON or CSV; nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import fcntl
 import hashlib
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -118,8 +119,10 @@ class Store:
     @contextmanager
     def making(self, key: str, inputs: Mapping[str, Any]) -> Iterator[Path]:
         """A folder to write a run to, which becomes the cell if the block succeeds. Claim the cell first."""
-        temporary, place = self.cells / f".{key}.tmp", self.cell(key)
-        shutil.rmtree(temporary, ignore_errors=True)  # left behind by a killed process
+        for left_over in self.cells.glob(f".{key}.*tmp"):  # of a killed process
+            shutil.rmtree(left_over, ignore_errors=True)
+        temporary, place = self.cells / f".{key}.{secrets.token_hex(8)}.tmp", self.cell(key)
+        temporary.mkdir()  # fails if another user has put anything in its place
         try:
             yield temporary
             manifest = hashlib.sha256((temporary / MANIFEST).read_bytes()).hexdigest()

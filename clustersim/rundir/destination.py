@@ -1,9 +1,11 @@
-"""The destination folder of a run: which existing contents are acceptable, and which files are removed after
-a successful write.
+"""The destination folder of a run: that no other run writes into it, which existing contents are acceptable,
+and which files are removed after a successful write.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import re
 from collections.abc import Iterator
@@ -13,47 +15,108 @@ from pathlib import Path
 from itertime.errors import UserError
 from itertime.io import shown
 
-from .format import MANIFEST, OURS, read_json
+from .format import (
+    EVENTS_FILE,
+    JOBS_CSV,
+    JOBS_PARQUET,
+    MANIFEST,
+    OURS,
+    PLANS_FILE,
+    SUMMARY,
+    USAGE_FILE,
+    read_json,
+)
 
 __all__ = ["SPOOL", "remove", "usable"]
 
 SPOOL = "jobs.spool"
 """Rows of jobs that are not yet in the order of their file."""
+_COLUMNS = {
+    JOBS_CSV: {"job_id", "state", "jct_s", "gpu_seconds"},
+    EVENTS_FILE: {"time_s", "event", "job_id"},
+    USAGE_FILE: {"time_s", "allocated", "stranded"},
+    PLANS_FILE: {"model", "plan", "iteration_s"},
+}
+"""Columns by which a table of a run, of any version, is told from another one of that name."""
+_LONGEST_HEADER = 10_000  # bytes
+_REPORT = "report.html"
 _LEFT_OVER = re.compile(rf"\.({'|'.join(map(re.escape, (*OURS, SPOOL)))})\.(\d+)\.(?:\w+\.)?tmp")
+
+_NO_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+"""How some network file systems refuse to lock a folder: a run there is not kept from its folder."""
 
 
 @contextmanager
 def usable(folder: Path) -> Iterator[None]:
     """Make the folder, or check that a run may write into it. If the block fails, remove a folder made here.
 
-    UserError for a folder with files that no run wrote.
+    The folder belongs to this run until the block or the process ends. UserError for a folder that belongs to
+    another run, and for one with files that no run wrote. Names do not decide: a trace may be `jobs.csv`.
     """
     made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        claim = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise _unusable(folder, error) from None
+    try:
+        _lock(claim, folder)
+        _check_contents(folder)
+        try:
+            yield
+        except BaseException:
+            if made:
+                with suppress(OSError):
+                    folder.rmdir()
+            raise
+    finally:
+        os.close(claim)  # ends the lock
+
+
+def _lock(claim: int, folder: Path) -> None:
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        what = "another run is writing into it; wait for its end, or choose another folder"
+        raise UserError(f"{folder}: {what}") from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise _unusable(folder, error) from None
+
+
+def _check_contents(folder: Path) -> None:
+    try:
         names = sorted(os.listdir(folder))
     except OSError as error:
-        raise UserError(f"{folder}: cannot be used as a folder: {error.strerror or error}") from None
-    foreign = [n for n in names if n not in (*OURS, "report.html") and not _LEFT_OVER.fullmatch(n)]
-    if MANIFEST in names and not _is_manifest(folder / MANIFEST):
-        foreign.append(MANIFEST)
-    elif MANIFEST in names:
-        foreign = []  # an earlier run, to which its user has added files
+        raise _unusable(folder, error) from None
+    foreign = [name for name in names if not _LEFT_OVER.fullmatch(name) and not _is_ours(folder / name)]
+    if MANIFEST in names and MANIFEST not in foreign:
+        foreign = []  # an earlier run, to which its user may have added files
+    if foreign == [_REPORT] and len(names) > 1:
+        foreign = []  # beside what a killed writer left
     if foreign:
         raise UserError(f"{folder}: holds {shown(foreign[0])}, which no run wrote; choose an empty folder")
-    try:
-        yield
-    except BaseException:
-        if made:
-            with suppress(OSError):
-                folder.rmdir()
-        raise
 
 
-def _is_manifest(path: Path) -> bool:
+def _unusable(folder: Path, error: OSError) -> UserError:
+    return UserError(f"{folder}: cannot be used as a folder: {error.strerror or error}")
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a run wrote the file, by its content."""
     try:
-        return str(read_json(path).get("format", "")).startswith("clustersim-run-")
-    except UserError:
+        if path.name == MANIFEST:
+            return str(read_json(path).get("format", "")).startswith("clustersim-run-")
+        if path.name == SUMMARY:
+            return "makespan_s" in read_json(path)
+        if path.name == JOBS_PARQUET:
+            import pyarrow.parquet as pq
+
+            return _COLUMNS[JOBS_CSV] <= set(pq.read_schema(path).names)
+        with path.open("rb") as file:
+            first = file.readline(_LONGEST_HEADER).decode(errors="replace")
+        return path.name in _COLUMNS and _COLUMNS[path.name] <= set(first.rstrip().split(","))
+    except (UserError, OSError, ValueError):  # pyarrow's errors are ValueErrors
         return False
 
 

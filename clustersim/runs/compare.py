@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from clustersim.records import Run
-from itertime.errors import UserError
+from itertime.errors import UserError, quoted
 
 from .config import RunConfig
 from .run import run, setup_of
@@ -40,7 +40,7 @@ def compare(
     interrupt, the runs in progress end, and their folders hold the records up to that point.
     """
     if isinstance(configs, str):
-        raise UserError(f"compare: policies={configs!r}: must be a list, as in [{configs!r}]")
+        raise UserError(f"compare: policies={quoted(configs)}: must be a list, as in [{quoted(configs)}]")
     if settings and not any(isinstance(config, str) for config in configs):
         raise UserError(f"compare: {next(iter(settings))}: settings go with policies given by name")
     chosen = [RunConfig.make(policy=c, **settings) if isinstance(c, str) else c for c in configs]

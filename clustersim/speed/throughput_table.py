@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from itertime.errors import TableError
-from itertime.io import Table, open_table, shown
+from itertime.io import Table, check_repeated, open_table, shown
 from traces.native import number, whole
 
 __all__ = ["Throughputs", "read_throughput_table", "throughputs_by_type"]
@@ -85,9 +85,7 @@ def _check_columns(table: Table) -> None:
     if missing:
         what = f"missing column {', '.join(missing)}"
         raise TableError(f"{table.path}:1: {what}; a throughput table has {','.join(TABLE_COLUMNS)}")
-    for column in (*TABLE_COLUMNS, _TYPE):
-        if table.columns.count(column) > 1:
-            raise TableError(f"{table.path}:1: column {column} appears twice; keep one")
+    check_repeated(table.columns, f"{table.path}:1", (*TABLE_COLUMNS, _TYPE))
 
 
 def _cell(row: Mapping[str, str], column: str, parse: Callable[[str], Value], at: str) -> Value:

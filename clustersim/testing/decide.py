@@ -14,7 +14,7 @@ from clustersim.scheduler import Event, JobView, Scheduler
 from clustersim.scheduler.cluster_state import ClusterState
 from clustersim.scheduler.job_view import active_of
 from clustersim.speed import CannotRun
-from itertime.errors import UserError
+from itertime.errors import UserError, quoted
 from traces.job import Job, submission_order
 
 from .outcome import Table, TableSpeed
@@ -125,7 +125,7 @@ class _Scene:
         active, count = active_of(view), view.requested if gpus is None else gpus
         if not view.can_run_on(count):
             sizes = ", ".join(map(str, view.sizes))
-            raise UserError(f"decide: job {job.job_id} on {count!r} GPUs: it can run on {sizes}")
+            raise UserError(f"decide: job {job.job_id} on {quoted(count)} GPUs: it can run on {sizes}")
         place = self.facts.placer.place(self.facts.capacity, count, ())
         if place is None:
             raise UserError(f"decide: running job {job.job_id} has no room for its {count} GPUs")

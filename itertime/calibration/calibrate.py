@@ -125,7 +125,10 @@ def calibrate(
     rows = [row for path in files for row in read_table(path)]
     runs = RunSet.of(rows)
     if len(runs) < FEWEST:
-        raise UserError(f"{len(runs)} runs can be expressed; a calibration needs at least {FEWEST}")
+        why = (
+            f" (skipped {len(runs.skipped)}; the first reason: {runs.skipped[0][1]})" if runs.skipped else ""
+        )
+        raise UserError(f"{len(runs)} runs can be expressed{why}; a calibration needs at least {FEWEST}")
     if not 2 <= folds <= len(runs):
         raise UserError(f"folds={folds}: must be from 2 to the number of runs, {len(runs)}")
     fixed = constants_named(default_constants(runs.runs) if constants is None else constants)

@@ -17,6 +17,8 @@ __all__ = ["check_features", "fp32_gradients", "mlp_of"]
 
 _SIXTEEN_BIT = ("bf16", "fp16")
 _POWER_W = {"A100": 400.0, "H100": 700.0}  # limits of the SXM parts, by NVIDIA's data sheets
+_WITHOUT_EXPERTS = {"experts_per_token": 1, "moe_ffn_hidden": None, "shared_ffn_hidden": None}
+"""Columns that only a mixture has, and their values in a dense model."""
 _EXACT_FRACTION = {"none": 0.0, "full": 1.0}
 
 
@@ -82,6 +84,9 @@ def _of_recomputation(row: Cells) -> Iterator[tuple[str, str]]:
 
 def _of_experts(row: Cells) -> Iterator[tuple[str, str]]:
     if (row["experts"] or 1) == 1:
+        for column, dense in _WITHOUT_EXPERTS.items():
+            if row[column] not in (None, dense):
+                yield column, "is of a mixture, and the row states no experts; add the column experts"
         return
     if row["shared_ffn_hidden"]:
         yield "shared_ffn_hidden", "shared experts are not modelled"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from itertime.errors import TableError, printable
-from itertime.io import shown
+from itertime.io import check_repeated, shown
 from itertime.spec import RECOMPUTE
 
 __all__ = ["Cells", "read_table"]
@@ -156,6 +156,7 @@ _INFORMATION = frozenset(
 """Columns about the source of a row, and figures that follow from its time."""
 _log = logging.getLogger("itertime")
 _LONGEST_CELL = 10_000
+_MOST_NAMED = 10  # unknown columns in a warning
 
 
 def read_table(path: str | Path) -> list[Cells]:
@@ -208,11 +209,11 @@ def _check_header(path: Path, header: list[str]) -> None:
         raise TableError(f"{path}:1: the file is empty; the first line must name the columns")
     foreign = [shown(name) for name in header if name not in _COLUMNS and name not in _INFORMATION]
     if foreign:
-        what = f"ignored, as no column of these names is known: {', '.join(foreign)}"
+        more = f" and {len(foreign) - _MOST_NAMED} more" if len(foreign) > _MOST_NAMED else ""
+        named = ", ".join(foreign[:_MOST_NAMED]) + more
+        what = f"ignored, as no column of these names is known: {named}"
         _log.warning("warning: %s:1: %s; do they change the work of a run?", printable(str(path)), what)
-    for name in header:
-        if name in _COLUMNS and header.count(name) > 1:
-            raise TableError(f"{path}:1: column {name} appears {header.count(name)} times; keep one")
+    check_repeated(header, f"{path}:1", _COLUMNS)
     missing = [name for name, column in _COLUMNS.items() if column.needed and name not in header]
     if missing:
         raise TableError(

@@ -27,6 +27,7 @@
 | `digest` | hash of plain data |
 | `with_guard`, `without_guard` | text for a CSV cell that no spreadsheet evaluates as a formula, and back |
 | `shown`, `quoted` | a user's value as an error message shows it, without and with quotes; never long |
+| `check_repeated` | an error for column names that appear twice |
 | `separator_hint` | the remedy for a table whose separators are not commas |
 
 The package lies in `itertime` because `itertime` is the lowest package, and all others need it.
@@ -53,7 +54,7 @@ from .mappings import (
 )
 from .schema import Key, described, keys_of
 from .spreadsheets import with_guard, without_guard
-from .tables import Layout, Table, open_input, open_table, separator_hint
+from .tables import Layout, Table, check_repeated, open_input, open_table, separator_hint
 from .yaml_text import YamlError, parse_yaml, yaml_nodes
 
 __all__ = [
@@ -72,6 +73,7 @@ __all__ = [
     "Table",
     "Whole",
     "YamlError",
+    "check_repeated",
     "construct",
     "described",
     "digest",

@@ -1,6 +1,6 @@
 """CSV and Parquet tables from outside, read row by row as untrusted text.
 
-`separator_hint` helps readers of tables to word their errors.
+`check_repeated` and `separator_hint` are for readers of tables, which know what columns mean.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ import shutil
 import stat
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Literal, cast
 
-from itertime.errors import TableError, UserError
+from itertime.errors import TableError, UserError, shown
 
 from .parquet import LONGEST_ROW, open_parquet, too_long
 
-__all__ = ["Layout", "Table", "open_input", "open_table", "separator_hint"]
+__all__ = ["Layout", "Table", "check_repeated", "open_input", "open_table", "separator_hint"]
 
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -217,6 +218,17 @@ def _where_not_utf8(path: Path, raw: BinaryIO) -> str:
             byte = line[error.start]
             return f"{path}:{number}: byte 0x{byte:02x} is not UTF-8 text; save the file as CSV in UTF-8"
     raise AssertionError("every line of the file decodes")
+
+
+def check_repeated(columns: Sequence[str], where: str, among: Collection[str] | None = None) -> None:
+    """TableError, beginning with `where`, if a name of `among` (by default any) is that of two columns."""
+    for name, times in Counter(columns).items():
+        if times > 1 and (among is None or name in among):
+            if not name:
+                places = [number for number, column in enumerate(columns, start=1) if not column][:2]
+                what = f"columns {places[0]} and {places[1]} have no name"
+                raise TableError(f"{where}: {what}; name them, or remove the commas too many")
+            raise TableError(f"{where}: column {shown(name)} appears twice; keep one")
 
 
 def separator_hint(columns: list[str]) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from itertime.accuracy import errors_on, interval_s
 from itertime.costs import MEMORY_HEADROOM, Workload, memory, stage_layers_s
-from itertime.errors import UserError
+from itertime.errors import UserError, quoted
 from itertime.prediction import Evaluation, Prediction, evaluate, predict
 from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, load_profile
 
@@ -142,7 +142,9 @@ def _counts(gpus: int | None, max_gpus: int | None, global_batch: int, objective
     if not (1 <= limit <= LARGEST and 1 <= global_batch <= LARGEST):
         raise UserError(f"search: gpus={limit}, global_batch={global_batch}: must be from 1 to {LARGEST:,}")
     if objective not in OBJECTIVES:
-        raise UserError(f"search: objective={objective!r}: must be {', '.join(OBJECTIVES[:-1])} or pareto")
+        raise UserError(
+            f"search: objective={quoted(objective)}: must be {', '.join(OBJECTIVES[:-1])} or pareto"
+        )
     return range(1, limit + 1) if gpus is None else range(limit, limit + 1)
 
 

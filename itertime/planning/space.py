@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.errors import UserError
+from itertime.errors import UserError, quoted
 from itertime.spec import RECOMPUTE, ModelSpec, PlanBatch, System
 
 __all__ = ["LARGEST", "MICRO_BATCHES", "WHOLE", "Space", "candidates", "divisors", "tensor_splits"]
@@ -44,11 +44,15 @@ class Space:
         for name, known in (("recompute", RECOMPUTE), ("zero_stage", (0, 1, 2, 3))):
             for value in getattr(self, name):
                 if value not in known:
-                    raise UserError(f"search: {name}={value!r}: must be among {', '.join(map(str, known))}")
+                    raise UserError(
+                        f"search: {name}={quoted(value)}: must be among {', '.join(map(str, known))}"
+                    )
         for name in ("tp", "pp", "micro_batch", "interleave", "cp", "ep"):
             for value in getattr(self, name):
                 if not isinstance(value, int) or not 1 <= value <= LARGEST:
-                    raise UserError(f"search: {name}={value!r}: must be a whole number from 1 to {LARGEST:,}")
+                    raise UserError(
+                        f"search: {name}={quoted(value)}: must be a whole number from 1 to {LARGEST:,}"
+                    )
 
 
 WHOLE = Space(interleave=(), zero_stage=(0, 1, 2, 3), sequence_parallel=(False, True))

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StrictBool, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
-from itertime.errors import UserError
+from itertime.errors import UserError, quoted
 from itertime.io import CONFIG, construct, described
 
 from .references import Reference
@@ -127,7 +127,7 @@ class ModelSpec:
             first, names = error.errors(include_url=False)[0], list(cls.__dataclass_fields__)
             place = first["loc"][0] if first["loc"] else ""
             field = names[place] if isinstance(place, int) else place
-            raise UserError(f"model: {field}={first.get('input')!r}: {first['msg'].lower()}") from None
+            raise UserError(f"model: {field}={quoted(first.get('input'))}: {first['msg'].lower()}") from None
 
     def __post_init__(self) -> None:
         if self.hidden % self.heads and not self.head_dim:
@@ -160,7 +160,7 @@ class ModelSpec:
             self._refuse("qkv_biases", "needs biases=false, which says that the other layers have none")
 
     def _refuse(self, field: str, problem: str) -> None:
-        raise UserError(f"model {self.name}: {field}={getattr(self, field)!r}: {problem}")
+        raise UserError(f"model {self.name}: {field}={quoted(getattr(self, field))}: {problem}")
 
     @property
     def head_width(self) -> int:

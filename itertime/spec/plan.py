@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from itertime.errors import UserError
+from itertime.errors import UserError, quoted
 
 from .model import ModelSpec
 
@@ -132,12 +132,14 @@ class Plan:
                 continue
             largest, text = (_MAX_BYTES, "10^15") if name == "bucket_bytes" else (_MAX, "10^7")
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= largest:
-                bad.append(f"{name}={value!r}: must be a whole number from 1 to {text}")
+                bad.append(f"{name}={quoted(value)}: must be a whole number from 1 to {text}")
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
-                bad.append(f"{name}={getattr(self, name)!r}: must be {', '.join(known[:-1])} or {known[-1]}")
+                bad.append(
+                    f"{name}={quoted(getattr(self, name))}: must be {', '.join(known[:-1])} or {known[-1]}"
+                )
         if self.zero_stage not in (0, 1, 2, 3):
-            bad.append(f"zero_stage={self.zero_stage!r}: must be 0, 1, 2 or 3")
+            bad.append(f"zero_stage={quoted(self.zero_stage)}: must be 0, 1, 2 or 3")
         return bad
 
     def _rules(self, model: ModelSpec) -> list[tuple[bool, str]]:

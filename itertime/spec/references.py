@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from itertime.errors import UnknownName, UserError, quoted
+from itertime.errors import UnknownName, UserError, quoted, shown
 from itertime.io import keys_of, names_file, parse_yaml, read_mapping
 
 __all__ = ["Reference", "resolved_digest"]
@@ -78,10 +78,10 @@ class Reference:
         settings = list(settings)
         content = dict(self.content)
         for text in settings:
-            where = f"{prefix}{text}"
+            where = f"{prefix}{shown(text)}"
             change = _setting(text, where, self.kind)
             content = _merged(content, _in_field_units(self.kind, change, where))
-        with_these = f"{self.where} with {', '.join(settings)}" if settings else self.where
+        with_these = f"{self.where} with {', '.join(map(shown, settings))}" if settings else self.where
         return replace(self, content=content, where=with_these)
 
     @property

@@ -1,10 +1,14 @@
-"""Checks of policies' parameters. Users see the ValueError as a `UserError` that names the policy."""
+"""Checks of policies' parameters. Users see the ValueError as a `UserError` that names the policy.
+
+A message shows the beginning of a long value (`brief`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import inf
+from reprlib import repr as brief
 
 __all__ = ["by_tenant", "increasing", "number", "positive"]
 
@@ -16,7 +20,7 @@ def number(name: str, value: object, least: float, most: float = inf) -> float:
     if _is_number(value) and least <= value <= most:  # type: ignore[operator]
         return float(value)  # type: ignore[arg-type]
     span = f"at least {least:g}" if most == inf else f"between {least:g} and {most:g}"
-    raise ValueError(f"{name}={value!r}: must be a finite number, {span}")
+    raise ValueError(f"{name}={brief(value)}: must be a finite number, {span}")
 
 
 def positive(name: str, values: object) -> tuple[float, ...]:
@@ -24,10 +28,10 @@ def positive(name: str, values: object) -> tuple[float, ...]:
     value.
     """
     if not isinstance(values, Sequence) or isinstance(values, str) or not values:
-        raise ValueError(f"{name}={values!r}: must be a list of positive numbers, as in [1000, 2000]")
+        raise ValueError(f"{name}={brief(values)}: must be a list of positive numbers, as in [1000, 2000]")
     for value in values:
         if not _is_number(value) or value <= 0:
-            raise ValueError(f"{name}: {value!r} in it: must be a positive finite number")
+            raise ValueError(f"{name}: {brief(value)} in it: must be a positive finite number")
     return tuple(float(value) for value in values)
 
 
@@ -35,7 +39,7 @@ def increasing(name: str, values: object) -> tuple[float, ...]:
     """As `positive`, and each number must be larger than the previous one."""
     checked = positive(name, values)
     if any(a >= b for a, b in pairwise(checked)):
-        raise ValueError(f"{name}={values!r}: each must be larger than the previous one")
+        raise ValueError(f"{name}={brief(values)}: each must be larger than the previous one")
     return checked
 
 
@@ -46,10 +50,14 @@ def by_tenant(name: str, values: object, least: float = 0.0) -> dict[str, float]
     if values is None:
         return {}
     if not isinstance(values, Mapping):
-        raise ValueError(f"{name}={values!r}: must be a number by tenant, as in {{research: 2, product: 1}}")
+        raise ValueError(
+            f"{name}={brief(values)}: must be a number by tenant, as in {{research: 2, product: 1}}"
+        )
     for tenant, value in values.items():
         if not _is_number(value) or value < least:
-            raise ValueError(f"{name}: {tenant}={value!r}: must be a finite number, at least {least:g}")
+            raise ValueError(
+                f"{name}: {tenant!s:.60}={brief(value)}: must be a finite number, at least {least:g}"
+            )
     return {str(tenant): float(value) for tenant, value in values.items()}
 
 

@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from itertime.errors import TableError, UnknownName
-from itertime.io import Layout, Table, separator_hint, shown
+from itertime.io import Layout, Table, check_repeated, separator_hint, shown
 
 from .cells import Cell, MixedColumnError, Moments, moment, parser
 from .log import BESIDE, Log, LogRows, ReadOptions
@@ -139,9 +139,7 @@ def _places(table: Table, form: TableOfJobs, times: TimesRead) -> list[_Place]:
     columns = [cell.column for cell in form.cells.values()]
     index = {name: i for i, name in reversed(list(enumerate(table.columns)))}
     missing = [name for name in columns if name not in index]
-    twice = [name for name in columns if table.columns.count(name) > 1]
-    if twice:
-        raise TableError(f"{table.path}:1: column {shown(twice[0])} appears twice; keep one")
+    check_repeated(table.columns, f"{table.path}:1", columns)
     if missing:
         if not table.columns:
             raise TableError(f"{table.path}:1: empty file; the first line names the columns")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from itertime.errors import TableError, UnknownName
-from itertime.io import shown
+from itertime.io import check_repeated, shown
 from traces.job import Job
 
 from .schema import COLUMNS, contradictions
@@ -32,8 +32,7 @@ def jobs_of_frame(frame: Any) -> list[Job]:
     for name in names:
         if name not in COLUMNS and not name.startswith("x_"):
             raise TableError(f"data frame: {UnknownName('column', shown(name), COLUMNS)}")
-        if names.count(name) > 1:
-            raise TableError(f"data frame: column {shown(name)} appears twice; keep one")
+    check_repeated(names, "data frame")
     if missing := [name for name in ("job_id", "submit_s") if name not in names]:
         raise TableError(f"data frame: missing column {' and '.join(missing)}")
     return list(_jobs(frame, names))

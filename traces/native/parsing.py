@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 
 from itertime.errors import TableError, UnknownName, UserError
-from itertime.io import Table, names_file, open_table, quoted, separator_hint, shown, without_guard
+from itertime.io import (
+    Table,
+    check_repeated,
+    names_file,
+    open_table,
+    quoted,
+    separator_hint,
+    shown,
+    without_guard,
+)
 from traces.job import Job
 from traces.models import Models
 
@@ -143,9 +152,7 @@ def _check_header(table: Table) -> None:
     if not columns:
         example = "job_id,submit_s,gpus,duration_s"
         raise TableError(f"{where}: empty file; the first line names the columns, for example {example}")
-    for name in columns:
-        if columns.count(name) > 1:
-            raise TableError(f"{where}: column {shown(name)} appears twice; keep one")
+    check_repeated(columns, where)
     unknown = [name for name in columns if name not in COLUMNS and not name.startswith("x_")]
     missing = _missing(columns)
     if not unknown and not missing:

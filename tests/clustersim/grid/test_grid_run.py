@@ -303,11 +303,25 @@ def test_left_overs_of_a_killed_process_do_no_harm(here: Path, call: Callable[..
     assert call("g.yaml").code == 0
     before = contents(here / "g")
     key = sorted((here / "g" / "cells").iterdir())[0].name
-    (here / "g" / "cells" / key).rename(here / "g" / "cells" / f".{key}.tmp")
-    (here / "g" / "cells" / f".{key}.tmp" / "jobs.csv").write_text("half")
+    (here / "g" / "cells" / key).rename(here / "g" / "cells" / f".{key}.0123abcd.tmp")
+    (here / "g" / "cells" / f".{key}.0123abcd.tmp" / "jobs.csv").write_text("half")
+    (here / "g" / "cells" / f".{key}.tmp").mkdir()  # as earlier versions named it
     (here / "g" / "locks" / key).touch()
     assert call("g.yaml").code == 0
     assert contents(here / "g") == before
+
+
+def test_no_link_in_place_of_a_cell_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, elsewhere = Store(tmp_path / "g"), tmp_path / "elsewhere"
+    store.open()
+    elsewhere.mkdir()
+    (elsewhere / "mine.txt").touch()
+    (store.cells / ".k.tmp").symlink_to(elsewhere)
+    (store.cells / ".k.guessed.tmp").symlink_to(elsewhere)
+    monkeypatch.setattr("secrets.token_hex", lambda _: "guessed")
+    with pytest.raises(FileExistsError), store.making("k", {}) as folder:
+        (folder / "jobs.csv").touch()
+    assert [path.name for path in elsewhere.iterdir()] == ["mine.txt"]
 
 
 def test_a_damaged_grid_json_is_written_again(here: Path, call: Callable[..., Done]) -> None:

@@ -164,7 +164,11 @@ class Broken(Scheduler):
     [
         ("las", {"quantum_s": "abc"}, 2, "policy las: quantum_s='abc': must be a finite number"),
         ("las", {"quantum": 5}, 2, "unknown parameter of policy las 'quantum'; did you mean quantum_s"),
-        ("las", {"quantum_s": "x" * 100_000}, 2, "policy las: quantum_s='xxx"),
+        ("las", {"quantum_s": "x" * 100_000}, 2, "policy las: quantum_s='xxx.*: must be a finite number"),
+        ("tiresias", {"order": ["x" * 999] * 999}, 2, "order=.*: must be start or submission"),
+        ("tiresias", {"thresholds_gpu_s": "x" * 999}, 2, "thresholds_gpu_s=.*: must be a list of positive"),
+        ("drf", {"weights": {"a" * 999: "x" * 999}}, 2, "weights: a{60}='.*: must be a finite number"),
+        ("elasticflow", {"admission": "x" * 999}, 2, "admission='.*: must be true or false"),
         ("Needs", {}, 2, "parameter size is missing; give it, as in --set policy.size=VALUE"),
         ("Needs", {"other": 1}, 2, "parameter size is missing"),
         ("Needs", {"size": "big"}, 2, "invalid literal for int"),

@@ -55,6 +55,13 @@ def test_a_job_whose_model_is_refused_is_rejected_with_the_reason() -> None:
     assert "deepseek-v3 cannot be predicted: multi-head latent attention" in found["b"].reason
 
 
+@pytest.mark.parametrize("change", ["nic_gbps={}", "{}=1", "site.launch_us={}", "gpus_per_node={}"])
+def test_of_a_long_change_the_beginning_is_shown(change: str) -> None:
+    with pytest.raises(UserError, match=r"xxx\.\.\.'?: ") as caught:
+        run(jobs(), config=config("system." + change.format("x" * 100_000)))
+    assert len(str(caught.value)) < 1500
+
+
 def test_an_unknown_key_is_named() -> None:
     with pytest.raises(UserError, match="unknown key 'nic_gbp'; did you mean nic_gbps"):
         run(jobs(), config=config("system.nic_gbp=100"))

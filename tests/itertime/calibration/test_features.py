@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +49,7 @@ def seconds(folder: Path, **changes: Any) -> float:
         {"precision": "bf16"},
         {"cp": 1, "ep": 1, "etp": 2},
         {"experts": 1, "moe_ffn_hidden": "", "shared_ffn_hidden": ""},
+        {"experts": "", "experts_per_token": 1},
         {"head_dim": 128, "head_dim_v": 128},
         {"power_w": 700},
         {"tp_comm_overlap": False, "cuda_graphs": "none", "cpu_offload_layers": 0},
@@ -81,6 +83,10 @@ def test_what_a_run_has_anyway_changes_nothing(tmp_path: Path, same: dict[str, A
         (MIXTURE | {"experts_per_token": ""}, "does not say experts_per_token"),
         (MIXTURE | {"moe_ffn_hidden": ""}, "does not say moe_ffn_hidden"),
         (MIXTURE | {"moe_ffn_hidden": 2048}, "ffn_hidden=14336 beside moe_ffn_hidden=2048"),
+        (MIXTURE | {"experts": ""}, "experts_per_token=2: is of a mixture, and the row states no experts"),
+        ({"experts": 1, "experts_per_token": 2}, "experts_per_token=2: is of a mixture"),
+        ({"moe_ffn_hidden": 2048}, "moe_ffn_hidden=2048: is of a mixture"),
+        ({"shared_ffn_hidden": 2048}, "shared_ffn_hidden=2048: is of a mixture"),
         (MIXTURE | {"shared_ffn_hidden": 2048}, "shared_ffn_hidden=2048: "),
         (MIXTURE | {"etp": 1}, "etp=1: "),
         (MIXTURE | {"moe_dispatcher": "deepep"}, "moe_dispatcher=deepep: "),
@@ -91,7 +97,9 @@ def test_what_no_run_can_have_is_a_reason_to_skip(tmp_path: Path, changes: dict[
     errors = found(tmp_path, **changes)
     assert errors.predicted == ()
     assert why in errors.skipped[0].why
-    with pytest.raises(UserError):  # nothing is left to fit
+    with pytest.raises(
+        UserError, match=f"0 runs can be expressed.*skipped 1; the first reason: .*{re.escape(why)}"
+    ):
         calibrate([tmp_path / "runs.csv"])
 
 

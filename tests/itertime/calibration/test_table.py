@@ -66,11 +66,18 @@ def test_a_wrong_cell_names_file_line_column_value_and_rule(write_table, column,
     assert what in text
 
 
+def test_of_many_unknown_columns_the_first_are_named(tmp_path, write_table, table_row, caplog):
+    unknown = [f"c{number}" for number in range(1000)]
+    read_table(write_table({}, columns=[*table_row, *unknown]))
+    assert "c8, c9 and 990 more; do they change" in caplog.text
+    assert "c10" not in caplog.text
+
+
 def test_structure(tmp_path, write_table, table_row):
     assert "missing" in complaint(
         write_table({}, name="a.csv", columns=[name for name in table_row if name != "tp"])
     )
-    assert "appears 2 times" in complaint(write_table({}, name="b.csv", columns=[*table_row, "tp"]))
+    assert "column tp appears twice" in complaint(write_table({}, name="b.csv", columns=[*table_row, "tp"]))
     assert "also on line 2" in complaint(write_table({}, {}, name="c.csv"))
     assert "id=: is empty" in complaint(write_table({"id": ""}, name="d.csv"))
     assert "no rows" in complaint(write_table(name="e.csv"))

@@ -72,6 +72,14 @@ def test_all_broken_rules_are_named_at_once():
     assert [rule.split("=")[0] for rule in broken] == ["tp", "tp", "pp", "global_batch"]
 
 
+@pytest.mark.parametrize("field", ["tp", "recompute", "zero_stage", "bucket_bytes"])
+def test_of_a_long_value_the_beginning_is_shown(field):
+    plan = replace(Plan(tp=1, pp=1, dp=1, micro_batch=1, global_batch=1), **{field: "x" * 100_000})
+    (rule,) = plan.broken_rules(MODEL)
+    assert rule.startswith(f"{field}='xxx")
+    assert len(rule) < 200
+
+
 def test_keys_and_values_may_be_shared_by_tensor_parallel_ranks():
     llama = load_model("llama2-70b")  # 8 key/value heads
     assert Plan(16, 1, 1, 1, 1).broken_rules(llama) == []

@@ -200,6 +200,10 @@ def test_a_bad_cell_names_line_column_value_and_remedy(
             ["2: min_gpus=8: is above max_gpus=2; swap or correct them"],
         ),
         ("job_id,submit_s,gpus,gpus\n", ["1: column gpus appears twice; keep one"]),
+        (
+            "job_id,submit_s,gpus,duration_s,,\na,0,1,1,,\n",
+            ["1: columns 5 and 6 have no name; name them, or remove the commas too many"],
+        ),
         ("submit_s,gpus,duration_s\n0,1,1\n", ["1: missing column job_id"]),
         ("gpus,duration_s\n1,1\n", ["1: missing column job_id and submit_s"]),
         (
