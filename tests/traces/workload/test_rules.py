@@ -75,6 +75,8 @@ def test_the_last_choice_covers_rounding_errors() -> None:
         ({"source": ""}, "mine.yaml: source='': "),
         ({"sizes": []}, r"mine.yaml: sizes="),
         ({"gpus_multiple_of": 0}, "mine.yaml: gpus_multiple_of=0"),
+        ({"gpus_multiple_of": 10**25}, "mine.yaml: gpus_multiple_of=1000"),
+        ({"deadlines": {"low": 1e300, "high": 1e301}}, "mine.yaml: deadlines.low=1e\\+300"),
         ({"deadlines": {"low": 2, "high": 1}}, "mine.yaml: deadlines.low=2.0: is above deadlines.high"),
         ({"deadlines": {"low": 1, "high": 2, "share": 1.5}}, "mine.yaml: deadlines.share=1.5"),
     ],
@@ -92,6 +94,9 @@ def test_bad_rules_name_file_and_key(tmp_path: Path, change: dict[str, Any], mes
         ("weight", -1, r"sizes.0.choices.0.weight=-1"),
         ("weight", float("nan"), r"sizes.0.choices.0.weight=nan"),
         ("global_batch", 1.5, r"sizes.0.choices.0.global_batch=1.5"),
+        ("gpu_multiplier", 10**25, r"sizes.0.choices.0.gpu_multiplier=1000"),
+        ("global_batch", 10**25, r"sizes.0.choices.0.global_batch=1000"),
+        ("weight", 1e-320, r"sizes.0.choices.0.weight=1e-320"),
         ("gpu_multiplier", True, r"sizes.0.choices.0.gpu_multiplier=True"),
     ],
 )
