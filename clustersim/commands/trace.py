@@ -34,6 +34,13 @@ Headroom = Annotated[
         "--memory-headroom", help="Share of a GPU's memory that the planner's plans leave free, below 1."
     ),
 ]
+ModelPath = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model-path",
+        help="Folder of model files, which the trace or the rules name without ending; repeatable.",
+    ),
+]
 RunPlanner = Annotated[
     str, typer.Option("--planner", help="Planner under which jobs have their run times, and the load holds.")
 ]
@@ -85,6 +92,7 @@ def import_(
     planner: PlannerName = "3d",
     system: SystemName = "dgx-a100-80gb",
     memory_headroom: Headroom = MEMORY_HEADROOM,
+    model_path: ModelPath = None,
     seed: Seed = 0,
     limit: Annotated[int | None, typer.Option(help="Keep at most this number of jobs.")] = None,
     from_s: Annotated[
@@ -108,6 +116,7 @@ def import_(
         memory_headroom=memory_headroom,
         seed=seed,
         selection=Selection(from_s, until_s, limit, time_scale),
+        model_path=model_path or (),
     )
     beside = _write(jobs, report, output, "import", log)
     _say_imported(report, output)
@@ -206,12 +215,7 @@ def check(
     table: Annotated[
         Path | None, typer.Option(help="Throughput table, whose models the trace may name.")
     ] = None,
-    model_path: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model-path", help="Folder of model files, which the trace names without ending; repeatable."
-        ),
-    ] = None,
+    model_path: ModelPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Validate a trace and summarise it, with the load that it offers the cluster.

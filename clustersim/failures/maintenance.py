@@ -153,7 +153,8 @@ def _nodes(where: str, value: object, count: int) -> list[int]:
                 f"{where}={quoted(value)}: {match[0]} runs backwards; the lower number comes first"
             )
         if last >= count:
-            raise UserError(f"{where}={quoted(value)}: the cluster has the nodes 0 to {count - 1}")
+            there = f"the cluster has the nodes 0 to {count - 1}"
+            raise UserError(f"{where}={quoted(value)}: {there}; correct it")
         chosen.update(dict.fromkeys(range(first, last + 1)))
     return list(chosen)
 

@@ -127,10 +127,8 @@ class WaitingJobs(Generic[J]):
         ranking = self.rankings.get((key, elastic, changing))
         if ranking is None:
             if len(self.rankings) >= _MAX_RANKINGS:
-                raise PolicyError(
-                    f"run_by or pending_by: more than {_MAX_RANKINGS} different keys; pass the same function "
-                    "each time: a method, or one defined outside schedule, not a new lambda"
-                )
+                remedy = "pass the same function each time: a method of the policy, not a lambda in schedule"
+                raise PolicyError(f"run_by, pending_by: more than {_MAX_RANKINGS} different keys; {remedy}")
             ranking = ChangingRanking(key, elastic) if changing else Ranking(key, elastic)
             self.rankings[key, elastic, changing] = ranking
             for job in self.in_order():

@@ -37,6 +37,14 @@ sizes:
     choices: [{model: gpt3-1.3b, global_batch: 64, gpu_multiplier: 1, weight: 1}]
 """
 LOG = "job_id,num_gpus,submit,run_s\n1,8,0,60\n2,4,10,30\n"
+TABLE = "model,global_batch,gpus,iterations_per_s\nmegatron-1.7b,64,2,0.7\nmegatron-1.7b,64,4,1.3\n"
+CALENDAR = "- {at_s: 5, remove: 0-1, reason: repair}\n- {at_s: 50, add: '0-1'}\n"
+MEASURED = (
+    "id,gpu,gpus,gpus_per_node,node_nic_gbps,layers,hidden,heads,vocab,seq_len,attention,tp,pp,dp,"
+    "global_batch,recompute,iteration_s,precision,experts\n"
+    "a,A100-SXM-80GB,8,8,800,30,3072,32,51200,2048,core,1,1,8,64,full,3.6,bf16,\n"
+    "b,A100-SXM-80GB,8,8,800,24,2048,32,51200,2048,flash,2,1,4,64,none,1.2,fp8,8\n"
+)
 ODD = [
     "", "0", "-1", "1e999", "1e-320", "nan", "9" * 25, "1e30", "0x" + "f" * 40, "true", "null", "[]", "{}",
     "&a", "*a", "\x1b[31m", "\ud7ff", "=1+1", "x" * 300, "!!bool 1", "!!float ''", "-0.0", "2020-13-45",
@@ -78,13 +86,17 @@ def damaged(content: bytes, rng: random.Random) -> bytes:
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A valid file of each kind, and the folder of a run."""
     home = tmp_path_factory.mktemp("sound")
-    write_trace(JOBS, home / "trace.csv")
+    for name in ("trace.csv", "trace.parquet"):
+        write_trace(JOBS, home / name)
     texts = {
         "cluster.yaml": CLUSTER,
         "grid.yaml": GRID,
         "sizes.yaml": SIZES,
         "rules.yaml": RULES,
         "log.csv": LOG,
+        "table.csv": TABLE,
+        "calendar.yaml": CALENDAR,
+        "runs.csv": MEASURED,
     }
     for name, text in texts.items():
         (home / name).write_text(text)
@@ -106,6 +118,11 @@ FILES: dict[str, tuple[Callable[..., int], list[list[str]]]] = {
     "rules.yaml": (main, [["trace", "import", "log.csv", "--columns", COLUMNS, "--rules", "rules.yaml",
                            "-o", "o.csv"]]),
     "log.csv": (main, [["trace", "import", "log.csv", "--columns", COLUMNS, "-o", "o.csv"]]),
+    "table.csv": (main, [["run", "trace.csv", *RUN, "--table", "table.csv"]]),
+    "calendar.yaml": (main, [["run", "trace.csv", *RUN, "--set", "calendar=calendar.yaml"]]),
+    "runs.csv": (itertime, [["validate", "runs.csv", "--rows", "o.csv"],
+                            ["calibrate", "runs.csv", "-o", "o.yaml"]]),
+    "trace.parquet": (main, [["trace", "check", "trace.parquet"], ["run", "trace.parquet", *RUN]]),
     "system.yaml": (itertime, [["predict", "--model", "gpt3-1.3b", "--system", "system.yaml", *PLAN]]),
     "model.yaml": (itertime, [["predict", "--model", "model.yaml", "--system", "dgx-a100-80gb", *PLAN]]),
     **{
@@ -142,7 +159,7 @@ def test_a_damaged_file_is_a_mistake_of_the_user(
     name: str, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    fuzz(name, sound, tmp_path, range(8), capfd)
+    fuzz(name, sound, tmp_path, range(4 if name.startswith("run/") else 8), capfd)
 
 
 @pytest.mark.long

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import shown
 from traces.job import Job, submission_key
+from traces.models import Models
 from traces.native import unreadable
 from traces.summary import demand
 from traces.workload import Rules, Work, WorkMaker, deadline_factors, stream, work_maker
@@ -77,18 +78,20 @@ def import_log(
     memory_headroom: float = MEMORY_HEADROOM,
     seed: int = 0,
     selection: Selection | None = None,
+    model_path: Sequence[str | Path] = (),
 ) -> tuple[list[Job], Report]:
     """Read a log and turn it into jobs in submission order, with a JSON-ready report.
 
     `path` may be a pipe. `options` say what the log does not: format, columns, unit of times, tenants.
     `rules` "none" keeps the jobs as logged; a bundled name or a file gives them models, with work by
-    `planner` on `system`, which leaves `memory_headroom` of the memory free, and draws from `seed`. Raises
-    UserError for unusable options, TableError for an unusable log.
+    `planner` on `system`, which leaves `memory_headroom` of the memory free, and draws from `seed`. Rules may
+    name models whose files are in the folders `model_path`. Raises UserError for unusable options, TableError
+    for an unusable log.
     """
     maker: WorkMaker | None = None
     source: Report = {"rules": {"name": "none"}}
     if rules != "none":
-        maker, source = work_maker(rules, planner, system, memory_headroom)
+        maker, source = work_maker(rules, planner, system, memory_headroom, Models(search=model_path))
         source |= {"seed": seed}
     with open_log(path) as opened:
         log = read(opened, options or ReadOptions())

@@ -14,8 +14,8 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from itertime.errors import UnknownName, UserError
-from itertime.io import CONFIG, Count, Name, Positive, Share, construct, names_file, read_mapping
-from itertime.spec import list_models
+from itertime.io import CONFIG, Count, Name, Positive, Share, construct, names_file, read_mapping, shown
+from traces.models import Models
 
 __all__ = [
     "FOLDER",
@@ -101,12 +101,14 @@ def rules_path(name_or_path: str | Path) -> Path:
     return FOLDER / f"{name}.yaml"
 
 
-def load_rules(name_or_path: str | Path) -> Rules:
-    """Load bundled rules by name, or a file. Raises UserError, naming file and key, for unusable rules."""
+def load_rules(name_or_path: str | Path, models: Models | None = None) -> Rules:
+    """Load bundled rules by name, or a file. They choose among `models`, by default the shipped ones. Raises
+    UserError, naming file and key, for unusable rules.
+    """
     path = rules_path(name_or_path)
     rules = construct(Rules, read_mapping(path), path)
     _check_ranges(rules, path)
-    _check_models(rules, path)
+    _check_models(rules, path, models or Models())
     if rules.deadlines and rules.deadlines.low > rules.deadlines.high:
         raise UserError(f"{path}: deadlines.low={rules.deadlines.low}: is above deadlines.high; swap them")
     return rules
@@ -124,10 +126,14 @@ def _check_ranges(rules: Rules, path: Path) -> None:
         covered = high
 
 
-def _check_models(rules: Rules, path: Path) -> None:
-    known = list_models()
+def _check_models(rules: Rules, path: Path, models: Models) -> None:
+    known = models.names()
     for index, rule in enumerate(rules.sizes):
         for position, choice in enumerate(rule.choices):
+            where = f"{path}: sizes.{index}.choices.{position}.model"
             if choice.model not in known:
-                key = f"sizes.{index}.choices.{position}.model"
-                raise UserError(f"{path}: {key}: {UnknownName('model', choice.model, known)}")
+                raise UserError(f"{where}: {UnknownName('model', choice.model, known)}")
+            try:
+                models.find(choice.model)
+            except UserError as error:
+                raise UserError(f"{where}={shown(choice.model)}: {error}") from None

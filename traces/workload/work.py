@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from itertime.costs import MEMORY_HEADROOM
 from itertime.io import sha256
 from itertime.planning import Planner, make_planner
-from itertime.spec import load_model, load_system
+from itertime.spec import load_system
 from traces.job import MAX_GPUS
+from traces.models import Models
 
 from .rules import Deadlines, Rules, load_rules, rules_path
 
@@ -41,8 +42,9 @@ class WorkMaker:
     requested GPUs. There, under the same planner, the job takes its logged run time.
     """
 
-    def __init__(self, rules: Rules, planner: Planner):
+    def __init__(self, rules: Rules, planner: Planner, models: Models | None = None):
         self.rules = rules
+        self._models = models or Models()
         self._planner = planner
         self._iteration_s: dict[tuple[str, int, int], float | None] = {}
 
@@ -73,20 +75,27 @@ class WorkMaker:
         if key not in self._iteration_s:
             # Some planners freeze the plan of the smallest count in the query, so the query starts at 1 GPU.
             counts = sorted({*(1 << k for k in range(gpus.bit_length())), gpus})
-            run = self._planner.curve(load_model(model), global_batch, counts).get(gpus)
+            spec = self._models.find(model)
+            run = self._planner.curve(spec, global_batch, counts).get(gpus) if spec else None
             self._iteration_s[key] = run.iteration_s if run else None
         return self._iteration_s[key]
 
 
 def work_maker(
-    rules: str, planner: str, system: str, memory_headroom: float = MEMORY_HEADROOM
+    rules: str,
+    planner: str,
+    system: str,
+    memory_headroom: float = MEMORY_HEADROOM,
+    models: Models | None = None,
 ) -> tuple[WorkMaker, dict[str, Any]]:
     """A WorkMaker by names, and the provenance of its numbers, for a report. Plans leave `memory_headroom`, a
-    share of a GPU's memory, free.
+    share of a GPU's memory, free. The rules choose among `models`, by default the shipped ones.
 
     Raises UserError for rules, a planner or a system that does not exist or cannot be read.
     """
-    loaded, path, built = load_rules(rules), rules_path(rules), load_system(system)
+    models = models or Models()
+    loaded, path, built = load_rules(rules, models), rules_path(rules), load_system(system)
+    own = {name: model["files"] for name, model in models.document().items()}
     source = {
         "rules": {"name": path.stem, "sha256": sha256(path), "source": loaded.source},
         "planner": planner,
@@ -94,7 +103,9 @@ def work_maker(
         "profile": built.profile,
         "memory_headroom": memory_headroom,
     }
-    return WorkMaker(loaded, make_planner(planner, built, memory_headroom=memory_headroom)), source
+    if own:
+        source["models"] = own
+    return WorkMaker(loaded, make_planner(planner, built, memory_headroom=memory_headroom), models), source
 
 
 def deadline_factors(deadlines: Deadlines | None, seed: int, count: int) -> Iterator[float | None]:

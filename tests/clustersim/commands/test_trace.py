@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from clustersim.cli import main
 from clustersim.commands.trace import app
 from itertime.commandline import run_app
 from tests.places import ROOT
@@ -264,3 +265,23 @@ def test_help_imports_nothing_slow() -> None:
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_rules_that_name_a_model_of_the_user_are_imported_and_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("models").mkdir()
+    Path("models/own.yaml").write_text("extends: gpt3-1.3b\nlayers: 30\n")
+    choices = "[{model: own, global_batch: 64}]"
+    Path("rules.yaml").write_text(f"source: x\nsizes:\n  - {{gpus: [1, 8], choices: {choices}}}\n")
+    Path("log.csv").write_text("job,gpus,at,took\n1,8,0,60\n")
+    log = ["trace", "import", "log.csv", "--columns", "job_id=job,gpus=gpus,submit_s=at,duration_s=took"]
+    assert main([*log, "--rules", "rules.yaml", "-o", "jobs.csv"]) == 2
+    assert "choices.0.model: unknown model 'own'" in capsys.readouterr().err
+    assert main([*log, "--rules", "rules.yaml", "-o", "jobs.csv", "--model-path", "models"]) == 0
+    assert '"models/own.yaml"' in Path("jobs.import.json").read_text()
+    capsys.readouterr()
+    run = ["run", "jobs.csv", "--policy", "fifo", "--cluster", "n1g8", "--model-path", "models", "--json"]
+    assert main([*run, "--no-overheads"]) == 0
+    assert json.loads(capsys.readouterr().out)["jct_mean_s"] == pytest.approx(60.0)

@@ -56,7 +56,7 @@ def test_a_calendar_may_be_a_file(tmp_path: Path) -> None:
         ([{"add": 1}], r"at_s=None: must be seconds"),
         ([{"at_s": float("nan"), "add": 1}], r"at_s=nan"),
         ([{"at_s": True, "add": 1}], r"at_s=True"),
-        ([{"at_s": 0, "add": "0-9"}], r"add='0-9': the cluster has the nodes 0 to 3"),
+        ([{"at_s": 0, "add": "0-9"}], r"add='0-9': the cluster has the nodes 0 to 3; correct it"),
         ([{"at_s": 0, "add": "2-1"}], r"add='2-1': 2-1 runs backwards"),
         ([{"at_s": 0, "add": "9-3"}], r"9-3 runs backwards"),
         ([{"at_s": 0, "add": 4}], r"add=4: the cluster has the nodes 0 to 3"),

@@ -10,8 +10,10 @@ import yaml
 
 from itertime import load_model, load_system, make_planner
 from itertime.errors import UserError
+from itertime.io import sha256
 from tests.traces.planner import FakePlanner
-from traces.workload import FOLDER, Rules, WorkMaker, deadline_factors, stream
+from traces.models import Models
+from traces.workload import FOLDER, Rules, WorkMaker, deadline_factors, stream, work_maker
 from traces.workload.rules import list_rules, load_rules
 
 
@@ -73,6 +75,8 @@ def test_the_last_choice_covers_rounding_errors() -> None:
         ({"source": ""}, "mine.yaml: source='': "),
         ({"sizes": []}, r"mine.yaml: sizes="),
         ({"gpus_multiple_of": 0}, "mine.yaml: gpus_multiple_of=0"),
+        ({"gpus_multiple_of": 10**25}, "mine.yaml: gpus_multiple_of=1000"),
+        ({"deadlines": {"low": 1e300, "high": 1e301}}, "mine.yaml: deadlines.low=1e\\+300"),
         ({"deadlines": {"low": 2, "high": 1}}, "mine.yaml: deadlines.low=2.0: is above deadlines.high"),
         ({"deadlines": {"low": 1, "high": 2, "share": 1.5}}, "mine.yaml: deadlines.share=1.5"),
     ],
@@ -90,6 +94,9 @@ def test_bad_rules_name_file_and_key(tmp_path: Path, change: dict[str, Any], mes
         ("weight", -1, r"sizes.0.choices.0.weight=-1"),
         ("weight", float("nan"), r"sizes.0.choices.0.weight=nan"),
         ("global_batch", 1.5, r"sizes.0.choices.0.global_batch=1.5"),
+        ("gpu_multiplier", 10**25, r"sizes.0.choices.0.gpu_multiplier=1000"),
+        ("global_batch", 10**25, r"sizes.0.choices.0.global_batch=1000"),
+        ("weight", 1e-320, r"sizes.0.choices.0.weight=1e-320"),
         ("gpu_multiplier", True, r"sizes.0.choices.0.gpu_multiplier=True"),
     ],
 )
@@ -121,6 +128,30 @@ def test_unknown_rules_are_reported_with_the_known_ones() -> None:
         load_rules("llm-mixed")
     with pytest.raises(UserError, match="cannot be read"):
         load_rules(FOLDER / "missing.yaml")
+
+
+def test_rules_may_choose_a_model_of_the_user(tmp_path: Path) -> None:
+    values, folder = content(), tmp_path / "models"
+    folder.mkdir()
+    (folder / "own.yaml").write_text("extends: gpt3-1.3b\nlayers: 30\n")
+    values["sizes"][0]["choices"][0]["model"] = "own"
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(values))
+    with pytest.raises(UserError, match="unknown model 'own'"):
+        load_rules(path)
+    maker, source = work_maker(str(path), "3d", "dgx-a100-80gb", models=Models(search=[folder]))
+    work = maker.work(4, 600.0, 0.5)
+    assert not isinstance(work, str)
+    plans = make_planner("3d", load_system("dgx-a100-80gb"))
+    expected = plans.curve(load_model(str(folder / "own.yaml")), 64, [1, 2, 4])[4]
+    assert (work.model, work.iteration_s) == ("own", expected.iteration_s)
+    stated = {"path": str(folder / "own.yaml"), "sha256": sha256(folder / "own.yaml")}
+    assert source["models"] == {"own": [stated]}
+    (folder / "own.yaml").rename(folder / "gpt3-13b.yaml")
+    values["sizes"][0]["choices"][0]["model"] = "gpt3-13b"
+    path.write_text(yaml.safe_dump(values))
+    with pytest.raises(UserError, match=r"choices\.0\.model=gpt3-13b: is in the shipped models and in "):
+        load_rules(path, Models(search=[folder]))
 
 
 def test_iterations_fill_the_logged_run_time() -> None:
