@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import DEVNULL
 
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
@@ -67,11 +68,13 @@ def set_up(package):
 
 def works():
     """Whether the virtual environment has a Python that starts. One of a moved folder does not."""
+    return PYTHON.exists() and starts(str(PYTHON), "-m", "pip")
+
+
+def starts(*command):
+    """Whether a program tells its version. A shim of pyenv for a Python that is not chosen does not."""
     try:
-        return (
-            PYTHON.exists()
-            and subprocess.call([str(PYTHON), "-m", "pip", "--version"], stdout=subprocess.DEVNULL) == 0
-        )
+        return subprocess.call([*command, "--version"], stdout=DEVNULL, stderr=DEVNULL) == 0
     except OSError:
         return False
 
@@ -90,7 +93,7 @@ def python():
         return sys.executable
     for minor in range(20, OLDEST[1] - 1, -1):
         found = shutil.which(f"python3.{minor}")
-        if found:
+        if found and starts(found):
             return found
     found = ".".join(map(str, sys.version_info[:3]))
     sys.exit("error: Python {}.{} or newer is needed, and this is {}".format(*OLDEST, found))

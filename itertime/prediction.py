@@ -115,7 +115,7 @@ def _why_too_large(memory: Memory, total: float, parts: Mapping[str, float]) -> 
     text = f"needs {total / 1e9:.1f} GB of {memory.capacity / 1e9:.1f} GB"
     if total <= memory.capacity:
         text += f", and {memory.limit / 1e9:.1f} GB leave the memory headroom of {memory.headroom:.3g}"
-    return f"{text}, most of it {largest} ({parts[largest] / 1e9:.1f} GB)"
+    return f"{text}; the largest part: {largest} ({parts[largest] / 1e9:.1f} GB)"
 
 
 def predict(

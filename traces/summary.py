@@ -62,8 +62,8 @@ def cautions(asked: Mapping[str, Any]) -> list[str]:
     if asked["longest_s"] > asked["span_s"]:
         longest, window = asked["longest_s"] / 3600, asked["span_s"] / 3600
         found.append(
-            f"the longest job runs {longest:,.1f} h, and the arrival window is {window:,.1f} h: much of the"
-            " work is left after the last submission; more jobs give a longer window"
+            f"the longest job runs {longest:,.3g} h, longer than the arrival window of {window:,.3g} h: the"
+            " makespan says more about this job than about a policy; more jobs give a longer window"
         )
     share = asked["largest_gpu_seconds"] / asked["gpu_seconds"]
     if share > _LARGE_SHARE and asked["jobs"] > 1:

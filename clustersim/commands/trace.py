@@ -276,14 +276,20 @@ def _offered(asked: Mapping[str, Any], load: float | None, gpus: int, planner: s
     work = f"{gpu_hours:,.0f}" if gpu_hours >= 100 else f"{gpu_hours:.3g}"
     if load is None:
         return f"{work} GPU-hours requested{under}, all at one time"
-    window = asked["span_s"] / 3600
-    span = f"{window / 24:,.2f} days" if window >= 48 else f"{window:,.3g} hours"
+    span = _span(asked["span_s"])
     return f"offered load {load:.3f} on {gpus:,} GPUs{under}: {work} GPU-hours requested within {span}"
+
+
+def _span(seconds: float) -> str:
+    if seconds >= 172800:
+        return f"{seconds / 86400:,.2f} days"
+    return f"{seconds / 3600:,.3g} hours" if seconds >= 7200 else f"{seconds:,.3g} s"
 
 
 def _say_imported(report: Mapping[str, Any], output: Path) -> None:
     """State what a log gave: jobs, span, GPU-hours and load; then units, warnings and what is missing."""
     from itertime.io import shown
+    from traces.summary import cautions
 
     counts, demand = report["counts"], report["demand"]
     left_out = sum(counts["left_out"].values())
@@ -293,8 +299,10 @@ def _say_imported(report: Mapping[str, Any], output: Path) -> None:
         _say(f"{asked}, all submitted at once")
     else:
         gpus = max(1, round(demand["mean_gpus"]))
-        span = f"submitted over {demand['span_s'] / 86400:,.2f} days"
+        span = f"submitted over {_span(demand['span_s'])}"
         _say(f"{asked} {span}: {demand['mean_gpus']:,.1f} GPUs on average, so {gpus:,} GPUs have load 1")
+        for caution in cautions(demand):
+            _say(f"note: {caution}", err=True)
     _say(f"times: {'; '.join(report['times'])}", err=True)
     for warning in report["warnings"]:
         _say(f"warning: {warning}", err=True)

@@ -349,11 +349,11 @@ def sizes_given(runs: Sequence[Run]) -> list[str]:
 
 
 def _share(ratio: float) -> str:
-    """A share as a percentage that is 0 or 100 for none or all alone."""
-    percent = 100 * ratio
-    if 0 < percent < 1:
+    """A share in whole percent, of which only none is 0 and only all is 100."""
+    percent = f"{100 * ratio:.0f} %"
+    if percent == "0 %" and ratio > 0:
         return "under 1 %"
-    return "over 99 %" if 99 < percent < 100 else f"{percent:.0f} %"
+    return "over 99 %" if percent == "100 %" and ratio < 1 else percent
 
 
 def _sizes(group: Group) -> tuple[float, float]:

@@ -163,14 +163,15 @@ def _document(reference: Reference, spec: ModelSpec | System, values: Mapping[st
 
 def _print_values(reference: Reference, values: Mapping[str, Any]) -> None:
     """Every value with its unit, the source, and the files; defaults are marked."""
-    from itertime.io import keys_of
+    from itertime.io import keys_of, read_mapping
 
     stated = {*reference.content, *(f"site.{name}" for name in reference.content.get("site") or {})}
     for key in keys_of(reference.kind):
         if key.name in values and key.name not in ("name", "source"):
             default = "" if key.name in stated else "  (default)"
             print(f"  {key.name:<32}{_quantity(values[key.name], key.unit)}{default}")
-    _print_wrapped("source", str(values["source"]))
+    inherited = len(reference.files) > 1 and "source" not in read_mapping(reference.files[0])
+    _print_wrapped("source of what it extends" if inherited else "source", str(values["source"]))
     for number, path in enumerate(reference.files):
         print(f"{'extends' if number else 'file'}: {path}")
 

@@ -130,7 +130,7 @@ def search(
         print_json(document_of(spec, result, by_cost, price) | notes_document(machine, choice))
     else:
         print_found(spec, result, by_cost, price, against_best=not front, explain=explain)
-        print_notes(machine, result, choice)
+        print_notes(machine, result, choice, price)
 
 
 def _objective(stated: str, pareto: bool, gpus: int | None, max_gpus: int | None) -> str:

@@ -34,10 +34,10 @@ def print_found(
     """`against_best`: also say why each plan is worse than the first. `explain`: also show where the time and
     the memory of the first go.
     """
-    print(
-        f"{model.name}: {result.evaluated} plans, {result.feasible} fit in memory, "
-        f"{result.seconds * 1e3:.0f} ms"
-    )
+    headroom = result.plans[0].prediction.memory_headroom if result.plans else 0.0
+    fit = "fit in memory" + (f" with {headroom:.3g} of it free" if headroom else "")
+    counts = f"{result.evaluated} plans, {result.feasible} {fit}"
+    print(f"{model.name}: {counts}, {result.seconds * 1e3:.0f} ms")
     if not result.plans:
         rules = "no plan keeps the rules (see docs/itertime.md); try another number of GPUs, or restrict less"
         print("no plan fits in memory; try more GPUs" if result.evaluated else rules)
@@ -57,10 +57,11 @@ def notes_document(system: System, choice: Choice | None) -> dict[str, Any]:
     return {"choice": None if choice is None else vars(choice), "warning": error_note(system)}
 
 
-def print_notes(system: System, result: SearchResult, choice: Choice | None) -> None:
-    """How sure the seconds, and the choice of the first plan, are."""
+def print_notes(system: System, result: SearchResult, choice: Choice | None, price: float) -> None:
+    """What the dollars are of, and how sure the seconds and the choice of the first plan are."""
     if not result.plans:
         return
+    print(f"$: of one iteration, at {price:g} a GPU-hour")
     if any(found.prediction.interval_s for found in result.plans):
         print("in brackets: the seconds of nine in ten measured iterations of such plans")
     else:

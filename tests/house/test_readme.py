@@ -70,3 +70,15 @@ def test_the_quick_start_refuses_other_words(capfd: pytest.CaptureFixture[str]) 
     for words in ([], ["tests"], ["demo", "now"]):
         assert subprocess.call([sys.executable, str(ROOT / "quickstart.py"), *words]) == 2
         assert "python3 quickstart.py demo" in capfd.readouterr().err
+
+
+def test_the_quick_start_passes_over_a_python_that_does_not_start(tmp_path: Path) -> None:
+    """A version manager keeps a command on the path for each of its Pythons, also for those not chosen."""
+    for name, code in (("python3.13", 127), ("python3.12", 0)):
+        (tmp_path / name).write_text(f"#!/bin/sh\nexit {code}\n")
+        (tmp_path / name).chmod(0o755)
+    script = "import quickstart, sys; sys.version_info = (3, 9, 0); print(quickstart.python())"
+    found = subprocess.check_output(
+        [sys.executable, "-c", script], cwd=ROOT, env={"PATH": str(tmp_path)}, text=True
+    )
+    assert found == f"{tmp_path / 'python3.12'}\n"

@@ -61,7 +61,7 @@ def generate_stored(recipe: Recipe) -> tuple[StoredJobs, dict[str, Any]]:
         },
         "demand": asked,
         "load": load_of(asked, recipe.gpus),
-        "cautions": cautions(asked),
+        "cautions": [*cautions(asked), *_too_large(drawn, recipe.gpus)],
     }
     return jobs, report
 
@@ -105,6 +105,20 @@ class _Drawn(NamedTuple):
         return math.fsum(
             self.kinds[k].gpus * run_s for k, run_s in zip(self.kinds_of, self.run_s, strict=True)
         )
+
+
+def _too_large(drawn: _Drawn, gpus: int) -> list[str]:
+    """That jobs request more GPUs than the cluster has that the load refers to; empty if none does."""
+    larger = [
+        drawn.kinds[kind].gpus * run_s
+        for kind, run_s in zip(drawn.kinds_of, drawn.run_s, strict=True)
+        if drawn.kinds[kind].gpus > gpus
+    ]
+    if not larger:
+        return []
+    share = math.fsum(larger) / drawn.gpu_seconds
+    many = f"{len(larger):,} of {len(drawn.run_s):,} jobs"
+    return [f"{many} ask for more than {gpus:,} GPUs and cannot run there: {share:.1%} of the load is theirs"]
 
 
 def _ingredients(recipe: Recipe) -> tuple[Sizes, WorkMaker | None, dict[str, Any]]:

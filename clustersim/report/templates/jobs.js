@@ -38,7 +38,7 @@
       { key: "submit", title: "Submitted", value: function (row) { return jobs.submit[row] * page.data.step_s; }, text: function (v) { return "+" + duration(v); } },
       { key: "gpus", title: "GPUs", value: of("gpus"), text: count },
       { key: "state", title: "State", value: of("state"), text: plain, wide: true },
-      { key: "queue", title: "Queueing", value: of("queue"), text: duration },
+      { key: "queue", title: "First start after", value: of("queue"), text: duration },
       { key: "jct", title: "JCT", value: of("jct"), text: duration },
       { key: "ratio", title: "vs " + (baseline ? baseline.label : ""), value: ratio, text: function (v) { return v === null ? "–" : page.percent(v); } },
       { key: "slowdown", title: "Slowdown", value: of("slowdown"), text: function (v) { return v === null ? "–" : page.number(v, 2); } },

@@ -55,13 +55,22 @@ def test_import_keeps_jobs_as_logged_and_says_what_they_ask_for(
     gpus = hours * 3600 / (7 * 39)
     assert said.out.splitlines() == [
         f"{log.parent / 'out.csv'}: 40 jobs of 40 rows (itp)",
-        f"{hours:,.2f} GPU-hours submitted over 0.00 days: {gpus:,.1f} GPUs on average, "
+        f"{hours:,.2f} GPU-hours submitted over 273 s: {gpus:,.1f} GPUs on average, "
         f"so {round(gpus):,} GPUs have load 1",
     ]
     assert "times: submission_time, duration in s (the unit of ITP's logs)" in said.err
     report = json.loads((log.parent / "out.import.json").read_text())
     assert report["rules"] == {"name": "none"}
     assert (log.parent / "out.csv").read_text().splitlines()[0] == "job_id,submit_s,gpus,duration_s"
+
+
+def test_import_says_when_one_job_is_the_load(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("job_id,submission_time,duration,num_gpu\na,0,9000,8\nb,7200,60,1\nc,9000,60,1\n")
+    assert trace("import", log, "-o", tmp_path / "out.csv") == 0
+    said = capsys.readouterr()
+    assert " submitted over 2.5 hours: 8.0 GPUs on average" in said.out
+    assert "note: one job is 100% of the work: the load says little about queueing" in said.err
 
 
 def test_import_warns_of_a_unit_that_nothing_states_and_counts_drops_by_reason(
@@ -126,7 +135,7 @@ def test_check_of_a_bad_trace_names_the_line_and_exits_with_3(
     ("row", "says"),
     [
         ("a,0,8,60,,,", "0.133 GPU-hours requested, all at one time\n"),
-        ("a,0,8,60,,,\nb,30,8,60,,,", "1.000 on 32 GPUs: 0.267 GPU-hours requested within 0.00833 hours"),
+        ("a,0,8,60,,,\nb,30,8,60,,,", "1.000 on 32 GPUs: 0.267 GPU-hours requested within 30 s"),
         ("a,0,64,60,,,", "offered load: none, as no job can run\n"),
         ("a,0,64,60,,,", "cannot run on 32 GPUs, and do not count above: 1; the first: job a: asks for 64"),
         ("a,0,,,gpt3-13b,64,9", " GPU-hours requested under planner 3d, all at one time\n"),

@@ -76,6 +76,7 @@ def test_a_model_is_shown_as_resolved(capsys: pytest.CaptureFixture[str], tmp_pa
     assert main(["models", "show", str(path)]) == 0
     out = capsys.readouterr().out
     assert f"file: {path}\nextends: " in out
+    assert "source of what it extends: Gemma 2" in out, "the paper has no model of 10 layers"
     assert "  layers                          10\n" in out
     assert "  encoder                         false  (default)\n" in out
 

@@ -90,7 +90,10 @@ def test_words(capsys):
     assert "on the fullest GPU" in out
     assert out.count("+") >= 2  # two runners-up, each with its reason
     assert main([*SEARCH, "--max-gpus", "64", "--pareto", "--top", "2"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 4  # and a line that explains the brackets
+    head, *_, dollars, brackets = capsys.readouterr().out.splitlines()
+    assert " fit in memory with 0.1 of it free, " in head
+    assert dollars == "$: of one iteration, at 5 a GPU-hour"
+    assert brackets.startswith("in brackets: ")
 
 
 def test_every_plan_has_its_interval_and_its_memory(capsys):

@@ -250,6 +250,18 @@ def test_what_makes_a_load_misleading_is_said() -> None:
         assert report["cautions"] == ["all jobs are submitted at one time, so there is no load"]
 
 
+def test_jobs_that_the_cluster_of_the_load_cannot_hold_are_counted() -> None:
+    jobs, report = generate(Recipe(jobs=40, load=1, gpus=8, sizes="itp-8h", seed=4))
+    large = [job for job in jobs if (job.gpus or 0) > 8]
+    work = {job.job_id: (job.gpus or 0) * (job.duration_s or 0.0) for job in jobs}
+    share = sum(work[job.job_id] for job in large) / sum(work.values())
+    assert 0 < len(large) < 40
+    says = f"{len(large)} of 40 jobs ask for more than 8 GPUs and cannot run there: {share:.1%} of the load"
+    assert report["cautions"][-1] == f"{says} is theirs"
+    report = generate(Recipe(jobs=40, load=1, gpus=1024, sizes="itp-8h", seed=4))[1]
+    assert not any("cannot run there" in text for text in report["cautions"])
+
+
 def test_models_come_from_the_rules_and_fill_the_run_time() -> None:
     from itertime import load_model, load_system, make_planner
 
