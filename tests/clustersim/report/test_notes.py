@@ -162,7 +162,7 @@ def test_waiting_and_both_utilisations_are_in_headline_and_verdict() -> None:
     assert cells["Waiting mean, min"] == "2.50"
     assert cells["GPUs allocated, arrivals, %"] == "100.0"
     first, second = verdict([run], None)[:2]
-    assert first.endswith("; they waited 2.50 min on average, 0 s of it for their first GPUs.")
+    assert first.endswith("; they waited 2.50 min on average, 0 min of it for their first GPUs.")
     assert second.endswith("; while jobs arrived, 100.0 % were allocated.")
 
 
