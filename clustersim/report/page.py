@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustersim.analysis import gpu_time
+from clustersim.gctuning import collect_less_often
 from clustersim.records import Run
 
 from .charts import Chart, charts
@@ -31,6 +32,7 @@ _TEMPLATES = Path(__file__).with_name("templates")
 _SCRIPTS = ("page.js", "charts.js", "gantt_data.js", "gantt.js", "jobs.js", "story.js")
 
 
+@collect_less_often()
 def render_report(runs: Sequence[Run], *, baseline: str | None = None, title: str | None = None) -> str:
     """The page for `runs` as HTML, with differences to policy `baseline` (default: that of the first run).
 

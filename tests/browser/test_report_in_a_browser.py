@@ -23,6 +23,13 @@ def rows(page: Page) -> list[str]:
     return page.locator("#jobs-table tbody th").all_inner_texts()
 
 
+def heads_of(page: Page, name: str) -> tuple[int, str]:
+    """The position of a column of times in the table of jobs, and its unit."""
+    heads = page.locator("#jobs-table thead th").all_inner_texts()
+    position = next(i for i, head in enumerate(heads) if head.startswith(f"{name}, "))
+    return position, heads[position].split(", ")[1].strip()
+
+
 def count(page: Page) -> str:
     return page.locator("#jobs-count").inner_text()
 
@@ -59,16 +66,32 @@ def test_jobs_are_filtered_sorted_and_paged(opened: Any) -> None:
     page.get_by_label("State").select_option("rejected")
     assert rows(page) == ["too-large"]
     page.get_by_label("State").select_option("")
-    head = page.get_by_role("button", name="JCT", exact=True)
+    head = page.get_by_role("button", name=re.compile("^JCT, "))
     head.click()
     head.click()
-    column = page.locator("#jobs-table thead th").all_inner_texts().index("JCT")
+    column = heads_of(page, "JCT")[0]
     cells = page.locator(f"#jobs-table tbody tr td:nth-child({column + 1})").all_inner_texts()
-    hours = [
-        float(c.split()[0].replace(",", "")) * {"s": 1, "min": 60, "h": 3600}[c.split()[1]] for c in cells
-    ]
-    assert hours == sorted(hours, reverse=True)
+    times = [float(cell.replace(",", "")) for cell in cells]
+    assert times == sorted(times, reverse=True)
     assert page.locator("#jobs-table th[aria-sort=descending]").inner_text().startswith("JCT")
+
+
+def test_a_column_of_times_has_one_unit_under_every_policy(opened: Any) -> None:
+    """The unit stands in the head, and numbers alone in the cells."""
+    page = opened()
+    (queueing, unit), (completion, same) = heads_of(page, "Queueing"), heads_of(page, "JCT")
+    assert unit == same
+    heads = page.locator("#jobs-table thead th").all_inner_texts()
+    for policy in ("srtf", "fifo"):
+        page.locator("#jobs fieldset").get_by_text(policy).click()
+        assert page.locator("#jobs-table thead th").all_inner_texts() == heads
+        for column in (queueing, completion):
+            cells = page.locator(f"#jobs-table tbody tr td:nth-child({column + 1})").all_inner_texts()
+            assert len(cells) == 20
+            assert all(re.fullmatch(r"[\d,]+\.\d\d|<0\.01|–", cell) for cell in cells), cells
+    page.get_by_label("Find").fill("script")  # runs at once for 600 s after a start of 30 s
+    cell = page.locator(f"#jobs-table tbody tr td:nth-child({completion + 1})").first
+    assert float(cell.inner_text()) == pytest.approx(630 / {"min": 60, "h": 3600}[unit], abs=0.05)
 
 
 def test_a_job_tells_its_story_under_every_policy(opened: Any) -> None:

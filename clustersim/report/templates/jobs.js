@@ -22,7 +22,21 @@
     return run.fates;
   };
 
-  function duration(value) { return page.duration(value); }
+  // The unit of a column of times, from the median of its values: most numbers then have a handy size.
+  function unitOf(values) {
+    var known = values.filter(function (value) { return value !== null; }).sort(function (a, b) { return a - b; });
+    return page.unit(known.length ? known[Math.floor(known.length / 2)] : 0);
+  }
+
+  // The text of a time in the unit of its column, with two decimals. What rounds to zero is not zero.
+  function inUnit(unit) {
+    return function (seconds) {
+      if (seconds === null) { return "–"; }
+      var value = seconds / unit[1];
+      return value > 0 && value < 0.005 ? "<0.01" : page.number(value, 2);
+    };
+  }
+
   function plain(value) { return value === null || value === undefined ? "–" : String(value); }
   function count(value) { return value === null || value === undefined ? "–" : page.number(value); }
 
@@ -30,16 +44,19 @@
     var jobs = page.data.jobs, table = page.by("jobs-table"), baseline = baselineRun();
     var sorted = { key: "submit", down: false }, page_at = 0, shown = [];
     var fates, base;
+    var first = page.fates(baseline || page.data.runs[0]).filter(Boolean);  // its units hold for every policy
+    var submitted = unitOf(jobs.submit.map(function (steps) { return steps * page.data.step_s; }));
+    var took = unitOf(first.map(function (fate) { return fate.jct; }));
 
     var columns = [
       { key: "id", title: "Job", value: function (row) { return jobs.id[row]; } },
       { key: "model", title: "Model", value: function (row) { return jobs.models[jobs.model[row]]; }, text: function (v) { return v || "–"; }, wide: true },
       { key: "tenant", title: "Tenant", value: function (row) { return jobs.tenants[jobs.tenant[row]]; }, text: plain, wide: true },
-      { key: "submit", title: "Submitted", value: function (row) { return jobs.submit[row] * page.data.step_s; }, text: function (v) { return "+" + duration(v); } },
+      { key: "submit", title: "Submitted, +" + submitted[0], value: function (row) { return jobs.submit[row] * page.data.step_s; }, text: inUnit(submitted) },
       { key: "gpus", title: "GPUs", value: of("gpus"), text: count },
       { key: "state", title: "State", value: of("state"), text: plain, wide: true },
-      { key: "queue", title: "First start after", value: of("queue"), text: duration },
-      { key: "jct", title: "JCT", value: of("jct"), text: duration },
+      { key: "queue", title: "First start after, " + took[0], value: of("queue"), text: inUnit(took) },
+      { key: "jct", title: "JCT, " + took[0], value: of("jct"), text: inUnit(took) },
       { key: "ratio", title: "vs " + (baseline ? baseline.label : ""), value: ratio, text: function (v) { return v === null ? "–" : page.percent(v); } },
       { key: "slowdown", title: "Slowdown", value: of("slowdown"), text: function (v) { return v === null ? "–" : page.number(v, 2); } },
       { key: "preemptions", title: "Preempted", value: of("preemptions"), text: count },

@@ -32,13 +32,21 @@ var page = {};
     return new Response(stream).text();
   };
 
+  // The unit that suits a time: its name and its seconds.
+  page.unit = function (seconds) {
+    return UNITS.find(function (one) { return seconds >= one[2]; }) || ["s", 1];
+  };
+
+  // Three digits of a number, but at most two decimals.
+  page.decimals = function (value) {
+    return value > 0 ? Math.max(0, Math.min(2, 2 - Math.floor(Math.log10(value)))) : 0;
+  };
+
   // Like `duration` in clustersim/report/numbers.py: three digits in the unit that suits.
   page.duration = function (seconds) {
     if (seconds === null || seconds === undefined) { return "–"; }
-    var unit = UNITS.find(function (one) { return seconds >= one[2]; }) || ["s", 1];
-    var value = seconds / unit[1];
-    var decimals = value > 0 ? Math.max(0, Math.min(2, 2 - Math.floor(Math.log10(value)))) : 0;
-    return page.number(value, decimals) + " " + unit[0];
+    var unit = page.unit(seconds), value = seconds / unit[1];
+    return page.number(value, page.decimals(value)) + " " + unit[0];
   };
 
   page.number = function (value, decimals) {
