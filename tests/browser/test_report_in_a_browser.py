@@ -79,7 +79,7 @@ def test_jobs_are_filtered_sorted_and_paged(opened: Any) -> None:
 def test_a_column_of_times_has_one_unit_under_every_policy(opened: Any) -> None:
     """The unit stands in the head, and numbers alone in the cells."""
     page = opened()
-    (queueing, unit), (completion, same) = heads_of(page, "Queueing"), heads_of(page, "JCT")
+    (queueing, unit), (completion, same) = heads_of(page, "First start after"), heads_of(page, "JCT")
     assert unit == same
     heads = page.locator("#jobs-table thead th").all_inner_texts()
     for policy in ("srtf", "fifo"):
