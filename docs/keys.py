@@ -3,7 +3,6 @@
 python docs/keys.py
 """
 
-import re
 from pathlib import Path
 
 from itertime.io import keys_of
@@ -27,7 +26,8 @@ def refreshed(page: str) -> str:
     for name, kind in KINDS.items():
         mark = f"<!-- keys of a {name} -->\n"
         assert page.count(mark) == 2, f"docs/models.md must have {mark.strip()} twice, around the table"
-        page = re.sub(f"{mark}.*{mark}", lambda _: f"{mark}\n{table(kind)}\n\n{mark}", page, flags=re.DOTALL)  # noqa: B023
+        before, _, after = page.split(mark)
+        page = f"{before}{mark}\n{table(kind)}\n\n{mark}{after}"
     return page
 
 

@@ -1,7 +1,7 @@
-"""Rewrite the program output in the README, the demo's table and the accuracy table, and the keys of files in
-docs/models.md.
+"""Rewrite what programs print in the pages: the demo's and the accuracy table of the README, and the keys of
+files in docs/models.md.
 
-python docs/refresh.py            rewrites both (and needs ../shared/data for the accuracy table)
+python docs/refresh.py            rewrites all (and needs ../shared/data for the accuracy table)
 python docs/refresh.py --picture  also redraws docs/demo.png (needs the extra `docs`)
 """
 

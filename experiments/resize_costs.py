@@ -32,7 +32,10 @@ KINDS = ("launch", "growing", "shrinking", "restart")
 class LaunchesAlone(Overheads):
     """Default overheads of a first start. All later changes are free, for policies too."""
 
-    def restart_s(self, parameters: float, nodes: int, gpus: int = 1, kind: str = "restart") -> float:
+    def restart_s(
+        self, parameters: float, nodes: int, gpus: int = 1, kind: str = "restart", *,
+        saves: float = 1.0, loads: bool = True,
+    ) -> float:  # fmt: skip
         return 0.0
 
 

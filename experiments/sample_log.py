@@ -89,11 +89,8 @@ def draws(jobs: list[Job]) -> Iterator[Drawn]:
     states, chances = zip(*ENDINGS, strict=True)
     for job in jobs:
         account, user = users[rng.choice(len(users), p=[share / sum(shares) for share in shares])]
-        state, urgent, slack = (
-            states[rng.choice(len(states), p=chances)],
-            rng.random() < 0.1,
-            rng.uniform(1, 5),
-        )
+        state = states[rng.choice(len(states), p=chances)]
+        urgent, slack = rng.random() < 0.1, rng.uniform(1, 5)
         needed_min = ceil((job.duration_s or 0.0) / 60)
         limit_min = next((m for m in LIMITS_MIN if m >= slack * needed_min), LIMITS_MIN[-1])
         if state == "TIMEOUT" or limit_min < needed_min:

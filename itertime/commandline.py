@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ import typer
 
 from itertime.errors import UserError, printable
 
-__all__ = ["new_app", "new_program", "print_json", "run_app"]
+__all__ = ["new_app", "new_program", "print_json", "run_app", "run_task"]
 
 OK, INTERNAL, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -121,6 +121,17 @@ def _drop_stdout() -> None:
 def _complain(text: str, code: int) -> int:
     print(f"error: {printable(text)}", file=sys.stderr)
     return code
+
+
+def run_task(task: Callable[[], object]) -> int:
+    """Run the one task of a module that is started with `python -m`, and return its exit code. A `UserError`
+    is printed as by `run_app`.
+    """
+    try:
+        task()
+    except UserError as error:
+        return _complain(str(error), error.exit_code)
+    return OK
 
 
 def print_json(document: Any) -> None:

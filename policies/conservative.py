@@ -34,8 +34,8 @@ class Conservative(Scheduler):
     def schedule(self, state: State) -> Proposal:
         self._update(state)
         proposal, blocked = state.proposal(), None
-        due = [(start_s, job.order, job) for job, start_s in self.reserved.items()
-               if start_s <= state.now + _INSTANT_S]  # fmt: skip
+        until_s = state.now + _INSTANT_S
+        due = [(at_s, job.order, job) for job, at_s in self.reserved.items() if at_s <= until_s]
         for start_s, _, job in sorted(due, key=lambda entry: entry[:2]):
             if blocked is not None:
                 started = blocked.backfill(job)

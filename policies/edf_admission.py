@@ -109,14 +109,19 @@ def _stretches(free: FreeGpus, job: JobView, now: float) -> list[Stretch]:
     on.
     """
     gpus, need = job.requested, job.oracle_remaining()
-    cost_s = job.paying_s if job.running else job.start_cost_s(gpus)
+    again_s, load_s = job.start_cost_s(gpus), job.start_cost_s(gpus, saved=True)
+    cost_s = job.paying_s if job.running else again_s
     stretches: list[Stretch] = []
     for start, end in free.gaps(gpus, now):
         if job.running and not stretches and start > now:
-            cost_s = job.restart_s(gpus)
+            cost_s = again_s
         if end - start >= cost_s + need:
             return [*stretches, (start, start + cost_s + need)]
         stretches.append((start, end))
-        need -= max(0.0, end - start - cost_s)
-        cost_s = job.restart_s(gpus)
+        if end - start > cost_s:
+            need -= end - start - cost_s
+            again_s = load_s = job.restart_s(gpus)
+        else:  # no work done: only what is left of the save is owed again
+            again_s = max(load_s, again_s - (end - start))
+        cost_s = again_s
     return []

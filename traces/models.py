@@ -14,23 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from itertime.errors import UserError
-from itertime.io import read_mapping, sha256, shown
-from itertime.spec import ModelSpec, list_models, load_model
+from itertime.io import names_file, sha256, shown
+from itertime.spec import ModelSpec, list_models, load_model, model_of, model_reference
 
-__all__ = ["Models", "is_model_file"]
+__all__ = ["Models"]
 
-_ENDINGS = (".yaml", ".yml", ".json")
-_LONGEST_CHAIN = 8
 _SHIPPED = "the shipped models"
 
 
-def is_model_file(name: str) -> bool:
-    """Whether the model of a job is named by the path of its file."""
-    return name.endswith(_ENDINGS)
-
-
 @dataclass(frozen=True)
-class _Own:
+class _UserModel:
     """A model of the user, and the files that state it with their hashes, its own file first."""
 
     spec: ModelSpec
@@ -48,7 +41,7 @@ class Models:
     def __init__(self, folder: str | Path | None = None, search: Sequence[str | Path] = ()):
         self._folder = None if folder is None else Path(folder)
         self._places: dict[str, list[Path]] = {}
-        self._own: dict[str, _Own] = {}
+        self._own: dict[str, _UserModel] = {}
         for one in search:
             for path in _models_in(Path(one)):
                 self._places.setdefault(path.stem, []).append(path)
@@ -62,7 +55,7 @@ class Models:
         for name, stated in (document if isinstance(document, Mapping) else {}).items():
             try:
                 files = tuple((str(one["path"]), str(one["sha256"])) for one in stated["files"])
-                models._own[name] = _Own(ModelSpec(**stated["spec"]), files)
+                models._own[name] = _UserModel(ModelSpec(**stated["spec"]), files)
             except (KeyError, TypeError, ValueError, ArithmeticError, UserError):
                 raise UserError(f"manifest.json: models: {shown(name)} is not stated as a model") from None
         return models
@@ -86,7 +79,7 @@ class Models:
         that is no model, and a name in several places.
         """
         if name not in self._own:
-            if is_model_file(name):
+            if names_file(name):
                 self._own[name] = self._load_path(name)
             else:
                 places = self._places.get(name, [])
@@ -99,7 +92,7 @@ class Models:
                 self._own[name] = _loaded(places[0], None)
         return self._own[name].spec
 
-    def _load_path(self, name: str) -> _Own:
+    def _load_path(self, name: str) -> _UserModel:
         if self._folder is None:
             return _loaded(Path(name), None)
         path = self._folder / name
@@ -120,31 +113,22 @@ def _models_in(folder: Path) -> Iterator[Path]:
     except OSError as error:
         raise UserError(f"--model-path {folder}: cannot be read: {error.strerror or error}") from None
     for name in names:
-        if is_model_file(name):
+        if names_file(name):
             yield folder / name
 
 
-def _loaded(path: Path, within: Path | None) -> _Own:
+def _loaded(path: Path, within: Path | None) -> _UserModel:
     """The model in a file. UserError if there is none, or if it extends a file that is not `within`."""
+    reference = model_reference(str(path))
+    own, *extended = reference.files
+    files = [own, *(one for one in extended if one in reference.user_files)]
+    if within is not None and not all(_is_inside(one, within) for one in files):
+        raise UserError(f"{path}: extends a file out of its folder")
     try:
-        files = tuple((str(one), sha256(one)) for one in _chain(path, within))
+        hashes = tuple((str(one), sha256(one)) for one in files)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
-    load_model.cache_clear()  # it may have read this file before an edit
-    return _Own(load_model(str(path)), files)
-
-
-def _chain(path: Path, within: Path | None) -> list[Path]:
-    """A file and those that it extends, one through the other; shipped ones are part of the program."""
-    chain = [path]
-    while len(chain) <= _LONGEST_CHAIN:
-        base = read_mapping(chain[-1]).get("extends")
-        if not isinstance(base, str) or not is_model_file(base):
-            break
-        chain.append(chain[-1].parent / base)
-        if within is not None and not _is_inside(chain[-1], within):
-            raise UserError(f"{chain[-2]}: extends a file out of its folder")
-    return chain
+    return _UserModel(model_of(reference), hashes)
 
 
 def _is_inside(path: Path, folder: Path) -> bool:

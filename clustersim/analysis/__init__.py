@@ -9,7 +9,7 @@ Everything here is computed from records alone, so an old run can be analysed ag
 | `window_metrics` | the same metrics of the steady state: without filling and draining the cluster |
 | `window_summary` | those of them that `summary.json` states of a window, with its limits |
 | `with_window` | a run whose summary has the metrics of a window |
-| `measured_jobs` | the jobs that the window of a run covers |
+| `measured_jobs` | which jobs the window of a run covers |
 | `check_window` | raises an error if no job is submitted in a window |
 | `has_waited` | which jobs were without GPUs for more than a negligible time |
 | `HARDLY_ANY` | where a smaller share of the jobs has waited, a run says little about scheduling |
@@ -21,7 +21,8 @@ Everything here is computed from records alone, so an old run can be analysed ag
 | `CATEGORIES` | the categories and their display names: compute, bubble, communication, idle, ... |
 | `allocations` | every `Allocation` of a run, in the order in which they began |
 | `Allocation` | the GPUs that one event gave a job, and how long the job held them |
-| `gpu_blocks` | GPU numbers for each allocation, to draw it |
+| `holdings` | the same allocations by column, as `Holdings`: for work on all of them at once |
+| `gpu_blocks`, `blocks_of` | GPU numbers for each allocation, to draw it; for all allocations of a run |
 | `end_of_run_s` | when a run ended |
 | `explain` | the story of one job, as an `Explanation` |
 | `Explanation` | the record of a job, and each `Wait` and `Spell` in order of time |
@@ -36,7 +37,7 @@ GPUs are numbered for drawings alone (`gpu_blocks`). The engine counts the GPUs 
 depends on which of them a job holds.
 """
 
-from .allocations import Allocation, allocations, end_of_run_s, gpu_blocks
+from .allocations import Allocation, Holdings, allocations, blocks_of, end_of_run_s, gpu_blocks, holdings
 from .arrays import Usage
 from .demand import HARDLY_ANY, LONG_TAIL, NEGLIGIBLE_WAIT, has_waited
 from .gpu_time import CATEGORIES, GpuTime, gpu_time
@@ -56,16 +57,19 @@ __all__ = [
     "Difference",
     "Explanation",
     "GpuTime",
+    "Holdings",
     "Spell",
     "Usage",
     "Wait",
     "allocations",
+    "blocks_of",
     "check_window",
     "end_of_run_s",
     "explain",
     "gpu_blocks",
     "gpu_time",
     "has_waited",
+    "holdings",
     "holm",
     "measured_jobs",
     "paired_difference",

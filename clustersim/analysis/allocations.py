@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from clustersim.cluster import Placement
 from clustersim.records import ALLOCATES, RELEASES, EventRecord, Run
 
-__all__ = ["Allocation", "Block", "allocations", "end_of_run_s", "gpu_blocks", "stated_end_s"]
+from .tables import events_of, jobs_of, numbered, per_run
+
+__all__ = [
+    "Allocation",
+    "Block",
+    "Holdings",
+    "allocations",
+    "blocks_of",
+    "end_of_run_s",
+    "gpu_blocks",
+    "holdings",
+    "stated_end_s",
+]
 
 Block = tuple[int, int, int, int]
 """(first node, last node, first GPU, GPUs): the same GPUs on each of a range of nodes."""
+
+_Masks = tuple[tuple[int, int], ...]
+"""(node, GPUs as bits), in the order of a placement."""
 
 
 class Allocation(NamedTuple):
@@ -49,62 +68,151 @@ def stated_end_s(manifest: Mapping[str, Any]) -> float:
     return float(stated) if isinstance(stated, int | float) and not isinstance(stated, bool) else 0.0
 
 
+@dataclass(frozen=True, eq=False)
+class Holdings:
+    """All allocations of a run by column, in the order in which they began; times in s, one value each.
+
+    `given`: the row in the event log of the event that gave the GPUs. `job`: the row of the job, or a larger
+    number, one for each job without a record. `paid_s`: seconds of overhead, which come first in the
+    allocation. `plan`: the number of the plan's label among `plans`. `ended`: as in `Allocation`.
+    """
+
+    given: np.ndarray
+    job: np.ndarray
+    from_s: np.ndarray
+    to_s: np.ndarray
+    paid_s: np.ndarray
+    gpus: np.ndarray
+    plan: np.ndarray
+    plans: list[str]
+    placements: list[Placement]
+    ended: list[str]
+
+
+_GIVES, _TAKES = 1, 2
+_EFFECTS = dict.fromkeys(ALLOCATES, _GIVES) | dict.fromkeys(RELEASES, _TAKES)
+
+
+@per_run
+def holdings(run: Run) -> Holdings:
+    """The allocations of a run, found in one pass over its event log."""
+    events = events_of(run)
+    kinds = events.values("event")
+    effects = np.array([_EFFECTS.get(kind, 0) for kind in kinds], dtype=np.int8)
+    rows = np.flatnonzero(effects)
+    jobs = _job_numbers(run, rows)
+    by_job = np.argsort(jobs, kind="stable")
+    rows, jobs = rows[by_job], jobs[by_job]
+    after = np.full(len(rows), -1)  # the job's next such event
+    same = np.flatnonzero(jobs[1:] == jobs[:-1])
+    after[same] = rows[same + 1]
+    gives = np.flatnonzero(effects[rows] == _GIVES)
+    gives = gives[np.argsort(rows[gives])]
+    given, ends = rows[gives], after[gives]
+    times = events["time_s"]
+    from_s = times[given]
+    to_s = np.where(ends >= 0, times[ends], end_of_run_s(run)) if len(given) else from_s
+    chosen = given.tolist()
+    labels, placements = events.values("plan"), events.values("placement")
+    plan, plans = numbered([labels[row] for row in chosen])
+    return Holdings(
+        given=given,
+        job=jobs[gives],
+        from_s=from_s,
+        to_s=to_s,
+        paid_s=np.minimum(events["overhead_s"][given], to_s - from_s),
+        gpus=events["gpus"][given],
+        plan=np.array(plan, dtype=int),
+        plans=plans,
+        placements=[placements[row] for row in chosen],
+        ended=[kinds[row] if row >= 0 else "" for row in ends.tolist()],
+    )
+
+
+def _job_numbers(run: Run, rows: np.ndarray) -> np.ndarray:
+    """The numbers of the jobs of some events, as in `Holdings`."""
+    ids, first = events_of(run).values("job_id"), len(run.jobs)
+    known = {job_id: row for row, job_id in enumerate(jobs_of(run).values("job_id"))}
+    own = [ids[row] for row in rows.tolist()]
+    return np.array([known.setdefault(job_id, first + len(known)) for job_id in own], dtype=int)
+
+
 def allocations(run: Run) -> list[Allocation]:
     """All allocations of a run, in the order in which they began."""
-    found: list[Allocation | None] = []
-    held: dict[str, tuple[int, EventRecord]] = {}
-    for event in run.events:
-        if event.event not in ALLOCATES and event.event not in RELEASES:
-            continue
-        before = held.pop(event.job_id, None)
-        if before is not None:
-            found[before[0]] = Allocation(before[1], event.time_s, event.event)
-        if event.event in ALLOCATES:
-            held[event.job_id] = (len(found), event)
-            found.append(None)
-    end_s = end_of_run_s(run)
-    for place, event in held.values():
-        found[place] = Allocation(event, end_s, "")
-    return [allocation for allocation in found if allocation is not None]
+    held, events = holdings(run), run.events
+    return [
+        Allocation(events[row], to_s, ended)
+        for row, to_s, ended in zip(held.given.tolist(), held.to_s.tolist(), held.ended, strict=True)
+    ]
 
 
-def gpu_blocks(found: Sequence[Allocation], size_of: Callable[[int], int]) -> list[list[Block]]:
-    """The GPUs of its nodes that each allocation occupies, for drawings: a list of blocks per allocation.
+def gpu_blocks(found: Sequence[Allocation], size_of: Callable[[int], int]) -> list[Sequence[Block]]:
+    """The GPUs of its nodes that each allocation occupies, for drawings: the blocks of each allocation.
 
     The engine counts the GPUs of a node and does not number them. On each node, an allocation gets the GPUs
     that its job held there before, else the lowest contiguous free GPUs, else the lowest free GPUs. No two
     allocations share a GPU at any time. An allocation of no duration has no blocks. `size_of`: the number of
     GPUs of a node.
     """
+    return _numbered_gpus(
+        numbered([one.given.job_id for one in found])[0],
+        np.array([one.from_s for one in found]),
+        np.array([one.to_s for one in found]),
+        [one.given.placement for one in found],
+        size_of,
+    )
+
+
+def blocks_of(run: Run) -> list[Sequence[Block]]:
+    """`gpu_blocks` of all allocations of a run."""
+    held = holdings(run)
+    return _numbered_gpus(held.job.tolist(), held.from_s, held.to_s, held.placements, run.cluster.size_of)
+
+
+def _numbered_gpus(
+    jobs: Sequence[int], from_s: np.ndarray, to_s: np.ndarray, placements: Sequence[Placement],
+    size_of: Callable[[int], int],
+) -> list[Sequence[Block]]:  # fmt: skip
     free: dict[int, int] = {}
-    masks: dict[int, list[tuple[int, int]]] = {}
-    last: dict[str, dict[int, int]] = {}
-    for _, changes in groupby(_changes(found), key=lambda change: change[0]):
-        for _, takes, i in changes:
-            if not takes:
-                for node, mask in masks[i]:
-                    free[node] |= mask
-                last[found[i].given.job_id] = dict(masks[i])
-                continue
-            earlier = last.pop(found[i].given.job_id, {})
-            masks[i] = []
-            for node, count in found[i].given.placement:
-                size = size_of(node)
-                rest = free.get(node, (1 << size) - 1)
-                mask = _choose(rest, count, earlier.get(node, 0), size)
-                free[node] = rest & ~mask
-                masks[i].append((node, mask))
-    return [_blocks(masks.get(i, [])) for i in range(len(found))]
+    sizes: dict[int, int] = {}
+    masks: list[_Masks] = [()] * len(jobs)
+    last: dict[int, _Masks] = {}
+    nowhere: dict[int, int] = {}
+    for change in _changes(from_s, to_s):
+        if change < 0:
+            for node, mask in masks[~change]:
+                free[node] |= mask
+            last[jobs[~change]] = masks[~change]
+            continue
+        before = last.pop(jobs[change], None)
+        earlier = dict(before) if before else nowhere
+        chosen = []
+        for node, count in placements[change]:
+            size = sizes.get(node)
+            if size is None:
+                size = sizes[node] = size_of(node)
+                free[node] = (1 << size) - 1
+            rest = free[node]
+            mask = _choose(rest, count, earlier.get(node, 0), size)
+            free[node] = rest & ~mask
+            chosen.append((node, mask))
+        masks[change] = tuple(chosen)
+    blocks = {held: _blocks(held) for held in dict.fromkeys(masks)}
+    return [blocks[held] for held in masks]
 
 
-def _changes(found: Sequence[Allocation]) -> Iterator[tuple[float, bool, int]]:
-    """(time, whether GPUs are taken, index of the allocation): at an instant, releases come first."""
-    lasting = [i for i, allocation in enumerate(found) if allocation.held_s > 0]
-    begins = ((found[i].from_s, True, i) for i in lasting)
-    ends = ((found[i].to_s, False, i) for i in lasting)
-    yield from sorted((*begins, *ends))
+def _changes(from_s: np.ndarray, to_s: np.ndarray) -> list[int]:
+    """The allocations of positive duration in order of time: i where allocation i begins, and ~i where it
+    ends. At an instant, allocations end first.
+    """
+    lasting = np.flatnonzero(to_s > from_s)
+    changes = np.concatenate([~lasting, lasting])
+    places = np.concatenate([lasting, lasting])
+    times = np.concatenate([to_s[lasting], from_s[lasting]])
+    return changes[np.lexsort((places, changes >= 0, times))].tolist()
 
 
+@lru_cache(maxsize=1 << 16)
 def _choose(free: int, count: int, before: int, gpus_per_node: int) -> int:
     """`count` of the `free` GPUs of a node, as bits. `before`: the GPUs that the job held there last."""
     whole = (1 << gpus_per_node) - 1
@@ -123,7 +231,7 @@ def _choose(free: int, count: int, before: int, gpus_per_node: int) -> int:
     return chosen
 
 
-def _blocks(masks: Sequence[tuple[int, int]]) -> list[Block]:
+def _blocks(masks: _Masks) -> list[Block]:
     if len(masks) == 1:  # most allocations
         node, mask = masks[0]
         return [(node, node, *row) for row in _rows(mask)]

@@ -10,6 +10,8 @@ import numpy as np
 
 from clustersim.records import FINISHED, UNFINISHED, Columns, JobRecord, Snapshot
 
+from .tables import Table
+
 __all__ = [
     "Array",
     "Jobs",
@@ -27,7 +29,7 @@ __all__ = [
 Value = float | int | str | None
 Array = np.ndarray
 Jobs = Sequence[JobRecord] | Columns
-Snapshots = Sequence[Snapshot] | Columns
+Snapshots = Sequence[Snapshot] | Columns | Table
 
 
 def job_columns(jobs: Jobs) -> Columns:
@@ -51,7 +53,7 @@ class Usage:
 
     @classmethod
     def of(cls, snapshots: Snapshots, end_s: float) -> Usage:
-        rows = snapshots if isinstance(snapshots, Columns) else Columns.of(snapshots, Snapshot)
+        rows = Table(snapshots) if isinstance(snapshots, Sequence) else snapshots
         time_s = rows["time_s"]
         last_s = max(end_s, float(time_s[-1])) if len(rows) else end_s
         return cls(time_s, rows["allocated"], rows["stranded"], rows["running"] + rows["pending"], last_s)

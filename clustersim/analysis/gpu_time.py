@@ -7,7 +7,6 @@ The shares are those of the slowest pipeline stage; the other stages compute les
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,11 +14,11 @@ from math import fsum
 
 import numpy as np
 
-from clustersim.records import ALLOCATES, RATE, JobRecord, PlanKey, PlanRecord, Run, plan_key
+from clustersim.records import ALLOCATES, RATE, PlanKey, PlanRecord, Run
 
-from .allocations import Allocation, allocations
+from .allocations import Holdings, holdings
 from .arrays import Usage
-from .metrics import makespan_s
+from .tables import finished, jobs_of, numbered, per_run, rows_by_number, snapshots_of
 
 __all__ = ["CATEGORIES", "GpuTime", "gpu_time"]
 
@@ -67,93 +66,132 @@ class GpuTime:
     by_plan: Mapping[PlanKey, float]
 
 
+@per_run
 def gpu_time(run: Run) -> GpuTime | None:
-    """The split of one run; None if no job finished."""
-    span_s = makespan_s(run.jobs)
-    if not span_s:
+    """The split of one run; None if no job finished. Raises KeyError if a job of the log has no record."""
+    interval = _interval(run)
+    if interval is None:
         return None
-    from_s = min(job.submit_s for job in run.jobs)
-    interval = (from_s, from_s + span_s)
-    jobs = {job.job_id: job for job in run.jobs}
-    plans = {plan.key: plan for plan in run.plans}
+    held = holdings(run)
+    if np.any(held.job >= len(run.jobs)):
+        raise KeyError("the event log has a job without a record")
+    paid, ran = _clipped(held, *interval)
+    progress, lost = _progress(run)
     parts: dict[str, list[float]] = {name: [] for name in CATEGORIES}
-    by_plan: dict[PlanKey, list[float]] = {}
-    found = allocations(run)
-    at_full_speed: dict[PlanKey, list[float]] = {}
-    progress, speeds = _progress(found, jobs), _Speeds(run)
-    for held in found:
-        paid, ran = _clipped(held, *interval)
-        share, lost = progress.get(held.given.job_id, (1.0, 0.0))
-        parts["overhead"].append((paid + ran * (1 - share - lost)) * held.given.gpus)
-        parts["lost"].append(ran * lost * held.given.gpus)
-        ran *= share
-        job = jobs[held.given.job_id]
-        key = plan_key(job.model, job.global_batch, job.seq_len, held.given, run.cluster)
-        plan = plans.get(key)
-        if plan is not None:
-            by_plan.setdefault(key, []).append(ran * held.given.gpus)
-        slowed = speeds.slowed(held, plan)
-        if slowed == 0:
-            at_full_speed.setdefault(key, []).append(ran * held.given.gpus)
-            continue
-        for name, part in _shares(plan, slowed).items():
-            parts[name].append(ran * held.given.gpus * part)
-    for key, values in at_full_speed.items():
-        for name, part in _shares(plans.get(key), 0.0).items():
-            parts[name].append(fsum(values) * part)
-    total = run.cluster.gpus * span_s
+    parts["overhead"] = ((paid + ran * (1 - progress - lost)) * held.gpus).tolist()
+    parts["lost"] = (ran * lost * held.gpus).tolist()
+    running = ran * progress * held.gpus
+    keys, numbers = _plan_keys(run)
+    plans = {plan.key: plan for plan in run.plans}
+    slowed = _slowed(run, [plans.get(key) for key in keys], numbers)
+    for i in np.flatnonzero(slowed):
+        for name, part in _shares(plans.get(keys[numbers[i]]), slowed[i]).items():
+            parts[name].append(running[i] * part)
+    by_plan: dict[PlanKey, float] = {}
+    for key, of_plan in zip(keys, rows_by_number(numbers, len(keys)), strict=True):
+        at_full_speed = running[of_plan[slowed[of_plan] == 0]]
+        if len(at_full_speed):
+            whole = fsum(at_full_speed.tolist())
+            for name, part in _shares(plans.get(key), 0.0).items():
+                parts[name].append(whole * part)
+        if key in plans:
+            by_plan[key] = fsum(running[of_plan].tolist())
+    total = run.cluster.gpus * (interval[1] - interval[0])
     seconds = {name: fsum(values) for name, values in parts.items()} | _idle(run, *interval)
     seconds["idle"] = max(0.0, total - fsum(value for name, value in seconds.items() if name != "idle"))
-    return GpuTime(total, seconds, {key: fsum(values) for key, values in by_plan.items()})
+    return GpuTime(total, seconds, by_plan)
 
 
-def _progress(found: Sequence[Allocation], jobs: Mapping[str, JobRecord]) -> dict[str, tuple[float, float]]:
-    """By job, two shares of its running time: progress, and work that failures undid. Periodic checkpoints
-    and loads from shared storage took the rest. Jobs whose running time was all progress are left out.
+def _interval(run: Run) -> tuple[float, float] | None:
+    """The first submission and the last finish; None if they are no interval of positive length."""
+    jobs, done = jobs_of(run), finished(run)
+    finishes = jobs["finish_s"][done & ~np.isnan(jobs["finish_s"])]
+    if not len(finishes):
+        return None
+    from_s = float(jobs["submit_s"].min())
+    span_s = float(finishes.max()) - from_s
+    return (from_s, from_s + span_s) if span_s else None
+
+
+def _plan_keys(run: Run) -> tuple[list[PlanKey], np.ndarray]:
+    """The distinct keys of the plans of all allocations, and the number of each allocation's key."""
+    jobs, held = jobs_of(run), holdings(run)
+    work, works = numbered(list(zip(*map(jobs.values, ("model", "global_batch", "seq_len")), strict=True)))
+    types = [""] * len(held.given)
+    if run.cluster.groups:
+        first = [placement[0][0] if placement else None for placement in held.placements]
+        types = ["" if node is None else run.cluster.type_of(node) for node in first]
+    gpu_type, type_names = numbered(types)
+    of_job = np.array(work, dtype=int)[held.job]
+    rows = np.stack([of_job, np.array(gpu_type, dtype=int), held.gpus.astype(int), held.plan])
+    sizes = tuple(rows.max(axis=1, initial=0) + 1)
+    codes, numbers = np.unique(np.ravel_multi_index(tuple(rows), sizes), return_inverse=True)
+    keys = [
+        PlanKey._make((*works[of], type_names[kind], gpus, held.plans[plan]))
+        for of, kind, gpus, plan in np.transpose(np.unravel_index(codes, sizes)).tolist()
+    ]
+    return keys, numbers
+
+
+def _progress(run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """For each allocation, two shares of its job's running time: progress, and work that failures undid.
+    Periodic checkpoints and loads from shared storage took the rest.
     """
-    ran, paid = Counter[str](), Counter[str]()
-    for held in found:
-        paid[held.given.job_id] += held.paid_s * held.given.gpus  # type: ignore[assignment]
-        ran[held.given.job_id] += (held.held_s - held.paid_s) * held.given.gpus  # type: ignore[assignment]
-    shares = {}
-    for job_id, gpu_s in ran.items():
-        job = jobs[job_id]
-        saving = job.overhead_gpu_s - paid[job_id]
-        if gpu_s > 0 and (job.lost_work_gpu_s or saving > 1e-6 * gpu_s):
-            lost = min(1.0, job.lost_work_gpu_s / gpu_s)
-            shares[job_id] = (max(0.0, 1 - lost - max(0.0, saving) / gpu_s), lost)
-    return shares
+    jobs, held = jobs_of(run), holdings(run)
+    paid_gpu_s, ran_gpu_s = (
+        np.bincount(held.job, seconds * held.gpus, minlength=len(jobs))
+        for seconds in (held.paid_s, held.to_s - held.from_s - held.paid_s)
+    )
+    undone = jobs["lost_work_gpu_s"]
+    saving = jobs["overhead_gpu_s"] - paid_gpu_s
+    partly = (ran_gpu_s > 0) & ((undone != 0) | (saving > 1e-6 * ran_gpu_s))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        lost = np.where(partly, np.minimum(1.0, undone / ran_gpu_s), 0.0)
+        kept = np.maximum(0.0, 1 - lost - np.maximum(0.0, saving) / ran_gpu_s)
+    return np.where(partly, kept, 1.0)[held.job], lost[held.job]
 
 
-def _clipped(held: Allocation, from_s: float, to_s: float) -> tuple[float, float]:
-    """(seconds of overhead, seconds of progress) of an allocation within an interval."""
+def _clipped(held: Holdings, from_s: float, to_s: float) -> tuple[np.ndarray, np.ndarray]:
+    """(seconds of overhead, seconds of progress) of allocations within an interval."""
     ready_s = held.from_s + held.paid_s
-    paid = max(0.0, min(ready_s, to_s) - max(held.from_s, from_s))
-    return paid, max(0.0, min(held.to_s, to_s) - max(ready_s, from_s))
+    paid = np.maximum(0.0, np.minimum(ready_s, to_s) - np.maximum(held.from_s, from_s))
+    return paid, np.maximum(0.0, np.minimum(held.to_s, to_s) - np.maximum(ready_s, from_s))
+
+
+def _slowed(run: Run, plans: Sequence[PlanRecord | None], numbers: np.ndarray) -> np.ndarray:
+    """For each allocation, how much slower than its plan the job ran; `numbers`: its plan among `plans`."""
+    held, slowed = holdings(run), np.zeros(len(numbers))
+    if run.cluster.network == "ideal":
+        return slowed
+    speeds, ids = _Speeds(run), jobs_of(run).values("job_id")
+    times = zip(held.from_s.tolist(), held.paid_s.tolist(), held.to_s.tolist(), strict=True)
+    for i, (from_s, paid_s, to_s) in enumerate(times):
+        slowed[i] = speeds.slowed(ids[held.job[i]], from_s + paid_s, to_s, plans[numbers[i]])
+    return slowed
 
 
 class _Speeds:
     """How much slower than their plans jobs ran, because of their placement and of jobs on the same links.
 
-    The log states the speed of a job with every allocation, and again whenever the speed changes. On an
-    "ideal" network, a job always runs at the speed of its plan.
+    The log states the speed of a job with every allocation, and again whenever the speed changes.
     """
 
     def __init__(self, run: Run):
         self.changes: dict[str, list[tuple[float, float]]] = {}
-        for event in run.events if run.cluster.network != "ideal" else ():
+        for event in run.events:
             if event.event == RATE or event.event in ALLOCATES:
                 self.changes.setdefault(event.job_id, []).append((event.time_s, event.unit_s))
 
-    def slowed(self, held: Allocation, plan: PlanRecord | None) -> float:
-        """The share of an allocation's running time beyond the prediction of its plan, at least 0."""
-        changes = self.changes.get(held.given.job_id, [])
+    def slowed(self, job_id: str, ready_s: float, to_s: float, plan: PlanRecord | None) -> float:
+        """The share of an allocation's running time beyond the prediction of its plan, at least 0. The job
+        ran from `ready_s` to `to_s`.
+        """
+        changes = self.changes.get(job_id, [])
         if plan is None or not changes:
             return 0.0
-        ready_s = held.from_s + held.paid_s
         ran_s, needed_s = 0.0, 0.0
-        for (since_s, unit_s), (until_s, _) in pairwise([*changes, (held.to_s, 0.0)]):
-            seconds = min(until_s, held.to_s) - max(since_s, ready_s)
+        for (since_s, unit_s), (until_s, _) in pairwise([*changes, (to_s, 0.0)]):
+            seconds = min(until_s, to_s) - max(since_s, ready_s)
             if seconds > 0 and unit_s > 0:
                 ran_s += seconds
                 needed_s += seconds * plan.iteration_s / unit_s
@@ -174,12 +212,11 @@ def _shares(plan: PlanRecord | None, slowed: float) -> dict[str, float]:
 
 def _idle(run: Run, from_s: float, to_s: float) -> dict[str, float]:
     """GPU-seconds out of service, idle on partly used nodes, and idle on empty nodes while jobs wait."""
-    usage = Usage.of(run.snapshots, to_s)
-    pending = np.array([snapshot.pending for snapshot in run.snapshots], dtype=float)
-    down = np.array([snapshot.down for snapshot in run.snapshots], dtype=float)
-    empty = run.cluster.gpus - down - usage.allocated - usage.stranded
+    rows = snapshots_of(run)
+    usage = Usage.of(rows, to_s)
+    empty = run.cluster.gpus - rows["down"] - usage.allocated - usage.stranded
     return {
-        "down": usage.integral(down, from_s, to_s),
+        "down": usage.integral(rows["down"], from_s, to_s),
         "stranded": usage.integral(usage.stranded, from_s, to_s),
-        "waiting": usage.integral(empty * (pending > 0), from_s, to_s),
+        "waiting": usage.integral(empty * (rows["pending"] > 0), from_s, to_s),
     }

@@ -6,17 +6,20 @@ this one definition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import inf
 
+import numpy as np
+
 from clustersim.cluster import Cluster
-from clustersim.records import JobRecord, Run
+from clustersim.records import Run
 from itertime.errors import UserError
 
 from .arrays import Jobs, Snapshots, Usage, Value, job_columns
 from .demand import arrival_window, offered_load, share_of_gpus
 from .metrics import METRICS, summarise
+from .tables import jobs_of, per_run
 
 __all__ = [
     "UNDEFINED_IN_A_WINDOW",
@@ -118,15 +121,17 @@ def check_window(submits: Iterable[float], warmup_s: float, measure_s: float | N
     raise UserError(f"warmup_s={warmup_s:g}: {what}; choose a shorter warm-up")
 
 
-def measured_jobs(run: Run) -> Sequence[JobRecord]:
-    """The jobs that the window of a run covers; all of its jobs without a window."""
+@per_run
+def measured_jobs(run: Run) -> np.ndarray:
+    """For each job, whether the window of the run covers it; without a window, all are covered."""
     window = run.summary.get("window")
     if not isinstance(window, Mapping):
-        return run.jobs
+        return np.ones(len(run.jobs), bool)
     numbers = [window.get(name) for name in ("warmup_s", "measure_s")]
     warmup_s, measure_s = (float(n) if isinstance(n, int | float) else None for n in numbers)
     from_s, _, end_s = _bounds(run.jobs, warmup_s or 0.0, measure_s)
-    return [job for job in run.jobs if from_s <= job.submit_s + _HALF_STEP_S < end_s]
+    submit_s = jobs_of(run)["submit_s"] + _HALF_STEP_S
+    return (from_s <= submit_s) & (submit_s < end_s)
 
 
 def with_window(run: Run, warmup_s: float, measure_s: float | None) -> Run:

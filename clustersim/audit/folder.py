@@ -1,8 +1,8 @@
 """The audit of a run folder: its event log keeps the rules, and its other files agree with the log.
 
 Work is counted in the units of the log: the work of a job is its run time on the requested GPUs, divided by
-the seconds per unit there, which its `submit` event states. Sizes of checkpoints follow from the models that
-`itertime` ships. The tables are read side by side, row by row.
+the seconds per unit there, which its `submit` event states. Sizes of checkpoints follow from the models,
+those that the manifest states or that `itertime` ships. The tables are read side by side, row by row.
 """
 
 from __future__ import annotations

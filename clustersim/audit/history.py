@@ -26,6 +26,7 @@ from clustersim.records import (
     JobRecord,
 )
 
+from .charges import terms_of
 from .evidence import MOST_KEPT, Evidence, Finding, JobFacts, Violation
 from .totals import PLAIN, ChargeTerms, JobTotals
 
@@ -100,8 +101,8 @@ class ClusterHistory:
     def job_of(
         self, i: int, event: EventRecord, record_of: Callable[[str, float], JobRecord | None]
     ) -> JobHistory:
-        """The job of an event, with `terms` set for the allocation that the event makes. `record_of` returns
-        the record of a job, from its id and the time of its first event.
+        """The job of an event, with its sums as of the event, and `terms` set for the allocation that it
+        makes. `record_of` returns the record of a job, from its id and the time of its first event.
         """
         job_id = event.job_id
         job = self.jobs.get(job_id)
@@ -111,6 +112,8 @@ class ClusterHistory:
             job.facts = self.evidence.facts_of(job.record, event, job.planned)
         elif event.plan and not job.planned:
             job.planned, job.facts = True, self.evidence.facts_of(job.record, job.first, True)
+        if event.event != SUBMIT:
+            job.totals.advance(event.time_s, self.evidence.resolution_s)
         job.terms = self._terms(event, job) if event.event in ALLOCATES else PLAIN
         return job
 
@@ -129,7 +132,7 @@ class ClusterHistory:
     def apply(self, event: EventRecord, job: JobHistory) -> None:
         """Apply an event of a job."""
         kind = event.event
-        job.totals.add(event, self.evidence.resolution_s, job.terms)
+        job.totals.add(event, job.terms)
         job.phase, job.last = _PHASE_AFTER.get(kind, RUNNING), kind
         if kind == SUBMIT:
             self.inside += 1
@@ -172,15 +175,17 @@ class ClusterHistory:
     def _terms(self, event: EventRecord, job: JobHistory) -> ChargeTerms:
         evidence, parameters = self.evidence, job.facts.parameters
         if parameters is None:
-            return PLAIN
+            return ChargeTerms(due_s=evidence.overheads.start_s(event.gpus) if event.event == START else None)
         mtbf_s = inf
         if evidence.failures is not None:
             nodes = (node for node, _ in event.placement if 0 <= node < self.cluster.nodes)
             gpus = sum(self.cluster.size_of(node) for node in nodes)
             mtbf_s = evidence.failures.node_mtbf_s(gpus) if gpus else inf
         cycle = self._cycle(parameters, max(1, len(event.placement)), mtbf_s)
-        has_checkpoint = event.event != START and (not job.totals.interrupted or job.totals.has_saved_work)
-        return ChargeTerms(cycle, loads=has_checkpoint and evidence.overheads.shares_load(parameters))
+        return terms_of(
+            event, job.totals, evidence.overheads,
+            parameters=parameters, cycle=cycle, error=evidence.resolution_s,
+        )  # fmt: skip
 
 
 class Rule:

@@ -44,8 +44,8 @@ from .expected import Recomputed
 __all__ = ["replay"]
 
 _SETTINGS = (
-    "params", "planner", "memory_headroom", "placement", "overheads", "failures", "calendar", "quotas",
-    "table", "until_s", "price_usd_per_gpu_h", "seed",
+    "params", "planner", "type_slowdown", "memory_headroom", "placement", "overheads", "failures", "calendar",
+    "quotas", "table", "until_s", "price_usd_per_gpu_h", "seed",
 )  # fmt: skip
 _PIECE = 1 << 16  # bytes of a line that are compared at once
 

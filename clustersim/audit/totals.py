@@ -7,7 +7,7 @@ from math import inf
 from typing import NamedTuple
 
 from clustersim.overheads import Cycle
-from clustersim.records import ALLOCATES, ENDS, FINISH, INTERRUPT, LOADED, RATE, START, SUBMIT, EventRecord
+from clustersim.records import ALLOCATES, ENDS, FINISH, INTERRUPT, LOADED, RATE, START, EventRecord
 
 __all__ = ["PLAIN", "ChargeTerms", "JobTotals"]
 
@@ -15,20 +15,29 @@ _NEVER_SAVES = Cycle()
 
 
 class ChargeTerms(NamedTuple):
-    """What an allocation costs a job: its checkpoint cycle, and whether the job first loads a checkpoint from
-    shared storage. The log states the duration of such a load only when the load is done.
+    """What an allocation costs a job.
+
+    - `cycle`: its checkpoint cycle.
+    - `loads`: whether the job first loads a checkpoint from shared storage. The log states the duration of
+      such a load only when the load is done.
+    - `due_s`: the overhead due, without such a load; None if the size of the checkpoint is unknown.
+    - `save_due`: the share of a save in it, which is paid first; `save_s`: seconds of a whole save.
     """
 
-    cycle: Cycle
-    loads: bool
+    cycle: Cycle = _NEVER_SAVES
+    loads: bool = False
+    due_s: float | None = None
+    save_due: float = 0.0
+    save_s: float = 0.0
 
 
-PLAIN = ChargeTerms(_NEVER_SAVES, loads=False)
+PLAIN = ChargeTerms()
 
 
 @dataclass(slots=True)
 class JobTotals:
-    """GPU-seconds, seconds and units of work of one job; `add` its events in order of time.
+    """GPU-seconds, seconds and units of work of one job. For each event, in order of time, `advance` to it,
+    then `add` it.
 
     Sums:
     - `work`: None if the log states no speed for some of it.
@@ -39,6 +48,7 @@ class JobTotals:
     The state after the last event, at `since_s`:
     - `gpus`, `unit_s`: the GPUs that the job holds (None without GPUs), and its seconds per unit.
     - `owed_s`: overhead still to be paid, infinite during a load.
+    - `save_due`: the share, to within `save_error`, of a save still to be paid, of `save_s` seconds here.
     - `phase_s`: seconds since the checkpoint cycle `cycle` began.
     - `saved_work`: units of work in the last checkpoint; `unsaved_s`: seconds of work since then.
     - `interrupted`: a failure took the GPUs; `crash_s` seconds of work were lost.
@@ -66,23 +76,17 @@ class JobTotals:
     phase_s: float = 0.0
     saved_work: float = 0.0
     unsaved_s: float = 0.0
+    save_due: float = 0.0
+    save_error: float = 0.0
+    save_s: float = 0.0
     interrupted: bool = False
     crash_s: float = 0.0
 
-    @property
-    def has_saved_work(self) -> bool:
-        """Whether a checkpoint holds some of the job's work."""
-        return self.work is None or self.saved_work > self.work_error
-
-    def add(self, event: EventRecord, error: float, terms: ChargeTerms = PLAIN) -> None:
-        """Add the time since the last event, then apply this one.
-
-        `error`: the error of a difference of two times of the log. `terms`: the terms of the allocation, if
-        the event makes one.
+    def add(self, event: EventRecord, terms: ChargeTerms = PLAIN) -> None:
+        """Apply an event at the time of the last `advance`. `terms`: those of the allocation, if the event
+        makes one.
         """
         kind = event.event
-        if kind != SUBMIT:
-            self._advance(event.time_s, error)
         self.since_s, self.closed = event.time_s, kind in ENDS
         if kind in ALLOCATES:
             self._allocate(event, terms)
@@ -102,7 +106,7 @@ class JobTotals:
     def end(self, end_s: float | None, error: float) -> None:
         """End the run at `end_s`; None if the end is unknown."""
         if not self.closed and end_s is not None:
-            self._advance(end_s, error)
+            self.advance(end_s, error)
             self.closed = True
 
     def _allocate(self, event: EventRecord, terms: ChargeTerms) -> None:
@@ -110,16 +114,23 @@ class JobTotals:
         self.owed_s = inf if terms.loads else event.overhead_s
         self.cycle, self.phase_s = terms.cycle, 0.0
         self.saved_work, self.unsaved_s = self.work or 0.0, 0.0
+        self.save_due, self.save_s = terms.save_due, terms.save_s
+        if self.save_due in (0.0, 1.0):
+            self.save_error = 0.0
         self.interrupted = False
 
-    def _advance(self, now: float, error: float) -> None:
-        elapsed_s = now - self.since_s
+    def advance(self, now: float, error: float) -> None:
+        """Add the time since the last event. `error`: the error of a difference of two times of the log."""
+        elapsed_s, self.since_s = now - self.since_s, now
         self.seconds_error += error
         if self.gpus is None:
             self.wait_s += elapsed_s
             return
         paid_s = min(elapsed_s, self.owed_s)
         self.owed_s -= paid_s
+        if self.save_due:
+            self.save_due = max(0.0, self.save_due - paid_s / self.save_s)
+            self.save_error = min(1.0, self.save_error + error / self.save_s)
         self.gpu_seconds += elapsed_s * self.gpus
         ran_s = elapsed_s - paid_s
         worked_s, unsaved_s = self._run_cycles(ran_s)
@@ -155,7 +166,7 @@ class JobTotals:
 
     def _crash(self) -> None:
         """Lose the work that no checkpoint holds."""
-        self.interrupted, self.crash_s = True, self.unsaved_s
+        self.interrupted, self.crash_s, self.unsaved_s = True, self.unsaved_s, 0.0
         self.lost_s += self.crash_s
         self.lost_work_s += self.crash_s
         self.lost_work_gpu_s += self.crash_s * (self.gpus or 0)

@@ -25,7 +25,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from itertime.errors import UnknownName, UserError
-from itertime.io import CONFIG, Name, Positive, Ratio, construct, quoted, read_mapping
+from itertime.io import CONFIG, Name, Positive, Ratio, construct, names_file, quoted, read_mapping
 from itertime.spec import System, is_system_file, load_system
 
 from .cluster import Cluster
@@ -39,7 +39,6 @@ profile."""
 
 DEFAULT_SYSTEM = "dgx-a100-80gb"
 _V100_GPUS_PER_NODE = 8
-_SUFFIXES = (".yaml", ".yml", ".json")
 Gbps = Annotated[Positive, Field(le=1e9)]
 
 
@@ -77,7 +76,7 @@ def load_cluster(text: str, system: str | None = None, network: str | None = Non
     """
     if network is not None and network not in NETWORKS:
         raise UnknownName("network", network, NETWORKS)
-    if "/" in text or text.endswith(_SUFFIXES):
+    if "/" in text or names_file(text):
         if system not in (None, DEFAULT_SYSTEM):
             raise UserError(
                 f"system={system}: the cluster file {text} states the systems of its groups; leave system out"

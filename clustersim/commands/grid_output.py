@@ -92,7 +92,9 @@ def print_differences(comparisons: Sequence[Comparison], baseline: Mapping[str, 
         *axes, "metric", "baseline", "mean", "difference", "95 % interval", "relative",
         "relative, 95 % interval", "p (Holm)",
     ]  # fmt: skip
-    rows = [[*(plain(str(c.axes[name])) for name in axes), *_cells(c)] for c in comparisons]
+    defined = {c.metric for c in comparisons if c.difference.pairs}  # no deadlines, no ratio of those met
+    shown = [c for c in comparisons if c.metric in defined or not defined]
+    rows = [[*(plain(str(c.axes[name])) for name in axes), *_cells(c)] for c in shown]
     keys = len(axes) + 1
     last = len(heads) - 1  # the interval of the relative difference goes first, difference and interval stay
     print_table(heads, rows, keys=keys, least=[last - 1, last - 2, keys + 1, last, keys])
@@ -153,7 +155,10 @@ def _notes(baseline: Mapping[str, Any], comparisons: Sequence[Comparison]) -> li
         "sign-flip p values, corrected (Holm) for the number of comparisons of each metric.",
     ]
     if pairs[0] < LEAST_PAIRS:
-        lines.append(f"Fewer than {LEAST_PAIRS} pairs give no interval; state more seeds.")
+        lines.append(
+            f"Fewer than {LEAST_PAIRS} pairs give no interval; state more seeds. They change nothing where "
+            "nothing is drawn, as with a trace from a file and no failures."
+        )
     elif all(difference.p is None for difference in defined):
         lines.append("Seeds changed nothing, as with a trace from a file: no interval.")
     elif any(difference.low is None for difference in defined):

@@ -24,13 +24,15 @@ def check_folder(folder: Path, runs: Sequence[str] = (), force: bool = False) ->
 
     `runs`: the names of the run folders that a comparison makes inside. A folder that holds a run is refused
     unless `force` is true. Folders of another comparison are refused even then: they would end up in the
-    report of this one.
+    report of this one. So is the folder of a grid, which would not continue there.
     """
     existing = folder
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
     if not existing.is_dir():
         raise UserError(f"{folder}: {existing} is not a folder; choose another place with --out")
+    if (folder / "grid.json").exists() or (folder / "cells").is_dir():
+        raise UserError(f"{folder}: holds a grid; choose an empty folder")
     single = (folder / "manifest.json").exists()
     if runs and single:
         raise UserError(f"{folder}: holds a single run; choose an empty folder for a comparison")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from itertime.commandline import new_app, print_json
+from itertime.commands.options import MEMORY_HEADROOM
 
 if TYPE_CHECKING:
     from traces import Job
@@ -27,7 +28,6 @@ Rules = Annotated[
 ]
 PlannerName = Annotated[str, typer.Option("--planner", help="Planner that turns run times into iterations.")]
 SystemName = Annotated[str, typer.Option("--system", help="System on which the run times hold.")]
-MEMORY_HEADROOM = 0.1  # as in itertime.costs, which takes long to import
 Headroom = Annotated[
     float,
     typer.Option(
@@ -60,8 +60,6 @@ Load = Annotated[
 LoadOf = Annotated[
     str, typer.Option(help="trace: it offers exactly the load; process: the load is the expected one.")
 ]
-
-
 LogFormatName = Annotated[
     str | None,
     typer.Option(
@@ -269,13 +267,6 @@ def _write_report(report: Mapping[str, Any], output: Path, kind: str) -> Path:
     path = output.with_name(f"{name}.{kind}.json")
     write_text(path, json.dumps(report, indent=2, allow_nan=False) + "\n")
     return path
-
-
-def _asked(demand: Mapping[str, Any]) -> str:
-    if demand["mean_gpus"] is None:
-        return f"{demand['gpu_seconds'] / 3600:,.2f} GPU-hours, all at once"
-    days = demand["span_s"] / 86400
-    return f"{demand['mean_gpus']:,.1f} GPUs asked for on average over {days:,.2f} days"
 
 
 def _offered(asked: Mapping[str, Any], load: float | None, gpus: int, planner: str | None) -> str:

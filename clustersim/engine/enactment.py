@@ -93,7 +93,7 @@ class Enactment:
         """`unit_s`: the speed that the network determines; None where that is the speed of the GPU count."""
         gpus = sum([count for _, count in placement])
         kind = _classify(active, gpus)
-        overhead_s = active.overhead_s(self._kernel.overheads, kind, gpus, len(placement))
+        overhead_s = active.charge_s(self._kernel.overheads, kind, gpus, len(placement))
         if active.placement is None:
             self._facts.waiting.remove(job)
             self._facts.running[job] = active.generation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from clustersim.cluster import Cluster
 from clustersim.failures import Failures, Maintenance
@@ -28,6 +29,7 @@ class RunSetup:
     | `planner` | the name of the planner behind `speed` | empty: it has none |
     | `overheads` | what starts, preemptions and resizes cost | the default constants |
     | `placement` | a placer or its name | `pack` |
+    | `type_slowdown` | how many times slower than on its best GPU type a job may start | no limit |
     | `quotas` | GPUs promised to tenants | none |
     | `failures`, `maintenance` | what takes nodes out of service | nothing |
     | `until_s` | the end of the run on the trace's clock | when no event is left |
@@ -41,6 +43,7 @@ class RunSetup:
     planner: str = ""
     overheads: Overheads = field(default_factory=Overheads)
     placement: str | Placer = "pack"
+    type_slowdown: float = inf
     quotas: Mapping[str, int] = field(default_factory=dict)
     failures: Failures | None = None
     maintenance: Maintenance | None = None

@@ -53,6 +53,7 @@ class Simulation:
         facts: ClusterState[JobView] = ClusterState(
             setup.cluster, setup.placer, setup.overheads, setup.quotas
         )
+        facts.type_slowdown = setup.type_slowdown
         arrivals = Arrivals(jobs)
         clock = Clock(0.0 if arrivals.next is None else arrivals.next.submit_s)
         facts.now_s = clock.now

@@ -15,11 +15,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from itertime.errors import UnknownName, UserError
-from itertime.io import quoted, read_mapping
+from itertime.io import names_file, quoted, read_mapping
 
 __all__ = ["Maintenance", "PlannedChange", "read_calendar"]
 
@@ -82,7 +81,7 @@ class Maintenance:
 
 def read_calendar(path: str) -> list[Any]:
     """The entries of a YAML or JSON file that holds them under `calendar`. UserError names the file."""
-    if Path(path).suffix not in (".yaml", ".yml", ".json"):
+    if not names_file(path):
         raise UserError(f"calendar={quoted(path)}: must be a list of entries, or a file FILE.yaml")
     document = read_mapping(path)
     entries = document.get("calendar")

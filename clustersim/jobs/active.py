@@ -21,7 +21,8 @@ class ActiveJob:
     __slots__ = (
         "curve", "finish_s", "generation", "gpu_seconds", "gpus", "job", "lost_s", "migrations", "note",
         "offers", "order", "overhead_gpu_s", "paid_gpu_s", "placement", "preemptions", "ready_s", "requested",
-        "resizes", "restarts", "since_s", "start_s", "states_work", "unit_s", "wait_s", "work", "work_left",
+        "resizes", "restarts", "save_due", "save_s", "saved_left", "since_s", "start_s", "states_work",
+        "unit_s", "wait_s", "work", "work_left",
     )  # fmt: skip
 
     # Changed by failures only (see `CheckpointedJob`).
@@ -37,7 +38,7 @@ class ActiveJob:
         self.states_work = job.kind == "iterations"  # else the logged duration, which policies do not know
         work = job.iterations if self.states_work else job.duration_s
         assert work is not None
-        self.work = self.work_left = float(work)
+        self.work = self.work_left = self.saved_left = float(work)  # `saved_left`: as of the last save
         self.placement: Placement | None = None
         self.gpus = 0
         self.unit_s = 0.0
@@ -48,6 +49,7 @@ class ActiveJob:
         self.generation = 0  # counts allocations: a completion of an earlier one is stale
         self.gpu_seconds = self.overhead_gpu_s = self.lost_s = self.wait_s = 0.0
         self.paid_gpu_s = 0.0  # the part of `overhead_gpu_s` that was paid for starts, resizes and migrations
+        self.save_due = self.save_s = 0.0  # share of a save still to be paid; seconds of a whole save here
         self.preemptions = self.resizes = self.restarts = self.migrations = 0
 
     def work_left_at(self, now: float) -> float:
@@ -73,6 +75,8 @@ class ActiveJob:
                 self.overhead_gpu_s += overhead * self.gpus
                 self.paid_gpu_s += overhead * self.gpus
                 self.lost_s += overhead
+                if self.save_due:
+                    self.save_due = max(0.0, self.save_due - overhead / self.save_s)
         self.since_s = now
 
     def hold(self, placement: Placement, gpus: int, unit_s: float, now: float, overhead_s: float) -> float:
@@ -93,13 +97,28 @@ class ActiveJob:
         self.generation += 1
         return max(now, self.ready_s) + self.work_left * unit_s
 
-    def overhead_s(self, overheads: Overheads, kind: str, gpus: int, nodes: int) -> float:
-        """Seconds of overhead when the job gets `gpus` GPUs on `nodes` nodes by a start, restart, resize or
-        migration (`kind`).
+    def charge_s(self, overheads: Overheads, kind: str, gpus: int, nodes: int) -> float:
+        """Seconds of overhead for `gpus` GPUs on `nodes` nodes, which the job, just settled, gets by a start,
+        restart, resize or migration (`kind`). The job's present state counts as saved from then on.
         """
         if kind == START:
             return overheads.start_s(gpus)
-        return overheads.restart_s(self.curve.parameters, nodes, gpus, kind)
+        parameters, owed = self.curve.parameters, self.save_owed_at(self.since_s)
+        self.saved_left, self.save_s = self.work_left, overheads.save_s(parameters, nodes)
+        self.save_due = owed if self.save_s else 0.0
+        return overheads.restart_s(
+            parameters, nodes, gpus, kind, saves=self.save_due, loads=self.work_left < self.work
+        )
+
+    def save_owed_at(self, now: float) -> float:
+        """The share of a save that the job is charged if it gets other GPUs at `now`: 1 if it has worked
+        since its last save, else the unpaid rest of that save. Every payment begins with the save.
+        """
+        if self.work_left_at(now) < self.saved_left:
+            return 1.0
+        if not self.save_due or self.placement is None:
+            return self.save_due
+        return max(0.0, self.save_due - (now - self.since_s) / self.save_s)
 
     def paying_s(self, now: float) -> float:
         """Seconds of overhead still to pay on the present GPUs."""

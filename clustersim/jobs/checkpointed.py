@@ -38,9 +38,8 @@ class CheckpointedJob(ActiveJob):
     | attribute | |
     |---|---|
     | `phase_s` | seconds into a cycle at `since_s` |
-    | `saved_left` | work left as of the last complete save |
+    | `saved_left` | work left as of the last complete save, periodic saves included |
     | `unsaved_s` | seconds of work done since that save |
-    | `crashed` | whether a failure took the last GPUs, with no save since |
     | `holds` | counts allocations and releases, so that an outdated load is recognised |
     | `must_load` | whether the allocation begins with a load from shared storage |
     | `ready_s` | infinite until that load ends |
@@ -50,9 +49,8 @@ class CheckpointedJob(ActiveJob):
     """
 
     __slots__ = (
-        "_cycle_of", "_loads", "crashed", "cycle", "done_s", "failure", "holds", "interruptions",
-        "loads_from_s", "lost_work_gpu_s", "lost_work_s", "must_load", "never_done", "phase_s", "saved_left",
-        "unsaved_s",
+        "_cycle_of", "_loads", "cycle", "done_s", "failure", "holds", "interruptions", "loads_from_s",
+        "lost_work_gpu_s", "lost_work_s", "must_load", "never_done", "phase_s", "unsaved_s",
     )  # fmt: skip
 
     def __init__(
@@ -66,9 +64,8 @@ class CheckpointedJob(ActiveJob):
         self._cycle_of, self._loads = cycle_of, loads
         self.loads_from_s, self.holds, self.must_load = 0.0, 0, False
         self.cycle = _NEVER
-        self.crashed, self.failure, self.never_done = False, failure, self.work * (1 - share)
+        self.failure, self.never_done = failure, self.work * (1 - share)
         self.phase_s = self.unsaved_s = self.lost_work_s = self.lost_work_gpu_s = 0.0
-        self.saved_left = self.work
         self.done_s = 0.0
         self.interruptions = 0
 
@@ -102,8 +99,7 @@ class CheckpointedJob(ActiveJob):
         self._end_hold()
         super().hold(placement, gpus, unit_s, now, overhead_s)
         self.cycle = self._cycle_of(placement)
-        self.phase_s, self.unsaved_s, self.saved_left = 0.0, 0.0, self.work_left
-        self.crashed = False
+        self.phase_s = self.unsaved_s = 0.0
         if self.must_load and self._loads is not None:
             self._loads.expect(self, overhead_s)
         return self._expected_end_s()
@@ -147,17 +143,11 @@ class CheckpointedJob(ActiveJob):
         self.lost_work_s += lost_s
         self.lost_work_gpu_s += lost_s * self.gpus
         self.unsaved_s = 0.0
-        self.crashed = True
         self.interruptions += 1
         return lost_s
 
-    def overhead_s(self, overheads: Overheads, kind: str, gpus: int, nodes: int) -> float:
+    def charge_s(self, overheads: Overheads, kind: str, gpus: int, nodes: int) -> float:
         """As for every job, but without a load from shared storage, whose duration depends on other loads."""
-        parameters, loads = self.curve.parameters, kind != START
-        if self.crashed:
-            loads = self.work_left < self.work
-            paid_s = overheads.recover_s(parameters, nodes, gpus, saved=loads)
-        else:
-            paid_s = super().overhead_s(overheads, kind, gpus, nodes)
-        self.must_load = loads and overheads.shares_load(parameters)
+        paid_s, parameters = super().charge_s(overheads, kind, gpus, nodes), self.curve.parameters
+        self.must_load = kind != START and self.work_left < self.work and overheads.shares_load(parameters)
         return paid_s - overheads.load_s(parameters, nodes) if self.must_load else paid_s

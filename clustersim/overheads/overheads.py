@@ -9,8 +9,8 @@ GPUs and makes no progress.
 | begin | `scheduling_s` + launch |
 | launch | `launch_s` + `launch_gpu_s` x GPUs + `launch_log2_s` x (log2 GPUs + 1) + that of `launch_steps` |
 | first start | begin |
-| restart of a preempted job, resize, migration | begin + save + load, + `resize_s` or `migrate_s` |
-| restart after a failure | begin + load; begin alone if no checkpoint is complete |
+| restart, resize, migration | begin + save owed + load of a checkpoint if any, + `resize_s` or `migrate_s` |
+| save owed | a save if the job has worked since its last one, else the unpaid rest of that one |
 | save, load | checkpoint bytes / min(nodes x `storage_node_bytes_per_s`, `storage_bytes_per_s`) |
 | checkpoint bytes | parameters x 14: fp16 weight 2, fp32 master weight 4, two fp32 Adam moments 8 |
 | every `checkpoint_interval_s` of work | save |
@@ -21,7 +21,10 @@ SC 2020, section 3.1). The size of a checkpoint is unknown if the model is unkno
 load.
 
 The save of a job that loses its GPUs is charged at its next start, so that the jobs that a policy preempts
-never delay those that it starts. The GPU-seconds are the same.
+never delay those that it starts. The GPU-seconds are the same. The save comes first in that payment. A job
+that loses its GPUs again before it has paid the whole save owes the unpaid share of it at the next start. So
+each save is paid once. A job that has done no work yet has nothing to save or load: any start costs it a
+begin. A failure undoes the work since the last complete save, so it adds no save.
 
 With `storage_shared`, simultaneous loads share `storage_bytes_per_s`; the table gives the time of a load that
 is alone. Saves are assumed to be spread over time, and do not compete.
@@ -128,21 +131,21 @@ class Overheads:
             begin_s += next((seconds for count, seconds in self.launch_steps[::-1] if count <= gpus), 0.0)
         return self.scale * begin_s
 
-    def restart_s(self, parameters: float, nodes: int, gpus: int = 1, kind: str = "restart") -> float:
+    def restart_s(
+        self, parameters: float, nodes: int, gpus: int = 1, kind: str = "restart", *,
+        saves: float = 1.0, loads: bool = True,
+    ) -> float:  # fmt: skip
         """Seconds from the allocation of other GPUs to the next iteration, for a model of `parameters`
-        parameters on `nodes` nodes. `kind`: "restart", "resize" or "migrate".
+        parameters on `nodes` nodes. `kind`: "restart", "resize" or "migrate". `saves`: the share of a save
+        that is owed, 0 to 1. `loads`: whether there is a checkpoint to load.
         """
         extra_s = {"resize": self.resize_s, "migrate": self.migrate_s}.get(kind, 0.0)
-        return self.start_s(gpus) + self.scale * extra_s + 2 * self.save_s(parameters, nodes)
+        return self.start_s(gpus) + self.scale * extra_s + (saves + loads) * self.save_s(parameters, nodes)
 
     def change_s(self, parameters: float, nodes: int, gpus: int) -> float:
         """Seconds of the most expensive of a restart, a resize and a migration."""
         kind = "resize" if self.resize_s > self.migrate_s else "migrate"
         return self.restart_s(parameters, nodes, gpus, kind)
-
-    def recover_s(self, parameters: float, nodes: int, gpus: int, saved: bool) -> float:
-        """Seconds to the next iteration after a failure; `saved`: whether there is a checkpoint to load."""
-        return self.start_s(gpus) + (self.load_s(parameters, nodes) if saved else 0.0)
 
     def save_s(self, parameters: float, nodes: int) -> float:
         """Seconds to save a checkpoint."""

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from clustersim.analysis import CATEGORIES, GpuTime
-from clustersim.records import FINISHED
+from clustersim.analysis.tables import finished, jobs_of
 
-from .fairness import SIZES, mean_slowdown, size_of
+from .fairness import SIZES, mean_known, size_numbers, slowdowns
 from .numbers import duration
 from .runs import Group, Pair
 from .time_axis import Clock, short
@@ -56,7 +56,8 @@ def charts(
     """
     drawn = []
     runs = [group.runs[0] for group in groups]
-    if any(job.jct_s is not None for run in runs for job in run.jobs):
+    tables = [jobs_of(run) for run in runs]
+    if any(not np.isnan(jobs["jct_s"]).all() for jobs in tables):
         drawn.append(_completion(groups))
     if any(len(pair.ratio) for pair in pairs):
         drawn.append(_paired(pairs, baseline))
@@ -65,7 +66,7 @@ def charts(
     if any(run.snapshots for run in runs):
         clock = Clock.of(runs)
         drawn += [_allocation(groups, clock), _queue(groups, clock)]
-    if any(job.isolated_s and job.jct_s for run in runs for job in run.jobs):
+    if any((slowdowns(jobs) > 0).any() for jobs in tables):  # not for NaN
         drawn.append(_slowdown(groups))
     return {chart.id: chart for chart in drawn}
 
@@ -74,8 +75,8 @@ def _completion(groups: Sequence[Group]) -> Chart:
     """Cumulative distribution of JCT over all submitted jobs. A curve may end below 100 %."""
     series = []
     for number, group in enumerate(groups):
-        jobs = group.runs[0].jobs
-        jct = np.sort([job.jct_s for job in jobs if job.jct_s is not None])
+        jobs = jobs_of(group.runs[0])
+        jct = np.sort(jobs["jct_s"][~np.isnan(jobs["jct_s"])])
         rank = _downsampled(len(jct))
         seconds = np.maximum(jct[rank], 1.0)  # the axis is logarithmic
         share = 100 * (rank + 1) / len(jobs)
@@ -190,11 +191,13 @@ def _slowdown(groups: Sequence[Group]) -> Chart:
     names = [name for _, name in SIZES]
     series: list[dict[str, Any]] = []
     for number, group in enumerate(groups):
-        members: list[list[Any]] = [[] for _ in SIZES]
-        for job in group.runs[0].jobs:
-            if job.state == FINISHED:
-                members[size_of(job)].append(job)
-        found = [(n, mean_slowdown(jobs), len(jobs)) for n, jobs in zip(names, members, strict=True)]
+        jobs, ratios = jobs_of(group.runs[0]), slowdowns(jobs_of(group.runs[0]))
+        sizes = np.where(finished(group.runs[0]), size_numbers(jobs), -1)
+        members = [sizes == number for number in range(len(SIZES))]
+        found = [
+            (name, mean_known(ratios[chosen]), int(chosen.sum()))
+            for name, chosen in zip(names, members, strict=True)
+        ]
         known = [(name, f"{mean:.4g}", f"{jobs:,} jobs") for name, mean, jobs in found if mean is not None]
         x, y, text = ([row[i] for row in known] for i in range(3))
         dots: dict[str, Any] = {

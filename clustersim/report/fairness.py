@@ -6,12 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from clustersim.records import FINISHED, JobRecord, Run
+import numpy as np
+
+from clustersim.analysis.arrays import mean
+from clustersim.analysis.tables import Table, finished, jobs_of, numbered, rows_by_number
+from clustersim.records import Run
 
 from .numbers import duration
 from .runs import Named, named
 
-__all__ = ["SIZES", "Class", "by_size", "by_tenant", "mean_slowdown", "size_of"]
+__all__ = ["SIZES", "Class", "by_size", "by_tenant", "mean_known", "size_numbers", "slowdowns"]
 
 _MOST_TENANTS = 12
 SIZES = ((1, "1 GPU"), (7, "2 to 7"), (8, "8"), (63, "9 to 63"), (511, "64 to 511"), (10**9, "512 and more"))
@@ -33,63 +37,72 @@ def by_tenant(runs: Sequence[Run]) -> list[Class]:
     """
     held: dict[str, list[float]] = {}
     for run in runs:
-        for job in run.jobs:
-            held.setdefault(job.tenant, []).append(job.gpu_seconds)
+        jobs = jobs_of(run)
+        numbers, tenants = numbered(jobs.values("tenant"))
+        for tenant, rows in zip(tenants, rows_by_number(numbers, len(tenants)), strict=True):
+            held.setdefault(tenant, []).extend(jobs["gpu_seconds"][rows].tolist())
     tenants = sorted(held, key=lambda tenant: (-fsum(held[tenant]), tenant))
     if len(tenants) < 2:
         return []
     shown = {tenant: i for i, tenant in enumerate(tenants[:_MOST_TENANTS])}
     rest = f"{len(tenants) - _MOST_TENANTS:,} other tenants"
-    return _classes(runs, lambda job: shown.get(job.tenant, _MOST_TENANTS), [*shown, rest])
+
+    def number_of(jobs: Table) -> np.ndarray:
+        return np.array([shown.get(tenant, _MOST_TENANTS) for tenant in jobs.values("tenant")])
+
+    return _classes(runs, number_of, [*shown, rest])
 
 
 def by_size(runs: Sequence[Run]) -> list[Class]:
     """Classes by requested GPUs, without empty classes."""
-    return _classes(runs, size_of, [name for _, name in SIZES])
+    return _classes(runs, size_numbers, [name for _, name in SIZES])
 
 
-def size_of(job: JobRecord) -> int:
-    """The index in `SIZES` of a job's class. Jobs that state no GPUs belong to the first."""
-    return next(i for i, (most, _) in enumerate(SIZES) if (job.gpus or 1) <= most)
+def size_numbers(jobs: Table) -> np.ndarray:
+    """For each job, the index in `SIZES` of its class. Jobs that state no GPUs belong to the first."""
+    gpus = jobs["gpus"]
+    return np.searchsorted([most for most, _ in SIZES], np.where(gpus > 0, gpus, 1.0))
 
 
-def mean_slowdown(jobs: Sequence[JobRecord]) -> float | None:
-    """Mean ratio of JCT to run time on the requested GPUs; None if no job has both."""
-    ratios = [job.jct_s / job.isolated_s for job in jobs if job.jct_s and job.isolated_s]
-    return fsum(ratios) / len(ratios) if ratios else None
+def slowdowns(jobs: Table) -> np.ndarray:
+    """For each job, the ratio of JCT to run time on the requested GPUs; NaN unless both are positive."""
+    jct_s, isolated_s = jobs["jct_s"], jobs["isolated_s"]
+    both = (jct_s > 0) & (isolated_s > 0)  # not for NaN
+    return np.divide(jct_s, isolated_s, out=np.full(len(jobs), np.nan), where=both)
 
 
-def _classes(runs: Sequence[Run], number: Callable[[JobRecord], int], names: Sequence[str]) -> list[Class]:
+def mean_known(values: np.ndarray) -> float | None:
+    """The mean of the values that are not NaN; None if there are none."""
+    return mean(values[~np.isnan(values)])
+
+
+def _classes(
+    runs: Sequence[Run], number_of: Callable[[Table], np.ndarray], names: Sequence[str]
+) -> list[Class]:
     rows: list[list[tuple[Named, tuple[str, ...]]]] = [[] for _ in names]
     for one in named(runs):
-        members: list[list[JobRecord]] = [[] for _ in names]
-        for job in one.run.jobs:
-            members[number(job)].append(job)
-        all_held = fsum(job.gpu_seconds for job in one.run.jobs)
-        for i, jobs in enumerate(members):
-            if jobs:
-                rows[i].append((one, _cells(jobs, all_held)))
+        numbers = number_of(jobs_of(one.run))
+        for i, row in enumerate(rows):
+            chosen = numbers == i
+            if chosen.any():
+                row.append((one, _cells(one.run, chosen)))
     return [Class(name, tuple(row)) for name, row in zip(names, rows, strict=True) if row]
 
 
-def _cells(jobs: Sequence[JobRecord], all_held: float) -> tuple[str, ...]:
-    finished = [job for job in jobs if job.state == FINISHED]
-    held = fsum(job.gpu_seconds for job in jobs)
-    queued_s = _mean([job.queue_s for job in finished if job.queue_s is not None])
-    jct_s = _mean([job.jct_s for job in finished if job.jct_s is not None])
-    slowdown = mean_slowdown(finished)
-    met = [bool(job.deadline_met) for job in jobs if job.deadline_s is not None]
+def _cells(run: Run, chosen: np.ndarray) -> tuple[str, ...]:
+    jobs, done = jobs_of(run), chosen & finished(run)
+    held, all_held = (fsum(jobs["gpu_seconds"][which].tolist()) for which in (chosen, slice(None)))
+    queued_s, jct_s = (mean_known(jobs[name][done]) for name in ("queue_s", "jct_s"))
+    slowdown = mean_known(slowdowns(jobs)[done])
+    due = chosen & ~np.isnan(jobs["deadline_s"])
+    met = due & (jobs["deadline_met"] == 1)
     return (
-        f"{len(jobs):,}",
-        f"{len(finished):,}",
+        f"{chosen.sum():,}",
+        f"{done.sum():,}",
         f"{held / 3600:,.0f}",
         f"{100 * held / all_held:.1f} %" if all_held else "–",
         duration(queued_s, max(queued_s or 0.0, jct_s or 0.0)),
         duration(jct_s, max(queued_s or 0.0, jct_s or 0.0)),
         "–" if slowdown is None else f"{slowdown:,.2f}",
-        f"{100 * sum(met) / len(met):.1f} %" if met else "–",
+        f"{100 * met.sum() / due.sum():.1f} %" if due.any() else "–",
     )
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return fsum(values) / len(values) if values else None

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clustersim.analysis import gpu_time
 from clustersim.records import Run
@@ -22,6 +22,9 @@ from .runs import cluster_words, group_runs, named, pairs
 from .sections import all_metrics, assumptions, commands, coverage, covered, deadline_rows, time_rows
 from .verdict import caution, notes, verdict
 
+if TYPE_CHECKING:
+    from jinja2 import Template
+
 __all__ = ["render_report"]
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -34,8 +37,6 @@ def render_report(runs: Sequence[Run], *, baseline: str | None = None, title: st
     All text from traces and manifests is escaped or packed, and the content security policy allows only the
     page's own scripts, by their hashes. So the name of a job cannot become markup or code.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
     groups = group_runs(runs)
     against = (baseline or runs[0].policy) if len(groups) > 1 else None
     times = [(one, gpu_time(one.run)) for one in named(runs)]
@@ -45,11 +46,7 @@ def render_report(runs: Sequence[Run], *, baseline: str | None = None, title: st
     drawn = charts(groups, paired, [time for one, time in times if id(one.run) in first], against or "")
     script = _inline_script("\n".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in _SCRIPTS))
     plotly, plotly_packed = _plotly()
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    return environment.get_template("report.html.j2").render(
+    return _template().render(
         title=title or _title(runs),
         subtitle=_subtitle(runs),
         baseline=against,
@@ -99,6 +96,17 @@ def _subtitle(runs: Sequence[Run]) -> str:
 
 def _data(chart: Chart) -> dict[str, Any]:
     return {"id": chart.id, "series": chart.series, "layout": chart.layout}
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    return environment.get_template("report.html.j2")
 
 
 @cache

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import fsum
+from itertools import compress
+from math import fsum, nan
 
 import numpy as np
 
 from clustersim.analysis import measured_jobs
+from clustersim.analysis.tables import finished, jobs_of, per_run
 from clustersim.cluster import Cluster
-from clustersim.records import FINISHED, Run
+from clustersim.records import Run
 from itertime.errors import UnknownName
 
 from .numbers import difference
@@ -109,29 +111,31 @@ def baseline_run(run: Run, runs: Sequence[Run], baseline: str) -> Run:
 
 def same_trace(runs: Sequence[Run]) -> bool:
     """Whether all runs had the same jobs, submitted at the same times."""
-    first = [(job.job_id, job.submit_s) for job in runs[0].jobs]
-    return all([(job.job_id, job.submit_s) for job in run.jobs] == first for run in runs[1:])
+    first, *rest = (jobs_of(run) for run in runs)
+    return all(other.values(name) == first.values(name) for other in rest for name in ("job_id", "submit_s"))
 
 
 def common_jobs(runs: Sequence[Run]) -> set[str]:
     """The ids of the jobs that finished in every run."""
-    return set.intersection(*(_finished(run) for run in runs))
+    return set.intersection(*(_finished_ids(run) for run in runs))
 
 
 def same_jobs_finished(runs: Sequence[Run]) -> bool:
     """Whether averages over finished jobs cover the same jobs in all runs."""
     common = len(common_jobs(runs))
-    return all(len(_finished(run)) == common for run in runs)
+    return all(len(_finished_ids(run)) == common for run in runs)
 
 
-def _finished(run: Run) -> set[str]:
+@per_run
+def _finished_ids(run: Run) -> set[str]:
     """The ids of the jobs that finished, of those that the metrics cover."""
-    return {job.job_id for job in measured_jobs(run) if job.state == FINISHED}
+    return set(compress(jobs_of(run).values("job_id"), (measured_jobs(run) & finished(run)).tolist()))
 
 
 def mean_jct_s(run: Run, ids: set[str]) -> float:
     """Mean JCT over the jobs in `ids`, all of which finished."""
-    times = [job.jct_s for job in run.jobs if job.job_id in ids and job.jct_s is not None]
+    rows = zip(jobs_of(run).values("job_id"), jobs_of(run).values("jct_s"), strict=True)
+    times = [jct_s for job_id, jct_s in rows if job_id in ids and jct_s is not None]
     return fsum(times) / len(times)
 
 
@@ -176,13 +180,25 @@ def pairs(groups: Sequence[Group], baseline: str | None) -> list[Pair]:
         base = baseline_run(run, runs, baseline)
         if base is run:
             continue
-        theirs = {(job.job_id, job.submit_s): job.jct_s for job in base.jobs if job.jct_s}
-        both = [
-            (job.jct_s, theirs.get((job.job_id, job.submit_s))) for job in run.jobs if job.jct_s is not None
-        ]
-        ratio = np.sort([ours / other for ours, other in both if other])
+        ours, theirs = jobs_of(run)["jct_s"], _jct_of(base, _keys(run))
+        both = ~np.isnan(ours) & (theirs > 0)  # not for NaN
+        ratio = np.sort(ours[both] / theirs[both])
         rows.append(Pair(group.label, series, ratio, _cells(ratio)))
     return rows
+
+
+def _keys(run: Run) -> list[tuple[str, float]]:
+    jobs = jobs_of(run)
+    return list(zip(jobs.values("job_id"), jobs.values("submit_s"), strict=True))
+
+
+def _jct_of(run: Run, keys: Sequence[tuple[str, float]]) -> np.ndarray:
+    """The JCTs of the jobs of these ids and submission times in a run; NaN for others and unfinished ones."""
+    own = _keys(run)
+    if own == keys:
+        return jobs_of(run)["jct_s"]
+    known = dict(zip(own, jobs_of(run)["jct_s"].tolist(), strict=True))
+    return np.array([known.get(key, nan) for key in keys], dtype=float)
 
 
 def _cells(ratio: np.ndarray) -> tuple[str, ...]:

@@ -7,12 +7,16 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import PurePath
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from clustersim.analysis import CATEGORIES, METRICS, GpuTime
-from clustersim.records import FINISHED, REJECTED, STATES, Run
+from clustersim.analysis.tables import finished, jobs_of
+from clustersim.records import REJECTED, STATES, Run
 
 from .numbers import duration
 from .plans import accuracy
@@ -62,9 +66,9 @@ def coverage(runs: Sequence[Run]) -> list[Coverage]:
     """One row per run. Counts: submitted, finished, rejected, unfinished, failed."""
     rows = []
     for one in named(runs):
-        jobs = one.run.jobs
-        states = Counter(job.state for job in jobs)
-        reasons = Counter(_cut(job.reason) for job in jobs if job.state != FINISHED).most_common()
+        jobs, unfinished = jobs_of(one.run), (~finished(one.run)).tolist()
+        states = Counter(jobs.values("state"))
+        reasons = Counter(map(_cut, compress(jobs.values("reason"), unfinished))).most_common()
         counts = (len(jobs), *(states[state] for state in STATES))
         rest = sum(count for _, count in reasons[_MOST_REASONS:])
         rows.append(Coverage(one.label, one.series, counts, tuple(reasons[:_MOST_REASONS]), rest))
@@ -100,14 +104,15 @@ def deadline_rows(runs: Sequence[Run]) -> list[tuple[Named, tuple[str, ...]]]:
     lates = {id(one.run): _lateness(one.run) for one in named(runs)}
     longest = max((median(late) for late in lates.values() if late), default=0.0)
     for one in named(runs):
-        jobs = [job for job in one.run.jobs if job.deadline_s is not None]
-        met = sum(bool(job.deadline_met) for job in jobs)
+        jobs = jobs_of(one.run)
+        due = ~np.isnan(jobs["deadline_s"])
+        number, met = int(due.sum()), int((due & (jobs["deadline_met"] == 1)).sum())
         late = lates[id(one.run)]
-        rejected = sum(job.state == REJECTED for job in jobs)
-        rest = len(jobs) - met - len(late) - rejected
-        share = f"{100 * met / len(jobs):.1f} %" if jobs else "–"
+        rejected = int((due & jobs.equal("state", REJECTED)).sum())
+        rest = number - met - len(late) - rejected
+        share = f"{100 * met / number:.1f} %" if number else "–"
         lateness = duration(median(late), longest) if late else "–"
-        counts = (f"{count:,}" for count in (len(jobs), met, len(late), rejected, rest))
+        counts = (f"{count:,}" for count in (number, met, len(late), rejected, rest))
         total, on_time, too_late, refused, others = counts
         rows.append((one, (total, on_time, share, too_late, lateness, refused, others)))
     return rows if any(counts[0] != "0" for _, counts in rows) else []
@@ -115,11 +120,9 @@ def deadline_rows(runs: Sequence[Run]) -> list[tuple[Named, tuple[str, ...]]]:
 
 def _lateness(run: Run) -> list[float]:
     """How late the jobs finished that missed their deadline, in s."""
-    return [
-        job.finish_s - job.deadline_s
-        for job in run.jobs
-        if job.finish_s is not None and job.deadline_s is not None and not job.deadline_met
-    ]
+    jobs = jobs_of(run)
+    late_s = (jobs["finish_s"] - jobs["deadline_s"])[jobs["deadline_met"] != 1]
+    return late_s[~np.isnan(late_s)].tolist()
 
 
 def time_rows(times: Sequence[tuple[Named, GpuTime | None]]) -> list[tuple[str, str, list[tuple[str, str]]]]:

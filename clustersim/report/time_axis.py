@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from clustersim.analysis import Usage, allocations
+from clustersim.analysis import Usage, holdings
+from clustersim.analysis.tables import jobs_of, snapshots_of
 from clustersim.records import Run
 
 from .numbers import duration
@@ -36,8 +37,9 @@ class Clock:
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Clock:
-        from_s = min((job.submit_s for run in runs for job in run.jobs), default=0.0)
-        ends = [job.finish_s for run in runs for job in run.jobs if job.finish_s is not None]
+        tables = [jobs_of(run) for run in runs if run.jobs]
+        from_s = min((float(jobs["submit_s"].min()) for jobs in tables), default=0.0)
+        ends = [float(np.fmax.reduce(jobs["finish_s"], initial=from_s)) for jobs in tables]
         to_s = max([from_s, *ends, *(run.snapshots[-1].time_s for run in runs if run.snapshots)])
         unit, unit_s = next((u, s) for u, s in _UNITS if to_s - from_s >= 3 * s or s == 1.0)
         exact = all(len(run.snapshots) < _MOST_CHANGES for run in runs)
@@ -54,19 +56,14 @@ class Clock:
 
     def snapshots(self, run: Run, field: str) -> Steps:
         """Times, and the value of one field of the snapshots from each time on."""
-        times = np.array([snapshot.time_s for snapshot in run.snapshots])
-        return self._steps(
-            times, np.array([getattr(snapshot, field) for snapshot in run.snapshots], dtype=float)
-        )
+        rows = snapshots_of(run)
+        return self._steps(rows["time_s"], rows[field])
 
     def useful(self, run: Run) -> Steps:
         """Times, and the number of GPUs that make progress from each time on: held, overhead paid."""
-        found = allocations(run)
-        changes = [(held.from_s + held.paid_s, held.given.gpus) for held in found]
-        changes += [(held.to_s, -held.given.gpus) for held in found]
-        rows = np.array(sorted(changes), dtype=float).reshape(-1, 2)
-        times, first = np.unique(rows[:, 0], return_index=True)
-        gpus = np.cumsum(np.add.reduceat(rows[:, 1], first)) if len(rows) else rows[:, 1]
+        held = holdings(run)
+        times, change = np.unique(np.append(held.from_s + held.paid_s, held.to_s), return_inverse=True)
+        gpus = np.cumsum(np.bincount(change, np.append(held.gpus, -held.gpus), minlength=len(times)))
         return self._steps(times, gpus)
 
     def _steps(self, times: np.ndarray, values: np.ndarray) -> Steps:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import fsum
 
+import numpy as np
+
 from clustersim.analysis import HARDLY_ANY, LONG_TAIL, NEGLIGIBLE_WAIT, measured_jobs
-from clustersim.records import REJECTED, JobRecord, Run
+from clustersim.analysis.tables import jobs_of
+from clustersim.records import REJECTED, Run
 
 from .numbers import difference, duration
 from .runs import Group, common_jobs, group_runs, mean_jct_s, measured, same_jobs_finished, same_trace
@@ -14,6 +17,7 @@ from .runs import Group, common_jobs, group_runs, mean_jct_s, measured, same_job
 __all__ = ["caution", "notes", "sizes_given", "verdict"]
 
 _LEAST_JOBS = 10  # of which a few can be a tail
+_DIGITS, _STEP_S = 6, 1e-6  # to which tables state numbers
 _SHORTEST_S = 1e-3  # GPUs follow from GPU-seconds (rounded to 1e-6) for allocations of at least this length
 
 
@@ -79,10 +83,12 @@ def _window(groups: Sequence[Group]) -> list[str]:
     values = measured(groups[0].runs[0])
     jobs, every = int(values.get("jobs") or 0), len(groups[0].runs[0].jobs)
     from_s, until_s = (values.get(name) or 0.0 for name in ("from_s", "until_s"))
-    return [
-        f"Measured in a window: the {jobs:,} of {every:,} jobs submitted from {from_s:,.0f} s to "
-        f"{until_s:,.0f} s, however late they finish, and the GPUs during that time."
-    ]
+    begins, ends = f"{from_s:,.0f} s", f"{until_s:,.0f} s"
+    if groups[0].runs[0].manifest.get("until_s") is not None:  # jobs may be submitted after the run's end
+        span = f"{begins} on, and the GPUs from then to {ends}"
+    else:
+        span = f"{begins} to {ends}, however late they finish, and the GPUs during that time"
+    return [f"Measured in a window: the {jobs:,} of {every:,} jobs submitted from {span}."]
 
 
 def _load(groups: Sequence[Group]) -> list[str]:
@@ -132,7 +138,9 @@ def _declined(run: Run, values: Mapping[str, float | None], read_records: bool) 
     jobs = values.get("jobs") or 0.0
     if not read_records:
         return (values.get("rejected") or 0.0) / jobs if jobs else 0.0
-    declined = sum(job.state == REJECTED and job.isolated_s is not None for job in measured_jobs(run))
+    table = jobs_of(run)
+    able = measured_jobs(run) & ~np.isnan(table["isolated_s"])
+    declined = int((able & table.equal("state", REJECTED)).sum())
     return declined / jobs if jobs else 0.0
 
 
@@ -155,26 +163,42 @@ def _tails(groups: Sequence[Group]) -> list[str]:
 
 def _identical(groups: Sequence[Group]) -> list[str]:
     """The policies under which every job started, finished and held GPUs alike."""
-    alike: dict[tuple[object, ...], list[str]] = {}
+    if np.isnan(jobs_of(groups[0].runs[0])["start_s"]).all():
+        return []
+    alike: list[list[Group]] = []
     for group in groups:
-        run = group.runs[0]
-        schedule = tuple((job.job_id, *map(_stated, _schedule(job))) for job in run.jobs)
-        alike.setdefault((run.manifest.get("seed"), schedule), []).append(group.label)
-    ran = any(job.start_s is not None for job in groups[0].runs[0].jobs)
-    same = [labels for labels in alike.values() if ran and len(labels) > 1]
+        for others in alike:
+            if _same_schedule(group.runs[0], others[0].runs[0]):
+                others.append(group)
+                break
+        else:
+            alike.append([group])
     return [
-        f"{_listed(labels)} gave identical schedules: every job started, finished and held GPUs alike."
-        for labels in same
+        f"{_listed([group.label for group in same])} gave identical schedules: "
+        "every job started, finished and held GPUs alike."
+        for same in alike
+        if len(same) > 1
     ]
 
 
-def _schedule(job: JobRecord) -> tuple[float | None, ...]:
-    return job.submit_s, job.start_s, job.finish_s, job.gpu_seconds
+def _same_schedule(run: Run, other: Run) -> bool:
+    """Whether two runs of one seed are alike, in numbers as tables state them: so runs in memory and runs in
+    folders compare equal.
+    """
+    ours, theirs = jobs_of(run), jobs_of(other)
+    if run.manifest.get("seed") != other.manifest.get("seed") or ours.values("job_id") != theirs.values(
+        "job_id"
+    ):
+        return False
+    fields = [(ours[name], theirs[name]) for name in ("submit_s", "start_s", "finish_s", "gpu_seconds")]
+    if any((np.abs(own - its) > 2 * _STEP_S).any() for own, its in fields):  # most runs that differ
+        return False
+    return all(list(map(_stated, own.tolist())) == list(map(_stated, its.tolist())) for own, its in fields)
 
 
-def _stated(value: float | None) -> float | None:
-    """A number as tables state it, so that runs in memory and runs in folders compare equal."""
-    return None if value is None else round(value, 6)
+def _stated(value: float) -> float | None:
+    """A number as tables state it; None for NaN."""
+    return None if value != value else round(value, _DIGITS)
 
 
 def _rigid(groups: Sequence[Group]) -> list[str]:
@@ -315,7 +339,7 @@ def sizes_given(runs: Sequence[Run]) -> list[str]:
         return []
     went = _listed(
         [
-            f"to {100 * more:.0f} % of the jobs under {label} (fewer to {100 * fewer:.0f} %)"
+            f"to {_share(more)} of the jobs under {label}" + (f" (fewer to {_share(fewer)})" if fewer else "")
             for label, (more, fewer) in elastic.items()
         ]
     )
@@ -324,16 +348,24 @@ def sizes_given(runs: Sequence[Run]) -> list[str]:
     return [f"More GPUs than asked for, on average over their runs, went {went}{rest}."]
 
 
+def _share(ratio: float) -> str:
+    """A share as a percentage that is 0 or 100 for none or all alone."""
+    percent = 100 * ratio
+    if 0 < percent < 1:
+        return "under 1 %"
+    return "over 99 %" if 99 < percent < 100 else f"{percent:.0f} %"
+
+
 def _sizes(group: Group) -> tuple[float, float]:
     """Shares of finished jobs that held on average over 1 % more, and over 1 % fewer, GPUs than requested."""
-    held = [
-        job.gpu_seconds / (job.jct_s - job.wait_s) / job.gpus
-        for run in group.runs
-        for job in run.jobs
-        if job.jct_s is not None and job.gpus and job.jct_s - job.wait_s > _SHORTEST_S
-    ]
-    more, fewer = (sum(ratio > 1.01 for ratio in held), sum(ratio < 0.99 for ratio in held))
-    return (more / len(held), fewer / len(held)) if held else (0.0, 0.0)
+    parts = []
+    for jobs in map(jobs_of, group.runs):
+        gpus, held_s = jobs["gpus"], jobs["jct_s"] - jobs["wait_s"]
+        known = (held_s > _SHORTEST_S) & (gpus > 0)  # not for NaN
+        parts.append(jobs["gpu_seconds"][known] / held_s[known] / gpus[known])
+    held = np.concatenate(parts)
+    more, fewer = int((held > 1.01).sum()), int((held < 0.99).sum())
+    return (more / len(held), fewer / len(held)) if len(held) else (0.0, 0.0)
 
 
 def _all_with(values: Mapping[str, float], value: float) -> list[str]:

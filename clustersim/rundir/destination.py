@@ -15,12 +15,31 @@ from pathlib import Path
 from itertime.errors import UserError
 from itertime.io import shown
 
-from .format import MANIFEST, OURS, read_json
+from .format import (
+    EVENTS_FILE,
+    JOBS_CSV,
+    JOBS_PARQUET,
+    MANIFEST,
+    OURS,
+    PLANS_FILE,
+    SUMMARY,
+    USAGE_FILE,
+    read_json,
+)
 
 __all__ = ["SPOOL", "remove", "usable"]
 
 SPOOL = "jobs.spool"
 """Rows of jobs that are not yet in the order of their file."""
+_COLUMNS = {
+    JOBS_CSV: {"job_id", "state", "jct_s", "gpu_seconds"},
+    EVENTS_FILE: {"time_s", "event", "job_id"},
+    USAGE_FILE: {"time_s", "allocated", "stranded"},
+    PLANS_FILE: {"model", "plan", "iteration_s"},
+}
+"""Columns by which a table of a run, of any version, is told from another one of that name."""
+_LONGEST_HEADER = 10_000  # bytes
+_REPORT = "report.html"
 _LEFT_OVER = re.compile(rf"\.({'|'.join(map(re.escape, (*OURS, SPOOL)))})\.(\d+)\.(?:\w+\.)?tmp")
 
 _NO_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -32,7 +51,7 @@ def usable(folder: Path) -> Iterator[None]:
     """Make the folder, or check that a run may write into it. If the block fails, remove a folder made here.
 
     The folder belongs to this run until the block or the process ends. UserError for a folder that belongs to
-    another run, and for one with files that no run wrote.
+    another run, and for one with files that no run wrote. Names do not decide: a trace may be `jobs.csv`.
     """
     made = not folder.exists()
     try:
@@ -70,11 +89,11 @@ def _check_contents(folder: Path) -> None:
         names = sorted(os.listdir(folder))
     except OSError as error:
         raise _unusable(folder, error) from None
-    foreign = [n for n in names if n not in (*OURS, "report.html") and not _LEFT_OVER.fullmatch(n)]
-    if MANIFEST in names and not _is_manifest(folder / MANIFEST):
-        foreign.append(MANIFEST)
-    elif MANIFEST in names:
-        foreign = []  # an earlier run, to which its user has added files
+    foreign = [name for name in names if not _LEFT_OVER.fullmatch(name) and not _is_ours(folder / name)]
+    if MANIFEST in names and MANIFEST not in foreign:
+        foreign = []  # an earlier run, to which its user may have added files
+    if foreign == [_REPORT] and len(names) > 1:
+        foreign = []  # beside what a killed writer left
     if foreign:
         raise UserError(f"{folder}: holds {shown(foreign[0])}, which no run wrote; choose an empty folder")
 
@@ -83,10 +102,21 @@ def _unusable(folder: Path, error: OSError) -> UserError:
     return UserError(f"{folder}: cannot be used as a folder: {error.strerror or error}")
 
 
-def _is_manifest(path: Path) -> bool:
+def _is_ours(path: Path) -> bool:
+    """Whether a run wrote the file, by its content."""
     try:
-        return str(read_json(path).get("format", "")).startswith("clustersim-run-")
-    except UserError:
+        if path.name == MANIFEST:
+            return str(read_json(path).get("format", "")).startswith("clustersim-run-")
+        if path.name == SUMMARY:
+            return "makespan_s" in read_json(path)
+        if path.name == JOBS_PARQUET:
+            import pyarrow.parquet as pq
+
+            return _COLUMNS[JOBS_CSV] <= set(pq.read_schema(path).names)
+        with path.open("rb") as file:
+            first = file.readline(_LONGEST_HEADER).decode(errors="replace")
+        return path.name in _COLUMNS and _COLUMNS[path.name] <= set(first.rstrip().split(","))
+    except (UserError, OSError, ValueError):  # pyarrow's errors are ValueErrors
         return False
 
 

@@ -39,6 +39,7 @@ class RunConfig(BaseModel):
     | `system` | a system's name or file, with changes behind commas: `dgx-h100,nic_gbps=400` |
     | `network` | ideal, tiers or contention; None: that of the cluster file |
     | `planner` | None: the policy's own |
+    | `type_slowdown` | on several GPU types: how many times slower than on its best type a job may start |
     | `memory_headroom` | share of a GPU's memory that plans leave free |
     | `placement` | a placer: pack, spread, topology, buddy or any |
     | `overheads` | constants of `Overheads` to replace, those of `preset` if given; None: no overheads |
@@ -61,6 +62,7 @@ class RunConfig(BaseModel):
     network: str | None = None
     system: str = "dgx-a100-80gb"
     planner: str | None = None
+    type_slowdown: float | None = Field(default=2.0, ge=1, allow_inf_nan=False)
     memory_headroom: float = Field(default=MEMORY_HEADROOM, ge=0, lt=1, allow_inf_nan=False)
     placement: str = "pack"
     overheads: dict[str, Any] | None = Field(default_factory=dict)
@@ -102,7 +104,14 @@ class RunConfig(BaseModel):
         return quotas
 
     @field_validator(
-        "until_s", "warmup_s", "measure_s", "price_usd_per_gpu_h", "memory_headroom", "seed", mode="before"
+        "until_s",
+        "warmup_s",
+        "measure_s",
+        "price_usd_per_gpu_h",
+        "memory_headroom",
+        "type_slowdown",
+        "seed",
+        mode="before",
     )
     @classmethod
     def _is_no_truth(cls, value: Any) -> Any:

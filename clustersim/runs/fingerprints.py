@@ -17,9 +17,8 @@ from typing import Any
 from clustersim.cluster import Cluster
 from clustersim.speed import Speed
 from itertime.errors import UserError
-from itertime.io import MAX_BYTES, sha256, shown
+from itertime.io import MAX_BYTES, names_file, sha256, shown
 from itertime.spec import system_reference
-from traces.workload import FILE_ENDINGS
 
 from .policy_files import hash_of_files
 from .registry import find_policy
@@ -101,7 +100,7 @@ def recipe_hash(recipe: Mapping[str, Any]) -> str | None:
     read.
     """
     names = [recipe.get(part) for part in ("sizes", "rules")]
-    files = [name for name in names if isinstance(name, str) and name.endswith(FILE_ENDINGS)]
+    files = [name for name in names if isinstance(name, str) and names_file(name)]
     paths = [*map(Path, files), *_files_of_system(recipe.get("system"))]
     digests = [sha256(path, MAX_BYTES) for path in paths]
     return hashlib.sha256("\n".join(digests).encode()).hexdigest() if digests else None

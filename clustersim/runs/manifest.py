@@ -54,6 +54,7 @@ def manifest_of(
         "elastic": setup.scheduler.elastic,
         "planner": setup.planner,
         "memory_headroom": config.memory_headroom,
+        "type_slowdown": config.type_slowdown,
         "cluster": {"shape": cluster.shape, "gpus": cluster.gpus, "system": cluster.system},
         "placement": config.placement,
         "overheads": None if config.overheads is None else setup.overheads.stated(),

@@ -76,7 +76,7 @@ def _paths(node: ast.AST, source: Path, folder: Path) -> Iterator[Path]:
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
         text = node.value
         if 0 < len(text) <= _LONGEST_NAME and text.isprintable():
-            for home in {source.parent, folder}:
+            for home in dict.fromkeys((source.parent, folder)):
                 yield Path(os.path.normpath(home / text))
             if all(part.isidentifier() for part in text.split(".")):
                 yield from _modules(text.split("."), source, folder)
@@ -84,7 +84,7 @@ def _paths(node: ast.AST, source: Path, folder: Path) -> Iterator[Path]:
 
 def _modules(parts: list[str], source: Path, folder: Path) -> Iterator[Path]:
     """Files of the module `parts`, if it lies beside the source or the policy, or in a package around it."""
-    for home in {source.parent, folder}:
+    for home in dict.fromkeys((source.parent, folder)):
         yield from _chain(home, parts)
     for around in (folder, *folder.parents):
         if around.name == parts[0]:

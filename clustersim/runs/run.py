@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from math import inf
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -172,6 +173,7 @@ def setup_of(
             planner=planner,
             overheads=Overheads.none() if charged is None else Overheads.of(charged, cluster.gpus),
             placement=placer(config.placement),
+            type_slowdown=inf if config.type_slowdown is None else config.type_slowdown,
             quotas=checked_quotas(config.quotas, cluster.gpus),
             failures=None if config.failures is None else Failures.of(config.failures),
             maintenance=Maintenance.of(config.calendar, cluster.nodes),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
+from math import inf
 from typing import Generic
 
 from clustersim.cluster import Capacity, Cluster
 from clustersim.errors import PolicyError
+from clustersim.jobs import ActiveJob
 from clustersim.overheads import Overheads
 from clustersim.placement import Placer
+from clustersim.speed import Offer
 from itertime.errors import UserError, quoted
 
 from .ranking import ChangingRanking, CurrentKeys, J, Key, NonIncreasingKeys, Ranking, RunningOrder
@@ -34,12 +37,13 @@ class ClusterState(Generic[J]):
     | `running` | in the order of their starts, each with a number that every start changes |
     | `waiting` | the jobs that wait for GPUs |
     | `restart_s` | see `RestartTimes` |
+    | `type_slowdown` | how many times slower than on its best GPU type a job may be placed by default |
     | `orders` | the running jobs by each key that a policy promised never grows while a job runs |
     """
 
     __slots__ = (
         "capacity", "cluster", "decision", "gone_for_good", "gpus_down", "now_s", "oracle_used", "orders",
-        "overheads", "placer", "quotas", "restart_s", "running", "waiting",
+        "overheads", "placer", "quotas", "restart_s", "running", "type_slowdown", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -47,6 +51,7 @@ class ClusterState(Generic[J]):
     ):
         self.cluster, self.placer, self.overheads = cluster, placer, overheads
         self.quotas: Mapping[str, int] = quotas or {}
+        self.type_slowdown = inf
         self.now_s = 0.0
         self.decision = 0
         self.oracle_used = False
@@ -57,6 +62,28 @@ class ClusterState(Generic[J]):
         self.waiting: WaitingJobs[J] = WaitingJobs()
         self.restart_s = RestartTimes(cluster, overheads)
         self.orders: dict[Key[J], NonIncreasingKeys[J]] = {}
+
+    def default_offers(self, job: ActiveJob) -> tuple[Offer, ...]:
+        """The GPU types on which a job starts if its policy names none, the first choice first: those where
+        the run time of its request is at most `type_slowdown` times the shortest. A type that has lost so
+        many nodes for good that the request no longer fits does not count.
+        """
+        offers = job.offers
+        if self.type_slowdown == inf or len(offers) == 1:
+            return offers
+        gone = frozenset[int]() if self.gone_for_good is None else self.gone_for_good(self.now_s)
+        if gone:
+            offers = tuple(
+                offer for offer in offers if offer.requested <= self._lasting(offer.gpu_type, gone)
+            )
+        limit = self.type_slowdown * min((offer.unit_s for offer in offers), default=0.0)
+        return tuple(offer for offer in offers if offer.unit_s <= limit)
+
+    def _lasting(self, gpu_type: str, gone: frozenset[int]) -> int:
+        """The GPUs of a type that are not on nodes removed for good."""
+        pool = next(pool for pool in self.cluster.pools if pool.gpu_type == gpu_type)
+        nodes = range(pool.first, pool.first + pool.nodes)
+        return pool.gpus - pool.gpus_per_node * sum(node in gone for node in nodes)
 
     @property
     def in_service(self) -> int:
@@ -100,8 +127,10 @@ class WaitingJobs(Generic[J]):
         ranking = self.rankings.get((key, elastic, changing))
         if ranking is None:
             if len(self.rankings) >= _MAX_RANKINGS:
-                remedy = "pass the same function each time: a method of the policy, not a lambda in schedule"
-                raise PolicyError(f"run_by, pending_by: more than {_MAX_RANKINGS} different keys; {remedy}")
+                raise PolicyError(
+                    f"run_by or pending_by: more than {_MAX_RANKINGS} different keys; pass the same function "
+                    "each time: a method, or one defined outside schedule, not a new lambda"
+                )
             ranking = ChangingRanking(key, elastic) if changing else Ranking(key, elastic)
             self.rankings[key, elastic, changing] = ranking
             for job in self.in_order():

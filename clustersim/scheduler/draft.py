@@ -101,7 +101,8 @@ class Draft:
         """Give a job without GPUs `gpus` GPUs (its request if None). Returns where, or None if there is no
         room.
 
-        `gpu_type` asks for GPUs of that type; if None the job gets the first of its `gpu_types` with room.
+        `gpu_type` asks for GPUs of that type. If None, the job gets the first of its `gpu_types` with room,
+        and waits where all of those are slower than the run's `type_slowdown` allows.
         `on` asks for exactly this placement. A job that was stopped in this draft gets its own GPUs back if
         they are still free; in reality nothing happens to it then.
         """
@@ -113,7 +114,8 @@ class Draft:
         count = self._count(job, active, "start", gpus, gpu_type)
         if on is not None or not active.offers:
             return self._place(job, active, count, on, gpu_type=gpu_type)
-        for offer in active.offers_of(gpu_type):
+        offers = self._facts.default_offers(active) if gpu_type is None else active.offers_of(gpu_type)
+        for offer in offers:
             count = offer.requested if gpus is None else gpus
             if count in offer.curve.unit_s:
                 placement = self._place(job, active, count, None, gpu_type=offer.gpu_type)

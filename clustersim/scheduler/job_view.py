@@ -230,17 +230,26 @@ class JobView:
         return inf if unit_s is None else estimate_s - job.work * unit_s
 
     def restart_s(self, gpus: int) -> float:
-        """Seconds that the engine would charge for a restart or a resize onto `gpus` GPUs, packed.
-
-        A first start costs no more.
+        """The most seconds that the engine would charge for a restart, a resize or a migration onto `gpus`
+        GPUs, packed: those of a job that has worked since its last save. No start costs more.
         """
         return self._facts.restart_s[self._job.curve.parameters, gpus]
 
-    def start_cost_s(self, gpus: int) -> float:
-        """Seconds that the engine would charge a waiting job for getting `gpus` GPUs, packed: a launch if it
-        has never run, else a restart.
+    def start_cost_s(self, gpus: int, saved: bool = False) -> float:
+        """Seconds that the engine would charge now for a start on `gpus` GPUs, packed, of the waiting job, or
+        of the running job if it lost its GPUs: a launch, the load of its checkpoint if it has done any work,
+        and what it owes of a save. `saved`: without the save.
         """
-        return self.restart_s(gpus) if self.started else self._facts.overheads.start_s(gpus)
+        job, facts = self._job, self._facts
+        if job.start_s is None:
+            return facts.overheads.start_s(gpus)
+        return facts.overheads.restart_s(
+            job.curve.parameters,
+            -(-gpus // facts.cluster.gpus_per_node),
+            gpus,
+            saves=0.0 if saved else job.save_owed_at(facts.now_s),
+            loads=job.work_left_at(facts.now_s) < job.work,
+        )
 
 
 active_of: Callable[[JobView], ActiveJob] = attrgetter("_job")

@@ -38,6 +38,8 @@ def broken_promise(facts: ClusterState[JobView], proposal: Draft, everywhere: bo
     for (key, _, _), ranking in rankings:
         for job, known, now in ranking.outdated(None if everywhere else turn):
             if not proposal.placement(job) and not _same(known, now):
+                if _has_nan(now):
+                    return f"the key of job {job.id} is {now!r:.80}: NaN has no order ({place_of(key)})"
                 text = f"the key of job {job.id} changed while it waits, from {known!r:.80} to {now!r:.80}"
                 return f"{text}, but a key is looked up once ({place_of(key)}); {_REMEDY_WAITING}"
     for key, order in facts.orders.items() if everywhere else ():
@@ -52,6 +54,10 @@ def place_of(function: Callable[..., object] | Key[JobView]) -> str:
     """File and line of a function."""
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
+
+
+def _has_nan(key: Any) -> bool:
+    return any(map(_has_nan, key)) if isinstance(key, tuple) else bool(key != key)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -54,6 +54,11 @@ class Offer:
     requested: int
     note: str
 
+    @property
+    def unit_s(self) -> float:
+        """Seconds per unit of work on the requested GPUs."""
+        return self.curve.unit_s[self.requested]
+
 
 def regular_counts(cluster: Cluster) -> tuple[int, ...]:
     """1, 2, 4, ... GPUs within a node, then 1, 2, 4, ... whole nodes, up to the size of the cluster."""

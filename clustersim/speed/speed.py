@@ -246,7 +246,7 @@ class SpeedByType:
                 reasons.append(f"{name}: {reason}")
         if not found:
             raise CannotRun("; ".join(reasons))
-        return tuple(sorted(found, key=lambda offer: (offer.requested, offer.curve.unit_s[offer.requested])))
+        return tuple(sorted(found, key=lambda offer: (offer.requested, offer.unit_s)))
 
     def _types_for(self, job: Job) -> tuple[str, ...]:
         """The GPU types that the job may run on. CannotRun if it asks for a type that is not there."""

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from itertime.accuracy import CLASSES, LEVEL, TABLE, plan_class
+from itertime.commandline import run_task
 from itertime.errors import UserError
 from itertime.io import write_text
 from itertime.spec import Site
@@ -136,12 +137,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="+", type=Path, help="iteration tables")
     parser.add_argument("-o", "--output", type=Path, default=TABLE, help="default: the shipped table")
     options = parser.parse_args(arguments)
-    try:
-        write_text(options.output, json.dumps(measured_ranges(options.files), indent=2) + "\n")
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    return run_task(
+        lambda: write_text(options.output, json.dumps(measured_ranges(options.files), indent=2) + "\n")
+    )
 
 
 if __name__ == "__main__":

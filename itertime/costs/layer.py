@@ -291,10 +291,8 @@ def kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
     if model.experts > 1:
         matrices, around = matrices + 1, around + 3  # the router; its softmax, copies out and back
     if model.shared_ffn_hidden:
-        matrices, around = (
-            matrices + (3 if model.gated_mlp else 2),
-            around + 2,
-        )  # its activation, its addition
+        matrices += 3 if model.gated_mlp else 2
+        around += 2  # its activation, its addition
     gathered_again = np.where(plans.sequence_parallel & (plans.tp > 1), 2, 0)  # both inputs
     exchanged = _collectives(model, plans) + gathered_again
     once = matrices + around + core + exchanged

@@ -6,9 +6,11 @@
 | `Layout` | separator, comments and header of a table |
 | `open_input` | a file or pipe, opened for reading it several times |
 | `read_mapping` | the mapping in a YAML or JSON file |
+| `names_file` | whether a text is the path of such a file, rather than a shipped name |
 | `parse_yaml`, `yaml_nodes` | the data in YAML text, its nodes; what aliases stand for has a limit |
 | `YamlError` | why a text is not such YAML, and the line |
 | `read_text` | the text of a regular UTF-8 file of limited size |
+| `not_utf8` | the error of a file that is not UTF-8, with line and byte |
 | `construct` | a mapping as a pydantic dataclass; an error names the file and the key |
 | `described`, `keys_of`, `Key` | meaning and unit of a field; the keys of a file, from the fields |
 | `CONFIG` | configuration of these dataclasses: no unknown keys, no infinities |
@@ -33,7 +35,7 @@ The package lies in `itertime` because `itertime` is the lowest package, and all
 
 from itertime.errors import quoted, shown
 
-from .files import digest, read_text, replacing, sha256, temporary_beside, write_bytes, write_text
+from .files import digest, not_utf8, read_text, replacing, sha256, temporary_beside, write_bytes, write_text
 from .mappings import (
     CONFIG,
     MAX_BYTES,
@@ -47,6 +49,7 @@ from .mappings import (
     Share,
     Whole,
     construct,
+    names_file,
     read_mapping,
 )
 from .schema import Key, described, keys_of
@@ -75,6 +78,8 @@ __all__ = [
     "described",
     "digest",
     "keys_of",
+    "names_file",
+    "not_utf8",
     "open_input",
     "open_table",
     "parse_yaml",

@@ -16,7 +16,16 @@ from typing import Any
 
 from itertime.errors import UserError
 
-__all__ = ["digest", "read_text", "replacing", "sha256", "temporary_beside", "write_bytes", "write_text"]
+__all__ = [
+    "digest",
+    "not_utf8",
+    "read_text",
+    "replacing",
+    "sha256",
+    "temporary_beside",
+    "write_bytes",
+    "write_text",
+]
 
 
 def read_text(path: str | Path, most: int) -> str:
@@ -29,9 +38,13 @@ def read_text(path: str | Path, most: int) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
-        what = f"byte {byte:#04x} is not UTF-8 text; save the file in UTF-8"
-        raise UserError(f"{path}:{line}: {what}") from error
+        raise UserError(not_utf8(path, error)) from error
+
+
+def not_utf8(path: object, error: UnicodeDecodeError) -> str:
+    """What to say of a file whose whole content could not be decoded: the line, and the byte on it."""
+    line, byte = error.object.count(b"\n", 0, error.start) + 1, error.object[error.start]
+    return f"{path}:{line}: byte {byte:#04x} is not UTF-8 text; save the file in UTF-8"
 
 
 def _read(path: Path, most: int) -> bytes:

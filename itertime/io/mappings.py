@@ -32,8 +32,11 @@ __all__ = [
     "Share",
     "Whole",
     "construct",
+    "names_file",
     "read_mapping",
 ]
+
+ENDINGS = (".yaml", ".yml", ".json")
 
 MAX_BYTES = 4_000_000
 SMALLEST, LARGEST = 1e-30, 1e30  # of numbers other than 0: products of a few of them stay finite
@@ -92,6 +95,11 @@ def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
                 raise ValueError(f"key {quoted(key)} is given twice; remove one")
             seen.add(key)
     return document
+
+
+def names_file(text: str) -> bool:
+    """Whether what a user named is the path of a YAML or JSON file, rather than a shipped name."""
+    return text.endswith(ENDINGS)
 
 
 def read_mapping(path: str | Path) -> dict[str, Any]:

@@ -11,10 +11,11 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import Field
 
+from .mappings import MOST
+
 __all__ = ["Key", "described", "keys_of"]
 
 _KINDS = {int: "whole number", float: "number", str: "text", bool: "true or false"}
-HUGE = 1e9  # bounds from here on only keep arithmetic exact
 _BOUNDS = {"ge": "from {:g}", "gt": "above {:g}", "le": "to {:g}"}
 
 
@@ -59,7 +60,9 @@ def _fields(kind: Any) -> dict[str, Any]:
 
 
 def _values(field: Any) -> str:
-    """What a field accepts, in words: its type with the bounds that pydantic checks."""
+    """What a field accepts, in words: its type with the bounds that pydantic checks. Bounds from `MOST` on
+    only keep arithmetic exact, and are left out.
+    """
     kind = field.annotation
     choices = [choice for choice in _leaves(kind) if isinstance(choice, str)]
     if choices:
@@ -71,7 +74,7 @@ def _values(field: Any) -> str:
         text.format(getattr(item, name))
         for name, text in _BOUNDS.items()
         for item in metadata
-        if getattr(item, name, None) is not None and getattr(item, name) < HUGE
+        if getattr(item, name, None) is not None and getattr(item, name) < MOST
     ]
     return " ".join([words, *dict.fromkeys(bounds)])
 

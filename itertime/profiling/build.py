@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from itertime.errors import UserError
+from itertime.commandline import run_task
 from itertime.io import write_text
 from itertime.spec import AttentionSlowdown, Evidence, SizeTable, load_profile
 
@@ -175,12 +175,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--base", help="profile that the collectives are taken from")
     parser.add_argument("-o", "--output", type=Path, required=True, help="profile to write (.json)")
     options = parser.parse_args(arguments)
-    try:
-        write_text(options.output, render(build(options.folder, options.gpu, options.base)))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    return run_task(
+        lambda: write_text(options.output, render(build(options.folder, options.gpu, options.base)))
+    )
 
 
 if __name__ == "__main__":

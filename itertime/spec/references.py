@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from itertime.errors import UnknownName, UserError, quoted, shown
-from itertime.io import keys_of, parse_yaml, read_mapping
+from itertime.io import keys_of, names_file, parse_yaml, read_mapping
 
-__all__ = ["ENDINGS", "Reference", "is_file", "resolved_digest"]
+__all__ = ["Reference", "resolved_digest"]
 
-ENDINGS = (".yaml", ".yml", ".json")
-LONGEST_CHAIN = 8
+_LONGEST_CHAIN = 8
 _PACKAGE = Path(__file__).parents[1]
-OWN = ("name", "parameters_published", "active_parameters_published")
+_NOT_INHERITED = ("name", "parameters_published", "active_parameters_published")
 """Keys that a file does not take from the one that it extends, because they describe that one alone."""
 
 
@@ -33,11 +32,6 @@ class _Unit(NamedTuple):
     field: str
     factor: float
     divisor: float
-
-
-def is_file(text: str) -> bool:
-    """Whether a model or a system is named by the path of its file."""
-    return text.endswith(ENDINGS)
 
 
 @dataclass(frozen=True)
@@ -70,7 +64,7 @@ class Reference:
             contents[0].setdefault("name", path.stem)
         merged: dict[str, Any] = {}
         for content in reversed(contents):
-            for key in OWN:
+            for key in _NOT_INHERITED:
                 merged.pop(key, None)
             merged = _merged(merged, content)
         return cls(kind=kind, where=where, content=merged, files=tuple(chain))
@@ -103,7 +97,7 @@ def resolved_digest(spec: object) -> str:
 
 def _path(what: str, name: str | Path, folder: Path) -> Path:
     text = str(name)
-    if isinstance(name, Path) or is_file(text) or (what == "system" and "/" in text):
+    if isinstance(name, Path) or names_file(text) or (what == "system" and "/" in text):
         return Path(text)
     shipped = {path.stem: path for path in folder.glob("*.yaml")}
     if text not in shipped:
@@ -124,8 +118,8 @@ def _base(what: str, base: Any, chain: list[Path], folder: Path) -> Path:
     if any(os.path.realpath(path) == os.path.realpath(before) for before in chain):
         cycle = " extends ".join(str(one) for one in [*chain, path])
         raise UserError(f"{where}: is a cycle ({cycle}); let one of these files stand alone")
-    if len(chain) == LONGEST_CHAIN:
-        raise UserError(f"{where}: more than {LONGEST_CHAIN} files extend each other; merge some of them")
+    if len(chain) == _LONGEST_CHAIN:
+        raise UserError(f"{where}: more than {_LONGEST_CHAIN} files extend each other; merge some of them")
     return path
 
 

@@ -22,9 +22,10 @@ from itertime.io import (
     Share,
     construct,
     described,
+    names_file,
 )
 
-from .references import Reference, is_file
+from .references import Reference
 
 __all__ = [
     "SYSTEMS",
@@ -38,7 +39,7 @@ __all__ = [
 ]
 
 SYSTEMS = Path(__file__).parents[1] / "systems"
-CHANGES = re.compile(r",(?=[a-z][a-z0-9_.]*=)")
+_CHANGES = re.compile(r",(?=[a-z][a-z0-9_.]*=)")
 """Where a change begins in the name of a system."""
 Algorithms = Annotated[tuple[Literal["ring", "tree", "hierarchical"], ...], Field(min_length=1)]
 
@@ -167,14 +168,14 @@ def load_system(name_or_path: str | Path) -> System:
 
 def is_system_file(name: str) -> bool:
     """Whether a file states the system `name`, which may have changes behind it."""
-    return is_file(CHANGES.split(name)[0])
+    return names_file(_CHANGES.split(name)[0])
 
 
 def system_reference(name_or_path: str | Path) -> Reference:
     """The keys of a system, and the files that they come from. Raises as `load_system` does."""
     if isinstance(name_or_path, Path):
         return Reference.read("system", name_or_path, SYSTEMS, System)
-    name, *changes = CHANGES.split(name_or_path)
+    name, *changes = _CHANGES.split(name_or_path)
     return Reference.read("system", name, SYSTEMS, System).changed(changes, f"{name},")
 
 

@@ -162,6 +162,18 @@ def test_force_does_not_mix_two_comparisons(call: Callable[..., Done], trace: Pa
     assert "holds fifo of another comparison" in error_of(done, 2)
 
 
+def test_no_run_is_written_into_the_folder_of_a_grid(
+    call: Callable[..., Done], trace: Path, tmp_path: Path
+) -> None:
+    grid = tmp_path / "grid"
+    (grid / "cells").mkdir(parents=True)
+    (grid / "grid.json").write_text("{}")
+    for command in (["run", trace, "--policy", "fifo"], ["compare", trace, "--policies", "fifo,srtf"]):
+        done = call(*command, "--cluster", "n1g8", "--out", grid, "--force")
+        assert "holds a grid; choose an empty folder" in error_of(done, 2)
+    assert sorted(path.name for path in grid.iterdir()) == ["cells", "grid.json"]
+
+
 @pytest.mark.parametrize("command", [["run", "--policy", "fifo"], ["compare", "--policies", "fifo,srtf"]])
 def test_no_pointer_to_a_report_that_could_not_be_written(
     call: Callable[..., Done],

@@ -12,7 +12,7 @@ from clustersim.commands.trace import app
 from itertime.commandline import run_app
 from tests.places import ROOT
 from traces.logs import FORMATS
-from traces.logs.any_columns import MEANINGS
+from traces.logs.named_columns import MEANINGS
 
 PAGE = ROOT / "docs" / "traces.md"
 COMMAND = "    clustersim trace "

@@ -61,6 +61,18 @@ def test_restarts_count() -> None:
         assert outcome.of("long").finish_s == (110 if state == "rejected" else 160 + run_s)
 
 
+def test_a_launch_that_is_cut_short_costs_another_launch_only() -> None:
+    """`long` (100 s) is preempted 5 s into its launch of 10 s. `short` ends at 35 s, then `long`
+    launches again and ends at 145 s. With a save and a load it would end at 175 s.
+    """
+    charged = Overheads(launch_s=10.0, plain_restart_s=30.0)
+    for deadline_s, state in ((145, "finished"), (144, "rejected")):
+        jobs = [rigid("long", 0, 1, 100, deadline_s), rigid("short", 5, 1, 20, 40)]
+        outcome = simulate(jobs, EdfAdmission(), "n1g1", overheads=charged)
+        assert outcome.of("short").state == state
+        assert outcome.of("long").finish_s == (145 if state == "finished" else 110)
+
+
 def random_jobs(seed: int, sizes: tuple[int, ...]) -> list[Job]:
     random, now, jobs = Random(seed), 0.0, []
     for i in range(random.randint(3, 40)):

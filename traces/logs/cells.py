@@ -1,4 +1,4 @@
-"""Cells of logs: the text of one cell as a value. A cell that is none raises ValueError, which says why."""
+"""The text of one cell of a log as a value. ValueError says what is wrong with other text."""
 
 from __future__ import annotations
 

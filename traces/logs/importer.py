@@ -18,7 +18,7 @@ from traces.native import unreadable
 from traces.summary import demand
 from traces.workload import Rules, Work, WorkMaker, deadline_factors, stream, work_maker
 
-from . import any_columns as named_columns
+from . import named_columns
 from .formats import FORMATS
 from .log import Dropped, Log, LoggedJob, ReadOptions
 from .source import Head, LogSource, open_log

@@ -12,9 +12,10 @@ from traces.native import MAX_SECONDS, MIN_SECONDS
 
 __all__ = ["BESIDE", "Dropped", "Log", "LogRows", "LoggedJob", "ReadOptions"]
 
-
 BESIDE = ("estimate_s", "logged_start_s", "wait_s", "priority")
 """Fields without which a row is still a job: values that cannot be used are left out, and counted."""
+
+_NOT_OF_JOBS = ("start_s", "end_s", "wait_s", "deadline_after_s", "best_effort")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ class LogRows:
         if first != line:
             self.drop(line, job_id, f"the job of line {first} again", "the job of another line again")
             return
-        if job.logged_start_s is None and values.get("logged_start_s") is not None:
+        if job.logged_start_s is None and _logged_start_s(values) is not None:
             self.leave_out("logged start: lies before the submission")
         self.jobs.append(job)
 
@@ -142,13 +143,9 @@ def _derived(values: dict[str, Any]) -> dict[str, Any]:
         fields["duration_s"] = end_s - start_s
         if fields["duration_s"] < MIN_SECONDS:
             raise ValueError("does not end after its start")
-    if start_s is not None:
-        fields["logged_start_s"] = start_s
-    elif (wait_s := values.get("wait_s")) is not None:
-        fields["logged_start_s"] = submit_s + wait_s
-    values["logged_start_s"] = logged = fields.get("logged_start_s")
-    if logged is not None and not submit_s <= logged <= MAX_SECONDS:
-        fields["logged_start_s"] = None
+    logged_s = _logged_start_s(values)
+    possible = logged_s is not None and submit_s <= logged_s <= MAX_SECONDS
+    fields["logged_start_s"] = logged_s if possible else None
     if (after_s := values.get("deadline_after_s")) is not None:
         fields["deadline_s"] = submit_s + after_s
     if values.get("best_effort"):
@@ -160,7 +157,13 @@ def _derived(values: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-_NOT_OF_JOBS = ("start_s", "end_s", "wait_s", "deadline_after_s", "best_effort")
+def _logged_start_s(values: dict[str, Any]) -> float | None:
+    """The start that a row states, as a time of its own or by the wait."""
+    if values.get("start_s") is not None:
+        return float(values["start_s"])
+    if values.get("wait_s") is not None:
+        return float(values["submit_s"] + values["wait_s"])
+    return values.get("logged_start_s")
 
 
 @dataclass(frozen=True)

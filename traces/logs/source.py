@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from itertime.errors import TableError
-from itertime.io import Layout, Table, open_input, open_table
+from itertime.io import Layout, Table, not_utf8, open_input, open_table
 
 __all__ = ["Head", "LogSource", "open_log"]
 
@@ -21,7 +21,7 @@ _GZIP = b"\x1f\x8b"
 _HEAD_BYTES = 65_536
 _MOST_BYTES = 2_000_000_000  # of a log that memory holds whole
 _SEPARATORS = (",", "|", "\t", ";")
-COMMENTS = "#"
+_COMMENTS = "#"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class LogSource:
 
     def layout(self, header: bool = True) -> Layout:
         """The default layout of this log."""
-        return Layout(delimiter=self.separator, comments=COMMENTS, header=header)
+        return Layout(delimiter=self.separator, comments=_COMMENTS, header=header)
 
     def text(self) -> str:
         """The whole text. Raises TableError if it is damaged, not UTF-8 or too large for memory."""
@@ -78,9 +78,7 @@ class LogSource:
         try:
             return content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            line = content.count(b"\n", 0, error.start) + 1
-            what = f"byte 0x{content[error.start]:02x} is not UTF-8 text; save the file in UTF-8"
-            raise TableError(f"{self.path}:{line}: {what}") from None
+            raise TableError(not_utf8(self.path, error)) from None
 
     def sha256(self) -> str:
         """Hex digest of the file as given, compressed or not."""
@@ -117,7 +115,7 @@ def _has_semicolon_comments(text: str) -> bool:
 
 def _separator(text: str) -> str:
     """What separates the cells of the first line that is not a comment: what occurs most often in it."""
-    lines = (line for line in text.splitlines() if line.strip() and not line.startswith(COMMENTS))
+    lines = (line for line in text.splitlines() if line.strip() and not line.startswith(_COMMENTS))
     first = next(lines, "")
     best = max(_SEPARATORS, key=first.count)  # at equal counts the first of them
     if first.count(best):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 from itertime.errors import TableError, UnknownName
 from itertime.io import Layout, Table, check_repeated, separator_hint, shown
@@ -74,7 +74,7 @@ def read_table(
         for line, row in table.rows:
             _add(rows, table, line, row, places)
     used = dict.fromkeys(cell.column for cell in form.cells.values())
-    dates = [field for field, _, parse, *_ in places if isinstance(parse, Moments) and parse.are_dates]
+    dates = [one.field for one in places if isinstance(one.parse, Moments) and one.parse.are_dates]
     return rows.finish(
         Log(
             format=form.format,
@@ -122,11 +122,19 @@ def _with_tenant(
     return TableOfJobs(form.format, cells, notes, form.unit, form.warnings)
 
 
-Places = list[tuple[str, int, Callable[[str], Any], Cell, int | None]]
-"""(field, index of its column, parser of its cells, the cell's rules, index of the column read instead)."""
+class _Place(NamedTuple):
+    """A field's column in a table: its index, the parser and the rules of its cells, the index of the column
+    that is read instead of an empty cell.
+    """
+
+    field: str
+    at: int
+    parse: Callable[[str], Any]
+    rules: Cell
+    instead: int | None
 
 
-def _places(table: Table, form: TableOfJobs, times: TimesRead) -> Places:
+def _places(table: Table, form: TableOfJobs, times: TimesRead) -> list[_Place]:
     """Find the columns of a form in a table. Raises TableError if one is missing or repeated."""
     columns = [cell.column for cell in form.cells.values()]
     index = {name: i for i, name in reversed(list(enumerate(table.columns)))}
@@ -139,22 +147,26 @@ def _places(table: Table, form: TableOfJobs, times: TimesRead) -> Places:
             f"{table.path}:1: missing column {', '.join(missing)}; is this an {form.format} log?"
         )
     return [
-        (field, index[cell.column], parser(field, cell, times.unit(field)), cell,
-         index.get(cell.instead) if cell.instead else None)
+        _Place(
+            field=field,
+            at=index[cell.column],
+            parse=parser(field, cell, times.unit(field)),
+            rules=cell,
+            instead=index.get(cell.instead) if cell.instead else None,
+        )
         for field, cell in form.cells.items()
-    ]  # fmt: skip
+    ]
 
 
-def _add(rows: LogRows, table: Table, line: int, row: list[str], places: Places) -> None:
+def _add(rows: LogRows, table: Table, line: int, row: list[str], places: list[_Place]) -> None:
     values: dict[str, Any] = {}
     if len(row) != len(table.columns):
         rows.drop(line, "", f"has {len(row)} cells where the header has {len(table.columns)}")
         return
-    for field, place, parse, rules, instead in places:
-        cell = row[place]
-        if _is_empty(cell, rules) and instead is not None:
-            place, cell = instead, row[instead]
-        name = table.columns[place]
+    for field, at, parse, rules, instead in places:
+        if instead is not None and _is_empty(row[at], rules):
+            at = instead
+        name, cell = table.columns[at], row[at]
         if _is_empty(cell, rules):
             if rules.optional:
                 continue

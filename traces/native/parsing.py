@@ -11,9 +11,18 @@ from typing import Any
 import numpy as np
 
 from itertime.errors import TableError, UnknownName, UserError
-from itertime.io import Table, check_repeated, open_table, quoted, separator_hint, shown, without_guard
+from itertime.io import (
+    Table,
+    check_repeated,
+    names_file,
+    open_table,
+    quoted,
+    separator_hint,
+    shown,
+    without_guard,
+)
 from traces.job import Job
-from traces.models import Models, is_model_file
+from traces.models import Models
 
 from .schema import COLUMNS, contradictions
 
@@ -129,7 +138,7 @@ class _Models:
     def _find(self, name: str) -> str | None:
         if self._known is None:
             self._known = self._models.names()
-        if name not in self._known and not is_model_file(name):
+        if name not in self._known and not names_file(name):
             return str(UnknownName("model", name, self._known))
         try:
             self._models.find(name)

@@ -73,22 +73,18 @@ def _time(text: str) -> float:
     return value
 
 
-def _duration(text: str) -> float:
-    value = number(text)
-    if value <= 0:
-        raise ValueError("must be greater than 0; leave out jobs that never ran")
-    if value < MIN_SECONDS:
-        raise ValueError(f"is below {MIN_SECONDS:g} seconds, which no table resolves; leave the job out")
-    return _time(text)
+def _run_time(if_none: str, if_short: str) -> Callable[[str], float]:
+    """A parser of run times; the remedies for one of 0 or less, and for one that tables do not resolve."""
 
+    def parse(text: str) -> float:
+        value = number(text)
+        if value <= 0:
+            raise ValueError(f"must be greater than 0; {if_none}")
+        if value < MIN_SECONDS:
+            raise ValueError(f"is below {MIN_SECONDS:g} seconds, which no table resolves; {if_short}")
+        return _time(text)
 
-def _estimate(text: str) -> float:
-    value = number(text)
-    if value <= 0:
-        raise ValueError("must be greater than 0; leave the cell empty if there is no estimate")
-    if value < MIN_SECONDS:
-        raise ValueError(f"is below {MIN_SECONDS:g} seconds, which no table resolves; leave the cell empty")
-    return _time(text)
+    return parse
 
 
 def _iterations(text: str) -> float:
@@ -132,11 +128,11 @@ COLUMNS: dict[str, Callable[[str], Any]] = {
     "global_batch": _count(_MAX_BATCH),
     "seq_len": _count(MAX_COUNT),
     "iterations": _iterations,
-    "duration_s": _duration,
+    "duration_s": _run_time("leave out jobs that never ran", "leave the job out"),
     "deadline_s": _time,
     "priority": _priority,
     "state": _text,
-    "estimate_s": _estimate,
+    "estimate_s": _run_time("leave the cell empty if there is no estimate", "leave the cell empty"),
     "user": _text,
     "gpu_type": _text,
     "logged_start_s": _time,
@@ -166,7 +162,10 @@ _NUMBERS = tuple(name for name, parse in COLUMNS.items() if parse is not _text)
 
 
 def unreadable(job: Job) -> tuple[str, str] | None:
-    """Why a trace with this job could not be read again, with the value and without; None if it could."""
+    """Why a trace with this job could not be read again, with the value and without; None if it could.
+
+    No remedy is stated, since no user wrote the value.
+    """
     for name in _NUMBERS:
         value = getattr(job, name)
         if value is None:
@@ -174,9 +173,12 @@ def unreadable(job: Job) -> tuple[str, str] | None:
         try:
             COLUMNS[name](repr(value))
         except ValueError as error:
-            return f"{name}={value:.15g}: {error}", f"{name}: {error}"
-    wrong = next(contradictions(job), None)
-    return (f"{wrong[0]}={wrong[1]}: {wrong[2]}", f"{wrong[0]}: {wrong[2]}") if wrong else None
+            wrong = str(error).partition(";")[0]
+            return f"{name}={value:.15g}: {wrong}", f"{name}: {wrong}"
+    for name, value, text in contradictions(job):
+        wrong = text.partition(";")[0]
+        return f"{name}={value}: {wrong}", f"{name}: {wrong}"
+    return None
 
 
 def _no_work(job: Job) -> tuple[str, str, str]:

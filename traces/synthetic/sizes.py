@@ -18,10 +18,10 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from itertime.errors import UnknownName
-from itertime.io import CONFIG, Count, Name, NonNegative, Positive, construct, read_mapping
+from itertime.io import CONFIG, Count, Name, NonNegative, Positive, construct, names_file, read_mapping
 from traces.job import MAX_GPUS
 from traces.native import MAX_SECONDS, MIN_SECONDS
-from traces.workload import FILE_ENDINGS, FOLDER
+from traces.workload import FOLDER
 
 __all__ = ["Exponential", "LogNormal", "SizeClass", "Sizes", "list_sizes", "load_sizes", "sizes_path"]
 
@@ -145,7 +145,7 @@ def list_sizes() -> list[str]:
 def sizes_path(name_or_path: str | Path) -> Path:
     """The file of a size mix: a path (ending in .yaml, .yml or .json), or that of a bundled name."""
     name = str(name_or_path)
-    if name.endswith(FILE_ENDINGS):
+    if names_file(name):
         return Path(name)
     if name not in list_sizes():
         raise UnknownName("sizes", name, list_sizes())

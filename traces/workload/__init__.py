@@ -8,16 +8,15 @@
 | `Deadlines` | which share of the jobs gets a deadline, and how far away |
 | `deadline_factors` | the deadlines drawn, as multiples of run times |
 | `rules_path` | the file of the rules |
-| `FOLDER`, `FILE_ENDINGS` | the folder of bundled rules and sizes; the endings of such files |
+| `FOLDER` | the folder of bundled rules and sizes |
 | `stream` | a random generator for one purpose, independent of all others |
 | `as_floats` | an array as Python floats, block by block |
 """
 
-from .rules import FILE_ENDINGS, FOLDER, Deadlines, Rules, rules_path
+from .rules import FOLDER, Deadlines, Rules, rules_path
 from .work import Work, WorkMaker, as_floats, deadline_factors, stream, work_maker
 
 __all__ = [
-    "FILE_ENDINGS",
     "FOLDER",
     "Deadlines",
     "Rules",

@@ -14,11 +14,10 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from itertime.errors import UnknownName, UserError
-from itertime.io import CONFIG, Count, Name, Positive, Share, construct, read_mapping, shown
+from itertime.io import CONFIG, Count, Name, Positive, Share, construct, names_file, read_mapping, shown
 from traces.models import Models
 
 __all__ = [
-    "FILE_ENDINGS",
     "FOLDER",
     "Choice",
     "Deadlines",
@@ -30,7 +29,6 @@ __all__ = [
 ]
 
 FOLDER = Path(__file__).parents[1] / "rules"
-FILE_ENDINGS = (".yaml", ".yml", ".json")
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -96,7 +94,7 @@ def list_rules() -> list[str]:
 def rules_path(name_or_path: str | Path) -> Path:
     """The file of the rules: a path (ending in .yaml, .yml or .json), or that of a bundled name."""
     name = str(name_or_path)
-    if name.endswith(FILE_ENDINGS):
+    if names_file(name):
         return Path(name)
     if name not in list_rules():
         raise UnknownName("rules", name, [*list_rules(), "none"])

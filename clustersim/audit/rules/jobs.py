@@ -233,21 +233,22 @@ _compared = attrgetter(*_COMPARED)
 class OverheadsCharged(Rule):
     name = "overheads"
     text = (
-        "every start, restart, resize and migration pays what the overheads say, once; every failure costs "
-        "the work since the last checkpoint"
+        "every start, restart, resize and migration pays what the overheads say, and each save is paid once; "
+        "every failure costs the work since the last checkpoint"
     )
 
     def __init__(self, history: ClusterHistory):
         super().__init__(history)
         self._unsized = 0
-        self._start_s = lru_cache(10_000)(self.evidence.overheads.start_s)
 
     def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
         kind = event.event
         if kind in ALLOCATES and job is not None:
-            due = self._due_s(event, job)
-            if due is not None and event.overhead_s != due:
-                self._compare(i, event, due)
+            terms = job.terms
+            if terms.due_s is None:
+                self._unsized += 1
+            elif event.overhead_s != terms.due_s:
+                self._compare(i, event, terms.due_s, job.totals.save_error * terms.save_s)
         elif event.overhead_s and kind not in (LOADED, INTERRUPT):  # see `LoadsShareStorage`, `on_interrupt`
             self._compare(i, event, 0.0)
 
@@ -255,26 +256,10 @@ class OverheadsCharged(Rule):
         if job.facts.parameters is not None:
             self._compare(i, event, job.totals.crash_s)
 
-    def _compare(self, i: int, event: EventRecord, due: float) -> None:
-        if not agrees(event.overhead_s, due, RESOLUTION_S + 3 * self.evidence.resolution_s):
+    def _compare(self, i: int, event: EventRecord, due: float, error: float = 0.0) -> None:
+        if not agrees(event.overhead_s, due, RESOLUTION_S + 3 * self.evidence.resolution_s + error):
             text = f"{event.event} of job {event.job_id} paid {event.overhead_s:g} s, due {due:g} s"
             self.report_at(i, event, text)
-
-    def _due_s(self, event: EventRecord, job: JobHistory) -> float | None:
-        """The overhead of an allocation, by the run's constants; None if the checkpoint size is unknown."""
-        overheads, nodes = self.evidence.overheads, max(1, len(event.placement))
-        if event.event == START:
-            return self._start_s(event.gpus)
-        parameters = job.facts.parameters
-        if parameters is None:
-            self._unsized += 1
-            return None
-        if job.totals.interrupted:
-            due = overheads.recover_s(parameters, nodes, event.gpus, job.totals.has_saved_work)
-        else:
-            due = overheads.restart_s(parameters, nodes, event.gpus, event.event)
-        # How long a load takes depends on the other loads: the log states it when the load is done.
-        return due - overheads.load_s(parameters, nodes) if job.terms.loads else due
 
     def unproved(self) -> str:
         unknown = self._unsized

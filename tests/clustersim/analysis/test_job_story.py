@@ -28,7 +28,10 @@ JOBS = (
 
 
 def simulated(jobs: tuple[Job, ...], policy: str, until_s: float | None = None) -> Run:
-    return run(Trace.of(jobs), config=RunConfig(policy=policy, cluster="n2g8", until_s=until_s))
+    flat = {"launch_gpu_s": 0.0}  # 30 s for a launch
+    return run(
+        Trace.of(jobs), config=RunConfig(policy=policy, cluster="n2g8", until_s=until_s, overheads=flat)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +53,9 @@ def test_a_job_that_was_preempted(srtf: Run) -> None:
     assert isinstance(second, Spell)
     assert (second.given.event, second.to_s, second.ended, second.paid_s) == (
         "restart",
-        425.5,
+        395.5,
         "finish",
-        60.0,
+        30.0,  # nothing was saved: it was preempted while it paid its first start
     )
 
 
@@ -161,12 +164,12 @@ def test_the_command(srtf: Run, tmp_path: Path, capsys: pytest.CaptureFixture[st
         "      overtaken by jobs submitted later: short, last",
         "      GPUs were held by last (7.3 on average), short (7.2 on average)",
         "  t=65.5 s: restarted on 16 GPUs, nodes 0-1x8",
-        "      paid 60 s of overhead, 960 GPU-seconds",
-        "      t=425.5 s: finished after 360 s",
-        "  in all 425.5 s: 55.5 s of waiting, 70 s of overheads, 300 s of progress",
+        "      paid 30 s of overhead, 480 GPU-seconds",
+        "      t=395.5 s: finished after 330 s",
+        "  in all 395.5 s: 55.5 s of waiting, 40 s of overheads, 300 s of progress",
         "  deadline missed",
         "  cost of 1 start: 10 s, 160 GPU-seconds",
-        "  cost of 1 restart: 60 s, 960 GPU-seconds",
+        "  cost of 1 restart: 30 s, 480 GPU-seconds",
         "  cost of 1 preemption: 55.5 s of waiting",
     ]
     assert main(["explain", str(tmp_path), "--job", "wide"]) == 0

@@ -102,7 +102,8 @@ def test_a_change_of_speed_counts_from_its_instant_on() -> None:
     ]
     totals = JobTotals()
     for entry in log:
-        totals.add(entry, 0.0)
+        totals.advance(entry.time_s, 0.0)
+        totals.add(entry)
     assert (totals.work, totals.lost_s, totals.overhead_gpu_s) == (75.0, 20.0, 160.0)
     assert (totals.gpu_seconds, totals.wait_s) == (1120.0, 0.0)
     assert (totals.start_s, totals.finish_s, totals.closed) == (0.0, 140.0, True)
@@ -205,7 +206,7 @@ def usage(row: int, **fields: Any) -> Falsify:
         (record("long", gpu_seconds=5000.0), "conservation", "job long: gpu_seconds is 5000.0 in its record"),
         (record("long", lost_s=0.0), "conservation", "job long: lost_s is 0.0 in its record"),
         (record("long", wait_s=0.0), "conservation", "job long: wait_s is 0.0"),
-        (event("restart", "long", overhead_s=30.0), "overheads", "restart of job long paid 30 s, due 60 s"),
+        (event("restart", "long", overhead_s=60.0), "overheads", "restart of job long paid 60 s, due 30 s"),
         (event("preempt", "long", plan="tp8 pp1 dp1 mb1 none"), "gang", "names the plan tp8 pp1"),
         (event("start", "last", plan="any"), "plans", "start of job last, which trains no model, by a plan"),
         (event("start", "last", detail="soon"), "records", "start of job last says soon"),
@@ -289,14 +290,14 @@ def test_the_command_on_a_broken_run_names_lines(
 ) -> None:
     """The line of the file, although the text of an earlier event spans two."""
     write_run(tmp_path / "sound", sound)
-    write_run(tmp_path / "false", event("restart", "long", overhead_s=30.0)(sound))
+    write_run(tmp_path / "false", event("restart", "long", overhead_s=60.0)(sound))
     assert main(["check", str(tmp_path)]) == 4
     out = capsys.readouterr().out
     file = (tmp_path / "false" / "events.csv").read_text().splitlines()
     line = next(i for i, text in enumerate(file, 1) if ",restart,long" in text)
     with (tmp_path / "false" / "events.csv").open(newline="") as rows:
         assert line > 1 + next(i for i, row in enumerate(csv.reader(rows)) if row[1] == "restart")
-    assert f"events.csv:{line}: t=65.5: restart of job long paid 30 s, due 60 s" in out
+    assert f"events.csv:{line}: t=65.5: restart of job long paid 60 s, due 30 s" in out
     assert "BROKEN  overheads" in out
     assert main(["check", str(tmp_path / "false"), "--json"]) == 4
     rules = {rule["rule"]: rule for rule in json.loads(capsys.readouterr().out)["runs"][0]["rules"]}

@@ -116,6 +116,18 @@ def test_a_missing_interval_is_accounted_for(
         assert words in text
 
 
+def test_a_metric_that_is_nowhere_defined_has_no_row(capsys: pytest.CaptureFixture[str]) -> None:
+    known, unknown = paired_difference([1.0], [2.0]), paired_difference([None], [None])
+    axes = {"policy": "srtf"}
+    rows = [Comparison(axes, "jct_mean_s", known), Comparison(axes, "deadline_met_ratio", unknown)]
+    print_differences(rows, {"policy": "fifo"})
+    text = capsys.readouterr().out
+    assert "jct_mean" in text
+    assert "deadline_met" not in text
+    print_differences(rows[1:], {"policy": "fifo"})
+    assert "deadline_met" in capsys.readouterr().out
+
+
 def test_a_metric_without_an_interval_beside_one_with_an_interval_is_accounted_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -69,7 +69,7 @@ def test_overheads_in_closed_form() -> None:
 
 
 def test_an_overhead_cut_short_is_paid_as_far_as_it_went() -> None:
-    """Preempted 4 s into its launch, it has lost 4 s and done nothing; the restart is charged in full."""
+    """Preempted 4 s into its launch, it has lost 4 s and has nothing to save or load: another launch."""
     steps = {
         0.0: lambda p, jobs: p.start(jobs["a"]),
         4.0: lambda p, jobs: p.stop(jobs["a"]),
@@ -77,7 +77,7 @@ def test_an_overhead_cut_short_is_paid_as_far_as_it_went() -> None:
     }
     jobs = [rigid("a", 0, 1, 100), rigid("x", 4, 4, 1), rigid("y", 5, 4, 1)]
     record = simulate(jobs, Script(steps), "n1g4", overheads=CHARGED).of("a")
-    assert (record.finish_s, record.lost_s, record.wait_s, record.gpu_seconds) == (5 + 30 + 100, 34, 1, 134)
+    assert (record.finish_s, record.lost_s, record.wait_s, record.gpu_seconds) == (5 + 10 + 100, 14, 1, 114)
 
 
 def test_resize_pays_and_goes_on_at_the_new_rate() -> None:

@@ -122,12 +122,20 @@ def test_a_resize_and_a_migration_cost_more_where_that_is_stated() -> None:
     assert costs == [7.0, 15.0, 23.0]
 
 
-def test_after_a_failure_nothing_is_saved_and_only_what_was_saved_is_loaded() -> None:
+def test_only_what_is_owed_of_a_save_and_an_existing_checkpoint_are_charged() -> None:
     overheads = Overheads(launch_s=1.0, plain_restart_s=4.0)
-    assert overheads.recover_s(0.0, 1, 1, saved=True) == 3.0
-    assert overheads.recover_s(0.0, 1, 1, saved=False) == 1.0
+    costs = {
+        (saves, loads): overheads.restart_s(0.0, 1, saves=saves, loads=loads)
+        for saves in (0.0, 0.25, 1.0)
+        for loads in (False, True)
+    }
+    assert costs == {
+        (0.0, False): 1.0, (0.25, False): 1.5, (1.0, False): 3.0,
+        (0.0, True): 3.0, (0.25, True): 3.5, (1.0, True): 5.0,
+    }  # fmt: skip
+    assert overheads.restart_s(0.0, 1, saves=0.0, loads=False) == overheads.start_s()
     model, nodes = 39.1e9, 8
-    assert overheads.recover_s(model, nodes, 64, saved=True) == 1.0 + model * 14 / 16e9
+    assert overheads.restart_s(model, nodes, 64, saves=0.0) == 1.0 + model * 14 / 16e9
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import clustersim
 from clustersim.analysis import with_window
 from clustersim.records import Run
 from clustersim.report import comparison_table, notes, render_report
-from clustersim.report.verdict import verdict
+from clustersim.report.verdict import sizes_given, verdict
 from clustersim.rundir import read_run, write_run
 from clustersim.scheduler import JobView, Scheduler, State
 from policies.fifo import Fifo
@@ -134,6 +135,28 @@ def test_a_window_is_stated_and_fills_headline_and_verdict() -> None:
     assert "Measured in a window: the 3 of 10 jobs" in render_report([run])
 
 
+def test_a_window_of_a_run_that_ends_early_names_no_false_last_submission() -> None:
+    """Jobs that the run did not reach are in the window, though submitted after its end."""
+    run = with_window(run_of(stream(10, 30.0), until_s=100.0), 60.0, None)
+    text = note([run], "Measured in a window")
+    assert text.endswith("the 8 of 10 jobs submitted from 60 s on, and the GPUs from then to 90 s.")
+
+
+@pytest.mark.parametrize(
+    ("durations", "says"),
+    [
+        ([100.0] * 4, "to 100 % of the jobs under max-min."),
+        ([1e4, 100.0, 100.0], "to 67 % of the jobs under max-min (fewer to 33 %)."),
+    ],
+)
+def test_other_sizes_than_requested_are_stated_with_their_shares(durations: list[float], says: str) -> None:
+    run = run_of([Job(str(i), 2e4 * i, gpus=4, duration_s=s) for i, s in enumerate(durations)])
+    held = [replace(job, gpu_seconds=(job.gpu_seconds * (0.5 if s == 1e4 else 2.0)))
+            for job, s in zip(run.jobs, durations, strict=True)]  # fmt: skip
+    (text,) = sizes_given([replace(run, jobs=held, policy="max-min")])
+    assert text.endswith(says)
+
+
 def test_policies_are_compared_over_the_jobs_of_the_window() -> None:
     jobs = stream(10, 30.0)
     runs = [with_window(run_of(jobs, name), 60.0, 90.0) for name in ("fifo", "srtf")]
@@ -162,7 +185,7 @@ def test_waiting_and_both_utilisations_are_in_headline_and_verdict() -> None:
     assert cells["Waiting mean, min"] == "2.50"
     assert cells["GPUs allocated, arrivals, %"] == "100.0"
     first, second = verdict([run], None)[:2]
-    assert first.endswith("; they waited 2.50 min on average, 0 s of it for their first GPUs.")
+    assert first.endswith("; they waited 2.50 min on average, 0 min of it for their first GPUs.")
     assert second.endswith("; while jobs arrived, 100.0 % were allocated.")
 
 

@@ -35,7 +35,7 @@ def units(text: str) -> list[str]:
 
 def test_a_sentence_has_one_unit(run: Run) -> None:
     account = verdict([run], None)[0]
-    assert len(units(account)) == 3
+    assert len(units(account)) == 4
     assert len(set(units(account))) == 1
 
 

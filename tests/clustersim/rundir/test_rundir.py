@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import clustersim
 from clustersim.analysis import summarise
 from clustersim.cluster import Cluster
 from clustersim.engine import Simulation
@@ -25,6 +26,7 @@ from clustersim.rundir import RunWriter, read_run, write_run
 from itertime.errors import TableError, UserError
 from policies.srtf import Srtf
 from tests.builders import free_setup
+from traces import write_trace
 from traces.job import Job, submission_order
 
 CLUSTER = Cluster(nodes=4, gpus_per_node=8)
@@ -240,7 +242,11 @@ def test_an_earlier_run_is_replaced_whatever_its_format(tmp_path: Path) -> None:
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "manifest.json"])
+@pytest.mark.parametrize(
+    "name",
+    ["notes.txt", "manifest.json", "jobs.csv", "jobs.parquet", "events.csv", "usage.csv", "plans.csv",
+     "summary.json", "report.html"],
+)  # fmt: skip
 def test_a_folder_with_other_files_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text('{"name": "another program\'s"}')
     before = contents(tmp_path)
@@ -273,6 +279,25 @@ def test_a_folder_without_locks_is_used_all_the_same(tmp_path: Path, monkeypatch
     code = errno.EIO
     with pytest.raises(UserError, match="cannot be used as a folder: Input/output error"):
         write_run(tmp_path / "run", small_run())
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_trace_is_not_taken_for_the_records_of_a_killed_run(tmp_path: Path, ending: str) -> None:
+    trace = tmp_path / f"jobs.{ending}"
+    write_trace([Job("a", 0.0, gpus=1, duration_s=60.0)], trace)
+    before = contents(tmp_path)
+    with pytest.raises(UserError, match=rf"holds jobs\.{ending}, which no run wrote"):
+        clustersim.run(trace, "fifo", cluster="n1g8", out=tmp_path)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("parquet", [False, True])
+def test_the_records_of_a_killed_run_are_replaced(tmp_path: Path, parquet: bool) -> None:
+    write_run(tmp_path, small_run(), parquet=parquet)
+    (tmp_path / "manifest.json").unlink()
+    (tmp_path / "report.html").write_text("of the earlier run")
+    write_run(tmp_path, small_run())
+    assert read_run(tmp_path).policy == "srtf"
 
 
 def test_a_path_that_cannot_be_a_folder_is_one_clear_line(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import nan
+
 import pytest
 
 from clustersim.cluster import Cluster
@@ -51,6 +53,23 @@ def test_the_check_looks_up_one_key_in_four_decisions() -> None:
     policy = ByKey(0.0)
     Simulation(JOBS, free_setup(CLUSTER, policy)).run()
     assert (policy.decisions, policy.keys) == (39, len(JOBS) + 39 // 4)
+
+
+def test_a_key_without_an_order_is_called_that() -> None:
+    """NaN differs from itself, which is no change that `changing=True` would mend."""
+    with pytest.raises(PolicyError, match=r"the key of job 0[12] is nan: NaN has no order \(.*py:\d+\)$"):
+        Simulation(JOBS, free_setup(CLUSTER, ByKey(nan))).run()
+
+
+def test_a_new_key_at_every_decision_is_refused_with_the_remedy() -> None:
+    class Lambdas(ByKey):
+        def schedule(self, state: State) -> Proposal:
+            proposal = state.proposal()
+            proposal.run_by(lambda job: job.requested)
+            return proposal
+
+    with pytest.raises(PolicyError, match=r"more than 16 different keys; .*a method, .* not a new lambda"):
+        Simulation(JOBS, free_setup(CLUSTER, Lambdas(0.0))).run()
 
 
 def test_keys_that_may_change_are_not_checked() -> None:

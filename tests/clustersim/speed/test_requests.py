@@ -93,7 +93,7 @@ def test_the_load_holds_under_the_planner_of_the_recipe(planner: str) -> None:
     recipe = Recipe(jobs=100, load=1.1, gpus=GPUS, planner=planner, seed=4)
     assert offered(recipe, planner) == pytest.approx(1.1, rel=1e-6)
     others = {other: offered(recipe, other) for other in ("3d", "data-parallel") if other != planner}
-    assert all(abs(load - 1.1) > 0.05 for load in others.values())
+    assert any(abs(load - 1.1) > 0.05 for load in others.values())
 
 
 def test_a_run_alone_takes_what_is_requested() -> None:

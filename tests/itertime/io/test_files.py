@@ -76,7 +76,8 @@ def test_only_regular_files_of_limited_size_are_read(tmp_path, path):
         read_text(tmp_path / path, 100)
 
 
-def test_the_line_of_a_byte_that_is_no_text_is_named(tmp_path):
-    (tmp_path / "x").write_bytes(b"a\nb\n\xff")
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["without a mark", "with a byte order mark"])
+def test_the_line_of_a_byte_that_is_no_text_is_named(tmp_path, mark):
+    (tmp_path / "x").write_bytes(mark + b"a\nb\n\xff")
     with pytest.raises(UserError, match=r"x:3: byte 0xff is not UTF-8 text"):
         read_text(tmp_path / "x", 100)

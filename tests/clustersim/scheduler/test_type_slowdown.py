@@ -1,0 +1,116 @@
+"""Waiting for a GPU type that is fast enough, under policies that name no type."""
+
+from __future__ import annotations
+
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from clustersim.audit import check_run_folder
+from clustersim.cli import main
+from clustersim.cluster import Cluster
+from clustersim.cluster.topology import NodeGroup
+from clustersim.engine import Simulation
+from clustersim.failures import Maintenance
+from clustersim.rundir import write_run
+from clustersim.runs import RunConfig
+from clustersim.scheduler import Proposal, Scheduler, State
+from clustersim.speed.speed import SpeedByType, SpeedOnOneType
+from experiments.type_slowdown import gavel_fifo_s, simulate, table
+from itertime.errors import UserError
+from policies.fifo import Fifo
+from policies.srtf import Srtf
+from tests.builders import free_setup
+from tests.places import ROOT
+from traces.job import Job
+
+CLUSTER = Cluster.of((NodeGroup("new", 1, 8, "new"), NodeGroup("old", 1, 8, "old")))
+RATES = {"new": {8: 4.0}, "old": {8: 1.0}}
+"""Iterations/s on 8 GPUs: the old type is four times slower."""
+SPEED = SpeedByType(
+    {name: SpeedOnOneType(Cluster(1, 8), None, {("m", 1): rates}, name) for name, rates in RATES.items()}
+)
+
+
+def job(name: str, submit_s: float, iterations: float) -> Job:
+    return Job(name, submit_s, model="m", global_batch=1, gpus=8, iterations=iterations)
+
+
+def started(
+    policy: Scheduler, type_slowdown: float, *jobs: Job, calendar: tuple[dict[str, object], ...] = ()
+) -> dict[str, tuple[float, str]]:
+    """When and on which type every job first starts."""
+    setup = free_setup(
+        CLUSTER,
+        policy,
+        speed=SPEED,
+        type_slowdown=type_slowdown,
+        maintenance=Maintenance.of(calendar, CLUSTER.nodes),
+    )
+    events = Simulation(jobs, setup).run().events
+    return {
+        event.job_id: (event.time_s, CLUSTER.type_of(event.placement[0][0]))
+        for event in events
+        if event.event == "start"
+    }
+
+
+@pytest.mark.parametrize("policy", [Fifo, Srtf])
+@pytest.mark.parametrize(
+    ("type_slowdown", "second"),
+    [(inf, (0.0, "old")), (4.0, (0.0, "old")), (3.999, (10.0, "new")), (1.0, (10.0, "new"))],
+)
+def test_a_job_waits_for_a_type_that_is_fast_enough(
+    policy: type[Scheduler], type_slowdown: float, second: tuple[float, str]
+) -> None:
+    """`a` holds the new type for 40 iterations, 10 s. `b` would take four times as long on the old one."""
+    found = started(policy(), type_slowdown, job("a", 0.0, 40.0), job("b", 0.0, 40.0))
+    assert found == {"a": (0.0, "new"), "b": second}
+
+
+def test_a_policy_that_names_the_type_gets_it() -> None:
+    class OnTheOld(Scheduler):
+        def schedule(self, state: State) -> Proposal:
+            proposal = state.proposal()
+            for waiting in state.pending:
+                proposal.start(waiting, gpu_type="old")
+            return proposal
+
+    assert started(OnTheOld(), 1.0, job("a", 0.0, 40.0)) == {"a": (0.0, "old")}
+
+
+def test_a_type_that_is_gone_for_good_is_not_waited_for() -> None:
+    remove = ({"at_s": 5.0, "remove": 0},)
+    found = started(Fifo(), 2.0, job("a", 0.0, 4.0), job("b", 6.0, 4.0), calendar=remove)
+    assert found == {"a": (0.0, "new"), "b": (6.0, "old")}
+
+
+def test_waiting_pays_on_a_trace_of_gavel(shared_reference: Path) -> None:
+    """By default fifo is within 10 % of Gavel's own FIFO, and 20 % off without a limit."""
+    folder = shared_reference / "peers" / "gavel_runs"
+    theirs_s = gavel_fifo_s(folder)
+    assert 1.0 < simulate(folder, "fifo", 2.0).summary["jct_mean_s"] / theirs_s < 1.1
+    assert simulate(folder, "fifo", None).summary["jct_mean_s"] / theirs_s > 1.2
+
+
+def test_the_page_shows_what_the_study_prints(shared_reference: Path) -> None:
+    text = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
+    assert table(shared_reference / "peers" / "gavel_runs").strip() in text
+
+
+@pytest.mark.parametrize("limit", [2.0, None])
+def test_folders_state_the_limit_and_replay(
+    shared_reference: Path, tmp_path: Path, limit: float | None
+) -> None:
+    run = simulate(shared_reference / "peers" / "gavel_runs", "fifo", limit)
+    assert run.manifest["type_slowdown"] == limit
+    write_run(tmp_path / "run", run)
+    assert not any(finding.violations for finding in check_run_folder(tmp_path / "run"))
+    assert main(["check", str(tmp_path / "run"), "--replay"]) == 0
+
+
+@pytest.mark.parametrize("value", ["0.5", "nan", ".inf", "fast", "true"])
+def test_impossible_limits_are_named(value: str) -> None:
+    with pytest.raises(UserError, match="type_slowdown="):
+        RunConfig.make([f"type_slowdown={value}"], policy="fifo")
