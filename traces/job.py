@@ -41,6 +41,7 @@ class Job:
     | user | text | the submitting user, where the tenant is an account or a team; informational |
     | gpu_type | name | the GPU type that it asks for; binding on a cluster of several types |
     | logged_start_s | s | when it started in the log, on the same clock; informational |
+    | partition, qos | text | where it was submitted, and its quality of service; informational |
     """
 
     job_id: str
@@ -61,6 +62,8 @@ class Job:
     user: str | None = None
     gpu_type: str | None = None
     logged_start_s: float | None = None
+    partition: str | None = None
+    qos: str | None = None
 
     @property
     def kind(self) -> Literal["iterations", "duration"]:

@@ -255,6 +255,8 @@ def _job(row: LoggedJob, work: Work | None, clock: _Clock, deadline_factor: floa
         user=row.user,
         gpu_type=row.gpu_type,
         logged_start_s=clock.after(row, row.logged_start_s),
+        partition=row.partition,
+        qos=row.qos,
     )
 
 

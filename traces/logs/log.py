@@ -43,6 +43,8 @@ class LoggedJob:
     user: str | None = None
     gpu_type: str | None = None
     logged_start_s: float | None = None
+    partition: str | None = None
+    qos: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ __all__ = ["TEXTS", "read_rows"]
 
 MAX_ERRORS_SHOWN = 20
 _MOST_NAMED = 5  # unknown columns that an error lists
-TEXTS = ("job_id", "tenant", "model", "state", "user", "gpu_type")
+TEXTS = ("job_id", "tenant", "model", "state", "user", "gpu_type", "partition", "qos")
 _BY_ITERATIONS, _BY_DURATION = ("model", "global_batch", "iterations"), ("gpus", "duration_s")
 _FIELDS = [field.name for field in fields(Job)]
 _UNSTATED: list[Any] = [None, None, *(field.default for field in fields(Job)[2:])]

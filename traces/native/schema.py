@@ -136,6 +136,8 @@ COLUMNS: dict[str, Callable[[str], Any]] = {
     "user": _text,
     "gpu_type": _text,
     "logged_start_s": _time,
+    "partition": _text,
+    "qos": _text,
 }
 """Column name -> parser of its non-empty cells, in the order in which columns are written."""
 

@@ -167,7 +167,7 @@ def test_lengths_in_gaia_that_could_be_either_are_refused_with_the_option(tmp_pa
     assert imported(tmp_path, rows, time_unit="min")[0][0].duration_s == 1200.0
 
 
-def test_a_row_of_sacct_keeps_estimate_user_type_start_and_priority(tmp_path: Path) -> None:
+def test_a_row_of_sacct_keeps_what_it_says_beside_the_work(tmp_path: Path) -> None:
     at = "2024-05-01T12:00:0"
     rows = [
         f"1|ann|vision|gpu|high|{at}0|{at}5|x|3600|120|1|gres/gpu=9|cpu=4,gres/gpu:a100=8,gres/gpu=8|COMPLETED|500",
@@ -177,9 +177,11 @@ def test_a_row_of_sacct_keeps_estimate_user_type_start_and_priority(tmp_path: Pa
     jobs, _ = imported(tmp_path, SACCT + "\n".join(rows))
     assert jobs == [
         Job("1", 0.0, "vision", gpus=8, duration_s=3600.0, priority=500, state="COMPLETED",
-            estimate_s=7200.0, user="ann", gpu_type="a100", logged_start_s=5.0),
-        Job("2", 1.0, "nlp", gpus=2, duration_s=60.0, state="CANCELLED", user="bob"),
-        Job("3", 2.0, "nlp", gpus=2, duration_s=60.0, priority=1, state="TIMEOUT", user="bob"),
+            estimate_s=7200.0, user="ann", gpu_type="a100", logged_start_s=5.0, partition="gpu", qos="high"),
+        Job("2", 1.0, "nlp", gpus=2, duration_s=60.0, state="CANCELLED", user="bob", partition="gpu",
+            qos="low"),
+        Job("3", 2.0, "nlp", gpus=2, duration_s=60.0, priority=1, state="TIMEOUT", user="bob",
+            partition="gpu", qos="low"),
     ]  # fmt: skip
     by_qos, report = imported(tmp_path, SACCT + "\n".join(rows), tenant="QOS")
     assert [job.tenant for job in by_qos] == ["high", "low", "low"]
@@ -196,7 +198,7 @@ def test_a_written_out_limit_of_sacct_is_an_estimate(tmp_path: Path) -> None:
 
 def test_rows_of_swf(tmp_path: Path) -> None:
     rows = [
-        "  1   10   5   60    4  59.5  -1   4   120  -1  1   7   3  -1 -1 -1 -1 -1",
+        "  1   10   5   60    4  59.5  -1   4   120  -1  1   7   3  -1  2  9 -1 -1",
         "  2   20  -1   30   -1    -1  -1   2    -1  -1  0  -1  -1  -1 -1 -1 -1 -1",
         "  3   30   5   60    4    -1  -1   4   120  -1  3   7   3  -1 -1 -1 -1 -1",
         "  4   40   5   -1    4    -1  -1   4   120  -1  5   7   3  -1 -1 -1 -1 -1",
@@ -205,7 +207,7 @@ def test_rows_of_swf(tmp_path: Path) -> None:
     jobs, report = imported(tmp_path, SWF + "\n".join(rows))
     assert jobs == [
         Job("1", 0.0, "3", gpus=4, duration_s=60.0, state="completed", estimate_s=120.0, user="7",
-            logged_start_s=5.0),
+            logged_start_s=5.0, partition="9", qos="2"),
         Job("2", 10.0, gpus=2, duration_s=30.0, state="failed"),
     ]  # fmt: skip
     assert report["dropped_by_reason"] == {
@@ -216,7 +218,7 @@ def test_rows_of_swf(tmp_path: Path) -> None:
     assert [row["line"] for row in report["dropped"]] == [6, 7, 8]
     assert report["warnings"] == ["processors count as GPUs: SWF knows no GPUs"]
     assert imported(tmp_path, rows[0])[1]["format"] == "swf"
-    assert imported(tmp_path, SWF + rows[0], tenant="queue")[0][0].tenant == "-1"
+    assert imported(tmp_path, SWF + rows[0], tenant="queue")[0][0].tenant == "2"
 
 
 def philly(**changes: Any) -> dict[str, Any]:

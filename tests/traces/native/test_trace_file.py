@@ -44,6 +44,8 @@ def jobs(draw: st.DrawFn, job_id: str) -> Job:
         "user": names,
         "gpu_type": names,
         "logged_start_s": st.floats(submit_s, MAX_SECONDS),
+        "partition": names,
+        "qos": names,
     }
     for name, values in optional.items():
         if draw(st.booleans()):

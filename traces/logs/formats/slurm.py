@@ -1,8 +1,8 @@
 """Slurm's accounting, as `sacct -a -X --parsable2` prints it (sacct(1), section "Job Accounting Fields").
 
 Required columns: `JobIDRaw, Account, Submit, ElapsedRaw, AllocTRES, State`. Used where they are there:
-`User`, `Start`, `TimelimitRaw` (minutes) or `Timelimit`, `Priority`, `ReqTRES`. Dates have no offset;
-`Start` of a job that never started is `Unknown`, a limit may be `UNLIMITED` or `Partition_Limit`.
+`User`, `Start`, `TimelimitRaw` (minutes) or `Timelimit`, `Priority`, `Partition`, `QOS`, `ReqTRES`. Dates
+have no offset; `Start` of a job that never started is `Unknown`, a limit may be `UNLIMITED` or `Partition_Limit`.
 """
 
 from __future__ import annotations
@@ -84,14 +84,16 @@ _FURTHER = (
     ("estimate_s", Cell("TimelimitRaw", unit="min", optional=True, empty=_NO_LIMIT)),
     ("estimate_s", Cell("Timelimit", unit="min", optional=True, empty=_NO_LIMIT)),
     ("priority", Cell("Priority", optional=True)),
+    ("partition", Cell("Partition", optional=True)),
+    ("qos", Cell("QOS", optional=True)),
 )
 _ASSUMPTIONS = (
     "ElapsedRaw is the run time on the GPUs of AllocTRES; of a requeued job that of its last run",
     "times of day are taken as UTC: where clocks change twice a year, an hour is off for half of it",
     "every job is taken to want all of its logged run time, however it ended, and no more than it had so far "
     "where it was still running",
-    "the tenant is the account, the priority Slurm's, the estimate the time limit; partition and QOS have no "
-    "field of their own, and --tenant Partition or --tenant QOS makes tenants of them",
+    "the tenant is the account, the priority Slurm's, the estimate the time limit; --tenant Partition or "
+    "--tenant QOS makes tenants of these",
 )
 
 
