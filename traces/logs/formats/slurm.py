@@ -2,7 +2,8 @@
 
 Required columns: `JobIDRaw, Account, Submit, ElapsedRaw, AllocTRES, State`. Used where they are there:
 `User`, `Start`, `TimelimitRaw` (minutes) or `Timelimit`, `Priority`, `Partition`, `QOS`, `ReqTRES`. Dates
-have no offset; `Start` of a job that never started is `Unknown`, a limit may be `UNLIMITED` or `Partition_Limit`.
+have no offset; `Start` of a job that never started is `Unknown`, a limit may be `UNLIMITED` or
+`Partition_Limit`.
 """
 
 from __future__ import annotations
