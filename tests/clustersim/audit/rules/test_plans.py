@@ -81,7 +81,7 @@ def test_speeds_follow_from_where_a_job_runs_and_what_else_sends(network: str, t
 def test_gpu_types_have_speeds_of_their_own(tmp_path: Path) -> None:
     groups = "groups:\n  - {name: old, gpu_type: a100, nodes: 2}\n  - {name: new, gpu_type: h100, nodes: 2}\n"
     (tmp_path / "c.yaml").write_text(groups)
-    made = run(JOBS, "srtf", cluster=str(tmp_path / "c.yaml"))
+    made = run(JOBS, "srtf", cluster=str(tmp_path / "c.yaml"), type_slowdown=None)
     assert {plan.gpu_type for plan in made.plans} == {"a100", "h100"}
     assert found(made) == ([], "")
 
