@@ -2,7 +2,7 @@
 files in docs/models.md.
 
 python docs/refresh.py            rewrites all (and needs ../shared/data for the accuracy table)
-python docs/refresh.py --picture  also redraws docs/demo.png (needs the extra `docs`)
+python docs/refresh.py --picture  also takes the pictures again (needs matplotlib, playwright and chromium)
 """
 
 import argparse
@@ -83,7 +83,7 @@ def main() -> None:
         readme = replaced(readme, "demo", demo_table("--out", f"{folder}/demo"))
         if options.picture:
             drawing = [sys.executable, str(ROOT / "docs" / "picture.py"), f"{folder}/demo"]
-            subprocess.run([*drawing, "-o", str(ROOT / "docs" / "demo.png")], check=True)
+            subprocess.run([*drawing, "-o", str(ROOT / "docs")], check=True)
     (ROOT / "README.md").write_text(readme)
 
 

@@ -63,8 +63,10 @@ def test_pruning_keeps_the_best_of_every_count(case):
 def test_no_plan_is_faster_than_the_bound(launch_s):
     """Nor where the layers wait for their launches, and embedding and head hide behind that."""
     system = replace(SYSTEM, site=Site(launch_s=launch_s))
+    rng = np.random.default_rng(3)
     for case in CASES:
         model, plans = fitting(*case)
+        plans = plans.take(np.sort(rng.choice(len(plans), min(len(plans), 5000), replace=False)))
         bound = lower_bound_s(model, plans, system, PROFILE)
         assert (bound <= evaluate(model, plans, system, PROFILE).iteration_s).all()
 
