@@ -68,7 +68,9 @@ def test_a_new_key_at_every_decision_is_refused_with_the_remedy() -> None:
             proposal.run_by(lambda job: job.requested)
             return proposal
 
-    with pytest.raises(PolicyError, match=r"more than 16 different keys; .*a method of the policy, not a lambda"):
+    with pytest.raises(
+        PolicyError, match=r"more than 16 different keys; .*a method of the policy, not a lambda"
+    ):
         Simulation(JOBS, free_setup(CLUSTER, Lambdas(0.0))).run()
 
 
