@@ -159,7 +159,7 @@ class _Walk:
 NUMERIC_METRICS = tuple(name for name in METRICS if name not in ("covers", "wall_s", "policy_wall_s"))
 """The metrics of a cell: all but the one that is text, and the two that depend on the machine."""
 
-SHOWN_METRICS = ("jct_mean_s", "makespan_s", "deadline_met_ratio", "rejected")
+SHOWN_METRICS = ("jct_mean_s", "wait_mean_s", "makespan_s", "deadline_met_ratio", "rejected")
 
 
 class _Part(BaseModel):

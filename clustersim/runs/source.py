@@ -76,7 +76,7 @@ class Trace:
             return cls.read(trace, table, model_path)
         if hasattr(trace, "__dataframe__"):
             return cls.of(jobs_of_frame(trace), model_path)
-        if isinstance(trace, Iterable):
+        if isinstance(trace, Iterable) and not isinstance(trace, Mapping):
             jobs = list(trace)
             if all(isinstance(job, Job) for job in jobs):
                 return cls.of(jobs, model_path)

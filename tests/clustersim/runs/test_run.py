@@ -263,7 +263,7 @@ def test_a_comparison_by_names_and_a_data_frame(tmp_path: Path) -> None:
     assert clustersim.run(iter(JOBS[:2]), "fifo", **FREE).jobs == by_path[0].jobs
 
 
-@pytest.mark.parametrize("trace", [3, None, ["a.csv"], {"a": 1}])
+@pytest.mark.parametrize("trace", [3, None, ["a.csv"], {"a": 1}, {}])
 def test_what_is_no_trace_is_named(trace: Any) -> None:
     with pytest.raises(UserError, match="must be the path of a trace, jobs"):
         clustersim.run(trace, "fifo", **FREE)
