@@ -35,6 +35,7 @@ HARDLY_ANY = 0.01
 LONG_TAIL = 0.25
 """A tail of this share of the makespan deserves a note."""
 
+_ROUNDED_S = 2e-6  # two times that differ by less may be one, in tables of a microsecond
 _FEW_JOBS = 0.01  # of all jobs: so few are the tail of a run
 _SHORTEST_S = 1e-6  # of an arrival window; times are recorded to a microsecond
 
@@ -125,6 +126,6 @@ def tail(jobs: Jobs, usage: Usage) -> dict[str, Value]:
         from_s = max(from_s, float(until_s[many][-1]))
     if from_s >= last_s:
         return {"tail_jobs": 0, "tail_ratio": 0.0}
-    row = int(np.searchsorted(usage.time_s, from_s, side="right")) - 1
+    row = int(np.searchsorted(usage.time_s, from_s + _ROUNDED_S, side="right")) - 1
     there = int(usage.jobs[row]) if row >= 0 else 0
     return {"tail_jobs": there, "tail_ratio": (last_s - from_s) / (last_s - first_s)}

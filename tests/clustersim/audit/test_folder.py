@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from clustersim.audit import Finding, check_run_folder
@@ -115,6 +115,7 @@ def test_a_change_of_speed_counts_from_its_instant_on() -> None:
     policy=st.sampled_from(["fifo", "srtf", "edf", "fifo-skip"]),
     scale=st.sampled_from([0.0, 0.01, 1.0]),
 )
+@example(rows=[(1.560052736303163, 1, 1.0), (257.7590126414753, 1, 1.0)], policy="fifo", scale=0.0)
 def test_any_run_is_sound_after_rounding(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Any], policy: str, scale: float
 ) -> None:
