@@ -30,8 +30,8 @@ def test_the_commands_name_the_default_of_the_library() -> None:
 @pytest.mark.parametrize("headroom", [0.0, 0.1, 0.4])
 def test_search_finds_the_fastest_plan_that_leaves_the_headroom(headroom: float) -> None:
     """Brute force: of all plans of the space, those below the limit."""
-    found = search(MODEL, 128, SYSTEM, 16, space=WHOLE, top=10**6, memory_headroom=headroom)
-    everything = search(MODEL, 128, SYSTEM, 16, space=WHOLE, top=10**6, memory_headroom=0.0)
+    found = search(MODEL, 64, SYSTEM, 8, space=WHOLE, top=10**6, memory_headroom=headroom)
+    everything = search(MODEL, 64, SYSTEM, 8, space=WHOLE, top=10**6, memory_headroom=0.0)
     limit = (1 - headroom) * CAPACITY
     expected = [one.plan for one in everything.plans if one.prediction.memory_bytes <= limit]
     assert [one.plan for one in found.plans] == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ CASES = [("megatron-18.4b", 1024, 512), ("llama2-7b", 512, 300), ("bert-large", 
 # (the last has interleaved plans in which the last chunk does not decide)
 
 
+@cache
 def fitting(name, batch, most):
     model = load_model(name)
     plans = candidates(model, batch, SYSTEM, WHOLE, range(1, most + 1))
