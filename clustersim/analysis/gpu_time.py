@@ -126,10 +126,10 @@ def _plan_keys(run: Run) -> tuple[list[PlanKey], np.ndarray]:
     rows = np.stack([of_job, np.array(gpu_type, dtype=int), held.gpus.astype(int), held.plan])
     sizes = tuple(rows.max(axis=1, initial=0) + 1)
     codes, numbers = np.unique(np.ravel_multi_index(tuple(rows), sizes), return_inverse=True)
-    keys = [
-        PlanKey._make((*works[of], type_names[kind], gpus, held.plans[plan]))
-        for of, kind, gpus, plan in np.transpose(np.unravel_index(codes, sizes)).tolist()
-    ]
+    keys = []
+    for of, kind, gpus, plan in np.transpose(np.unravel_index(codes, sizes)).tolist():
+        model, global_batch, seq_len = works[of]
+        keys.append(PlanKey(model, global_batch, seq_len, type_names[kind], gpus, held.plans[plan]))
     return keys, numbers
 
 

@@ -14,9 +14,8 @@ from itertime.costs import checked_headroom
 from itertime.errors import UserError
 from itertime.io import sha256, shown
 from itertime.prediction import evaluate
-from itertime.spec import PlanBatch, list_systems, refusal_of
+from itertime.spec import Models, PlanBatch, list_systems, refusal_of
 from traces.job import Job
-from traces.models import Models
 
 __all__ = ["Recomputed", "recorded_models"]
 

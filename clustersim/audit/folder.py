@@ -22,7 +22,7 @@ from clustersim.records import SUBMIT, Columns, EventRecord, JobRecord, Run, Sna
 from clustersim.rundir import StreamedRun, changes, read_streamed
 from clustersim.runs import trace_of_manifest
 from itertime.errors import UserError, quoted
-from traces.models import Models
+from itertime.spec import Models
 
 from .evidence import RESOLUTION_S, Evidence, Finding, JobFacts, Violation, stated_number
 from .expected import Recomputed, recorded_models

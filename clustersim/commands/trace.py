@@ -224,7 +224,7 @@ def check(
     """
     from clustersim.cluster import load_cluster
     from clustersim.speed import Requests, read_throughput_table, speed_for
-    from traces.models import Models
+    from itertime.spec import Models
     from traces.native import store_trace
     from traces.summary import summarise
 

@@ -23,7 +23,7 @@ from clustersim.scheduler import Scheduler
 from clustersim.scheduler.cluster_state import checked_quotas
 from clustersim.speed import speed_for
 from itertime.errors import UserError
-from traces.models import Models
+from itertime.spec import Models
 
 from .config import RunConfig
 from .manifest import Ending, manifest_of, source_hashes

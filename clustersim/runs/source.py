@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeAlias
 from clustersim.speed import read_throughput_table
 from itertime.errors import TableError, UserError
 from itertime.io import sha256, shown
+from itertime.spec import Models
 from traces.job import Job, submission_order
-from traces.models import Models
 from traces.native import COLUMNS, TEXTS, StoredJobs, contradictions, jobs_of_frame, store_trace
 from traces.synthetic import Recipe, generate_stored
 

@@ -22,9 +22,8 @@ from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
 from itertime.io import shown
 from itertime.planning import PLANNERS, Planner, default_cache, make_planner
-from itertime.spec import ModelSpec, load_system, refusal_of
+from itertime.spec import Models, ModelSpec, load_system, refusal_of
 from traces.job import Job
-from traces.models import Models
 
 from .curve import CannotRun, Curve, Offer, regular_counts, worthwhile
 from .throughput_table import Throughputs, throughputs_by_type

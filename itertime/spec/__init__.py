@@ -13,6 +13,7 @@
 | `Site` | corrections of a profile for the software and the network of one site |
 | `load_system`, `list_systems` | a shipped system or a YAML file; names of the shipped systems |
 | `model_reference`, `system_reference` | their keys and files: what a file extends, changes by `KEY=VALUE` |
+| `Models` | models by name or path: shipped ones, and files of the user, as a trace names them |
 | `model_of`, `system_of`, `Reference` | the model or the system that such keys make |
 | `is_system_file` | whether a file states a system, rather than a shipped name |
 | `resolved_digest` | hash of a model or a system as resolved |
@@ -57,6 +58,7 @@ from .profile import Evidence, Profile, list_profiles, load_profile, profile_pat
 from .references import Reference, resolved_digest
 from .size_table import SizeTable
 from .system import Site, System, is_system_file, list_systems, load_system, system_of, system_reference
+from .user_models import Models
 
 __all__ = [
     "RECOMPUTE",
@@ -69,6 +71,7 @@ __all__ = [
     "GemmModel",
     "GemmTile",
     "ModelSpec",
+    "Models",
     "Plan",
     "PlanBatch",
     "Profile",

@@ -133,9 +133,14 @@ FILES: dict[str, tuple[Callable[..., int], list[list[str]]]] = {
 }  # fmt: skip
 
 
-def fuzz(name: str, sound: Path, home: Path, seeds: range, capfd: pytest.CaptureFixture[str]) -> None:
-    """Damage a file once per seed, with hashes made anew for every other one, and run its commands."""
+def crashes(
+    name: str, sound: Path, home: Path, seeds: range, capfd: pytest.CaptureFixture[str]
+) -> list[tuple[int, list[str], str]]:
+    """Damage a file once per seed, with hashes made anew for every other one, and run its commands. Returns
+    seed, command and end of stderr where a command did not end with an exit code for mistakes of users.
+    """
     program, commands = FILES[name]
+    found = []
     content = (sound / name).read_bytes()
     shutil.copytree(sound, home, dirs_exist_ok=True)
     for seed in seeds:
@@ -150,8 +155,9 @@ def fuzz(name: str, sound: Path, home: Path, seeds: range, capfd: pytest.Capture
         for command in commands:
             code = program(command)
             said = capfd.readouterr().err
-            assert code in (0, 2, 3, 4, 5), (seed, command, said[-2000:])
-            assert "Traceback" not in said, (seed, command, said[-2000:])
+            if code not in (0, 2, 3, 4, 5) or "Traceback" in said:
+                found.append((seed, command, said[-2000:]))
+    return found
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -159,7 +165,7 @@ def test_a_damaged_file_is_a_mistake_of_the_user(
     name: str, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    fuzz(name, sound, tmp_path, range(4 if name.startswith("run/") else 8), capfd)
+    assert not crashes(name, sound, tmp_path, range(4 if name.startswith("run/") else 8), capfd)
 
 
 @pytest.mark.long
@@ -168,4 +174,4 @@ def test_many_damaged_files(
     name: str, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    fuzz(name, sound, tmp_path, range(1000, 1300), capfd)
+    assert not crashes(name, sound, tmp_path, range(1000, 1300), capfd)

@@ -28,7 +28,7 @@ LAYERS = {
         {"commands"},
         {"cli"},
     ),
-    "traces": ({"job", "models"}, {"summary", "native", "workload"}, {"logs", "synthetic"}),
+    "traces": ({"job"}, {"summary", "native", "workload"}, {"logs", "synthetic"}),
     "clustersim": (
         {"errors", "gctuning", "overheads", "failures", "cluster"},
         {"placement", "records", "speed"},

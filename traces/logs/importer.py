@@ -12,8 +12,8 @@ from typing import Any
 from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import shown
+from itertime.spec import Models
 from traces.job import Job, submission_key
-from traces.models import Models
 from traces.native import unreadable
 from traces.summary import demand
 from traces.workload import Rules, Work, WorkMaker, deadline_factors, stream, work_maker

@@ -21,8 +21,8 @@ from itertime.io import (
     shown,
     without_guard,
 )
+from itertime.spec import Models
 from traces.job import Job
-from traces.models import Models
 
 from .schema import COLUMNS, contradictions
 

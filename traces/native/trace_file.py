@@ -12,8 +12,8 @@ from typing import Any
 
 from itertime.errors import UserError
 from itertime.io import replacing, with_guard
+from itertime.spec import Models
 from traces.job import Job
-from traces.models import Models
 
 from .parsing import TEXTS, read_rows
 from .schema import COLUMNS

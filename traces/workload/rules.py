@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 
 from itertime.errors import UnknownName, UserError
 from itertime.io import CONFIG, Count, Name, Positive, Share, construct, names_file, read_mapping, shown
-from traces.models import Models
+from itertime.spec import Models
 
 __all__ = [
     "FOLDER",

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from itertime.costs import MEMORY_HEADROOM
 from itertime.io import sha256
 from itertime.planning import Planner, make_planner
-from itertime.spec import load_system
+from itertime.spec import Models, load_system
 from traces.job import MAX_GPUS
-from traces.models import Models
 
 from .rules import Deadlines, Rules, load_rules, rules_path
 

@@ -13,9 +13,8 @@ import clustersim
 from clustersim.cli import main
 from itertime.errors import TableError, UserError
 from itertime.io import sha256
-from itertime.spec import load_model
+from itertime.spec import Models, load_model
 from traces import Job
-from traces.models import Models
 from traces.native import read_trace
 
 SHAPE = "layers: 24\nhidden: 2048\nheads: 16\nvocab: 51200\nseq_len: 2048\n"

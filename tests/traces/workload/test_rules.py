@@ -11,8 +11,8 @@ import yaml
 from itertime import load_model, load_system, make_planner
 from itertime.errors import UserError
 from itertime.io import sha256
+from itertime.spec import Models
 from tests.traces.planner import FakePlanner
-from traces.models import Models
 from traces.workload import FOLDER, Rules, WorkMaker, deadline_factors, stream, work_maker
 from traces.workload.rules import list_rules, load_rules
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from itertime.errors import UserError
 from itertime.io import names_file, sha256, shown
-from itertime.spec import ModelSpec, list_models, load_model, model_of, model_reference
+
+from .model import ModelSpec, list_models, load_model, model_of, model_reference
 
 __all__ = ["Models"]
 
