@@ -27,7 +27,8 @@ Parts of a profile, models of the time of one kernel:
 | name | what |
 |---|---|
 | `GemmModel`, `GemmTile` | matrix products, from tiles, waves and bytes |
-| `AttentionModel`, `AttentionCurve` | FlashAttention-2, by head dim, direction and mask |
+| `AttentionKernel`, `FLASH` | which attention kernel runs, its head dim of values, its window |
+| `AttentionModel`, `AttentionCurve` | an attention kernel, by head dim, direction and mask |
 | `AttentionSlowdown`, `SlowdownCurve` | other attention kernels, as multiples of FlashAttention-2's time |
 | `ElementwiseModel`, `WidthRate` | memory-bound kernels, from bytes and bandwidth |
 | `ElementwiseStyle` | one kind of them as fused, compiled or eager code, forward and backward |
@@ -42,20 +43,20 @@ Why
 """
 
 from .fidelity import approximations_of, check_predictable, refusal_of
-from .model import ModelSpec, list_models, load_model, model_of, model_reference
-from .operators import (
-    Array,
+from .kernels import (
+    FLASH,
     AttentionCurve,
+    AttentionKernel,
     AttentionModel,
     AttentionSlowdown,
     CastModel,
     ElementwiseModel,
     ElementwiseStyle,
-    GemmModel,
-    GemmTile,
     SlowdownCurve,
     WidthRate,
 )
+from .model import ModelSpec, list_models, load_model, model_of, model_reference
+from .operators import Array, GemmModel, GemmTile
 from .plan import RECOMPUTE, Plan
 from .plan_batch import PlanBatch
 from .profile import Evidence, Profile, list_profiles, load_profile, profile_path
@@ -65,9 +66,11 @@ from .system import Site, System, is_system_file, list_systems, load_system, sys
 from .user_models import Models
 
 __all__ = [
+    "FLASH",
     "RECOMPUTE",
     "Array",
     "AttentionCurve",
+    "AttentionKernel",
     "AttentionModel",
     "AttentionSlowdown",
     "CastModel",
