@@ -30,6 +30,7 @@ Parts of a profile, models of the time of one kernel:
 | name | what |
 |---|---|
 | `GemmModel`, `GemmTile` | matrix products, from tiles, waves and bytes |
+| `PowerTerm` | what another power limit changes |
 | `AttentionModel`, `AttentionCurve` | FlashAttention-2, by head dim, direction and mask |
 | `AttentionSlowdown`, `SlowdownCurve` | other attention kernels, as multiples of FlashAttention-2's time |
 | `ElementwiseModel`, `WidthRate` | memory-bound kernels, from bytes and bandwidth |
@@ -53,6 +54,7 @@ from .operators import (
     ElementwiseModel,
     GemmModel,
     GemmTile,
+    PowerTerm,
     SlowdownCurve,
     WidthRate,
 )
@@ -83,6 +85,7 @@ __all__ = [
     "Models",
     "Plan",
     "PlanBatch",
+    "PowerTerm",
     "Profile",
     "Reference",
     "Site",
