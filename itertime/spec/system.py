@@ -105,7 +105,7 @@ class System:
     `gpu_nic_bytes_per_s` is PCIe 4.0 x16, 16 GT/s x 16 lanes x 128/130 / 8; `cpu_link_bytes_per_s` is NCCL's
     own figure, AMD_BW in its src/graph/topo.h. `nvlink_slowdown` is 1.5 for a GPU with two thirds of the
     links of the one that was measured: bytes take longer, the latency of a message does not change.
-    `power_w`, `hbm_bytes_per_s` and `memory_bytes` describe a variant of the GPU that the profile was measured on.
+    `power_w`, `hbm_bytes_per_s` and `memory_bytes` describe a variant of the GPU that the profile measures.
     """
 
     name: Annotated[Name, described("of the system")]
