@@ -188,3 +188,17 @@ def test_whole_numbers_are_of_a_size_that_machines_have(tmp_path: Path, key: str
     path.write_text(json.dumps({**shipped, key: 10**25}))
     with pytest.raises(UserError, match=rf"{key}=.*less than or equal to 10"):
         load_system(str(path))
+
+
+def test_nvlink_may_join_several_nodes(tmp_path: Path) -> None:
+    tray = load_system(write(tmp_path, {"gpus_per_node": "4"}))
+    rack = load_system(write(tmp_path, {"gpus_per_node": "4", "nvlink_domain": "72"}))
+    assert (tray.domain_gpus, tray.domain_nodes) == (4, 1)
+    assert (rack.domain_gpus, rack.domain_nodes) == (72, 18)
+    assert tray.domain_nic_bytes_per_s == 25e9
+    assert rack.domain_nic_bytes_per_s == 18 * 25e9
+
+
+def test_nvlink_joins_whole_nodes(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nvlink_domain=70: must be a multiple of gpus_per_node=4"):
+        load_system(write(tmp_path, {"gpus_per_node": "4", "nvlink_domain": "70"}))
