@@ -31,6 +31,8 @@ Parts of a profile, models of the time of one kernel:
 | `AttentionModel`, `AttentionCurve` | FlashAttention-2, by head dim, direction and mask |
 | `AttentionSlowdown`, `SlowdownCurve` | other attention kernels, as multiples of FlashAttention-2's time |
 | `ElementwiseModel`, `WidthRate` | memory-bound kernels, from bytes and bandwidth |
+| `ElementwiseStyle` | one kind of them as fused, compiled or eager code, forward and backward |
+| `CastModel` | quantisation of a 16-bit tensor, from the bytes that its kernels move |
 | `SizeTable` | collectives, interpolated in bytes and ranks |
 | `Array` | NumPy array of floats |
 
@@ -47,7 +49,9 @@ from .operators import (
     AttentionCurve,
     AttentionModel,
     AttentionSlowdown,
+    CastModel,
     ElementwiseModel,
+    ElementwiseStyle,
     GemmModel,
     GemmTile,
     PowerTerm,
@@ -68,7 +72,9 @@ __all__ = [
     "AttentionCurve",
     "AttentionModel",
     "AttentionSlowdown",
+    "CastModel",
     "ElementwiseModel",
+    "ElementwiseStyle",
     "Evidence",
     "GemmModel",
     "GemmTile",

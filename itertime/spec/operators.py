@@ -24,7 +24,9 @@ __all__ = [
     "AttentionCurve",
     "AttentionModel",
     "AttentionSlowdown",
+    "CastModel",
     "ElementwiseModel",
+    "ElementwiseStyle",
     "GemmModel",
     "GemmTile",
     "PowerTerm",
@@ -209,12 +211,23 @@ class AttentionModel:
         seq_kv: ArrayLike,
         causal: ArrayLike = True,
         backward: bool = False,
+        value_dim: ArrayLike | None = None,
+        window: int = 0,
     ) -> Array:
-        """Seconds of one layer's kernel; `heads`, `kv_heads` are those on this GPU, sequences in tokens."""
+        """Seconds of one layer's kernel; `heads`, `kv_heads` are those on this GPU, sequences in tokens.
+
+        `value_dim` is the head dim of values and outputs where it is not that of queries and keys; their mean
+        then counts. `window` > 0 is the number of keys, ending at its own position, that a query reaches: the
+        scores kept count, at the rate of a sequence as long as the keys of an average query would make it.
+        """
         batch, heads, kv_heads, head_dim, seq_q, seq_kv = (
             np.asarray(value, dtype=float) for value in (batch, heads, kv_heads, head_dim, seq_q, seq_kv)
         )
         causal = np.asarray(causal, dtype=bool)
+        if value_dim is not None:
+            head_dim = (head_dim + np.asarray(value_dim, dtype=float)) / 2
+        if window:
+            seq_kv = np.where(causal, _reached(seq_kv, window), seq_kv)
         padded = np.ceil(head_dim / 32) * 32
         full, full_half = self._rate(padded, backward, causal=False)
         masked, masked_half = self._rate(padded, backward, causal=True)
@@ -248,6 +261,13 @@ class AttentionModel:
         tables: dict[tuple[str, bool], Array] = self._tables  # type: ignore[attr-defined]
         dims, s_per_flop, s_half = tables["backward" if backward else "forward", causal]
         return np.interp(head_dim, dims, s_per_flop), np.interp(head_dim, dims, s_half)
+
+
+def _reached(seq_kv: Array, window: int) -> Array:
+    """The sequence whose causal mask keeps as many keys per query, (n + 1) / 2, as the window does here."""
+    kept = np.minimum(window, seq_kv)
+    per_query = kept * (seq_kv - (kept - 1) / 2) / seq_kv
+    return np.asarray(2 * per_query - 1)
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -348,3 +368,44 @@ class ElementwiseModel:
         """Binary logarithms of the widths, and bytes/s."""
         widths, rates = np.array([(one.width, one.bytes_per_s) for one in self.by_width]).T
         return np.log2(widths), rates
+
+
+@dataclass(frozen=True, config=CONFIG)
+class ElementwiseStyle:
+    """One kind of memory-bound kernel in one way of writing it, forward and backward."""
+
+    forward: ElementwiseModel
+    backward: ElementwiseModel
+
+    def scaled(self, ratio: float) -> ElementwiseStyle:
+        """The kernel on a GPU with `ratio` times the memory bandwidth."""
+        return ElementwiseStyle(self.forward.scaled(ratio), self.backward.scaled(ratio))
+
+    def seconds(self, nbytes: ArrayLike, width: float | None, backward: ArrayLike) -> Array:
+        """Seconds as `ElementwiseModel.seconds`; `backward` says, by element, which of the two it is."""
+        if isinstance(backward, bool):
+            return (self.backward if backward else self.forward).seconds(nbytes, width)
+        return np.where(backward, self.backward.seconds(nbytes, width), self.forward.seconds(nbytes, width))
+
+
+@dataclass(frozen=True, config=CONFIG)
+class CastModel:
+    """Time to quantise a 16-bit tensor: the bytes that all its kernels move over their rate, plus launches.
+
+    `bytes_per_element` counts every read and write of the recipe: finding the largest magnitude, scaling, and
+    a transposed copy where the GPU's matrix units need one.
+    """
+
+    bytes_per_element: Positive
+    bytes_per_s: Positive
+    launch_s: NonNegative
+
+    def scaled(self, ratio: float) -> CastModel:
+        """The cast on a GPU with `ratio` times the memory bandwidth."""
+        return CastModel(self.bytes_per_element, self.bytes_per_s * ratio, self.launch_s)
+
+    def seconds(self, elements: ArrayLike) -> Array:
+        """Seconds of a tensor of so many elements; 0 for none."""
+        elements = np.asarray(elements, dtype=float)
+        moved = elements * (self.bytes_per_element / self.bytes_per_s)
+        return np.where(elements > 0, moved + self.launch_s, 0.0)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
@@ -21,12 +22,22 @@ from pydantic.dataclasses import dataclass
 from itertime.errors import UnknownName, UserError, quoted
 from itertime.io import CONFIG, NonNegative, Positive, Whole, construct, read_mapping
 
-from .operators import Array, AttentionModel, AttentionSlowdown, ElementwiseModel, GemmModel, PowerTerm
+from .operators import (
+    Array,
+    AttentionModel,
+    AttentionSlowdown,
+    CastModel,
+    ElementwiseModel,
+    ElementwiseStyle,
+    GemmModel,
+    PowerTerm,
+)
 from .size_table import SizeTable
 
 __all__ = [
     "COLLECTIVES",
     "ELEMENTWISE_KINDS",
+    "ELEMENTWISE_STYLES",
     "Evidence",
     "Profile",
     "list_profiles",
@@ -51,6 +62,8 @@ ELEMENTWISE_KINDS = (
     "adam",
 )
 OLDER_ATTENTION = ("flash1", "triton")
+NEWER_ATTENTION = ("flash3", "cudnn", "cudnn_fp8", "cudnn_mxfp8")
+ELEMENTWISE_STYLES = ("fused", "compiled", "eager")
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
 
 
@@ -106,6 +119,9 @@ class Profile:
     gemm_precisions: dict[str, GemmModel] = dataclasses.field(default_factory=dict)
     grouped_gemm: dict[str, GemmModel] = dataclasses.field(default_factory=dict)
     power: PowerTerm | None = None
+    attention_kernels: dict[str, AttentionModel] = dataclasses.field(default_factory=dict)
+    elementwise_styles: dict[str, dict[str, ElementwiseStyle]] = dataclasses.field(default_factory=dict)
+    casts: dict[str, CastModel] = dataclasses.field(default_factory=dict)
 
     @model_validator(mode="after")
     def _check(self) -> Profile:
@@ -225,7 +241,16 @@ class Profile:
             gemm_precisions={name: gemm(model) for name, model in self.gemm_precisions.items()},
             grouped_gemm={name: gemm(model) for name, model in self.grouped_gemm.items()},
             attention=self.attention.scaled(rate, memory, multiprocessors),
+            attention_kernels={
+                name: model.scaled(rate, memory, multiprocessors)
+                for name, model in self.attention_kernels.items()
+            },
             elementwise={kind: model.scaled(memory) for kind, model in self.elementwise.items()},
+            elementwise_styles={
+                style: {kind: model.scaled(memory) for kind, model in kinds.items()}
+                for style, kinds in self.elementwise_styles.items()
+            },
+            casts={name: model.scaled(memory) for name, model in self.casts.items()},
         )
 
     def attention_s(
@@ -238,13 +263,32 @@ class Profile:
         seq_kv: ArrayLike,
         causal: ArrayLike = True,
         backward: bool = False,
+        kernel: str = "flash",
+        value_dim: ArrayLike | None = None,
+        window: int = 0,
     ) -> Array:
-        """Seconds of one layer's flash attention kernel, forward or backward.
+        """Seconds of one layer's attention kernel, forward or backward.
 
         `heads` and `kv_heads` are those on this GPU; sequences are in tokens. Causal attention halves the
-        work, which is exact for seq_q = seq_kv.
+        work, which is exact for seq_q = seq_kv. `value_dim` is the head dim of values where it is not
+        `head_dim`; FlashAttention-2 pads the smaller to the larger. `window` > 0 limits the keys that a
+        query reaches under a causal mask.
+
+        `kernel` is "flash" (FlashAttention-2), one of `attention_slowdown`, or one of `attention_kernels`. A
+        profile without "cudnn" or "flash3" answers with FlashAttention-2. Raises `UnknownName` for another.
         """
-        return self.attention.seconds(batch, heads, kv_heads, head_dim, seq_q, seq_kv, causal, backward)
+        model = self.attention_kernels.get(kernel)
+        if model is not None:
+            shape = (batch, heads, kv_heads, head_dim, seq_q, seq_kv, causal, backward)
+            return model.seconds(*shape, value_dim, window)
+        if value_dim is not None:
+            head_dim = np.maximum(head_dim, value_dim)
+        shape = (batch, heads, kv_heads, head_dim, seq_q, seq_kv, causal, backward)
+        seconds = self.attention.seconds(*shape, None, window)
+        if kernel == "flash" or kernel in NEWER_ATTENTION:
+            return seconds
+        head_dim, seq, masked = (float(np.max(np.asarray(one))) for one in (head_dim, seq_kv, causal))
+        return self.attention_factor(kernel, head_dim, seq, bool(masked)) * seconds
 
     def attention_factor(self, kernel: str, head_dim: float, seq: float, causal: bool = True) -> float:
         """The time of an attention kernel over that of FlashAttention-2, which `attention_s` gives.
@@ -258,18 +302,45 @@ class Profile:
         return self.attention_slowdown[kernel].factor(head_dim, seq, causal)
 
     def elementwise_s(
-        self, nbytes: ArrayLike, kind: str = "elementwise", width: float | None = None
+        self,
+        nbytes: ArrayLike,
+        kind: str = "elementwise",
+        width: float | None = None,
+        style: str | None = None,
+        backward: ArrayLike = False,
     ) -> Array:
         """Seconds of one memory-bound kernel that reads and writes `nbytes` bytes in all; 0 for 0 bytes.
 
         `kind` is one of `ELEMENTWISE_KINDS`. Bytes count every tensor once, read or written, in 16 bit: 4
         per element of layernorm, rmsnorm, softmax, gelu, rotary, embedding; 6 per element of the MLP width
         for swiglu and of an addition. `width` is the length of the rows that a norm or softmax reduces,
-        in elements. Raises `UnknownName` for another kind.
+        in elements.
+
+        `style` says how the kernel is written: None for the profile's own rates, which do not tell forward
+        from backward, or one of `ELEMENTWISE_STYLES`. `backward`, by element, then picks the rate. A profile
+        without styles answers with its own rates. Raises `UnknownName` for another kind or style.
         """
         if kind not in self.elementwise:
             raise UnknownName("element-wise kind", kind, self.elementwise)
+        if style is not None:
+            if style not in ELEMENTWISE_STYLES:
+                raise UnknownName("element-wise style", style, ELEMENTWISE_STYLES)
+            styled = self.elementwise_styles.get(style, {}).get(kind)
+            if styled is not None:
+                return styled.seconds(nbytes, width, backward)
         return self.elementwise[kind].seconds(nbytes, width)
+
+    def cast_s(self, elements: ArrayLike, precision: str) -> Array:
+        """Seconds to quantise a bf16 tensor of so many elements to `precision`, with its scales.
+
+        The parts named "cast" say which kernels that counts. 0 for "bf16". Raises `UnknownName` for a
+        precision that the profile has no cast for.
+        """
+        if precision == "bf16":
+            return np.zeros_like(np.asarray(elements, dtype=float))
+        if precision not in self.casts:
+            raise UnknownName("precision of a cast", precision, ["bf16", *self.casts])
+        return self.casts[precision].seconds(elements)
 
     def collective_s(self, operation: str, nbytes: ArrayLike, ranks: ArrayLike = 2) -> Array:
         """Seconds of a collective among `ranks` GPUs of one node.
