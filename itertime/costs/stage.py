@@ -43,6 +43,13 @@ MICRO_BATCH_COLUMNS = (
     "cp_gather",
     "cp",
     "ep",
+    "precision",
+    "etp",
+    "tp_overlap",
+    "cuda_graphs",
+    "dispatcher",
+    "ep_overlap",
+    "recompute_permille",
 )
 """The columns of a `PlanBatch` that decide the time of one micro-batch in a layer and in the model's ends."""
 
@@ -81,8 +88,8 @@ def stage_costs(workload: Workload) -> StageCosts:
     hop = _hop_s(workload)
     forward, backward = _distinct_passes(workload)
     passes = [
-        _stage_pass(workload, forward, _exposed_shards_forward(workload, sharded, forward), hop, LAST),
-        _stage_pass(workload, backward, _exposed_shards_backward(workload, sharded, backward), hop, FIRST),
+        _stage_pass(workload, forward, _shards_forward(workload, sharded, forward), hop, LAST),
+        _stage_pass(workload, backward, _shards_backward(workload, sharded, backward), hop, FIRST),
     ]
     once, traffic = _once(workload, passes[0], passes[1])
     once["fsdp_last"] = sharded.last_scatter
@@ -119,12 +126,18 @@ def micro_batch_passes(workload: Workload) -> tuple[Pass, Pass]:
     return Pass(layer.forward, embedding[0], head[0]), Pass(layer.backward, embedding[1], head[1])
 
 
-def _stage_pass(workload: Workload, one: Pass, exposed: Array, hop: Array, end: int) -> Parts:
+def _stage_pass(workload: Workload, one: Pass, shards: _Shards, hop: Array, end: int) -> Parts:
     """Seconds of a pass by part, (4, plans); the stage `end`, where the pass ends, sends one time fewer."""
-    plans, layers = workload.plans, workload.partition.layers
+    plans, layers, framework = workload.plans, workload.partition.layers, workload.framework
     has_embedding = (_KIND == FIRST) | ((_KIND == LAST) & (plans.pp == 1))
     parts: Parts = {part: layers * seconds for part, seconds in one.layer.items()}
-    parts["fsdp_comm"] = exposed
+    parts["fsdp_comm"] = shards.exposed
+    if framework.contention:
+        parts["contention"] = framework.contention * shards.hidden
+    if framework.pipeline_layer_s or framework.micro_batch_s:
+        share = 1 / 3 if end == LAST else 2 / 3
+        added = layers * framework.pipeline_layer_s + framework.micro_batch_s * plans.interleave
+        parts["overhead"] = parts["overhead"] + np.where(plans.pp > 1, share * added, 0.0)
     parts["embedding"] = np.where(has_embedding, one.embedding, 0.0)
     parts["head"] = np.where(_KIND == LAST, one.head, 0.0)
     if "launch" in parts:
@@ -142,21 +155,31 @@ def _hide_ends(parts: Parts, plans: PlanBatch) -> None:
         idle = np.where(plans.interleave == 1, idle - hidden, idle)
 
 
-def _exposed_shards_forward(workload: Workload, sharded: Sharded, one: Pass) -> Array:
-    """Seconds that ZeRO-3 adds to a forward pass, (4, plans): nothing hides the first layer's gather."""
+@dataclass(frozen=True)
+class _Shards:
+    """Seconds of a pass that ZeRO-2 and -3 communicate, (4, plans): what nothing hides, and what work hides."""
+
+    exposed: Array
+    hidden: Array
+
+
+def _shards_forward(workload: Workload, sharded: Sharded, one: Pass) -> _Shards:
+    """Of a forward pass under ZeRO-3: nothing hides the first layer's gather."""
     layers = workload.partition.layers
     if not (workload.plans.zero_stage >= 2).any():
-        return np.zeros(layers.shape)
+        return _Shards(np.zeros(layers.shape), np.zeros(layers.shape))
     exposed = np.maximum(sharded.forward - _hidden_by(workload, one), 0.0)
-    return np.where(layers > 0, (layers - 1) * exposed + sharded.forward, 0.0) + sharded.root_gather
+    exposed = np.where(layers > 0, (layers - 1) * exposed + sharded.forward, 0.0)
+    return _Shards(exposed + sharded.root_gather, layers * sharded.forward - exposed)
 
 
-def _exposed_shards_backward(workload: Workload, sharded: Sharded, one: Pass) -> Array:
-    """Seconds that ZeRO-2 and -3 add to a backward pass, (4, plans)."""
+def _shards_backward(workload: Workload, sharded: Sharded, one: Pass) -> _Shards:
+    """Of a backward pass under ZeRO-2 and -3."""
     layers = workload.partition.layers
     if not (workload.plans.zero_stage >= 2).any():
-        return np.zeros(layers.shape)
-    return np.maximum(sharded.backward - _hidden_by(workload, one), 0.0) * layers
+        return _Shards(np.zeros(layers.shape), np.zeros(layers.shape))
+    exposed = np.maximum(sharded.backward - _hidden_by(workload, one), 0.0) * layers
+    return _Shards(exposed, layers * sharded.backward - exposed)
 
 
 def _hidden_by(workload: Workload, one: Pass) -> Array:
@@ -196,7 +219,7 @@ def _once(workload: Workload, forward: Parts, backward: Parts) -> tuple[Parts, E
     shared, experts = layers * partition.shared + partition.tables, layers * partition.experts
     traffic = exchange(workload, layers, shared, experts)
     exposed = np.zeros(len(plans))
-    overlaps = plans.grad_overlap.any()
+    overlaps, framework = plans.grad_overlap.any(), workload.framework
     for comm, parts in ((traffic.gather_s, forward), (traffic.reduce_s, backward)):
         if not overlaps:
             exposed = exposed + comm
@@ -208,8 +231,12 @@ def _once(workload: Workload, forward: Parts, backward: Parts) -> tuple[Parts, E
         "dp_comm": exposed,
         "embedding_sync": _embedding_sync_s(workload),
         "optimizer": optimizer_s(workload, shared, experts),
-        "iteration_overhead": site.iteration_overhead_s + _broadcasts(plans) * site.zero_broadcast_s,
+        "iteration_overhead": site.iteration_overhead_s
+        + framework.iteration_s
+        + _broadcasts(plans) * site.zero_broadcast_s,
     }
+    if framework.contention:
+        once["contention_once"] = framework.contention * (traffic.gather_s + traffic.reduce_s - exposed)
     return once, traffic
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itertime.errors import UserError, quoted
-from itertime.spec import RECOMPUTE, ModelSpec, PlanBatch, System
+from itertime.spec import HABIT, PRECISIONS, RECOMPUTE, ModelSpec, PlanBatch, System
 
 __all__ = ["LARGEST", "MICRO_BATCHES", "WHOLE", "Space", "candidates", "divisors", "tensor_splits"]
 
@@ -39,6 +39,7 @@ class Space:
     grad_overlap: bool = False
     cp: tuple[int, ...] = (1,)
     ep: tuple[int, ...] = ()
+    precision: str = "bf16"
 
     def __post_init__(self) -> None:
         for name, known in (("recompute", RECOMPUTE), ("zero_stage", (0, 1, 2, 3))):
@@ -47,6 +48,10 @@ class Space:
                     raise UserError(
                         f"search: {name}={quoted(value)}: must be among {', '.join(map(str, known))}"
                     )
+        if self.precision not in PRECISIONS:
+            raise UserError(
+                f"search: precision={quoted(self.precision)}: must be among {', '.join(PRECISIONS)}"
+            )
         for name in ("tp", "pp", "micro_batch", "interleave", "cp", "ep"):
             for value in getattr(self, name):
                 if not isinstance(value, int) or not 1 <= value <= LARGEST:
@@ -156,6 +161,7 @@ def _batch(shapes: Whole, choices: Whole, global_batch: int, grad_overlap: bool)
     cp, tp, pp, dp, size, interleave = shapes
     recompute, zero, sequence, ep = choices
     no, plans = np.zeros(len(tp), dtype=bool), len(tp)
+    nothing = np.zeros(plans, dtype=np.int64)
     return PlanBatch(
         tp=tp,
         pp=pp,
@@ -177,5 +183,14 @@ def _batch(shapes: Whole, choices: Whole, global_batch: int, grad_overlap: bool)
         ep=ep,
         pp_before_dp=no,
         prefetch=~no,
-        bucket_bytes=np.zeros(plans, dtype=np.int64),
+        bucket_bytes=nothing,
+        precision=nothing + PRECISIONS.index(space.precision),
+        etp=tp,
+        tp_overlap=nothing + HABIT,
+        cuda_graphs=nothing,
+        dispatcher=nothing,
+        ep_overlap=no,
+        recompute_permille=nothing + 1000,
+        offload_layers=nothing,
+        offload_optimizer=no,
     )

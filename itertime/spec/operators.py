@@ -24,9 +24,12 @@ __all__ = [
     "AttentionCurve",
     "AttentionModel",
     "AttentionSlowdown",
+    "CastModel",
     "ElementwiseModel",
+    "ElementwiseStyle",
     "GemmModel",
     "GemmTile",
+    "PowerTerm",
     "SlowdownCurve",
     "WidthRate",
 ]
@@ -49,7 +52,9 @@ class GemmTile:
 
 @dataclass(frozen=True, config=CONFIG)
 class GemmModel:
-    """Time of `batch` products y[m, n] = x[m, k] w[k, n] in 16-bit floating point, in one launch.
+    """Time of `batch` products y[m, n] = x[m, k] w[k, n], in one launch.
+
+    x and w take `operand_bytes` bytes an element, scales included; y has 16 bits.
 
     For each tile shape, with T = ceil(m / rows) ceil(n / columns) batch tiles on S multiprocessors:
 
@@ -71,6 +76,7 @@ class GemmModel:
     bytes_per_s: Positive
     overlap_exponent: Positive
     launch_s: NonNegative
+    operand_bytes: Positive = 2.0
 
     @model_validator(mode="after")
     def _check(self) -> GemmModel:
@@ -78,12 +84,25 @@ class GemmModel:
             raise ValueError("tiles must hold at least one tile")
         return self
 
+    def scaled(self, rate: float = 1.0, memory: float = 1.0, multiprocessors: int | None = None) -> GemmModel:
+        """The same kernels with each multiprocessor `rate` times as fast and the memory `memory` times."""
+        count = multiprocessors or self.multiprocessors
+        return dataclasses.replace(
+            self,
+            tiles=[
+                GemmTile(tile.rows, tile.columns, min(1.0, tile.peak_fraction * rate)) for tile in self.tiles
+            ],
+            multiprocessors=count,
+            peak_flops_per_s=self.peak_flops_per_s * (count / self.multiprocessors),
+            bytes_per_s=self.bytes_per_s * memory,
+        )
+
     def seconds(self, m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1) -> Array:
         """Seconds of the whole launch; the arguments are counts of at least 1."""
         m, n, k, batch = (np.asarray(value, dtype=float) for value in (m, n, k, batch))
         depth = (k**self.k_exponent + self.k_offset**self.k_exponent) ** (1 / self.k_exponent)
         compute = self._fastest_tile(m, n, batch) * depth
-        memory = 2 * (m * k + k * n + m * n) * batch / self.bytes_per_s
+        memory = 2 * (self.operand_bytes / 2 * (m * k + k * n) + m * n) * batch / self.bytes_per_s
         p = self.overlap_exponent
         return (compute**p + memory**p) ** (1 / p) + self.launch_s
 
@@ -112,6 +131,28 @@ class GemmModel:
         rows, columns, fractions = np.array([dataclasses.astuple(tile) for tile in self.tiles]).T
         flops = 2.0 * self.multiprocessors * rows * columns
         return rows, columns, flops / (fractions * self.peak_flops_per_s)
+
+
+@dataclass(frozen=True, config=CONFIG)
+class PowerTerm:
+    """How the rate of tensor-core kernels follows the GPU's power limit.
+
+    Under load a GPU lowers its clock until it stays within `limit_w`. At another limit P, and a share s of
+    the multiprocessors, each multiprocessor runs at
+
+        (P / (s limit_w)) ** exponent
+
+    times its rate, up to `headroom`: the rate of short kernels, which no limit slows, over the sustained one.
+    """
+
+    limit_w: Positive
+    exponent: NonNegative
+    headroom: Positive = 1.0
+
+    def at(self, limit_w: float, share: float = 1.0) -> tuple[PowerTerm, float]:
+        """The term at another limit and share of multiprocessors, and the rate of one multiprocessor."""
+        rate = min((limit_w / (share * self.limit_w)) ** self.exponent, self.headroom)
+        return PowerTerm(limit_w, self.exponent, self.headroom / rate), rate
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -170,12 +211,23 @@ class AttentionModel:
         seq_kv: ArrayLike,
         causal: ArrayLike = True,
         backward: bool = False,
+        value_dim: ArrayLike | None = None,
+        window: int = 0,
     ) -> Array:
-        """Seconds of one layer's kernel; `heads`, `kv_heads` are those on this GPU, sequences in tokens."""
+        """Seconds of one layer's kernel; `heads`, `kv_heads` are those on this GPU, sequences in tokens.
+
+        `value_dim` is the head dim of values and outputs where it is not that of queries and keys; their mean
+        then counts. `window` > 0 is the number of keys, ending at its own position, that a query reaches: the
+        scores kept count, at the rate of a sequence as long as the keys of an average query would make it.
+        """
         batch, heads, kv_heads, head_dim, seq_q, seq_kv = (
             np.asarray(value, dtype=float) for value in (batch, heads, kv_heads, head_dim, seq_q, seq_kv)
         )
         causal = np.asarray(causal, dtype=bool)
+        if value_dim is not None:
+            head_dim = (head_dim + np.asarray(value_dim, dtype=float)) / 2
+        if window:
+            seq_kv = np.where(causal, _reached(seq_kv, window), seq_kv)
         padded = np.ceil(head_dim / 32) * 32
         full, full_half = self._rate(padded, backward, causal=False)
         masked, masked_half = self._rate(padded, backward, causal=True)
@@ -189,11 +241,33 @@ class AttentionModel:
         memory = passes * 4 * batch * head_dim * (heads * seq_q + kv_heads * seq_kv) / self.bytes_per_s
         return np.maximum(compute, memory) + self.launch_s
 
+    def scaled(
+        self, rate: float = 1.0, memory: float = 1.0, multiprocessors: int | None = None
+    ) -> AttentionModel:
+        """The same kernel with each multiprocessor `rate` times as fast and the memory `memory` times."""
+        count = multiprocessors or self.multiprocessors
+        ratio = rate * (count / self.multiprocessors)
+        return dataclasses.replace(
+            self,
+            curves=[
+                dataclasses.replace(curve, flops_per_s=curve.flops_per_s * ratio) for curve in self.curves
+            ],
+            multiprocessors=count,
+            bytes_per_s=self.bytes_per_s * memory,
+        )
+
     def _rate(self, head_dim: Array, backward: bool, causal: bool) -> tuple[Array, Array]:
         """Seconds per FLOP, and its product with `seq_half`, at these head dims."""
         tables: dict[tuple[str, bool], Array] = self._tables  # type: ignore[attr-defined]
         dims, s_per_flop, s_half = tables["backward" if backward else "forward", causal]
         return np.interp(head_dim, dims, s_per_flop), np.interp(head_dim, dims, s_half)
+
+
+def _reached(seq_kv: Array, window: int) -> Array:
+    """The sequence whose causal mask keeps as many keys per query, (n + 1) / 2, as the window does here."""
+    kept = np.minimum(window, seq_kv)
+    per_query = kept * (seq_kv - (kept - 1) / 2) / seq_kv
+    return np.asarray(2 * per_query - 1)
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -294,3 +368,36 @@ class ElementwiseModel:
         """Binary logarithms of the widths, and bytes/s."""
         widths, rates = np.array([(one.width, one.bytes_per_s) for one in self.by_width]).T
         return np.log2(widths), rates
+
+
+@dataclass(frozen=True, config=CONFIG)
+class ElementwiseStyle:
+    """One kind of memory-bound kernel in one way of writing it, forward and backward."""
+
+    forward: ElementwiseModel
+    backward: ElementwiseModel
+
+    def seconds(self, nbytes: ArrayLike, width: float | None, backward: ArrayLike) -> Array:
+        """Seconds as `ElementwiseModel.seconds`; `backward` says, by element, which of the two it is."""
+        if isinstance(backward, bool):
+            return (self.backward if backward else self.forward).seconds(nbytes, width)
+        return np.where(backward, self.backward.seconds(nbytes, width), self.forward.seconds(nbytes, width))
+
+
+@dataclass(frozen=True, config=CONFIG)
+class CastModel:
+    """Time to quantise a 16-bit tensor: the bytes that all its kernels move over their rate, plus launches.
+
+    `bytes_per_element` counts every read and write of the recipe: finding the largest magnitude, scaling, and
+    a transposed copy where the GPU's matrix units need one.
+    """
+
+    bytes_per_element: Positive
+    bytes_per_s: Positive
+    launch_s: NonNegative
+
+    def seconds(self, elements: ArrayLike) -> Array:
+        """Seconds of a tensor of so many elements; 0 for none."""
+        elements = np.asarray(elements, dtype=float)
+        moved = elements * (self.bytes_per_element / self.bytes_per_s)
+        return np.where(elements > 0, moved + self.launch_s, 0.0)

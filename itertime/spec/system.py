@@ -25,6 +25,7 @@ from itertime.io import (
     names_file,
 )
 
+from .framework import NEUTRAL
 from .references import Reference
 
 __all__ = [
@@ -116,6 +117,9 @@ class System:
     ]
     nvlink_bytes_per_s: Annotated[Positive, described("a GPU's sum over its links", "bytes/s")]
     source: Annotated[Name, described("where the figures come from")]
+    framework: Annotated[
+        Name, described("the software of its users: a shipped name (`itertime frameworks`) or a YAML file")
+    ] = NEUTRAL
     gpu_nic_bytes_per_s: Annotated[
         Positive, described("most that one GPU moves to and from the NICs: its PCIe link", "bytes/s")
     ] = 31.5e9

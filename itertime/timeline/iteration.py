@@ -51,8 +51,10 @@ def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profi
         ("embedding gradients", "network", "embedding_sync"),
         ("optimizer", "compute", "optimizer"),
         ("overhead", "compute", "iteration_overhead"),
+        ("slowed by communication", "compute", "contention_once"),
     ):
-        after = [graph.add(name, 0, stream, float(costs.once[part][0]), after)]
+        if part in costs.once:
+            after = [graph.add(name, 0, stream, float(costs.once[part][0]), after)]
     return graph
 
 
