@@ -27,7 +27,7 @@ from itertime.costs import (
     stage_costs,
 )
 from itertime.schedule import gpipe_s, interleaved_s, last_stage_decides, one_f_one_b_s
-from itertime.spec import Framework, ModelSpec, Plan, PlanBatch, Profile, System
+from itertime.spec import Framework, ModelSpec, Plan, PlanBatch, Profile, System, profile_of
 
 __all__ = [
     "GROUPS",
