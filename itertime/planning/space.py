@@ -74,9 +74,9 @@ def divisors(number: int) -> list[int]:
 
 
 def tensor_splits(model: ModelSpec, system: System) -> list[int]:
-    """The powers of two within a node that divide the model's heads and widths."""
-    sizes = [1 << i for i in range(system.gpus_per_node.bit_length())]
-    return [tp for tp in sizes if tp <= system.gpus_per_node and _splits(model, tp)]
+    """The powers of two within an NVLink domain that divide the model's heads and widths."""
+    sizes = [1 << i for i in range(system.domain_gpus.bit_length())]
+    return [tp for tp in sizes if tp <= system.domain_gpus and _splits(model, tp)]
 
 
 def _splits(model: ModelSpec, tp: int) -> bool:

@@ -23,6 +23,7 @@
 | `Profile` | seconds of a GPU's kernels and of collectives within a node |
 | `Evidence` | whether a part of a profile is measured, fitted or assumed, and its errors |
 | `load_profile`, `list_profiles` | a shipped profile or a JSON file; names of the shipped profiles |
+| `profile_of` | the profile of a system's GPUs, with their power and memory |
 | `profile_path` | the file of a profile |
 
 Parts of a profile, models of the time of one kernel:
@@ -67,7 +68,16 @@ from .plan_batch import HABIT, PlanBatch
 from .profile import Evidence, Profile, list_profiles, load_profile, profile_path
 from .references import Reference, resolved_digest
 from .size_table import SizeTable
-from .system import Site, System, is_system_file, list_systems, load_system, system_of, system_reference
+from .system import (
+    Site,
+    System,
+    is_system_file,
+    list_systems,
+    load_system,
+    profile_of,
+    system_of,
+    system_reference,
+)
 from .user_models import Models
 
 __all__ = [
@@ -112,6 +122,7 @@ __all__ = [
     "load_system",
     "model_of",
     "model_reference",
+    "profile_of",
     "profile_path",
     "refusal_of",
     "resolved_digest",

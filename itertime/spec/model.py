@@ -109,7 +109,8 @@ class ModelSpec:
         Imbalance, described("tokens of the busiest rank of experts over the mean of all ranks", "1")
     ] = 1.0
     lora_rank: Annotated[
-        SizeOrZero, described("rank of the trained low-rank matrices (LoRA) beside frozen weights; 0: no LoRA")
+        SizeOrZero,
+        described("rank of the trained low-rank matrices (LoRA) beside frozen weights; 0: no LoRA"),
     ] = 0
     parameters_published: Annotated[
         Published, described("the number of parameters as published, for example 8.03B")
