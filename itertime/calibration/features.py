@@ -1,9 +1,9 @@
 """Columns that change the work of a run, as fields of its plan and the name of its framework.
 
-Older tables, like those of `../shared/data/iterations`, lack most of these columns: their runs are dense models
-in 16 bit without context parallelism. A cell that says otherwise is used, or its row cannot be expressed, with
-the reason. No column that changes the work is ignored. What a row leaves open, or what a plan can state only
-roughly, is assumed and listed in `Features.assumed`.
+Older tables, like those of `../shared/data/iterations`, lack most of these columns: their runs are dense
+models in 16 bit without context parallelism. A cell that says otherwise is used, or its row cannot be
+expressed, with the reason. No column that changes the work is ignored. What a row leaves open, or what a plan
+can state only roughly, is assumed and listed in `Features.assumed`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _GRAPHED = frozenset({"attn", "mlp", "moe", "moe_router", "moe_preprocess"})
 _CHEAP = frozenset({"layernorm", "moe_act", "mlp_act"})
 """Modules that Megatron Core repeats (`recompute_modules`) without a matrix product."""
 _ROUGH = {
-    "mla_up_proj": "recompute_modules: the repeated up-projections of compressed keys and values are not charged",
+    "mla_up_proj": "recompute_modules: the repeated up-projections (MLA) are not charged",
     "mlp": "recompute_modules: the repeated MLPs of the few dense layers are not charged",
 }
 _FRAMEWORKS = (
@@ -42,7 +42,7 @@ _FRAMEWORKS = (
 )
 """What the text of the column `framework` holds, in lower case, and the framework; the first decides."""
 _SITES = {"mosaicml": "eager", "jean-zay": "megatron-deepspeed", "hf-h100": "nanotron"}
-"""Frameworks of the sites in older tables, which lack the column: llm-foundry, Megatron-DeepSpeed, nanotron."""
+"""Frameworks of sites in tables without the column: llm-foundry, Megatron-DeepSpeed, nanotron."""
 _NEUTRAL = "megatron"
 _SHARES = (1.0, 3 / 4, 2 / 3, 1 / 2, 1 / 3, 1 / 4, 0.0)
 """Shares of checkpointed blocks to choose from where the source states none."""
@@ -133,7 +133,9 @@ def _cuda_graphs(row: Cells, assumed: list[str]) -> str:
         return "full"
     parts = set(scope.split(";"))
     if not parts <= _GRAPHED:
-        raise UserError(f"cuda_graphs={stated}: must be none, full_iteration, or {', '.join(sorted(_GRAPHED))}")
+        raise UserError(
+            f"cuda_graphs={stated}: must be none, full_iteration, or {', '.join(sorted(_GRAPHED))}"
+        )
     if not parts & {"attn", "mlp", "moe"}:
         assumed.append(f"cuda_graphs={stated}: taken as graphs of whole layers")
     return "layers"

@@ -24,11 +24,12 @@ from itertime.spec import (
     Profile,
     Site,
     System,
+    check_predictable,
     list_models,
     list_systems,
     load_model,
-    load_profile,
     load_system,
+    profile_of,
 )
 
 from .features import Features, features_of, is_mixture, recompute_alternatives
@@ -105,8 +106,14 @@ def measured_run(row: Cells, site: Site) -> MeasuredRun:
     if row["gpus"] != used:
         raise UserError(f"gpus={row['gpus']} is not {' x '.join(degrees)} = {used}")
     system = _system(row, chip, features.framework, site)
-    model = _model(row)
-    return MeasuredRun(model, _plan(row, features), system, _profile(system, row["gpu"]), features.assumed)
+    run = MeasuredRun(_model(row), _plan(row, features), system, profile_of(system), features.assumed)
+    check_predictable(run.model)
+    if run.plan.precision not in run.profile.precisions:
+        known = ", ".join(run.profile.precisions)
+        raise UserError(
+            f"precision={run.plan.precision}: the profile {run.profile.name} has matrices in {known} only"
+        )
+    return run
 
 
 def candidate_plans(row: Cells, run: MeasuredRun) -> list[Plan]:
@@ -149,23 +156,6 @@ def _system(row: Cells, chip: _Chip, framework: str, site: Site) -> System:
         memory_bytes=chip.memory_bytes or node.memory_bytes,
     )
     return system.with_nic(row["node_nic_gbps"])
-
-
-def _profile(system: System, gpu: str) -> Profile:
-    return _variant(system.profile, gpu, system.power_w, system.hbm_bytes_per_s, system.memory_bytes)
-
-
-@functools.cache
-def _variant(
-    name: str, gpu: str, power_w: float | None, hbm_bytes_per_s: float | None, memory_bytes: float | None
-) -> Profile:
-    """One object for all runs on the same GPU, so that they are evaluated together."""
-    profile = load_profile(name)
-    if power_w is None and hbm_bytes_per_s is None and memory_bytes is None:
-        return profile
-    return profile.variant(
-        power_w=power_w, hbm_bytes_per_s=hbm_bytes_per_s, memory_bytes=memory_bytes, gpu=gpu
-    )
 
 
 def _model(row: Cells) -> ModelSpec:
@@ -240,8 +230,8 @@ def _shape(row: Cells) -> ModelSpec:
     width = row["head_dim"] or 0
     if row["head_dim_v"] not in (None, width or row["hidden"] // row["heads"]):
         raise UserError(
-            f"head_dim_v={row['head_dim_v']}: the widths of compressed keys and values have no column; name a "
-            "published model in the column model"
+            f"head_dim_v={row['head_dim_v']}: no column states the widths of compressed keys and values; "
+            "name a published model in the column model"
         )
     experts, experts_per_token, ffn_hidden = _mlp(row)
     return ModelSpec(
