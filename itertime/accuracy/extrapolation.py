@@ -31,11 +31,20 @@ class WatchedProfile:
         self.memory_bytes = profile.memory_bytes
         self.peak_flops = profile.peak_flops
         self.attention_factor = profile.attention_factor
+        self.peak_flops_of = profile.peak_flops_of
         self._calls: list[tuple[str, Sizes]] = []
 
-    def gemm_s(self, m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1) -> Array:
+    def gemm_s(
+        self, m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1, precision: str = "bf16"
+    ) -> Array:
         self._calls.append(("gemm", (("m", m), ("n", n), ("k", k))))
-        return self.profile.gemm_s(m, n, k, batch)
+        return self.profile.gemm_s(m, n, k, batch, precision)
+
+    def grouped_gemm_s(
+        self, m: ArrayLike, n: ArrayLike, k: ArrayLike, groups: ArrayLike, precision: str = "bf16"
+    ) -> Array:
+        self._calls.append(("grouped_gemm", (("n", n), ("k", k), ("groups", groups))))
+        return self.profile.grouped_gemm_s(m, n, k, groups, precision)
 
     def attention_s(
         self,

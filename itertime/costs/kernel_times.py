@@ -27,7 +27,15 @@ class KernelTimes(Protocol):
     @property
     def peak_flops(self) -> float: ...
 
-    def gemm_s(self, m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1) -> Array: ...
+    def peak_flops_of(self, precision: str = "bf16") -> float: ...
+
+    def gemm_s(
+        self, m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1, precision: str = "bf16"
+    ) -> Array: ...
+
+    def grouped_gemm_s(
+        self, m: ArrayLike, n: ArrayLike, k: ArrayLike, groups: ArrayLike, precision: str = "bf16"
+    ) -> Array: ...
 
     def attention_s(
         self,

@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 
 from itertime.io import CONFIG, Count, Fraction, NonNegative, Positive
 
-__all__ = ["Array", "GemmModel", "GemmTile"]
+__all__ = ["Array", "GemmModel", "GemmTile", "PowerTerm"]
 
 Array = NDArray[np.float64]
 
@@ -31,7 +31,9 @@ class GemmTile:
 
 @dataclass(frozen=True, config=CONFIG)
 class GemmModel:
-    """Time of `batch` products y[m, n] = x[m, k] w[k, n] in 16-bit floating point, in one launch.
+    """Time of `batch` products y[m, n] = x[m, k] w[k, n], in one launch.
+
+    x and w take `operand_bytes` bytes an element, scales included; y has 16 bits.
 
     For each tile shape, with T = ceil(m / rows) ceil(n / columns) batch tiles on S multiprocessors:
 
@@ -53,6 +55,7 @@ class GemmModel:
     bytes_per_s: Positive
     overlap_exponent: Positive
     launch_s: NonNegative
+    operand_bytes: Positive = 2.0
 
     @model_validator(mode="after")
     def _check(self) -> GemmModel:
@@ -60,12 +63,25 @@ class GemmModel:
             raise ValueError("tiles must hold at least one tile")
         return self
 
+    def scaled(self, rate: float = 1.0, memory: float = 1.0, multiprocessors: int | None = None) -> GemmModel:
+        """The same kernels with each multiprocessor `rate` times as fast and the memory `memory` times."""
+        count = multiprocessors or self.multiprocessors
+        return dataclasses.replace(
+            self,
+            tiles=[
+                GemmTile(tile.rows, tile.columns, min(1.0, tile.peak_fraction * rate)) for tile in self.tiles
+            ],
+            multiprocessors=count,
+            peak_flops_per_s=self.peak_flops_per_s * (count / self.multiprocessors),
+            bytes_per_s=self.bytes_per_s * memory,
+        )
+
     def seconds(self, m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1) -> Array:
         """Seconds of the whole launch; the arguments are counts of at least 1."""
         m, n, k, batch = (np.asarray(value, dtype=float) for value in (m, n, k, batch))
         depth = (k**self.k_exponent + self.k_offset**self.k_exponent) ** (1 / self.k_exponent)
         compute = self._fastest_tile(m, n, batch) * depth
-        memory = 2 * (m * k + k * n + m * n) * batch / self.bytes_per_s
+        memory = 2 * (self.operand_bytes / 2 * (m * k + k * n) + m * n) * batch / self.bytes_per_s
         p = self.overlap_exponent
         return (compute**p + memory**p) ** (1 / p) + self.launch_s
 
@@ -94,3 +110,25 @@ class GemmModel:
         rows, columns, fractions = np.array([dataclasses.astuple(tile) for tile in self.tiles]).T
         flops = 2.0 * self.multiprocessors * rows * columns
         return rows, columns, flops / (fractions * self.peak_flops_per_s)
+
+
+@dataclass(frozen=True, config=CONFIG)
+class PowerTerm:
+    """How the rate of tensor-core kernels follows the GPU's power limit.
+
+    Under load a GPU lowers its clock until it stays within `limit_w`. At another limit P, and a share s of
+    the multiprocessors, each multiprocessor runs at
+
+        (P / (s limit_w)) ** exponent
+
+    times its rate, up to `headroom`: the rate of short kernels, which no limit slows, over the sustained one.
+    """
+
+    limit_w: Positive
+    exponent: NonNegative
+    headroom: Positive = 1.0
+
+    def at(self, limit_w: float, share: float = 1.0) -> tuple[PowerTerm, float]:
+        """The term at another limit and share of multiprocessors, and the rate of one multiprocessor."""
+        rate = min((limit_w / (share * self.limit_w)) ** self.exponent, self.headroom)
+        return PowerTerm(limit_w, self.exponent, self.headroom / rate), rate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from typing import Literal, NamedTuple
@@ -129,6 +130,21 @@ class AttentionModel:
         passes = 2 if backward else 1  # each of q, k, v, o is read and its gradient read or written
         memory = passes * 4 * batch * head_dim * (heads * seq_q + kv_heads * seq_kv) / self.bytes_per_s
         return np.maximum(compute, memory) + self.launch_s
+
+    def scaled(
+        self, rate: float = 1.0, memory: float = 1.0, multiprocessors: int | None = None
+    ) -> AttentionModel:
+        """The same kernel with each multiprocessor `rate` times as fast and the memory `memory` times."""
+        count = multiprocessors or self.multiprocessors
+        ratio = rate * (count / self.multiprocessors)
+        return dataclasses.replace(
+            self,
+            curves=[
+                dataclasses.replace(curve, flops_per_s=curve.flops_per_s * ratio) for curve in self.curves
+            ],
+            multiprocessors=count,
+            bytes_per_s=self.bytes_per_s * memory,
+        )
 
     def _rate(self, head_dim: Array, backward: bool, causal: bool) -> tuple[Array, Array]:
         """Seconds per FLOP, and its product with `seq_half`, at these head dims."""

@@ -89,6 +89,10 @@ class ElementwiseStyle:
     forward: ElementwiseModel
     backward: ElementwiseModel
 
+    def scaled(self, ratio: float) -> ElementwiseStyle:
+        """The kernel on a GPU with `ratio` times the memory bandwidth."""
+        return ElementwiseStyle(self.forward.scaled(ratio), self.backward.scaled(ratio))
+
     def seconds(self, nbytes: ArrayLike, width: float | None, backward: ArrayLike) -> Array:
         """Seconds as `ElementwiseModel.seconds`; `backward` says, by element, which of the two it is."""
         if isinstance(backward, bool):
@@ -107,6 +111,10 @@ class CastModel:
     bytes_per_element: Positive
     bytes_per_s: Positive
     launch_s: NonNegative
+
+    def scaled(self, ratio: float) -> CastModel:
+        """The cast on a GPU with `ratio` times the memory bandwidth."""
+        return CastModel(self.bytes_per_element, self.bytes_per_s * ratio, self.launch_s)
 
     def seconds(self, elements: ArrayLike) -> Array:
         """Seconds of a tensor of so many elements; 0 for none."""
