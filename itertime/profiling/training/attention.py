@@ -22,10 +22,18 @@ SOURCE = "NVIDIA/cudnn-frontend, forward and backward of training (B200: mlcommo
 BLOCK_ROWS = 128
 DIMS = (64, 128, 160)  # 160: the mean of 192 for queries and keys and 128 for values
 USUAL = 128
+LONGEST = 65536  # tokens; beyond, kernels slow down again
 WIDE_WINDOW = 512  # keys; a window narrower than a few tiles measures its waste, not the kernel's rate
-CHIP_OF_TABLE = {"h200": "NVIDIA H200", "b200": "NVIDIA B200", "gb200": "NVIDIA GB200", "gb300": "NVIDIA GB300"}
+CHIP_OF_TABLE = {
+    "h200": "NVIDIA H200",
+    "b200": "NVIDIA B200",
+    "gb200": "NVIDIA GB200",
+    "gb300": "NVIDIA GB300",
+}
 COMPARED = "gb200"  # measured in every shape; lends B200, whose table has one, its ratios between shapes
 COLUMNS = ("gpu", "backend", "dtype", "mask", "batch", "seq_q", "heads", "kv_heads", "pass", "time_us")
+# The rows of B200 are timed from the host: a constant part is fitted beside the curve, and left out of it.
+HOST_BOUNDS: Bounds = {"host_us": (30.0, 0.0, 200.0)}
 BOUNDS: Bounds = {"tera_flops_per_s": (600.0, 50.0, 6000.0), "seq_half": (300.0, 0.0, 4000.0)}
 Direction = Literal["forward", "backward"]
 DIRECTIONS: tuple[tuple[Direction, str], ...] = (("forward", "fwd"), ("backward", "bwd"))
@@ -35,8 +43,8 @@ DIRECTIONS: tuple[tuple[Direction, str], ...] = (("forward", "fwd"), ("backward"
 class Tail:
     """What the forward kernels of serving measure better than the few shapes of training.
 
-    `tail_blocks` and `launch_s` are those of `AttentionModel`; `narrow` is the rate at head dim 64 over that at
-    128; `sustained` the time at the power limit over that of a burst, at least 1.
+    `tail_blocks` and `launch_s` are those of `AttentionModel`; `narrow` is the rate at head dim 64 over that
+    at 128; `sustained` the time at the power limit over that of a burst, at least 1.
     """
 
     tail_blocks: float
@@ -111,17 +119,30 @@ def training_rows(folder: Path, tables: str, dtypes: tuple[str, ...], backend: s
     """
     rows = read_training_table(folder, CUDNN_TABLE, COLUMNS)
     rows = rows.loc[(rows.gpu == CHIP_OF_TABLE.get(tables)) & (rows.backend == backend)]
-    rows = rows.loc[rows.dtype.isin(dtypes) & (rows.head_dim_qk < 256)].copy()
+    rows = rows.loc[rows.dtype.isin(dtypes) & (rows.head_dim_qk < 256) & (rows.seq_q <= LONGEST)].copy()
     rows["window"] = rows.window.fillna(0).astype(int)
     rows["repeatable"] = rows.deterministic.eq(True)
-    shape = ["mask", "batch", "seq_q", "heads", "kv_heads", "head_dim_qk", "head_dim_v", "window", "pass"]
+    shape = [
+        "gpu",
+        "mask",
+        "batch",
+        "seq_q",
+        "heads",
+        "kv_heads",
+        "head_dim_qk",
+        "head_dim_v",
+        "window",
+        "pass",
+    ]
     usual = ~rows.repeatable | ~rows.duplicated(shape, keep=False)
     rows = rows.loc[usual].groupby(shape, as_index=False).agg({"time_us": "median"})
     rows["dim"] = ((rows.head_dim_qk + rows.head_dim_v) / 2).astype(int)
     return rows
 
 
-def fit_cudnn(folder: Path, chip: Chip, name: str, tail: Tail) -> tuple[AttentionModel | None, list[Evidence]]:
+def fit_cudnn(
+    folder: Path, chip: Chip, name: str, tail: Tail
+) -> tuple[AttentionModel | None, list[Evidence]]:
     """cuDNN's attention in one precision and its evidence; None for a chip that no table or sibling measures.
 
     Each curve has its own rate and `seq_half`. Shapes that a chip's table lacks are scaled: no mask, and head
@@ -174,13 +195,15 @@ def _fit_curve(
     bounds = dict(BOUNDS)
     if seq_half is not None:
         del bounds["seq_half"]
+    if (rows.gpu == CHIP_OF_TABLE["b200"]).all():
+        bounds |= HOST_BOUNDS
 
     def predict(fit: Fit) -> Array:
         half = fit["seq_half"] if seq_half is None else seq_half
         parts = np.empty(len(rows))
         for shape in rows.groupby(["head_dim_qk", "head_dim_v", "window"]).indices.values():
             parts[shape] = curves.seconds(rows.iloc[shape], direction, fit["tera_flops_per_s"] * 1e12, half)
-        return parts
+        return parts + fit.values.get("host_us", 0.0) * 1e-6
 
     fit = fit_logarithms(predict, measured, np.ones(len(rows)), bounds)
     left_out = np.empty(len(rows))

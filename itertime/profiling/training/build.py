@@ -47,8 +47,8 @@ class TrainingKernels:
 def fit_training(tables: Path, chip: Chip, plain: dict[str, ElementwiseModel]) -> TrainingKernels:
     """The parts of a chip's profile from the newer tables in the folder `tables`.
 
-    `plain` are the chip's element-wise models. A chip before Hopper has FlashAttention-2 and no cast; it takes
-    the styles by their fractions of HBM bandwidth. Raises `UserError` for a missing or unusable table.
+    `plain` are the chip's element-wise models. A chip before Hopper has FlashAttention-2 and no cast; it
+    takes the styles by their fractions of HBM bandwidth. Raises `UserError` for a missing or unusable table.
     """
     styles, evidence = fit_styles(tables, chip, plain)
     casts, cast_evidence = fit_casts(tables, chip)

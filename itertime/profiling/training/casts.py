@@ -81,7 +81,8 @@ def fit_casts(folder: Path, chip: Chip) -> tuple[dict[str, CastModel], list[Evid
                 error_held_out_pct=mape_pct(held_out[large], measured[large]) if own else None,
                 note=(
                     f"{nbytes:g} bytes per element at {fit['fraction']:.3g} of HBM bandwidth, "
-                    f"{fit['launch_us']:g} us; errors from {LARGE / 1e6:.0f}M elements; held out: half of the sizes"
+                    f"{fit['launch_us']:g} us; errors from {LARGE / 1e6:.0f}M elements; "
+                    "held out: half of the sizes"
                 ),
                 measured=measured_range(elements=elements),
             )

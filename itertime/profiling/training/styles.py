@@ -59,7 +59,7 @@ class _Norm:
 def fit_styles(
     folder: Path, chip: Chip, plain: dict[str, ElementwiseModel]
 ) -> tuple[dict[str, dict[str, ElementwiseStyle]], list[Evidence]]:
-    """Models by style and kind, and their evidence. `plain` are the chip's own rates, which give the launches.
+    """Models by style and kind, and their evidence. `plain` are the chip's own rates and give launches.
 
     RMS norm is measured in each style, forward and backward. Layer norm takes its fractions: one measured
     size has too few rows for more. Kernels that only stream reach the bandwidth of a streaming benchmark, for
