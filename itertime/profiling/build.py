@@ -26,6 +26,7 @@ from .fit_collected import fit_collected
 from .fit_collectives import fit_collectives
 from .fit_elementwise import fit_elementwise
 from .fit_gemm import fit_gemm
+from .training import with_training
 
 __all__ = ["build", "main", "render"]
 
@@ -62,6 +63,11 @@ def build(folder: Path, gpu: str = "a100-80gb", base: str | None = None) -> dict
     the profile `base`.
     """
     chip = chip_named(gpu)
+    return with_training(folder, chip, _operators(folder, chip, base), base)
+
+
+def _operators(folder: Path, chip: Chip, base: str | None) -> dict[str, Any]:
+    """The profile without the kernels of newer training software."""
     gemm, gemm_evidence = fit_gemm(folder, chip)
     fit_kernels = fit_collected if folder.is_file() else fit_elementwise
     elementwise, elementwise_evidence = fit_kernels(folder, chip)

@@ -5,13 +5,11 @@ the fractions of a chip of their own architecture, which the evidence says.
 
 | name | what |
 |---|---|
-| `fit_training` | everything below, and its evidence |
-| `flash_elsewhere` | FlashAttention-2 on a chip that the older tables lack |
+| `with_training` | a profile with everything below, and its evidence |
 | `training_tables` | the folder of the newer tables |
 """
 
-from .attention import flash_elsewhere
-from .build import TrainingKernels, fit_training
+from .build import with_training
 from .tables import training_tables
 
-__all__ = ["TrainingKernels", "fit_training", "flash_elsewhere", "training_tables"]
+__all__ = ["training_tables", "with_training"]

@@ -14,7 +14,7 @@ from itertime.spec import Array, AttentionCurve, AttentionModel, Evidence
 from ..chips import Chip
 from ..measurements import Bounds, Fit, fit_in_halves, mape_pct, measured_range, significant
 from .attention import Curves, Tail
-from .tables import like, read_training_table
+from .tables import family, like, read_training_table
 
 __all__ = ["fit_flash3", "fit_tail"]
 
@@ -51,14 +51,14 @@ def fit_tail(folder: Path, chip: Chip, launch_s: float) -> tuple[Tail, list[Evid
 
     `launch_s` is one kernel's launch; the measured forward has another kernel, which writes keys and values.
     """
-    tables = like("serving", chip.tables)
+    tables = like("serving", chip)
     forward = _fit(folder, tables, chip)
     fit = forward.fit
     narrow = significant(fit["tera_64"] / fit["tera_128"])
     sustained, rows = _sustained(folder, tables)
     launch = max(fit["launch_us"] * 1e-6 - launch_s, launch_s)
     tail = Tail(fit["tail_blocks"], significant(launch), narrow, sustained)
-    own = tables == chip.tables
+    own = tables == family(chip)
     source = f"ai-dynamo/aiconfigurator ({forward.rows.collector.iloc[0]}, at the power limit)"
     last_wave = Evidence(
         part="attention_serving (forward, causal: last wave and launch of cuDNN and FlashAttention-3)",
@@ -93,7 +93,7 @@ def fit_flash3(
     Its forward at the power limit is measured for training's head dims. Its backward is assumed to be that of
     `cudnn`, whose forward has the same rate within 5 %.
     """
-    tables = like("serving", chip.tables)
+    tables = like("serving", chip)
     if tables != HOPPER:
         return None, []
     forward = _fit(folder, tables, chip)
@@ -112,7 +112,7 @@ def fit_flash3(
     for curve in cudnn.curves:
         if curve.direction == "backward":
             curves.found["backward", curve.causal, curve.head_dim] = curve.flops_per_s, curve.seq_half
-    own = tables == chip.tables
+    own = tables == family(chip)
     source = "ai-dynamo/aiconfigurator (vllm 0.22.0, FlashAttention-3 at the power limit)"
     backward = Evidence(
         part="attention_flash3 backward",

@@ -8,7 +8,9 @@ import pandas as pd
 
 from itertime.errors import UserError
 
-__all__ = ["CUDNN_TABLE", "NORMS_TABLE", "like", "read_training_table", "training_tables"]
+from ..chips import Chip
+
+__all__ = ["CUDNN_TABLE", "NORMS_TABLE", "family", "like", "read_training_table", "training_tables"]
 
 CUDNN_TABLE = "attention_fwd_bwd_cudnn"
 NORMS_TABLE = "norms_fwd_bwd_cudnn"
@@ -23,9 +25,14 @@ STANDS_FOR = {
 }
 
 
-def like(what: str, tables: str) -> str:
+def family(chip: Chip) -> str:
+    """The first part of the file names of a chip's newer tables."""
+    return chip.serving_tables or chip.tables
+
+
+def like(what: str, chip: Chip) -> str:
     """The chip whose table of `what` a chip uses, by the first part of its file names."""
-    return STANDS_FOR[what].get(tables, tables)
+    return STANDS_FOR[what].get(family(chip), family(chip))
 
 
 def training_tables(folder: Path) -> Path:
