@@ -7,8 +7,8 @@ Narayanan et al. (SC'21). Matrix products with weights are in `linear.py`, memor
 The CPU issues kernels one by one, so a pass takes the longer of the GPU's time and `Site.launch_s` times the
 number of kernels. The two times do not add up, because the CPU runs ahead of a GPU that has enough to do.
 The kernels are those of this model: GEMMs, attention, memory-bound kernels, collectives. A framework that
-fuses less issues more of them (`Framework.kernels`). A CUDA graph issues its kernels at once (NVIDIA, "Getting
-Started with CUDA Graphs", 2019).
+fuses less issues more of them (`Framework.kernels`). A CUDA graph issues its kernels at once (NVIDIA,
+"Getting Started with CUDA Graphs", 2019).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.spec import CUDA_GRAPHS, HABIT, RECOMPUTE, ModelSpec, PlanBatch
+from itertime.spec import CUDA_GRAPHS, HABIT, RECOMPUTE, AttentionKernel, ModelSpec, PlanBatch
 
 from .linear import linear_s
 from .memory_bound import memory_bound_s, residual_s
@@ -97,8 +97,8 @@ def _exposed_share(workload: Workload) -> Array | float:
 
 @dataclass(frozen=True)
 class _Repeated:
-    """Seconds of a layer's forward pass that a backward pass may repeat: core attention, memory-bound kernels,
-    all of it; the MLP's last GEMM, and the sum of its result over tensor-parallel ranks.
+    """Seconds of a layer's forward pass that a backward pass may repeat: core attention, memory-bound
+    kernels, all of it; the MLP's last GEMM, and the sum of its result over tensor-parallel ranks.
     """
 
     core: Array
@@ -196,10 +196,10 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
     return multiplier * (scores + context), multiplier * (scores + 3 * context)
 
 
-def _attention_kernel(workload: Workload) -> str:
+def _attention_kernel(workload: Workload) -> AttentionKernel:
     """The kernel that a model names, or the framework's where the model asks for flash attention as such."""
     named, usual = workload.model.attention, workload.framework.attention
-    return usual if named == "flash" and usual != "model" else named
+    return AttentionKernel(usual if named == "flash" and usual != "model" else named)
 
 
 def kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:

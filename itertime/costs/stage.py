@@ -157,7 +157,7 @@ def _hide_ends(parts: Parts, plans: PlanBatch) -> None:
 
 @dataclass(frozen=True)
 class _Shards:
-    """Seconds of a pass that ZeRO-2 and -3 communicate, (4, plans): what nothing hides, and what work hides."""
+    """Seconds that a pass communicates under ZeRO-2 and -3, (4, plans): exposed, and hidden by work."""
 
     exposed: Array
     hidden: Array
@@ -178,7 +178,7 @@ def _shards_backward(workload: Workload, sharded: Sharded, one: Pass) -> _Shards
     layers = workload.partition.layers
     if not (workload.plans.zero_stage >= 2).any():
         return _Shards(np.zeros(layers.shape), np.zeros(layers.shape))
-    exposed = np.maximum(sharded.backward - _hidden_by(workload, one), 0.0) * layers
+    exposed = layers.astype(float) * np.maximum(sharded.backward - _hidden_by(workload, one), 0.0)
     return _Shards(exposed, layers * sharded.backward - exposed)
 
 

@@ -9,7 +9,7 @@
 | `Plan` | one way to train a model: degrees of parallelism, micro-batch, schedule, recomputation, ZeRO |
 | `PlanBatch` | many plans of one model as columns of arrays |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
-| `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS` | choices of a plan; a `PlanBatch` holds indices into them |
+| `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS` | a plan's choices; a `PlanBatch` has indices |
 | `Framework` | the software that trains: its kernels, what it hides, what it adds |
 | `load_framework`, `list_frameworks` | a shipped framework or a YAML file; names of the shipped ones |
 | `System` | nodes, links and switches of a cluster, as one job sees them |
@@ -32,7 +32,8 @@ Parts of a profile, models of the time of one kernel:
 |---|---|
 | `GemmModel`, `GemmTile` | matrix products, from tiles, waves and bytes |
 | `PowerTerm` | what another power limit changes |
-| `AttentionModel`, `AttentionCurve` | FlashAttention-2, by head dim, direction and mask |
+| `AttentionKernel`, `FLASH` | which attention kernel runs, its head dim of values, its window |
+| `AttentionModel`, `AttentionCurve` | an attention kernel, by head dim, direction and mask |
 | `AttentionSlowdown`, `SlowdownCurve` | other attention kernels, as multiples of FlashAttention-2's time |
 | `ElementwiseModel`, `WidthRate` | memory-bound kernels, from bytes and bandwidth |
 | `ElementwiseStyle` | one kind of them as fused, compiled or eager code, forward and backward |
@@ -48,21 +49,20 @@ Why
 
 from .fidelity import approximations_of, check_predictable, refusal_of
 from .framework import Framework, list_frameworks, load_framework
-from .model import ModelSpec, list_models, load_model, model_of, model_reference
-from .operators import (
-    Array,
+from .kernels import (
+    FLASH,
     AttentionCurve,
+    AttentionKernel,
     AttentionModel,
     AttentionSlowdown,
     CastModel,
     ElementwiseModel,
     ElementwiseStyle,
-    GemmModel,
-    GemmTile,
-    PowerTerm,
     SlowdownCurve,
     WidthRate,
 )
+from .model import ModelSpec, list_models, load_model, model_of, model_reference
+from .operators import Array, GemmModel, GemmTile, PowerTerm
 from .plan import CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RECOMPUTE, Plan
 from .plan_batch import HABIT, PlanBatch
 from .profile import Evidence, Profile, list_profiles, load_profile, profile_path
@@ -83,11 +83,13 @@ from .user_models import Models
 __all__ = [
     "CUDA_GRAPHS",
     "DISPATCHERS",
+    "FLASH",
     "HABIT",
     "PRECISIONS",
     "RECOMPUTE",
     "Array",
     "AttentionCurve",
+    "AttentionKernel",
     "AttentionModel",
     "AttentionSlowdown",
     "CastModel",

@@ -110,7 +110,7 @@ class ModelSpec:
     ] = 1.0
     lora_rank: Annotated[
         SizeOrZero,
-        described("rank of the trained low-rank matrices (LoRA) beside frozen weights; 0: no LoRA"),
+        described("rank of trained low-rank matrices (LoRA) beside frozen weights; 0: none"),
     ] = 0
     parameters_published: Annotated[
         Published, described("the number of parameters as published, for example 8.03B")

@@ -79,9 +79,10 @@ class Plan:
     tensor, "fp8_block" one per block (DeepSeek-V3, 2024, section 3.3), "mxfp8" and "nvfp4" one per 32 and 16
     elements (OCP microscaling; NVIDIA Blackwell).
 
-    `recompute`: "elementwise" repeats norms and activations alone. "full" keeps one input per layer. "early-stop" does too, but repeats a layer only up to the
+    `recompute`: "full" keeps one input per layer. "early-stop" does too, but repeats a layer only up to the
     last tensor that the backward pass needs (torch.utils.checkpoint since PyTorch 2.1, unless reentrant).
-    "selective" repeats only the attention core (Korthikanti et al. 2022). "none" keeps everything.
+    "selective" repeats only the attention core (Korthikanti et al. 2022), "elementwise" only norms and
+    activations. "none" keeps everything.
 
     `split`: "even" gives every stage the same number of layers. "balanced" does not require pp to divide the
     layers, and counts the embedding and the vocabulary projection as one layer each (DeepSpeed's
@@ -248,11 +249,22 @@ class Plan:
             ),
             (ep > 1 and model.experts == 1, f"ep={ep}: needs a model with experts"),
             (model.experts % ep != 0 and model.experts > 1, f"ep={ep}: must divide experts={model.experts}"),
-            (ranks % (ep * etp) != 0, f"ep={ep}: ep x etp = {ep * etp} must divide dp x cp x tp = {ranks}"),
+            (ranks % (ep * etp) != 0, _why_ep(self)),
             (self.etp is not None and model.experts == 1, f"etp={etp}: needs a model with experts"),
-            (model.ffn_hidden % etp != 0, f"etp={etp}: must divide ffn_hidden={model.ffn_hidden}"),
+            (
+                model.experts > 1 and model.ffn_hidden % etp != 0,
+                f"etp={etp}: must divide ffn_hidden={model.ffn_hidden}",
+            ),
             (
                 model.experts > 1 and self.tp > 1 and not self.sequence_parallel,
                 f"tp={self.tp}: needs sequence_parallel in a model with experts",
             ),
         ]
+
+
+def _why_ep(plan: Plan) -> str:
+    """Why the ranks that share the experts do not make whole groups."""
+    if plan.etp is None:
+        return f"ep={plan.ep}: must divide dp x cp = {plan.dp * plan.cp}"
+    ranks = plan.dp * plan.cp * plan.tp
+    return f"ep={plan.ep}: ep x etp = {plan.ep * plan.etp} must divide dp x cp x tp = {ranks}"
