@@ -42,15 +42,16 @@ def read_table(folder: Path, name: str, columns: tuple[str, ...]) -> pd.DataFram
     missing = [column for column in (*columns, "time_us", "source") if column not in table.columns]
     if missing:
         raise UserError(f"{path}: column {missing[0]!r} is missing; found {', '.join(table.columns)}")
-    bad = table.index[~(table["time_us"] > 0)]
-    if len(bad):
-        value = table["time_us"][bad[0]]
-        raise UserError(f"{path}:{bad[0] + 2}: time_us={value}: must be a positive number of microseconds")
     if folder.is_file():
         kind = name.rpartition("_")[2]
         if "table" not in table.columns or not (table["table"] == kind).any():
             raise UserError(f"{path}: no row has table={kind}; is it a file of `itertime profile collect`?")
-        table = table.loc[table["table"] == kind].reset_index(drop=True)
+        table = table.loc[table["table"] == kind]
+    bad = table.index[~(table["time_us"] > 0)]
+    if len(bad):
+        value = table["time_us"][bad[0]]
+        raise UserError(f"{path}:{bad[0] + 2}: time_us={value}: must be a positive number of microseconds")
+    table = table.reset_index(drop=True)
     table["origin"] = table["source"].str.split("/").str[0]
     return table
 
