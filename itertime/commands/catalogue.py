@@ -148,11 +148,8 @@ def frameworks(context: typer.Context, json: Json = False) -> None:
     if json:
         print_json({"frameworks": [vars(framework) for framework in found]})
         return
-    print(
-        "{:<20}{:<12}{:<12}{:>12}{:>16}".format(
-            "framework", "attention", "fusion", "GEMM times", "TP overlap"
-        )
-    )
+    head = ("framework", "attention", "fusion", "GEMM times", "TP overlap")
+    print("{:<20}{:<12}{:<12}{:>12}{:>16}".format(*head))
     for one in found:
         hidden = f"{1 - one.tp_exposed:.0%} hidden" if one.tp_overlap else "no"
         print(

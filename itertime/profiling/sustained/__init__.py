@@ -8,7 +8,8 @@
 """
 
 from .gemm import fit_precisions
-#from .grouped_gemm import fit_grouped
+
+# from .grouped_gemm import fit_grouped
 from .tables import SOURCES
 
 __all__ = ["SOURCES", "fit_precisions"]

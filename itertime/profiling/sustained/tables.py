@@ -16,7 +16,17 @@ import pandas as pd
 
 from ..measurements import read_rows
 
-__all__ = ["SOURCES", "GemmSource", "Ratio", "Table", "exponent_of", "gemm_rows", "headroom_ratio", "ratio_of", "serving_folder"]
+__all__ = [
+    "SOURCES",
+    "GemmSource",
+    "Ratio",
+    "Table",
+    "exponent_of",
+    "gemm_rows",
+    "headroom_ratio",
+    "ratio_of",
+    "serving_folder",
+]
 
 # Kernels of at least so many FLOPs keep the GPU busy long enough to show how much a limit slows them.
 HEAVY_FLOPS = 2e11

@@ -23,7 +23,12 @@ BLOCK_ROWS = 128
 DIMS = (64, 128, 160)  # 160: the mean of 192 for queries and keys and 128 for values
 USUAL = 128
 WIDE_WINDOW = 512  # keys; a window narrower than a few tiles measures its waste, not the kernel's rate
-CHIP_OF_TABLE = {"h200": "NVIDIA H200", "b200": "NVIDIA B200", "gb200": "NVIDIA GB200", "gb300": "NVIDIA GB300"}
+CHIP_OF_TABLE = {
+    "h200": "NVIDIA H200",
+    "b200": "NVIDIA B200",
+    "gb200": "NVIDIA GB200",
+    "gb300": "NVIDIA GB300",
+}
 COMPARED = "gb200"  # measured in every shape; lends B200, whose table has one, its ratios between shapes
 COLUMNS = ("gpu", "backend", "dtype", "mask", "batch", "seq_q", "heads", "kv_heads", "pass", "time_us")
 BOUNDS: Bounds = {"tera_flops_per_s": (600.0, 50.0, 6000.0), "seq_half": (300.0, 0.0, 4000.0)}
@@ -121,7 +126,9 @@ def training_rows(folder: Path, tables: str, dtypes: tuple[str, ...], backend: s
     return rows
 
 
-def fit_cudnn(folder: Path, chip: Chip, name: str, tail: Tail) -> tuple[AttentionModel | None, list[Evidence]]:
+def fit_cudnn(
+    folder: Path, chip: Chip, name: str, tail: Tail
+) -> tuple[AttentionModel | None, list[Evidence]]:
     """cuDNN's attention in one precision and its evidence; None for a chip that no table or sibling measures.
 
     Each curve has its own rate and `seq_half`. Shapes that a chip's table lacks are scaled: no mask, and head
