@@ -12,8 +12,8 @@ import pandas as pd
 from itertime.spec import Array, AttentionCurve, AttentionKernel, AttentionModel, Evidence
 
 from ..chips import Chip
-from ..measurements import Bounds, Fit, fit_logarithms, mape_pct, measured_range, significant
-from .tables import CUDNN_TABLE, family, like, read_training_table
+from ..measurements import Bounds, Fit, fit_logarithms, mape_pct, measured_range, read_rows, significant
+from .tables import CUDNN_TABLE, family, like
 
 __all__ = ["CUDNN", "Curves", "Tail", "fit_cudnn", "flash_elsewhere", "training_rows"]
 
@@ -117,7 +117,7 @@ def training_rows(folder: Path, tables: str, dtypes: tuple[str, ...], backend: s
     The backward that gives equal bits in every run is left out where the usual one is measured. Head dim 256
     has no backward.
     """
-    rows = read_training_table(folder, CUDNN_TABLE, COLUMNS)
+    rows = read_rows(folder / f"{CUDNN_TABLE}.csv.gz", COLUMNS)
     rows = rows.loc[(rows.gpu == CHIP_OF_TABLE.get(tables)) & (rows.backend == backend)]
     rows = rows.loc[rows.dtype.isin(dtypes) & (rows.head_dim_qk < 256) & (rows.seq_q <= LONGEST)].copy()
     rows["window"] = rows.window.fillna(0).astype(int)

@@ -17,11 +17,12 @@ from itertime.spec import (
 )
 
 from ..chips import Chip
+from ..sustained.tables import serving_folder
 from .attention import CUDNN, fit_cudnn, flash_elsewhere
 from .casts import fit_casts
 from .serving import fit_flash3, fit_tail
 from .styles import fit_styles
-from .tables import family, like, training_tables
+from .tables import family, like
 
 __all__ = ["TrainingKernels", "fit_training", "with_training"]
 
@@ -84,7 +85,7 @@ def _without(kernels: dict[str, AttentionModel], chip: Chip) -> Evidence:
         kind="assumed",
         source="FlashAttention-2",
         rows=0,
-        note=f"no table of {like('attention', family(chip)).upper()} measures these kernels",
+        note=f"no table of {like('attention', chip).upper()} measures these kernels",
     )
 
 
@@ -97,7 +98,7 @@ def with_training(folder: Path, chip: Chip, profile: dict[str, Any], base: str |
     if folder.is_file():
         return profile if base is None else profile | _of_base(profile, base)
     plain = {kind: ElementwiseModel(**model) for kind, model in profile["elementwise"].items()}
-    tables = training_tables(folder)
+    tables = serving_folder(folder)
     evidence = profile["evidence"]
     if chip.like is not None:
         flash, found = flash_elsewhere(tables, chip, load_profile(chip.like).attention)

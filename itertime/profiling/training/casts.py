@@ -9,8 +9,8 @@ import numpy as np
 from itertime.spec import CastModel, Evidence
 
 from ..chips import Chip
-from ..measurements import Bounds, Fit, fit_in_halves, mape_pct, measured_range, significant
-from .tables import family, like, read_training_table
+from ..measurements import Bounds, Fit, fit_in_halves, mape_pct, measured_range, read_rows, significant
+from .tables import family, like
 
 __all__ = ["fit_casts"]
 
@@ -52,7 +52,7 @@ def fit_casts(folder: Path, chip: Chip) -> tuple[dict[str, CastModel], list[Evid
     tables = like("casts", chip)
     if tables not in HBM:
         return {}, []
-    rows = read_training_table(folder, TABLE.format(tables), COLUMNS)
+    rows = read_rows(folder / f"{TABLE.format(tables)}.csv.gz", COLUMNS)
     rows = rows.loc[rows.collector.str.startswith("vllm")].assign(elements=rows.m * rows.k)
     fits: dict[str, Fit] = {}
     evidence = []

@@ -12,9 +12,9 @@ import pandas as pd
 from itertime.spec import Array, AttentionCurve, AttentionModel, Evidence
 
 from ..chips import Chip
-from ..measurements import Bounds, Fit, fit_in_halves, mape_pct, measured_range, significant
+from ..measurements import Bounds, Fit, fit_in_halves, mape_pct, measured_range, read_rows, significant
 from .attention import Curves, Tail
-from .tables import family, like, read_training_table
+from .tables import family, like
 
 __all__ = ["fit_flash3", "fit_tail"]
 
@@ -147,7 +147,7 @@ def fit_flash3(
 
 
 def _fit(folder: Path, tables: str, chip: Chip) -> _Forward:
-    rows = read_training_table(folder, SUSTAINED.format(tables), COLUMNS)
+    rows = read_rows(folder / f"{SUSTAINED.format(tables)}.csv.gz", COLUMNS)
     rows = rows.loc[rows.collector.str.startswith("vllm") & rows.causal & rows.head_dim.isin(DIMS)]
     rows = rows.loc[(rows.dtype == "bfloat16") & (rows.kv_dtype == "bfloat16")]
     rows = rows.loc[(rows.seq >= SHORTEST) & (rows.seq <= LONGEST)]
@@ -187,7 +187,7 @@ def _sustained(folder: Path, tables: str) -> tuple[float, int]:
     key = ["collector", *SHAPE]
     times = []
     for name in (SUSTAINED, BURST):
-        rows = read_training_table(folder, name.format(tables), COLUMNS)
+        rows = read_rows(folder / f"{name.format(tables)}.csv.gz", COLUMNS)
         rows = rows.loc[rows.causal & (rows.head_dim == DIMS[-1]) & (rows.dtype == "bfloat16")]
         rows = rows.loc[(rows.kv_dtype == "bfloat16") & (rows.batch * rows.heads * rows.seq >= LARGE)]
         rows = rows.assign(collector=rows.collector.str.split().str[0])

@@ -11,8 +11,8 @@ import pandas as pd
 from itertime.spec import Array, ElementwiseModel, ElementwiseStyle, Evidence, WidthRate
 
 from ..chips import Chip
-from ..measurements import Bounds, Fit, fit_logarithms, mape_pct, measured_range, significant
-from .tables import NORMS_TABLE, family, like, read_training_table
+from ..measurements import Bounds, Fit, fit_logarithms, mape_pct, measured_range, read_rows, significant
+from .tables import NORMS_TABLE, family, like
 
 __all__ = ["STYLES", "fit_styles"]
 
@@ -68,7 +68,7 @@ def fit_styles(
     tables = like("norms", chip)
     if tables not in CHIP_OF_TABLE:
         return {}, []
-    rows = read_training_table(folder, NORMS_TABLE, COLUMNS)
+    rows = read_rows(folder / f"{NORMS_TABLE}.csv.gz", COLUMNS, "fwd_time_ms")
     rows = rows.loc[rows.gpu_name == CHIP_OF_TABLE[tables]]
     launch_s = plain["elementwise"].launch_s
     stream = STREAM.get(family(chip), STREAM_ELSEWHERE)
