@@ -87,6 +87,8 @@ def test_a_style_picks_the_rate_of_each_pass() -> None:
             profile.elementwise_s(nbytes[i, 0], "rmsnorm", 8192, "eager", bool(i)) for i in (0, 1)
         )
         assert norms["eager"][:, 1].tolist() == [forward, backward]
+        single = profile.elementwise_s(nbytes[:, :1], "rmsnorm", 8192, "eager", passes)
+        assert single.tolist() == [[forward], [backward]]
         plain = profile.elementwise_s(nbytes, "rmsnorm", 8192)
         assert (profile.elementwise_s(nbytes, "rmsnorm", 8192, None, passes) == plain).all()
     with pytest.raises(UnknownName, match="jitted"):
