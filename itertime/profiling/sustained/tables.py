@@ -16,7 +16,17 @@ import pandas as pd
 
 from ..measurements import read_rows
 
-__all__ = ["SOURCES", "GemmSource", "Ratio", "Table", "exponent_of", "gemm_rows", "headroom_ratio", "ratio_of", "serving_folder"]
+__all__ = [
+    "SOURCES",
+    "GemmSource",
+    "Ratio",
+    "Table",
+    "exponent_of",
+    "gemm_rows",
+    "headroom_ratio",
+    "ratio_of",
+    "serving_folder",
+]
 
 # Kernels of at least so many FLOPs keep the GPU busy long enough to show how much a limit slows them.
 HEAVY_FLOPS = 2e11
@@ -105,8 +115,8 @@ def _blackwell(gpu: str, peak: float, fp4_peak: float) -> dict[str, GemmSource]:
 
 
 # By chip and precision. vLLM's and TensorRT-LLM's bf16 and TensorRT-LLM's per-tensor fp8 are cuBLAS, as in
-# training. Peaks: NVIDIA's data sheets of H100, H200, HGX B200, GB200 NVL72, HGX B300 and GB300 NVL72, without
-# sparsity.
+# training. Peaks, without sparsity: NVIDIA's data sheets of H100, H200, HGX B200, GB200 NVL72, HGX B300 and
+# GB300 NVL72.
 SOURCES: dict[str, dict[str, GemmSource]] = {
     "h100-80gb": _hopper(SAME_DIE),
     "h200-141gb": _hopper(),
