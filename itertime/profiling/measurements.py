@@ -41,7 +41,12 @@ def read_table(folder: Path, name: str, columns: tuple[str, ...]) -> pd.DataFram
         kind = name.rpartition("_")[2]
         if "table" not in table.columns or not (table["table"] == kind).any():
             raise UserError(f"{path}: no row has table={kind}; is it a file of `itertime profile collect`?")
-        table = table.loc[table["table"] == kind].reset_index(drop=True)
+        table = table.loc[table["table"] == kind]
+    bad = table.index[~(table["time_us"] > 0)]
+    if len(bad):
+        value = table["time_us"][bad[0]]
+        raise UserError(f"{path}:{bad[0] + 2}: time_us={value}: must be a positive number of microseconds")
+    table = table.reset_index(drop=True)
     table["origin"] = table["source"].str.split("/").str[0]
     return table
 
