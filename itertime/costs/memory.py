@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itertime.errors import UserError
-from itertime.spec import RECOMPUTE, PlanBatch
+from itertime.spec import PlanBatch
 
 from .partition import FIRST, HEAVY, LAST, Workload
 
@@ -85,10 +85,17 @@ def _parts(workload: Workload) -> dict[str, Array]:
     gathered = np.where(plans.zero_stage == 3, 2 * 2.0 * (partition.shared + partition.experts), 0.0)
     # A tied embedding is on both ends of the pipeline.
     ends = np.array([partition.table, np.zeros(len(plans)), partition.tables])
-    shared, experts = layers * partition.shared + ends, layers * partition.experts
+    shared, experts = (parameters[_STAGES] for parameters in partition.layer_parameters())
+    shared = shared + ends
     optimizer, gradients, weights = (_owned(plans, shared, experts, stage) for stage in (1, 2, 3))
     kept, live, given = _activations(workload)
-    held = (kept * layers + given) * _in_flight(plans)
+    kept_by_stage = kept * layers
+    if model.dense_layers:
+        dense = partition.dense[_STAGES]
+        kept_by_dense, live_in_dense, _ = _activations(workload.dense_form())
+        kept_by_stage = kept * (layers - dense) + kept_by_dense * dense
+        live = np.where(layers > dense, np.where(dense > 0, np.maximum(live, live_in_dense), live), live_in_dense)
+    held = (kept_by_stage + given) * _in_flight(plans)
     per_logit = 2.0 if model.fused_loss else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
     predicted = plans.tokens(model.seq_len) * model.predicted_share
     logits = np.zeros(layers.shape)
@@ -127,7 +134,7 @@ def _activations(workload: Workload) -> tuple[Array, Array, Array]:
 
     Korthikanti et al. (2022), section 4: s b h (10 + 24/t + 5 a s / h t) for a 4h GELU MLP with dropout, each
     term written here for any shape. Full recompute keeps the layer's input, 2 s b h; selective drops the term
-    in s^2.
+    in s^2; that of memory-bound kernels drops the outputs of norms and of the activation.
     """
     model, plans = workload.model, workload.plans
     t = 1.0 * plans.tp
@@ -145,6 +152,11 @@ def _activations(workload: Workload) -> tuple[Array, Array, Array]:
     else:
         scores = tokens * 4.0 * model.heads / t  # the kernel's row sums
     given = tokens * 2 * h / shared
-    kept = np.choose(plans.recompute, [outside + inside + scores, outside + inside, given, given])
-    live = np.where(plans.recompute >= RECOMPUTE.index("full"), outside + inside + scores, 0.0)
-    return kept, np.where(plans.recompute == RECOMPUTE.index("selective"), scores, live), given
+    whole = outside + inside + scores
+    light = tokens * (4 * h / shared + 2 * f / t)  # outputs of norms and of the activation
+    options = [whole, outside + inside, given, given, whole - light]
+    kept = np.choose(plans.recompute, options)
+    share = plans.recompute_permille / 1000
+    kept = share * kept + (1 - share) * whole
+    live = np.choose(plans.recompute, [np.zeros(len(plans)), scores, whole, whole, light])
+    return kept, live, given

@@ -193,4 +193,6 @@ def _batch(shapes: Whole, choices: Whole, global_batch: int, grad_overlap: bool)
         recompute_permille=nothing + 1000,
         offload_layers=nothing,
         offload_optimizer=no,
+        ends=no,
+        remainder=no,
     )
