@@ -7,8 +7,8 @@ Narayanan et al. (SC'21). Matrix products with weights are in `linear.py`, memor
 The CPU issues kernels one by one, so a pass takes the longer of the GPU's time and `Site.launch_s` times the
 number of kernels. The two times do not add up, because the CPU runs ahead of a GPU that has enough to do.
 The kernels are those of this model: GEMMs, attention, memory-bound kernels, collectives. A framework that
-fuses less issues more of them (`Framework.kernels`). A CUDA graph issues its kernels at once (NVIDIA, "Getting
-Started with CUDA Graphs", 2019).
+fuses less issues more of them (`Framework.kernels`). A CUDA graph issues its kernels at once (NVIDIA,
+"Getting Started with CUDA Graphs", 2019).
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def _exposed_share(workload: Workload) -> Array | float:
 
 @dataclass(frozen=True)
 class _Repeated:
-    """Seconds of a layer's forward pass that a backward pass may repeat: core attention, memory-bound kernels,
-    all of it; the MLP's last GEMM, and the sum of its result over tensor-parallel ranks.
+    """Seconds of a layer's forward pass that a backward pass may repeat: core attention, memory-bound
+    kernels, all of it; the MLP's last GEMM, and the sum of its result over tensor-parallel ranks.
     """
 
     core: Array

@@ -94,7 +94,9 @@ def _parts(workload: Workload) -> dict[str, Array]:
         dense = partition.dense[_STAGES]
         kept_by_dense, live_in_dense, _ = _activations(workload.dense_form())
         kept_by_stage = kept * (layers - dense) + kept_by_dense * dense
-        live = np.where(layers > dense, np.where(dense > 0, np.maximum(live, live_in_dense), live), live_in_dense)
+        live = np.where(
+            layers > dense, np.where(dense > 0, np.maximum(live, live_in_dense), live), live_in_dense
+        )
     held = (kept_by_stage + given) * _in_flight(plans)
     per_logit = 2.0 if model.fused_loss else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
     predicted = plans.tokens(model.seq_len) * model.predicted_share

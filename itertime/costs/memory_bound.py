@@ -1,7 +1,7 @@
 """Seconds of what in a layer only moves memory: norms, activations, additions, positions, copies.
 
-The traffic follows Korthikanti et al. (2022), section 4.1, read as bytes moved rather than kept. Everything is
-16 bit.
+The traffic follows Korthikanti et al. (2022), section 4.1, read as bytes moved rather than kept. Everything
+is 16 bit.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _memory_bound_kernels(workload: Workload) -> list[_Kernel]:
 
 @dataclass(frozen=True)
 class MemoryBound:
-    """Seconds of a layer's memory-bound kernels by pass, and the part of core attention in the forward one."""
+    """Seconds of a layer's memory-bound kernels by pass, and the forward part of core attention."""
 
     forward: Array
     backward: Array

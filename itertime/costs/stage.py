@@ -199,7 +199,7 @@ def _at_ends(stages: Array, chunks: Whole) -> Array:
 
 @dataclass(frozen=True)
 class _Shards:
-    """Seconds of a pass that ZeRO-2 and -3 communicate, (4, plans): what nothing hides, and what work hides."""
+    """Seconds that a pass communicates under ZeRO-2 and -3, (4, plans): exposed, and hidden by work."""
 
     exposed: Array
     hidden: Array

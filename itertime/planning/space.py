@@ -99,7 +99,7 @@ def candidates(
         size = f"about {shapes.shape[1] * choices.shape[1] / 1e6:,.0f} million"
         raise UserError(f"search: {size} plans are too many; restrict the space, or take fewer GPUs")
     shape, choice = np.nonzero(_keeps_rules(shapes, choices, model))
-    return _batch(shapes[:, shape], choices[:, choice], global_batch, space.grad_overlap)
+    return _batch(shapes[:, shape], choices[:, choice], global_batch, space)
 
 
 def _shapes(
@@ -157,7 +157,7 @@ def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec) -> NDArray[np.
     return keeps & (ep == 1)
 
 
-def _batch(shapes: Whole, choices: Whole, global_batch: int, grad_overlap: bool) -> PlanBatch:
+def _batch(shapes: Whole, choices: Whole, global_batch: int, space: Space) -> PlanBatch:
     cp, tp, pp, dp, size, interleave = shapes
     recompute, zero, sequence, ep = choices
     no, plans = np.zeros(len(tp), dtype=bool), len(tp)
@@ -173,7 +173,7 @@ def _batch(shapes: Whole, choices: Whole, global_batch: int, grad_overlap: bool)
         zero_stage=zero,
         zero_group=dp * cp,
         sequence_parallel=sequence == 1,
-        grad_overlap=no | grad_overlap,
+        grad_overlap=no | space.grad_overlap,
         gpipe=no,
         balanced=no,
         by_compute=no,

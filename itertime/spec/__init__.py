@@ -9,7 +9,7 @@
 | `Plan` | one way to train a model: degrees of parallelism, micro-batch, schedule, recomputation, ZeRO |
 | `PlanBatch` | many plans of one model as columns of arrays |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
-| `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS` | choices of a plan; a `PlanBatch` holds indices into them |
+| `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS` | a plan's choices; a `PlanBatch` has indices |
 | `Framework` | the software that trains: its kernels, what it hides, what it adds |
 | `load_framework`, `list_frameworks` | a shipped framework or a YAML file; names of the shipped ones |
 | `System` | nodes, links and switches of a cluster, as one job sees them |

@@ -68,9 +68,9 @@ class Framework:
         Share,
         described("share of hidden communication by which computation takes longer: SMs, HBM, power", "1"),
     ] = 0.0
-    kernels: Annotated[
-        Positive, described("kernels issued for each one that the cost model counts", "1")
-    ] = 1.0
+    kernels: Annotated[Positive, described("kernels issued for each one that the cost model counts", "1")] = (
+        1.0
+    )
     layer_s: Annotated[NonNegative, described("added per layer and micro-batch", "s")] = 0.0
     pipeline_layer_s: Annotated[
         NonNegative, described("added per layer and micro-batch of a pipeline of several stages", "s")
@@ -82,9 +82,9 @@ class Framework:
         NonNegative, described("added per micro-batch and stage of a pipeline of several stages", "s")
     ] = 0.0
     iteration_s: Annotated[NonNegative, described("added per iteration", "s")] = 0.0
-    fused_loss: Annotated[
-        StrictBool, described("cross-entropy in one kernel, whatever the model says")
-    ] = False
+    fused_loss: Annotated[StrictBool, described("cross-entropy in one kernel, whatever the model says")] = (
+        False
+    )
 
 
 def list_frameworks() -> list[str]:

@@ -109,7 +109,8 @@ class ModelSpec:
         Imbalance, described("tokens of the busiest rank of experts over the mean of all ranks", "1")
     ] = 1.0
     lora_rank: Annotated[
-        SizeOrZero, described("rank of the trained low-rank matrices (LoRA) beside frozen weights; 0: no LoRA")
+        SizeOrZero,
+        described("rank of trained low-rank matrices (LoRA) beside frozen weights; 0: none"),
     ] = 0
     parameters_published: Annotated[
         Published, described("the number of parameters as published, for example 8.03B")
@@ -176,8 +177,16 @@ class ModelSpec:
         """
         if not self.dense_layers:
             self._refuse("dense_layers", "must be at least 1 for a form of these layers")
-        none = {"experts": 1, "experts_per_token": 1, "shared_ffn_hidden": 0, "load_imbalance": 1.0}
-        return replace(self, ffn_hidden=self.dense_ffn_hidden, dense_layers=0, dense_ffn_hidden=0, **none)
+        return replace(
+            self,
+            ffn_hidden=self.dense_ffn_hidden,
+            dense_layers=0,
+            dense_ffn_hidden=0,
+            experts=1,
+            experts_per_token=1,
+            shared_ffn_hidden=0,
+            load_imbalance=1.0,
+        )
 
     @property
     def head_width(self) -> int:

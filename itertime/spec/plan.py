@@ -79,9 +79,10 @@ class Plan:
     tensor, "fp8_block" one per block (DeepSeek-V3, 2024, section 3.3), "mxfp8" and "nvfp4" one per 32 and 16
     elements (OCP microscaling; NVIDIA Blackwell).
 
-    `recompute`: "elementwise" repeats norms and activations alone. "full" keeps one input per layer. "early-stop" does too, but repeats a layer only up to the
+    `recompute`: "full" keeps one input per layer. "early-stop" does too, but repeats a layer only up to the
     last tensor that the backward pass needs (torch.utils.checkpoint since PyTorch 2.1, unless reentrant).
-    "selective" repeats only the attention core (Korthikanti et al. 2022). "none" keeps everything.
+    "selective" repeats only the attention core (Korthikanti et al. 2022), "elementwise" only norms and
+    activations. "none" keeps everything.
 
     `split`: "even" gives every stage the same number of layers. "balanced" does not require pp to divide the
     layers, and counts the embedding and the vocabulary projection as one layer each (DeepSpeed's
@@ -89,9 +90,9 @@ class Plan:
     arithmetic, that of the projection included, rounded to whole layers (nanotron). "ends" lets the embedding
     and the projection each take the place of a layer, so the first and the last chunk of the model hold one
     layer fewer than all others (Megatron-LM's `--account-for-embedding-in-pipeline-split` and
-    `--account-for-loss-in-pipeline-split`; torchtitan's default). "remainder" gives every chunk as many layers
-    as the fullest needs, and the last one what remains (Megatron-Bridge's layouts of DeepSeek-V3). A chunk is
-    a stage, or one of its `interleave` parts.
+    `--account-for-loss-in-pipeline-split`; torchtitan's default). "remainder" gives every chunk as many
+    layers as the fullest needs, and the last one what remains (Megatron-Bridge's layouts of DeepSeek-V3). A
+    chunk is a stage, or one of its `interleave` parts.
 
     `cp_exchange`: "ring" passes keys and values around while attention works on the blocks already received
     (Liu et al. 2023, Ring Attention). "gather" gathers all of them first (Llama 3, 2024, section 3.3.2).
@@ -211,7 +212,8 @@ class Plan:
             (pp > layers, f"pp={pp}: has more stages than the model has layers ({layers})"),
             (
                 self.split == "even" and pp <= layers and layers % pp != 0,
-                f"pp={pp}: must divide layers={layers}, unless split={', '.join(SPLITS[1:-1])} or {SPLITS[-1]}",
+                f"pp={pp}: must divide layers={layers}, "
+                f"unless split={', '.join(SPLITS[1:-1])} or {SPLITS[-1]}",
             ),
             (
                 self.global_batch % (dp * self.micro_batch) != 0,
@@ -247,7 +249,7 @@ class Plan:
         """Rules on the layers of the first and the last chunk."""
         chunks, layers = self.pp * self.interleave, model.layers
         most = -(-layers // chunks)
-        first = {"ends": (layers + 2) // chunks - 1}.get(self.split, most)
+        first = {"even": most, "remainder": most, "compute": 0}.get(self.split, (layers + 2) // chunks - 1)
         return [
             (
                 self.split == "ends" and (layers + 2) % chunks != 0,
@@ -258,9 +260,9 @@ class Plan:
                 f"split=remainder: {chunks - 1} chunks of {most} layers are more than layers={layers}",
             ),
             (
-                self.pp > 1 and self.split != "compute" and model.dense_layers > first,
-                f"pp={self.pp}: the first chunk must hold the {model.dense_layers} dense layers; "
-                f"it has {first}",
+                self.pp > 1 and model.dense_layers > first,
+                f"split={self.split}: the first chunk must hold the {model.dense_layers} dense layers, "
+                f"and is only sure to hold {first}",
             ),
         ]
 
@@ -276,11 +278,22 @@ class Plan:
             ),
             (ep > 1 and model.experts == 1, f"ep={ep}: needs a model with experts"),
             (model.experts % ep != 0 and model.experts > 1, f"ep={ep}: must divide experts={model.experts}"),
-            (ranks % (ep * etp) != 0, f"ep={ep}: ep x etp = {ep * etp} must divide dp x cp x tp = {ranks}"),
+            (ranks % (ep * etp) != 0, _why_ep(self)),
             (self.etp is not None and model.experts == 1, f"etp={etp}: needs a model with experts"),
-            (model.ffn_hidden % etp != 0, f"etp={etp}: must divide ffn_hidden={model.ffn_hidden}"),
+            (
+                model.experts > 1 and model.ffn_hidden % etp != 0,
+                f"etp={etp}: must divide ffn_hidden={model.ffn_hidden}",
+            ),
             (
                 model.experts > 1 and self.tp > 1 and not self.sequence_parallel,
                 f"tp={self.tp}: needs sequence_parallel in a model with experts",
             ),
         ]
+
+
+def _why_ep(plan: Plan) -> str:
+    """Why the ranks that share the experts do not make whole groups."""
+    if plan.etp is None:
+        return f"ep={plan.ep}: must divide dp x cp = {plan.dp * plan.cp}"
+    ranks = plan.dp * plan.cp * plan.tp
+    return f"ep={plan.ep}: ep x etp = {plan.ep * plan.etp} must divide dp x cp x tp = {ranks}"

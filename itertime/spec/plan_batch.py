@@ -168,7 +168,7 @@ class PlanBatch:
             cuda_graphs=CUDA_GRAPHS[self.cuda_graphs[row]],
             dispatcher=DISPATCHERS[self.dispatcher[row]],
             ep_overlap=bool(self.ep_overlap[row]),
-            recompute_fraction=self.recompute_permille[row] / 1000,
+            recompute_fraction=float(self.recompute_permille[row]) / 1000,
             offload_layers=int(self.offload_layers[row]),
             offload_optimizer=bool(self.offload_optimizer[row]),
         )
