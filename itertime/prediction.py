@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +38,7 @@ from itertime.schedule import (
     middle_stages_s,
     one_f_one_b_s,
 )
-from itertime.spec import Framework, ModelSpec, Plan, PlanBatch, Profile, System, load_profile
+from itertime.spec import Framework, ModelSpec, Plan, PlanBatch, Profile, System, profile_of
 
 __all__ = [
     "GROUPS",
@@ -150,7 +149,7 @@ def predict(
     True
     """
     plan.check(model)
-    watched = WatchedProfile(profile or _profile(system.profile))
+    watched = WatchedProfile(profile or profile_of(system))
     found = evaluate(
         model, PlanBatch.of([plan]), system, watched, framework=framework, memory_headroom=memory_headroom
     ).prediction(0)
@@ -171,7 +170,7 @@ def evaluate(
 
     The plans must keep the rules (`Plan.broken_rules`); nothing is checked here.
     """
-    profile = profile or _profile(system.profile)
+    profile = profile or profile_of(system)
     workload = Workload.of(model, plans, system, profile, framework)
     costs = stage_costs(workload)
     breakdown = _pipeline(costs) | costs.once
@@ -179,12 +178,6 @@ def evaluate(
     flops = plans.global_batch * model.flops_per_iteration(1)
     mfu = flops / (iteration * profile.peak_flops * plans.gpus)
     return Evaluation(iteration, breakdown, memory(workload, memory_headroom), mfu)
-
-
-@cache
-def _profile(name: str) -> Profile:
-    """`load_profile` without a look at the file system for every prediction."""
-    return load_profile(name)
 
 
 def _pipeline(costs: StageCosts) -> Parts:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from itertime.spec import Profile
+from itertime.spec import FLASH, AttentionKernel, Profile
 
 __all__ = ["WatchedProfile"]
 
@@ -56,13 +56,11 @@ class WatchedProfile:
         seq_kv: ArrayLike,
         causal: ArrayLike = True,
         backward: bool = False,
-        kernel: str = "flash",
-        value_dim: ArrayLike | None = None,
-        window: int = 0,
+        kernel: AttentionKernel = FLASH,
     ) -> Array:
         self._calls.append(("attention", (("head_dim", head_dim), ("seq", seq_kv))))
         shape = (batch, heads, kv_heads, head_dim, seq_q, seq_kv, causal)
-        return self.profile.attention_s(*shape, backward, kernel, value_dim, window)
+        return self.profile.attention_s(*shape, backward, kernel)
 
     def elementwise_s(
         self,

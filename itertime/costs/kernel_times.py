@@ -7,6 +7,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from itertime.spec import FLASH, AttentionKernel
+
 __all__ = ["KernelTimes"]
 
 Array = NDArray[np.float64]
@@ -45,9 +47,7 @@ class KernelTimes(Protocol):
         seq_kv: ArrayLike,
         causal: ArrayLike = True,
         backward: bool = False,
-        kernel: str = "flash",
-        value_dim: ArrayLike | None = None,
-        window: int = 0,
+        kernel: AttentionKernel = FLASH,
     ) -> Array: ...
 
     def attention_factor(self, kernel: str, head_dim: float, seq: float, causal: bool = True) -> float: ...

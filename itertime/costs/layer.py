@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.spec import CUDA_GRAPHS, HABIT, RECOMPUTE, ModelSpec, PlanBatch
+from itertime.spec import CUDA_GRAPHS, HABIT, RECOMPUTE, AttentionKernel, ModelSpec, PlanBatch
 
 from .linear import linear_s
 from .memory_bound import memory_bound_s, residual_s
@@ -196,10 +196,10 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
     return multiplier * (scores + context), multiplier * (scores + 3 * context)
 
 
-def _attention_kernel(workload: Workload) -> str:
+def _attention_kernel(workload: Workload) -> AttentionKernel:
     """The kernel that a model names, or the framework's where the model asks for flash attention as such."""
     named, usual = workload.model.attention, workload.framework.attention
-    return usual if named == "flash" and usual != "model" else named
+    return AttentionKernel(usual if named == "flash" and usual != "model" else named)
 
 
 def kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from itertime.schedule import InterleavedPasses
 from itertime.spec import ModelSpec, PlanBatch, System
 
-from .collectives import all_gather_s, all_reduce_s, p2p_s
+from .collectives import all_gather_s, all_reduce_s, p2p_s, ranks_together
 from .data_parallel import Exchange, Sharded, exchange, exposed_s, optimizer_s, sharded_s
 from .embedding_head import embedding_s, head_s
 from .kernel_times import KernelTimes
@@ -247,20 +247,21 @@ def _hop_s(workload: Workload) -> Array:
 
     Each tensor-parallel rank sends its share, which is exposed in part. Then the next stage gathers the
     shares (Narayanan et al., SC'21, 4.1); nothing hides that, because its first kernel needs the whole
-    activation. Where a node holds several stages, only the share of boundaries between nodes uses the NICs.
+    activation. Where an NVLink domain holds several stages, only the share of boundaries between domains uses
+    the NICs.
     """
     plans, system, profile = workload.plans, workload.system, workload.profile
     if (plans.pp == 1).all():
         return np.zeros(len(plans))
-    per_stage, node = plans.next_stage, system.gpus_per_node
-    across = np.where(per_stage * plans.pp > node, np.minimum(per_stage / node, 1.0), 0.0)
+    per_stage, domain = plans.next_stage, system.domain_gpus
+    across = np.where(per_stage * plans.pp > domain, np.minimum(per_stage / domain, 1.0), 0.0)
     nbytes = 2.0 * plans.tokens(workload.model.seq_len) * workload.model.hidden / plans.tp
-    sharers = np.stack([np.minimum(per_stage, node), np.ones_like(per_stage)])
-    stride = np.maximum(per_stage // node, 1)
+    sharers = np.stack([np.minimum(per_stage, domain), np.ones_like(per_stage)])
+    stride = np.maximum(per_stage // domain, 1)
     outside, inside = p2p_s(nbytes, np.array([[True], [False]]), system, profile, sharers, stride)
     sent = system.site.p2p_exposure * (across * outside + (1 - across) * inside)
-    local = np.minimum(plans.tp, node)
-    gathered = all_gather_s(nbytes * plans.tp, plans.tp, local, system, profile, node // local)
+    local = ranks_together(plans.tp, domain, system)
+    gathered = all_gather_s(nbytes * plans.tp, plans.tp, local, system, profile, domain // local)
     return np.where(plans.pp > 1, sent + np.where(plans.sequence_parallel, 0.0, gathered), 0.0)
 
 
@@ -306,11 +307,11 @@ def _embedding_sync_s(workload: Workload) -> Array:
     plans, system = workload.plans, workload.system
     if not workload.model.tied_embeddings or (plans.pp == 1).all():
         return np.zeros(len(plans))
-    node = system.gpus_per_node
-    together = np.where(plans.next_stage * plans.pp > node, 1, 2)
-    apart = np.maximum(plans.next_stage * (plans.pp - 1) // node, 1)
+    domain = system.domain_gpus
+    together = np.where(plans.next_stage * plans.pp > domain, 1, 2)
+    apart = np.maximum(plans.next_stage * (plans.pp - 1) // domain, 1)
     nbytes = 2.0 * workload.partition.table
-    seconds = all_reduce_s(nbytes, 2, together, system, workload.profile, node, apart)
+    seconds = all_reduce_s(nbytes, 2, together, system, workload.profile, domain, apart)
     return np.where(plans.pp > 1, seconds, 0.0)
 
 

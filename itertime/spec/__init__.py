@@ -15,14 +15,15 @@
 | `System` | nodes, links and switches of a cluster, as one job sees them |
 | `Site` | corrections of a profile for the software and the network of one site |
 | `load_system`, `list_systems` | a shipped system or a YAML file; names of the shipped systems |
-| `model_reference`, `system_reference` | their keys and files: what a file extends, changes by `KEY=VALUE` |
+| `model_reference`, `system_reference`, `framework_reference` | keys and files, changes by `KEY=VALUE` |
 | `Models` | models by name or path: shipped ones, and files of the user, as a trace names them |
-| `model_of`, `system_of`, `Reference` | the model or the system that such keys make |
+| `model_of`, `system_of`, `framework_of`, `Reference` | the model, system or framework that such keys make |
 | `is_system_file` | whether a file states a system, rather than a shipped name |
 | `resolved_digest` | hash of a model or a system as resolved |
 | `Profile` | seconds of a GPU's kernels and of collectives within a node |
 | `Evidence` | whether a part of a profile is measured, fitted or assumed, and its errors |
 | `load_profile`, `list_profiles` | a shipped profile or a JSON file; names of the shipped profiles |
+| `profile_of` | the profile of a system's GPUs, with their power and memory |
 | `profile_path` | the file of a profile |
 
 Parts of a profile, models of the time of one kernel:
@@ -31,7 +32,8 @@ Parts of a profile, models of the time of one kernel:
 |---|---|
 | `GemmModel`, `GemmTile` | matrix products, from tiles, waves and bytes |
 | `PowerTerm` | what another power limit changes |
-| `AttentionModel`, `AttentionCurve` | FlashAttention-2, by head dim, direction and mask |
+| `AttentionKernel`, `FLASH` | which attention kernel runs, its head dim of values, its window |
+| `AttentionModel`, `AttentionCurve` | an attention kernel, by head dim, direction and mask |
 | `AttentionSlowdown`, `SlowdownCurve` | other attention kernels, as multiples of FlashAttention-2's time |
 | `ElementwiseModel`, `WidthRate` | memory-bound kernels, from bytes and bandwidth |
 | `ElementwiseStyle` | one kind of them as fused, compiled or eager code, forward and backward |
@@ -46,38 +48,48 @@ Why
 """
 
 from .fidelity import approximations_of, check_predictable, refusal_of
-from .framework import Framework, list_frameworks, load_framework
-from .model import ModelSpec, list_models, load_model, model_of, model_reference
-from .operators import (
-    Array,
+from .framework import Framework, framework_of, framework_reference, list_frameworks, load_framework
+from .kernels import (
+    FLASH,
     AttentionCurve,
+    AttentionKernel,
     AttentionModel,
     AttentionSlowdown,
     CastModel,
     ElementwiseModel,
     ElementwiseStyle,
-    GemmModel,
-    GemmTile,
-    PowerTerm,
     SlowdownCurve,
     WidthRate,
 )
+from .model import ModelSpec, list_models, load_model, model_of, model_reference
+from .operators import Array, GemmModel, GemmTile, PowerTerm
 from .plan import CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RECOMPUTE, Plan
 from .plan_batch import HABIT, PlanBatch
 from .profile import Evidence, Profile, list_profiles, load_profile, profile_path
 from .references import Reference, resolved_digest
 from .size_table import SizeTable
-from .system import Site, System, is_system_file, list_systems, load_system, system_of, system_reference
+from .system import (
+    Site,
+    System,
+    is_system_file,
+    list_systems,
+    load_system,
+    profile_of,
+    system_of,
+    system_reference,
+)
 from .user_models import Models
 
 __all__ = [
     "CUDA_GRAPHS",
     "DISPATCHERS",
+    "FLASH",
     "HABIT",
     "PRECISIONS",
     "RECOMPUTE",
     "Array",
     "AttentionCurve",
+    "AttentionKernel",
     "AttentionModel",
     "AttentionSlowdown",
     "CastModel",
@@ -101,6 +113,8 @@ __all__ = [
     "WidthRate",
     "approximations_of",
     "check_predictable",
+    "framework_of",
+    "framework_reference",
     "is_system_file",
     "list_frameworks",
     "list_models",
@@ -112,6 +126,7 @@ __all__ = [
     "load_system",
     "model_of",
     "model_reference",
+    "profile_of",
     "profile_path",
     "refusal_of",
     "resolved_digest",

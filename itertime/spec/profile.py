@@ -22,16 +22,16 @@ from pydantic.dataclasses import dataclass
 from itertime.errors import UnknownName, UserError, quoted
 from itertime.io import CONFIG, NonNegative, Positive, Whole, construct, read_mapping
 
-from .operators import (
-    Array,
+from .kernels import (
+    FLASH,
+    AttentionKernel,
     AttentionModel,
     AttentionSlowdown,
     CastModel,
     ElementwiseModel,
     ElementwiseStyle,
-    GemmModel,
-    PowerTerm,
 )
+from .operators import Array, GemmModel, PowerTerm
 from .size_table import SizeTable
 
 __all__ = [
@@ -241,7 +241,16 @@ class Profile:
             gemm_precisions={name: gemm(model) for name, model in self.gemm_precisions.items()},
             grouped_gemm={name: gemm(model) for name, model in self.grouped_gemm.items()},
             attention=self.attention.scaled(rate, memory, multiprocessors),
+            attention_kernels={
+                name: model.scaled(rate, memory, multiprocessors)
+                for name, model in self.attention_kernels.items()
+            },
             elementwise={kind: model.scaled(memory) for kind, model in self.elementwise.items()},
+            elementwise_styles={
+                style: {kind: model.scaled(memory) for kind, model in kinds.items()}
+                for style, kinds in self.elementwise_styles.items()
+            },
+            casts={name: model.scaled(memory) for name, model in self.casts.items()},
         )
 
     def attention_s(
@@ -254,32 +263,30 @@ class Profile:
         seq_kv: ArrayLike,
         causal: ArrayLike = True,
         backward: bool = False,
-        kernel: str = "flash",
-        value_dim: ArrayLike | None = None,
-        window: int = 0,
+        kernel: AttentionKernel = FLASH,
     ) -> Array:
         """Seconds of one layer's attention kernel, forward or backward.
 
         `heads` and `kv_heads` are those on this GPU; sequences are in tokens. Causal attention halves the
-        work, which is exact for seq_q = seq_kv. `value_dim` is the head dim of values where it is not
-        `head_dim`; FlashAttention-2 pads the smaller to the larger. `window` > 0 limits the keys that a
-        query reaches under a causal mask.
+        work, which is exact for seq_q = seq_kv. FlashAttention-2 pads the head dim of values and that of
+        queries to the larger of the two.
 
-        `kernel` is "flash" (FlashAttention-2), one of `attention_slowdown`, or one of `attention_kernels`. A
-        profile without "cudnn" or "flash3" answers with FlashAttention-2. Raises `UnknownName` for another.
+        `kernel.name` is "flash" (FlashAttention-2), one of `attention_slowdown`, or one of
+        `attention_kernels`. A profile that lacks one of `NEWER_ATTENTION` answers with FlashAttention-2.
+        Raises `UnknownName` for another.
         """
-        model = self.attention_kernels.get(kernel)
-        if model is not None:
+        newer = self.attention_kernels.get(kernel.name)
+        if newer is not None:
             shape = (batch, heads, kv_heads, head_dim, seq_q, seq_kv, causal, backward)
-            return model.seconds(*shape, value_dim, window)
-        if value_dim is not None:
-            head_dim = np.maximum(head_dim, value_dim)
+            return newer.seconds(*shape, kernel)
+        if kernel.value_dim is not None:
+            head_dim, kernel = np.maximum(head_dim, kernel.value_dim), kernel._replace(value_dim=None)
         shape = (batch, heads, kv_heads, head_dim, seq_q, seq_kv, causal, backward)
-        seconds = self.attention.seconds(*shape, None, window)
-        if kernel == "flash" or kernel in NEWER_ATTENTION:
+        seconds = self.attention.seconds(*shape, kernel)
+        if kernel.name == "flash" or kernel.name in NEWER_ATTENTION:
             return seconds
-        head_dim, seq, masked = (float(np.max(np.asarray(one))) for one in (head_dim, seq_kv, causal))
-        return self.attention_factor(kernel, head_dim, seq, bool(masked)) * seconds
+        dim, seq, masked = (float(np.max(np.asarray(one))) for one in (head_dim, seq_kv, causal))
+        return self.attention_factor(kernel.name, dim, seq, bool(masked)) * seconds
 
     def attention_factor(self, kernel: str, head_dim: float, seq: float, causal: bool = True) -> float:
         """The time of an attention kernel over that of FlashAttention-2, which `attention_s` gives.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -26,6 +27,7 @@ from itertime.io import (
 )
 
 from .framework import NEUTRAL
+from .profile import Profile, load_profile
 from .references import Reference
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "is_system_file",
     "list_systems",
     "load_system",
+    "profile_of",
     "system_of",
     "system_reference",
 ]
@@ -106,7 +109,8 @@ class System:
     `gpu_nic_bytes_per_s` is PCIe 4.0 x16, 16 GT/s x 16 lanes x 128/130 / 8; `cpu_link_bytes_per_s` is NCCL's
     own figure, AMD_BW in its src/graph/topo.h. `nvlink_slowdown` is 1.5 for a GPU with two thirds of the
     links of the one that was measured: bytes take longer, the latency of a message does not change.
-    `power_w`, `hbm_bytes_per_s` and `memory_bytes` describe a variant of the GPU that the profile measures.
+    `power_w`, `hbm_bytes_per_s`, `memory_bytes` and `multiprocessors` describe a variant of the GPU that the
+    profile measures (`profile_of`).
     """
 
     name: Annotated[Name, described("of the system")]
@@ -147,6 +151,9 @@ class System:
     ] = None
     memory_bytes: Annotated[
         Positive | None, described("memory of a GPU as CUDA reports it; by default the profile's", "bytes")
+    ] = None
+    multiprocessors: Annotated[
+        Count | None, described("multiprocessors of a GPU; by default the profile's")
     ] = None
     usd_per_gpu_hour: Annotated[
         Positive | None, described("price of a GPU-hour, on demand; by default unknown", "USD/h")
@@ -212,6 +219,34 @@ def load_system(name_or_path: str | Path) -> System:
     200000000000.0
     """
     return system_of(system_reference(name_or_path))
+
+
+def profile_of(system: System) -> Profile:
+    """The profile of a system's GPUs: the one that it names, with the power and memory that it states.
+
+    It is read once. Raises as `load_profile` and `Profile.variant` do.
+    """
+    stated = system.power_w, system.hbm_bytes_per_s, system.memory_bytes, system.multiprocessors
+    return _variant(system.profile, *stated)
+
+
+@cache
+def _variant(
+    name: str,
+    power_w: float | None,
+    hbm_bytes_per_s: float | None,
+    memory_bytes: float | None,
+    multiprocessors: int | None,
+) -> Profile:
+    profile = load_profile(name)
+    if power_w is hbm_bytes_per_s is memory_bytes is multiprocessors is None:
+        return profile
+    return profile.variant(
+        power_w=power_w,
+        hbm_bytes_per_s=hbm_bytes_per_s,
+        memory_bytes=memory_bytes,
+        multiprocessors=multiprocessors,
+    )
 
 
 def is_system_file(name: str) -> bool:
