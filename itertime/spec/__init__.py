@@ -16,7 +16,7 @@
 | `NETWORK_EFFICIENCY` | achieved fraction of the NICs, where nothing else is known |
 | `Site` | corrections of a profile for the software and the network of one site |
 | `load_system`, `list_systems` | a shipped system or a YAML file; names of the shipped systems |
-| `model_reference`, `system_reference`, `framework_reference` | their keys and files: what a file extends, changes by `KEY=VALUE` |
+| `model_reference`, `system_reference`, `framework_reference` | keys and files, changes by `KEY=VALUE` |
 | `Models` | models by name or path: shipped ones, and files of the user, as a trace names them |
 | `model_of`, `system_of`, `framework_of`, `Reference` | the model, system or framework that such keys make |
 | `is_system_file` | whether a file states a system, rather than a shipped name |
