@@ -138,16 +138,20 @@ def candidate_plans(row: Cells, run: MeasuredRun) -> list[Plan]:
     return [plan for plan in plans if not plan.broken_rules(run.model)] or [plans[0].check(run.model)]
 
 
+_systems = functools.cache(list_systems)
+_node = functools.cache(load_system)
+
+
 def _chip(row: Cells) -> _Chip:
     chip = _CHIPS.get(row["gpu"])
-    if chip is None or chip.system not in list_systems():
+    if chip is None or chip.system not in _systems():
         raise UserError(f"no profile for GPU {shown(row['gpu'])}")
     return chip
 
 
 def _system(row: Cells, chip: _Chip, framework: str, site: Site) -> System:
     """The system of a row: nodes and NICs as stated, GPUs as named, limited to the stated power."""
-    node = load_system(_SITE_SYSTEMS.get(row["site"] or "", chip.system))
+    node = _node(_SITE_SYSTEMS.get(row["site"] or "", chip.system))
     system = replace(
         node,
         name=row["id"],

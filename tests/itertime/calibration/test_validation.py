@@ -10,13 +10,14 @@ import pytest
 
 from itertime import Site, load_system
 from itertime.calibration.measured_run import measured_run
+from itertime.calibration.run_set import RunSet
 from itertime.calibration.table import read_table
 from itertime.calibration.validation import statistics, summary, validate, write_rows
 from itertime.cli import main
 from itertime.costs import Workload
 from itertime.costs.layer import layer_costs
 from itertime.errors import UserError
-from itertime.spec import PlanBatch
+from itertime.spec import PlanBatch, load_framework
 from tests.places import TABLES
 
 
@@ -110,6 +111,22 @@ def test_the_rows_are_written_whole_or_not_at_all(tmp_path, write_table):
     assert float(rows[0]["error_pct"]) == result.predicted[0].error_pct
     with pytest.raises(UserError, match="cannot be written"):
         write_rows([result], tmp_path / "no" / "rows.csv")
+
+
+def test_a_set_of_runs_is_evaluated_with_frameworks_of_the_callers(write_table):
+    """Each with its own; what is not named stays as shipped, and an evaluation before leaves no trace."""
+    rows = [{}, {"id": "other", "site": "mosaicml"}, {"id": "open", "micro_batch": ""}]
+    path = write_table(*rows)
+    runs = RunSet.of(read_table(path))
+    assert runs.frameworks == ("megatron", "eager", "megatron")
+    shipped, bytes_needed = runs.evaluate()
+    predicted = validate(path).predicted
+    assert list(shipped) == [row.prediction.iteration_s for row in predicted]
+    assert list(bytes_needed) == [row.prediction.memory_bytes for row in predicted]
+    slower = replace(load_framework("eager"), iteration_s=load_framework("eager").iteration_s + 1)
+    assert runs.evaluate(frameworks={"eager": slower})[0] == pytest.approx([shipped[0], shipped[1] + 1, shipped[2]])
+    assert list(runs.evaluate(Site())[0]) == list(shipped)
+    assert runs.evaluate(Site(iteration_overhead_s=2.0))[0] == pytest.approx(shipped + 2)
 
 
 def test_site_constants_are_added(write_table):
