@@ -41,7 +41,7 @@ def test_statistics_are_those_of_the_errors(write_table):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"gpu": "B200"}, "no profile for GPU B200"),
+        ({"gpu": "TPU"}, "no profile for GPU TPU"),
         ({"tp": "3", "gpus": "24"}, "must divide heads"),
         ({"gpus": "65"}, "gpus=65 is not tp x pp x dp = 64"),
         ({"hidden": ""}, "does not say hidden"),
@@ -124,7 +124,9 @@ def test_a_set_of_runs_is_evaluated_with_frameworks_of_the_callers(write_table):
     assert list(shipped) == [row.prediction.iteration_s for row in predicted]
     assert list(bytes_needed) == [row.prediction.memory_bytes for row in predicted]
     slower = replace(load_framework("eager"), iteration_s=load_framework("eager").iteration_s + 1)
-    assert runs.evaluate(frameworks={"eager": slower})[0] == pytest.approx([shipped[0], shipped[1] + 1, shipped[2]])
+    assert runs.evaluate(frameworks={"eager": slower})[0] == pytest.approx(
+        [shipped[0], shipped[1] + 1, shipped[2]]
+    )
     assert list(runs.evaluate(Site())[0]) == list(shipped)
     assert runs.evaluate(Site(iteration_overhead_s=2.0))[0] == pytest.approx(shipped + 2)
 
@@ -137,11 +139,11 @@ def test_site_constants_are_added(write_table):
 
 
 def test_skipped_rows_are_printed_by_reason(write_table, capsys):
-    changes = [{"id": f"odd-{number}", "gpu": "B200"} for number in range(5)]
+    changes = [{"id": f"odd-{number}", "gpu": "TPU"} for number in range(5)]
     assert main(["validate", str(write_table({}, *changes, {"id": "wide", "tp": "3", "gpus": "24"}))]) == 0
     lines = [line for line in capsys.readouterr().err.splitlines() if "skipped" in line]
     assert len(lines) == 2
-    assert "5 skipped: no profile for GPU B200 (odd-0, odd-1, odd-2 and 2 more)" in lines[0]
+    assert "5 skipped: no profile for GPU TPU (odd-0, odd-1, odd-2 and 2 more)" in lines[0]
     assert "must divide heads" in lines[1]
 
 
