@@ -156,10 +156,11 @@ _node = functools.cache(load_system)
 
 
 def _system_name(row: Cells) -> str:
-    usual = _CHIPS.get(_ALIASES.get(row["gpu"], row["gpu"]))
+    gpu: str = row["gpu"]
+    usual = _CHIPS.get(_ALIASES.get(gpu, gpu), "")
     if usual not in _systems():
-        raise UserError(f"no profile for GPU {shown(row['gpu'])}")
-    return _SITE_SYSTEMS.get(row["site"] or "", str(usual))
+        raise UserError(f"no profile for GPU {shown(gpu)}")
+    return _SITE_SYSTEMS.get(row["site"] or "", usual)
 
 
 def _system(row: Cells, name: str, framework: str, site: Site) -> System:
