@@ -27,7 +27,14 @@ from .kernel_times import KernelTimes
 from .layer import Parts
 from .memory import MEMORY_HEADROOM, Memory, checked_headroom, memory
 from .partition import Workload
-from .stage import StageCosts, chunk_times, interleaved_passes, micro_batch_passes, stage_costs, stage_layers_s
+from .stage import (
+    StageCosts,
+    chunk_times,
+    interleaved_passes,
+    micro_batch_passes,
+    stage_costs,
+    stage_layers_s,
+)
 
 __all__ = [
     "MEMORY_HEADROOM",

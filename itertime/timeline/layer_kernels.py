@@ -191,7 +191,9 @@ def _attention(profile: Profile, sizes: dict[str, Any]) -> Described:
         kept = min(kept, kernel.window / seq_kv)
     flops = 2 * batch * heads * seq_q * seq_kv * (dim + value_dim) * kept
     flops *= BACKWARD_FLOPS if sizes["backward"] else 1.0
-    moved = 2 * batch * (dim + value_dim) * (heads * seq_q + kv_heads * seq_kv) * (2 if sizes["backward"] else 1)
+    moved = (
+        2 * batch * (dim + value_dim) * (heads * seq_q + kv_heads * seq_kv) * (2 if sizes["backward"] else 1)
+    )
     bounds = {"arithmetic": flops / profile.peak_flops, "memory": moved / profile.hbm_bytes_per_s}
     return f"attention {kernel.name}", flops, "TFLOP/s", bounds
 
