@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from itertime.errors import UserError
-from itertime.spec import DISPATCHERS, PRECISIONS, RECOMPUTE, list_frameworks
+from itertime.spec import DISPATCHERS, PRECISIONS, list_frameworks
 
 from .table import Cells
 
@@ -30,6 +30,8 @@ _GRAPHED = frozenset({"attn", "mlp", "moe", "moe_router", "moe_preprocess"})
 """Parts of a layer that Megatron Core captures in CUDA graphs (`cuda_graph_scope`)."""
 _CHEAP = frozenset({"layernorm", "moe_act", "mlp_act"})
 """Modules that Megatron Core repeats (`recompute_modules`) without a matrix product."""
+_WHOLE = frozenset({"core_attn", "mlp", "moe", "shared_experts"})
+"""Modules that it repeats with their matrix products."""
 _ROUGH = {
     "mla_up_proj": "recompute_modules: the repeated up-projections (MLA) are not charged",
     "mlp": "recompute_modules: the repeated MLPs of the few dense layers are not charged",
@@ -155,26 +157,25 @@ def _dispatcher(row: Cells, assumed: list[str]) -> str:
 
 def _recomputation(row: Cells, assumed: list[str]) -> Recomputation:
     """A stated share of the forward pass says more than the names of modules: it is that share of layers."""
-    stated, share, modules = row["recompute"], row["recompute_fraction"], row["recompute_modules"]
-    if stated not in RECOMPUTE:
-        raise UserError("the source does not say recompute")
+    stated, share = row["recompute"], row["recompute_fraction"]
+    modules = set(re.split(r"[;,+ ]+", row["recompute_modules"] or "")) - {""}
+    if unknown := modules - _CHEAP - _WHOLE - set(_ROUGH):
+        raise UserError(f"recompute_modules={row['recompute_modules']}: {min(unknown)} is not known")
     if share is not None and (stated == "none") != (share == 0) and stated != "selective":
         raise UserError(f"recompute_fraction={share}: contradicts recompute={stated}")
     if stated == "selective" and share is not None:
         return ("full", share) if share else ("none", 1.0)
-    if stated == "selective" and modules is not None:
-        return _of_modules(row, assumed), 1.0
+    if stated == "selective" and modules:
+        return _of_modules(row, modules, assumed), 1.0
     return stated, share or 1.0
 
 
-def _of_modules(row: Cells, assumed: list[str]) -> str:
-    names = set(re.split(r"[;,+ ]+", row["recompute_modules"]))
-    rough = set(_ROUGH) if is_mixture(row) else {"mla_up_proj"}
-    unknown = names - _CHEAP - rough - {"core_attn"}
-    if unknown:
+def _of_modules(row: Cells, names: set[str], assumed: list[str]) -> str:
+    rough = names & set(_ROUGH)
+    if rest := names - _CHEAP - {"core_attn"} - (rough if is_mixture(row) else set()):
         what = f"recompute_modules={row['recompute_modules']}"
-        raise UserError(f"{what}: {sorted(unknown)[0]} is more than a plan can repeat of a layer")
-    assumed.extend(_ROUGH[name] for name in sorted(names & set(_ROUGH)))
+        raise UserError(f"{what}: a plan cannot repeat {min(rest)} alone")
+    assumed.extend(_ROUGH[name] for name in sorted(rough))
     if "core_attn" not in names:
         return "elementwise"
     if names & _CHEAP:

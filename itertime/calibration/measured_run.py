@@ -40,18 +40,21 @@ __all__ = ["MeasuredRun", "candidate_plans", "measured_run"]
 
 @dataclass(frozen=True)
 class _Chip:
-    """A GPU as tables name it: the system whose nodes hold it, and what differs from that system's GPU."""
+    """A GPU as tables name it: the system whose nodes hold it, its power limit unless a row says otherwise,
+    and what differs from that system's GPU.
+    """
 
     system: str
+    power_w: float | None = None
     hbm_bytes_per_s: float | None = None
     memory_bytes: float | None = None
 
 
 _CHIPS = {
-    "A100-SXM-80GB": _Chip("dgx-a100-80gb"),
+    "A100-SXM-80GB": _Chip("dgx-a100-80gb", 400),
     # The same die with other memory (NVIDIA A100 data sheet, 2021, less the driver's share).
-    "A100-SXM-40GB": _Chip("dgx-a100-80gb", 1555e9, 42.5e9),
-    "H100-SXM-80GB": _Chip("dgx-h100"),
+    "A100-SXM-40GB": _Chip("dgx-a100-80gb", 400, 1555e9, 42.5e9),
+    "H100-SXM-80GB": _Chip("dgx-h100", 700),
 }
 # Software that sites document and the columns cannot express: llm-foundry's Triton attention
 # (`attn_impl: triton`) and fused cross-entropy, InternLM's flash-attention 1.0.5.
@@ -151,7 +154,7 @@ def _system(row: Cells, chip: _Chip, framework: str, site: Site) -> System:
         gpus_per_node=row["gpus_per_node"],
         framework=framework,
         site=site,
-        power_w=row["power_w"] or node.power_w,
+        power_w=node.power_w if row["power_w"] in (None, chip.power_w) else row["power_w"],
         hbm_bytes_per_s=chip.hbm_bytes_per_s or node.hbm_bytes_per_s,
         memory_bytes=chip.memory_bytes or node.memory_bytes,
     )

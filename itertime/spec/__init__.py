@@ -15,9 +15,9 @@
 | `System` | nodes, links and switches of a cluster, as one job sees them |
 | `Site` | corrections of a profile for the software and the network of one site |
 | `load_system`, `list_systems` | a shipped system or a YAML file; names of the shipped systems |
-| `model_reference`, `system_reference` | their keys and files: what a file extends, changes by `KEY=VALUE` |
+| `model_reference`, `system_reference`, `framework_reference` | keys and files, changes by `KEY=VALUE` |
 | `Models` | models by name or path: shipped ones, and files of the user, as a trace names them |
-| `model_of`, `system_of`, `Reference` | the model or the system that such keys make |
+| `model_of`, `system_of`, `framework_of`, `Reference` | the model, system or framework that such keys make |
 | `is_system_file` | whether a file states a system, rather than a shipped name |
 | `resolved_digest` | hash of a model or a system as resolved |
 | `Profile` | seconds of a GPU's kernels and of collectives within a node |
@@ -48,7 +48,7 @@ Why
 """
 
 from .fidelity import approximations_of, check_predictable, refusal_of
-from .framework import Framework, list_frameworks, load_framework
+from .framework import Framework, framework_of, framework_reference, list_frameworks, load_framework
 from .kernels import (
     FLASH,
     AttentionCurve,
@@ -113,6 +113,8 @@ __all__ = [
     "WidthRate",
     "approximations_of",
     "check_predictable",
+    "framework_of",
+    "framework_reference",
     "is_system_file",
     "list_frameworks",
     "list_models",

@@ -19,11 +19,17 @@ from itertime.io import CONFIG, Name, NonNegative, Positive, Share, construct, d
 
 from .references import Reference
 
-__all__ = ["ELEMENTWISE_STYLES", "NEUTRAL", "Framework", "list_frameworks", "load_framework"]
+__all__ = [
+    "NEUTRAL",
+    "Framework",
+    "framework_of",
+    "framework_reference",
+    "list_frameworks",
+    "load_framework",
+]
 
 FRAMEWORKS = Path(__file__).parents[1] / "frameworks"
 NEUTRAL = "megatron"
-ELEMENTWISE_STYLES = ("profile", "fused", "compiled", "eager")
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -101,5 +107,14 @@ def load_framework(name_or_path: str | Path) -> Framework:
     >>> load_framework("megatron").gemm_multiplier
     1.0
     """
-    reference = Reference.read("framework", name_or_path, FRAMEWORKS, Framework)
+    return framework_of(framework_reference(name_or_path))
+
+
+def framework_reference(name_or_path: str | Path) -> Reference:
+    """The keys of a framework, and the files that they come from. Raises as `load_framework` does."""
+    return Reference.read("framework", name_or_path, FRAMEWORKS, Framework)
+
+
+def framework_of(reference: Reference) -> Framework:
+    """The framework of these keys. UserError, naming file and key, if they are not those of a framework."""
     return construct(Framework, reference.content, reference.where)
