@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertime.commandline import new_program, run_app
 from itertime.commands.budget import budget
 from itertime.commands.calibrate import calibrate
-from itertime.commands.catalogue import models_app, systems_app
+from itertime.commands.catalogue import frameworks_app, models_app, systems_app
 from itertime.commands.predict import predict
 from itertime.commands.profile import profile_app
 from itertime.commands.search import search
@@ -22,7 +22,11 @@ app = new_program(
 )
 for command in (predict, search, budget, validate, calibrate, timeline):
     app.command()(command)
-for name, group in (("models", models_app), ("systems", systems_app), ("profile", profile_app)):
+GROUPS = (
+    *(("models", models_app), ("systems", systems_app), ("frameworks", frameworks_app)),
+    ("profile", profile_app),
+)
+for name, group in GROUPS:
     app.add_typer(group, name=name)
 
 

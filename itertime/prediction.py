@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,7 @@ from itertime.costs import (
     stage_costs,
 )
 from itertime.schedule import gpipe_s, interleaved_s, last_stage_decides, one_f_one_b_s
-from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, load_profile
+from itertime.spec import Framework, ModelSpec, Plan, PlanBatch, Profile, System, profile_of
 
 __all__ = [
     "GROUPS",
@@ -53,7 +52,8 @@ GROUPS = {
     "bubble": ("bubble",),
     "optimizer": ("optimizer",),
     "waiting for launches": ("launch",),
-    "overhead of the site": ("overhead", "iteration_overhead"),
+    "computation slowed by communication": ("contention", "contention_once"),
+    "overhead of framework and site": ("overhead", "iteration_overhead"),
 }
 """Parts of an iteration by group, in the order in which groups are shown."""
 LEAST = 0.005  # of the difference; smaller parts are left out
@@ -124,10 +124,12 @@ def predict(
     system: System,
     profile: Profile | None = None,
     *,
+    framework: Framework | None = None,
     memory_headroom: float = MEMORY_HEADROOM,
 ) -> Prediction:
     """Time and memory of one iteration of `plan`, which fits if it leaves `memory_headroom`, a share of the
-    GPU's memory, free. Raises UserError, naming every broken rule, for an impossible plan.
+    GPU's memory, free. `framework` replaces that of the system. Raises UserError, naming every broken rule,
+    for an impossible plan.
 
     >>> from itertime import load_model, load_system
     >>> plan = Plan(tp=8, pp=8, dp=4, micro_batch=1, global_batch=256)
@@ -136,9 +138,9 @@ def predict(
     True
     """
     plan.check(model)
-    watched = WatchedProfile(profile or _profile(system.profile))
+    watched = WatchedProfile(profile or profile_of(system))
     found = evaluate(
-        model, PlanBatch.of([plan]), system, watched, memory_headroom=memory_headroom
+        model, PlanBatch.of([plan]), system, watched, framework=framework, memory_headroom=memory_headroom
     ).prediction(0)
     interval = interval_s(model, plan, system, found.iteration_s)
     return replace(found, extrapolated=watched.extrapolated(), interval_s=interval)
@@ -150,26 +152,21 @@ def evaluate(
     system: System,
     profile: KernelTimes | None = None,
     *,
+    framework: Framework | None = None,
     memory_headroom: float = MEMORY_HEADROOM,
 ) -> Evaluation:
-    """Time and memory of many plans at once. `memory_headroom` as in `predict`.
+    """Time and memory of many plans at once. `framework`, `memory_headroom` as in `predict`.
 
     The plans must keep the rules (`Plan.broken_rules`); nothing is checked here.
     """
-    profile = profile or _profile(system.profile)
-    workload = Workload.of(model, plans, system, profile)
+    profile = profile or profile_of(system)
+    workload = Workload.of(model, plans, system, profile, framework)
     costs = stage_costs(workload)
     breakdown = _pipeline(costs) | costs.once
     iteration = sum(breakdown.values(), np.zeros(len(plans)))
     flops = plans.global_batch * model.flops_per_iteration(1)
     mfu = flops / (iteration * profile.peak_flops * plans.gpus)
     return Evaluation(iteration, breakdown, memory(workload, memory_headroom), mfu)
-
-
-@cache
-def _profile(name: str) -> Profile:
-    """`load_profile` without a look at the file system for every prediction."""
-    return load_profile(name)
 
 
 def _pipeline(costs: StageCosts) -> Parts:

@@ -29,7 +29,7 @@ from clustersim.cluster import load_cluster
 from clustersim.runs import RunConfig, code_hash, find_policy, policy_hash
 from itertime.errors import UnknownName, UserError
 from itertime.io import digest, sha256, shown
-from itertime.spec import load_profile, load_system
+from itertime.spec import load_system, profile_of
 from traces.synthetic import Recipe, sizes_path
 from traces.workload import rules_path
 
@@ -160,7 +160,7 @@ def _recipe(recipe: Recipe, hashes: Hashes) -> dict[str, Any]:
 
 def _system_hash(name: str) -> str:
     system = load_system(name)
-    return hashlib.sha256(f"{system!r} {load_profile(system.profile).digest}".encode()).hexdigest()
+    return hashlib.sha256(f"{system!r} {profile_of(system).digest}".encode()).hexdigest()
 
 
 def _policy_hash(name: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from itertime.spec import Profile
+from itertime.spec import FLASH, AttentionKernel, Profile
 
 __all__ = ["WatchedProfile"]
 
@@ -31,11 +31,20 @@ class WatchedProfile:
         self.memory_bytes = profile.memory_bytes
         self.peak_flops = profile.peak_flops
         self.attention_factor = profile.attention_factor
+        self.peak_flops_of = profile.peak_flops_of
         self._calls: list[tuple[str, Sizes]] = []
 
-    def gemm_s(self, m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1) -> Array:
+    def gemm_s(
+        self, m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1, precision: str = "bf16"
+    ) -> Array:
         self._calls.append(("gemm", (("m", m), ("n", n), ("k", k))))
-        return self.profile.gemm_s(m, n, k, batch)
+        return self.profile.gemm_s(m, n, k, batch, precision)
+
+    def grouped_gemm_s(
+        self, m: ArrayLike, n: ArrayLike, k: ArrayLike, groups: ArrayLike, precision: str = "bf16"
+    ) -> Array:
+        self._calls.append(("grouped_gemm", (("n", n), ("k", k), ("groups", groups))))
+        return self.profile.grouped_gemm_s(m, n, k, groups, precision)
 
     def attention_s(
         self,
@@ -47,16 +56,27 @@ class WatchedProfile:
         seq_kv: ArrayLike,
         causal: ArrayLike = True,
         backward: bool = False,
+        kernel: AttentionKernel = FLASH,
     ) -> Array:
         self._calls.append(("attention", (("head_dim", head_dim), ("seq", seq_kv))))
-        return self.profile.attention_s(batch, heads, kv_heads, head_dim, seq_q, seq_kv, causal, backward)
+        shape = (batch, heads, kv_heads, head_dim, seq_q, seq_kv, causal)
+        return self.profile.attention_s(*shape, backward, kernel)
 
     def elementwise_s(
-        self, nbytes: ArrayLike, kind: str = "elementwise", width: float | None = None
+        self,
+        nbytes: ArrayLike,
+        kind: str = "elementwise",
+        width: float | None = None,
+        style: str | None = None,
+        backward: ArrayLike = False,
     ) -> Array:
         row = () if width is None else (("width", width),)
         self._calls.append((kind, (("bytes", nbytes), *row)))
-        return self.profile.elementwise_s(nbytes, kind, width)
+        return self.profile.elementwise_s(nbytes, kind, width, style, backward)
+
+    def cast_s(self, elements: ArrayLike, precision: str) -> Array:
+        self._calls.append((f"cast_{precision}", (("elements", elements),)))
+        return self.profile.cast_s(elements, precision)
 
     def collective_s(self, operation: str, nbytes: ArrayLike, ranks: ArrayLike = 2) -> Array:
         self._calls.append((operation, (("ranks", ranks), ("bytes", nbytes))))

@@ -58,7 +58,7 @@ def plan_class(model: ModelSpec, plan: Plan, system: System) -> str:
     """The first of `CLASSES` that the plan belongs to."""
     if model.hidden <= SMALL_HIDDEN:
         return "small"
-    if plan.tp > system.gpus_per_node:
+    if plan.tp > system.domain_gpus:
         return "tp-across-nodes"
     if plan.pp > 1:
         return "pipeline"

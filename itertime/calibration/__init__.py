@@ -4,6 +4,7 @@
 |---|---|
 | `validate` | predictions for the rows of an iteration table, and their errors |
 | `summary` | the JSON document of `itertime validate` |
+| `GROUPINGS` | the properties by which it groups rows |
 | `write_rows` | measured and predicted values of every row, as CSV |
 | `calibrate` | the constants of the site that ran the rows, with errors in sample and held out |
 | `report` | the JSON document of `itertime calibrate` |
@@ -21,6 +22,6 @@ Why
 
 from .calibrate import calibrate
 from .site_file import report, write_site
-from .validation import summary, validate, write_rows
+from .validation import GROUPINGS, summary, validate, write_rows
 
-__all__ = ["calibrate", "report", "summary", "validate", "write_rows", "write_site"]
+__all__ = ["GROUPINGS", "calibrate", "report", "summary", "validate", "write_rows", "write_site"]

@@ -1,98 +1,221 @@
-"""Columns of newer tables that change the work of a run: which of them a run can express.
+"""Columns that change the work of a run, as fields of its plan and the name of its framework.
 
-Older tables, like those of `../shared/data/iterations`, lack these columns: their runs are dense models in 16
-bit without context parallelism. A cell that says otherwise is used (`cp`, `ep`, `experts`, `grad_dtype`), or
-its row cannot be expressed, with the reason. No column that changes the work is ignored.
+Older tables, like those of `../shared/data/iterations`, lack most of these columns: their runs are dense
+models in 16 bit without context parallelism. A cell that says otherwise is used, or its row cannot be
+expressed, with the reason. No column that changes the work is ignored. What a row leaves open, or what a plan
+can state only roughly, is assumed and listed in `Features.assumed`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from itertime.errors import UserError
+from itertime.spec import DISPATCHERS, PRECISIONS, list_frameworks
 
 from .table import Cells
 
-__all__ = ["check_features", "fp32_gradients", "mlp_of"]
+__all__ = ["Features", "features_of", "is_mixture", "recompute_alternatives"]
+
+Recomputation = tuple[str, float]
+"""`recompute` and `recompute_fraction` of a plan."""
 
 _SIXTEEN_BIT = ("bf16", "fp16")
-_POWER_W = {"A100": 400.0, "H100": 700.0}  # limits of the SXM parts, by NVIDIA's data sheets
 _WITHOUT_EXPERTS = {"experts_per_token": 1, "moe_ffn_hidden": None, "shared_ffn_hidden": None}
 """Columns that only a mixture has, and their values in a dense model."""
-_EXACT_FRACTION = {"none": 0.0, "full": 1.0}
+_GRAPHED = frozenset({"attn", "mlp", "moe", "moe_router", "moe_preprocess"})
+"""Parts of a layer that Megatron Core captures in CUDA graphs (`cuda_graph_scope`)."""
+_CHEAP = frozenset({"layernorm", "moe_act", "mlp_act"})
+"""Modules that Megatron Core repeats (`recompute_modules`) without a matrix product."""
+_WHOLE = frozenset({"core_attn", "mlp", "moe", "shared_experts"})
+"""Modules that it repeats with their matrix products."""
+_ROUGH = {
+    "mla_up_proj": "recompute_modules: the repeated up-projections (MLA) are not charged",
+    "mlp": "recompute_modules: the repeated MLPs of the few dense layers are not charged",
+}
+_FRAMEWORKS = (
+    *(("megatron-deepspeed", "megatron-deepspeed"), ("nanotron", "nanotron"), ("torch.compile", "compile")),
+    *(("transformer engine", "te"), ("automodel", "te"), ("nemo", "te"), ("bridge", "te")),
+    *(("megatron core", "te"), ("mlperf", "te"), ("llm-foundry", "eager"), ("modalities", "eager")),
+    *(("composer", "eager"), ("deepspeed", "eager"), ("fsdp", "eager"), ("hugging", "eager")),
+)
+"""What the text of the column `framework` holds, in lower case, and the framework; the first decides."""
+_SITES = {"mosaicml": "eager", "jean-zay": "megatron-deepspeed", "hf-h100": "nanotron"}
+"""Frameworks of sites in tables without the column: llm-foundry, Megatron-DeepSpeed, nanotron."""
+_NEUTRAL = "megatron"
+_SHARES = (1.0, 3 / 4, 2 / 3, 1 / 2, 1 / 3, 1 / 4, 0.0)
+"""Shares of checkpointed blocks to choose from where the source states none."""
 
 
-def check_features(row: Cells) -> None:
-    """Raises UserError, naming column and value, for the first feature of the row that no run can have."""
-    for column, why in (*_of_kernels(row), *_of_the_model(row), *_of_recomputation(row), *_of_experts(row)):
-        raise UserError(f"{column}={row[column]}: {why}")
-
-
-def mlp_of(row: Cells) -> tuple[int, int, int]:
-    """Experts, experts per token and width of the MLP or of one expert; width 0 if the row does not say.
-
-    Raises UserError for a mixture whose columns leave its layers open.
+@dataclass(frozen=True)
+class Features:
+    """`plan`: fields of `Plan`. `framework`: its name. `assumed`: what the row does not say, or what the plan
+    states only roughly, one sentence each.
     """
-    experts, width = row["experts"] or 1, row["ffn_hidden"] or 0
-    if experts == 1:
-        return 1, 1, width
-    if row["experts_per_token"] is None:
-        raise UserError("the source does not say experts_per_token")
-    if row["moe_ffn_hidden"] is None:
-        raise UserError("the source does not say moe_ffn_hidden")
-    if width not in (0, row["moe_ffn_hidden"]):
-        what = f"ffn_hidden={width} beside moe_ffn_hidden={row['moe_ffn_hidden']}"
-        raise UserError(f"{what}: some layers may be dense, and no column says which")
-    return experts, row["experts_per_token"], row["moe_ffn_hidden"]
+
+    plan: dict[str, Any]
+    framework: str
+    assumed: tuple[str, ...]
 
 
-def fp32_gradients(row: Cells) -> bool | None:
-    """Whether gradients are summed and exchanged in 32 bit; None if the row does not say."""
-    return None if row["grad_dtype"] is None else row["grad_dtype"] == "fp32"
+def features_of(row: Cells) -> Features:
+    """The features of a row. Raises UserError, naming column and value, for one that no run can have."""
+    for column, why in _contradictions(row):
+        raise UserError(f"{column}={row[column]}: {why}")
+    assumed = [f"the source does not say {row['missing']}"] if row["missing"] else []
+    recompute, fraction = _recomputation(row, assumed)
+    plan: dict[str, Any] = {
+        "precision": _precision(row),
+        "cp": row["cp"] or 1,
+        "cp_exchange": "gather" if _shards_with_fsdp2(row) else "ring",
+        "tp_overlap": row["tp_comm_overlap"],
+        "cuda_graphs": _cuda_graphs(row, assumed),
+        "recompute": recompute,
+        "recompute_fraction": fraction,
+        "offload_layers": row["cpu_offload_layers"] or 0,
+        "zero_stage": _zero_stage(row, assumed),
+    }
+    if is_mixture(row):
+        plan |= {
+            "ep": row["ep"] or 1,
+            "etp": row["etp"],
+            "dispatcher": _dispatcher(row, assumed),
+            "ep_overlap": bool(row["moe_a2a_overlap"]),
+        }
+    elif (row["ep"] or 1) > 1:
+        raise UserError(f"ep={row['ep']}: the row states no experts; add the column experts")
+    if row["grad_dtype"] is not None:
+        plan["fp32_gradients"] = row["grad_dtype"] == "fp32"
+    return Features(plan, _framework(row, assumed), tuple(assumed))
 
 
-def _of_kernels(row: Cells) -> Iterator[tuple[str, str]]:
-    if row["precision"] not in (None, *_SIXTEEN_BIT):
-        yield "precision", "profiles have matrices in 16 bit only"
-    power = next((watt for gpu, watt in _POWER_W.items() if row["gpu"].startswith(gpu)), None)
-    if power and row["power_w"] not in (None, power):
-        yield "power_w", f"the profile is of a GPU limited to {power:g} W"
-    if row["cuda_graphs"] not in (None, "none"):
-        yield "cuda_graphs", "launches from graphs are not modelled"
-    if row["tp_comm_overlap"] and row["tp"] != 1:
-        yield "tp_comm_overlap", "tensor-parallel communication behind GEMMs is not modelled"
-    if row["cpu_offload_layers"]:
-        yield "cpu_offload_layers", "layers in the memory of the CPU are not modelled"
+def is_mixture(row: Cells) -> bool:
+    return (row["experts"] or 1) > 1
+
+
+def recompute_alternatives(row: Cells) -> tuple[Recomputation, ...]:
+    """What the run may have recomputed if the source does not say, the least memory first; else nothing."""
+    missing = row["missing"] or ""
+    if "share of checkpointed blocks" in missing and row["recompute_fraction"] is None:
+        return tuple(("full", share) for share in _SHARES)
+    unstated = "recompute" in missing or "recompute not stated" in (row["note"] or "")
+    if unstated and row["recompute"] == "none":
+        return ("full", 1.0), ("elementwise", 1.0), ("none", 1.0)
+    return ()
+
+
+def _contradictions(row: Cells) -> Iterator[tuple[str, str]]:
     if row["grad_dtype"] not in (None, "fp32", *_SIXTEEN_BIT):
         yield "grad_dtype", "must be fp32, bf16 or fp16"
-
-
-def _of_the_model(row: Cells) -> Iterator[tuple[str, str]]:
-    for column in ("head_dim", "head_dim_v"):
-        if row[column] is not None and row[column] * row["heads"] != row["hidden"]:
-            yield column, "only heads of hidden / heads are modelled"
-
-
-def _of_recomputation(row: Cells) -> Iterator[tuple[str, str]]:
-    core = row["recompute"] == "selective" and row["recompute_modules"] == "core_attn"
-    if row["recompute_modules"] is not None and not core:
-        yield "recompute_modules", "only all of a layer or its attention core is repeated in the model"
-    exact = _EXACT_FRACTION.get(row["recompute"])
-    if row["recompute_fraction"] not in (None, exact):
-        yield "recompute_fraction", f"is not the share that recompute={row['recompute']} repeats"
-
-
-def _of_experts(row: Cells) -> Iterator[tuple[str, str]]:
-    if (row["experts"] or 1) == 1:
+    if not is_mixture(row):
         for column, dense in _WITHOUT_EXPERTS.items():
             if row[column] not in (None, dense):
                 yield column, "is of a mixture, and the row states no experts; add the column experts"
-        return
-    if row["shared_ffn_hidden"]:
-        yield "shared_ffn_hidden", "shared experts are not modelled"
-    if row["etp"] not in (None, row["tp"]):
-        yield "etp", f"experts are split over all tp={row['tp']} ranks in the model"
-    if row["moe_dispatcher"] not in (None, "alltoall"):
-        yield "moe_dispatcher", "tokens travel by all-to-all in the model"
-    if row["moe_a2a_overlap"]:
-        yield "moe_a2a_overlap", "all-to-alls behind computation are not modelled"
+
+
+def _precision(row: Cells) -> str:
+    stated = row["precision"]
+    if stated is None or stated in _SIXTEEN_BIT:
+        return "bf16"
+    if stated not in PRECISIONS:
+        raise UserError(f"precision={stated}: no profile has matrices in it; known: {', '.join(PRECISIONS)}")
+    return str(stated)
+
+
+def _cuda_graphs(row: Cells, assumed: list[str]) -> str:
+    """Megatron Core states `implementation:scope`, the scope being the iteration or parts of a layer."""
+    stated = row["cuda_graphs"]
+    if stated in (None, "none"):
+        return "none"
+    scope = stated.rpartition(":")[2]
+    if scope == "full_iteration":
+        return "full"
+    parts = set(scope.split(";"))
+    if not parts <= _GRAPHED:
+        raise UserError(
+            f"cuda_graphs={stated}: must be none, full_iteration, or {', '.join(sorted(_GRAPHED))}"
+        )
+    if not parts & {"attn", "mlp", "moe"}:
+        assumed.append(f"cuda_graphs={stated}: taken as graphs of whole layers")
+    return "layers"
+
+
+def _dispatcher(row: Cells, assumed: list[str]) -> str:
+    stated = row["moe_dispatcher"]
+    if stated is None:
+        return DISPATCHERS[0]
+    if stated == "flex":  # Megatron Core's name for DeepEP or HybridEP
+        assumed.append("moe_dispatcher=flex: taken as deepep")
+        return "deepep"
+    if stated not in DISPATCHERS:
+        raise UserError(f"moe_dispatcher={stated}: must be {', '.join(DISPATCHERS)}")
+    return str(stated)
+
+
+def _recomputation(row: Cells, assumed: list[str]) -> Recomputation:
+    """A stated share of the forward pass says more than the names of modules: it is that share of layers."""
+    stated, share = row["recompute"], row["recompute_fraction"]
+    modules = set(re.split(r"[;,+ ]+", row["recompute_modules"] or "")) - {""}
+    if unknown := modules - _CHEAP - _WHOLE - set(_ROUGH):
+        raise UserError(f"recompute_modules={row['recompute_modules']}: {min(unknown)} is not known")
+    if share is not None and (stated == "none") != (share == 0) and stated != "selective":
+        raise UserError(f"recompute_fraction={share}: contradicts recompute={stated}")
+    if stated == "selective" and share is not None:
+        return ("full", share) if share else ("none", 1.0)
+    if stated == "selective" and modules:
+        return _of_modules(row, modules, assumed), 1.0
+    return stated, share or 1.0
+
+
+def _of_modules(row: Cells, names: set[str], assumed: list[str]) -> str:
+    rough = names & set(_ROUGH)
+    if rest := names - _CHEAP - {"core_attn"} - (rough if is_mixture(row) else set()):
+        what = f"recompute_modules={row['recompute_modules']}"
+        raise UserError(f"{what}: a plan cannot repeat {min(rest)} alone")
+    assumed.extend(_ROUGH[name] for name in sorted(rough))
+    if "core_attn" not in names:
+        return "elementwise"
+    if names & _CHEAP:
+        assumed.append("recompute_modules: norms and activations repeated beside attention are not charged")
+    return "selective"
+
+
+def _shards_with_fsdp2(row: Cells) -> bool:
+    """torchtitan and AutoModel: PyTorch's fully_shard and context_parallel, which gathers keys and values."""
+    return "FSDP2" in (row["framework"] or "")
+
+
+def _zero_stage(row: Cells, assumed: list[str]) -> int:
+    """With a pipeline, fully_shard keeps the weights of a stage after their first use in an iteration, and
+    reduces gradients once (`reshard_after_forward` of torchtitan): the traffic of ZeRO-1.
+    """
+    stage = row["zero_stage"] or 0
+    if stage == 3 and row["pp"] > 1 and _shards_with_fsdp2(row):
+        assumed.append("zero_stage=3 with a pipeline: weights are gathered once an iteration, as in ZeRO-1")
+        return 1
+    return int(stage)
+
+
+def _framework(row: Cells, assumed: list[str]) -> str:
+    """The framework that the row, or its site, names. torchtitan compiles only if its note says so."""
+    stated = row["framework"]
+    if stated is None:
+        name = _SITES.get(row["site"] or "", _NEUTRAL)
+        return name if name in list_frameworks() else _NEUTRAL
+    text, note = stated.lower(), (row["note"] or "").lower()
+    if "torchtitan" in text:
+        if "torch.compile" in note or row["precision"] not in (None, *_SIXTEEN_BIT):
+            return "compile"
+        if "eager" not in note:
+            assumed.append("framework: whether torchtitan compiled the model")
+        return "eager"
+    if "megatron-lm" in text:
+        return _NEUTRAL if row["gpu"].startswith("A100") else "te"
+    found = next((name for part, name in _FRAMEWORKS if part in text), None)
+    if found is None:
+        assumed.append(f"framework={stated}: taken as eager PyTorch")
+        return "eager"
+    return found if found in list_frameworks() else _NEUTRAL

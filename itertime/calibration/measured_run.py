@@ -1,30 +1,61 @@
-"""One row of an iteration table as a run: its model, plan, system and profile.
+"""One row of an iteration table as a run: its model, plan, system, profile and framework.
 
 Empty cells mean multi-head attention, an MLP of 4 h, one chunk, micro-batch 1, no ZeRO, no sequence
-parallelism, no overlap, a dense model and no context parallelism (where stated, keys and values go around a
-ring). What has no column is inferred: a gated MLP implies RMS norm, rotary positions, a separate output layer
-and no biases (LLaMA); unfused attention implies dropout (GPT-3); layers that pp does not divide imply a
-balanced split.
+parallelism, no overlap, a dense model and no context parallelism. What has no column is inferred: a gated MLP
+implies RMS norm, rotary positions, a separate output layer and no biases (LLaMA); unfused attention implies
+dropout (GPT-3); layers that pp does not divide imply a balanced split. A row that names a published model,
+and has its shape, gets from that model's file what no column states: windows of attention, compressed keys
+and values, dense layers of a mixture, kind of norms, biases.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
 from itertime.errors import UserError
 from itertime.io import shown
-from itertime.spec import ModelSpec, Plan, Profile, Site, System, list_profiles, load_profile, load_system
+from itertime.spec import (
+    ModelSpec,
+    Plan,
+    Profile,
+    Site,
+    System,
+    check_predictable,
+    list_models,
+    list_systems,
+    load_model,
+    load_system,
+    profile_of,
+)
 
-from .features import check_features, fp32_gradients, mlp_of
+from .features import Features, features_of, is_mixture, recompute_alternatives
 from .table import Cells
 
 __all__ = ["MeasuredRun", "candidate_plans", "measured_run"]
 
-_PROFILES = {"A100-SXM-80GB": "a100-80gb", "A100-SXM-40GB": "a100-80gb", "H100-SXM-80GB": "h100-80gb"}
-# The same die with other memory: bytes/s and bytes (NVIDIA A100 data sheet, 2021, less the driver's share).
-_MEMORY = {"A100-SXM-40GB": (1555e9, 42.5e9)}
+
+@dataclass(frozen=True)
+class _Chip:
+    """A GPU as tables name it: the system whose nodes hold it, its power limit unless a row says otherwise,
+    and what differs from that system's GPU.
+    """
+
+    system: str
+    power_w: float | None = None
+    hbm_bytes_per_s: float | None = None
+    memory_bytes: float | None = None
+
+
+_CHIPS = {
+    "A100-SXM-80GB": _Chip("dgx-a100-80gb", 400),
+    # The same die with other memory (NVIDIA A100 data sheet, 2021, less the driver's share).
+    "A100-SXM-40GB": _Chip("dgx-a100-80gb", 400, 1555e9, 42.5e9),
+    "H100-SXM-80GB": _Chip("dgx-h100", 700),
+}
 # Software that sites document and the columns cannot express: llm-foundry's Triton attention
 # (`attn_impl: triton`) and fused cross-entropy, InternLM's flash-attention 1.0.5.
 _SOFTWARE: dict[str, dict[str, Any]] = {
@@ -45,7 +76,6 @@ _NANOTRON_MODELS: dict[int, dict[str, Any]] = {
 _MICRO_BATCHES = tuple(2**i for i in range(8))
 _NEWER_MOSAICML = "precision=amp_bf16"
 _FP32_GRADIENTS = "fp32 gradient accumulation"
-_SYSTEMS = {"a100-80gb": "dgx-a100-80gb", "h100-80gb": "dgx-h100"}
 _SITE_SYSTEMS = {_NANOTRON: "p5-48xlarge"}
 _STATED = (
     *("gpu", "gpus", "gpus_per_node", "node_nic_gbps", "layers", "hidden", "heads", "vocab", "seq_len"),
@@ -55,12 +85,16 @@ _STATED = (
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A measured run: the arguments that predict it."""
+    """A measured run: the arguments that predict it, its framework in the system.
+
+    `assumed`: what the row does not say, or what these arguments state only roughly, one sentence each.
+    """
 
     model: ModelSpec
     plan: Plan
     system: System
     profile: Profile
+    assumed: tuple[str, ...] = ()
 
 
 def measured_run(row: Cells, site: Site) -> MeasuredRun:
@@ -68,51 +102,142 @@ def measured_run(row: Cells, site: Site) -> MeasuredRun:
     for column in _STATED:
         if row[column] is None:
             raise UserError(f"the source does not say {column}")
-    profile = _profile(row["gpu"])
-    check_features(row)
+    chip = _chip(row)
+    features = features_of(row)
     degrees = ("tp", "pp", "cp", "dp") if row["cp"] else ("tp", "pp", "dp")
     used = math.prod(row[name] for name in degrees)
     if row["gpus"] != used:
         raise UserError(f"gpus={row['gpus']} is not {' x '.join(degrees)} = {used}")
-    node = load_system(_SITE_SYSTEMS.get(row["site"] or "", _SYSTEMS[profile.name]))
-    system = replace(node, name=row["id"], gpus_per_node=row["gpus_per_node"], site=site)
-    return MeasuredRun(_model(row), _plan(row), system.with_nic(row["node_nic_gbps"]), profile)
+    system = _system(row, chip, features.framework, site)
+    run = MeasuredRun(_model(row), _plan(row, features), system, profile_of(system), features.assumed)
+    check_predictable(run.model)
+    if run.plan.precision not in run.profile.precisions:
+        known = ", ".join(run.profile.precisions)
+        raise UserError(
+            f"precision={run.plan.precision}: the profile {run.profile.name} has matrices in {known} only"
+        )
+    return run
 
 
 def candidate_plans(row: Cells, run: MeasuredRun) -> list[Plan]:
-    """The plan of the row, or one plan for every power of two that an unstated micro-batch can be.
+    """The plan of the row; if the source leaves open the micro-batch or what is recomputed, all that it can
+    be: powers of two, and `recompute_alternatives`. The plan that needs the least memory comes first.
 
     Raises UserError, naming the broken rules, if no plan can train the model.
     """
-    if row["micro_batch"]:
-        return [run.plan.check(run.model)]
-    plans = [replace(run.plan, micro_batch=size) for size in _MICRO_BATCHES]
+    plans = [run.plan]
+    if not row["micro_batch"]:
+        plans = [replace(run.plan, micro_batch=size) for size in _MICRO_BATCHES]
+    choices = recompute_alternatives(row)
+    if choices:
+        plans = [
+            replace(plan, recompute=recompute, recompute_fraction=share)
+            for plan in plans
+            for recompute, share in choices
+        ]
     return [plan for plan in plans if not plan.broken_rules(run.model)] or [plans[0].check(run.model)]
 
 
-def _profile(gpu: str) -> Profile:
-    name = _PROFILES.get(gpu)
-    if name not in list_profiles():
-        raise UserError(f"no profile for GPU {shown(gpu)}")
-    profile = load_profile(str(name))
-    if gpu not in _MEMORY:
-        return profile
-    bytes_per_s, capacity = _MEMORY[gpu]
-    ratio = bytes_per_s / profile.hbm_bytes_per_s
-    return replace(
-        profile,
-        gpu=gpu,
-        hbm_bytes_per_s=bytes_per_s,
-        memory_bytes=capacity,
-        gemm=replace(profile.gemm, bytes_per_s=profile.gemm.bytes_per_s * ratio),
-        elementwise={kind: model.scaled(ratio) for kind, model in profile.elementwise.items()},
+def _chip(row: Cells) -> _Chip:
+    chip = _CHIPS.get(row["gpu"])
+    if chip is None or chip.system not in list_systems():
+        raise UserError(f"no profile for GPU {shown(row['gpu'])}")
+    return chip
+
+
+def _system(row: Cells, chip: _Chip, framework: str, site: Site) -> System:
+    """The system of a row: nodes and NICs as stated, GPUs as named, limited to the stated power."""
+    node = load_system(_SITE_SYSTEMS.get(row["site"] or "", chip.system))
+    system = replace(
+        node,
+        name=row["id"],
+        gpus_per_node=row["gpus_per_node"],
+        framework=framework,
+        site=site,
+        power_w=node.power_w if row["power_w"] in (None, chip.power_w) else row["power_w"],
+        hbm_bytes_per_s=chip.hbm_bytes_per_s or node.hbm_bytes_per_s,
+        memory_bytes=chip.memory_bytes or node.memory_bytes,
     )
+    return system.with_nic(row["node_nic_gbps"])
 
 
 def _model(row: Cells) -> ModelSpec:
+    """The model of a row: the published one that it names, cut or extended as the row says; or else the shape
+    in its columns.
+    """
+    published = _published(row["model"] or "")
+    if published is not None:
+        different = _difference(row, published)
+        if different is None:
+            model = replace(
+                published,
+                name=row["id"],
+                layers=row["layers"],
+                vocab=row["vocab"],
+                seq_len=row["seq_len"],
+                attention=row["attention"],
+                dropout=row["attention"] == "core",
+            )
+            return replace(model, **_SOFTWARE.get(row["site"] or "", {}))
+        if is_mixture(row):
+            raise UserError(f"model={row['model']}: {different}")
+    model = _shape(row)
+    if row["site"] == _NANOTRON and not row["ffn_hidden"]:
+        return replace(model, **_NANOTRON_MODELS.get(row["hidden"], {}))
+    return replace(model, **_SOFTWARE.get(row["site"] or "", {}))
+
+
+def _published(name: str) -> ModelSpec | None:
+    """The shipped model of this name, however it is punctuated; None if there is none."""
+    found = _names().get(_plain(name))
+    return None if found is None else load_model(found)
+
+
+@functools.cache
+def _names() -> dict[str, str]:
+    return {_plain(name): name for name in list_models()}
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _difference(row: Cells, model: ModelSpec) -> str | None:
+    """The first column that contradicts a published model, in words; None if the row has its shape."""
+    mixture = is_mixture(row)
+    shape = {
+        "hidden": model.hidden,
+        "heads": model.heads,
+        "kv_heads": model.kv_heads,
+        "gated_mlp": model.gated_mlp,
+        "experts": model.experts,
+        "experts_per_token": model.experts_per_token,
+        "head_dim": model.head_width + model.rope_head_dim,
+        "head_dim_v": model.value_head_dim or model.head_width,
+        "shared_ffn_hidden": model.shared_ffn_hidden,
+        "moe_ffn_hidden" if mixture else "ffn_hidden": model.ffn_hidden,
+    }
+    if model.dense_layers:
+        shape["ffn_hidden"] = model.dense_ffn_hidden
+    for column, published in shape.items():
+        if row[column] not in (None, published):
+            return f"{column}={row[column]}, but the published model has {published}"
+    if model.layers != row["layers"] and model.dense_layers:
+        return f"layers={row['layers']}, but the published model has {model.layers}, some of them dense"
+    return None
+
+
+def _shape(row: Cells) -> ModelSpec:
+    """The model that the columns alone describe. Raises UserError if they leave its layers open."""
     gated = bool(row["gated_mlp"])
-    experts, experts_per_token, ffn_hidden = mlp_of(row)
-    model = ModelSpec(
+    width = row["head_dim"] or 0
+    if row["head_dim_v"] not in (None, width or row["hidden"] // row["heads"]):
+        raise UserError(
+            f"head_dim_v={row['head_dim_v']}: no column states the widths of compressed keys and values; "
+            "name a published model in the column model"
+        )
+    experts, experts_per_token, ffn_hidden = _mlp(row)
+    return ModelSpec(
         name=row["id"],
         layers=row["layers"],
         hidden=row["hidden"],
@@ -130,13 +255,29 @@ def _model(row: Cells) -> ModelSpec:
         dropout=row["attention"] == "core",
         experts=experts,
         experts_per_token=experts_per_token,
+        shared_ffn_hidden=row["shared_ffn_hidden"] or 0,
+        head_dim=0 if width * row["heads"] == row["hidden"] else width,
     )
-    if row["site"] == _NANOTRON and not row["ffn_hidden"]:
-        return replace(model, **_NANOTRON_MODELS.get(row["hidden"], {}))
-    return replace(model, **_SOFTWARE.get(row["site"] or "", {}))
 
 
-def _plan(row: Cells) -> Plan:
+def _mlp(row: Cells) -> tuple[int, int, int]:
+    """Experts, experts per token and width of the MLP or of one expert; width 0 if the row does not say.
+
+    Raises UserError for a mixture whose columns leave its layers open.
+    """
+    width = row["ffn_hidden"] or 0
+    if not is_mixture(row):
+        return 1, 1, width
+    for column in ("experts_per_token", "moe_ffn_hidden"):
+        if row[column] is None:
+            raise UserError(f"the source does not say {column}")
+    if width not in (0, row["moe_ffn_hidden"]):
+        what = f"ffn_hidden={width} beside moe_ffn_hidden={row['moe_ffn_hidden']}"
+        raise UserError(f"{what}: some layers may be dense, and no column says which")
+    return row["experts"], row["experts_per_token"], row["moe_ffn_hidden"]
+
+
+def _plan(row: Cells, features: Features) -> Plan:
     """The plan of a row. By default nanotron sums gradients in 32 bit, splits a pipeline by arithmetic and,
     without ZeRO, overlaps gradients with the backward pass.
     """
@@ -144,8 +285,9 @@ def _plan(row: Cells) -> Plan:
     overlap = row["grad_overlap"]
     if overlap is None:
         overlap = nanotron and not row["zero_stage"]
-    default, stated = nanotron or _FP32_GRADIENTS in (row["note"] or ""), fp32_gradients(row)
-    split = "even" if row["layers"] % row["pp"] == 0 else "balanced"
+    fields = {"fp32_gradients": nanotron or _FP32_GRADIENTS in (row["note"] or ""), **features.plan}
+    if _stops_early(row):
+        fields["recompute"] = "early-stop"
     return Plan(
         tp=row["tp"],
         pp=row["pp"],
@@ -153,20 +295,24 @@ def _plan(row: Cells) -> Plan:
         micro_batch=row["micro_batch"] or 1,
         global_batch=row["global_batch"],
         interleave=row["interleave"] or 1,
-        recompute=_recompute(row),
-        zero_stage=row["zero_stage"] or 0,
         zero_group=row["zero_group"],
         sequence_parallel=bool(row["sequence_parallel"]),
         grad_overlap=bool(overlap),
-        split="compute" if nanotron else split,
-        fp32_gradients=default if stated is None else stated,
-        cp=row["cp"] or 1,
-        ep=row["ep"] or 1,
+        split="compute" if nanotron else _split(row),
+        **fields,
     )
 
 
-def _recompute(row: Cells) -> str:
-    """The recomputation of a row, which for some of llm-foundry's runs is "early-stop" instead of "full".
+def _split(row: Cells) -> str:
+    """How a pipeline divides its layers: Megatron Core may count embedding and projection as a layer each."""
+    chunks = row["pp"] * (row["interleave"] or 1)
+    if row["layers"] % chunks and chunks > row["pp"] and (row["layers"] + 2) % chunks == 0:
+        return "ends"
+    return "even" if row["layers"] % row["pp"] == 0 else "balanced"
+
+
+def _stops_early(row: Cells) -> bool:
+    """Whether a run of llm-foundry repeats a layer only up to the last tensor that the backward pass needs.
 
     llm-foundry checkpoints without reentrance (`activation_checkpointing_reentrant: false` in its files),
     which stops early since PyTorch 2.1; the version is not documented. Speed shows that the newer benchmarks
@@ -176,5 +322,4 @@ def _recompute(row: Cells) -> str:
     runs better, before and after calibration.
     """
     newer = row["site"] == "mosaicml" and _NEWER_MOSAICML in (row["note"] or "")
-    early = newer and row["recompute"] == "full" and row["gpu"].startswith("A100")
-    return "early-stop" if early else row["recompute"]
+    return newer and row["recompute"] == "full" and row["gpu"].startswith("A100")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from itertime.errors import UserError
 from itertime.prediction import evaluate
-from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, Site, System
+from itertime.spec import Framework, ModelSpec, Plan, PlanBatch, Profile, Site, System, load_framework
 
 from .measured_run import MeasuredRun, candidate_plans, measured_run
 from .table import Cells
@@ -23,13 +23,16 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Group:
-    """Plans of one model on one system, and for each plan the row of its run in the set."""
+    """Plans of one model on one system; for each plan the row of its run in the set, and whether it is the
+    first of that run, which needs the least memory.
+    """
 
     model: ModelSpec
     system: System
     profile: Profile
     plans: PlanBatch
     rows: NDArray[np.int64]
+    first: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -68,39 +71,57 @@ class RunSet:
         measured = [row["memory_gb"] for row in self.cells]
         return np.array([np.nan if each is None else each * 1e9 for each in measured])
 
-    def evaluate(self, site: Site) -> tuple[Array, Array]:
-        """Predicted seconds and bytes of every run at a site.
+    @functools.cached_property
+    def frameworks(self) -> tuple[str, ...]:
+        """The framework of every run."""
+        return tuple(run.system.framework for run in self.runs)
 
-        An unstated micro-batch is the fastest power of two that fits in memory, or the smallest if none fits.
+    def evaluate(
+        self, site: Site | None = None, frameworks: Mapping[str, Framework] | None = None
+    ) -> tuple[Array, Array]:
+        """Predicted seconds and bytes of every run, at a site (None: the neutral one), with the shipped
+        frameworks or those in `frameworks`, by name.
+
+        Where the source leaves open the micro-batch or what is recomputed, the run is the fastest that fits
+        in memory of all that it can be, or the one that needs least if none fits.
         """
         seconds, memory = np.full(len(self), np.inf), np.zeros(len(self))
         for group in self._groups:
-            system = replace(group.system, site=site)
-            result = evaluate(group.model, group.plans, system, group.profile, memory_headroom=0.0)
-            stated = len(np.unique(group.rows)) == len(group.rows)
-            for entry, row in enumerate(group.rows):
-                possible = stated or result.memory.fits[entry] or seconds[row] == np.inf
-                if possible and result.iteration_s[entry] < seconds[row]:
-                    seconds[row], memory[row] = result.iteration_s[entry], result.memory.total[entry]
+            system = group.system if site is None else replace(group.system, site=site)
+            name = system.framework
+            framework = (frameworks or {}).get(name) or load_framework(name)
+            result = evaluate(
+                group.model, group.plans, system, group.profile, framework=framework, memory_headroom=0.0
+            )
+            possible = result.memory.fits | group.first
+            found = np.where(possible, result.iteration_s, np.inf)
+            fitting = np.zeros(len(self), dtype=bool)
+            np.logical_or.at(fitting, group.rows, result.memory.fits)
+            found = np.where(fitting[group.rows] & ~result.memory.fits, np.inf, found)
+            np.minimum.at(seconds, group.rows, found)
+            chosen = found == seconds[group.rows]
+            memory[group.rows[chosen]] = result.memory.total[chosen]
         return seconds, memory
 
     @functools.cached_property
     def _groups(self) -> list[_Group]:
         """Runs that differ only in their plans, grouped so that each group is one evaluation."""
-        members: dict[tuple[ModelSpec, System, str, str], list[tuple[int, Plan]]] = {}
-        profiles: dict[tuple[str, str], Profile] = {}
+        members: dict[tuple[ModelSpec, System, int], list[tuple[int, Plan]]] = {}
+        profiles = {id(run.profile): run.profile for run in self.runs}
         for row, (cells, run) in enumerate(zip(self.cells, self.runs, strict=True)):
-            profile = (run.profile.name, run.profile.gpu)
-            profiles[profile] = run.profile
-            key = (replace(run.model, name="run"), replace(run.system, name="run"), *profile)
+            key = (replace(run.model, name="run"), replace(run.system, name="run"), id(run.profile))
             members.setdefault(key, []).extend((row, plan) for plan in candidate_plans(cells, run))
-        return [
-            _Group(
-                model=model,
-                system=system,
-                profile=profiles[name, gpu],
-                plans=PlanBatch.of([plan for _, plan in entries]),
-                rows=np.array([row for row, _ in entries]),
+        groups = []
+        for (model, system, profile), entries in members.items():
+            rows = np.array([row for row, _ in entries])
+            groups.append(
+                _Group(
+                    model=model,
+                    system=system,
+                    profile=profiles[profile],
+                    plans=PlanBatch.of([plan for _, plan in entries]),
+                    rows=rows,
+                    first=np.r_[True, rows[1:] != rows[:-1]],
+                )
             )
-            for (model, system, name, gpu), entries in members.items()
-        ]
+        return groups

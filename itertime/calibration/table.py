@@ -125,6 +125,9 @@ _COLUMNS = {
     "memory_gb": _Column(_positive, needed=False),
     "source": _Column(_text, needed=False),
     "note": _Column(_text, needed=False),
+    "model": _Column(_text, needed=False),
+    "framework": _Column(_text, needed=False),
+    "missing": _Column(_text, needed=False),
     "precision": _Column(_text, needed=False),
     "cp": _Column(_count, needed=False),
     "ep": _Column(_count, needed=False),
@@ -148,7 +151,7 @@ _COLUMNS = {
 """Columns that say what ran, and how."""
 _INFORMATION = frozenset(
     (
-        *("model", "framework", "release", "recipe", "measured_as", "missing"),
+        *("release", "recipe", "measured_as"),
         *("tokens_per_s_gpu", "tflops_per_gpu", "model_tflops_gpu", "mfu_bf16"),
         *("license", "repo", "path", "commit"),
     )

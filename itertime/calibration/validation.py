@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,31 @@ from itertime.io import with_guard, write_text
 from itertime.prediction import Prediction, predict
 from itertime.spec import Site
 
-from .measured_run import candidate_plans, measured_run
+from .measured_run import MeasuredRun, candidate_plans, measured_run
 from .table import Cells, read_table
 
-__all__ = ["FileErrors", "RowError", "Skipped", "statistics", "summary", "validate", "write_rows"]
+__all__ = [
+    "GROUPINGS",
+    "FileErrors",
+    "RowError",
+    "Skipped",
+    "statistics",
+    "summary",
+    "validate",
+    "write_rows",
+]
+
+GROUPINGS = ("framework", "precision", "gpu", "source")
+"""What `summary` can group rows by."""
 
 
 @dataclass(frozen=True)
 class RowError:
     """One predicted row; `memory_measured_gb` is None without a measurement.
 
-    `interval_s` is the prediction's interval, computed without the runs of the row's own file.
+    `interval_s` is the prediction's interval, computed without the runs of the row's own file. `assumed`:
+    what the prediction takes for granted because the row does not say it, or no plan can state it. `groups`:
+    the row's value of each of `GROUPINGS`.
     """
 
     id: str
@@ -35,6 +49,8 @@ class RowError:
     prediction: Prediction
     memory_measured_gb: float | None
     interval_s: tuple[float, float] | None = None
+    assumed: tuple[str, ...] = ()
+    groups: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def error_pct(self) -> float:
@@ -127,8 +143,9 @@ def write_rows(files: Sequence[FileErrors], path: str | Path) -> None:
 def _predict_row(row: Cells, site: Site, file: str) -> RowError:
     """Predict one row. Raises UserError, with the reason, for a row that cannot be expressed.
 
-    An unstated micro-batch is the fastest power of two that fits in memory, or 1 if none fits. Runs may fill
-    the memory: a measured run needs no headroom.
+    Where the source leaves open the micro-batch or what is recomputed, the run is the fastest that fits in
+    memory of all that it can be, or the one that needs least if none fits. Runs may fill the memory: a
+    measured run needs no headroom.
     """
     run = measured_run(row, site)
     plans = candidate_plans(row, run)
@@ -142,11 +159,19 @@ def _predict_row(row: Cells, site: Site, file: str) -> RowError:
         prediction=prediction,
         memory_measured_gb=row["memory_gb"],
         interval_s=interval,
+        assumed=run.assumed,
+        groups=_groups(row, run, file),
     )
 
 
-def summary(files: Sequence[FileErrors]) -> dict[str, Any]:
-    """The JSON document of `itertime validate`."""
+def _groups(row: Cells, run: MeasuredRun, file: str) -> dict[str, str]:
+    source = row["site"] or file
+    values = (run.system.framework, run.plan.precision, row["gpu"], source)
+    return dict(zip(GROUPINGS, values, strict=True))
+
+
+def summary(files: Sequence[FileErrors], by: str | None = None) -> dict[str, Any]:
+    """The JSON document of `itertime validate`; `by`, one of `GROUPINGS`, adds errors by that property."""
     documents = []
     for file in files:
         skipped = [{"id": row.id, "why": row.why} for row in file.skipped]
@@ -157,9 +182,17 @@ def summary(files: Sequence[FileErrors]) -> dict[str, Any]:
                 "rows": file.rows,
                 "skipped": skipped,
                 "does_not_fit": too_large,
+                "assumed": [
+                    {"id": row.id, "what": list(row.assumed)} for row in file.predicted if row.assumed
+                ],
                 **statistics(file.predicted),
             }
         )
     everything = [row for file in files for row in file.predicted]
     total = {"rows": sum(file.rows for file in files), "skipped": sum(len(file.skipped) for file in files)}
-    return {"files": documents, "all": {**total, **statistics(everything)}}
+    document = {"files": documents, "all": {**total, **statistics(everything)}}
+    if by is not None:
+        names = sorted({row.groups[by] for row in everything})
+        members = {name: [row for row in everything if row.groups[by] == name] for name in names}
+        document["by"] = {name: {"rows": len(rows), **statistics(rows)} for name, rows in members.items()}
+    return document

@@ -1,4 +1,4 @@
-"""`itertime models` and `itertime systems`: list the shipped ones, and show one with all its values."""
+"""`itertime models`, `systems` and `frameworks`: list the shipped ones, and show one with all its values."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from itertime.errors import printable
 from .options import Json
 
 if TYPE_CHECKING:
-    from itertime.spec import ModelSpec, Reference, System
+    from itertime.spec import Framework, ModelSpec, Reference, System
 
-__all__ = ["models_app", "systems_app"]
+__all__ = ["frameworks_app", "models_app", "systems_app"]
 
 COLUMNS = 80
 GBPS = 1e9 / 8  # bytes/s
 
 models_app = new_app("List the shipped models, show one.")
 systems_app = new_app("List the shipped systems, show one.")
-for app in (models_app, systems_app):
+frameworks_app = new_app("List the shipped frameworks, show one.")
+for app in (models_app, systems_app, frameworks_app):
     app.info.no_args_is_help = False
     app.info.invoke_without_command = True
     app.info.subcommand_metavar = "[COMMAND]"
 
 ModelArgument = Annotated[str, typer.Argument(help="A name (see `itertime models`) or a YAML file.")]
 SystemArgument = Annotated[str, typer.Argument(help="A name (see `itertime systems`) or a YAML file.")]
+FrameworkArgument = Annotated[str, typer.Argument(help="A name (see `itertime frameworks`) or a YAML file.")]
 
 
 @models_app.callback()
@@ -132,6 +134,43 @@ def show_system(system: SystemArgument, json: Json = False) -> None:
     _print_values(reference, values)
 
 
+@frameworks_app.callback()
+def frameworks(context: typer.Context, json: Json = False) -> None:
+    """List the shipped frameworks: the software that trains, apart from GPU and site.
+
+    `show` has all values of a framework, and their source.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from itertime.spec import list_frameworks, load_framework
+
+    found = [load_framework(name) for name in list_frameworks()]
+    if json:
+        print_json({"frameworks": [vars(framework) for framework in found]})
+        return
+    head = ("framework", "attention", "fusion", "GEMM times", "TP overlap")
+    print("{:<20}{:<12}{:<12}{:>12}{:>16}".format(*head))
+    for one in found:
+        hidden = f"{1 - one.tp_exposed:.0%} hidden" if one.tp_overlap else "no"
+        print(
+            f"{one.name:<20}{one.attention:<12}{one.elementwise:<12}{one.gemm_multiplier:>12.3f}{hidden:>16}"
+        )
+
+
+@frameworks_app.command("show")
+def show_framework(framework: FrameworkArgument, json: Json = False) -> None:
+    """Show a framework: all its values and their source."""
+    from itertime.spec import framework_of, framework_reference
+
+    reference = framework_reference(framework)
+    spec = framework_of(reference)
+    if json:
+        print_json(_document(reference, spec, vars(spec)))
+        return
+    print(f"{printable(spec.name)}:")
+    _print_values(reference, vars(spec))
+
+
 def _model_row(spec: ModelSpec) -> dict[str, Any]:
     from itertime.spec import refusal_of
 
@@ -147,7 +186,9 @@ def _fidelity(spec: ModelSpec) -> str:
     return "approximate" if approximations_of(spec) else "full"
 
 
-def _document(reference: Reference, spec: ModelSpec | System, values: Mapping[str, Any]) -> dict[str, Any]:
+def _document(
+    reference: Reference, spec: ModelSpec | System | Framework, values: Mapping[str, Any]
+) -> dict[str, Any]:
     from itertime.io import keys_of
     from itertime.spec import resolved_digest
 

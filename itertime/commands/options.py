@@ -18,9 +18,14 @@ __all__ = [
     "BucketMb",
     "Cp",
     "CpExchange",
+    "CudaGraphs",
+    "Dispatcher",
     "Dp",
     "Ep",
+    "EpOverlap",
+    "Etp",
     "Fp32Gradients",
+    "FrameworkName",
     "GlobalBatch",
     "GradOverlap",
     "Headroom",
@@ -28,10 +33,14 @@ __all__ = [
     "Json",
     "MicroBatch",
     "ModelName",
+    "OffloadLayers",
+    "OffloadOptimizer",
     "Pp",
+    "Precision",
     "Prefetch",
     "RankOrder",
     "Recompute",
+    "RecomputeFraction",
     "Schedule",
     "SeqLen",
     "SequenceParallel",
@@ -39,6 +48,7 @@ __all__ = [
     "Split",
     "SystemName",
     "Tp",
+    "TpOverlap",
     "Zero",
     "ZeroGroup",
     "error_note",
@@ -78,7 +88,9 @@ Dp = Annotated[int, typer.Option("--dp", min=1, help="Data parallelism.")]
 MicroBatch = Annotated[int, typer.Option("--micro-batch", min=1, help="Sequences per micro-batch.")]
 GlobalBatch = Annotated[int, typer.Option("--global-batch", min=1, help="Sequences per iteration.")]
 Interleave = Annotated[int, typer.Option("--interleave", min=1, help="Model chunks per stage.")]
-Recompute = Annotated[str, typer.Option("--recompute", help="full, early-stop, selective or none.")]
+Recompute = Annotated[
+    str, typer.Option("--recompute", help="full, early-stop, selective, elementwise or none.")
+]
 Zero = Annotated[int, typer.Option("--zero", min=0, max=3, help="ZeRO stage.")]
 ZeroGroup = Annotated[
     int | None, typer.Option("--zero-group", min=1, help="Ranks per ZeRO group; default: all of dp.")
@@ -110,8 +122,49 @@ Schedule = Annotated[str, typer.Option("--schedule", help="1f1b or gpipe.")]
 Split = Annotated[
     str,
     typer.Option(
-        "--split", help="Layers per stage: even, balanced (where pp does not divide the layers) or compute."
+        "--split",
+        help="Layers per stage: even, balanced or compute (where pp does not divide them), or ends.",
     ),
+]
+
+
+Precision = Annotated[
+    str, typer.Option("--precision", help="Of the layers' matrices: bf16, fp8, fp8_block, mxfp8 or nvfp4.")
+]
+FrameworkName = Annotated[
+    str | None,
+    typer.Option(
+        "--framework", help="A name (see `itertime frameworks`) or a YAML file; default: the system's."
+    ),
+]
+Etp = Annotated[
+    int | None, typer.Option("--etp", min=1, help="Tensor parallelism of the experts; default: as --tp.")
+]
+TpOverlap = Annotated[
+    bool | None,
+    typer.Option(
+        "--tp-overlap/--no-tp-overlap",
+        help="Hide tensor-parallel communication behind matrix products; default: as the framework does.",
+    ),
+]
+CudaGraphs = Annotated[
+    str, typer.Option("--cuda-graphs", help="Launch at once: none, the kernels of layers, or full.")
+]
+Dispatcher = Annotated[
+    str, typer.Option("--dispatcher", help="Of tokens to their experts: alltoall, deepep or hybridep.")
+]
+EpOverlap = Annotated[
+    bool, typer.Option("--ep-overlap", help="Hide expert-parallel communication behind computation.")
+]
+RecomputeFraction = Annotated[
+    float, typer.Option("--recompute-fraction", help="Share of the layers that --recompute applies to.")
+]
+OffloadLayers = Annotated[
+    int,
+    typer.Option("--offload-layers", min=0, help="Layers of a stage with activations in the CPU's memory."),
+]
+OffloadOptimizer = Annotated[
+    bool, typer.Option("--offload-optimizer", help="Keep and run the optimizer on the CPU.")
 ]
 
 
@@ -136,11 +189,16 @@ def model_of(
     return model
 
 
-def system_of(name: str, settings: Sequence[str] | None = None) -> System:
-    """The system of `--system` and `--set system.KEY=VALUE`."""
-    from itertime.spec import system_of, system_reference
+def system_of(name: str, settings: Sequence[str] | None = None, framework: str | None = None) -> System:
+    """The system of `--system`, `--set system.KEY=VALUE` and `--framework`, whose file is read."""
+    from dataclasses import replace
 
-    return system_of(system_reference(name).changed(_settings_of("system", settings), "--set system."))
+    from itertime.spec import load_framework, system_of, system_reference
+
+    system = system_of(system_reference(name).changed(_settings_of("system", settings), "--set system."))
+    system = system if framework is None else replace(system, framework=framework)
+    load_framework(system.framework)
+    return system
 
 
 def _settings_of(owner: str, settings: Sequence[str] | None) -> list[str]:

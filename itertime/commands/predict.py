@@ -15,9 +15,14 @@ from .options import (
     BucketMb,
     Cp,
     CpExchange,
+    CudaGraphs,
+    Dispatcher,
     Dp,
     Ep,
+    EpOverlap,
+    Etp,
     Fp32Gradients,
+    FrameworkName,
     GlobalBatch,
     GradOverlap,
     Headroom,
@@ -25,10 +30,14 @@ from .options import (
     Json,
     MicroBatch,
     ModelName,
+    OffloadLayers,
+    OffloadOptimizer,
     Pp,
+    Precision,
     Prefetch,
     RankOrder,
     Recompute,
+    RecomputeFraction,
     Schedule,
     SeqLen,
     SequenceParallel,
@@ -36,6 +45,7 @@ from .options import (
     Split,
     SystemName,
     Tp,
+    TpOverlap,
     Zero,
     ZeroGroup,
     error_note,
@@ -79,6 +89,16 @@ def predict(
     rank_order: RankOrder = "tp-cp-dp-pp",
     prefetch: Prefetch = True,
     bucket_mb: BucketMb = None,
+    framework: FrameworkName = None,
+    precision: Precision = "bf16",
+    etp: Etp = None,
+    tp_overlap: TpOverlap = None,
+    cuda_graphs: CudaGraphs = "none",
+    dispatcher: Dispatcher = "alltoall",
+    ep_overlap: EpOverlap = False,
+    recompute_fraction: RecomputeFraction = 1.0,
+    offload_layers: OffloadLayers = 0,
+    offload_optimizer: OffloadOptimizer = False,
     memory_headroom: Headroom = MEMORY_HEADROOM,
     json: Json = False,
 ) -> None:
@@ -87,7 +107,7 @@ def predict(
 
     spec = model_of(model, seq_len, attention, settings)
     plan = plan_of(context.params)
-    machine = system_of(system, settings)
+    machine = system_of(system, settings, framework)
     prediction = run(spec, plan, machine, memory_headroom=memory_headroom)
     if json:
         print_json(plan_document(spec, plan, prediction))

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["profile_app"]
 
+QUICK_SECONDS = 0.3
+MOST_SECONDS = 600.0
+
 profile_app = new_app("Show the evidence behind a GPU's profile, and measure operators with torch.")
 
 
@@ -44,14 +47,28 @@ def collect(
         Path, typer.Option("-o", "--output", help="The table to write (.csv or .csv.gz).", show_default=False)
     ],
     device: Annotated[str, typer.Option("--device", help="cuda or cpu.")] = "cuda",
-    grid: Annotated[str, typer.Option("--grid", help="full (minutes on a GPU) or tiny (a trial).")] = "full",
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Timed runs per operator.")] = 20,
+    grid: Annotated[str, typer.Option("--grid", help="full (hours), quick, or tiny (a trial).")] = "full",
+    quick: Annotated[bool, typer.Option("--quick", help="As --grid quick --seconds 0.3.")] = False,
+    seconds: Annotated[float, typer.Option("--seconds", help="How long each kernel is timed.")] = 0.5,
+    warm_up: Annotated[float, typer.Option("--warm-up", help="How long each runs before that.")] = 0.3,
+    burst: Annotated[bool, typer.Option("--burst", help="Single runs on a rested GPU instead.")] = False,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Single runs per kernel.")] = 20,
 ) -> None:
-    """Time GEMMs, attention, norms and other kernels of this machine; needs the extra `profile` (torch)."""
+    """Time this machine's kernels under sustained load, with power; needs the extra `profile` (torch).
+
+    A command that was interrupted goes on when it is repeated.
+    """
+    from itertime.errors import UserError
+    from itertime.profiling import Pace
     from itertime.profiling import collect as run
 
-    rows = run(device, grid, repeats, output)
-    print(f"{rows} rows written to {output}")
+    for name, value, least in (("--seconds", seconds, 1e-3), ("--warm-up", warm_up, 0.0)):
+        if not least <= value <= MOST_SECONDS:
+            raise UserError(f"{name}={value:g}: must be from {least:g} to {MOST_SECONDS:g} seconds")
+    if quick:
+        grid, seconds = "quick", min(seconds, QUICK_SECONDS)
+    rows, missing = run(device, grid, Pace(None if burst else seconds, warm_up, repeats), output)
+    print(f"{rows} rows written to {output}" + (f", {missing} left out" if missing else ""))
 
 
 def _document(profile: Profile) -> dict[str, Any]:

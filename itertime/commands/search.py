@@ -12,11 +12,13 @@ from itertime.commandline import print_json
 from .options import (
     MEMORY_HEADROOM,
     Attention,
+    FrameworkName,
     GlobalBatch,
     GradOverlap,
     Headroom,
     Json,
     ModelName,
+    Precision,
     SeqLen,
     Settings,
     SystemName,
@@ -100,6 +102,8 @@ def search(
     sequence_parallel: SequenceParallelChoice = None,
     cp: CpChoices = "1",
     ep: EpChoices = "all",
+    framework: FrameworkName = None,
+    precision: Precision = "bf16",
     grad_overlap: GradOverlap = False,
     memory_headroom: Headroom = MEMORY_HEADROOM,
     json: Json = False,
@@ -112,7 +116,7 @@ def search(
     _check_price(price)
     by_cost, front = objective == "cost", objective == "pareto"
     spec = model_of(model, seq_len, attention, settings)
-    machine = system_of(system, settings)
+    machine = system_of(system, settings, framework)
     space = _space(context.params)
     result = run(
         spec,
@@ -168,6 +172,7 @@ def _space(options: Mapping[str, Any]) -> Space:
         grad_overlap=options["grad_overlap"],
         cp=numbers_of("--cp", options["cp"]),
         ep=_chosen("--ep", options["ep"]),
+        precision=options["precision"],
     )
 
 

@@ -12,18 +12,27 @@ from .options import (
     BucketMb,
     Cp,
     CpExchange,
+    CudaGraphs,
+    Dispatcher,
     Dp,
     Ep,
+    EpOverlap,
+    Etp,
     Fp32Gradients,
+    FrameworkName,
     GlobalBatch,
     GradOverlap,
     Interleave,
     MicroBatch,
     ModelName,
+    OffloadLayers,
+    OffloadOptimizer,
     Pp,
+    Precision,
     Prefetch,
     RankOrder,
     Recompute,
+    RecomputeFraction,
     Schedule,
     SeqLen,
     SequenceParallel,
@@ -31,6 +40,7 @@ from .options import (
     Split,
     SystemName,
     Tp,
+    TpOverlap,
     Zero,
     ZeroGroup,
     model_of,
@@ -81,6 +91,16 @@ def timeline(
     rank_order: RankOrder = "tp-cp-dp-pp",
     prefetch: Prefetch = True,
     bucket_mb: BucketMb = None,
+    framework: FrameworkName = None,
+    precision: Precision = "bf16",
+    etp: Etp = None,
+    tp_overlap: TpOverlap = None,
+    cuda_graphs: CudaGraphs = "none",
+    dispatcher: Dispatcher = "alltoall",
+    ep_overlap: EpOverlap = False,
+    recompute_fraction: RecomputeFraction = 1.0,
+    offload_layers: OffloadLayers = 0,
+    offload_optimizer: OffloadOptimizer = False,
 ) -> None:
     """Draw one iteration task by task: a web page, or a trace for chrome://tracing or ui.perfetto.dev."""
     from itertime.errors import UserError
@@ -90,7 +110,7 @@ def timeline(
     if ending not in (*PAGES, ".json"):
         raise UserError(f"-o={output}: must end in .html or .json")
     plan = plan_of(context.params)
-    spec, machine = model_of(model, seq_len, attention, settings), system_of(system, settings)
+    spec, machine = model_of(model, seq_len, attention, settings), system_of(system, settings, framework)
     if ending in PAGES:
         from itertime.timeline import write_timeline_page
 

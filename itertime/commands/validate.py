@@ -23,24 +23,29 @@ def validate(
         str | None, typer.Option("--system", help="Apply the site constants of this system.")
     ] = None,
     settings: Settings = None,
+    by: Annotated[
+        str | None, typer.Option("--by", help="Errors by framework, precision, gpu or source, too.")
+    ] = None,
     rows: Annotated[
         Path | None, typer.Option("--rows", help="Write measured and predicted values to this file.")
     ] = None,
     json: Json = False,
 ) -> None:
     """Compare predicted with measured seconds, for every row of iteration tables."""
-    from itertime.calibration import summary, write_rows
+    from itertime.calibration import GROUPINGS, summary, write_rows
     from itertime.calibration import validate as run
-    from itertime.errors import UserError
+    from itertime.errors import UnknownName, UserError
 
     for text in settings or ():
         if system is None or not text.startswith("system.site."):
             raise UserError(f"--set {text}: only system.site.KEY=VALUE changes a validation, with --system")
+    if by is not None and by not in GROUPINGS:
+        raise UnknownName("grouping", by, GROUPINGS)
     site = system_of(system, settings).site if system else None
     results = [run(path, site) for path in files]
     if rows is not None:
         write_rows(results, rows)
-    document = summary(results)
+    document = summary(results, by)
     if json:
         print_json(document)
         return
@@ -49,20 +54,32 @@ def validate(
     for entry in document["files"]:
         _print_errors({**entry, "skipped": len(entry["skipped"])}, entry["file"])
         print_skipped(entry["skipped"])
+        _print_assumed(entry["assumed"])
     if len(results) > 1:
         _print_errors(document["all"], "all")
+    for name, entry in document.get("by", {}).items():
+        _print_errors({**entry, "skipped": 0}, f"{by} {name}")
 
 
 def print_skipped(skipped: Sequence[dict[str, str]]) -> None:
     """Print the rows that cannot be expressed on stderr, by reason."""
+    _print_reasons("skipped", [(row["id"], row["why"]) for row in skipped])
+
+
+def _print_assumed(assumed: Sequence[dict[str, Any]]) -> None:
+    """Print what predicted rows take for granted on stderr."""
+    _print_reasons("assumed", [(row["id"], what) for row in assumed for what in row["what"]])
+
+
+def _print_reasons(verb: str, rows: Sequence[tuple[str, str]]) -> None:
     from itertime.io import shown
 
     reasons: dict[str, list[str]] = {}
-    for row in skipped:
-        reasons.setdefault(printable(row["why"]), []).append(shown(row["id"]))
+    for name, why in rows:
+        reasons.setdefault(printable(why), []).append(shown(name))
     for why, ids in reasons.items():
         more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
-        print(f"  {len(ids):5} skipped: {why} ({', '.join(ids[:3])}{more})", file=sys.stderr)
+        print(f"  {len(ids):5} {verb}: {why} ({', '.join(ids[:3])}{more})", file=sys.stderr)
 
 
 def _print_errors(entry: dict[str, Any], name: str) -> None:

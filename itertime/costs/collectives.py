@@ -1,5 +1,8 @@
 """Seconds of the collectives of one process group, within a node and across nodes.
 
+A node is here what NVLink joins: `System.domain_gpus` GPUs, with the NICs of all of them. In most systems
+that is one machine; in an NVL72 rack it is 18 trays.
+
 Arguments. A group of P = `ranks` GPUs sits in N = ceil(ranks / ranks_per_node) nodes. `nbytes` (S below) is
 nccl-tests' size: the buffer of one rank, and for all-gather and reduce-scatter the gathered whole.
 `nic_sharers` groups that communicate at the same time share a node's NICs equally, and a group moves at most
@@ -29,9 +32,9 @@ awsome-distributed-training): an all-reduce of 8 bytes takes 0.16 ms, one of 1 G
 need, and between them the surplus grows like S/(S + 4 MB), to 6 %. Sends and all-to-alls have no b, since no
 table measures theirs.
 
-Switches. Nodes are numbered through the switches: `nodes_per_leaf` share a leaf, `nodes_per_spine` a spine (a
-fat tree, Al-Fares et al., SIGCOMM 2008). Uplinks carry the traffic that leaves the nodes below, in equal
-shares. Groups of equal shape run side by side and all communicate at once. So a tier of oversubscribed
+Switches. Machines are numbered through the switches: `nodes_per_leaf` share a leaf, `nodes_per_spine` a spine
+(a fat tree, Al-Fares et al., SIGCOMM 2008). Uplinks carry the traffic that leaves the machines below, in
+equal shares. Groups of equal shape run side by side and all communicate at once. So a tier of oversubscribed
 switches leaves a group only a share of its NICs.
 """
 
@@ -52,6 +55,7 @@ __all__ = [
     "all_to_all_s",
     "all_to_all_share",
     "p2p_s",
+    "ranks_together",
     "reduce_scatter_s",
     "ring_share",
 ]
@@ -82,7 +86,7 @@ def all_reduce_s(
     - hierarchical: max(in-node, 2 (N-1)/N S/B) + 2 ceil(log2 N) (a + b).
     """
     size, nodes, local = _layout(nbytes, ranks, ranks_per_node)
-    inside = profile.collective_s("all_reduce", size, local)
+    inside = _inside_s("all_reduce", size, local, system, profile)
     if (nodes == 1).all():
         return system.site.all_reduce_multiplier * np.where(size > 0, inside, 0.0)
     through_nics = 2 * size / _ring_share(nodes, local, system, nic_sharers, stride)
@@ -153,7 +157,7 @@ def all_to_all_s(
     """
     size, nodes, local = _layout(nbytes, ranks, ranks_per_node)
     total = nodes * local
-    inside = profile.collective_s("all_to_all", size * local / total, local)
+    inside = _inside_s("all_to_all", size * local / total, local, system, profile)
     share = _nic_share(local, system, nic_sharers) * all_to_all_share(nodes, stride, system)
     outside = local * (total - local) / total * size / share
     across = np.maximum(inside, outside) + (nodes - 1) * system.network_latency_s
@@ -177,8 +181,20 @@ def p2p_s(
     size = np.asarray(nbytes, dtype=float)
     share = _nic_share(1, system, nic_sharers) * ring_share(2, stride, system)
     outside = system.network_latency_s + size / share
-    seconds = np.where(crosses_node, outside, profile.collective_s("send_recv", size))
+    seconds = np.where(crosses_node, outside, _inside_s("send_recv", size, 2, system, profile))
     return np.where(size > 0, seconds, 0.0)
+
+
+def ranks_together(ranks: NDArray[np.int64], most: ArrayLike, system: System) -> NDArray[np.int64]:
+    """How many of a group's `ranks` lie in one node, of which `most` can.
+
+    Machines are filled up. An NVLink domain of several machines is used in equal parts: 128 ranks are 64 in
+    each of two racks of 72, as schedulers place them, not 72 and 56.
+    """
+    if system.domain_nodes == 1:
+        return np.minimum(ranks, most)
+    nodes = -(-ranks // most)
+    return -(-ranks // nodes)
 
 
 def _half_of_all_reduce(
@@ -192,13 +208,18 @@ def _half_of_all_reduce(
     stride: ArrayLike,
 ) -> Array:
     size, nodes, local = _layout(nbytes, ranks, ranks_per_node)
-    inside = profile.collective_s(operation, size, local)
+    inside = _inside_s(operation, size, local, system, profile)
     if (nodes == 1).all():
         return system.site.all_reduce_multiplier * np.where(size > 0, inside, 0.0)
     outside = _left(nodes * local) * size / _ring_share(nodes, local, system, nic_sharers, stride)
     delay = (nodes - 1) * system.network_latency_s + _crossings(nodes, local) * _bulk_latency_s(size, system)
     across = np.maximum(inside, outside) + delay
     return system.site.all_reduce_multiplier * _choose(inside, across, size, nodes)
+
+
+def _inside_s(operation: str, size: Array, ranks: ArrayLike, system: System, profile: KernelTimes) -> Array:
+    """Seconds of a collective in one node: the profile's, at the bytes that weigh as much on its links."""
+    return profile.collective_s(operation, size * system.nvlink_slowdown, ranks)
 
 
 def _layout(nbytes: ArrayLike, ranks: ArrayLike, ranks_per_node: ArrayLike) -> tuple[Array, Array, Array]:
@@ -227,7 +248,7 @@ def _left(ranks: Array) -> Array:
 
 def _nic_share(local: ArrayLike, system: System, nic_sharers: ArrayLike) -> Array:
     """Bytes/s of one group between nodes."""
-    share = system.nic_bytes_per_s / np.asarray(nic_sharers, dtype=float)
+    share = system.domain_nic_bytes_per_s / np.asarray(nic_sharers, dtype=float)
     return system.site.network_efficiency * np.minimum(share, np.asarray(local) * system.gpu_nic_bytes_per_s)
 
 
@@ -279,7 +300,8 @@ def all_to_all_share(nodes: ArrayLike, stride: ArrayLike, system: System) -> Arr
 
 
 def _tiers(system: System) -> Iterator[tuple[int, float]]:
+    domain = system.domain_nodes
     if system.nodes_per_leaf and system.leaf_oversubscription > 1:
-        yield system.nodes_per_leaf, system.leaf_oversubscription
+        yield max(system.nodes_per_leaf // domain, 1), system.leaf_oversubscription
     if system.nodes_per_spine and system.spine_oversubscription > 1:
-        yield system.nodes_per_spine, system.spine_oversubscription
+        yield max(system.nodes_per_spine // domain, 1), system.spine_oversubscription

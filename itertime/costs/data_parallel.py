@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .collectives import all_gather_s, all_reduce_s, reduce_scatter_s
+from .collectives import all_gather_s, all_reduce_s, ranks_together, reduce_scatter_s
 from .partition import Workload
 
 __all__ = ["OPTIMIZER_BYTES", "Exchange", "Sharded", "exchange", "exposed_s", "optimizer_s", "sharded_s"]
@@ -37,8 +37,8 @@ class Exchange:
 class _Groups:
     """Groups of data-parallel ranks, one kind per plan.
 
-    `ranks` GPUs, `local` of them in one node, whose NICs `sharers` groups share; `stride` nodes from one of a
-    group's nodes to the next.
+    `ranks` GPUs, `local` of them in one NVLink domain, whose NICs `sharers` groups share; `stride` domains
+    from one of a group's domains to the next.
     """
 
     ranks: Whole
@@ -191,11 +191,12 @@ def _groups(workload: Workload, ranks: Whole, apart: Whole) -> _Groups:
     Ranks count tp first, then cp, dp, pp (SC'21, section 3); or dp last, and then the stages of a pipeline
     lie between neighbouring ranks.
     """
-    plans, node = workload.plans, workload.system.gpus_per_node
+    plans, system = workload.plans, workload.system
+    domain = system.domain_gpus
     spacing = plans.tp * apart * np.where(plans.pp_before_dp, plans.pp, 1)
-    local = np.minimum(ranks, np.maximum(node // spacing, 1))
+    local = ranks_together(ranks, np.maximum(domain // spacing, 1), system)
     if plans.pp_before_dp.any():
-        together = np.minimum(plans.cp // apart, node // plans.tp)
+        together = np.minimum(plans.cp // apart, domain // plans.tp)
         local = np.where(plans.pp_before_dp, np.maximum(local, np.minimum(ranks, together)), local)
-    sharers = np.maximum(node // local, 1)
-    return _Groups(ranks, local, sharers, np.maximum(spacing // node, 1))
+    sharers = np.maximum(domain // local, 1)
+    return _Groups(ranks, local, sharers, np.maximum(spacing // domain, 1))

@@ -7,6 +7,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from itertime.spec import FLASH, AttentionKernel
+
 __all__ = ["KernelTimes"]
 
 Array = NDArray[np.float64]
@@ -25,7 +27,15 @@ class KernelTimes(Protocol):
     @property
     def peak_flops(self) -> float: ...
 
-    def gemm_s(self, m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1) -> Array: ...
+    def peak_flops_of(self, precision: str = "bf16") -> float: ...
+
+    def gemm_s(
+        self, m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1, precision: str = "bf16"
+    ) -> Array: ...
+
+    def grouped_gemm_s(
+        self, m: ArrayLike, n: ArrayLike, k: ArrayLike, groups: ArrayLike, precision: str = "bf16"
+    ) -> Array: ...
 
     def attention_s(
         self,
@@ -37,12 +47,20 @@ class KernelTimes(Protocol):
         seq_kv: ArrayLike,
         causal: ArrayLike = True,
         backward: bool = False,
+        kernel: AttentionKernel = FLASH,
     ) -> Array: ...
 
     def attention_factor(self, kernel: str, head_dim: float, seq: float, causal: bool = True) -> float: ...
 
     def elementwise_s(
-        self, nbytes: ArrayLike, kind: str = "elementwise", width: float | None = None
+        self,
+        nbytes: ArrayLike,
+        kind: str = "elementwise",
+        width: float | None = None,
+        style: str | None = None,
+        backward: ArrayLike = False,
     ) -> Array: ...
+
+    def cast_s(self, elements: ArrayLike, precision: str) -> Array: ...
 
     def collective_s(self, operation: str, nbytes: ArrayLike, ranks: ArrayLike = 2) -> Array: ...

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itertime.errors import UserError
-from itertime.spec import RECOMPUTE, PlanBatch
+from itertime.spec import PlanBatch
 
 from .partition import FIRST, HEAVY, LAST, Workload
 
@@ -127,7 +127,7 @@ def _activations(workload: Workload) -> tuple[Array, Array, Array]:
 
     Korthikanti et al. (2022), section 4: s b h (10 + 24/t + 5 a s / h t) for a 4h GELU MLP with dropout, each
     term written here for any shape. Full recompute keeps the layer's input, 2 s b h; selective drops the term
-    in s^2.
+    in s^2; that of memory-bound kernels drops the outputs of norms and of the activation.
     """
     model, plans = workload.model, workload.plans
     t = 1.0 * plans.tp
@@ -145,6 +145,11 @@ def _activations(workload: Workload) -> tuple[Array, Array, Array]:
     else:
         scores = tokens * 4.0 * model.heads / t  # the kernel's row sums
     given = tokens * 2 * h / shared
-    kept = np.choose(plans.recompute, [outside + inside + scores, outside + inside, given, given])
-    live = np.where(plans.recompute >= RECOMPUTE.index("full"), outside + inside + scores, 0.0)
-    return kept, np.where(plans.recompute == RECOMPUTE.index("selective"), scores, live), given
+    whole = outside + inside + scores
+    light = tokens * (4 * h / shared + 2 * f / t)  # outputs of norms and of the activation
+    options = [whole, outside + inside, given, given, whole - light]
+    kept = np.choose(plans.recompute, options)
+    share = plans.recompute_permille / 1000
+    kept = share * kept + (1 - share) * whole
+    live = np.choose(plans.recompute, [np.zeros(len(plans)), scores, whole, whole, light])
+    return kept, live, given

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .collectives import all_gather_s, all_reduce_s, all_to_all_s, p2p_s, reduce_scatter_s
+from .collectives import all_gather_s, all_reduce_s, all_to_all_s, p2p_s, ranks_together, reduce_scatter_s
 from .partition import Workload
 
 __all__ = ["activation_all_reduce_s", "context_parallel_s", "expert_parallel_s", "tensor_parallel_s"]
@@ -79,7 +79,7 @@ def context_parallel_s(workload: Workload, attention: tuple[Array, Array]) -> tu
     local, sharers = _next_to_tensor_parallel(workload, plans.cp)
     steps = plans.cp - 1
     across = plans.cp > local
-    # One rank at either end of a node's part of the ring sends to another node.
+    # One rank at either end of a domain's part of the ring sends to another domain.
     ring = []
     for blocks, kernel in zip((1, 2), attention, strict=True):
         sent = p2p_s(blocks * block, across, system, profile, sharers)
@@ -96,14 +96,14 @@ def _activation_bytes(workload: Workload) -> Array:
 
 
 def _tensor_layout(workload: Workload) -> tuple[Whole, Whole]:
-    """A tensor-parallel group's ranks in one node, and how many groups share the node's NICs."""
-    node = workload.system.gpus_per_node
-    local = np.minimum(workload.plans.tp, node)
-    return local, node // local
+    """A tensor-parallel group's ranks in one NVLink domain, and how many groups share the domain's NICs."""
+    domain = workload.system.domain_gpus
+    local = ranks_together(workload.plans.tp, domain, workload.system)
+    return local, domain // local
 
 
 def _next_to_tensor_parallel(workload: Workload, ranks: Whole) -> tuple[Whole, Whole]:
     """As `_tensor_layout`, for groups of `ranks` ranks that are tp ranks apart."""
-    node = workload.system.gpus_per_node
-    local = np.minimum(ranks, np.maximum(node // workload.plans.tp, 1))
-    return local, np.maximum(node // local, 1)
+    domain = workload.system.domain_gpus
+    local = ranks_together(ranks, np.maximum(domain // workload.plans.tp, 1), workload.system)
+    return local, np.maximum(domain // local, 1)

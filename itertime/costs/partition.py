@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.spec import ModelSpec, PlanBatch, System, check_predictable
+from itertime.spec import Framework, ModelSpec, PlanBatch, System, check_predictable, load_framework
 
 from .kernel_times import KernelTimes
 
@@ -86,12 +86,22 @@ class Workload:
     plans: PlanBatch
     system: System
     profile: KernelTimes
+    framework: Framework
     partition: Partition
 
     @classmethod
-    def of(cls, model: ModelSpec, plans: PlanBatch, system: System, profile: KernelTimes) -> Workload:
+    def of(
+        cls,
+        model: ModelSpec,
+        plans: PlanBatch,
+        system: System,
+        profile: KernelTimes,
+        framework: Framework | None = None,
+    ) -> Workload:
+        """The workload under `framework`; None is the system's."""
         check_predictable(model)
-        return cls(model, plans, system, profile, Partition.of(model, plans))
+        framework = framework or load_framework(system.framework)
+        return cls(model, plans, system, profile, framework, Partition.of(model, plans))
 
     def __len__(self) -> int:
         return len(self.plans)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from itertime.schedule import InterleavedPasses
 from itertime.spec import ModelSpec, PlanBatch, System
 
-from .collectives import all_gather_s, all_reduce_s, p2p_s
+from .collectives import all_gather_s, all_reduce_s, p2p_s, ranks_together
 from .data_parallel import Exchange, Sharded, exchange, exposed_s, optimizer_s, sharded_s
 from .embedding_head import embedding_s, head_s
 from .kernel_times import KernelTimes
@@ -43,6 +43,13 @@ MICRO_BATCH_COLUMNS = (
     "cp_gather",
     "cp",
     "ep",
+    "precision",
+    "etp",
+    "tp_overlap",
+    "cuda_graphs",
+    "dispatcher",
+    "ep_overlap",
+    "recompute_permille",
 )
 """The columns of a `PlanBatch` that decide the time of one micro-batch in a layer and in the model's ends."""
 
@@ -81,8 +88,8 @@ def stage_costs(workload: Workload) -> StageCosts:
     hop = _hop_s(workload)
     forward, backward = _distinct_passes(workload)
     passes = [
-        _stage_pass(workload, forward, _exposed_shards_forward(workload, sharded, forward), hop, LAST),
-        _stage_pass(workload, backward, _exposed_shards_backward(workload, sharded, backward), hop, FIRST),
+        _stage_pass(workload, forward, _shards_forward(workload, sharded, forward), hop, LAST),
+        _stage_pass(workload, backward, _shards_backward(workload, sharded, backward), hop, FIRST),
     ]
     once, traffic = _once(workload, passes[0], passes[1])
     once["fsdp_last"] = sharded.last_scatter
@@ -119,12 +126,18 @@ def micro_batch_passes(workload: Workload) -> tuple[Pass, Pass]:
     return Pass(layer.forward, embedding[0], head[0]), Pass(layer.backward, embedding[1], head[1])
 
 
-def _stage_pass(workload: Workload, one: Pass, exposed: Array, hop: Array, end: int) -> Parts:
+def _stage_pass(workload: Workload, one: Pass, shards: _Shards, hop: Array, end: int) -> Parts:
     """Seconds of a pass by part, (4, plans); the stage `end`, where the pass ends, sends one time fewer."""
-    plans, layers = workload.plans, workload.partition.layers
+    plans, layers, framework = workload.plans, workload.partition.layers, workload.framework
     has_embedding = (_KIND == FIRST) | ((_KIND == LAST) & (plans.pp == 1))
     parts: Parts = {part: layers * seconds for part, seconds in one.layer.items()}
-    parts["fsdp_comm"] = exposed
+    parts["fsdp_comm"] = shards.exposed
+    if framework.contention:
+        parts["contention"] = framework.contention * shards.hidden
+    if framework.pipeline_layer_s or framework.micro_batch_s:
+        share = 1 / 3 if end == LAST else 2 / 3
+        added = layers * framework.pipeline_layer_s + framework.micro_batch_s * plans.interleave
+        parts["overhead"] = parts["overhead"] + np.where(plans.pp > 1, share * added, 0.0)
     parts["embedding"] = np.where(has_embedding, one.embedding, 0.0)
     parts["head"] = np.where(_KIND == LAST, one.head, 0.0)
     if "launch" in parts:
@@ -142,21 +155,31 @@ def _hide_ends(parts: Parts, plans: PlanBatch) -> None:
         idle = np.where(plans.interleave == 1, idle - hidden, idle)
 
 
-def _exposed_shards_forward(workload: Workload, sharded: Sharded, one: Pass) -> Array:
-    """Seconds that ZeRO-3 adds to a forward pass, (4, plans): nothing hides the first layer's gather."""
+@dataclass(frozen=True)
+class _Shards:
+    """Seconds that a pass communicates under ZeRO-2 and -3, (4, plans): exposed, and hidden by work."""
+
+    exposed: Array
+    hidden: Array
+
+
+def _shards_forward(workload: Workload, sharded: Sharded, one: Pass) -> _Shards:
+    """Of a forward pass under ZeRO-3: nothing hides the first layer's gather."""
     layers = workload.partition.layers
     if not (workload.plans.zero_stage >= 2).any():
-        return np.zeros(layers.shape)
+        return _Shards(np.zeros(layers.shape), np.zeros(layers.shape))
     exposed = np.maximum(sharded.forward - _hidden_by(workload, one), 0.0)
-    return np.where(layers > 0, (layers - 1) * exposed + sharded.forward, 0.0) + sharded.root_gather
+    exposed = np.where(layers > 0, (layers - 1) * exposed + sharded.forward, 0.0)
+    return _Shards(exposed + sharded.root_gather, layers * sharded.forward - exposed)
 
 
-def _exposed_shards_backward(workload: Workload, sharded: Sharded, one: Pass) -> Array:
-    """Seconds that ZeRO-2 and -3 add to a backward pass, (4, plans)."""
+def _shards_backward(workload: Workload, sharded: Sharded, one: Pass) -> _Shards:
+    """Of a backward pass under ZeRO-2 and -3."""
     layers = workload.partition.layers
     if not (workload.plans.zero_stage >= 2).any():
-        return np.zeros(layers.shape)
-    return np.maximum(sharded.backward - _hidden_by(workload, one), 0.0) * layers
+        return _Shards(np.zeros(layers.shape), np.zeros(layers.shape))
+    exposed = layers.astype(float) * np.maximum(sharded.backward - _hidden_by(workload, one), 0.0)
+    return _Shards(exposed, layers * sharded.backward - exposed)
 
 
 def _hidden_by(workload: Workload, one: Pass) -> Array:
@@ -169,20 +192,21 @@ def _hop_s(workload: Workload) -> Array:
 
     Each tensor-parallel rank sends its share, which is exposed in part. Then the next stage gathers the
     shares (Narayanan et al., SC'21, 4.1); nothing hides that, because its first kernel needs the whole
-    activation. Where a node holds several stages, only the share of boundaries between nodes uses the NICs.
+    activation. Where an NVLink domain holds several stages, only the share of boundaries between domains uses
+    the NICs.
     """
     plans, system, profile = workload.plans, workload.system, workload.profile
     if (plans.pp == 1).all():
         return np.zeros(len(plans))
-    per_stage, node = plans.next_stage, system.gpus_per_node
-    across = np.where(per_stage * plans.pp > node, np.minimum(per_stage / node, 1.0), 0.0)
+    per_stage, domain = plans.next_stage, system.domain_gpus
+    across = np.where(per_stage * plans.pp > domain, np.minimum(per_stage / domain, 1.0), 0.0)
     nbytes = 2.0 * plans.tokens(workload.model.seq_len) * workload.model.hidden / plans.tp
-    sharers = np.stack([np.minimum(per_stage, node), np.ones_like(per_stage)])
-    stride = np.maximum(per_stage // node, 1)
+    sharers = np.stack([np.minimum(per_stage, domain), np.ones_like(per_stage)])
+    stride = np.maximum(per_stage // domain, 1)
     outside, inside = p2p_s(nbytes, np.array([[True], [False]]), system, profile, sharers, stride)
     sent = system.site.p2p_exposure * (across * outside + (1 - across) * inside)
-    local = np.minimum(plans.tp, node)
-    gathered = all_gather_s(nbytes * plans.tp, plans.tp, local, system, profile, node // local)
+    local = ranks_together(plans.tp, domain, system)
+    gathered = all_gather_s(nbytes * plans.tp, plans.tp, local, system, profile, domain // local)
     return np.where(plans.pp > 1, sent + np.where(plans.sequence_parallel, 0.0, gathered), 0.0)
 
 
@@ -195,7 +219,7 @@ def _once(workload: Workload, forward: Parts, backward: Parts) -> tuple[Parts, E
     shared, experts = layers * partition.shared + partition.tables, layers * partition.experts
     traffic = exchange(workload, layers, shared, experts)
     exposed = np.zeros(len(plans))
-    overlaps = plans.grad_overlap.any()
+    overlaps, framework = plans.grad_overlap.any(), workload.framework
     for comm, parts in ((traffic.gather_s, forward), (traffic.reduce_s, backward)):
         if not overlaps:
             exposed = exposed + comm
@@ -207,8 +231,12 @@ def _once(workload: Workload, forward: Parts, backward: Parts) -> tuple[Parts, E
         "dp_comm": exposed,
         "embedding_sync": _embedding_sync_s(workload),
         "optimizer": optimizer_s(workload, shared, experts),
-        "iteration_overhead": site.iteration_overhead_s + _broadcasts(plans) * site.zero_broadcast_s,
+        "iteration_overhead": site.iteration_overhead_s
+        + framework.iteration_s
+        + _broadcasts(plans) * site.zero_broadcast_s,
     }
+    if framework.contention:
+        once["contention_once"] = framework.contention * (traffic.gather_s + traffic.reduce_s - exposed)
     return once, traffic
 
 
@@ -223,11 +251,11 @@ def _embedding_sync_s(workload: Workload) -> Array:
     plans, system = workload.plans, workload.system
     if not workload.model.tied_embeddings or (plans.pp == 1).all():
         return np.zeros(len(plans))
-    node = system.gpus_per_node
-    together = np.where(plans.next_stage * plans.pp > node, 1, 2)
-    apart = np.maximum(plans.next_stage * (plans.pp - 1) // node, 1)
+    domain = system.domain_gpus
+    together = np.where(plans.next_stage * plans.pp > domain, 1, 2)
+    apart = np.maximum(plans.next_stage * (plans.pp - 1) // domain, 1)
     nbytes = 2.0 * workload.partition.table
-    seconds = all_reduce_s(nbytes, 2, together, system, workload.profile, node, apart)
+    seconds = all_reduce_s(nbytes, 2, together, system, workload.profile, domain, apart)
     return np.where(plans.pp > 1, seconds, 0.0)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from itertime.costs import MEMORY_HEADROOM, checked_headroom
 from itertime.errors import UserError
-from itertime.spec import ModelSpec, Profile, System, load_model, load_profile
+from itertime.spec import ModelSpec, Profile, System, load_model, profile_of
 
 from .search import Found, search
 from .space import Space
@@ -154,4 +154,4 @@ class Budget:
         return Answer(tried[0] if tried else None, None, tuple(tried))
 
     def _profile(self) -> Profile:
-        return load_profile(self.system.profile)
+        return profile_of(self.system)

@@ -25,7 +25,7 @@ import numpy as np
 from itertime.costs import MEMORY_HEADROOM, checked_headroom
 from itertime.errors import UnknownName, UserError
 from itertime.prediction import evaluate
-from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, load_profile
+from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, profile_of
 
 from .curve_cache import CurveCache
 from .search import best_of_counts, fitting_plans, pareto_front, rank
@@ -181,7 +181,7 @@ def make_planner(
     """
     if name not in _RULES:
         raise UnknownName("planner", name, PLANNERS)
-    return Planner(name, system, profile or load_profile(system.profile), space, cache, memory_headroom)
+    return Planner(name, system, profile or profile_of(system), space, cache, memory_headroom)
 
 
 def _whole_space(planner: Planner, model: ModelSpec, global_batch: int, counts: Counts) -> PlanBatch:

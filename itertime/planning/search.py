@@ -19,7 +19,7 @@ from itertime.accuracy import errors_on, interval_s
 from itertime.costs import MEMORY_HEADROOM, Workload, memory, stage_layers_s
 from itertime.errors import UserError, quoted
 from itertime.prediction import Evaluation, Prediction, evaluate, predict
-from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, load_profile
+from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, profile_of
 
 from .choice import REACH, Choice, choice_among
 from .space import LARGEST, Space, candidates
@@ -90,7 +90,7 @@ def search(
     """
     started = time.perf_counter()
     counts = _counts(gpus, max_gpus, global_batch, objective)
-    profile = profile or load_profile(system.profile)
+    profile = profile or profile_of(system)
     plans = candidates(model, global_batch, system, space or Space(), counts)
     fitting = everything = fitting_plans(model, plans, system, profile, memory_headroom)
     feasible = len(fitting)
@@ -123,7 +123,7 @@ def judge(
 
     None if nothing fits, or if too little is known about the errors of predictions on the GPU.
     """
-    profile = profile or load_profile(system.profile)
+    profile = profile or profile_of(system)
     known = errors_on(profile.name)
     if not result.plans or result.fitting is None or known is None or known.large or not known.beside_sd:
         return None

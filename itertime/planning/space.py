@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itertime.errors import UserError, quoted
-from itertime.spec import RECOMPUTE, ModelSpec, PlanBatch, System
+from itertime.spec import HABIT, PRECISIONS, RECOMPUTE, ModelSpec, PlanBatch, System
 
 __all__ = ["LARGEST", "MICRO_BATCHES", "WHOLE", "Space", "candidates", "divisors", "tensor_splits"]
 
@@ -39,6 +39,7 @@ class Space:
     grad_overlap: bool = False
     cp: tuple[int, ...] = (1,)
     ep: tuple[int, ...] = ()
+    precision: str = "bf16"
 
     def __post_init__(self) -> None:
         for name, known in (("recompute", RECOMPUTE), ("zero_stage", (0, 1, 2, 3))):
@@ -47,6 +48,10 @@ class Space:
                     raise UserError(
                         f"search: {name}={quoted(value)}: must be among {', '.join(map(str, known))}"
                     )
+        if self.precision not in PRECISIONS:
+            raise UserError(
+                f"search: precision={quoted(self.precision)}: must be among {', '.join(PRECISIONS)}"
+            )
         for name in ("tp", "pp", "micro_batch", "interleave", "cp", "ep"):
             for value in getattr(self, name):
                 if not isinstance(value, int) or not 1 <= value <= LARGEST:
@@ -69,9 +74,9 @@ def divisors(number: int) -> list[int]:
 
 
 def tensor_splits(model: ModelSpec, system: System) -> list[int]:
-    """The powers of two within a node that divide the model's heads and widths."""
-    sizes = [1 << i for i in range(system.gpus_per_node.bit_length())]
-    return [tp for tp in sizes if tp <= system.gpus_per_node and _splits(model, tp)]
+    """The powers of two within an NVLink domain that divide the model's heads and widths."""
+    sizes = [1 << i for i in range(system.domain_gpus.bit_length())]
+    return [tp for tp in sizes if tp <= system.domain_gpus and _splits(model, tp)]
 
 
 def _splits(model: ModelSpec, tp: int) -> bool:
@@ -94,7 +99,7 @@ def candidates(
         size = f"about {shapes.shape[1] * choices.shape[1] / 1e6:,.0f} million"
         raise UserError(f"search: {size} plans are too many; restrict the space, or take fewer GPUs")
     shape, choice = np.nonzero(_keeps_rules(shapes, choices, model))
-    return _batch(shapes[:, shape], choices[:, choice], global_batch, space.grad_overlap)
+    return _batch(shapes[:, shape], choices[:, choice], global_batch, space)
 
 
 def _shapes(
@@ -152,10 +157,11 @@ def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec) -> NDArray[np.
     return keeps & (ep == 1)
 
 
-def _batch(shapes: Whole, choices: Whole, global_batch: int, grad_overlap: bool) -> PlanBatch:
+def _batch(shapes: Whole, choices: Whole, global_batch: int, space: Space) -> PlanBatch:
     cp, tp, pp, dp, size, interleave = shapes
     recompute, zero, sequence, ep = choices
     no, plans = np.zeros(len(tp), dtype=bool), len(tp)
+    nothing = np.zeros(plans, dtype=np.int64)
     return PlanBatch(
         tp=tp,
         pp=pp,
@@ -167,7 +173,7 @@ def _batch(shapes: Whole, choices: Whole, global_batch: int, grad_overlap: bool)
         zero_stage=zero,
         zero_group=dp * cp,
         sequence_parallel=sequence == 1,
-        grad_overlap=no | grad_overlap,
+        grad_overlap=no | space.grad_overlap,
         gpipe=no,
         balanced=no,
         by_compute=no,
@@ -177,5 +183,14 @@ def _batch(shapes: Whole, choices: Whole, global_batch: int, grad_overlap: bool)
         ep=ep,
         pp_before_dp=no,
         prefetch=~no,
-        bucket_bytes=np.zeros(plans, dtype=np.int64),
+        bucket_bytes=nothing,
+        precision=nothing + PRECISIONS.index(space.precision),
+        etp=tp,
+        tp_overlap=nothing + HABIT,
+        cuda_graphs=nothing,
+        dispatcher=nothing,
+        ep_overlap=no,
+        recompute_permille=nothing + 1000,
+        offload_layers=nothing,
+        offload_optimizer=no,
     )

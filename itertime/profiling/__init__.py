@@ -2,11 +2,11 @@
 
 | name | what |
 |---|---|
-| `collect` | time the operators of this machine with torch, and write the table |
+| `collect`, `Pace` | time the operators of this machine with torch, and write the table |
 
 `python -m itertime.profiling.build` computes a profile from such a table, or from published tables.
 """
 
-from .collect import collect
+from .collecting import Pace, collect
 
-__all__ = ["collect"]
+__all__ = ["Pace", "collect"]

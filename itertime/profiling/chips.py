@@ -25,7 +25,10 @@ class Chip:
 
     Rates are dense, 16 bit, per second. `memory_bytes` is the total that CUDA reports. `tables` is the first
     part of the file names of its tables. `forward_like` names a GPU with a measured split between forward and
-    backward attention, which is assumed for this GPU if its own is not measured.
+    backward attention, which is assumed for this GPU if its own is not measured. `serving_tables` is the first
+    part of the file names of aiconfigurator's tables; `power_w` the limit they ran at, which is the part's
+    default. `like` names the chip whose attention, element-wise kernels and collectives stand for this one's,
+    at the ratio of peaks and of bandwidths, where no table measures them.
     """
 
     name: Name
@@ -38,6 +41,9 @@ class Chip:
     tables: str = ""
     collective_tables: tuple[str, ...] = ()
     forward_like: str | None = None
+    serving_tables: str = ""
+    power_w: Positive | None = None
+    like: str | None = None
 
 
 CHIPS = (
@@ -69,6 +75,83 @@ CHIPS = (
         memory_bytes=84.94e9,
         collective_tables=("h100_collectives",),
         forward_like="a100-80gb",
+        serving_tables="h100",
+        power_w=700.0,
+    ),
+    Chip(
+        name="h200-141gb",
+        gpu="NVIDIA H200-SXM5-141GB",
+        source=(
+            "NVIDIA H200 data sheet: 989.4 TFLOP/s dense bf16, 4.8 TB/s HBM3e, 132 multiprocessors, 700 W; "
+            "139.8 GiB usable"
+        ),
+        peak_flops_per_s=989.4e12,
+        hbm_bytes_per_s=4800e9,
+        multiprocessors=132,
+        memory_bytes=150.1e9,
+        serving_tables="h200",
+        power_w=700.0,
+        like="h100-80gb",
+    ),
+    Chip(
+        name="b200-180gb",
+        gpu="NVIDIA B200-SXM-180GB",
+        source=(
+            "NVIDIA HGX B200 data sheet: 2,250 TFLOP/s dense bf16, 8 TB/s HBM3e, 1,000 W; "
+            "148 multiprocessors and 178.4 GiB as CUDA reports them"
+        ),
+        peak_flops_per_s=2250e12,
+        hbm_bytes_per_s=8000e9,
+        multiprocessors=148,
+        memory_bytes=191.5e9,
+        serving_tables="b200",
+        power_w=1000.0,
+        like="h100-80gb",
+    ),
+    Chip(
+        name="gb200-186gb",
+        gpu="NVIDIA GB200-186GB",
+        source=(
+            "NVIDIA GB200 NVL72 data sheet: 2,500 TFLOP/s dense bf16, 8 TB/s HBM3e, 1,200 W; "
+            "152 multiprocessors and 184.3 GiB as CUDA reports them"
+        ),
+        peak_flops_per_s=2500e12,
+        hbm_bytes_per_s=8000e9,
+        multiprocessors=152,
+        memory_bytes=197.9e9,
+        serving_tables="gb200",
+        power_w=1200.0,
+        like="h100-80gb",
+    ),
+    Chip(
+        name="b300-270gb",
+        gpu="NVIDIA B300-SXM-270GB",
+        source=(
+            "NVIDIA HGX B300 data sheet: 2,250 TFLOP/s dense bf16, 8 TB/s HBM3e, 1,100 W; "
+            "148 multiprocessors and 267.7 GiB as CUDA reports them"
+        ),
+        peak_flops_per_s=2250e12,
+        hbm_bytes_per_s=8000e9,
+        multiprocessors=148,
+        memory_bytes=287.4e9,
+        serving_tables="b300",
+        power_w=1100.0,
+        like="h100-80gb",
+    ),
+    Chip(
+        name="gb300-280gb",
+        gpu="NVIDIA GB300-280GB",
+        source=(
+            "NVIDIA GB300 NVL72 data sheet: 2,500 TFLOP/s dense bf16, 8 TB/s HBM3e, 1,400 W; "
+            "152 multiprocessors and 276.6 GiB as CUDA reports them"
+        ),
+        peak_flops_per_s=2500e12,
+        hbm_bytes_per_s=8000e9,
+        multiprocessors=152,
+        memory_bytes=297.0e9,
+        serving_tables="gb300",
+        power_w=1400.0,
+        like="h100-80gb",
     ),
 )
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from itertime.errors import UserError
 from itertime.spec import Array, Evidence, SizeTable
 
-from .chips import Chip
+from .chips import Chip, chip_named
 from .measurements import mape_pct, measured_range, read_table, significant
 
 __all__ = ["fit_collectives"]
@@ -26,6 +27,17 @@ OPERATIONS = {
     "all_to_all": "alltoall",
 }
 
+# The newest NCCL that every GPU from the H200 on was measured with.
+VERSION = "2.29.2"
+SERVED = f"ai-dynamo/aiconfigurator (nccl-tests, NCCL {VERSION})"
+SENDS_LIKE = "h100-80gb"
+# Trays hold 4 GPUs of these; a node of 8 with the same NVLink and NVSwitch stands in for 8 of them.
+EIGHT_OF = {"gb200": "b200", "gb300": "b300"}
+RACK_RANKS = 64
+# Bus bandwidth among 64 GPUs of a rack over that among 8, both of 16 GB, on GB300 NVL72 (OCI's guide, in
+# collectives_multi_node.csv); nothing measures the other collectives.
+RACK_BUS = {"all_reduce": 930.48 / 841.63, "all_to_all": 666.93 / 685.07}
+
 
 def fit_collectives(folder: Path, chip: Chip) -> tuple[dict[str, SizeTable], list[Evidence]]:
     """The tables and their evidence.
@@ -35,7 +47,11 @@ def fit_collectives(folder: Path, chip: Chip) -> tuple[dict[str, SizeTable], lis
     NCCL versions pick different protocols, and agree within 10 % from 128 MB. The other sources (vTrain's
     table for the A100, 1 MB to 1 GB, vidur's for the H100) are held out and check the table by range. Times
     are made monotonic in the size; below 64 KB the noise of nccl-tests breaks that.
+
+    GPUs from the H200 on have no `collective_tables`: `_served`.
     """
+    if not chip.collective_tables:
+        return _served(folder, chip)
     rows = pd.concat([read_table(folder, name, COLUMNS) for name in chip.collective_tables])
     tested = rows.loc[(rows.source == NCCL_ROWS) & (rows.dtype == "half") & rows.n_gpus.isin(RANKS)]
     tables, evidence = {}, []
@@ -51,6 +67,120 @@ def fit_collectives(folder: Path, chip: Chip) -> tuple[dict[str, SizeTable], lis
     source = f"microsoft/vidur ({node}, two GPUs of one node)"
     evidence.append(_measured("send_recv", source, tables["send_recv"], len(sends)))
     return tables, evidence
+
+
+def _served(folder: Path, chip: Chip) -> tuple[dict[str, SizeTable], list[Evidence]]:
+    """The tables of a GPU whose collectives one table of nccl-tests holds, `GPU_nccl_aiconfigurator`.
+
+    Other versions of NCCL are held out. Sends, which no table has, are those of the H100, scaled by the
+    all-to-all of two GPUs, which NCCL builds of sends. Trays of 4 GPUs belong to a rack of 72: `_in_rack`.
+    """
+    rows, stand_in = _nccl_rows(folder, chip.tables), EIGHT_OF.get(chip.tables)
+    tables, evidence = {}, []
+    for name, operation in OPERATIONS.items():
+        chosen = rows.loc[rows.op == operation]
+        newest = chosen.version == VERSION
+        own = _table(chosen.loc[newest])
+        others = chosen.loc[~newest & (chosen.bytes >= 2**20)]
+        predicted = own.seconds(others.bytes.to_numpy(dtype=float), others.n_gpus.to_numpy())
+        evidence.append(
+            Evidence(
+                part=name,
+                kind="measured",
+                source=SERVED,
+                rows=int(newest.sum()),
+                error_held_out_pct=mape_pct(predicted, others.time_us.to_numpy() * 1e-6),
+                note="held out: other versions of NCCL, from 1 MB on",
+                measured=_measured_sizes(own),
+            )
+        )
+        tables[name] = own
+        if stand_in is not None:
+            eight = _nccl_rows(folder, stand_in)
+            eight = eight.loc[(eight.op == operation) & (eight.version == VERSION)]
+            tables[name] = _in_rack(own, _table(eight), name)
+    base = chip_named(SENDS_LIKE)
+    like, _ = fit_collectives(folder, base)
+    sends = like["send_recv"]
+    sizes = sends.first_bytes * 2.0 ** np.arange(len(sends.time_s[0]))
+    ratio = tables["all_to_all"].seconds(2 * sizes, 2) / like["all_to_all"].seconds(2 * sizes, 2)
+    tables["send_recv"] = _rising([2], sends.first_bytes, np.array(sends.time_s) * ratio)
+    evidence.append(
+        Evidence(
+            part="send_recv",
+            kind="assumed",
+            source=f"those of the profile {SENDS_LIKE}, scaled by the all-to-all of two GPUs",
+            rows=0,
+            note="no table measures sends",
+        )
+    )
+    if stand_in is not None:
+        evidence.append(_rack_evidence(folder, chip, stand_in, tables))
+    return tables, evidence
+
+
+def _nccl_rows(folder: Path, gpu: str) -> pd.DataFrame:
+    """Rows of 16-bit collectives: version, op, n_gpus, bytes, time_us.
+
+    `bytes` is nccl-tests' size, that of `Profile.collective_s`: the table's bus bandwidths follow from it.
+    """
+    path = folder.parent / "modern_gpus" / "operators" / f"{gpu}_nccl_aiconfigurator.csv.gz"
+    try:
+        table = pd.read_csv(path, dtype={"version": str})
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{path}: cannot be read as gzip CSV: {error}") from error
+    return table.loc[table.dtype == "half"].rename(columns={"ranks": "n_gpus"})
+
+
+def _in_rack(own: SizeTable, eight: SizeTable, name: str) -> SizeTable:
+    """A tray's table with 8 and 64 ranks of its rack.
+
+    8 ranks: another node's of the same links. 64 ranks: its times at the bytes that take as long at
+    `RACK_BUS`, and the latency of more ranks, from that of 4 to 8: an all-reduce's (a tree) per doubling, the
+    other collectives' (rings, and messages to each peer) per rank.
+    """
+    sizes = own.first_bytes * 2.0 ** np.arange(len(own.time_s[0]))
+    four, of_eight = own.seconds(own.first_bytes, 4), eight.seconds(own.first_bytes, 8)
+    steps = np.log2(RACK_RANKS / 8) if name == "all_reduce" else (RACK_RANKS - 8) / 4
+    passed = (1 - 1 / RACK_RANKS) / (1 - 1 / 8)
+    many = eight.seconds(sizes * passed / RACK_BUS.get(name, 1.0), 8) + steps * (of_eight - four)
+    times = np.vstack([np.array(own.time_s), eight.seconds(sizes, 8), many])
+    return _rising([*own.ranks, 8, RACK_RANKS], own.first_bytes, times)
+
+
+def _rack_evidence(folder: Path, chip: Chip, stand_in: str, tables: dict[str, SizeTable]) -> Evidence:
+    """What `_in_rack` assumes, with its errors: of the node of 8 on 2 and 4 ranks, of all on the rack."""
+    eight = _nccl_rows(folder, stand_in)
+    eight = eight.loc[(eight.version == VERSION) & (eight.n_gpus <= 4) & (eight.bytes >= 2**20)]
+    eight = eight.assign(op=eight.op.replace({found: name for name, found in OPERATIONS.items()}))
+    rack = pd.read_csv(folder.parent / "modern_gpus" / "operators" / "collectives_multi_node.csv")
+    rack = rack.loc[(rack.gpu == "GB300-NVL72") & rack.ranks.isin((8, RACK_RANKS))]
+    agrees, error = (
+        _difference_pct(tables, eight),
+        _difference_pct(tables, rack.rename(columns={"ranks": "n_gpus"})),
+    )
+    return Evidence(
+        part="collectives among more than 8 ranks of a node",
+        kind="assumed",
+        source=f"8 ranks: those of a node of {stand_in.upper()}; 64: its bus bandwidth, scaled",
+        rows=len(rack),
+        error_in_sample_pct=error,
+        note=(
+            f"on 2 and 4 ranks the two GPUs differ by {agrees:g} %; 64 ranks carry the ratios of bus "
+            "bandwidths that one GB300 NVL72 shows at 16 GB, and latencies are assumed; the error is that of "
+            "its 8 and 16 GB, far beyond the largest size of the tables"
+        ),
+    )
+
+
+def _difference_pct(tables: dict[str, SizeTable], rows: pd.DataFrame) -> float:
+    """Mean absolute percentage error of the tables on rows of several operations."""
+    parts = [
+        tables[str(name)].seconds(some.bytes.to_numpy(dtype=float), some.n_gpus.to_numpy(dtype=int))
+        for name, some in rows.groupby("op", sort=False)
+    ]
+    measured = [some.time_us.to_numpy(dtype=float) for _, some in rows.groupby("op", sort=False)]
+    return mape_pct(np.concatenate(parts), np.concatenate(measured) * 1e-6)
 
 
 def _table(rows: pd.DataFrame) -> SizeTable:
@@ -87,11 +217,14 @@ def _measured(name: str, source: str, table: SizeTable, rows: int) -> Evidence:
         rows=rows,
         error_held_out_pct=mape_pct(between, odd[:, : between.shape[1]]),
         note="held out: every second size of the table, interpolated from its neighbours",
-        measured=measured_range(
-            bytes=table.first_bytes * np.array([1.0, 2.0 ** (times.shape[1] - 1)]),
-            ranks=np.array(table.ranks, dtype=float),
-        ),
+        measured=_measured_sizes(table),
     )
+
+
+def _measured_sizes(table: SizeTable) -> dict[str, tuple[float, float]]:
+    last = table.first_bytes * 2.0 ** (len(table.time_s[0]) - 1)
+    ranks = np.array(table.ranks, dtype=float)
+    return measured_range(bytes=np.array([table.first_bytes, last]), ranks=ranks)
 
 
 def _all_reduce_checks(table: SizeTable, rows: pd.DataFrame, chip: Chip) -> list[Evidence]:

@@ -22,6 +22,7 @@ __all__ = [
     "fit_logarithms",
     "mape_pct",
     "measured_range",
+    "read_rows",
     "read_table",
     "significant",
 ]
@@ -35,23 +36,38 @@ def read_table(folder: Path, name: str, columns: tuple[str, ...]) -> pd.DataFram
     naming column and row if a time is not positive.
     """
     path = folder if folder.is_file() else folder / f"{name}.csv.gz"
+    table = read_rows(path, (*columns, "time_us", "source"))
+    if folder.is_file():
+        kind = name.rpartition("_")[2]
+        if "table" not in table.columns or not (table["table"] == kind).any():
+            raise UserError(f"{path}: no row has table={kind}; is it a file of `itertime profile collect`?")
+        table = table.loc[table["table"] == kind]
+    bad = table.index[~(table["time_us"] > 0)]
+    if len(bad):
+        value = table["time_us"][bad[0]]
+        raise UserError(f"{path}:{bad[0] + 2}: time_us={value}: must be a positive number of microseconds")
+    table = table.reset_index(drop=True)
+    table["origin"] = table["source"].str.split("/").str[0]
+    return table
+
+
+def read_rows(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
+    """All rows of a gzip CSV file with a column `time_us`.
+
+    Raises `UserError` naming the file if it is missing, unreadable, or lacks one of `columns`, and naming
+    column and row if a time is not positive.
+    """
     try:
         table = pd.read_csv(path)
     except (OSError, ValueError, EOFError) as error:
         raise UserError(f"{path}: cannot be read as gzip CSV: {error}") from error
-    missing = [column for column in (*columns, "time_us", "source") if column not in table.columns]
+    missing = [column for column in columns if column not in table.columns]
     if missing:
         raise UserError(f"{path}: column {missing[0]!r} is missing; found {', '.join(table.columns)}")
     bad = table.index[~(table["time_us"] > 0)]
     if len(bad):
         value = table["time_us"][bad[0]]
         raise UserError(f"{path}:{bad[0] + 2}: time_us={value}: must be a positive number of microseconds")
-    if folder.is_file():
-        kind = name.rpartition("_")[2]
-        if "table" not in table.columns or not (table["table"] == kind).any():
-            raise UserError(f"{path}: no row has table={kind}; is it a file of `itertime profile collect`?")
-        table = table.loc[table["table"] == kind].reset_index(drop=True)
-    table["origin"] = table["source"].str.split("/").str[0]
     return table
 
 

@@ -8,18 +8,22 @@
 | `refusal_of`, `check_predictable` | why no prediction of a model is made, as text, as an error |
 | `Plan` | one way to train a model: degrees of parallelism, micro-batch, schedule, recomputation, ZeRO |
 | `PlanBatch` | many plans of one model as columns of arrays |
-| `RECOMPUTE` | the choices of recomputation; a `PlanBatch` holds indices into them |
+| `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
+| `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS` | a plan's choices; a `PlanBatch` has indices |
+| `Framework` | the software that trains: its kernels, what it hides, what it adds |
+| `load_framework`, `list_frameworks` | a shipped framework or a YAML file; names of the shipped ones |
 | `System` | nodes, links and switches of a cluster, as one job sees them |
 | `Site` | corrections of a profile for the software and the network of one site |
 | `load_system`, `list_systems` | a shipped system or a YAML file; names of the shipped systems |
-| `model_reference`, `system_reference` | their keys and files: what a file extends, changes by `KEY=VALUE` |
+| `model_reference`, `system_reference`, `framework_reference` | keys and files, changes by `KEY=VALUE` |
 | `Models` | models by name or path: shipped ones, and files of the user, as a trace names them |
-| `model_of`, `system_of`, `Reference` | the model or the system that such keys make |
+| `model_of`, `system_of`, `framework_of`, `Reference` | the model, system or framework that such keys make |
 | `is_system_file` | whether a file states a system, rather than a shipped name |
 | `resolved_digest` | hash of a model or a system as resolved |
 | `Profile` | seconds of a GPU's kernels and of collectives within a node |
 | `Evidence` | whether a part of a profile is measured, fitted or assumed, and its errors |
 | `load_profile`, `list_profiles` | a shipped profile or a JSON file; names of the shipped profiles |
+| `profile_of` | the profile of a system's GPUs, with their power and memory |
 | `profile_path` | the file of a profile |
 
 Parts of a profile, models of the time of one kernel:
@@ -27,9 +31,13 @@ Parts of a profile, models of the time of one kernel:
 | name | what |
 |---|---|
 | `GemmModel`, `GemmTile` | matrix products, from tiles, waves and bytes |
-| `AttentionModel`, `AttentionCurve` | FlashAttention-2, by head dim, direction and mask |
+| `PowerTerm` | what another power limit changes |
+| `AttentionKernel`, `FLASH` | which attention kernel runs, its head dim of values, its window |
+| `AttentionModel`, `AttentionCurve` | an attention kernel, by head dim, direction and mask |
 | `AttentionSlowdown`, `SlowdownCurve` | other attention kernels, as multiples of FlashAttention-2's time |
 | `ElementwiseModel`, `WidthRate` | memory-bound kernels, from bytes and bandwidth |
+| `ElementwiseStyle` | one kind of them as fused, compiled or eager code, forward and backward |
+| `CastModel` | quantisation of a 16-bit tensor, from the bytes that its kernels move |
 | `SizeTable` | collectives, interpolated in bytes and ranks |
 | `Array` | NumPy array of floats |
 
@@ -40,40 +48,62 @@ Why
 """
 
 from .fidelity import approximations_of, check_predictable, refusal_of
-from .model import ModelSpec, list_models, load_model, model_of, model_reference
-from .operators import (
-    Array,
+from .framework import Framework, framework_of, framework_reference, list_frameworks, load_framework
+from .kernels import (
+    FLASH,
     AttentionCurve,
+    AttentionKernel,
     AttentionModel,
     AttentionSlowdown,
+    CastModel,
     ElementwiseModel,
-    GemmModel,
-    GemmTile,
+    ElementwiseStyle,
     SlowdownCurve,
     WidthRate,
 )
-from .plan import RECOMPUTE, Plan
-from .plan_batch import PlanBatch
+from .model import ModelSpec, list_models, load_model, model_of, model_reference
+from .operators import Array, GemmModel, GemmTile, PowerTerm
+from .plan import CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RECOMPUTE, Plan
+from .plan_batch import HABIT, PlanBatch
 from .profile import Evidence, Profile, list_profiles, load_profile, profile_path
 from .references import Reference, resolved_digest
 from .size_table import SizeTable
-from .system import Site, System, is_system_file, list_systems, load_system, system_of, system_reference
+from .system import (
+    Site,
+    System,
+    is_system_file,
+    list_systems,
+    load_system,
+    profile_of,
+    system_of,
+    system_reference,
+)
 from .user_models import Models
 
 __all__ = [
+    "CUDA_GRAPHS",
+    "DISPATCHERS",
+    "FLASH",
+    "HABIT",
+    "PRECISIONS",
     "RECOMPUTE",
     "Array",
     "AttentionCurve",
+    "AttentionKernel",
     "AttentionModel",
     "AttentionSlowdown",
+    "CastModel",
     "ElementwiseModel",
+    "ElementwiseStyle",
     "Evidence",
+    "Framework",
     "GemmModel",
     "GemmTile",
     "ModelSpec",
     "Models",
     "Plan",
     "PlanBatch",
+    "PowerTerm",
     "Profile",
     "Reference",
     "Site",
@@ -83,15 +113,20 @@ __all__ = [
     "WidthRate",
     "approximations_of",
     "check_predictable",
+    "framework_of",
+    "framework_reference",
     "is_system_file",
+    "list_frameworks",
     "list_models",
     "list_profiles",
     "list_systems",
+    "load_framework",
     "load_model",
     "load_profile",
     "load_system",
     "model_of",
     "model_reference",
+    "profile_of",
     "profile_path",
     "refusal_of",
     "resolved_digest",

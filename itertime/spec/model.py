@@ -25,6 +25,7 @@ MODELS = Path(__file__).parents[1] / "models"
 Size = Annotated[int, Field(strict=True, ge=1, le=10**9)]
 SizeOrZero = Annotated[int, Field(strict=True, ge=0, le=10**9)]
 Portion = Annotated[float, Field(gt=0, le=1)]
+Imbalance = Annotated[float, Field(ge=1, le=1000)]
 Published = Annotated[str, Field(pattern=r"^([0-9]+(\.[0-9]+)?[MBT])?$")]
 
 
@@ -104,6 +105,13 @@ class ModelSpec:
     ] = 0
     dense_layers: Annotated[SizeOrZero, described("layers of a mixture that have one MLP, no experts")] = 0
     dense_ffn_hidden: Annotated[SizeOrZero, described("width of the MLP in these layers")] = 0
+    load_imbalance: Annotated[
+        Imbalance, described("tokens of the busiest rank of experts over the mean of all ranks", "1")
+    ] = 1.0
+    lora_rank: Annotated[
+        SizeOrZero,
+        described("rank of trained low-rank matrices (LoRA) beside frozen weights; 0: none"),
+    ] = 0
     parameters_published: Annotated[
         Published, described("the number of parameters as published, for example 8.03B")
     ] = ""

@@ -8,9 +8,22 @@ from itertime.errors import UserError, quoted
 
 from .model import ModelSpec
 
-__all__ = ["CP_EXCHANGES", "RANK_ORDERS", "RECOMPUTE", "SCHEDULES", "SPLITS", "Plan"]
+__all__ = [
+    "CP_EXCHANGES",
+    "CUDA_GRAPHS",
+    "DISPATCHERS",
+    "PRECISIONS",
+    "RANK_ORDERS",
+    "RECOMPUTE",
+    "SCHEDULES",
+    "SPLITS",
+    "Plan",
+]
 
-RECOMPUTE = ("none", "selective", "full", "early-stop")
+RECOMPUTE = ("none", "selective", "full", "early-stop", "elementwise")
+PRECISIONS = ("bf16", "fp8", "fp8_block", "mxfp8", "nvfp4")
+CUDA_GRAPHS = ("none", "layers", "full")
+DISPATCHERS = ("alltoall", "deepep", "hybridep")
 SCHEDULES = ("1f1b", "gpipe")
 SPLITS = ("even", "balanced", "compute")
 CP_EXCHANGES = ("ring", "gather")
@@ -18,15 +31,19 @@ RANK_ORDERS = ("tp-cp-dp-pp", "tp-cp-pp-dp")
 _MAX = 10**7
 _MAX_BYTES = 10**15
 _COUNTS = (
-    *("tp", "pp", "dp", "micro_batch", "global_batch", "interleave", "zero_group", "cp", "ep"),
+    *("tp", "pp", "dp", "micro_batch", "global_batch", "interleave", "zero_group", "cp", "ep", "etp"),
     "bucket_bytes",
 )
+_OPTIONAL = ("zero_group", "bucket_bytes", "etp")
 _CHOICES = {
     "recompute": RECOMPUTE,
     "schedule": SCHEDULES,
     "split": SPLITS,
     "cp_exchange": CP_EXCHANGES,
     "rank_order": RANK_ORDERS,
+    "precision": PRECISIONS,
+    "cuda_graphs": CUDA_GRAPHS,
+    "dispatcher": DISPATCHERS,
 }
 
 
@@ -48,10 +65,24 @@ class Plan:
     | `ep` | ranks of dp x cp that share the experts of a mixture (GShard, Lepikhin et al. 2021) |
     | `prefetch` | ZeRO-3 gathers the next layer's weights while the current layer computes |
     | `bucket_bytes` | size of a gradient bucket; None: one per layer if overlapped with backward, else one |
+    | `precision` | of the matrices of the layers, see below |
+    | `etp` | ranks that share each matrix of an expert; None: as `tp` |
+    | `tp_overlap` | matrices hide tensor-parallel communication; None: as the framework does by default |
+    | `cuda_graphs` | the launches of which kernels one call replays: none, those of a layer, or all |
+    | `dispatcher` | how tokens travel to their experts: NCCL's all-to-all, DeepEP or HybridEP |
+    | `ep_overlap` | another micro-batch's computation hides that travel |
+    | `recompute_fraction` | share of the layers that repeat what `recompute` says |
+    | `offload_layers` | layers of a stage whose activations wait in the CPU's memory |
+    | `offload_optimizer` | the CPU keeps the optimizer's states and runs its step |
+
+    `precision`: attention, norms, router, embedding and projection stay in 16 bit. "fp8" has one scale per
+    tensor, "fp8_block" one per block (DeepSeek-V3, 2024, section 3.3), "mxfp8" and "nvfp4" one per 32 and 16
+    elements (OCP microscaling; NVIDIA Blackwell).
 
     `recompute`: "full" keeps one input per layer. "early-stop" does too, but repeats a layer only up to the
     last tensor that the backward pass needs (torch.utils.checkpoint since PyTorch 2.1, unless reentrant).
-    "selective" repeats only the attention core (Korthikanti et al. 2022). "none" keeps everything.
+    "selective" repeats only the attention core (Korthikanti et al. 2022), "elementwise" only norms and
+    activations. "none" keeps everything.
 
     `split`: "even" gives every stage the same number of layers. "balanced" does not require pp to divide the
     layers, and counts the embedding and the vocabulary projection as one layer each (DeepSpeed's
@@ -85,6 +116,15 @@ class Plan:
     rank_order: str = "tp-cp-dp-pp"
     prefetch: bool = True
     bucket_bytes: int | None = None
+    precision: str = "bf16"
+    etp: int | None = None
+    tp_overlap: bool | None = None
+    cuda_graphs: str = "none"
+    dispatcher: str = "alltoall"
+    ep_overlap: bool = False
+    recompute_fraction: float = 1.0
+    offload_layers: int = 0
+    offload_optimizer: bool = False
 
     @property
     def gpus(self) -> int:
@@ -105,6 +145,8 @@ class Plan:
             words.append(f"zero{self.zero_stage}")
         if self.sequence_parallel:
             words.append("sp")
+        if self.precision != "bf16":
+            words.append(self.precision)
         return " ".join([*words, self.recompute])
 
     @property
@@ -128,7 +170,7 @@ class Plan:
         bad = []
         for name in _COUNTS:
             value = getattr(self, name)
-            if name in ("zero_group", "bucket_bytes") and value is None:
+            if name in _OPTIONAL and value is None:
                 continue
             largest, text = (_MAX_BYTES, "10^15") if name == "bucket_bytes" else (_MAX, "10^7")
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= largest:
@@ -138,6 +180,12 @@ class Plan:
                 bad.append(
                     f"{name}={quoted(getattr(self, name))}: must be {', '.join(known[:-1])} or {known[-1]}"
                 )
+        share = self.recompute_fraction
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            bad.append(f"recompute_fraction={quoted(share)}: must be a number from 0 to 1")
+        offloaded = self.offload_layers
+        if isinstance(offloaded, bool) or not isinstance(offloaded, int) or not 0 <= offloaded <= _MAX:
+            bad.append(f"offload_layers={quoted(offloaded)}: must be a whole number from 0 to 10^7")
         if self.zero_stage not in (0, 1, 2, 3):
             bad.append(f"zero_stage={quoted(self.zero_stage)}: must be 0, 1, 2 or 3")
         return bad
@@ -152,7 +200,10 @@ class Plan:
                 model.kv_heads != model.heads and model.kv_heads % tp != 0 and tp % model.kv_heads != 0,
                 f"tp={tp}: must divide kv_heads={model.kv_heads}, or be a multiple of it",
             ),
-            (model.ffn_hidden % tp != 0, f"tp={tp}: must divide ffn_hidden={model.ffn_hidden}"),
+            (
+                model.experts == 1 and model.ffn_hidden % tp != 0,
+                f"tp={tp}: must divide ffn_hidden={model.ffn_hidden}",
+            ),
             (pp > layers, f"pp={pp}: has more stages than the model has layers ({layers})"),
             (
                 self.split == "even" and pp <= layers and layers % pp != 0,
@@ -187,7 +238,8 @@ class Plan:
         ]
 
     def _context_and_expert_rules(self, model: ModelSpec) -> list[tuple[bool, str]]:
-        cp, ep, ranks = self.cp, self.ep, self.dp * self.cp
+        cp, ep, etp = self.cp, self.ep, self.etp or self.tp
+        ranks = self.dp * self.cp * self.tp
         return [
             (cp > 1 and model.attention == "core", f"cp={cp}: needs flash attention, which works in blocks"),
             (
@@ -197,9 +249,22 @@ class Plan:
             ),
             (ep > 1 and model.experts == 1, f"ep={ep}: needs a model with experts"),
             (model.experts % ep != 0 and model.experts > 1, f"ep={ep}: must divide experts={model.experts}"),
-            (ranks % ep != 0, f"ep={ep}: must divide dp x cp = {ranks}"),
+            (ranks % (ep * etp) != 0, _why_ep(self)),
+            (self.etp is not None and model.experts == 1, f"etp={etp}: needs a model with experts"),
+            (
+                model.experts > 1 and model.ffn_hidden % etp != 0,
+                f"etp={etp}: must divide ffn_hidden={model.ffn_hidden}",
+            ),
             (
                 model.experts > 1 and self.tp > 1 and not self.sequence_parallel,
                 f"tp={self.tp}: needs sequence_parallel in a model with experts",
             ),
         ]
+
+
+def _why_ep(plan: Plan) -> str:
+    """Why the ranks that share the experts do not make whole groups."""
+    if plan.etp is None:
+        return f"ep={plan.ep}: must divide dp x cp = {plan.dp * plan.cp}"
+    ranks = plan.dp * plan.cp * plan.tp
+    return f"ep={plan.ep}: ep x etp = {plan.ep * plan.etp} must divide dp x cp x tp = {ranks}"

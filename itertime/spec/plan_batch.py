@@ -9,26 +9,31 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from .plan import CP_EXCHANGES, RANK_ORDERS, RECOMPUTE, Plan
+from .plan import CP_EXCHANGES, CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RANK_ORDERS, RECOMPUTE, Plan
 
-__all__ = ["PlanBatch"]
+__all__ = ["HABIT", "PlanBatch"]
 
 MOST_KEYS = 2**62
 _NUMBERS = (
     *("tp", "pp", "dp", "cp", "ep", "micro_batch", "global_batch", "interleave", "recompute", "zero_stage"),
-    *("zero_group", "bucket_bytes"),
+    *("zero_group", "bucket_bytes", "precision", "etp", "tp_overlap", "cuda_graphs", "dispatcher"),
+    *("recompute_permille", "offload_layers"),
 )
 _SWITCHES = (
     *("sequence_parallel", "grad_overlap", "gpipe", "balanced", "fp32_gradients", "cp_gather"),
-    *("pp_before_dp", "prefetch", "by_compute"),
+    *("pp_before_dp", "prefetch", "by_compute", "ep_overlap", "offload_optimizer"),
 )
+HABIT = -1
+"""Of `tp_overlap`: the framework decides."""
 
 
 @dataclass(frozen=True)
 class PlanBatch:
     """Many plans of one model as columns: arrays of one shape, one element per plan, ready to broadcast.
 
-    `recompute` holds indices into RECOMPUTE. `bucket_bytes` is 0 where a plan has None.
+    `recompute`, `precision`, `cuda_graphs` and `dispatcher` hold indices into RECOMPUTE, PRECISIONS,
+    CUDA_GRAPHS and DISPATCHERS. `bucket_bytes` is 0 where a plan has None. `etp` is never unstated.
+    `tp_overlap` is 0, 1 or HABIT. `recompute_permille` is `recompute_fraction` in thousandths.
     """
 
     tp: NDArray[np.int64]
@@ -52,6 +57,15 @@ class PlanBatch:
     pp_before_dp: NDArray[np.bool_]
     prefetch: NDArray[np.bool_]
     bucket_bytes: NDArray[np.int64]
+    precision: NDArray[np.int64]
+    etp: NDArray[np.int64]
+    tp_overlap: NDArray[np.int64]
+    cuda_graphs: NDArray[np.int64]
+    dispatcher: NDArray[np.int64]
+    ep_overlap: NDArray[np.bool_]
+    recompute_permille: NDArray[np.int64]
+    offload_layers: NDArray[np.int64]
+    offload_optimizer: NDArray[np.bool_]
 
     @classmethod
     def of(cls, plans: Sequence[Plan]) -> PlanBatch:
@@ -141,6 +155,15 @@ class PlanBatch:
             rank_order=RANK_ORDERS[int(self.pp_before_dp[row])],
             prefetch=bool(self.prefetch[row]),
             bucket_bytes=int(self.bucket_bytes[row]) or None,
+            precision=PRECISIONS[self.precision[row]],
+            etp=None if self.etp[row] == self.tp[row] else int(self.etp[row]),
+            tp_overlap=None if self.tp_overlap[row] == HABIT else bool(self.tp_overlap[row]),
+            cuda_graphs=CUDA_GRAPHS[self.cuda_graphs[row]],
+            dispatcher=DISPATCHERS[self.dispatcher[row]],
+            ep_overlap=bool(self.ep_overlap[row]),
+            recompute_fraction=float(self.recompute_permille[row]) / 1000,
+            offload_layers=int(self.offload_layers[row]),
+            offload_optimizer=bool(self.offload_optimizer[row]),
         )
 
 
@@ -163,6 +186,10 @@ def _numbers(plan: Plan) -> tuple[int, ...]:
         *(plan.tp, plan.pp, plan.dp, plan.cp, plan.ep, plan.micro_batch, plan.global_batch),
         *(plan.interleave, RECOMPUTE.index(plan.recompute), plan.zero_stage),
         *(plan.zero_group or plan.dp * plan.cp, plan.bucket_bytes or 0),
+        *(PRECISIONS.index(plan.precision), plan.etp or plan.tp),
+        HABIT if plan.tp_overlap is None else int(plan.tp_overlap),
+        *(CUDA_GRAPHS.index(plan.cuda_graphs), DISPATCHERS.index(plan.dispatcher)),
+        *(round(plan.recompute_fraction * 1000), plan.offload_layers),
     )
 
 
@@ -170,5 +197,5 @@ def _switches(plan: Plan) -> tuple[bool, ...]:
     return (
         *(plan.sequence_parallel, plan.grad_overlap, plan.schedule == "gpipe", plan.split == "balanced"),
         *(plan.fp32_gradients, plan.cp_exchange == "gather", plan.rank_order == "tp-cp-pp-dp", plan.prefetch),
-        plan.split == "compute",
+        *(plan.split == "compute", plan.ep_overlap, plan.offload_optimizer),
     )

@@ -14,19 +14,30 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
-from itertime.errors import UnknownName
+from itertime.errors import UnknownName, UserError, quoted
 from itertime.io import CONFIG, NonNegative, Positive, Whole, construct, read_mapping
 
-from .operators import Array, AttentionModel, AttentionSlowdown, ElementwiseModel, GemmModel
+from .kernels import (
+    FLASH,
+    AttentionKernel,
+    AttentionModel,
+    AttentionSlowdown,
+    CastModel,
+    ElementwiseModel,
+    ElementwiseStyle,
+)
+from .operators import Array, GemmModel, PowerTerm
 from .size_table import SizeTable
 
 __all__ = [
     "COLLECTIVES",
     "ELEMENTWISE_KINDS",
+    "ELEMENTWISE_STYLES",
     "Evidence",
     "Profile",
     "list_profiles",
@@ -51,6 +62,8 @@ ELEMENTWISE_KINDS = (
     "adam",
 )
 OLDER_ATTENTION = ("flash1", "triton")
+NEWER_ATTENTION = ("flash3", "cudnn", "cudnn_fp8", "cudnn_mxfp8")
+ELEMENTWISE_STYLES = ("fused", "compiled", "eager")
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
 
 
@@ -85,7 +98,9 @@ class Profile:
     """Times of one GPU type's kernels, in seconds; every method takes scalars or arrays and broadcasts.
 
     A profile describes an undisturbed GPU, without site multipliers. `launch_s` is the time of the smallest
-    kernel. `memory_bytes` is the GPU's total as CUDA reports it.
+    kernel. `memory_bytes` is the GPU's total as CUDA reports it. `gemm` is the model of 16-bit products,
+    `gemm_precisions` holds those of other precisions, `grouped_gemm` those of experts' products by precision.
+    `power` states the limit at which the GEMMs run, and what another limit changes.
     """
 
     name: str
@@ -101,6 +116,12 @@ class Profile:
     elementwise: dict[str, ElementwiseModel]
     collectives: dict[str, SizeTable]
     evidence: list[Evidence]
+    gemm_precisions: dict[str, GemmModel] = dataclasses.field(default_factory=dict)
+    grouped_gemm: dict[str, GemmModel] = dataclasses.field(default_factory=dict)
+    power: PowerTerm | None = None
+    attention_kernels: dict[str, AttentionModel] = dataclasses.field(default_factory=dict)
+    elementwise_styles: dict[str, dict[str, ElementwiseStyle]] = dataclasses.field(default_factory=dict)
+    casts: dict[str, CastModel] = dataclasses.field(default_factory=dict)
 
     @model_validator(mode="after")
     def _check(self) -> Profile:
@@ -133,13 +154,104 @@ class Profile:
         """Dense 16-bit peak, FLOP/s."""
         return self.peak_flops_per_s
 
-    def gemm_s(self, m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1) -> Array:
-        """Seconds of one launch of `batch` GEMMs y[m, n] = x[m, k] w[k, n] in bf16/fp16, with the launch.
+    @property
+    def power_w(self) -> float | None:
+        """Power limit of the GPU that the GEMMs' times hold for, watts; None if it is not known."""
+        return None if self.power is None else self.power.limit_w
 
-        The GEMMs of the backward pass, dx = dy w^T (m, k, n) and dw = x^T dy (k, n, m), and batched GEMMs
-        use the same formula; where no table measures them, `parts` says so.
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """The precisions whose GEMMs the profile has a model of."""
+        return ("bf16", *self.gemm_precisions)
+
+    def peak_flops_of(self, precision: str = "bf16") -> float:
+        """Dense peak of a precision, FLOP/s. Raises `UserError` if the profile has no model of it."""
+        return self.peak_flops_per_s if precision == "bf16" else self._gemm_of(precision).peak_flops_per_s
+
+    def gemm_s(
+        self, m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1, precision: str = "bf16"
+    ) -> Array:
+        """Seconds of one launch of `batch` GEMMs y[m, n] = x[m, k] w[k, n], with the launch.
+
+        The operands have the given precision, y has 16 bits; casts are not included. The GEMMs of the
+        backward pass, dx = dy w^T (m, k, n) and dw = x^T dy (k, n, m), and batched GEMMs use the same
+        formula; where no table measures them, `parts` says so. Raises `UserError` for a precision that the
+        profile has no model of.
         """
-        return self.gemm.seconds(m, n, k, batch)
+        model = self.gemm if precision == "bf16" else self._gemm_of(precision)
+        return model.seconds(m, n, k, batch)
+
+    def grouped_gemm_s(
+        self, m: ArrayLike, n: ArrayLike, k: ArrayLike, groups: ArrayLike, precision: str = "bf16"
+    ) -> Array:
+        """Seconds of one launch of a GEMM y[m, n] = x[m, k] w[k, n] for each of `groups` experts.
+
+        `m` is the mean number of rows per expert and may be a fraction. The rows are balanced. A profile
+        without a model of grouped products uses that of single products over all groups' tiles. Raises
+        `UserError` for a precision that the profile has no model of.
+        """
+        model = self.grouped_gemm.get(precision)
+        if model is None:
+            model = self.gemm if precision == "bf16" else self._gemm_of(precision)
+        return model.seconds(m, n, k, groups)
+
+    def _gemm_of(self, precision: str) -> GemmModel:
+        if precision not in self.gemm_precisions:
+            known = ", ".join(self.precisions)
+            raise UserError(
+                f"profile {self.name}: precision={quoted(precision)}: no GEMM model; it has {known}"
+            )
+        return self.gemm_precisions[precision]
+
+    def variant(
+        self,
+        *,
+        power_w: float | None = None,
+        hbm_bytes_per_s: float | None = None,
+        memory_bytes: float | None = None,
+        multiprocessors: int | None = None,
+        gpu: str | None = None,
+    ) -> Profile:
+        """The same chip with another power limit, memory or number of multiprocessors; None: unchanged.
+
+        Memory-bound times follow `hbm_bytes_per_s`; the arithmetic of GEMMs and attention follows `power_w`
+        and `multiprocessors` as `PowerTerm` says. Collectives do not change. Raises `UserError` for another
+        power limit if the profile states none.
+        """
+        memory = (hbm_bytes_per_s or self.hbm_bytes_per_s) / self.hbm_bytes_per_s
+        count = self.gemm.multiprocessors
+        share = (multiprocessors or count) / count
+        rate, power = 1.0, self.power
+        if power is not None:
+            power, rate = power.at(power_w or power.limit_w, share)
+        elif power_w is not None:
+            raise UserError(f"profile {self.name}: power_w={power_w:g}: the profile states no power limit")
+
+        def gemm(model: GemmModel) -> GemmModel:
+            return model.scaled(rate, memory, multiprocessors)
+
+        return dataclasses.replace(
+            self,
+            gpu=gpu or self.gpu,
+            power=power,
+            peak_flops_per_s=self.peak_flops_per_s * share,
+            hbm_bytes_per_s=hbm_bytes_per_s or self.hbm_bytes_per_s,
+            memory_bytes=memory_bytes or self.memory_bytes,
+            gemm=gemm(self.gemm),
+            gemm_precisions={name: gemm(model) for name, model in self.gemm_precisions.items()},
+            grouped_gemm={name: gemm(model) for name, model in self.grouped_gemm.items()},
+            attention=self.attention.scaled(rate, memory, multiprocessors),
+            attention_kernels={
+                name: model.scaled(rate, memory, multiprocessors)
+                for name, model in self.attention_kernels.items()
+            },
+            elementwise={kind: model.scaled(memory) for kind, model in self.elementwise.items()},
+            elementwise_styles={
+                style: {kind: model.scaled(memory) for kind, model in kinds.items()}
+                for style, kinds in self.elementwise_styles.items()
+            },
+            casts={name: model.scaled(memory) for name, model in self.casts.items()},
+        )
 
     def attention_s(
         self,
@@ -151,13 +263,30 @@ class Profile:
         seq_kv: ArrayLike,
         causal: ArrayLike = True,
         backward: bool = False,
+        kernel: AttentionKernel = FLASH,
     ) -> Array:
-        """Seconds of one layer's flash attention kernel, forward or backward.
+        """Seconds of one layer's attention kernel, forward or backward.
 
         `heads` and `kv_heads` are those on this GPU; sequences are in tokens. Causal attention halves the
-        work, which is exact for seq_q = seq_kv.
+        work, which is exact for seq_q = seq_kv. FlashAttention-2 pads the head dim of values and that of
+        queries to the larger of the two.
+
+        `kernel.name` is "flash" (FlashAttention-2), one of `attention_slowdown`, or one of
+        `attention_kernels`. A profile that lacks one of `NEWER_ATTENTION` answers with FlashAttention-2.
+        Raises `UnknownName` for another.
         """
-        return self.attention.seconds(batch, heads, kv_heads, head_dim, seq_q, seq_kv, causal, backward)
+        newer = self.attention_kernels.get(kernel.name)
+        if newer is not None:
+            shape = (batch, heads, kv_heads, head_dim, seq_q, seq_kv, causal, backward)
+            return newer.seconds(*shape, kernel)
+        if kernel.value_dim is not None:
+            head_dim, kernel = np.maximum(head_dim, kernel.value_dim), kernel._replace(value_dim=None)
+        shape = (batch, heads, kv_heads, head_dim, seq_q, seq_kv, causal, backward)
+        seconds = self.attention.seconds(*shape, kernel)
+        if kernel.name == "flash" or kernel.name in NEWER_ATTENTION:
+            return seconds
+        dim, seq, masked = (float(np.max(np.asarray(one))) for one in (head_dim, seq_kv, causal))
+        return self.attention_factor(kernel.name, dim, seq, bool(masked)) * seconds
 
     def attention_factor(self, kernel: str, head_dim: float, seq: float, causal: bool = True) -> float:
         """The time of an attention kernel over that of FlashAttention-2, which `attention_s` gives.
@@ -171,18 +300,45 @@ class Profile:
         return self.attention_slowdown[kernel].factor(head_dim, seq, causal)
 
     def elementwise_s(
-        self, nbytes: ArrayLike, kind: str = "elementwise", width: float | None = None
+        self,
+        nbytes: ArrayLike,
+        kind: str = "elementwise",
+        width: float | None = None,
+        style: str | None = None,
+        backward: ArrayLike = False,
     ) -> Array:
         """Seconds of one memory-bound kernel that reads and writes `nbytes` bytes in all; 0 for 0 bytes.
 
         `kind` is one of `ELEMENTWISE_KINDS`. Bytes count every tensor once, read or written, in 16 bit: 4
         per element of layernorm, rmsnorm, softmax, gelu, rotary, embedding; 6 per element of the MLP width
         for swiglu and of an addition. `width` is the length of the rows that a norm or softmax reduces,
-        in elements. Raises `UnknownName` for another kind.
+        in elements.
+
+        `style` says how the kernel is written: None for the profile's own rates, which do not tell forward
+        from backward, or one of `ELEMENTWISE_STYLES`. `backward`, by element, then picks the rate. A profile
+        without styles answers with its own rates. Raises `UnknownName` for another kind or style.
         """
         if kind not in self.elementwise:
             raise UnknownName("element-wise kind", kind, self.elementwise)
+        if style is not None:
+            if style not in ELEMENTWISE_STYLES:
+                raise UnknownName("element-wise style", style, ELEMENTWISE_STYLES)
+            styled = self.elementwise_styles.get(style, {}).get(kind)
+            if styled is not None:
+                return styled.seconds(nbytes, width, backward)
         return self.elementwise[kind].seconds(nbytes, width)
+
+    def cast_s(self, elements: ArrayLike, precision: str) -> Array:
+        """Seconds to quantise a bf16 tensor of so many elements to `precision`, with its scales.
+
+        The parts named "cast" say which kernels that counts. 0 for "bf16". Raises `UnknownName` for a
+        precision that the profile has no cast for.
+        """
+        if precision == "bf16":
+            return np.zeros_like(np.asarray(elements, dtype=float))
+        if precision not in self.casts:
+            raise UnknownName("precision of a cast", precision, ["bf16", *self.casts])
+        return self.casts[precision].seconds(elements)
 
     def collective_s(self, operation: str, nbytes: ArrayLike, ranks: ArrayLike = 2) -> Array:
         """Seconds of a collective among `ranks` GPUs of one node.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from itertime.io import (
@@ -25,6 +26,8 @@ from itertime.io import (
     names_file,
 )
 
+from .framework import NEUTRAL
+from .profile import Profile, load_profile
 from .references import Reference
 
 __all__ = [
@@ -34,6 +37,7 @@ __all__ = [
     "is_system_file",
     "list_systems",
     "load_system",
+    "profile_of",
     "system_of",
     "system_reference",
 ]
@@ -103,7 +107,10 @@ class System:
     `network_latency_s` is assumed: no table measures it on InfiniBand (NCCL over EFA shows 70 us, in the
     nccl-tests named at `Site`). `network_bulk_latency_s` belongs to the cost model of collectives. Defaults:
     `gpu_nic_bytes_per_s` is PCIe 4.0 x16, 16 GT/s x 16 lanes x 128/130 / 8; `cpu_link_bytes_per_s` is NCCL's
-    own figure, AMD_BW in its src/graph/topo.h.
+    own figure, AMD_BW in its src/graph/topo.h. `nvlink_slowdown` is 1.5 for a GPU with two thirds of the
+    links of the one that was measured: bytes take longer, the latency of a message does not change.
+    `power_w`, `hbm_bytes_per_s`, `memory_bytes` and `multiprocessors` describe a variant of the GPU that the
+    profile measures (`profile_of`).
     """
 
     name: Annotated[Name, described("of the system")]
@@ -114,6 +121,9 @@ class System:
     ]
     nvlink_bytes_per_s: Annotated[Positive, described("a GPU's sum over its links", "bytes/s")]
     source: Annotated[Name, described("where the figures come from")]
+    framework: Annotated[
+        Name, described("the software of its users: a shipped name (`itertime frameworks`) or a YAML file")
+    ] = NEUTRAL
     gpu_nic_bytes_per_s: Annotated[
         Positive, described("most that one GPU moves to and from the NICs: its PCIe link", "bytes/s")
     ] = 31.5e9
@@ -125,6 +135,29 @@ class System:
     ] = 0.0
     nics_per_node: Annotated[Count | None, described("NICs of a node; by default one per GPU")] = None
     cpu_link_bytes_per_s: Annotated[Positive, described("the link between a node's CPUs", "bytes/s")] = 16e9
+    nvlink_domain: Annotated[
+        Count | None,
+        described("GPUs joined by NVLink, over nodes; a multiple of a node's, by default one node's", "GPUs"),
+    ] = None
+    nvlink_slowdown: Annotated[
+        Positive,
+        described("bandwidth within the node in the profile's tables of collectives over this node's", "1"),
+    ] = 1.0
+    power_w: Annotated[Positive | None, described("power limit of a GPU; by default the profile's", "W")] = (
+        None
+    )
+    hbm_bytes_per_s: Annotated[
+        Positive | None, described("memory bandwidth of a GPU; by default the profile's", "bytes/s")
+    ] = None
+    memory_bytes: Annotated[
+        Positive | None, described("memory of a GPU as CUDA reports it; by default the profile's", "bytes")
+    ] = None
+    multiprocessors: Annotated[
+        Count | None, described("multiprocessors of a GPU; by default the profile's")
+    ] = None
+    usd_per_gpu_hour: Annotated[
+        Positive | None, described("price of a GPU-hour, on demand; by default unknown", "USD/h")
+    ] = None
     collective_algorithms: Annotated[
         Algorithms, described("algorithms of collectives to choose the fastest of")
     ] = ("ring", "tree")
@@ -139,6 +172,28 @@ class System:
     ] = None
     spine_oversubscription: Annotated[Ratio, described("the same for the uplinks of a block", "1")] = 1.0
     site: Annotated[Site, described("corrections for one site")] = dataclasses.field(default_factory=Site)
+
+    @model_validator(mode="after")
+    def _check(self) -> System:
+        if self.nvlink_domain is not None and self.nvlink_domain % self.gpus_per_node:
+            text = f"must be a multiple of gpus_per_node={self.gpus_per_node}"
+            raise ValueError(f"nvlink_domain={self.nvlink_domain}: {text}")
+        return self
+
+    @property
+    def domain_gpus(self) -> int:
+        """GPUs joined by NVLink: the node of a collective, however many trays it is built of."""
+        return self.nvlink_domain or self.gpus_per_node
+
+    @property
+    def domain_nodes(self) -> int:
+        """Nodes (trays) of an NVLink domain."""
+        return self.domain_gpus // self.gpus_per_node
+
+    @property
+    def domain_nic_bytes_per_s(self) -> float:
+        """Bytes/s, one direction: the sum over the NICs of all nodes of an NVLink domain."""
+        return self.nic_bytes_per_s * self.domain_nodes
 
     def with_nic(self, gbps: float) -> System:
         """The same system with more or fewer of its NICs: `gbps` Gb/s per node, one direction."""
@@ -164,6 +219,34 @@ def load_system(name_or_path: str | Path) -> System:
     200000000000.0
     """
     return system_of(system_reference(name_or_path))
+
+
+def profile_of(system: System) -> Profile:
+    """The profile of a system's GPUs: the one that it names, with the power and memory that it states.
+
+    It is read once. Raises as `load_profile` and `Profile.variant` do.
+    """
+    stated = system.power_w, system.hbm_bytes_per_s, system.memory_bytes, system.multiprocessors
+    return _variant(system.profile, *stated)
+
+
+@cache
+def _variant(
+    name: str,
+    power_w: float | None,
+    hbm_bytes_per_s: float | None,
+    memory_bytes: float | None,
+    multiprocessors: int | None,
+) -> Profile:
+    profile = load_profile(name)
+    if power_w is hbm_bytes_per_s is memory_bytes is multiprocessors is None:
+        return profile
+    return profile.variant(
+        power_w=power_w,
+        hbm_bytes_per_s=hbm_bytes_per_s,
+        memory_bytes=memory_bytes,
+        multiprocessors=multiprocessors,
+    )
 
 
 def is_system_file(name: str) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from itertime.costs import StageCosts, Workload, chunk_times, stage_costs
 from itertime.errors import UserError
 from itertime.io import write_text
-from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, load_profile
+from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, profile_of
 
 from .task_graph import Graph, Passes, add_pipeline
 
@@ -28,7 +28,7 @@ def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profi
     """
     plan.check(model)
     _check_size(4 * plan.microbatches * plan.pp * plan.interleave, "fewer micro-batches")
-    profile = profile or load_profile(system.profile)
+    profile = profile or profile_of(system)
     costs = stage_costs(Workload.of(model, PlanBatch.of([plan]), system, profile))
     graph = Graph()
     gather, reduce, buckets = (
@@ -51,8 +51,10 @@ def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profi
         ("embedding gradients", "network", "embedding_sync"),
         ("optimizer", "compute", "optimizer"),
         ("overhead", "compute", "iteration_overhead"),
+        ("slowed by communication", "compute", "contention_once"),
     ):
-        after = [graph.add(name, 0, stream, float(costs.once[part][0]), after)]
+        if part in costs.once:
+            after = [graph.add(name, 0, stream, float(costs.once[part][0]), after)]
     return graph
 
 

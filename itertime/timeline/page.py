@@ -14,7 +14,7 @@ from itertime.costs import StageCosts, Workload, stage_costs
 from itertime.errors import UserError
 from itertime.io import write_text
 from itertime.prediction import Prediction, predict, where_time_goes
-from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, load_profile
+from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, profile_of
 
 from .iteration import iteration_graph
 from .task_graph import Graph, Task
@@ -42,7 +42,7 @@ Bar = tuple[str, float, float, int | None, int | None, str]  # kind, start, seco
 
 def timeline_page(model: ModelSpec, plan: Plan, system: System, profile: Profile | None = None) -> str:
     """The page's HTML. Raises UserError for an impossible plan, or one with too many bars."""
-    profile = profile or load_profile(system.profile)
+    profile = profile or profile_of(system)
     graph = iteration_graph(model, plan, system, profile)
     if len(graph.tasks) > MOST_BARS:
         raise UserError(

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from itertime import Plan, load_model, load_system, predict
-from itertime.calibration import calibrate, validate
+from itertime import Plan, Site, load_model, load_system, predict
+from itertime.calibration import GROUPINGS, calibrate, summary, validate
+from itertime.calibration.measured_run import MeasuredRun, measured_run
+from itertime.calibration.table import read_table
 from itertime.calibration.validation import FileErrors
 from itertime.cli import main
 from itertime.errors import UserError
@@ -28,14 +30,18 @@ ROW: Mapping[str, Any] = {
 MIXTURE = {"experts": 8, "experts_per_token": 2, "moe_ffn_hidden": 14336}
 
 
-def found(folder: Path, **changes: Any) -> FileErrors:
+def written(folder: Path, **changes: Any) -> Path:
     path = folder / "runs.csv"
     row = {**ROW, **changes}
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, row)
         writer.writeheader()
         writer.writerow(row)
-    return validate(path)
+    return path
+
+
+def found(folder: Path, **changes: Any) -> FileErrors:
+    return validate(written(folder, **changes))
 
 
 def seconds(folder: Path, **changes: Any) -> float:
@@ -43,10 +49,16 @@ def seconds(folder: Path, **changes: Any) -> float:
     return row.prediction.iteration_s
 
 
+def run_of(folder: Path, **changes: Any) -> MeasuredRun:
+    (row,) = read_table(written(folder, **changes))
+    return measured_run(row, Site())
+
+
 @pytest.mark.parametrize(
     "same",
     [
         {"precision": "bf16"},
+        {"precision": "fp16"},
         {"cp": 1, "ep": 1, "etp": 2},
         {"experts": 1, "moe_ffn_hidden": "", "shared_ffn_hidden": ""},
         {"experts": "", "experts_per_token": 1},
@@ -54,8 +66,10 @@ def seconds(folder: Path, **changes: Any) -> float:
         {"power_w": 700},
         {"tp_comm_overlap": False, "cuda_graphs": "none", "cpu_offload_layers": 0},
         {"recompute_modules": "", "recompute_fraction": 0},
+        {"recompute_modules": "core_attn"},  # nothing is repeated
         {"moe_dispatcher": "hybridep", "moe_a2a_overlap": True},  # nothing without experts
         {"grad_dtype": "bf16"},
+        {"model": "a model that nobody published"},
     ],
 )
 def test_what_a_run_has_anyway_changes_nothing(tmp_path: Path, same: dict[str, Any]) -> None:
@@ -65,32 +79,27 @@ def test_what_a_run_has_anyway_changes_nothing(tmp_path: Path, same: dict[str, A
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"precision": "fp8"}, "precision=fp8: "),
-        ({"precision": "mxfp8"}, "precision=mxfp8: "),
-        ({"head_dim": 64}, "head_dim=64: "),
+        ({"precision": "fp4"}, "precision=fp4: "),
         ({"head_dim_v": 64}, "head_dim_v=64: "),
-        ({"power_w": 500}, "power_w=500.0: "),
-        ({"tp_comm_overlap": True}, "tp_comm_overlap=True: "),
-        ({"cuda_graphs": "full_iteration"}, "cuda_graphs=full_iteration: "),
-        ({"cpu_offload_layers": 3}, "cpu_offload_layers=3: "),
-        ({"recompute_modules": "layernorm;moe_act"}, "recompute_modules=layernorm;moe_act: "),
-        ({"recompute_fraction": 0.5}, "recompute_fraction=0.5: "),
-        ({"recompute": "selective", "recompute_fraction": 0.5}, "recompute_fraction=0.5: "),
+        ({"cuda_graphs": "some"}, "cuda_graphs=some: "),
+        ({"recompute_modules": "everything"}, "recompute_modules=everything: everything is not known"),
+        ({"recompute": "selective", "recompute_modules": "mlp"}, "a plan cannot repeat mlp alone"),
+        ({"recompute_fraction": 0.5}, "recompute_fraction=0.5: contradicts recompute=none"),
+        ({"recompute": "full", "recompute_fraction": 0}, "recompute_fraction=0.0: contradicts"),
         ({"grad_dtype": "fp8"}, "grad_dtype=fp8: "),
         ({"cp": 2}, "gpus=8 is not tp x pp x cp x dp = 16"),
-        ({"gpu": "B200"}, "no profile for GPU B200"),
-        ({"ep": 2}, "this plan cannot train"),
+        ({"gpu": "TPU"}, "no profile for GPU TPU"),
+        ({"ep": 2}, "ep=2: the row states no experts"),
+        (MIXTURE | {"ep": 3}, "ep=3: must divide experts=8"),
         (MIXTURE | {"experts_per_token": ""}, "does not say experts_per_token"),
         (MIXTURE | {"moe_ffn_hidden": ""}, "does not say moe_ffn_hidden"),
         (MIXTURE | {"moe_ffn_hidden": 2048}, "ffn_hidden=14336 beside moe_ffn_hidden=2048"),
         (MIXTURE | {"experts": ""}, "experts_per_token=2: is of a mixture, and the row states no experts"),
+        (MIXTURE | {"model": "mixtral-8x7b", "experts": 16}, "model=mixtral-8x7b: experts=16, but the"),
         ({"experts": 1, "experts_per_token": 2}, "experts_per_token=2: is of a mixture"),
         ({"moe_ffn_hidden": 2048}, "moe_ffn_hidden=2048: is of a mixture"),
         ({"shared_ffn_hidden": 2048}, "shared_ffn_hidden=2048: is of a mixture"),
-        (MIXTURE | {"shared_ffn_hidden": 2048}, "shared_ffn_hidden=2048: "),
-        (MIXTURE | {"etp": 1}, "etp=1: "),
-        (MIXTURE | {"moe_dispatcher": "deepep"}, "moe_dispatcher=deepep: "),
-        (MIXTURE | {"moe_a2a_overlap": True}, "moe_a2a_overlap=True: "),
+        (MIXTURE | {"moe_dispatcher": "pigeon"}, "moe_dispatcher=pigeon: "),
     ],
 )
 def test_what_no_run_can_have_is_a_reason_to_skip(tmp_path: Path, changes: dict[str, Any], why: str) -> None:
@@ -103,9 +112,129 @@ def test_what_no_run_can_have_is_a_reason_to_skip(tmp_path: Path, changes: dict[
         calibrate([tmp_path / "runs.csv"])
 
 
-def test_an_overlap_without_tensor_parallelism_has_no_effect(tmp_path: Path) -> None:
-    alone = {"tp": 1, "dp": 8, "sequence_parallel": False}
-    assert seconds(tmp_path, **alone, tp_comm_overlap=True) == seconds(tmp_path, **alone)
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({"tp_comm_overlap": True}, {"tp_overlap": True}),
+        ({"tp_comm_overlap": False}, {"tp_overlap": False}),
+        ({}, {"tp_overlap": None, "cuda_graphs": "none", "precision": "bf16"}),
+        ({"cuda_graphs": "full_iteration"}, {"cuda_graphs": "full"}),
+        ({"cuda_graphs": "local:full_iteration"}, {"cuda_graphs": "full"}),
+        ({"cuda_graphs": "transformer_engine:attn;moe_router"}, {"cuda_graphs": "layers"}),
+        ({"cpu_offload_layers": 3}, {"offload_layers": 3}),
+        ({"recompute": "selective"}, {"recompute": "selective"}),
+        ({"recompute": "selective", "recompute_modules": "core_attn"}, {"recompute": "selective"}),
+        ({"recompute": "selective", "recompute_modules": "layernorm;moe_act"}, {"recompute": "elementwise"}),
+        (
+            {"recompute": "selective", "recompute_fraction": 0.5},
+            {"recompute": "full", "recompute_fraction": 0.5},
+        ),
+        ({"recompute": "selective", "recompute_fraction": 0}, {"recompute": "none"}),
+        (
+            {"recompute": "full", "recompute_fraction": 0.25},
+            {"recompute": "full", "recompute_fraction": 0.25},
+        ),
+        (MIXTURE | {"etp": 1, "ep": 4}, {"etp": 1, "ep": 4, "dispatcher": "alltoall", "ep_overlap": False}),
+        (
+            MIXTURE | {"moe_dispatcher": "hybridep", "moe_a2a_overlap": True},
+            {"dispatcher": "hybridep", "ep_overlap": True},
+        ),
+        ({"grad_dtype": "fp32"}, {"fp32_gradients": True}),
+        ({"framework": "torchtitan (FSDP2)", "zero_stage": 3}, {"zero_stage": 3, "cp_exchange": "gather"}),
+        ({"layers": 62, "tp": 1, "pp": 4, "dp": 2, "interleave": 8}, {"split": "ends"}),
+        ({"layers": 62, "tp": 1, "pp": 4, "dp": 2}, {"split": "balanced"}),
+    ],
+)
+def test_columns_become_fields_of_the_plan(
+    tmp_path: Path, changes: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    plan = run_of(tmp_path, **changes).plan
+    assert {name: getattr(plan, name) for name in fields} == fields
+
+
+def test_fsdp2_with_a_pipeline_gathers_weights_once(tmp_path: Path) -> None:
+    stages = {"tp": 1, "pp": 2, "dp": 4, "zero_stage": 3, "framework": "torchtitan (FSDP2)"}
+    run = run_of(tmp_path, **stages, note="torch.compile")
+    assert run.plan.zero_stage == 1
+    assert len(run.assumed) == 1
+    assert "ZeRO-1" in run.assumed[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "framework", "assumed"),
+    [
+        ({}, "megatron", 0),
+        ({"site": "jean-zay"}, "megatron-deepspeed", 0),
+        ({"site": "mosaicml"}, "eager", 0),
+        ({"framework": "NeMo (Megatron Core, Transformer Engine)", "site": "mosaicml"}, "te", 0),
+        ({"framework": "NeMo AutoModel (FSDP2, TE)"}, "te", 0),
+        ({"framework": "Megatron-DeepSpeed"}, "megatron-deepspeed", 0),
+        ({"framework": "Megatron-LM"}, "te", 0),
+        ({"framework": "Megatron-LM", "gpu": "A100-SXM-80GB"}, "megatron", 0),
+        ({"framework": "PyTorch FSDP1, torch.compile"}, "compile", 0),
+        ({"framework": "torchtitan (FSDP2)", "note": "eager PyTorch"}, "eager", 0),
+        ({"framework": "torchtitan (FSDP2)", "note": "torch.compile"}, "compile", 0),
+        ({"framework": "torchtitan (FSDP2)"}, "eager", 1),
+        ({"framework": "llm-foundry (FSDP1)"}, "eager", 0),
+        ({"framework": "something new"}, "eager", 1),
+    ],
+)
+def test_the_framework_is_what_the_row_or_its_site_says(
+    tmp_path: Path, changes: dict[str, Any], framework: str, assumed: int
+) -> None:
+    run = run_of(tmp_path, **changes)
+    assert (run.system.framework, len(run.assumed)) == (framework, assumed)
+
+
+def test_a_published_model_fills_what_no_column_states(tmp_path: Path) -> None:
+    published = load_model("gpt-oss-20b")
+    shape = {
+        "model": "GPT-OSS-20B", "layers": 24, "hidden": 2880, "heads": 64, "kv_heads": 8, "head_dim": 64,
+        "ffn_hidden": 2880, "moe_ffn_hidden": 2880, "experts": 32, "experts_per_token": 4, "vocab": 201088,
+        "tp": 1, "dp": 8, "sequence_parallel": False,
+    }  # fmt: skip
+    assert run_of(tmp_path, **shape).model == replace(published, name="run")
+    shallow = run_of(tmp_path, **shape | {"layers": 4, "seq_len": 256}).model
+    assert (shallow.layers, shallow.seq_len, shallow.window) == (4, 256, published.window)
+    unnamed = run_of(tmp_path, **shape | {"model": "", "seq_len": 256}).model
+    assert (unnamed.window, unnamed.head_dim, unnamed.experts) == (0, 64, 32)
+
+
+def test_what_the_source_leaves_open_is_searched_and_said(tmp_path: Path) -> None:
+    """The fastest form that fits: without recomputation if there is room, else with."""
+    stated = [seconds(tmp_path, recompute=each) for each in ("none", "elementwise", "full")]
+    (row,) = found(tmp_path, missing="recompute").predicted
+    assert row.prediction.iteration_s == min(stated)
+    assert row.assumed == ("the source does not say recompute",)
+    large = {"layers": 32, "micro_batch": 8, "global_batch": 32}
+    assert not found(tmp_path, **large).predicted[0].prediction.fits
+    (row,) = found(tmp_path, **large, missing="recompute").predicted
+    assert row.prediction.fits
+    shares = {"recompute": "selective", "missing": "share of checkpointed blocks"}
+    assert seconds(tmp_path, **shares) == stated[0]
+
+
+def test_what_is_assumed_is_in_the_document_and_on_stderr(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, missing="micro-batch")
+    what = "the source does not say micro-batch"
+    (entry,) = summary([validate(path)])["files"]
+    assert entry["assumed"] == [{"id": "run", "what": [what]}]
+    assert main(["validate", str(path)]) == 0
+    assert f"1 assumed: {what} (run)" in capsys.readouterr().err
+
+
+def test_errors_by_a_property(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, framework="Megatron-DeepSpeed")
+    result = validate(path)
+    document = summary([result], "framework")
+    assert list(document["by"]) == ["megatron-deepspeed"]
+    assert document["by"]["megatron-deepspeed"]["mape"] == document["all"]["mape"]
+    assert set(result.predicted[0].groups) == set(GROUPINGS)
+    assert main(["validate", str(path), "--by", "precision"]) == 0
+    assert "precision bf16" in capsys.readouterr().out
+    assert main(["validate", str(path), "--by", "colour"]) == 2
 
 
 def test_a_mixture_with_context_parallelism_is_predicted_as_one(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from itertime.costs.collectives import (
     all_reduce_s,
     all_to_all_s,
     p2p_s,
+    ranks_together,
     reduce_scatter_s,
     ring_share,
 )
@@ -252,3 +253,33 @@ def test_the_hops_of_the_p5_system_are_those_of_the_published_collectives(shared
     assert min(hops.ratios(points, bare).values()) < 0.07
     size, _ = hops.half_size(shared_dir / "data" / "operators" / "a100_allreduce.csv.gz")
     assert size == pytest.approx(BULK_BYTES, rel=0.1)
+
+
+RACK = dataclasses.replace(IDEAL, gpus_per_node=4, nvlink_domain=72, gpu_nic_bytes_per_s=50e9)
+
+
+def test_a_domain_is_used_in_equal_parts() -> None:
+    ranks = np.array([64, 72, 128, 144, 256, 1024])
+    np.testing.assert_array_equal(ranks_together(ranks, 72, RACK), [64, 72, 64, 72, 64, 69])
+    np.testing.assert_array_equal(ranks_together(np.array([12, 16]), 8, IDEAL), [8, 8])
+
+
+def test_the_nics_of_all_trays_serve_a_domain() -> None:
+    """A group with the GPUs of 16 trays has those trays' NICs; one with a GPU of each rack has its own."""
+    thin = dataclasses.replace(RACK, nic_bytes_per_s=4e9, gpu_nic_bytes_per_s=1e9)
+    assert all_gather_s(1e12, 128, 64, thin, PROFILE) == pytest.approx(127 / 128 * 1e12 / 64e9, rel=1e-9)
+    assert all_gather_s(1e12, 2, 1, thin, PROFILE, 72) == pytest.approx(0.5e12 / 1e9, rel=1e-9)
+
+
+def test_switches_above_racks_count_machines() -> None:
+    """36 trays a leaf are two racks: neighbours under it cross nothing, racks two apart do."""
+    leaf = dataclasses.replace(RACK, nodes_per_leaf=36, leaf_oversubscription=4.0)
+    assert ring_share(2, 1, leaf) == 1.0
+    assert ring_share(4, 2, leaf) == 0.25
+
+
+def test_slower_links_count_bytes_more_and_latency_as_before() -> None:
+    slow = dataclasses.replace(IDEAL, nvlink_slowdown=1.5)
+    for collective in COLLECTIVES:
+        assert collective(1e9, 8, 8, slow, PROFILE) == collective(1.5e9, 8, 8, IDEAL, PROFILE)
+        assert collective(64, 8, 8, slow, PROFILE) == collective(64, 8, 8, IDEAL, PROFILE)

@@ -1,26 +1,36 @@
-"""`itertime profile collect`: a table of this machine's operators, and its refusals."""
+"""`itertime profile collect`: a table of this machine's operators, how it goes on, and its refusals."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from itertime.cli import main
-from itertime.profiling.collect import COLUMNS, GRIDS, ROW_KERNELS, Case, Grid
+from itertime.profiling.collecting import COLUMNS, GRIDS, LEFT_OUT, Case, Grid
+from itertime.profiling.collecting.bench import Unsupported
+from itertime.profiling.collecting.cases import ROW_KERNELS
+from itertime.profiling.collecting.collectives import Group, collective_times
 
+COLLECT = "itertime.profiling.collecting.collect"
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="torch is not installed (the extra `profile`)"
 )
 # Smaller than the tiny grid, to keep the tests short.
-SMALLEST = Grid((64,), (128,), (2,), (2,), (64,), (64, 128), (500,), (4096,))
+SMALLEST = Grid(
+    (512,), (128, 256), (2,), (2,), (64,), (64, 128), (500,), (4096,), (2,), (), ("math", "flash3")
+)
 
 
 def arguments(output: Path, *more: str) -> list[str]:
-    return ["profile", "collect", "--device", "cpu", "--grid", "tiny", "-o", str(output), *more]
+    paced = ["--seconds", "0.002", "--warm-up", "0"]
+    return ["profile", "collect", "--device", "cpu", "--grid", "tiny", "-o", str(output), *paced, *more]
 
 
 @needs_torch
@@ -28,37 +38,146 @@ def test_collect_times_every_kind_of_operator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(GRIDS, "tiny", SMALLEST)
-    assert main(arguments(tmp_path / "mine.csv.gz", "--repeats", "1")) == 0
-    assert "rows written to" in capsys.readouterr().out
-    rows = pd.read_csv(tmp_path / "mine.csv.gz")
-    assert tuple(rows.columns) == COLUMNS
+    assert main(arguments(tmp_path / "mine.csv.gz")) == 0
+    captured = capsys.readouterr()
+    assert "rows written to" in captured.out
+    assert "power, clocks and temperature are not recorded: a CPU has none" in captured.err
+    table = pd.read_csv(tmp_path / "mine.csv.gz")
+    assert tuple(table.columns) == COLUMNS
+    rows, missing = table[table.table != LEFT_OUT], table[table.table == LEFT_OUT]
     assert (rows.time_us > 0).all()
     assert rows.source.str.startswith("torch/").all()
+    assert (rows["mode"] == "sustained").all()
+    # Every kernel ran for the stated time, and its time is that of one run.
+    assert (rows.seconds >= 0.002).all()
+    assert (rows.seconds * 1e6 / rows.repeats / rows.time_us - 1).abs().max() < 1e-3
     gemm, attention, elementwise = (rows[rows.table == name] for name in ("gemm", "attention", "elementwise"))
-    assert sorted(gemm.layout.unique()) == ["batched", "dw", "dx", "forward"]
+    assert sorted(gemm.layout.unique()) == ["batched", "dw", "dw-fp32", "dx", "forward"]
     assert gemm[["m", "n", "k", "batch"]].notna().all(axis=None)
     assert set(attention.dir) == {"fwd", "fwd+bwd"}
     assert (attention.kv_heads < attention.heads).all()
     assert {*ROW_KERNELS, "adam", "cross_entropy"} == set(elementwise.op)
     assert set(elementwise[elementwise.op == "layernorm"].dir) == {"fwd", "bwd"}
     assert (elementwise.bytes >= 4 * elementwise.elements).all()
+    assert set(rows[rows.table == "grouped"].impl) == {"loop"}
+    assert missing.time_us.isna().all()
+    for part in (
+        "grouped: grouped_mm",
+        "attention-flash3: flash3: the package",
+        "collective: collectives need",
+    ):
+        assert missing.note.str.startswith(part).any(), part
     assert list(tmp_path.iterdir()) == [tmp_path / "mine.csv.gz"]
 
 
 @needs_torch
-def test_a_case_without_memory_is_left_out_with_a_note(
+def test_a_burst_times_single_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(GRIDS, "tiny", Grid((64,), (128,), (), (), (), (), (), ()))
+    assert main(arguments(tmp_path / "mine.csv", "--burst", "--repeats", "3")) == 0
+    rows = pd.read_csv(tmp_path / "mine.csv")
+    assert set(rows["mode"].dropna()) == {"burst"}
+    assert set(rows.repeats.dropna()) == {3}
+
+
+@needs_torch
+def test_compiled_kernels_and_casts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each has a time, or its row says that this machine cannot compile."""
+    monkeypatch.setitem(GRIDS, "tiny", Grid((), (128,), (), (), (), (), (), (), (), (64,)))
+    monkeypatch.setattr("itertime.profiling.collecting.cases.COMPILED", {"layernorm": (4, 6)})
+    assert main(arguments(tmp_path / "mine.csv")) == 0
+    rows = pd.read_csv(tmp_path / "mine.csv")
+    compiled = rows[rows.impl == "compiled"]
+    assert len(compiled) == 4
+    assert (compiled.time_us.notna() | compiled.note.notna()).all()
+    eager = rows[(rows.table == "cast") & (rows.impl == "eager")]
+    assert dict(zip(eager.op, eager.bytes / eager.elements, strict=True)) == {"fp8": 3, "fp8+transpose": 4}
+
+
+def case(name: int, prepare: Any) -> Case:
+    return Case({"table": "gemm", "m": name}, prepare)
+
+
+@needs_torch
+def test_a_case_that_cannot_run_is_a_row_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def too_large(bench: object) -> None:
         raise RuntimeError("CUDA out of memory. Tried to allocate 3 GiB")
 
-    case = Case({"table": "gemm", "m": 7}, too_large)  # type: ignore[arg-type]
-    module = sys.modules["itertime.profiling.collect"]  # the package's `collect` is the function
-    monkeypatch.setattr(module, "cases_of", lambda grid: iter([case]))
+    def unknown(bench: object) -> None:
+        raise Unsupported("no such kernel")
+
+    module = sys.modules[COLLECT]
+    monkeypatch.setattr(module, "cases_of", lambda grid: iter([case(7, too_large), case(8, unknown)]))
     assert main(arguments(tmp_path / "mine.csv")) == 0
     captured = capsys.readouterr()
-    assert "left out, not enough memory: {'table': 'gemm', 'm': 7}" in captured.err
-    assert captured.out.startswith("0 rows written")
+    assert "left out, gemm: not enough memory: {'table': 'gemm', 'm': 7}" in captured.err
+    assert captured.out == f"0 rows written to {tmp_path / 'mine.csv'}, 3 left out\n"
+    notes = pd.read_csv(tmp_path / "mine.csv").note.tolist()
+    assert notes[:2] == ["gemm: not enough memory", "gemm: no such kernel"]
+
+
+@needs_torch
+def test_a_killed_run_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[int] = []
+
+    def kernel(name: int, dies: bool) -> Any:
+        def prepare(bench: object) -> Any:
+            ran.append(name)
+            if dies:
+                raise KeyboardInterrupt
+            return lambda: None
+
+        return case(name, prepare)
+
+    output, journal = tmp_path / "mine.csv", tmp_path / "mine.csv.part"
+    module = sys.modules[COLLECT]
+    monkeypatch.setattr(module, "cases_of", lambda grid: iter([kernel(1, False), kernel(2, True)]))
+    assert main(arguments(output)) == 130
+    assert ran == [1, 2]
+    assert not output.exists()
+    with journal.open("ab") as file:  # the line that was being written when the power went
+        file.write(b'[{"table": "gemm", "m": 2}, {"tab')
+    monkeypatch.setattr(module, "cases_of", lambda grid: iter([kernel(1, False), kernel(2, False)]))
+    assert main(arguments(output, "--seconds", "0.003")) == 2
+    assert "an unfinished collection with seconds=0.002, not 0.003" in capsys.readouterr().err
+    assert main(arguments(output)) == 0
+    assert ran == [1, 2, 2]
+    assert pd.read_csv(output).m.tolist()[:2] == [1, 2]
+    assert not journal.exists()
+
+
+def test_a_file_that_is_no_journal(tmp_path: Path) -> None:
+    journal = importlib.import_module("itertime.profiling.collecting.journal").Journal
+    path = tmp_path / "mine.csv.part"
+    path.write_text('{"gpu": "a"}\nnonsense\n')
+    with pytest.raises(Exception, match="is no unfinished collection; remove it"):
+        journal(tmp_path / "mine.csv", {"gpu": "a"})
+    path.write_text(json.dumps([1]) + "\n")
+    with pytest.raises(Exception, match="an unfinished collection with gpu="):
+        journal(tmp_path / "mine.csv", {"gpu": "a"})
+
+
+@needs_torch
+def test_collectives_between_two_processes() -> None:
+    """gloo between CPUs stands for NCCL between GPUs."""
+    cases = [{"op": operation, "bytes": 4096} for operation in ("all_reduce", "send_recv")]
+    found = list(collective_times(Group(2, "cpu", "gloo"), cases))
+    assert [one for one, _ in found] == cases
+    assert all(isinstance(seconds, float) and seconds > 0 for _, seconds in found), found
+
+
+@needs_torch
+def test_a_collective_that_fails_gives_the_reason_to_the_rest() -> None:
+    found = list(collective_times(Group(2, "cpu", "no-such-library"), [{"op": "all_reduce", "bytes": 4}] * 2))
+    assert len(found) == 2
+    assert all("no-such-library" in str(reason) for _, reason in found)
 
 
 def test_without_torch_the_error_is_one_line(
@@ -78,6 +197,8 @@ def test_without_torch_the_error_is_one_line(
         (["--device", "tpu"], "--device tpu: must be cuda or cpu"),
         (["--grid", "tin"], "unknown grid 'tin'; did you mean tiny?"),
         (["-o", "mine.txt"], "must end in .csv or .csv.gz"),
+        (["--seconds", "0"], "--seconds=0: must be from 0.001 to 600 seconds"),
+        (["--warm-up", "nan"], "--warm-up=nan: must be from 0 to 600 seconds"),
     ],
 )
 def test_wrong_options(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from itertime.errors import UnknownName, UserError
 from itertime.spec import SizeTable, list_profiles, load_profile
-from itertime.spec.operators import BACKWARD_FLOPS
+from itertime.spec.kernels.attention import BACKWARD_FLOPS
 from itertime.spec.profile import COLLECTIVES, ELEMENTWISE_KINDS, FOLDER
 
 PROFILE = load_profile("a100-80gb")

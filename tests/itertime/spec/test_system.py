@@ -13,7 +13,7 @@ from itertime import Plan, load_model, predict
 from itertime.errors import UnknownName, UserError
 from itertime.io import read_mapping
 from itertime.io.mappings import LARGEST, SMALLEST
-from itertime.spec import Site, System, list_profiles, list_systems, load_system
+from itertime.spec import Site, System, list_profiles, list_systems, load_system, profile_of
 from itertime.spec.system import SYSTEMS
 
 GOOD = {
@@ -188,3 +188,27 @@ def test_whole_numbers_are_of_a_size_that_machines_have(tmp_path: Path, key: str
     path.write_text(json.dumps({**shipped, key: 10**25}))
     with pytest.raises(UserError, match=rf"{key}=.*less than or equal to 10"):
         load_system(str(path))
+
+
+def test_nvlink_may_join_several_nodes(tmp_path: Path) -> None:
+    tray = load_system(write(tmp_path, {"gpus_per_node": "4"}))
+    rack = load_system(write(tmp_path, {"gpus_per_node": "4", "nvlink_domain": "72"}))
+    assert (tray.domain_gpus, tray.domain_nodes) == (4, 1)
+    assert (rack.domain_gpus, rack.domain_nodes) == (72, 18)
+    assert tray.domain_nic_bytes_per_s == 25e9
+    assert rack.domain_nic_bytes_per_s == 18 * 25e9
+
+
+def test_nvlink_joins_whole_nodes(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nvlink_domain=70: must be a multiple of gpus_per_node=4"):
+        load_system(write(tmp_path, {"gpus_per_node": "4", "nvlink_domain": "70"}))
+
+
+def test_a_system_states_a_variant_of_its_gpu(tmp_path: Path) -> None:
+    """The 40 GB A100: 1,555 GB/s instead of 2,039."""
+    plain = profile_of(load_system(write(tmp_path, {})))
+    assert plain is profile_of(load_system("dgx-a100-80gb"))
+    small = profile_of(load_system(write(tmp_path, {"hbm_bytes_per_s": "1555e9", "memory_bytes": "42e9"})))
+    assert (small.hbm_bytes_per_s, small.memory_bytes) == (1555e9, 42e9)
+    ratio = small.elementwise_s(1e10, "layernorm", 4096) / plain.elementwise_s(1e10, "layernorm", 4096)
+    assert ratio == pytest.approx(2039 / 1555, rel=0.01)

@@ -1,0 +1,22 @@
+"""Measurement of this machine's operators with torch.
+
+| name | what |
+|---|---|
+| `collect` | time every case of a grid under sustained load, and write the table |
+| `Pace` | how long each kernel runs |
+| `COLUMNS`, `GRIDS`, `Grid`, `Case`, `cases_of` | the table's columns; the kernels and sizes to time |
+| `LEFT_OUT` | the table of what could not be measured |
+
+Why
+- Kernels of training run for hours at the power limit. A kernel that runs once, on a GPU that had time to
+  cool, is up to a third faster on H100; on constant numbers, faster still. So every kernel is repeated on
+  random numbers for a stated time, and its row has the power and the clocks.
+- Torch is asked for one kernel by name. Where the device lacks it, its row says why, and no other is timed in
+  its place.
+"""
+
+from .cases import COLUMNS, GRIDS, Case, Grid, cases_of
+from .collect import LEFT_OUT, collect
+from .timing import Pace
+
+__all__ = ["COLUMNS", "GRIDS", "LEFT_OUT", "Case", "Grid", "Pace", "cases_of", "collect"]

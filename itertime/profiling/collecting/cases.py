@@ -1,0 +1,277 @@
+"""The kernels to time and their sizes: one case per row of the table.
+
+Column `table` names the operator table that a row belongs to; a profile is fitted to them.
+
+| table | rows |
+|---|---|
+| gemm | bf16; `layout` forward, dx, dw, dw-fp32 (added to a 32-bit gradient), batched |
+| gemm-fp8 | the same layouts with one scale per tensor |
+| grouped | `groups` products of m rows each; `impl` grouped (one launch) or loop |
+| attention | FlashAttention-2; `dir` fwd, fwd+bwd |
+| attention-KERNEL | another kernel: cudnn, flash3, efficient, math |
+| elementwise | norms, activations and so on, eager |
+| elementwise-compiled | the same by torch.compile |
+| cast | bf16 to fp8; `impl` eager or compiled |
+| collective | `op`, `ranks`, `bytes` as nccl-tests counts them; only with several GPUs |
+| left out | what could not be measured; `note` says why |
+
+Sizes are those of the GEMM that runs: a backward product is a separate row with its own m, n, k, identified
+by `layout`. A backward element-wise kernel has `dir` "bwd". Bytes count every tensor once, as in
+`Profile.elementwise_s`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import kernels
+from .attention import attention
+from .bench import Preparation
+
+__all__ = ["COLUMNS", "GRIDS", "ROW_KERNELS", "Case", "Grid", "cases_of"]
+
+COLUMNS = (
+    *(
+        "table",
+        "op",
+        "layout",
+        "dir",
+        "impl",
+        "m",
+        "n",
+        "k",
+        "batch",
+        "groups",
+        "heads",
+        "kv_heads",
+        "head_dim",
+    ),
+    *("seq", "causal", "rows", "cols", "elements", "ranks", "bytes", "dtype", "time_us", "gpu", "source"),
+    *(
+        "mode",
+        "repeats",
+        "seconds",
+        "power_w",
+        "power_limit_w",
+        "sm_mhz",
+        "memory_mhz",
+        "temperature_c",
+        "note",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The sizes to measure. `groups`: experts of a grouped GEMM. `compiled_rows`: of compiled kernels and
+    of casts, few because each is compiled for its shape.
+    """
+
+    tokens: tuple[int, ...]
+    widths: tuple[int, ...]
+    heads: tuple[int, ...]
+    kv_share: tuple[int, ...]
+    head_dims: tuple[int, ...]
+    sequences: tuple[int, ...]
+    vocabularies: tuple[int, ...]
+    parameters: tuple[int, ...]
+    groups: tuple[int, ...] = ()
+    compiled_rows: tuple[int, ...] = ()
+    other_attention: tuple[str, ...] = ()
+
+
+OTHER_ATTENTION = ("cudnn", "flash3", "efficient", "math")
+GRIDS = {
+    "full": Grid(
+        tokens=(1, 64, 512, 1024, 2048, 4096, 8192, 16384),
+        widths=(768, 1024, 2048, 3072, 4096, 5120, 8192, 12288, 16384),
+        heads=(8, 16, 32),
+        kv_share=(1, 8),
+        head_dims=(64, 80, 96, 128),
+        sequences=(512, 1024, 2048, 4096, 8192, 16384),
+        vocabularies=(32000, 51200),
+        parameters=(2**20, 2**24, 2**28),
+        groups=(2, 8, 32),
+        compiled_rows=(4096, 16384),
+        other_attention=OTHER_ATTENTION,
+    ),
+    "quick": Grid(
+        tokens=(512, 2048, 8192),
+        widths=(1024, 4096, 8192, 14336),
+        heads=(16, 32),
+        kv_share=(1, 8),
+        head_dims=(64, 128),
+        sequences=(1024, 2048, 4096, 8192),
+        vocabularies=(51200,),
+        parameters=(2**20, 2**28),
+        groups=(8,),
+        compiled_rows=(8192,),
+        other_attention=("cudnn", "flash3"),
+    ),
+    "tiny": Grid(
+        tokens=(64, 512),
+        widths=(128, 256),
+        heads=(2,),
+        kv_share=(1, 2),
+        head_dims=(64, 128),
+        sequences=(64, 256, 512),
+        vocabularies=(1000,),
+        parameters=(2**10, 2**14),
+        groups=(2,),
+        compiled_rows=(),
+        other_attention=("math",),
+    ),
+}
+LAYOUTS = ("forward", "dx", "dw", "dw-fp32")
+LARGE_ROWS = 512  # micro-batches of training; below, only the plain products are timed
+LONGEST_PLAIN = 4096  # tokens; attention that writes its scores is no choice for longer sequences
+PLAIN = ("efficient", "math")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel to time: its columns, and a function that prepares it and returns the function to run."""
+
+    columns: dict[str, Any]
+    prepare: Preparation = field(repr=False)
+
+
+def cases_of(grid: Grid) -> Iterator[Case]:
+    """All kernels of a grid, the large products first: they show within minutes what power limit binds."""
+    yield from _gemms(grid)
+    yield from _grouped(grid)
+    yield from _attention(grid)
+    yield from _rows(grid)
+    yield from _compiled(grid)
+    for count in grid.parameters:
+        # Fused Adam in 32 bit: reads parameter, gradient, both moments; writes all but the gradient.
+        yield _elementwise("adam", "fwd", 1, count, 28 * count, kernels.adam(count))
+
+
+def _gemms(grid: Grid) -> Iterator[Case]:
+    for m, n, k in itertools.product(sorted(grid.tokens, reverse=True), grid.widths, grid.widths):
+        shapes = {"forward": (m, n, k), "dx": (m, k, n), "dw": (n, k, m), "dw-fp32": (n, k, m)}
+        large = m >= LARGE_ROWS
+        for layout in LAYOUTS if large else LAYOUTS[:3]:
+            yield _gemm(layout, *shapes[layout], 1)
+        for layout in LAYOUTS[:3] if large else ():
+            shape = dict(zip("mnk", shapes[layout], strict=True))
+            columns = {
+                "table": "gemm-fp8",
+                "op": "gemm",
+                "layout": layout,
+                **shape,
+                "batch": 1,
+                "dtype": "fp8",
+            }
+            yield Case(columns, kernels.fp8_gemm(layout, **shape))
+    for heads in grid.heads:
+        for head_dim in grid.head_dims:
+            for seq in grid.sequences[:3]:
+                yield _gemm("batched", seq, seq, head_dim, heads)
+                yield _gemm("batched", seq, head_dim, seq, heads)
+
+
+def _gemm(layout: str, m: int, n: int, k: int, batch: int) -> Case:
+    columns = {"table": "gemm", "op": "gemm", "layout": layout, "m": m, "n": n, "k": k, "batch": batch}
+    return Case(columns, kernels.gemm(layout, m, n, k, batch))
+
+
+def _grouped(grid: Grid) -> Iterator[Case]:
+    """Experts: the tokens of a micro-batch over the groups, a narrow and a wide expert."""
+    most = max(grid.tokens, default=0)
+    for groups, n, k in itertools.product(grid.groups, grid.widths[1:4], grid.widths[1:4]):
+        for tokens in (most // 4, most):
+            m = max(tokens // groups, 1)
+            shapes = {"forward": (m, n, k), "dx": (m, k, n), "dw": (n, k, m)}
+            for (layout, shape), impl in itertools.product(shapes.items(), ("grouped", "loop")):
+                sizes = dict(zip("mnk", shape, strict=True))
+                columns = {"table": "grouped", "op": "grouped_gemm", "layout": layout, "impl": impl}
+                columns |= sizes | {"groups": groups}  # type: ignore[arg-type]
+                prepare = kernels.grouped_gemm(layout, **sizes, groups=groups, impl=impl)
+                yield Case(columns, prepare)
+
+
+def _attention(grid: Grid) -> Iterator[Case]:
+    tokens = max(grid.sequences, default=0)
+    sizes = itertools.product(grid.heads, grid.kv_share, grid.head_dims, grid.sequences)
+    for heads, share, head_dim, seq in sizes:
+        shape = {
+            "batch": max(tokens // seq, 1),
+            "heads": heads,
+            "kv_heads": max(heads // share, 1),
+            "head_dim": head_dim,
+            "seq": seq,
+        }
+        for impl in ("flash2", *grid.other_attention):
+            if impl in PLAIN and seq > LONGEST_PLAIN:
+                continue
+            for causal in (False, True):
+                for direction in ("fwd", "fwd+bwd"):
+                    table = "attention" if impl == "flash2" else f"attention-{impl}"
+                    columns: dict[str, Any] = {"table": table, "op": "attention", "dir": direction}
+                    columns |= {"impl": impl, "causal": causal, **shape}
+                    yield Case(columns, attention(**shape, causal=causal, direction=direction, impl=impl))
+
+
+# Bytes per element, forward and backward, of the kernels that torch runs (0: nothing to run).
+ROW_KERNELS = {
+    "add": (6, 0),
+    "gelu": (4, 6),
+    "layernorm": (4, 6),
+    "rmsnorm": (4, 6),
+    "softmax": (4, 6),
+    "silu_mul": (10, 16),
+    "dropout": (5, 5),
+    "rope_qk": (4, 4),
+    "embedding": (4, 6),
+}
+
+
+def _rows(grid: Grid) -> Iterator[Case]:
+    for rows in grid.tokens:
+        for cols in grid.widths:
+            for op, (forward, backward) in ROW_KERNELS.items():
+                for direction, nbytes in (("fwd", forward), ("bwd", backward)):
+                    if nbytes:
+                        run = kernels.row_kernel(op, rows, cols, direction)
+                        yield _elementwise(op, direction, rows, cols, nbytes * rows * cols, run)
+        for vocabulary in grid.vocabularies:
+            for direction, nbytes in (("fwd", 36), ("bwd", 14)):
+                run = kernels.row_kernel("cross_entropy", rows, vocabulary, direction)
+                size = nbytes * rows * vocabulary
+                yield _elementwise("cross_entropy", direction, rows, vocabulary, size, run)
+
+
+# Bytes per element of the kernels that compilers fuse into one; the gradients of weights add almost none.
+COMPILED = {"gelu": (4, 6), "layernorm": (4, 6), "rmsnorm": (4, 6), "softmax": (4, 6), "silu_mul": (6, 10)}
+CASTS = {"fp8": 3, "fp8+transpose": 4}
+
+
+def _compiled(grid: Grid) -> Iterator[Case]:
+    for rows, cols in itertools.product(grid.compiled_rows, grid.widths):
+        for op, both in COMPILED.items():
+            for direction, nbytes in zip(("fwd", "bwd"), both, strict=True):
+                run = kernels.row_kernel(op, rows, cols, direction, "compiled")
+                size = nbytes * rows * cols
+                yield _elementwise(op, direction, rows, cols, size, run, "elementwise-compiled", "compiled")
+        for (op, nbytes), impl in itertools.product(CASTS.items(), ("eager", "compiled")):
+            run = kernels.cast(op, rows, cols, impl)
+            yield _elementwise(op, "fwd", rows, cols, nbytes * rows * cols, run, "cast", impl)
+
+
+def _elementwise(
+    op: str,
+    direction: str,
+    rows: int,
+    cols: int,
+    nbytes: int,
+    prepare: Preparation,
+    table: str = "elementwise",
+    impl: str = "eager",
+) -> Case:
+    sizes = {"rows": rows, "cols": cols, "elements": rows * cols, "bytes": nbytes}
+    return Case({"table": table, "op": op, "dir": direction, "impl": impl, **sizes}, prepare)

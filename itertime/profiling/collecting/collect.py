@@ -1,0 +1,148 @@
+"""`itertime profile collect`: every case of a grid timed, into one table."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from itertime.errors import UnknownName, UserError
+from itertime.io import write_bytes
+
+from .bench import Bench, Unsupported, bench_on
+from .cases import COLUMNS, GRIDS, Case, cases_of
+from .collectives import Group, collective_cases, collective_times, rank_counts
+from .journal import Journal
+from .power import Meter, Reading, meter_of
+from .timing import Pace, Timing, heat, timed
+
+__all__ = ["LEFT_OUT", "collect"]
+
+LEFT_OUT = "left out"
+HEAT_S = 10.0
+NO_MEMORY = "not enough memory"
+ONE_GPU = "collectives need several GPUs"
+COMPILED = "compiled"
+
+
+def collect(device: str, grid: str, pace: Pace, output: Path) -> tuple[int, int]:
+    """Time every case of a grid and write the table. Returns the numbers of rows with and without a time.
+
+    What is measured stays in a journal until the table is complete; the same call goes on with it. Raises
+    `UserError` if torch or the device is missing, for an unknown grid, for a file that cannot be written, and
+    for a journal of another measurement. A case that the device cannot run, or that runs out of memory, is a
+    row without a time, in the table "left out", with the reason.
+    """
+    if grid not in GRIDS:
+        raise UnknownName("grid", grid, GRIDS)
+    if not output.name.endswith((".csv", ".csv.gz")):
+        raise UserError(f"-o {output}: must end in .csv or .csv.gz")
+    bench = bench_on(device)
+    meter, why = meter_of(bench.address) if bench.on_gpu else (None, "a CPU has none")
+    print(f"{bench.name}: {_metered(meter, why)}", file=sys.stderr)
+    cases = list({Journal.key(case.columns): case for case in cases_of(GRIDS[grid])}.values())
+    about = {"gpu": bench.name, "source": bench.source, "grid": grid, **asdict(pace)}
+    with Journal(output, about) as journal:
+        _time_all(bench, cases, pace, meter, journal)
+        _collectives(bench, journal)
+        rows = list(journal.rows.values())
+        _write(rows, output)
+        journal.remove()
+    missing = sum(row["table"] == LEFT_OUT for row in rows)
+    return len(rows) - missing, missing
+
+
+def _metered(meter: Meter | None, why: str) -> str:
+    if meter is None:
+        return f"power, clocks and temperature are not recorded: {why}"
+    now = meter.read()
+    known = [f"{name} {value:g}" for name, value in asdict(now).items() if value is not None]
+    return f"recorded through {meter.name}: {', '.join(known)}"
+
+
+def _time_all(bench: Bench, cases: list[Case], pace: Pace, meter: Meter | None, journal: Journal) -> None:
+    """Time the cases that the journal lacks."""
+    left = [case for case in cases if Journal.key(case.columns) not in journal.rows]
+    each = pace.warm_up_s + pace.seconds if pace.seconds is not None else 0.0
+    most = f", at most {len(left) * each / 60:.0f} min and the time to compile" if each else ""
+    print(f"{len(left)} of {len(cases)} kernels to time{most}; repeat the command to go on", file=sys.stderr)
+    if pace.seconds is not None and left:
+        heat(bench, HEAT_S)
+    for place, case in enumerate(left, 1):
+        row = _row(bench, case, pace, meter)
+        if row["table"] == LEFT_OUT:
+            sizes = {name: value for name, value in case.columns.items() if value != ""}
+            print(f"left out, {row['note']}: {sizes}", file=sys.stderr)
+        journal.add(case.columns, row)
+        if place % 100 == 0:
+            print(f"{place} of {len(left)}", file=sys.stderr)
+
+
+def _row(bench: Bench, case: Case, pace: Pace, meter: Meter | None) -> dict[str, Any]:
+    stated = {"dtype": bench.dtype_name, "gpu": bench.name, "source": bench.source}
+    row = stated | case.columns
+    if case.columns.get("impl") == COMPILED:
+        _forget_compiled(bench)
+    try:
+        found = timed(bench, case.prepare, pace, meter)
+    except Unsupported as error:
+        return _left_out(row, str(error))
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "memory" not in str(error).lower():
+            raise
+        bench.forget()
+        return _left_out(row, NO_MEMORY)
+    return row | _measured(found)
+
+
+def _forget_compiled(bench: Bench) -> None:
+    """Compile anew: torch runs a function eagerly, in silence, after eight shapes."""
+    reset = getattr(getattr(bench.torch, "compiler", None), "reset", None)
+    if reset is not None:
+        reset()
+
+
+def _measured(found: Timing) -> dict[str, Any]:
+    columns = {name: value for name, value in asdict(found.reading).items() if value is not None}
+    return columns | {
+        "time_us": f"{found.run_s * 1e6:.3f}",
+        "mode": found.mode,
+        "repeats": found.runs,
+        "seconds": f"{found.measured_s:.4g}",
+    }
+
+
+def _left_out(row: dict[str, Any], reason: str) -> dict[str, Any]:
+    return row | {"table": LEFT_OUT, "note": f"{row['table']}: {reason}"}
+
+
+def _collectives(bench: Bench, journal: Journal) -> None:
+    """Time the collectives that the journal lacks; with one GPU, a row that says that there are none."""
+    stated = {"dtype": "bf16", "gpu": bench.name, "source": bench.source}
+    counts = rank_counts(bench)
+    if not counts:
+        columns = {"table": "collective", "op": "all"}
+        if Journal.key(columns) not in journal.rows:
+            journal.add(columns, _left_out(stated | columns, ONE_GPU))
+            print(f"left out, {ONE_GPU}", file=sys.stderr)
+    for ranks in counts:
+        cases = [case for case in collective_cases(ranks) if Journal.key(case) not in journal.rows]
+        for case, result in collective_times(Group(ranks, bench.device, "nccl"), cases) if cases else ():
+            row = stated | case
+            if isinstance(result, float):
+                journal.add(case, row | _measured(Timing(result, 20, 20 * result, "burst", Reading())))
+            else:
+                journal.add(case, _left_out(row, result))
+
+
+def _write(rows: list[dict[str, Any]], output: Path) -> None:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    content = text.getvalue().encode()
+    write_bytes(output, gzip.compress(content, mtime=0) if output.suffix == ".gz" else content)

@@ -1,0 +1,145 @@
+"""Times of collectives among the GPUs of this machine, with torch.distributed (NCCL; gloo between CPUs).
+
+One process per rank. The first reports every time as soon as it is known.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import itertools
+import queue
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .bench import Bench
+
+__all__ = ["Group", "collective_cases", "collective_times", "rank_counts"]
+
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
+SIZES = tuple(2**power for power in range(12, 31, 1))
+WARM_UP, REPEATS = 5, 20
+PATIENCE_S = 120.0  # for a group to start, and for one time
+
+
+@dataclass(frozen=True)
+class Group:
+    """The ranks of one measurement: how many, on which device ("cuda" or "cpu"), through which library."""
+
+    ranks: int
+    device: str
+    library: str
+
+
+def rank_counts(bench: Bench) -> list[int]:
+    """2, 4, 8 ... up to the number of GPUs; none with a single GPU or on a CPU."""
+    count = int(bench.torch.cuda.device_count()) if bench.on_gpu else 1
+    return [2**power for power in range(1, 12) if 2**power <= count]
+
+
+def collective_cases(ranks: int) -> list[dict[str, Any]]:
+    """The columns of every row for a group of so many ranks; sends need two."""
+    operations = OPERATIONS if ranks == 2 else OPERATIONS[:-1]
+    return [
+        {"table": "collective", "op": operation, "ranks": ranks, "bytes": size}
+        for operation, size in itertools.product(operations, SIZES)
+    ]
+
+
+def collective_times(
+    group: Group, cases: list[dict[str, Any]]
+) -> Iterator[tuple[dict[str, Any], float | str]]:
+    """Each case with its seconds, or why it has none. After a failure the other cases have that reason."""
+    context: Any = importlib.import_module("torch.multiprocessing").get_context("spawn")
+    found = context.Queue()
+    port = _free_port()
+    workers = [
+        context.Process(target=_work, args=(rank, group, port, cases, found), daemon=True)
+        for rank in range(group.ranks)
+    ]
+    for worker in workers:
+        worker.start()
+    reason = ""
+    try:
+        for case in cases:
+            if not reason:
+                try:
+                    result = found.get(timeout=PATIENCE_S)
+                except queue.Empty:
+                    result = f"no answer within {PATIENCE_S:g} s"
+                if isinstance(result, float):
+                    yield case, result
+                    continue
+                reason = result
+            yield case, reason
+    finally:
+        for worker in workers:
+            worker.terminate() if reason else worker.join(timeout=PATIENCE_S)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _work(rank: int, group: Group, port: int, cases: list[dict[str, Any]], found: Any) -> None:
+    """One rank. The first puts the seconds of every case, or the text of the error that ended the work."""
+    try:
+        torch: Any = importlib.import_module("torch")
+        distributed: Any = importlib.import_module("torch.distributed")
+        if group.device == "cuda":
+            torch.cuda.set_device(rank)
+        distributed.init_process_group(
+            group.library,
+            init_method=f"tcp://127.0.0.1:{port}",
+            rank=rank,
+            world_size=group.ranks,
+            timeout=datetime.timedelta(seconds=PATIENCE_S / 2),
+        )
+        for case in cases:
+            run = _operation(torch, distributed, case["op"], case["bytes"], rank, group)
+            seconds = _seconds(torch, distributed, run, group.device)
+            if rank == 0:
+                found.put(seconds)
+        distributed.destroy_process_group()
+    except Exception as error:  # the parent process reports it
+        if rank == 0:
+            found.put(str(error).strip().partition("\n")[0] or repr(error))
+
+
+def _operation(
+    torch: Any, distributed: Any, name: str, nbytes: int, rank: int, group: Group
+) -> Callable[[], Any]:
+    """The collective on bf16 numbers; `nbytes` as in nccl-tests (see `Profile.collective_s`)."""
+    count = nbytes // 2
+    whole = torch.randn(count, device=group.device).to(torch.bfloat16)
+    part = whole[: count // group.ranks].clone()
+    other = torch.empty_like(whole)
+    runs: dict[str, Callable[[], Any]] = {
+        "all_reduce": lambda: distributed.all_reduce(whole),
+        "all_gather": lambda: distributed.all_gather_into_tensor(other, part),
+        "reduce_scatter": lambda: distributed.reduce_scatter_tensor(part, whole),
+        "all_to_all": lambda: distributed.all_to_all_single(other, whole),
+        "send_recv": (
+            (lambda: distributed.send(whole, 1)) if rank == 0 else (lambda: distributed.recv(other, 0))
+        ),
+    }
+    return runs[name]
+
+
+def _seconds(torch: Any, distributed: Any, run: Callable[[], Any], device: str) -> float:
+    for _ in range(WARM_UP):
+        run()
+    distributed.barrier()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(REPEATS):
+        run()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return (time.perf_counter() - start) / REPEATS

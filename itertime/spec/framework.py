@@ -1,0 +1,120 @@
+"""A framework: the software that trains, apart from the GPU and from the site.
+
+Two runs of the same plan on the same GPUs differ by their software: its attention kernel, how far it fuses
+memory-bound kernels, what it hides behind matrix products, and what its pipeline engine costs. Shipped
+frameworks are data files in `itertime/frameworks/`, one YAML file each with its sources; `load_framework`
+reads them by name, or a user's file of the same form by path.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import StrictBool
+from pydantic.dataclasses import dataclass
+
+from itertime.io import CONFIG, Name, NonNegative, Positive, Share, construct, described
+
+from .references import Reference
+
+__all__ = [
+    "NEUTRAL",
+    "Framework",
+    "framework_of",
+    "framework_reference",
+    "list_frameworks",
+    "load_framework",
+]
+
+FRAMEWORKS = Path(__file__).parents[1] / "frameworks"
+NEUTRAL = "megatron"
+
+
+@dataclass(frozen=True, config=CONFIG)
+class Framework:
+    """What software adds to a profile's kernels; the defaults are neutral."""
+
+    name: Annotated[Name, described("of the framework")]
+    source: Annotated[Name, described("where the values come from")]
+    attention: Annotated[
+        Literal["model", "flash", "flash1", "triton", "flash3", "cudnn"],
+        described("kernel of models with flash attention; model: the one that the model names"),
+    ] = "model"
+    elementwise: Annotated[
+        Literal["profile", "fused", "compiled", "eager"],
+        described("how far memory-bound kernels are fused; profile: the profile's usual kernels"),
+    ] = "profile"
+    gemm_multiplier: Annotated[
+        Positive, described("multiplies the profile's times of matrix products", "1")
+    ] = 1.0
+    fp8_multiplier: Annotated[
+        Positive, described("the same for matrix products below 16 bit, in addition", "1")
+    ] = 1.0
+    attention_multiplier: Annotated[
+        Positive, described("multiplies the times of the attention kernel", "1")
+    ] = 1.0
+    elementwise_multiplier: Annotated[
+        Positive, described("multiplies the times of memory-bound kernels", "1")
+    ] = 1.0
+    cast_multiplier: Annotated[
+        Positive, described("multiplies the times of casts to less than 16 bit", "1")
+    ] = 1.0
+    expert_multiplier: Annotated[
+        Positive, described("multiplies the times of the experts' matrix products", "1")
+    ] = 1.0
+    tp_overlap: Annotated[
+        StrictBool, described("hides tensor-parallel communication behind matrix products by default")
+    ] = False
+    tp_exposed: Annotated[
+        Share, described("share of tensor-parallel communication that stays exposed where it is hidden", "1")
+    ] = 1.0
+    contention: Annotated[
+        Share,
+        described("share of hidden communication by which computation takes longer: SMs, HBM, power", "1"),
+    ] = 0.0
+    kernels: Annotated[Positive, described("kernels issued for each one that the cost model counts", "1")] = (
+        1.0
+    )
+    layer_s: Annotated[NonNegative, described("added per layer and micro-batch", "s")] = 0.0
+    pipeline_layer_s: Annotated[
+        NonNegative, described("added per layer and micro-batch of a pipeline of several stages", "s")
+    ] = 0.0
+    expert_layer_s: Annotated[
+        NonNegative, described("added per layer of experts and micro-batch: routing, synchronisation", "s")
+    ] = 0.0
+    micro_batch_s: Annotated[
+        NonNegative, described("added per micro-batch and stage of a pipeline of several stages", "s")
+    ] = 0.0
+    iteration_s: Annotated[NonNegative, described("added per iteration", "s")] = 0.0
+    fused_loss: Annotated[StrictBool, described("cross-entropy in one kernel, whatever the model says")] = (
+        False
+    )
+
+
+def list_frameworks() -> list[str]:
+    """Names of the shipped frameworks, sorted."""
+    return sorted(path.stem for path in FRAMEWORKS.glob("*.yaml"))
+
+
+@lru_cache(maxsize=64)
+def load_framework(name_or_path: str | Path) -> Framework:
+    """A shipped framework by name, or one from a YAML (or JSON) file by its path; kept by argument.
+
+    Raises UnknownName for a name that is not shipped, UserError naming file and key for a wrong file.
+
+    >>> load_framework("megatron").gemm_multiplier
+    1.0
+    """
+    return framework_of(framework_reference(name_or_path))
+
+
+def framework_reference(name_or_path: str | Path) -> Reference:
+    """The keys of a framework, and the files that they come from. Raises as `load_framework` does."""
+    return Reference.read("framework", name_or_path, FRAMEWORKS, Framework)
+
+
+def framework_of(reference: Reference) -> Framework:
+    """The framework of these keys. UserError, naming file and key, if they are not those of a framework."""
+    return construct(Framework, reference.content, reference.where)
