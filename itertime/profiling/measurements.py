@@ -51,8 +51,12 @@ def read_table(folder: Path, name: str, columns: tuple[str, ...]) -> pd.DataFram
     return table
 
 
-def read_rows(path: Path, columns: tuple[str, ...], time: str = "time_us") -> pd.DataFrame:
+def read_rows(
+    path: Path, columns: tuple[str, ...], time: str = "time_us", zeros: bool = False
+) -> pd.DataFrame:
     """All rows of a gzip CSV file; `time` is its column of times, in the unit that ends its name.
+
+    `zeros` says that a time may be 0, a difference too small to measure; such rows are left out.
 
     Raises `UserError` naming the file if it is missing, unreadable, or lacks one of `columns`, and naming
     column and row if a time is not positive.
@@ -64,6 +68,8 @@ def read_rows(path: Path, columns: tuple[str, ...], time: str = "time_us") -> pd
     missing = [column for column in columns if column not in table.columns]
     if missing:
         raise UserError(f"{path}: column {missing[0]!r} is missing; found {', '.join(table.columns)}")
+    if zeros:
+        table = table.loc[table[time] != 0]
     bad = table.index[~(table[time] > 0)]
     if len(bad):
         value, unit = table[time][bad[0]], "milliseconds" if time.endswith("_ms") else "microseconds"
