@@ -72,8 +72,8 @@ def _fitted(tables: Path, chip: Chip, precision: str, source: GemmSource) -> tup
     slower, _ = (1.0, 0) if source.ratio is None else ratio_of(tables, source.ratio)
     model = model_of(fit, chip, source, TILES, slower)
     note = (
-        f"{source.note}; without {fit['hidden_bytes']:g} bytes per element of the routed tokens' hidden states "
-        f"and {fit['ffn_bytes']:g} of their MLP widths; routing by a power law of 1.2 takes {skewed:g} of the "
+        f"{source.note}; without {fit['hidden_bytes']:.2f} bytes per element of the routed hidden states and "
+        f"{fit['ffn_bytes']:.2f} of the MLP widths; routing by a power law of 1.2 takes {skewed:g} of the "
         f"time of balanced routing"
     )
     if source.ratio is not None:
@@ -100,8 +100,9 @@ def _rows(tables: Path, source: GemmSource) -> tuple[pd.DataFrame, float]:
     training = (per_expert >= LEAST_ROWS) & (rows.ffn / rows.tp >= LEAST_FFN) & (rows.ep <= MOST_EP)
     rows = rows.loc[training]
     balanced = rows.loc[rows.distribution == "balanced"]
-    skewed = rows.loc[rows.distribution == "power_law_1.2"].merge(balanced, on=KEYS, suffixes=("", "_balanced"))
-    ratio = round(float(np.median(skewed.time_us / skewed.time_us_balanced)), 3)
+    skewed = rows.loc[rows.distribution == "power_law_1.2"]
+    both = skewed.merge(balanced, on=KEYS, suffixes=("", "_balanced"))
+    ratio = round(float(np.median(both.time_us / both.time_us_balanced)), 3)
     if len(balanced) > MOST_ROWS:
         balanced = balanced.sample(MOST_ROWS, random_state=0).sort_index()
     return balanced.reset_index(drop=True), ratio
