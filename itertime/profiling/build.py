@@ -117,7 +117,7 @@ def _gemm(
 
 
 def _like(folder: Path, chip: Chip) -> dict[str, Any]:
-    """The profile of a chip with measured GEMMs and collectives; the rest is another chip's, by data sheets."""
+    """The profile of a chip with measured GEMMs and collectives; the rest is another's, by data sheets."""
     base = load_profile(chip.like or "")
     gemm, precisions, power, evidence = _gemm(folder, chip)
     memory = chip.hbm_bytes_per_s / base.hbm_bytes_per_s
