@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .collectives import all_gather_s, all_reduce_s, ranks_together, reduce_scatter_s
+from .network import all_gather_s, all_reduce_s, ranks_together, reduce_scatter_s
 from .partition import Workload
 
 __all__ = ["OPTIMIZER_BYTES", "Exchange", "Sharded", "exchange", "exposed_s", "optimizer_s", "sharded_s"]

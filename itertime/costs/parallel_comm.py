@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .collectives import all_gather_s, all_reduce_s, all_to_all_s, p2p_s, ranks_together, reduce_scatter_s
+from .network import all_gather_s, all_reduce_s, all_to_all_s, p2p_s, ranks_together, reduce_scatter_s
 from .partition import Workload
 
 __all__ = ["activation_all_reduce_s", "context_parallel_s", "expert_parallel_s", "tensor_parallel_s"]

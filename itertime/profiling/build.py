@@ -152,7 +152,7 @@ def _gemm_like(base: Profile, chip: Chip) -> tuple[GemmModel, list[Evidence]]:
 
 
 def _like(folder: Path, chip: Chip) -> dict[str, Any]:
-    """The profile of a chip whose GEMMs alone are measured; the rest is another chip's, by data sheets."""
+    """The profile of a chip with measured GEMMs and collectives; the rest is another's, by data sheets."""
     base = load_profile(chip.like or "")
     gemm, evidence = _gemm(folder, chip)
     memory = chip.hbm_bytes_per_s / base.hbm_bytes_per_s
@@ -160,12 +160,12 @@ def _like(folder: Path, chip: Chip) -> dict[str, Any]:
     rate = peak * base.attention.multiprocessors / chip.multiprocessors
     attention = base.attention.scaled(rate, memory, chip.multiprocessors)
     slowdown = {name: dataclasses.asdict(one) for name, one in base.attention_slowdown.items()}
+    collectives, collective_evidence = fit_collectives(folder, chip)
     assumed = [
         Evidence(part, "assumed", f"profile {base.name}, at the ratio of {what}", rows=0)
         for part, what in (
             ("attention", f"bf16 peaks, {peak:.4g}"),
             ("element-wise kernels", f"memory bandwidths, {memory:.4g}"),
-            ("collectives", "1: not measured on this chip"),
         )
     ]
     return {
@@ -182,8 +182,11 @@ def _like(folder: Path, chip: Chip) -> dict[str, Any]:
         "elementwise": {
             kind: dataclasses.asdict(model.scaled(memory)) for kind, model in base.elementwise.items()
         },
-        "collectives": {name: _plain(table) for name, table in base.collectives.items()},
-        "evidence": [dataclasses.asdict(item) for item in _with_assumptions([*evidence, *assumed])],
+        "collectives": {name: _plain(table) for name, table in collectives.items()},
+        "evidence": [
+            dataclasses.asdict(item)
+            for item in _with_assumptions([*evidence, *assumed, *collective_evidence])
+        ],
         **{name: gemm[name] for name in ("gemm_precisions", "grouped_gemm", "power")},
     }
 
