@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from itertime import ModelSpec, Plan, load_profile, load_system, predict
-from itertime.costs import FIRST, HEAVY, LAST, Workload, memory, stage_costs
+from itertime.costs import FIRST, HEAVY, LAST, Workload, chunk_times, memory, stage_costs
 from itertime.errors import UserError
 from itertime.prediction import evaluate
 from itertime.spec import PlanBatch
@@ -53,6 +53,19 @@ def plan_of(pp, interleave=1, split="ends", **more):
     return Plan(pp=pp, interleave=interleave, split=split, sequence_parallel=True, **more)
 
 
+def test_chunks_after_the_last_layer_stay_empty():
+    """Megatron-Bridge's 32 chunks of DeepSeek-V3: 3 dense layers, 29 times 2, and none in the last two."""
+    plan = plan_of(8, 4, "remainder")
+    work = workload(MIXTURE, plan)
+    assert work.partition.layers[:, 0].tolist() == [9, 8, 6, 6]
+    assert work.partition.stages[:, 0].tolist() == [1, 5, 1, 1]
+    times = chunk_times(stage_costs(work), np.array([0]), 4).forward[0]
+    assert times[6, 3] == pytest.approx(0.0, abs=1e-12 * times.max())
+    assert times[7, 2] > 0
+    assert times[5, 3] > 0
+    assert np.ptp(times[1:6]) < 1e-12
+
+
 @given(st.integers(1, 130), st.integers(1, 16), st.integers(1, 8), st.sampled_from(SPLITS), st.integers(0, 4))
 @settings(max_examples=400, deadline=None)
 def test_the_layers_of_all_stages_are_those_of_the_model(layers, pp, interleave, split, dense):
@@ -91,8 +104,8 @@ def test_the_last_chunk_holds_what_remains(pp, interleave, first, last):
 @pytest.mark.parametrize(("model", "plan", "words"), [
     (LLAMA, plan_of(7), "must divide layers + 2 = 128"),
     (LLAMA, plan_of(8, 8, "even"), "unless split=ends or remainder"),
-    (replace(LLAMA, layers=30), plan_of(8, 8, "remainder"), "63 chunks of 1 layers"),
-    (MIXTURE, plan_of(31, 1, "remainder"), "must hold the 3 dense layers"),
+    (replace(LLAMA, layers=30), plan_of(8, 8, "remainder"), "too few of 64 chunks are full"),
+    (MIXTURE, plan_of(61, 1, "even"), "must hold the 3 dense layers"),
 ])  # fmt: skip
 def test_splits_that_do_not_go_are_refused(model, plan, words):
     with pytest.raises(UserError, match=re.escape(words)):
