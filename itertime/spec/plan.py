@@ -153,6 +153,8 @@ class Plan:
         words += [f"{name}{value}" for name, value in (("cp", self.cp), ("ep", self.ep)) if value > 1]
         if self.interleave > 1:
             words.append(f"v{self.interleave}")
+        if self.split == "ends":
+            words.append(self.split)
         if self.zero_stage > 0:
             words.append(f"zero{self.zero_stage}")
         if self.sequence_parallel:
@@ -316,7 +318,7 @@ class RemainderChunks:
     @classmethod
     def of(cls, model: ModelSpec, chunks: Count) -> RemainderChunks:
         most = -(-model.layers // chunks)
-        first = np.maximum(most, model.dense_layers)
+        first: Count = np.maximum(most, model.dense_layers)
         others = -(-(model.layers - first) // most)
         return cls(first, most, first + others * most - model.layers, chunks - 1 - others)
 
