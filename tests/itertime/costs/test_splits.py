@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from itertime.errors import UserError
 from itertime.prediction import evaluate
 from itertime.spec import PlanBatch
 from itertime.spec.plan import SPLITS
+from itertime.timeline import iteration_graph
 
 LLAMA = ModelSpec(
     name="405b",
@@ -89,6 +91,24 @@ def test_the_ends_of_the_model_take_the_place_of_a_layer(layers, pp, interleave,
     """NeMo's recipes of Llama 3.1 405B, and its shorter forms on fewer GPUs."""
     partition = workload(replace(LLAMA, layers=layers), plan_of(pp, interleave)).partition
     assert partition.layers[[FIRST, HEAVY, LAST], 0].tolist() == [most - 1, most, most - 1]
+
+
+def test_every_measured_pipeline_of_llama_405b_has_a_split(shared_dir):
+    """NVIDIA's rows: 21 to 126 layers on 3 to 9 stages of 7 or 8 chunks; recurrence and task graph agree."""
+    table = shared_dir / "data/modern_gpus/iterations/h100_dgxc_nemo_bf16.csv"
+    rows = [
+        row for row in csv.DictReader(table.open()) if row["model"] == "llama3.1-405b" and row["pp"] > "1"
+    ]
+    shapes = {tuple(int(row[name]) for name in ("layers", "pp", "interleave")) for row in rows}
+    assert (126, 8, 8) in shapes
+    for layers, pp, interleave in shapes:
+        split = "ends" if layers % (pp * interleave) else "even"
+        model, plan = replace(LLAMA, layers=layers), plan_of(pp, interleave, split)
+        partition = workload(model, plan).partition
+        assert (partition.layers * partition.stages).sum() == layers
+        graph = iteration_graph(model, plan, SYSTEM)
+        finish = max(end for _, end in graph.run().values())
+        assert predict(model, plan, SYSTEM).iteration_s == pytest.approx(finish, rel=1e-9)
 
 
 @pytest.mark.parametrize(
