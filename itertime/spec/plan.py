@@ -259,15 +259,18 @@ class Plan:
         chunks, layers = self.pp * self.interleave, model.layers
         most, dense = -(-layers // chunks), model.dense_layers
         first = {"even": most, "remainder": dense, "compute": 0}.get(self.split, (layers + 2) // chunks - 1)
-        remains = RemainderChunks.of(model, chunks)
-        too_many = remains.empty > (1 if self.interleave == 1 else self.pp - 1)
+        misfit = False
+        if self.split == "remainder":
+            remains = RemainderChunks.of(model, chunks)
+            too_many = remains.empty > (1 if self.interleave == 1 else self.pp - 1)
+            misfit = bool(too_many or (remains.empty and remains.lacking))
         return [
             (
                 self.split == "ends" and (layers + 2) % chunks != 0,
                 f"split=ends: pp x interleave = {chunks} must divide layers + 2 = {layers + 2}",
             ),
             (
-                self.split == "remainder" and bool(too_many or (remains.empty and remains.lacking)),
+                misfit,
                 f"split=remainder: with {most} layers a chunk, too few of {chunks} chunks are full",
             ),
             (
