@@ -32,7 +32,7 @@ from itertime.spec import (
     profile_of,
 )
 
-from .features import Features, features_of, is_mixture, recompute_alternatives
+from .features import Features, features_of, is_mixture, micro_batches, recompute_alternatives
 from .table import Cells
 
 __all__ = ["MeasuredRun", "candidate_plans", "measured_run"]
@@ -86,7 +86,6 @@ _NANOTRON_MODELS: dict[int, dict[str, Any]] = {
     4096: {"ffn_hidden": 14336},
     8192: {"ffn_hidden": 28672},
 }
-_MICRO_BATCHES = tuple(2**i for i in range(8))
 _NEWER_MOSAICML = "precision=amp_bf16"
 _FP32_GRADIENTS = "fp32 gradient accumulation"
 _SITE_SYSTEMS = {_NANOTRON: "p5-48xlarge"}
@@ -134,13 +133,11 @@ def measured_run(row: Cells, site: Site) -> MeasuredRun:
 
 def candidate_plans(row: Cells, run: MeasuredRun) -> list[Plan]:
     """The plan of the row; if the source leaves open the micro-batch or what is recomputed, all that it can
-    be: powers of two, and `recompute_alternatives`. The plan that needs the least memory comes first.
+    be: `micro_batches`, and `recompute_alternatives`. The plan that needs the least memory comes first.
 
     Raises UserError, naming the broken rules, if no plan can train the model.
     """
-    plans = [run.plan]
-    if not row["micro_batch"]:
-        plans = [replace(run.plan, micro_batch=size) for size in _MICRO_BATCHES]
+    plans = [replace(run.plan, micro_batch=size) for size in micro_batches(row)]
     choices = recompute_alternatives(row)
     if choices:
         plans = [
@@ -310,7 +307,7 @@ def _plan(row: Cells, features: Features) -> Plan:
         tp=row["tp"],
         pp=row["pp"],
         dp=row["dp"],
-        micro_batch=row["micro_batch"] or 1,
+        micro_batch=micro_batches(row)[0],
         global_batch=row["global_batch"],
         interleave=row["interleave"] or 1,
         zero_group=row["zero_group"],

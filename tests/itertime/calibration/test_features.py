@@ -15,7 +15,7 @@ import pytest
 
 from itertime import Plan, Site, load_model, load_system, predict
 from itertime.calibration import GROUPINGS, calibrate, summary, validate
-from itertime.calibration.measured_run import MeasuredRun, measured_run
+from itertime.calibration.measured_run import MeasuredRun, candidate_plans, measured_run
 from itertime.calibration.table import read_table
 from itertime.calibration.validation import FileErrors
 from itertime.cli import main
@@ -121,6 +121,7 @@ def test_what_no_run_can_have_is_a_reason_to_skip(tmp_path: Path, changes: dict[
         ({"cuda_graphs": "full_iteration"}, {"cuda_graphs": "full"}),
         ({"cuda_graphs": "local:full_iteration"}, {"cuda_graphs": "full"}),
         ({"cuda_graphs": "transformer_engine:attn;moe_router"}, {"cuda_graphs": "layers"}),
+        ({"cuda_graphs": "transformer_engine:moe_router;moe_preprocess"}, {"cuda_graphs": "none"}),
         ({"cpu_offload_layers": 3}, {"offload_layers": 3}),
         ({"recompute": "selective"}, {"recompute": "selective"}),
         ({"recompute": "selective", "recompute_modules": "core_attn"}, {"recompute": "selective"}),
@@ -158,6 +159,16 @@ def test_fsdp2_with_a_pipeline_gathers_weights_once(tmp_path: Path) -> None:
     assert run.plan.zero_stage == 1
     assert len(run.assumed) == 1
     assert "ZeRO-1" in run.assumed[0]
+
+
+def test_an_unstated_micro_batch_of_torchtitan_fills_the_stages_once(tmp_path: Path) -> None:
+    stages = {"tp": 1, "pp": 4, "dp": 2, "global_batch": 32, "micro_batch": ""}
+    (row,) = read_table(written(tmp_path, **stages, framework="torchtitan (FSDP2)"))
+    (plan,) = candidate_plans(row, measured_run(row, Site()))
+    assert (plan.micro_batch, plan.microbatches) == (4, 4)
+    (row,) = read_table(written(tmp_path, **stages))
+    sizes = [plan.micro_batch for plan in candidate_plans(row, measured_run(row, Site()))]
+    assert sizes == [1, 2, 4, 8, 16]
 
 
 @pytest.mark.parametrize(
