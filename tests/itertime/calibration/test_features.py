@@ -153,6 +153,36 @@ def test_columns_become_fields_of_the_plan(
     assert {name: getattr(plan, name) for name in fields} == fields
 
 
+@pytest.mark.parametrize(
+    ("gpu", "profile", "domain", "changes"),
+    [
+        ("H100-SXM-80GB", "h100-80gb", 8, {}),
+        ("H100-SXM-64GB", "h100-80gb", 4, {"gpus_per_node": 4}),
+        ("H100-PCIe", "h100-80gb", 8, {}),
+        ("H200", "h200-141gb", 8, {}),
+        ("A100-SXM-64GB", "a100-80gb", 4, {"gpus_per_node": 4}),
+        ("A800-SXM-80GB", "a100-80gb", 8, {}),
+        ("B200-SXM-192GB", "b200-180gb", 8, {}),
+        ("B300-SXM-270GB", "b300-270gb", 8, {}),
+        ("GB200-NVL72", "gb200-186gb", 72, {"gpus_per_node": 4}),
+        ("GB300-NVL72", "gb300-280gb", 72, {"gpus_per_node": 4}),
+    ],
+)
+def test_every_gpu_has_its_profile_and_its_domain(
+    tmp_path: Path, gpu: str, profile: str, domain: int, changes: dict[str, Any]
+) -> None:
+    run = run_of(tmp_path, gpu=gpu, node_nic_gbps=1600, **changes)
+    assert (run.system.profile, run.system.domain_gpus) == (profile, domain)
+    assert run.system.nic_bytes_per_s == 200e9
+
+
+def test_a_lower_power_limit_and_other_memory_make_another_gpu(tmp_path: Path) -> None:
+    usual, limited = run_of(tmp_path), run_of(tmp_path, power_w=500, site="meta-grand-teton")
+    assert (limited.profile.power_w, limited.profile.hbm_bytes_per_s) == (500, 2.4e12)
+    assert limited.profile.gemm_s(8192, 8192, 8192) > 1.1 * usual.profile.gemm_s(8192, 8192, 8192)
+    assert run_of(tmp_path, power_w=700).profile is usual.profile
+
+
 def test_fsdp2_with_a_pipeline_gathers_weights_once(tmp_path: Path) -> None:
     stages = {"tp": 1, "pp": 2, "dp": 4, "zero_stage": 3, "framework": "torchtitan (FSDP2)"}
     run = run_of(tmp_path, **stages, note="torch.compile")
