@@ -64,10 +64,14 @@ class Features:
 
 def features_of(row: Cells) -> Features:
     """The features of a row. Raises UserError, naming column and value, for one that no run can have."""
+    if _is_low_rank(row):
+        raise UserError("training of low-rank matrices (LoRA) beside frozen weights is not modelled")
     for column, why in _contradictions(row):
         raise UserError(f"{column}={row[column]}: {why}")
     assumed = [f"the source does not say {row['missing']}"] if row["missing"] else []
     recompute, fraction = _recomputation(row, assumed)
+    if row["cpu_offload_layers"]:
+        assumed.append(f"cpu_offload_layers={row['cpu_offload_layers']}: copies to the CPU take no time")
     plan: dict[str, Any] = {
         "precision": _precision(row),
         "cp": row["cp"] or 1,
@@ -95,6 +99,12 @@ def features_of(row: Cells) -> Features:
 
 def is_mixture(row: Cells) -> bool:
     return (row["experts"] or 1) > 1
+
+
+def _is_low_rank(row: Cells) -> bool:
+    """Whether the run trains low-rank matrices (LoRA) beside frozen weights, by column, model or note."""
+    text = f"{row['model'] or ''} {row['note'] or ''}"
+    return bool(row["lora_rank"]) or re.search(r"(?i)\b(q?lora|peft)\b", text) is not None
 
 
 def micro_batches(row: Cells) -> tuple[int, ...]:

@@ -87,6 +87,8 @@ def test_what_a_run_has_anyway_changes_nothing(tmp_path: Path, same: dict[str, A
         ({"recompute_fraction": 0.5}, "recompute_fraction=0.5: contradicts recompute=none"),
         ({"recompute": "full", "recompute_fraction": 0}, "recompute_fraction=0.0: contradicts"),
         ({"grad_dtype": "fp8"}, "grad_dtype=fp8: "),
+        ({"lora_rank": 16}, "(LoRA) beside frozen weights"),
+        ({"model": "llama2-70b-lora"}, "(LoRA) beside frozen weights"),
         ({"cp": 2}, "gpus=8 is not tp x pp x cp x dp = 16"),
         ({"gpu": "TPU"}, "no profile for GPU TPU"),
         ({"ep": 2}, "ep=2: the row states no experts"),
@@ -181,6 +183,11 @@ def test_a_lower_power_limit_and_other_memory_make_another_gpu(tmp_path: Path) -
     assert (limited.profile.power_w, limited.profile.hbm_bytes_per_s) == (500, 2.4e12)
     assert limited.profile.gemm_s(8192, 8192, 8192) > 1.1 * usual.profile.gemm_s(8192, 8192, 8192)
     assert run_of(tmp_path, power_w=700).profile is usual.profile
+
+
+def test_copies_to_the_cpu_are_said_to_be_free(tmp_path: Path) -> None:
+    (text,) = run_of(tmp_path, cpu_offload_layers=2).assumed
+    assert text.startswith("cpu_offload_layers=2: ")
 
 
 def test_fsdp2_with_a_pipeline_gathers_weights_once(tmp_path: Path) -> None:
