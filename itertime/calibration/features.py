@@ -94,6 +94,8 @@ def features_of(row: Cells) -> Features:
         raise UserError(f"ep={row['ep']}: the row states no experts; add the column experts")
     if row["grad_dtype"] is not None:
         plan["fp32_gradients"] = row["grad_dtype"] == "fp32"
+    elif _shards_with_fsdp2(row):  # the default of torchtitan (`mixed_precision_reduce`) and of AutoModel
+        plan["fp32_gradients"] = True
     return Features(plan, _framework(row, assumed), tuple(assumed))
 
 

@@ -143,6 +143,8 @@ def test_what_no_run_can_have_is_a_reason_to_skip(tmp_path: Path, changes: dict[
             {"dispatcher": "hybridep", "ep_overlap": True},
         ),
         ({"grad_dtype": "fp32"}, {"fp32_gradients": True}),
+        ({"framework": "torchtitan (FSDP2)"}, {"fp32_gradients": True}),
+        ({"framework": "torchtitan (FSDP2)", "grad_dtype": "bf16"}, {"fp32_gradients": False}),
         ({"framework": "torchtitan (FSDP2)", "zero_stage": 3}, {"zero_stage": 3, "cp_exchange": "gather"}),
         ({"layers": 62, "tp": 1, "pp": 4, "dp": 2, "interleave": 8}, {"split": "ends"}),
         ({"layers": 62, "tp": 1, "pp": 4, "dp": 2}, {"split": "balanced"}),
