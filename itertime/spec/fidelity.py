@@ -34,10 +34,6 @@ def approximations_of(model: ModelSpec) -> tuple[str, ...]:
 
 def refusal_of(model: ModelSpec) -> str:
     """Why no prediction of `model` is made; empty if one is."""
-    if model.dense_layers:
-        return (
-            f"{model.dense_layers} of its {model.layers} layers are dense, and layers are modelled as equal"
-        )
     if model.attention == "core" and (share := windowed_share(model)) > LARGEST_SHARE:
         return (
             f"attention windows of {model.window} tokens are not modelled without a flash kernel, and full "
