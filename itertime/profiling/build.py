@@ -27,6 +27,7 @@ from .fit_collectives import fit_collectives
 from .fit_elementwise import fit_elementwise
 from .fit_gemm import fit_gemm
 from .sustained import SOURCES, fit_precisions
+from .training import with_training
 
 __all__ = ["build", "main", "render"]
 
@@ -63,8 +64,12 @@ def build(folder: Path, gpu: str = "a100-80gb", base: str | None = None) -> dict
     the profile `base`.
     """
     chip = chip_named(gpu)
-    if chip.like is not None:
-        return _like(folder, chip)
+    profile = _operators(folder, chip, base) if chip.like is None else _like(folder, chip)
+    return with_training(folder, chip, profile, base)
+
+
+def _operators(folder: Path, chip: Chip, base: str | None) -> dict[str, Any]:
+    """The profile without the kernels of newer training software."""
     gemm, precisions, power, gemm_evidence = _gemm(folder, chip)
     fit_kernels = fit_collected if folder.is_file() else fit_elementwise
     elementwise, elementwise_evidence = fit_kernels(folder, chip)
