@@ -23,7 +23,7 @@ from itertime.spec import CUDA_GRAPHS, HABIT, RECOMPUTE, AttentionKernel, ModelS
 from .linear import linear_s
 from .memory_bound import memory_bound_s, residual_s
 from .mixture import Experts, expert_kernel_counts, expert_kernels, expert_parallel_s, experts_s, overlapped_s
-from .parallel_comm import context_parallel_s, tensor_parallel_s
+from .parallel_comm import context_parallel_s, summed_blocks, tensor_parallel_s
 from .partition import Workload
 
 __all__ = ["LayerCosts", "Parts", "kernel_counts", "layer_costs"]
@@ -271,7 +271,7 @@ def kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Array | Whole, Ar
     if model.shared_ffn_hidden:
         matrices += 3 if model.gated_mlp else 2
         around += 2  # its activation, its addition
-    gathered_again = np.where(plans.sequence_parallel & (plans.tp > 1), 2, 0)  # both inputs
+    gathered_again = np.where(plans.sequence_parallel & (plans.tp > 1), summed_blocks(model), 0)
     exchanged = _collectives(model, plans) + gathered_again
     once: Array | Whole = matrices + around + core + exchanged
     more, more_back = _of_experts(model, plans)
@@ -284,8 +284,7 @@ def kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Array | Whole, Ar
 
 def _collectives(model: ModelSpec, plans: PlanBatch) -> Whole:
     """Collectives of one pass without sequence parallelism, counting each as one kernel."""
-    single = model.parallel_block or (model.experts > 1 and not model.shared_ffn_hidden)
-    count = np.where(plans.tp > 1, 1 if single else 2, 0)
+    count = np.where(plans.tp > 1, summed_blocks(model), 0)
     if model.attention != "core":
         steps = plans.cp - 1
         count = count + np.where(plans.cp_gather, np.minimum(steps, 1), steps)

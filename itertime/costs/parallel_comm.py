@@ -8,10 +8,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from itertime.spec import ModelSpec
+
 from .collectives import all_gather_s, all_reduce_s, p2p_s, ranks_together, reduce_scatter_s
 from .partition import Workload
 
-__all__ = ["activation_all_reduce_s", "context_parallel_s", "neighbours", "tensor_parallel_s"]
+__all__ = [
+    "activation_all_reduce_s",
+    "context_parallel_s",
+    "neighbours",
+    "summed_blocks",
+    "tensor_parallel_s",
+]
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -40,12 +48,17 @@ def tensor_parallel_s(workload: Workload, reduced: Array) -> tuple[Array, Array]
         return reduced, reduced
     size = _activation_bytes(workload)
     local, sharers = _tensor_layout(workload)
-    blocks = 1 if model.parallel_block or (model.experts > 1 and not model.shared_ffn_hidden) else 2
+    blocks = summed_blocks(model)
     both = blocks * reduced
     if not plans.sequence_parallel.any():
         return both, both
     again = blocks * all_gather_s(size, plans.tp, local, system, profile, sharers)
     return both, both + np.where(plans.sequence_parallel, again, 0.0)
+
+
+def summed_blocks(model: ModelSpec) -> int:
+    """Outputs of a layer that tensor-parallel ranks sum: attention's and an MLP's, unless they are one."""
+    return 1 if model.parallel_block or (model.experts > 1 and not model.shared_ffn_hidden) else 2
 
 
 def context_parallel_s(workload: Workload, attention: tuple[Array, Array]) -> tuple[Array, Array]:
