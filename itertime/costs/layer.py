@@ -36,7 +36,7 @@ Parts = dict[str, Array]
 # this much of the attention's share.
 UNALIGNED_SLOWDOWN = 6.0
 _EARLY_STOP = RECOMPUTE.index("early-stop")
-_NO_GRAPH, _LAYERS, _FULL = (CUDA_GRAPHS.index(each) for each in ("none", "layers", "full"))
+_NO_GRAPH, _LAYERS = CUDA_GRAPHS.index("none"), CUDA_GRAPHS.index("layers")
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,18 @@ def layer_costs(workload: Workload, reduced: Array) -> LayerCosts:
     _add_launches(workload, forward, backward)
     added = site.layer_overhead_s + framework.layer_s
     waits = np.full(len(plans), added)
-    if model.experts > 1:
-        # A graph of everything never waits for the counts of tokens on the CPU.
-        waits = waits + np.where(plans.cuda_graphs == _FULL, 0.0, framework.expert_layer_s)
+    if model.experts > 1 and framework.expert_layer_s:
+        waits = waits + framework.expert_layer_s * _issued_share(workload)
     forward["overhead"], backward["overhead"] = waits / 3, waits * 2 / 3
     return LayerCosts(forward, backward)
+
+
+def _issued_share(workload: Workload) -> Array:
+    """The share of a layer's kernels that the CPU issues one by one. A graph of everything never waits for
+    counts of tokens on the CPU; graphs of layers leave the experts to it.
+    """
+    whole, issued = kernel_counts(workload.model, workload.plans), _issued(workload)
+    return np.asarray((issued[0] + issued[1]) / (whole[0] + whole[1]))
 
 
 def _add_experts(experts: Experts, forward: Parts, backward: Parts) -> None:

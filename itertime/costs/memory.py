@@ -142,8 +142,7 @@ def _activations(workload: Workload) -> tuple[Array, Array, Array]:
     model, plans = workload.model, workload.plans
     t = 1.0 * plans.tp
     tokens = plans.tokens(model.seq_len)
-    busiest = np.minimum(model.load_imbalance, 1.0 * plans.ep) if model.experts > 1 else 1
-    h, f = model.hidden, model.ffn_hidden * model.experts_per_token * busiest + model.shared_ffn_hidden
+    h, f = model.hidden, model.shared_ffn_hidden if model.experts > 1 else model.ffn_hidden
     shared = np.where(plans.sequence_parallel, t, 1.0)
     norms = 2.0 * (model.norms_per_layer - 2)  # the inputs of norms beyond the usual two
     outside = tokens * ((10.0 if model.dropout else 8.0) + norms) * h / shared
@@ -154,15 +153,18 @@ def _activations(workload: Workload) -> tuple[Array, Array, Array]:
         latents = model.latent_q + model.latent_kv  # before and after their norms
         outside = outside + tokens * (4 * latents + 2 * model.rope_head_dim) / shared
     inside = tokens * (2 * heads + (8 if model.gated_mlp else 4) * f) / t
-    if model.experts > 1:  # copies, to the experts and back
-        inside = inside + 4 * tokens * model.experts_per_token * busiest * h / shared
+    light = tokens * (4 * h / shared + 2 * f / t)  # outputs of norms and of the activation
+    if model.experts > 1:
+        copies = tokens / shared * model.experts_per_token * np.minimum(model.load_imbalance, 1.0 * plans.ep)
+        # An expert's input, what its activation reads and writes. Weighted there, its output is not kept.
+        inside = inside + copies * (2 * h + (6 if model.gated_mlp else 4) * model.ffn_hidden)
+        light = light + copies * 2 * model.ffn_hidden
     if model.attention == "core":
         scores = tokens * (5.0 if model.dropout else 2.0) * model.heads * model.seq_len / t
     else:
         scores = tokens * 4.0 * model.heads / t  # the kernel's row sums
     given = tokens * 2 * h / shared
     whole = outside + inside + scores
-    light = tokens * (4 * h / shared + 2 * f / t)  # outputs of norms and of the activation
     options = [whole, outside + inside, given, given, whole - light]
     kept = np.choose(plans.recompute, options)
     share = plans.recompute_permille / 1000
