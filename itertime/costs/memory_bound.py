@@ -18,6 +18,8 @@ __all__ = ["Kernel", "MemoryBound", "memory_bound_s", "residual_s"]
 
 Array = NDArray[np.float64]
 
+PASSES = np.array([[False], [True]])  # forward, backward: the rows of a kernel's bytes
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -126,5 +128,6 @@ def residual_s(workload: Workload) -> Array:
 def _seconds(workload: Workload, kernel: Kernel, nbytes: Array) -> Array:
     framework = workload.framework
     style = None if framework.elementwise == "profile" else framework.elementwise
-    seconds = workload.profile.elementwise_s(nbytes, kernel.kind, kernel.width, style)
+    backward = PASSES if nbytes.ndim == 2 else False
+    seconds = workload.profile.elementwise_s(nbytes, kernel.kind, kernel.width, style, backward)
     return framework.elementwise_multiplier * seconds / workload.system.site.hbm_fraction
