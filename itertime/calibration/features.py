@@ -177,6 +177,9 @@ def _cuda_graphs(row: Cells, assumed: list[str]) -> str:
 
 def _dispatcher(row: Cells, assumed: list[str]) -> str:
     stated = row["moe_dispatcher"]
+    if stated is None and "automodel" in (row["framework"] or "").lower():
+        assumed.append("moe_dispatcher: taken as deepep, which AutoModel's recipes of mixtures use")
+        return "deepep"
     if stated is None:
         return DISPATCHERS[0]
     if stated == "flex":  # Megatron Core's name for DeepEP or HybridEP

@@ -188,7 +188,9 @@ def p2p_s(
     return np.where(size > 0, seconds, 0.0)
 
 
-def ranks_together(ranks: NDArray[np.int64], most: ArrayLike, system: System) -> NDArray[np.int64]:
+def ranks_together(
+    ranks: NDArray[np.int64], most: NDArray[np.int64] | int, system: System
+) -> NDArray[np.int64]:
     """How many of a group's `ranks` lie in one node, of which `most` can.
 
     Machines are filled up. An NVLink domain of several machines is used in equal parts: 128 ranks are 64 in
