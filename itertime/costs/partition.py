@@ -157,14 +157,16 @@ def _layer_shards(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array]:
     """Parameters of one layer on one GPU: those that all data-parallel ranks share, and its experts.
 
     Tensor parallelism splits both. Where it has more ranks than the model has heads of keys and values, the
-    ranks hold copies of those heads.
+    ranks hold copies of those heads. Every rank holds all of what compresses queries, keys and values.
     """
     experts = model.experts * model.expert_parameters if model.experts > 1 else 0
     shared = (model.layer_parameters - experts) / plans.tp
     if model.kv_heads < model.heads:
         copies = 1 / np.minimum(plans.tp, model.kv_heads) - 1 / plans.tp
         shared = shared + 2 * model.hidden * model.kv_hidden * copies
-    return shared, experts / (plans.tp * plans.ep)
+    if model.latent_kv:
+        shared = shared + model.latent_parameters * (1 - 1 / plans.tp)
+    return shared, experts / (plans.etp * plans.ep)
 
 
 def _split(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
