@@ -124,7 +124,8 @@ def _one_of(what: str, names: Callable[[], Sequence[str]]) -> Callable[[str], st
     def parse(text: str) -> str:
         name = text.strip()
         if name not in names():
-            raise ValueError(f"{UnknownName(what, name[:100], names())}; or leave the cell empty")
+            wrong = str(UnknownName(what, name[:100], names())).removesuffix("?")
+            raise ValueError(f"{wrong}; or leave the cell empty")
         return name
 
     return parse

@@ -152,7 +152,8 @@ BAD_CELLS = [
     (
         "framework",
         "megatrn",
-        "unknown framework 'megatrn'; did you mean megatron or megatron-deepspeed or eager?; or leave the cell empty",
+        "unknown framework 'megatrn'; did you mean megatron or megatron-deepspeed or eager; "
+        "or leave the cell empty",
     ),
     ("global_batch", "0.5", "must be a whole number; round it"),
     ("iterations", "0", "must be greater than 0; leave out jobs without work"),
