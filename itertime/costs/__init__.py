@@ -3,9 +3,11 @@
 | name | what |
 |---|---|
 | `Workload` | plans of one model on one system, with their partition: the argument of all cost functions |
+| `FIRST`, `HEAVY`, `LIGHT`, `LAST` | the kinds of pipeline stages, rows of what has one number per kind |
 | `stage_costs`, `StageCosts` | seconds by part of every kind of pipeline stage, and of what happens once |
 | `memory`, `Memory` | bytes by part on the fullest GPU, and whether they fit |
 | `MEMORY_HEADROOM`, `checked_headroom` | the share of memory to leave free by default; its bounds |
+| `micro_batch_passes` | forward and backward pass of one micro-batch: one layer by part, embedding, head |
 | `chunk_times` | seconds of every stage and model chunk, for stepping through a schedule |
 | `interleaved_passes` | the same of interleaved plans, for the closed form |
 | `stage_layers_s` | seconds of the layers of one stage alone: a lower bound |
@@ -25,10 +27,21 @@ Why
 from .kernel_times import KernelTimes
 from .layer import Parts
 from .memory import MEMORY_HEADROOM, Memory, checked_headroom, memory
-from .partition import Workload
-from .stage import StageCosts, chunk_times, interleaved_passes, stage_costs, stage_layers_s
+from .partition import FIRST, HEAVY, LAST, LIGHT, Workload
+from .stage import (
+    StageCosts,
+    chunk_times,
+    interleaved_passes,
+    micro_batch_passes,
+    stage_costs,
+    stage_layers_s,
+)
 
 __all__ = [
+    "FIRST",
+    "HEAVY",
+    "LAST",
+    "LIGHT",
     "MEMORY_HEADROOM",
     "KernelTimes",
     "Memory",
@@ -39,6 +52,7 @@ __all__ = [
     "chunk_times",
     "interleaved_passes",
     "memory",
+    "micro_batch_passes",
     "stage_costs",
     "stage_layers_s",
 ]
