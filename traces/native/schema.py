@@ -20,6 +20,7 @@ __all__ = [
     "MAX_COUNT",
     "MAX_SECONDS",
     "MIN_SECONDS",
+    "NAMES",
     "contradictions",
     "number",
     "unreadable",
@@ -176,8 +177,10 @@ def contradictions(job: Job) -> Iterator[tuple[str, object, str]]:
         yield "logged_start_s", f"{job.logged_start_s:g}", text
 
 
-_NAMES = ("framework", "precision")
-_NUMBERS = tuple(name for name, parse in COLUMNS.items() if parse is not _text and name not in _NAMES)
+NAMES = ("framework", "precision")
+"""The columns that hold one of a few names."""
+
+_NUMBERS = tuple(name for name, parse in COLUMNS.items() if parse is not _text and name not in NAMES)
 
 
 def unreadable(job: Job) -> tuple[str, str] | None:

@@ -22,7 +22,6 @@ from .sorted_jobs import StoredJobs
 __all__ = ["read_trace", "store_trace", "write_trace"]
 
 _BLOCK = 10_000
-_STRINGS = (*TEXTS, "framework", "precision")
 _INTEGERS = ("gpus", "min_gpus", "max_gpus", "global_batch", "seq_len", "priority")
 
 
@@ -125,7 +124,7 @@ def _write_parquet(jobs: Iterable[Job], columns: list[str], path: Path) -> None:
     import pyarrow.parquet as pq
 
     def column_type(name: str) -> Any:
-        return pa.string() if name in _STRINGS else pa.int64() if name in _INTEGERS else pa.float64()
+        return pa.string() if name in TEXTS else pa.int64() if name in _INTEGERS else pa.float64()
 
     schema, rows = pa.schema([(name, column_type(name)) for name in columns]), iter(jobs)
     batches = []
