@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 
 from itertime.accuracy import WatchedProfile, interval_s
 from itertime.costs import (
+    FIRST,
+    HEAVY,
+    LAST,
+    LIGHT,
     MEMORY_HEADROOM,
     KernelTimes,
     Memory,
@@ -26,7 +30,14 @@ from itertime.costs import (
     memory,
     stage_costs,
 )
-from itertime.schedule import gpipe_s, interleaved_s, last_stage_decides, one_f_one_b_s
+from itertime.schedule import (
+    gpipe_s,
+    interleaved_s,
+    last_stage_decides,
+    middle_stages_decide,
+    middle_stages_s,
+    one_f_one_b_s,
+)
 from itertime.spec import Framework, ModelSpec, Plan, PlanBatch, Profile, System, profile_of
 
 __all__ = [
@@ -188,6 +199,12 @@ def _pipeline(costs: StageCosts) -> Parts:
     stepped = plain & ~plans.gpipe
     if stepped.any():
         stepped &= ~last_stage_decides(forward, backward, present)
+    if stepped.any():
+        kinds = [FIRST, HEAVY, LAST]
+        ends = forward[kinds], backward[kinds]
+        short = stepped & present[HEAVY] & ~present[LIGHT] & middle_stages_decide(*ends)
+        bubble = np.where(short, middle_stages_s(*ends, plans.pp, plans.microbatches) - run, bubble)
+        stepped &= ~short
     for schedule, chosen in ((one_f_one_b_s, stepped), (gpipe_s, plans.gpipe)):
         rows = np.flatnonzero(chosen)
         if len(rows):
@@ -215,7 +232,10 @@ def _interleaved(costs: StageCosts, chosen: NDArray[np.bool_]) -> Array:
     chunks, microbatches = plans.interleave[rows], plans.microbatches[rows]
     passes = interleaved_passes(costs, rows)
     seconds = passes.seconds(plans.pp[rows], chunks, microbatches)
-    for row in np.flatnonzero(~passes.last_chunk_decides()):
+    known = passes.last_chunk_decides()
+    if not known.all():
+        known |= passes.middle_may_decide(plans.pp[rows], microbatches)
+    for row in np.flatnonzero(~known):
         times = chunk_times(costs, rows[row : row + 1], int(chunks[row]))
         both = times.forward + times.send_forward, times.backward + times.send_backward
         seconds[row : row + 1] = interleaved_s(*both, int(microbatches[row]))

@@ -21,8 +21,10 @@ from reprlib import repr as brief
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.reservation.admission import Admission, Agenda
+from policies.reservation.gpu_types import Share
 from policies.reservation.seating import Seating
 from policies.reservation.spare_gpus import may_stay, share_out
+from policies.toolkit.fulfil import in_service_by_type
 from policies.toolkit.parameters import number
 
 __all__ = ["ElasticFlow"]
@@ -40,7 +42,6 @@ class ElasticFlow(Scheduler):
     """
 
     planner = "data-parallel"
-    one_gpu_type = True
     elastic = True
 
     def __init__(self, guard_s: float = 1.0, admission: bool = True):
@@ -62,8 +63,9 @@ class ElasticFlow(Scheduler):
         admission = self.reservations(state)
         admission.release_finished(state)
         agenda = admission.agenda(state.now)
-        target = share_out(state, admission, agenda)
-        admission.widen(agenda, target, state)
+        in_service = in_service_by_type(state) if state.cluster.mixed else {"": state.in_service}
+        target = share_out(state, admission, agenda, in_service)
+        admission.widen(agenda, target, in_service, state.now)
         proposal = _Following(admission, agenda, target, state).propose()
         if agenda.wake_at < inf:
             proposal.wake_at = agenda.wake_at
@@ -84,7 +86,7 @@ class _Following:
     it no more than it can afford (`may_stay`).
     """
 
-    def __init__(self, admission: Admission, agenda: Agenda, target: dict[JobView, int], state: State):
+    def __init__(self, admission: Admission, agenda: Agenda, target: dict[JobView, Share], state: State):
         self.admission, self.agenda, self.target, self.state = admission, agenda, target, state
         self.proposal = state.proposal()
 
@@ -93,13 +95,17 @@ class _Following:
         that were to grow but could not.
         """
         target, due, proposal = self.target, self.agenda.due, self.proposal
+        demands = self.admission.demands
         self._shrink()
-        seating = Seating(proposal, self.state.cluster, due)
+        seating = Seating(proposal, self.admission.rooms, demands, due)
         unseated = self._keep_seats(seating)
-        reserved_only = [job for job in unseated if target[job] == due[job].gpus]
-        seating.seat([job for job in reserved_only if not (job.gpus == target[job] and self._may_stay(job))])
+        reserved = {job: Share(due[job].gpus, demands[job].gpu_type) for job in unseated}
+        reserved_only = [job for job in unseated if target[job] == reserved[job]]
+        seating.seat(
+            [job for job in reserved_only if not (self._holds(job) == target[job] and self._may_stay(job))]
+        )
         self._grow(seating)
-        failed = [job for job in unseated if proposal.gpus(job) != target[job] and not self._may_stay(job)]
+        failed = [job for job in unseated if self._drafted(job) != target[job] and not self._may_stay(job)]
         seating.seat([job for job in failed if job not in seating.seated])
         for job in seating.evicted:
             if job not in due and not proposal.gpus(job):
@@ -107,14 +113,25 @@ class _Following:
         self.admission.note_seated(due, seating.seated)
         return proposal
 
+    def _holds(self, job: JobView) -> Share:
+        """What a job holds now."""
+        return Share(job.gpus, (job.gpu_type or "") if self.state.cluster.mixed else "")
+
+    def _drafted(self, job: JobView) -> Share:
+        """What a job holds in the draft."""
+        gpu_type = self.proposal.gpu_type(job) if self.state.cluster.mixed else ""
+        return Share(self.proposal.gpus(job), gpu_type or "")
+
     def _shrink(self) -> None:
-        """Stop the jobs without a target, and resize those that hold more than theirs."""
+        """Stop the jobs without a target, and those that leave spare GPUs for others of another type; resize
+        those that hold more than their target.
+        """
         for job in self.state.running:
-            gpus = self.target.get(job, 0)
-            if not gpus:
+            share, held = self.target.get(job), self._holds(job)
+            if share is None or (share.gpu_type != held.gpu_type and job not in self.agenda.due):
                 self.proposal.stop(job)
-            elif gpus < job.gpus:
-                self.proposal.resize(job, gpus)
+            elif share.gpu_type == held.gpu_type and share.gpus < job.gpus:
+                self.proposal.resize(job, share.gpus)
 
     def _keep_seats(self, seating: Seating) -> list[JobView]:
         """Seat the due jobs that are at their address: first those that were there before, then those that
@@ -133,18 +150,34 @@ class _Following:
         """
         target, proposal = self.target, self.proposal
         early = {
-            job: self.admission.slots(job)[0] for *_, job, gpus in self.agenda.soon if target.get(job) == gpus
+            job: self.admission.slots(job)[0]
+            for *_, job, gpus in self.agenda.soon
+            if target.get(job) == (gpus, self.admission.demands[job].gpu_type)
         }
-        growing = [job for job in target if target[job] > proposal.gpus(job)]
-        for job in sorted(growing, key=lambda job: (-target[job], job.order)):
+        growing = [
+            job
+            for job, (gpus, gpu_type) in target.items()
+            if gpus > proposal.gpus(job) or self._drafted(job).gpu_type != gpu_type
+        ]
+        for job in sorted(growing, key=lambda job: (-target[job].gpus, job.order)):
             if job in early and not proposal.gpus(job) and seating.begin_early(job, early[job]):
                 continue
-            if job not in self.agenda.due or job not in seating.evicted or job in seating.unplaced:
-                seating.give_spare(job, target[job])
+            if job in self.agenda.due and job in seating.evicted and job not in seating.unplaced:
+                continue
+            held = self._holds(job)
+            stopped = held.gpus and not proposal.gpus(job) and held.gpu_type != target[job].gpu_type
+            if not seating.give_spare(job, target[job]) and stopped:
+                seating.give_spare(job, held)
 
     def _may_stay(self, job: JobView) -> bool:
         """Whether a job that is due may stay where it is, on spare GPUs."""
-        slots = self.admission.slots(job)
-        if self.proposal.gpus(job) != job.gpus or job.gpus < slots[0].gpus:
+        slots, demand = self.admission.slots(job), self.admission.demands[job]
+        held = self._holds(job)
+        if self._drafted(job) != held:
             return False
-        return may_stay(self.admission.demands[job], slots[0].gpus, slots, self.state.now)
+        if held.gpu_type == demand.gpu_type:
+            if held.gpus < slots[0].gpus:
+                return False
+        elif job.rate(held.gpus, held.gpu_type) < demand.rates[slots[0].gpus]:
+            return False
+        return may_stay(demand, slots[0].gpus, slots, self.state.now)

@@ -7,15 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 from clustersim.cluster import Cluster
+from clustersim.cluster.topology import NodeGroup
 from clustersim.engine import RunSetup, Simulation
 from clustersim.overheads import Overheads
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.speed import Curve, SpeedOnOneType
+from clustersim.speed.speed import SpeedByType
 from clustersim.testing import Case, Outcome
 from traces.job import Job, submission_order
 
 __all__ = [
     "Bench",
+    "MixedBench",
     "Script",
     "Step",
     "elastic",
@@ -114,6 +117,39 @@ class StatedSpeed(SpeedOnOneType):
 
     def curve(self, job: Job) -> Curve:
         return replace(super().curve(job), parameters=self.parameters.get(job.model or "", 0.0))
+
+
+class MixedBench:
+    """Nodes of several GPU types, (type, nodes, GPUs per node) each, and the throughput table of each."""
+
+    def __init__(
+        self,
+        groups: Sequence[tuple[str, int, int]],
+        tables: Mapping[str, Any],
+        parameters: Mapping[str, float] | None = None,
+        overheads: Overheads | None = None,
+        placement: str = "pack",
+    ):
+        made = [NodeGroup(name=name, nodes=n, gpus_per_node=g, gpu_type=name) for name, n, g in groups]
+        self.cluster, self.tables, self.parameters = Cluster.of(made), tables, parameters or {}
+        self.overheads, self.placement = overheads or Overheads.none(), placement
+
+    def run(self, jobs: Sequence[Job], scheduler: Scheduler) -> Outcome:
+        by_type = {
+            pool.gpu_type: StatedSpeed(
+                Cluster(pool.nodes, pool.gpus_per_node), self.tables[pool.gpu_type], self.parameters
+            )
+            for pool in self.cluster.pools
+        }
+        for name, speed in by_type.items():
+            speed.gpu_type = name
+        by_all = SpeedByType(by_type)
+        setup = free_setup(
+            self.cluster, scheduler, speed=by_all, overheads=self.overheads, placement=self.placement
+        )
+        recorder = Simulation(submission_order(jobs), setup).run()
+        case = Case("bench", tuple(jobs), self.cluster, self.tables, self.overheads, self.placement)
+        return Outcome(case, tuple(recorder.events), tuple(recorder.jobs), by_all)
 
 
 class Bench:

@@ -91,9 +91,13 @@ def _raise_first(outcome: Outcome, broken: Iterable[Violation]) -> None:
 
 
 def evidence_of(outcome: Outcome) -> Evidence:
-    """The evidence of a run for the rules of the audit, with the exact speeds of its jobs."""
+    """The evidence of a run for the rules of the audit, with the exact speeds of its jobs; without them on a
+    cluster of several GPU types, where a count has a speed on each type.
+    """
     case = outcome.case
     known = {job.job_id: _known(job, outcome.curve(job)) for job in case.jobs}
+    if case.cluster.mixed:
+        known = {name: facts._replace(unit_s={}, only_known_sizes=False) for name, facts in known.items()}
 
     def facts_of(record: JobRecord | None, first: EventRecord | None, planned: bool) -> JobFacts:
         about = record if first is None else first

@@ -58,7 +58,8 @@ class WatchedProfile:
         backward: bool = False,
         kernel: AttentionKernel = FLASH,
     ) -> Array:
-        self._calls.append(("attention", (("head_dim", head_dim), ("seq", seq_kv))))
+        part = "attention" if kernel.name == "flash" else f"attention_{kernel.name}"
+        self._calls.append((part, (("head_dim", head_dim), ("seq", seq_kv))))
         shape = (batch, heads, kv_heads, head_dim, seq_q, seq_kv, causal)
         return self.profile.attention_s(*shape, backward, kernel)
 

@@ -103,7 +103,8 @@ def recompute_alternatives(row: Cells) -> tuple[Recomputation, ...]:
         return tuple(("full", share) for share in _SHARES)
     unstated = "recompute" in missing or "recompute not stated" in (row["note"] or "")
     if unstated and row["recompute"] == "none":
-        return ("full", 1.0), ("elementwise", 1.0), ("none", 1.0)
+        some = () if _shards_with_fsdp2(row) else (("elementwise", 1.0),)
+        return ("full", 1.0), *some, ("none", 1.0)
     return ()
 
 

@@ -38,23 +38,36 @@ from .table import Cells
 __all__ = ["MeasuredRun", "candidate_plans", "measured_run"]
 
 
-@dataclass(frozen=True)
-class _Chip:
-    """A GPU as tables name it: the system whose nodes hold it, its power limit unless a row says otherwise,
-    and what differs from that system's GPU.
-    """
-
-    system: str
-    power_w: float | None = None
-    hbm_bytes_per_s: float | None = None
-    memory_bytes: float | None = None
-
-
 _CHIPS = {
-    "A100-SXM-80GB": _Chip("dgx-a100-80gb", 400),
-    # The same die with other memory (NVIDIA A100 data sheet, 2021, less the driver's share).
-    "A100-SXM-40GB": _Chip("dgx-a100-80gb", 400, 1555e9, 42.5e9),
-    "H100-SXM-80GB": _Chip("dgx-h100", 700),
+    "A100-SXM-80GB": "dgx-a100-80gb",
+    "A100-SXM-40GB": "dgx-a100-40gb",
+    "A100-SXM-64GB": "leonardo",
+    "A800-SXM-80GB": "dgx-a800-80gb",
+    "H100-SXM-80GB": "dgx-h100",
+    "H100-SXM-64GB": "marenostrum5",
+    "H100-PCIe-80GB": "h100-pcie",
+    "H200-SXM-141GB": "dgx-h200",
+    "B200-SXM-180GB": "dgx-b200",
+    "B300-SXM-270GB": "dgx-b300",
+    "GB200-NVL72": "gb200-nvl72",
+    "GB300-NVL72": "gb300-nvl72",
+}
+"""GPUs as tables name them, and the system whose nodes hold them."""
+_ALIASES = {
+    "A800": "A800-SXM-80GB",
+    "H100-PCIe": "H100-PCIe-80GB",
+    "H200": "H200-SXM-141GB",
+    "B200": "B200-SXM-180GB",
+    "B200-SXM-192GB": "B200-SXM-180GB",
+    "B300": "B300-SXM-270GB",
+    "B300-SXM-288GB": "B300-SXM-270GB",
+    "GB200": "GB200-NVL72",
+    "GB300": "GB300-NVL72",
+}
+_LIMITS_W = {"A100": 400.0, "H100": 700.0}  # of the SXM parts, by NVIDIA's data sheets
+# Meta's H100 has HBM2e, 2.4 TB/s; torchtitan's logs say "95.0 GiB".
+_SITE_GPUS: dict[str, dict[str, Any]] = {
+    "meta-grand-teton": {"hbm_bytes_per_s": 2.4e12, "memory_bytes": 102.0e9}
 }
 # Software that sites document and the columns cannot express: llm-foundry's Triton attention
 # (`attn_impl: triton`) and fused cross-entropy, InternLM's flash-attention 1.0.5.
@@ -102,13 +115,13 @@ def measured_run(row: Cells, site: Site) -> MeasuredRun:
     for column in _STATED:
         if row[column] is None:
             raise UserError(f"the source does not say {column}")
-    chip = _chip(row)
+    name = _system_name(row)
     features = features_of(row)
     degrees = ("tp", "pp", "cp", "dp") if row["cp"] else ("tp", "pp", "dp")
     used = math.prod(row[name] for name in degrees)
     if row["gpus"] != used:
         raise UserError(f"gpus={row['gpus']} is not {' x '.join(degrees)} = {used}")
-    system = _system(row, chip, features.framework, site)
+    system = _system(row, name, features.framework, site)
     run = MeasuredRun(_model(row), _plan(row, features), system, profile_of(system), features.assumed)
     check_predictable(run.model)
     if run.plan.precision not in run.profile.precisions:
@@ -138,25 +151,30 @@ def candidate_plans(row: Cells, run: MeasuredRun) -> list[Plan]:
     return [plan for plan in plans if not plan.broken_rules(run.model)] or [plans[0].check(run.model)]
 
 
-def _chip(row: Cells) -> _Chip:
-    chip = _CHIPS.get(row["gpu"])
-    if chip is None or chip.system not in list_systems():
-        raise UserError(f"no profile for GPU {shown(row['gpu'])}")
-    return chip
+_systems = functools.cache(list_systems)
+_node = functools.cache(load_system)
 
 
-def _system(row: Cells, chip: _Chip, framework: str, site: Site) -> System:
-    """The system of a row: nodes and NICs as stated, GPUs as named, limited to the stated power."""
-    node = load_system(_SITE_SYSTEMS.get(row["site"] or "", chip.system))
+def _system_name(row: Cells) -> str:
+    gpu: str = row["gpu"]
+    usual = _CHIPS.get(_ALIASES.get(gpu, gpu), "")
+    if usual not in _systems():
+        raise UserError(f"no profile for GPU {shown(gpu)}")
+    return _SITE_SYSTEMS.get(row["site"] or "", usual)
+
+
+def _system(row: Cells, name: str, framework: str, site: Site) -> System:
+    """The system of a row: nodes and NICs as stated, GPUs limited to the stated power."""
+    node = _node(name)
+    usual = _LIMITS_W.get(row["gpu"].partition("-SXM")[0])
     system = replace(
         node,
         name=row["id"],
         gpus_per_node=row["gpus_per_node"],
         framework=framework,
         site=site,
-        power_w=node.power_w if row["power_w"] in (None, chip.power_w) else row["power_w"],
-        hbm_bytes_per_s=chip.hbm_bytes_per_s or node.hbm_bytes_per_s,
-        memory_bytes=chip.memory_bytes or node.memory_bytes,
+        power_w=node.power_w if row["power_w"] in (None, usual) else row["power_w"],
+        **_SITE_GPUS.get(row["site"] or "", {}),
     )
     return system.with_nic(row["node_nic_gbps"])
 

@@ -87,21 +87,37 @@ class RunSet:
         """
         seconds, memory = np.full(len(self), np.inf), np.zeros(len(self))
         for group in self._groups:
-            system = group.system if site is None else replace(group.system, site=site)
-            name = system.framework
-            framework = (frameworks or {}).get(name) or load_framework(name)
-            result = evaluate(
-                group.model, group.plans, system, group.profile, framework=framework, memory_headroom=0.0
-            )
-            possible = result.memory.fits | group.first
-            found = np.where(possible, result.iteration_s, np.inf)
+            found, needed, fits = self._evaluated(group, site, frameworks or {})
             fitting = np.zeros(len(self), dtype=bool)
-            np.logical_or.at(fitting, group.rows, result.memory.fits)
-            found = np.where(fitting[group.rows] & ~result.memory.fits, np.inf, found)
-            np.minimum.at(seconds, group.rows, found)
-            chosen = found == seconds[group.rows]
-            memory[group.rows[chosen]] = result.memory.total[chosen]
+            np.logical_or.at(fitting, group.rows, fits)
+            possible = np.where(fitting[group.rows], fits, group.first)
+            np.minimum.at(seconds, group.rows[possible], found[possible])
+            chosen = possible & (found == seconds[group.rows])
+            memory[group.rows[chosen]] = needed[chosen]
         return seconds, memory
+
+    def _evaluated(
+        self, group: _Group, site: Site | None, frameworks: Mapping[str, Framework]
+    ) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """Seconds and bytes of a group's plans, and whether they fit. The last result of every group is kept:
+        a fit that changes one framework evaluates the runs of that framework alone.
+        """
+        site = group.system.site if site is None else site
+        name = group.system.framework
+        asked = site, frameworks.get(name) or load_framework(name)
+        known = self._last.get(id(group))
+        if known is None or known[0] != asked:
+            system = replace(group.system, site=site)
+            result = evaluate(
+                group.model, group.plans, system, group.profile, framework=asked[1], memory_headroom=0.0
+            )
+            found = result.iteration_s, result.memory.total, result.memory.fits
+            known = self._last[id(group)] = asked, found
+        return known[1]
+
+    @functools.cached_property
+    def _last(self) -> dict[int, tuple[tuple[Site, Framework], tuple[Array, Array, NDArray[np.bool_]]]]:
+        return {}
 
     @functools.cached_property
     def _groups(self) -> list[_Group]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from itertime.errors import UnknownName, UserError
-from itertime.spec import Site
+from itertime.spec import NETWORK_EFFICIENCY, Site
 
 __all__ = ["MEMORY_CONSTANTS", "TIME_CONSTANTS", "Constant", "constants_named", "site_of"]
 
@@ -34,7 +34,8 @@ class Constant:
 
     @property
     def neutral(self) -> float:
-        return float(getattr(Site(), self.name))
+        value = getattr(Site(), self.name)
+        return NETWORK_EFFICIENCY if value is None else float(value)
 
     @property
     def bounds(self) -> tuple[float, float]:

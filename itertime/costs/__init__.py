@@ -3,6 +3,7 @@
 | name | what |
 |---|---|
 | `Workload` | plans of one model on one system, with their partition: the argument of all cost functions |
+| `FIRST`, `HEAVY`, `LIGHT`, `LAST` | the kinds of pipeline stages, rows of what has one number per kind |
 | `stage_costs`, `StageCosts` | seconds by part of every kind of pipeline stage, and of what happens once |
 | `memory`, `Memory` | bytes by part on the fullest GPU, and whether they fit |
 | `MEMORY_HEADROOM`, `checked_headroom` | the share of memory to leave free by default; its bounds |
@@ -26,7 +27,7 @@ Why
 from .kernel_times import KernelTimes
 from .layer import Parts
 from .memory import MEMORY_HEADROOM, Memory, checked_headroom, memory
-from .partition import Workload
+from .partition import FIRST, HEAVY, LAST, LIGHT, Workload
 from .stage import (
     StageCosts,
     chunk_times,
@@ -37,6 +38,10 @@ from .stage import (
 )
 
 __all__ = [
+    "FIRST",
+    "HEAVY",
+    "LAST",
+    "LIGHT",
     "MEMORY_HEADROOM",
     "KernelTimes",
     "Memory",

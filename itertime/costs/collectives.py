@@ -94,11 +94,14 @@ def all_reduce_s(
     hop = 2 * system.network_latency_s
     seconds = []
     if "ring" in system.collective_algorithms:
-        delay = (nodes - 1) * hop + 2 * _crossings(nodes, local) * bulk
-        seconds.append(np.maximum(inside, _left(nodes * local) * through_nics) + delay)
+        moved = np.maximum(inside, _left(nodes * local) * through_nics)
+        seconds.append(_ring_s(moved, 2, nodes, local, size, system))
     depth = np.ceil(np.log2(nodes)) * (hop + 2 * bulk)
     if "tree" in system.collective_algorithms:
         seconds.append(np.maximum(inside, through_nics) + depth)
+    if "nvls-tree" in system.collective_algorithms:
+        through_tree = np.where(nodes > 2, through_nics, through_nics / 2)
+        seconds.append(np.maximum(inside, through_tree) + depth)
     if "hierarchical" in system.collective_algorithms:
         seconds.append(np.maximum(inside, _left(nodes) * through_nics) + depth)
     return system.site.all_reduce_multiplier * _choose(inside, np.minimum.reduce(seconds), size, nodes)
@@ -212,8 +215,7 @@ def _half_of_all_reduce(
     if (nodes == 1).all():
         return system.site.all_reduce_multiplier * np.where(size > 0, inside, 0.0)
     outside = _left(nodes * local) * size / _ring_share(nodes, local, system, nic_sharers, stride)
-    delay = (nodes - 1) * system.network_latency_s + _crossings(nodes, local) * _bulk_latency_s(size, system)
-    across = np.maximum(inside, outside) + delay
+    across = _ring_s(np.maximum(inside, outside), 1, nodes, local, size, system)
     return system.site.all_reduce_multiplier * _choose(inside, across, size, nodes)
 
 
@@ -227,6 +229,20 @@ def _layout(nbytes: ArrayLike, ranks: ArrayLike, ranks_per_node: ArrayLike) -> t
     count = np.asarray(ranks)
     local = np.minimum(np.maximum(ranks_per_node, 1), count)
     return np.asarray(nbytes, dtype=float), np.ceil(count / local), local
+
+
+def _ring_s(moved: Array, rounds: int, nodes: Array, local: Array, size: Array, system: System) -> Array:
+    """Seconds of a ring through all ranks, `rounds` times, from `moved`, those of its bytes alone.
+
+    A piece of the buffer takes every step of the ring but one. Where a step within a node is known, the
+    delay of all steps and the time of the bytes overlap, (moved^4 + delay^4)^(1/4): a rank sends one piece
+    on while it receives the next. Otherwise the delay of the hops between nodes is added.
+    """
+    hops = (nodes - 1) * system.network_latency_s + _crossings(nodes, local) * _bulk_latency_s(size, system)
+    if system.ring_step_s == 0:
+        return moved + rounds * hops
+    delay = rounds * (hops + nodes * (local - 1) * system.ring_step_s)
+    return np.sqrt(np.sqrt(moved**4 + delay**4))
 
 
 def _crossings(nodes: Array, local: Array) -> Array:
@@ -249,7 +265,7 @@ def _left(ranks: Array) -> Array:
 def _nic_share(local: ArrayLike, system: System, nic_sharers: ArrayLike) -> Array:
     """Bytes/s of one group between nodes."""
     share = system.domain_nic_bytes_per_s / np.asarray(nic_sharers, dtype=float)
-    return system.site.network_efficiency * np.minimum(share, np.asarray(local) * system.gpu_nic_bytes_per_s)
+    return system.achieved_network * np.minimum(share, np.asarray(local) * system.gpu_nic_bytes_per_s)
 
 
 def _ring_share(
@@ -259,7 +275,7 @@ def _ring_share(
     share = _nic_share(local, system, nic_sharers)
     if (system.nics_per_node or system.gpus_per_node) < system.gpus_per_node:
         sharers = np.asarray(nic_sharers, dtype=float)
-        across = system.site.network_efficiency * 2 * system.cpu_link_bytes_per_s / sharers
+        across = system.achieved_network * 2 * system.cpu_link_bytes_per_s / sharers
         share = np.where((local > 1) & (sharers > 1), np.minimum(share, across), share)
     return share * ring_share(nodes, stride, system)
 

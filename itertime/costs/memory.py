@@ -85,10 +85,19 @@ def _parts(workload: Workload) -> dict[str, Array]:
     gathered = np.where(plans.zero_stage == 3, 2 * 2.0 * (partition.shared + partition.experts), 0.0)
     # A tied embedding is on both ends of the pipeline.
     ends = np.array([partition.table, np.zeros(len(plans)), partition.tables])
-    shared, experts = layers * partition.shared + ends, layers * partition.experts
+    shared, experts = (parameters[_STAGES] for parameters in partition.layer_parameters())
+    shared = shared + ends
     optimizer, gradients, weights = (_owned(plans, shared, experts, stage) for stage in (1, 2, 3))
     kept, live, given = _activations(workload)
-    held = (kept * layers + given) * _in_flight(plans)
+    kept_by_stage = kept * layers
+    if model.dense_layers:
+        dense = partition.dense[_STAGES]
+        kept_by_dense, live_in_dense, _ = _activations(workload.dense_form())
+        kept_by_stage = kept * (layers - dense) + kept_by_dense * dense
+        live = np.where(
+            layers > dense, np.where(dense > 0, np.maximum(live, live_in_dense), live), live_in_dense
+        )
+    held = (kept_by_stage + given) * _in_flight(plans)
     per_logit = 2.0 if model.fused_loss else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
     predicted = plans.tokens(model.seq_len) * model.predicted_share
     logits = np.zeros(layers.shape)

@@ -3,6 +3,9 @@
 A pipeline has at most four kinds of stages: the first (embedding), middle stages with one layer more or one
 layer fewer (an uneven split), and the last (projection, loss). With pp = 1 the only stage is a last one that
 also holds the embedding.
+
+All chunks of interleaved stages hold equally many layers, except the first chunk of the first stage and the
+last chunk of the last one. These differ by what their stage differs from a middle one (HEAVY).
 """
 
 from __future__ import annotations
@@ -29,9 +32,11 @@ class Partition:
 
     | field | shape | meaning |
     |---|---|---|
-    | `layers` | (4, plans) | layers of a stage of each kind |
+    | `layers` | (4, plans) | layers of a stage of each kind; HEAVY is stated even where no stage is |
+    | `dense` | (4, plans) | how many of them are dense layers of a mixture, which come first |
     | `stages` | (4, plans) | stages of each kind |
     | `shared` | (plans,) | parameters of one layer on one GPU that every data-parallel rank holds |
+    | `dense_shared` | (plans,) | the same of one of a mixture's dense layers; 0 without any |
     | `experts` | (plans,) | parameters of one layer's experts on one GPU; 0 without a mixture |
     | `vocab` | (plans,) | the padded vocabulary |
     | `table` | (plans,) | parameters of one vocabulary table (embedding or projection) on one GPU |
@@ -39,8 +44,10 @@ class Partition:
     """
 
     layers: Whole
+    dense: Whole
     stages: Whole
     shared: Array
+    dense_shared: Array
     experts: Array
     vocab: Whole
     table: Array
@@ -50,18 +57,30 @@ class Partition:
     def of(cls, model: ModelSpec, plans: PlanBatch) -> Partition:
         layers, stages = _split(model, plans)
         shared, experts = _layer_shards(model, plans)
+        dense, dense_shared = np.zeros_like(layers), np.zeros(len(plans))
+        if model.dense_layers:
+            dense[FIRST] = model.dense_layers
+            dense[LAST] = np.where(plans.pp == 1, model.dense_layers, 0)
+            dense_shared, _ = _layer_shards(model.dense_form(), plans)
         vocab = padded_vocab(model, plans.tp)
         table = vocab * model.hidden / plans.tp
         tables = table if model.tied_embeddings else np.where(plans.pp == 1, 2 * table, table)
         return cls(
             layers=layers,
+            dense=dense,
             stages=stages,
             shared=shared,
+            dense_shared=dense_shared,
             experts=experts,
             vocab=vocab,
             table=table,
             tables=tables,
         )
+
+    def layer_parameters(self) -> tuple[Array, Array]:
+        """Parameters of a stage's layers on one GPU, (4, plans) each: as `shared`, and experts."""
+        usual = self.layers - self.dense
+        return usual * self.shared + self.dense * self.dense_shared, usual * self.experts
 
     def take(self, rows: Whole) -> Partition:
         """The partition of the plans at `rows`."""
@@ -106,6 +125,15 @@ class Workload:
     def __len__(self) -> int:
         return len(self.plans)
 
+    def dense_form(self) -> Workload:
+        """The same plans of a model whose every layer is one of the mixture's dense layers.
+
+        Its partition has the parameters of such layers; layers by stage are those of the model itself.
+        """
+        partition = self.partition
+        dense = replace(partition, shared=partition.dense_shared, experts=np.zeros(len(self)))
+        return replace(self, model=self.model.dense_form(), partition=dense)
+
     def take(self, rows: Whole) -> Workload:
         """The workload of the plans at `rows`."""
         return replace(self, plans=self.plans.take(rows), partition=self.partition.take(rows))
@@ -133,6 +161,8 @@ def _layer_shards(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array]:
 
 def _split(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
     """Layers and number of stages by kind, (4, plans) each."""
+    if plans.ends.any() or plans.remainder.any():
+        return _split_in_chunks(model, plans)
     if plans.by_compute.any():
         return _split_by_compute(model, plans)
     if plans.balanced.any():
@@ -141,6 +171,23 @@ def _split(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
     even = model.layers // pp
     stages = np.stack([np.minimum(pp - 1, 1), np.maximum(pp - 2, 0), np.zeros_like(pp), np.ones_like(pp)])
     return np.array([even, even, even, even]), stages
+
+
+def _split_in_chunks(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
+    """The splits "ends" and "remainder" of the plans that ask for one; the others are split as usual.
+
+    "ends" is `get_num_layers_to_build` of Megatron-LM (transformer_block.py) with embedding and loss counted.
+    """
+    no = np.zeros_like(plans.ends)
+    other_layers, other_stages = _split(model, replace(plans, ends=no, remainder=no))
+    pp, chunks = plans.pp, plans.pp * plans.interleave
+    most = np.where(plans.ends, (model.layers + 2) // chunks, -(-model.layers // chunks)) * plans.interleave
+    first = most - plans.ends
+    last = np.where(pp == 1, model.layers, model.layers - first - most * np.maximum(pp - 2, 0))
+    stages = [np.minimum(pp - 1, 1), np.maximum(pp - 2, 0), np.zeros_like(pp), np.ones_like(pp)]
+    chosen = plans.ends | plans.remainder
+    layers = np.where(chosen, np.stack([first, most, most, last]), other_layers)
+    return layers, np.where(chosen, np.stack(stages), other_stages)
 
 
 def _balanced_split(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from .embedding_head import embedding_s, head_s
 from .kernel_times import KernelTimes
 from .layer import Parts, layer_costs
 from .parallel_comm import activation_all_reduce_s
-from .partition import FIRST, LAST, Workload
+from .partition import FIRST, HEAVY, LAST, Workload
 
 __all__ = [
     "MICRO_BATCH_COLUMNS",
@@ -71,20 +72,28 @@ class StageCosts:
 
 @dataclass(frozen=True)
 class Pass:
-    """Seconds of one pass of one micro-batch: one layer by part, the embedding, the head."""
+    """Seconds of one pass of one micro-batch: one layer by part, the embedding, the head.
+
+    `dense`: the same as `layer` of one of a mixture's dense layers; empty for a model without any.
+    """
 
     layer: Parts
     embedding: Array
     head: Array
+    dense: Parts
 
     def take(self, rows: Whole) -> Pass:
-        layer = {part: seconds[rows] for part, seconds in self.layer.items()}
-        return Pass(layer, self.embedding[rows], self.head[rows])
+        layer, dense = (
+            {part: seconds[rows] for part, seconds in parts.items()} for parts in (self.layer, self.dense)
+        )
+        return Pass(layer, self.embedding[rows], self.head[rows], dense)
 
 
 def stage_costs(workload: Workload) -> StageCosts:
     """All parts of an iteration's time; what remains is the order in which the stages run."""
-    sharded = sharded_s(workload)
+    sharded = [sharded_s(workload)]
+    if workload.model.dense_layers:
+        sharded.append(sharded_s(workload.dense_form()))
     hop = _hop_s(workload)
     forward, backward = _distinct_passes(workload)
     passes = [
@@ -92,19 +101,24 @@ def stage_costs(workload: Workload) -> StageCosts:
         _stage_pass(workload, backward, _shards_backward(workload, sharded, backward), hop, FIRST),
     ]
     once, traffic = _once(workload, passes[0], passes[1])
-    once["fsdp_last"] = sharded.last_scatter
+    once["fsdp_last"] = sharded[-1].last_scatter  # of the first layer, which is dense if any is
     return StageCosts(workload, passes[0], passes[1], once, traffic)
 
 
 def stage_layers_s(model: ModelSpec, plans: PlanBatch, system: System, profile: KernelTimes) -> Array:
     """Seconds of one micro-batch in `layers // pp` layers, without ends and sends: a lower bound for the
-    slowest stage, which has at least as many layers.
+    slowest stage, which has at least as many layers. In a mixture with dense layers all count as the shorter
+    kind.
     """
     first, where = plans.distinct(MICRO_BATCH_COLUMNS)
     work = Workload.of(model, plans.take(first), system, profile)
-    layer = layer_costs(work, activation_all_reduce_s(work))
-    both = (*layer.forward.values(), *layer.backward.values())
-    seconds = sum(both, np.zeros(len(work)))
+    reduced = activation_all_reduce_s(work)
+    layer = layer_costs(work, reduced)
+    seconds = sum((*layer.forward.values(), *layer.backward.values()), np.zeros(len(work)))
+    if model.dense_layers:
+        dense = layer_costs(work.dense_form(), reduced)
+        both = (*dense.forward.values(), *dense.backward.values())
+        seconds = np.minimum(seconds, sum(both, np.zeros(len(work))))
     return (model.layers // plans.pp) * seconds[where]
 
 
@@ -123,14 +137,34 @@ def micro_batch_passes(workload: Workload) -> tuple[Pass, Pass]:
     layer = layer_costs(workload, reduced)
     embedding = embedding_s(workload, reduced)
     head = head_s(workload, reduced)
-    return Pass(layer.forward, embedding[0], head[0]), Pass(layer.backward, embedding[1], head[1])
+    forward: Parts = {}
+    backward: Parts = {}
+    if workload.model.dense_layers:
+        dense = layer_costs(workload.dense_form(), reduced)
+        forward, backward = dense.forward, dense.backward
+    return (
+        Pass(layer.forward, embedding[0], head[0], forward),
+        Pass(layer.backward, embedding[1], head[1], backward),
+    )
+
+
+def _layers_s(workload: Workload, one: Pass) -> Parts:
+    """Seconds by part of a pass through a stage's layers, (4, plans)."""
+    partition = workload.partition
+    if not one.dense:
+        return {part: partition.layers * seconds for part, seconds in one.layer.items()}
+    usual, nothing = partition.layers - partition.dense, np.zeros(len(workload))
+    return {
+        part: usual * one.layer.get(part, nothing) + partition.dense * one.dense.get(part, nothing)
+        for part in dict.fromkeys((*one.layer, *one.dense))
+    }
 
 
 def _stage_pass(workload: Workload, one: Pass, shards: _Shards, hop: Array, end: int) -> Parts:
     """Seconds of a pass by part, (4, plans); the stage `end`, where the pass ends, sends one time fewer."""
     plans, layers, framework = workload.plans, workload.partition.layers, workload.framework
     has_embedding = (_KIND == FIRST) | ((_KIND == LAST) & (plans.pp == 1))
-    parts: Parts = {part: layers * seconds for part, seconds in one.layer.items()}
+    parts = _layers_s(workload, one)
     parts["fsdp_comm"] = shards.exposed
     if framework.contention:
         parts["contention"] = framework.contention * shards.hidden
@@ -148,11 +182,19 @@ def _stage_pass(workload: Workload, one: Pass, shards: _Shards, hop: Array, end:
 
 def _hide_ends(parts: Parts, plans: PlanBatch) -> None:
     """Shortens embedding and head by the time that the GPU would wait for the launches of their chunk."""
-    idle = parts["launch"] / plans.interleave
+    idle = np.maximum(_at_ends(parts["launch"], plans.interleave), 0.0)
     for end in ("embedding", "head"):
         hidden = np.minimum(parts[end], idle)
         parts[end] = parts[end] - hidden
         idle = np.where(plans.interleave == 1, idle - hidden, idle)
+
+
+def _at_ends(stages: Array, chunks: Whole) -> Array:
+    """Of seconds by kind of stage, (4, plans): those of the chunk that differs from the stage's others.
+
+    All other chunks of all stages take as long as those of a middle stage.
+    """
+    return np.where(chunks == 1, stages, stages[HEAVY] / chunks + (stages - stages[HEAVY]))
 
 
 @dataclass(frozen=True)
@@ -163,28 +205,41 @@ class _Shards:
     hidden: Array
 
 
-def _shards_forward(workload: Workload, sharded: Sharded, one: Pass) -> _Shards:
+def _shards_forward(workload: Workload, sharded: Sequence[Sharded], one: Pass) -> _Shards:
     """Of a forward pass under ZeRO-3: nothing hides the first layer's gather."""
     layers = workload.partition.layers
     if not (workload.plans.zero_stage >= 2).any():
         return _Shards(np.zeros(layers.shape), np.zeros(layers.shape))
-    exposed = np.maximum(sharded.forward - _hidden_by(workload, one), 0.0)
-    exposed = np.where(layers > 0, (layers - 1) * exposed + sharded.forward, 0.0)
-    return _Shards(exposed + sharded.root_gather, layers * sharded.forward - exposed)
+    counts, alone = layers, sharded[0].forward
+    exposed = np.maximum(alone - _hidden_by(workload, one.layer), 0.0)
+    moved = layers * alone
+    if one.dense:  # and the first layer is one of these
+        counts, gathered = workload.partition.dense, sharded[1].forward
+        moved = (layers - counts) * alone + counts * gathered
+        others = (layers - counts) * exposed
+        exposed = np.maximum(gathered - _hidden_by(workload, one.dense), 0.0)
+        exposed = np.where(counts > 0, others + (counts - 1) * exposed + gathered, 0.0)
+    else:
+        exposed = np.where(layers > 0, (layers - 1) * exposed + alone, 0.0)
+    return _Shards(exposed + sharded[0].root_gather, moved - exposed)
 
 
-def _shards_backward(workload: Workload, sharded: Sharded, one: Pass) -> _Shards:
+def _shards_backward(workload: Workload, sharded: Sequence[Sharded], one: Pass) -> _Shards:
     """Of a backward pass under ZeRO-2 and -3."""
     layers = workload.partition.layers
     if not (workload.plans.zero_stage >= 2).any():
         return _Shards(np.zeros(layers.shape), np.zeros(layers.shape))
-    exposed = layers.astype(float) * np.maximum(sharded.backward - _hidden_by(workload, one), 0.0)
-    return _Shards(exposed, layers * sharded.backward - exposed)
+    counts = [layers - workload.partition.dense, workload.partition.dense] if one.dense else [layers]
+    exposed = moved = np.zeros(layers.shape)
+    for count, moves, work in zip(counts, sharded, (one.layer, one.dense), strict=False):
+        exposed = exposed + np.maximum(moves.backward - _hidden_by(workload, work), 0.0) * count
+        moved = moved + count * moves.backward
+    return _Shards(exposed, moved - exposed)
 
 
-def _hidden_by(workload: Workload, one: Pass) -> Array:
+def _hidden_by(workload: Workload, layer: Parts) -> Array:
     """Seconds of communication that a layer's work hides: all of its work with `prefetch`, else none."""
-    return np.where(workload.plans.prefetch, sum(one.layer.values(), np.zeros(len(workload))), 0.0)
+    return np.where(workload.plans.prefetch, sum(layer.values(), np.zeros(len(workload))), 0.0)
 
 
 def _hop_s(workload: Workload) -> Array:
@@ -216,7 +271,8 @@ def _once(workload: Workload, forward: Parts, backward: Parts) -> tuple[Parts, E
     first = np.where(plans.pp == 1, LAST, FIRST)
     column = np.arange(len(plans))
     layers = partition.layers[first, column]
-    shared, experts = layers * partition.shared + partition.tables, layers * partition.experts
+    shared, experts = (parameters[first, column] for parameters in partition.layer_parameters())
+    shared = shared + partition.tables
     traffic = exchange(workload, layers, shared, experts)
     exposed = np.zeros(len(plans))
     overlaps, framework = plans.grad_overlap.any(), workload.framework
@@ -224,7 +280,7 @@ def _once(workload: Workload, forward: Parts, backward: Parts) -> tuple[Parts, E
         if not overlaps:
             exposed = exposed + comm
             continue
-        cover = _shared(parts)[first, column] / plans.interleave + parts["embedding"][first, column]
+        cover = _at_ends(_shared(parts), plans.interleave)[first, column] + parts["embedding"][first, column]
         cover = cover + np.where(plans.interleave == 1, parts["head"][first, column], 0.0)
         exposed = exposed + exposed_s(comm, cover, traffic.buckets, plans.grad_overlap)
     once = {
@@ -277,7 +333,15 @@ def chunk_times(costs: StageCosts, rows: Whole, chunks: int) -> ChunkTimes:
     column = rows[:, None]
 
     def work(parts: Parts) -> Array:
-        times = np.repeat(_shared(parts)[kinds, column][:, :, None] / chunks, chunks, axis=2)
+        stages = _shared(parts)
+        if chunks == 1:
+            times = stages[kinds, column][:, :, None].copy()
+        else:
+            times = np.repeat((stages[HEAVY] / chunks)[column][:, :, None], kinds.shape[1], axis=1)
+            times = np.repeat(times, chunks, axis=2)
+            more = stages - stages[HEAVY]
+            times[:, 0, 0] += more[FIRST, rows]
+            times[np.arange(len(rows)), plans.pp[rows] - 1, -1] += more[LAST, rows]
         times[:, :, 0] += parts["embedding"][kinds, column]
         times[:, :, -1] += parts["head"][kinds, column]
         return times
@@ -292,20 +356,20 @@ def chunk_times(costs: StageCosts, rows: Whole, chunks: int) -> ChunkTimes:
 
 
 def interleaved_passes(costs: StageCosts, rows: Whole) -> InterleavedPasses:
-    """The passes of the plans at `rows`, which are interleaved: all their stages have equally many layers."""
+    """The passes of the plans at `rows`, whose middle stages must all have equally many layers."""
     chunks = costs.workload.plans.interleave[rows]
     hops = costs.forward["p2p"][FIRST, rows] / chunks, costs.backward["p2p"][LAST, rows] / chunks
-    forward, backward = (
-        _shared(parts)[LAST, rows] / chunks + hop
-        for parts, hop in zip((costs.forward, costs.backward), hops, strict=True)
-    )
+    stages = [_shared(parts)[:, rows] for parts in (costs.forward, costs.backward)]
+    forward, backward = (each[HEAVY] / chunks + hop for each, hop in zip(stages, hops, strict=True))
+    first = [each[FIRST] - each[HEAVY] for each in stages]
+    last = [each[LAST] - each[HEAVY] for each in stages]
     return InterleavedPasses(
         forward=forward,
         backward=backward,
-        first_forward=costs.forward["embedding"][FIRST, rows],
-        first_backward=costs.backward["embedding"][FIRST, rows] - hops[1],
-        last_forward=costs.forward["head"][LAST, rows] - hops[0],
-        last_backward=costs.backward["head"][LAST, rows],
+        first_forward=first[0] + costs.forward["embedding"][FIRST, rows],
+        first_backward=first[1] + costs.backward["embedding"][FIRST, rows] - hops[1],
+        last_forward=last[0] + costs.forward["head"][LAST, rows] - hops[0],
+        last_backward=last[1] + costs.backward["head"][LAST, rows],
     )
 
 

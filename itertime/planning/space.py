@@ -24,9 +24,11 @@ class Space:
     """The choices of a search, which considers every combination that keeps the rules.
 
     Empty choices stand for all sensible ones: `tp` the powers of two up to a node's GPUs (larger ones only if
-    listed), `pp` every divisor of the layers, `interleave` of a stage's layers, `ep` of the experts. A
-    mixture of experts under tensor parallelism always has sequence parallelism. The defaults are the space of
-    vTrain's studies; `WHOLE` has everything.
+    listed), `pp` every divisor of the layers, `interleave` of a stage's layers, `ep` of the experts. With
+    `ends`, pipelines that the layers do not divide into evenly are split in this way where that is possible
+    (`Plan.split`); not those of two interleaved stages, whose time has no closed form. A mixture of experts
+    under tensor parallelism always has sequence parallelism. The defaults are the space of vTrain's studies;
+    `WHOLE` has everything.
     """
 
     tp: tuple[int, ...] = ()
@@ -40,6 +42,7 @@ class Space:
     cp: tuple[int, ...] = (1,)
     ep: tuple[int, ...] = ()
     precision: str = "bf16"
+    ends: bool = False
 
     def __post_init__(self) -> None:
         for name, known in (("recompute", RECOMPUTE), ("zero_stage", (0, 1, 2, 3))):
@@ -60,7 +63,7 @@ class Space:
                     )
 
 
-WHOLE = Space(interleave=(), zero_stage=(0, 1, 2, 3), sequence_parallel=(False, True))
+WHOLE = Space(interleave=(), zero_stage=(0, 1, 2, 3), sequence_parallel=(False, True), ends=True)
 
 
 def divisors(number: int) -> list[int]:
@@ -91,15 +94,40 @@ def candidates(
     whether or not it fits in memory. Raises UserError for more than `MOST_PLANS`.
     """
     tps = [tp for tp in space.tp if _splits(model, tp)] if space.tp else tensor_splits(model, system)
-    pps = [pp for pp in space.pp or divisors(model.layers) if model.layers % pp == 0]
-    shapes = _shapes(tps, pps, divisors(global_batch), space.cp, gpus)
+    shapes = _shapes(tps, _stages(model, space), divisors(global_batch), space.cp, gpus)
     shapes = _schedules(shapes, model, global_batch, space)
     choices = _choices(model, space)
     if shapes.shape[1] * choices.shape[1] > 2 * MOST_PLANS:
         size = f"about {shapes.shape[1] * choices.shape[1] / 1e6:,.0f} million"
         raise UserError(f"search: {size} plans are too many; restrict the space, or take fewer GPUs")
     shape, choice = np.nonzero(_keeps_rules(shapes, choices, model))
-    return _batch(shapes[:, shape], choices[:, choice], global_batch, space)
+    return _batch(shapes[:, shape], choices[:, choice], model, global_batch, space)
+
+
+def _stages(model: ModelSpec, space: Space) -> list[int]:
+    """The sizes of pipelines that can hold the layers."""
+    if space.pp:
+        return [pp for pp in space.pp if pp <= model.layers and _divides(model, space, pp)]
+    return [pp for pp in _factors(model, space) if pp <= model.layers]
+
+
+def _factors(model: ModelSpec, space: Space) -> list[int]:
+    """Numbers of stages, or of chunks of a stage, that some split has."""
+    also = divisors(model.layers + 2) if space.ends else []
+    return sorted({*divisors(model.layers), *also})
+
+
+def _divides(model: ModelSpec, space: Space, chunks: Whole | int) -> NDArray[np.bool_]:
+    """Whether so many chunks hold the layers, with the dense ones on the first chunk."""
+    even = (model.layers % chunks == 0) & _holds_dense(model, model.layers // chunks, chunks)
+    if not space.ends:
+        return np.asarray(even)
+    ends = (model.layers + 2) % chunks == 0
+    return np.asarray(even | (ends & _holds_dense(model, (model.layers + 2) // chunks - 1, chunks)))
+
+
+def _holds_dense(model: ModelSpec, first: Whole | int, chunks: Whole | int) -> NDArray[np.bool_]:
+    return (np.asarray(chunks) == 1) | (np.asarray(first) >= model.dense_layers)
 
 
 def _shapes(
@@ -121,12 +149,12 @@ def _product(*choices: Sequence[int]) -> Whole:
 
 def _schedules(shapes: Whole, model: ModelSpec, global_batch: int, space: Space) -> Whole:
     """The shapes with every micro-batch that divides a rank's share, and every interleaving: (6, plans)."""
-    chunks = space.interleave or divisors(model.layers)
-    sizes = _product(space.micro_batch, chunks)
+    sizes = _product(space.micro_batch, space.interleave or _factors(model, space))
     pp, (size, v) = shapes[2][:, None], sizes[:, None, :]
     share = global_batch // shapes[3][:, None]
-    interleaves = (pp > 1) & (model.layers % (pp * v) == 0) & (share // size % pp == 0)
-    row, column = np.nonzero((share % size == 0) & ((v == 1) | interleaves))
+    interleaves = (v == 1) | ((pp > 1) & (share // size % pp == 0))
+    interleaves &= (v == 1) | (pp != 2) | (model.layers % (pp * v) == 0)
+    row, column = np.nonzero((share % size == 0) & interleaves & _divides(model, space, pp * v))
     return np.concatenate([shapes[:, row], sizes[:, column]])
 
 
@@ -157,7 +185,7 @@ def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec) -> NDArray[np.
     return keeps & (ep == 1)
 
 
-def _batch(shapes: Whole, choices: Whole, global_batch: int, space: Space) -> PlanBatch:
+def _batch(shapes: Whole, choices: Whole, model: ModelSpec, global_batch: int, space: Space) -> PlanBatch:
     cp, tp, pp, dp, size, interleave = shapes
     recompute, zero, sequence, ep = choices
     no, plans = np.zeros(len(tp), dtype=bool), len(tp)
@@ -193,4 +221,6 @@ def _batch(shapes: Whole, choices: Whole, global_batch: int, space: Space) -> Pl
         recompute_permille=nothing + 1000,
         offload_layers=nothing,
         offload_optimizer=no,
+        ends=model.layers % (pp * interleave) != 0,
+        remainder=no,
     )

@@ -17,7 +17,7 @@ from typing import Any
 
 from itertime.commandline import run_task
 from itertime.io import write_text
-from itertime.spec import AttentionSlowdown, Evidence, SizeTable, load_profile
+from itertime.spec import AttentionSlowdown, Evidence, GemmModel, PowerTerm, SizeTable, load_profile
 
 from .attention_slowdown import measure_slowdown
 from .chips import Chip, chip_named
@@ -26,6 +26,8 @@ from .fit_collected import fit_collected
 from .fit_collectives import fit_collectives
 from .fit_elementwise import fit_elementwise
 from .fit_gemm import fit_gemm
+from .sustained import SOURCES, fit_precisions
+from .training import with_training
 
 __all__ = ["build", "main", "render"]
 
@@ -62,7 +64,13 @@ def build(folder: Path, gpu: str = "a100-80gb", base: str | None = None) -> dict
     the profile `base`.
     """
     chip = chip_named(gpu)
-    gemm, gemm_evidence = fit_gemm(folder, chip)
+    profile = _operators(folder, chip, base) if chip.like is None else _like(folder, chip)
+    return with_training(folder, chip, profile, base)
+
+
+def _operators(folder: Path, chip: Chip, base: str | None) -> dict[str, Any]:
+    """The profile without the kernels of newer training software."""
+    gemm, precisions, power, gemm_evidence = _gemm(folder, chip)
     fit_kernels = fit_collected if folder.is_file() else fit_elementwise
     elementwise, elementwise_evidence = fit_kernels(folder, chip)
     launch_s = elementwise["elementwise"].launch_s
@@ -92,6 +100,57 @@ def build(folder: Path, gpu: str = "a100-80gb", base: str | None = None) -> dict
         "elementwise": {kind: dataclasses.asdict(model) for kind, model in elementwise.items()},
         "collectives": {name: _plain(table) for name, table in collectives.items()},
         "evidence": [dataclasses.asdict(item) for item in evidence],
+        "gemm_precisions": {name: dataclasses.asdict(model) for name, model in precisions.items()},
+        "power": None if power is None else dataclasses.asdict(power),
+    }
+
+
+def _gemm(
+    folder: Path, chip: Chip
+) -> tuple[GemmModel, dict[str, GemmModel], PowerTerm | None, list[Evidence]]:
+    """The GEMMs in 16 bit, in other precisions, what a power limit changes, and the evidence."""
+    if folder.is_file() or chip.name not in SOURCES:
+        gemm, evidence = fit_gemm(folder, chip)
+        return gemm, {}, None, evidence
+    models, power, evidence = fit_precisions(folder, chip)
+    return models.pop("bf16"), models, power, evidence
+
+
+def _like(folder: Path, chip: Chip) -> dict[str, Any]:
+    """The profile of a chip whose GEMMs alone are measured; the rest is another chip's, by data sheets."""
+    base = load_profile(chip.like or "")
+    gemm, precisions, power, evidence = _gemm(folder, chip)
+    memory = chip.hbm_bytes_per_s / base.hbm_bytes_per_s
+    peak = chip.peak_flops_per_s / base.peak_flops_per_s
+    rate = peak * base.attention.multiprocessors / chip.multiprocessors
+    attention = base.attention.scaled(rate, memory, chip.multiprocessors)
+    slowdown = {name: dataclasses.asdict(one) for name, one in base.attention_slowdown.items()}
+    assumed = [
+        Evidence(part, "assumed", f"profile {base.name}, at the ratio of {what}", rows=0)
+        for part, what in (
+            ("attention", f"bf16 peaks, {peak:.4g}"),
+            ("element-wise kernels", f"memory bandwidths, {memory:.4g}"),
+            ("collectives", "1: not measured on this chip"),
+        )
+    ]
+    return {
+        "name": chip.name,
+        "gpu": chip.gpu,
+        "source": chip.source,
+        "peak_flops_per_s": chip.peak_flops_per_s,
+        "hbm_bytes_per_s": chip.hbm_bytes_per_s,
+        "memory_bytes": chip.memory_bytes,
+        "launch_s": base.launch_s,
+        "gemm": dataclasses.asdict(gemm),
+        "attention": dataclasses.asdict(attention),
+        "attention_slowdown": slowdown,
+        "elementwise": {
+            kind: dataclasses.asdict(model.scaled(memory)) for kind, model in base.elementwise.items()
+        },
+        "collectives": {name: _plain(table) for name, table in base.collectives.items()},
+        "evidence": [dataclasses.asdict(item) for item in _with_assumptions([*evidence, *assumed])],
+        "gemm_precisions": {name: dataclasses.asdict(model) for name, model in precisions.items()},
+        "power": None if power is None else dataclasses.asdict(power),
     }
 
 

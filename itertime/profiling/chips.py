@@ -25,8 +25,8 @@ class Chip:
 
     Rates are dense, 16 bit, per second. `memory_bytes` is the total that CUDA reports. `tables` is the first
     part of the file names of its tables. `forward_like` names a GPU with a measured split between forward and
-    backward attention, which is assumed for this GPU if its own is not measured. `serving_tables` is the first
-    part of the file names of aiconfigurator's tables; `power_w` the limit they ran at, which is the part's
+    backward attention, which is assumed for this GPU if its own is not measured. `serving_tables` is the
+    first part of the file names of aiconfigurator's tables; `power_w` the limit they ran at, the part's
     default. `like` names the chip whose attention, element-wise kernels and collectives stand for this one's,
     at the ratio of peaks and of bandwidths, where no table measures them.
     """

@@ -75,7 +75,7 @@ def _served(folder: Path, chip: Chip) -> tuple[dict[str, SizeTable], list[Eviden
     Other versions of NCCL are held out. Sends, which no table has, are those of the H100, scaled by the
     all-to-all of two GPUs, which NCCL builds of sends. Trays of 4 GPUs belong to a rack of 72: `_in_rack`.
     """
-    rows, stand_in = _nccl_rows(folder, chip.tables), EIGHT_OF.get(chip.tables)
+    rows, stand_in = _nccl_rows(folder, chip.serving_tables), EIGHT_OF.get(chip.serving_tables)
     tables, evidence = {}, []
     for name, operation in OPERATIONS.items():
         chosen = rows.loc[rows.op == operation]

@@ -51,8 +51,8 @@ def read_table(folder: Path, name: str, columns: tuple[str, ...]) -> pd.DataFram
     return table
 
 
-def read_rows(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
-    """All rows of a gzip CSV file with a column `time_us`.
+def read_rows(path: Path, columns: tuple[str, ...], time: str = "time_us") -> pd.DataFrame:
+    """All rows of a gzip CSV file; `time` is its column of times, in the unit that ends its name.
 
     Raises `UserError` naming the file if it is missing, unreadable, or lacks one of `columns`, and naming
     column and row if a time is not positive.
@@ -64,10 +64,10 @@ def read_rows(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
     missing = [column for column in columns if column not in table.columns]
     if missing:
         raise UserError(f"{path}: column {missing[0]!r} is missing; found {', '.join(table.columns)}")
-    bad = table.index[~(table["time_us"] > 0)]
+    bad = table.index[~(table[time] > 0)]
     if len(bad):
-        value = table["time_us"][bad[0]]
-        raise UserError(f"{path}:{bad[0] + 2}: time_us={value}: must be a positive number of microseconds")
+        value, unit = table[time][bad[0]], "milliseconds" if time.endswith("_ms") else "microseconds"
+        raise UserError(f"{path}:{bad[0] + 2}: {time}={value}: must be a positive number of {unit}")
     return table
 
 

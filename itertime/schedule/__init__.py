@@ -6,6 +6,7 @@
 | `interleaved_s` | interleaved 1F1B, slot by slot |
 | `gpipe_s` | GPipe, in closed form |
 | `last_stage_decides` | whether the closed form of 1F1B is exact |
+| `middle_stages_decide`, `middle_stages_s` | another one, of equal stages between shorter ends |
 | `InterleavedPasses` | the closed form of interleaved 1F1B, and whether it is exact |
 
 Why
@@ -16,7 +17,15 @@ Why
 - Arrays are slow for a single pipeline, so it has a twin in plain Python. A test holds both together.
 """
 
-from .closed_forms import InterleavedPasses, last_stage_decides
+from .closed_forms import InterleavedPasses, last_stage_decides, middle_stages_decide, middle_stages_s
 from .pipeline import gpipe_s, interleaved_s, one_f_one_b_s
 
-__all__ = ["InterleavedPasses", "gpipe_s", "interleaved_s", "last_stage_decides", "one_f_one_b_s"]
+__all__ = [
+    "InterleavedPasses",
+    "gpipe_s",
+    "interleaved_s",
+    "last_stage_decides",
+    "middle_stages_decide",
+    "middle_stages_s",
+    "one_f_one_b_s",
+]

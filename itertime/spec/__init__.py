@@ -13,6 +13,7 @@
 | `Framework` | the software that trains: its kernels, what it hides, what it adds |
 | `load_framework`, `list_frameworks` | a shipped framework or a YAML file; names of the shipped ones |
 | `System` | nodes, links and switches of a cluster, as one job sees them |
+| `NETWORK_EFFICIENCY` | achieved fraction of the NICs, where nothing else is known |
 | `Site` | corrections of a profile for the software and the network of one site |
 | `load_system`, `list_systems` | a shipped system or a YAML file; names of the shipped systems |
 | `model_reference`, `system_reference`, `framework_reference` | keys and files, changes by `KEY=VALUE` |
@@ -69,6 +70,7 @@ from .profile import Evidence, Profile, list_profiles, load_profile, profile_pat
 from .references import Reference, resolved_digest
 from .size_table import SizeTable
 from .system import (
+    NETWORK_EFFICIENCY,
     Site,
     System,
     is_system_file,
@@ -85,6 +87,7 @@ __all__ = [
     "DISPATCHERS",
     "FLASH",
     "HABIT",
+    "NETWORK_EFFICIENCY",
     "PRECISIONS",
     "RECOMPUTE",
     "Array",

@@ -39,10 +39,6 @@ def refusal_of(model: ModelSpec) -> str:
     """Why no prediction of `model` is made; empty if one is."""
     if model.latent_kv:
         return "multi-head latent attention (latent_kv) is not modelled"
-    if model.dense_layers:
-        return (
-            f"{model.dense_layers} of its {model.layers} layers are dense, and layers are modelled as equal"
-        )
     if (share := windowed_share(model)) > LARGEST_SHARE:
         return (
             f"attention windows of {model.window} tokens are not modelled, and full attention over "

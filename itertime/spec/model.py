@@ -170,6 +170,24 @@ class ModelSpec:
     def _refuse(self, field: str, problem: str) -> None:
         raise UserError(f"model {self.name}: {field}={quoted(getattr(self, field))}: {problem}")
 
+    def dense_form(self) -> ModelSpec:
+        """A model whose every layer is one of this mixture's `dense_layers`: their MLP, no experts.
+
+        Raises UserError for a model that has no such layers.
+        """
+        if not self.dense_layers:
+            self._refuse("dense_layers", "must be at least 1 for a form of these layers")
+        return replace(
+            self,
+            ffn_hidden=self.dense_ffn_hidden,
+            dense_layers=0,
+            dense_ffn_hidden=0,
+            experts=1,
+            experts_per_token=1,
+            shared_ffn_hidden=0,
+            load_imbalance=1.0,
+        )
+
     @property
     def head_width(self) -> int:
         """`head_dim`, or what `hidden` gives to each head."""

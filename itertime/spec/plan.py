@@ -25,7 +25,7 @@ PRECISIONS = ("bf16", "fp8", "fp8_block", "mxfp8", "nvfp4")
 CUDA_GRAPHS = ("none", "layers", "full")
 DISPATCHERS = ("alltoall", "deepep", "hybridep")
 SCHEDULES = ("1f1b", "gpipe")
-SPLITS = ("even", "balanced", "compute")
+SPLITS = ("even", "balanced", "compute", "ends", "remainder")
 CP_EXCHANGES = ("ring", "gather")
 RANK_ORDERS = ("tp-cp-dp-pp", "tp-cp-pp-dp")
 _MAX = 10**7
@@ -87,7 +87,12 @@ class Plan:
     `split`: "even" gives every stage the same number of layers. "balanced" does not require pp to divide the
     layers, and counts the embedding and the vocabulary projection as one layer each (DeepSpeed's
     `type:transformer|embedding` partition). "compute" gives every stage the same share of the matrices'
-    arithmetic, that of the projection included, rounded to whole layers (nanotron).
+    arithmetic, that of the projection included, rounded to whole layers (nanotron). "ends" lets the embedding
+    and the projection each take the place of a layer, so the first and the last chunk of the model hold one
+    layer fewer than all others (Megatron-LM's `--account-for-embedding-in-pipeline-split` and
+    `--account-for-loss-in-pipeline-split`; torchtitan's default). "remainder" gives every chunk as many
+    layers as the fullest needs, and the last one what remains (Megatron-Bridge's layouts of DeepSeek-V3). A
+    chunk is a stage, or one of its `interleave` parts.
 
     `cp_exchange`: "ring" passes keys and values around while attention works on the blocks already received
     (Liu et al. 2023, Ring Attention). "gather" gathers all of them first (Llama 3, 2024, section 3.3.2).
@@ -207,7 +212,8 @@ class Plan:
             (pp > layers, f"pp={pp}: has more stages than the model has layers ({layers})"),
             (
                 self.split == "even" and pp <= layers and layers % pp != 0,
-                f"pp={pp}: must divide layers={layers}, unless split=balanced or compute",
+                f"pp={pp}: must divide layers={layers}, "
+                f"unless split={', '.join(SPLITS[1:-1])} or {SPLITS[-1]}",
             ),
             (
                 self.global_batch % (dp * self.micro_batch) != 0,
@@ -215,12 +221,14 @@ class Plan:
                 f"dp x micro_batch = {dp * self.micro_batch}",
             ),
             (v > 1 and pp == 1, f"interleave={v}: needs pp > 1"),
-            (v > 1 and self.split == "compute", f"interleave={v}: needs split=even"),
+            (v > 1 and self.split == "compute", f"interleave={v}: needs another split than compute"),
             (v > 1 and self.schedule != "1f1b", f"interleave={v}: needs schedule=1f1b"),
             (
-                v > 1 and layers % (pp * v) != 0,
-                f"interleave={v}: pp x interleave = {pp * v} must divide layers={layers}",
+                v > 1 and self.split in ("even", "balanced") and layers % (pp * v) != 0,
+                f"interleave={v}: pp x interleave = {pp * v} must divide layers={layers}, "
+                "unless split=ends or remainder",
             ),
+            *self._chunk_rules(model),
             (
                 v > 1 and self.microbatches % pp != 0,
                 f"interleave={v}: pp={pp} must divide the {self.microbatches} micro-batches",
@@ -235,6 +243,27 @@ class Plan:
             ),
             *self._context_and_expert_rules(model),
             (self.zero_stage >= 2 and pp > 1, f"zero_stage={self.zero_stage}: needs pp=1"),
+        ]
+
+    def _chunk_rules(self, model: ModelSpec) -> list[tuple[bool, str]]:
+        """Rules on the layers of the first and the last chunk."""
+        chunks, layers = self.pp * self.interleave, model.layers
+        most = -(-layers // chunks)
+        first = {"even": most, "remainder": most, "compute": 0}.get(self.split, (layers + 2) // chunks - 1)
+        return [
+            (
+                self.split == "ends" and (layers + 2) % chunks != 0,
+                f"split=ends: pp x interleave = {chunks} must divide layers + 2 = {layers + 2}",
+            ),
+            (
+                self.split == "remainder" and most * (chunks - 1) > layers,
+                f"split=remainder: {chunks - 1} chunks of {most} layers are more than layers={layers}",
+            ),
+            (
+                self.pp > 1 and model.dense_layers > first,
+                f"split={self.split}: the first chunk must hold the {model.dense_layers} dense layers, "
+                f"and is only sure to hold {first}",
+            ),
         ]
 
     def _context_and_expert_rules(self, model: ModelSpec) -> list[tuple[bool, str]]:

@@ -21,7 +21,7 @@ _NUMBERS = (
 )
 _SWITCHES = (
     *("sequence_parallel", "grad_overlap", "gpipe", "balanced", "fp32_gradients", "cp_gather"),
-    *("pp_before_dp", "prefetch", "by_compute", "ep_overlap", "offload_optimizer"),
+    *("pp_before_dp", "prefetch", "by_compute", "ep_overlap", "offload_optimizer", "ends", "remainder"),
 )
 HABIT = -1
 """Of `tp_overlap`: the framework decides."""
@@ -66,6 +66,8 @@ class PlanBatch:
     recompute_permille: NDArray[np.int64]
     offload_layers: NDArray[np.int64]
     offload_optimizer: NDArray[np.bool_]
+    ends: NDArray[np.bool_]
+    remainder: NDArray[np.bool_]
 
     @classmethod
     def of(cls, plans: Sequence[Plan]) -> PlanBatch:
@@ -96,6 +98,11 @@ class PlanBatch:
     @cached_property
     def microbatches(self) -> NDArray[np.int64]:
         return self.global_batch // (self.dp * self.micro_batch)
+
+    def _split(self, row: int) -> str:
+        columns = {"balanced": self.balanced, "compute": self.by_compute}
+        columns |= {"ends": self.ends, "remainder": self.remainder}
+        return next((split for split, chosen in columns.items() if chosen[row]), "even")
 
     def __len__(self) -> int:
         return len(self.tp)
@@ -147,7 +154,7 @@ class PlanBatch:
             sequence_parallel=bool(self.sequence_parallel[row]),
             grad_overlap=bool(self.grad_overlap[row]),
             schedule="gpipe" if self.gpipe[row] else "1f1b",
-            split="balanced" if self.balanced[row] else "compute" if self.by_compute[row] else "even",
+            split=self._split(row),
             fp32_gradients=bool(self.fp32_gradients[row]),
             cp=int(self.cp[row]),
             cp_exchange=CP_EXCHANGES[int(self.cp_gather[row])],
@@ -198,4 +205,5 @@ def _switches(plan: Plan) -> tuple[bool, ...]:
         *(plan.sequence_parallel, plan.grad_overlap, plan.schedule == "gpipe", plan.split == "balanced"),
         *(plan.fp32_gradients, plan.cp_exchange == "gather", plan.rank_order == "tp-cp-pp-dp", plan.prefetch),
         *(plan.split == "compute", plan.ep_overlap, plan.offload_optimizer),
+        *(plan.split == "ends", plan.split == "remainder"),
     )

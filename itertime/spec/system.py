@@ -45,7 +45,9 @@ __all__ = [
 SYSTEMS = Path(__file__).parents[1] / "systems"
 _CHANGES = re.compile(r",(?=[a-z][a-z0-9_.]*=)")
 """Where a change begins in the name of a system."""
-Algorithms = Annotated[tuple[Literal["ring", "tree", "hierarchical"], ...], Field(min_length=1)]
+Algorithms = Annotated[tuple[Literal["ring", "tree", "nvls-tree", "hierarchical"], ...], Field(min_length=1)]
+NETWORK_EFFICIENCY = 0.8
+"""Achieved fraction of the NICs where neither site nor system states one (sources: `Site`)."""
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -54,9 +56,9 @@ class Site:
 
     Sources of the defaults. `launch_s`, 20 us: eager PyTorch on one core per counted kernel
     (`python benchmarks/eager.py`), without the driver's part and a framework's own work in every layer.
-    `network_efficiency`, 0.8: NCCL reaches 0.82 of two nodes' 4 x 100 Gb/s in a 1 GB all-reduce
-    (nccl-tests in awsome-distributed-training). `p2p_exposure`, 0.2: observed in 1F1B runs with asynchronous
-    sends.
+    `network_efficiency`, 0.8 where the system states none: NCCL reaches 0.82 of two nodes' 4 x 100 Gb/s in a
+    1 GB all-reduce (nccl-tests in awsome-distributed-training). `p2p_exposure`, 0.2: observed in 1F1B runs
+    with asynchronous sends.
     """
 
     gemm_multiplier: Annotated[Positive, described("multiplies the profile's GEMM times", "1")] = 1.0
@@ -66,7 +68,10 @@ class Site:
     hbm_fraction: Annotated[
         Positive, described("HBM bandwidth over the profile's; element-wise times are divided by it", "1")
     ] = 1.0
-    network_efficiency: Annotated[Fraction, described("achieved fraction of the NIC bandwidth", "1")] = 0.8
+    network_efficiency: Annotated[
+        Fraction | None,
+        described("achieved fraction of the NIC bandwidth; by default the system's", "1"),
+    ] = None
     all_reduce_multiplier: Annotated[
         Positive, described("multiplies the times of all-reduce, reduce-scatter and all-gather", "1")
     ] = 1.0
@@ -133,6 +138,17 @@ class System:
     network_bulk_latency_s: Annotated[
         Latency, described("additional delay of a large message per hop; 0: not measured", "s")
     ] = 0.0
+    ring_step_s: Annotated[
+        Latency,
+        described(
+            "one step of a ring within a node, where the ring spans nodes; 0: not measured, and the delays of "
+            "hops are added to the time of the bytes instead of overlapping it",
+            "s",
+        ),
+    ] = 0.0
+    network_efficiency: Annotated[
+        Fraction, described("fraction of the NIC bandwidth that collectives achieve", "1")
+    ] = NETWORK_EFFICIENCY
     nics_per_node: Annotated[Count | None, described("NICs of a node; by default one per GPU")] = None
     cpu_link_bytes_per_s: Annotated[Positive, described("the link between a node's CPUs", "bytes/s")] = 16e9
     nvlink_domain: Annotated[
@@ -184,6 +200,13 @@ class System:
     def domain_gpus(self) -> int:
         """GPUs joined by NVLink: the node of a collective, however many trays it is built of."""
         return self.nvlink_domain or self.gpus_per_node
+
+    @property
+    def achieved_network(self) -> float:
+        """Achieved fraction of the NIC bandwidth: the site's, if it states one, else the system's."""
+        return (
+            self.network_efficiency if self.site.network_efficiency is None else self.site.network_efficiency
+        )
 
     @property
     def domain_nodes(self) -> int:

@@ -7,6 +7,10 @@
 | `calendar`   | `NodeCalendar`, `Slot`, `WHOLE`,        | what reservations leave free, by address;        |
 |              | `Addresses`, `Placement`                | which node serves which address                  |
 | `filling`    | `Demand`, `fill`, `shorten`, `yield_of` | how a job's work is reserved before its deadline |
+| `gpu_types`  | `Room`, `Share`, `Values`, `rooms_of`,  | the nodes of each GPU type, and what a GPU of it |
+|              | `held_on`                               | is worth                                         |
+| `refilling`  | `by_value`, `cheapest`, `refill`,       | on which type a job is filled                    |
+|              | `Refilled`                              |                                                  |
 | `admission`  | `Admission`, `Agenda`, `urgency`        | the reservations of all admitted jobs            |
 | `seating`    | `Seating`                               | where jobs with reserved GPUs run                |
 | `spare_gpus` | `share_out`, `may_stay`                 | GPUs that are not reserved, by marginal return   |
@@ -31,6 +35,8 @@ from __future__ import annotations
 from .admission import Admission, Agenda, urgency
 from .calendar import WHOLE, Addresses, NodeCalendar, Placement, Slot
 from .filling import Demand, fill, shorten, yield_of
+from .gpu_types import Room, Share, Values, held_on, rooms_of
+from .refilling import Refilled, by_value, cheapest, refill
 from .seating import Seating
 from .spare_gpus import may_stay, share_out
 
@@ -42,10 +48,19 @@ __all__ = [
     "Demand",
     "NodeCalendar",
     "Placement",
+    "Refilled",
+    "Room",
     "Seating",
+    "Share",
     "Slot",
+    "Values",
+    "by_value",
+    "cheapest",
     "fill",
+    "held_on",
     "may_stay",
+    "refill",
+    "rooms_of",
     "share_out",
     "shorten",
     "urgency",

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
-from clustersim.scheduler import Cluster
 from policies.toolkit.gpu_calendar import FreeGpus
 
 __all__ = ["WHOLE", "Addresses", "NodeCalendar", "Placement", "Slot"]
@@ -162,13 +161,13 @@ class NodeCalendar:
 
 
 class Addresses:
-    """Which node of the cluster serves which address: the nodes of jobs that run at their reserved addresses.
+    """Which node of a GPU type serves which address: the nodes of jobs that run at their reserved addresses.
 
     A node serves one virtual node, or one job that has reserved whole nodes.
     """
 
-    def __init__(self, cluster: Cluster):
-        self.gpus_per_node = cluster.gpus_per_node
+    def __init__(self, gpus_per_node: int):
+        self.gpus_per_node = gpus_per_node
         self.address: dict[int, int] = {}  # by node of the cluster: a virtual node, or WHOLE
         self.serving: dict[int, int] = {}  # by virtual node: the node of the cluster
 

@@ -15,20 +15,22 @@ from math import inf
 from clustersim.scheduler import JobView
 
 from .calendar import WHOLE, NodeCalendar, Slot
+from .gpu_types import held_on
 
 __all__ = ["Demand", "fill", "shorten", "yield_of"]
 
 
 @dataclass(slots=True)
 class Demand:
-    """What one job needs: the `sizes` it can use, ascending, with its `rates` (iterations/s) and `restarts`
-    (s) there, and the number of whole `nodes` that each size takes.
+    """What one job needs of one GPU type: the `sizes` it can use, ascending, with its `rates` (iterations/s)
+    and `restarts` (s) there, and the number of whole `nodes` that each size takes. `gpu_type` is "" where all
+    GPUs are alike.
 
-    `work`, `gpus` and `paying_s` (overhead left to pay on the GPUs it holds) are as of the last `refresh`.
-    `work` is `guard_s` seconds more than the job needs, so that rounding never leaves work undone at the end
-    of the reservation. `in_place`: the job holds the GPUs that it has reserved for now, at the reserved
-    address, so the restart of that slot is paid or being paid. `counts_on_launch`: the job has never run, and
-    its reservation begins with a launch, not with a restart.
+    `work`, `gpus` (GPUs of the type that it holds) and `paying_s` (overhead left to pay on the GPUs that it
+    holds, of any type) are as of the last `refresh`. `work` is `guard_s` seconds more than the job needs, so
+    that rounding never leaves work undone at the end of the reservation. `in_place`: the job holds the GPUs
+    that it has reserved for now, at the reserved address, so the restart of that slot is paid or being paid.
+    `counts_on_launch`: the job has never run, and its reservation begins with a launch, not with a restart.
     """
 
     job: JobView
@@ -43,22 +45,25 @@ class Demand:
     paying_s: float = 0.0
     in_place: bool = False
     counts_on_launch: bool = False
+    gpu_type: str = ""
 
     @classmethod
-    def of(cls, job: JobView, guard_s: float, gpus_per_node: int) -> Demand:
-        """The demand of `job`. A job that requests a node or more is planned in whole nodes, if its fastest
-        size is a number of whole nodes.
+    def of(cls, job: JobView, guard_s: float, gpus_per_node: int, gpu_type: str = "") -> Demand:
+        """The demand of `job` on nodes of `gpus_per_node` GPUs of a type that can run it. A job that requests
+        a node or more is planned in whole nodes, if its fastest size is a number of whole nodes.
         """
-        in_nodes = job.requested >= gpus_per_node and job.sizes[-1] % gpus_per_node == 0
-        sizes = tuple(n for n in job.sizes if n % gpus_per_node == 0) if in_nodes else job.sizes
+        sizes = job.sizes_on(gpu_type) if gpu_type else job.sizes
+        if job.requested >= gpus_per_node and sizes[-1] % gpus_per_node == 0:
+            sizes = tuple(n for n in sizes if n % gpus_per_node == 0)
         demand = cls(
             job=job,
             deadline_s=inf if job.deadline_s is None else job.deadline_s,
             sizes=sizes,
             nodes=tuple(-(-n // gpus_per_node) for n in sizes),
-            rates={n: job.rate(n) for n in sizes},
+            rates={n: job.rate(n, gpu_type or None) for n in sizes},
             restarts={n: job.restart_s(n) for n in sizes},
             guard_s=guard_s,
+            gpu_type=gpu_type,
         )
         demand.refresh()
         return demand
@@ -66,10 +71,9 @@ class Demand:
     def refresh(self) -> None:
         """Take over what the job has done and holds now."""
         smallest = self.sizes[0]
-        self.work = (
-            self.job.oracle_remaining(smallest) * self.rates[smallest] + self.guard_s * self.rates[smallest]
-        )
-        self.gpus = self.job.gpus
+        left_s = self.job.oracle_remaining(smallest, self.gpu_type or None)
+        self.work = left_s * self.rates[smallest] + self.guard_s * self.rates[smallest]
+        self.gpus = held_on(self.job, self.gpu_type)
         self.paying_s = self.job.paying_s
         self.counts_on_launch = self.counts_on_launch and not self.job.started
 
@@ -80,6 +84,10 @@ class Demand:
     def launch_is_cheaper(self) -> bool:
         """Whether the start of the first slot costs less than a restart on any of the sizes."""
         return any(self.opening_s(gpus) < self.restarts[gpus] for gpus in self.sizes)
+
+    def speed_per_gpu(self) -> float:
+        """Iterations/s per GPU at the most efficient size."""
+        return max(rate / n for n, rate in self.rates.items())
 
     def least_gpu_seconds(self) -> float:
         """A lower bound of the GPU-seconds that the remaining work takes."""

@@ -11,24 +11,30 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from clustersim.scheduler import Cluster, JobView, Proposal
+from clustersim.scheduler import JobView, Proposal
 
 from .calendar import WHOLE, Addresses, Placement, Slot
+from .filling import Demand
+from .gpu_types import Room, Share
 
 __all__ = ["Seating"]
 
 
 class Seating:
-    """A draft in which jobs are seated. `due`: the slot that each job has reserved for now.
+    """A draft in which jobs are seated. `due`: the slot that each job has reserved for now. `demands`: those
+    of the jobs on the GPU types of their reservations. `rooms`: the nodes of each type.
 
     `seated`: jobs at their address. `evicted`: jobs that had to give way; those of them that are due are
     seated in turn. `unplaced`: jobs that are due and found no place, because too many nodes are out of
     service.
     """
 
-    def __init__(self, proposal: Proposal, cluster: Cluster, due: Mapping[JobView, Slot]):
-        self._draft, self._cluster, self._due = proposal, cluster, due
-        self._addresses = Addresses(cluster)
+    def __init__(
+        self, proposal: Proposal, rooms: Mapping[str, Room], demands: Mapping[JobView, Demand],
+        due: Mapping[JobView, Slot],
+    ):  # fmt: skip
+        self._draft, self._rooms, self._demands, self._due = proposal, rooms, demands, due
+        self._addresses = {name: Addresses(room.gpus_per_node) for name, room in rooms.items()}
         self._holders: dict[int, dict[JobView, int]] | None = None
         self.seated: dict[JobView, None] = {}
         self.evicted: dict[JobView, None] = {}
@@ -37,10 +43,12 @@ class Seating:
 
     def keep(self, job: JobView) -> bool:
         """Seat a job where it runs, if its address can be there. Returns whether it is seated."""
-        placement, slot = self._draft.placement(job), self._due[job]
-        if not placement or not self._addresses.fits(placement, slot.gpus, slot.node):
+        placement, slot, name = self._draft.placement(job), self._due[job], self._demands[job].gpu_type
+        if not placement or (name and self._draft.gpu_type(job) != name):
             return False
-        self._addresses.add(placement, slot.node)
+        if not self._addresses[name].fits(placement, slot.gpus, slot.node):
+            return False
+        self._addresses[name].add(placement, slot.node)
         self.seated[job] = None
         return True
 
@@ -54,16 +62,17 @@ class Seating:
             queue.extend(other for other in self._cleared if other in self._due)
             self._cleared.clear()
 
-    def give_spare(self, job: JobView, gpus: int) -> bool:
-        """Run a job, seated or not, on `gpus` GPUs wherever they are free. Returns whether they are."""
-        before = self._draft.placement(job)
-        after = self._draft.resize(job, gpus) if before else self._draft.start(job, gpus)
+    def give_spare(self, job: JobView, share: Share) -> bool:
+        """Run a job, seated or not, on GPUs wherever they are free. Returns whether they are."""
+        before, (gpus, name) = self._draft.placement(job), share
+        change = self._draft.resize if before else self._draft.start
+        after = change(job, gpus, gpu_type=name or None)
         if after is None:
             return False
         if job in self.seated:
             del self.seated[job]
             if before and self._due[job].node == WHOLE:
-                self._addresses.drop(before)
+                self._addresses[self._demands[job].gpu_type].drop(before)
         self._moved(job, before, after)
         return True
 
@@ -73,7 +82,7 @@ class Seating:
         """
         placement = self._start_on_free_nodes(job, slot) if slot.node == WHOLE else None
         if placement is None:
-            placement = self._choose(slot, (), evict=False)
+            placement = self._choose(job, slot, (), evict=False)
             if placement is None or any(self._draft.free_on(at) < gpus for at, gpus in placement):
                 return False
             self._draft.start(job, slot.gpus, on=placement)
@@ -90,13 +99,13 @@ class Seating:
             self._moved(job, before, None)
         placement = self._start_on_free_nodes(job, slot) if slot.node == WHOLE else None
         if placement is None:
-            placement = self._choose(slot, tuple(at for at, _ in before or ()), evict=True)
+            placement = self._choose(job, slot, tuple(at for at, _ in before or ()), evict=True)
             if placement is None:
                 return False
             for at, gpus in placement:
                 self._clear(at, gpus)
             draft.start(job, slot.gpus, on=placement)
-        self._addresses.add(placement, slot.node)
+        self._addresses[self._demands[job].gpu_type].add(placement, slot.node)
         self._moved(job, None, placement)
         self.seated[job] = None
         return True
@@ -105,23 +114,25 @@ class Seating:
         """Start a job on free nodes, as the placement rule of the cluster chooses; None if there are not
         enough.
         """
-        placement = self._draft.start(job, slot.gpus)
-        if placement is None or self._addresses.fits(placement, slot.gpus, WHOLE):
+        name = self._demands[job].gpu_type
+        placement = self._draft.start(job, slot.gpus, gpu_type=name or None)
+        if placement is None or self._addresses[name].fits(placement, slot.gpus, WHOLE):
             return placement
         self._draft.stop(job)
         return None
 
-    def _choose(self, slot: Slot, own: tuple[int, ...], evict: bool) -> Placement | None:
-        """Nodes for a slot, preferably those in `own`; nodes in use only if `evict`. None if there are not
-        enough.
+    def _choose(self, job: JobView, slot: Slot, own: tuple[int, ...], evict: bool) -> Placement | None:
+        """Nodes for a job's slot, preferably those in `own`; nodes in use only if `evict`. None if there are
+        not enough.
         """
+        name = self._demands[job].gpu_type
         if slot.node != WHOLE:
-            at = self._addresses.serving.get(slot.node)
+            at = self._addresses[name].serving.get(slot.node)
             if at is None:
-                at = self._node_for(slot.gpus, own, evict)
+                at = self._node_for(name, slot.gpus, own, evict)
             return None if at is None else ((at, slot.gpus),)
-        size = self._cluster.gpus_per_node
-        able = [at for at in self._unclaimed(size) if evict or self._draft.free_on(at) == size]
+        size = self._rooms[name].gpus_per_node
+        able = [at for at in self._unclaimed(name, size) if evict or self._draft.free_on(at) == size]
         nodes = sorted(able, key=lambda at: (self._held(at), at not in own, at))
         count = -(-slot.gpus // size)
         if len(nodes) < count:
@@ -129,9 +140,9 @@ class Seating:
         rest = slot.gpus - (count - 1) * size
         return tuple(sorted((at, size if i < count - 1 else rest) for i, at in enumerate(nodes[:count])))
 
-    def _node_for(self, gpus: int, own: tuple[int, ...], evict: bool) -> int | None:
-        """The node for a virtual node that has none: the fullest on which `gpus` GPUs are free; failing that,
-        the one on which the fewest GPUs have to be cleared.
+    def _node_for(self, name: str, gpus: int, own: tuple[int, ...], evict: bool) -> int | None:
+        """The node of a GPU type for a virtual node that has none: the fullest on which `gpus` GPUs are free;
+        failing that, the one on which the fewest GPUs have to be cleared.
         """
 
         def cost(at: int) -> tuple[int, bool, int, int]:
@@ -139,17 +150,18 @@ class Seating:
             return max(0, gpus - free), at not in own, free, at
 
         return min(
-            (at for at in self._unclaimed(gpus) if evict or self._draft.free_on(at) >= gpus),
+            (at for at in self._unclaimed(name, gpus) if evict or self._draft.free_on(at) >= gpus),
             key=cost,
             default=None,
         )
 
-    def _unclaimed(self, gpus: int) -> list[int]:
-        """The nodes that serve no address and have at least `gpus` GPUs in service."""
+    def _unclaimed(self, name: str, gpus: int) -> list[int]:
+        """The nodes of a GPU type that serve no address and have at least `gpus` GPUs in service."""
+        room, claimed = self._rooms[name], self._addresses[name].address
         return [
             at
-            for at in range(self._cluster.nodes)
-            if at not in self._addresses.address and self._draft.free_on(at) + self._held(at) >= gpus
+            for at in range(room.first, room.first + room.nodes)
+            if at not in claimed and self._draft.free_on(at) + self._held(at) >= gpus
         ]
 
     def _clear(self, at: int, gpus: int) -> None:

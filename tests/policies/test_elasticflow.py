@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from random import Random
 from typing import Any
@@ -404,3 +405,16 @@ def test_counts_that_leave_gaps_in_nodes_are_not_promised_twice() -> None:
     run = clustersim.run(jobs, ElasticFlow, cluster="n2g8", overheads=None)
     assert [job.state for job in run.jobs] == ["finished", "finished", "rejected"]
     assert all(job.deadline_met for job in run.jobs[:2])
+
+
+def test_on_one_type_the_schedule_is_that_of_identical_gpus() -> None:
+    """Regression: the digest was taken before the policy knew GPU types."""
+    seen = hashlib.sha256()
+    for seed in range(16):
+        for maker in (random_bench, hostile_bench):
+            for scale, placement in ((0, "pack"), (1, "any"), (10, "spread")):
+                on, jobs = maker(seed, scale, placement)
+                outcome = on.run(jobs, ElasticFlow(admission=seed % 5 > 0))
+                for e in outcome.events:
+                    seen.update(f"{e.time_s:.3f} {e.event} {e.job_id} {e.placement}\n".encode())
+    assert seen.hexdigest() == "c3673bf57b5036f61898444e6e3c30801c6a4e533684bd9fa241d9391801cfd6"

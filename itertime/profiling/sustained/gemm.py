@@ -152,10 +152,12 @@ def _power(tables: Path, chip: Chip) -> tuple[PowerTerm, Evidence]:
     gemm, attention, rows = exponent_of(tables)
     exponent = round((gemm + attention) / 2, 2)
     assert chip.power_w is not None
+    own = chip.serving_tables in ("b200", "gb200")
     return PowerTerm(chip.power_w, exponent, headroom), Evidence(
         part="power limit",
-        kind="measured" if chip.serving_tables in ("b200", "gb200") else "assumed",
+        kind="measured" if own else "assumed",
         source="ai-dynamo/aiconfigurator (B200 at 1,000 W over GB200 at 1,200 W, kernels at both limits)",
         rows=rows,
         note=f"exponent {exponent:g}: GEMMs {gemm:g}, attention {attention:g}; up to x{headroom:g} faster",
+        measured={"limit_w": (1000.0, 1200.0)} if own else {},
     )

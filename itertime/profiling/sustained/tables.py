@@ -115,8 +115,8 @@ def _blackwell(gpu: str, peak: float, fp4_peak: float) -> dict[str, GemmSource]:
 
 
 # By chip and precision. vLLM's and TensorRT-LLM's bf16 and TensorRT-LLM's per-tensor fp8 are cuBLAS, as in
-# training. Peaks: NVIDIA's data sheets of H100, H200, HGX B200, GB200 NVL72, HGX B300 and GB300 NVL72, without
-# sparsity.
+# training. Peaks, without sparsity: NVIDIA's data sheets of H100, H200, HGX B200, GB200 NVL72, HGX B300 and
+# GB300 NVL72.
 SOURCES: dict[str, dict[str, GemmSource]] = {
     "h100-80gb": _hopper(SAME_DIE),
     "h200-141gb": _hopper(),

@@ -12,8 +12,8 @@ import pandas as pd
 from itertime.spec import Array, AttentionCurve, AttentionKernel, AttentionModel, Evidence
 
 from ..chips import Chip
-from ..measurements import Bounds, Fit, fit_logarithms, mape_pct, measured_range, significant
-from .tables import CUDNN_TABLE, like, read_training_table
+from ..measurements import Bounds, Fit, fit_logarithms, mape_pct, measured_range, read_rows, significant
+from .tables import CUDNN_TABLE, family, like
 
 __all__ = ["CUDNN", "Curves", "Tail", "fit_cudnn", "flash_elsewhere", "training_rows"]
 
@@ -22,6 +22,7 @@ SOURCE = "NVIDIA/cudnn-frontend, forward and backward of training (B200: mlcommo
 BLOCK_ROWS = 128
 DIMS = (64, 128, 160)  # 160: the mean of 192 for queries and keys and 128 for values
 USUAL = 128
+LONGEST = 65536  # tokens; beyond, kernels slow down again
 WIDE_WINDOW = 512  # keys; a window narrower than a few tiles measures its waste, not the kernel's rate
 CHIP_OF_TABLE = {
     "h200": "NVIDIA H200",
@@ -31,6 +32,8 @@ CHIP_OF_TABLE = {
 }
 COMPARED = "gb200"  # measured in every shape; lends B200, whose table has one, its ratios between shapes
 COLUMNS = ("gpu", "backend", "dtype", "mask", "batch", "seq_q", "heads", "kv_heads", "pass", "time_us")
+# The rows of B200 are timed from the host: a constant part is fitted beside the curve, and left out of it.
+HOST_BOUNDS: Bounds = {"host_us": (30.0, 0.0, 200.0)}
 BOUNDS: Bounds = {"tera_flops_per_s": (600.0, 50.0, 6000.0), "seq_half": (300.0, 0.0, 4000.0)}
 Direction = Literal["forward", "backward"]
 DIRECTIONS: tuple[tuple[Direction, str], ...] = (("forward", "fwd"), ("backward", "bwd"))
@@ -40,8 +43,8 @@ DIRECTIONS: tuple[tuple[Direction, str], ...] = (("forward", "fwd"), ("backward"
 class Tail:
     """What the forward kernels of serving measure better than the few shapes of training.
 
-    `tail_blocks` and `launch_s` are those of `AttentionModel`; `narrow` is the rate at head dim 64 over that at
-    128; `sustained` the time at the power limit over that of a burst, at least 1.
+    `tail_blocks` and `launch_s` are those of `AttentionModel`; `narrow` is the rate at head dim 64 over that
+    at 128; `sustained` the time at the power limit over that of a burst, at least 1.
     """
 
     tail_blocks: float
@@ -114,12 +117,23 @@ def training_rows(folder: Path, tables: str, dtypes: tuple[str, ...], backend: s
     The backward that gives equal bits in every run is left out where the usual one is measured. Head dim 256
     has no backward.
     """
-    rows = read_training_table(folder, CUDNN_TABLE, COLUMNS)
+    rows = read_rows(folder / f"{CUDNN_TABLE}.csv.gz", COLUMNS)
     rows = rows.loc[(rows.gpu == CHIP_OF_TABLE.get(tables)) & (rows.backend == backend)]
-    rows = rows.loc[rows.dtype.isin(dtypes) & (rows.head_dim_qk < 256)].copy()
+    rows = rows.loc[rows.dtype.isin(dtypes) & (rows.head_dim_qk < 256) & (rows.seq_q <= LONGEST)].copy()
     rows["window"] = rows.window.fillna(0).astype(int)
     rows["repeatable"] = rows.deterministic.eq(True)
-    shape = ["mask", "batch", "seq_q", "heads", "kv_heads", "head_dim_qk", "head_dim_v", "window", "pass"]
+    shape = [
+        "gpu",
+        "mask",
+        "batch",
+        "seq_q",
+        "heads",
+        "kv_heads",
+        "head_dim_qk",
+        "head_dim_v",
+        "window",
+        "pass",
+    ]
     usual = ~rows.repeatable | ~rows.duplicated(shape, keep=False)
     rows = rows.loc[usual].groupby(shape, as_index=False).agg({"time_us": "median"})
     rows["dim"] = ((rows.head_dim_qk + rows.head_dim_v) / 2).astype(int)
@@ -135,7 +149,7 @@ def fit_cudnn(
     dims of 192 and 128, in the ratios to head dim 128 under a causal mask of `COMPARED`; head dim 64 from
     rows with a wide window, or by `Tail.narrow`.
     """
-    tables = like("attention", chip.tables)
+    tables = like("attention", chip)
     rows = training_rows(folder, tables, CUDNN[name])
     if rows.empty:
         return None, []
@@ -151,8 +165,7 @@ def fit_cudnn(
                 errors.setdefault(direction, []).append(errors_here)
     lent = None
     if any((way, False, USUAL) not in curves.found for way, _ in DIRECTIONS):
-        other, _ = _measured_curves(folder, chip, CUDNN[name], tail)
-        lent = other.found
+        lent = _compared_curves(folder, chip, CUDNN[name], tail).found
     for direction, word in DIRECTIONS:
         _fill(curves, direction, lent)
         _narrow(curves, direction, rows.loc[(rows["pass"] == word) & (rows.window >= WIDE_WINDOW)])
@@ -160,38 +173,46 @@ def fit_cudnn(
     return model, _evidence(chip, name, rows, errors, tail, curves, tables)
 
 
-def _measured_curves(
-    folder: Path, chip: Chip, dtypes: tuple[str, ...], tail: Tail
-) -> tuple[Curves, pd.DataFrame]:
+def _compared_curves(folder: Path, chip: Chip, dtypes: tuple[str, ...], tail: Tail) -> Curves:
     """The curves of `COMPARED`, on the multiprocessors of `chip`."""
     rows = training_rows(folder, COMPARED, dtypes)
     curves = Curves(chip, tail)
     for direction, word in DIRECTIONS:
         full = rows.loc[(rows["pass"] == word) & (rows.window == 0)]
         for (dim, mask), chosen in full.groupby(["dim", "mask"]):
-            curves.found[direction, mask == "top_left", int(dim)], _ = _fit_curve(curves, chosen, direction)
-    return curves, rows
+            curves.found[direction, mask == "top_left", int(dim)] = _fit_curve(
+                curves, chosen, direction, checked=False
+            )[0]
+    return curves
 
 
 def _fit_curve(
-    curves: Curves, rows: pd.DataFrame, direction: Direction, seq_half: float | None = None
+    curves: Curves,
+    rows: pd.DataFrame,
+    direction: Direction,
+    seq_half: float | None = None,
+    checked: bool = True,
 ) -> tuple[tuple[float, float], tuple[Array, Array, Array]]:
-    """Rate and `seq_half` of one curve; measured seconds, those in sample, and each length by the others."""
+    """Rate and `seq_half` of one curve; measured seconds, those in sample, and, if
+    `checked`, each length by the others.
+    """
     measured = rows.time_us.to_numpy(dtype=float) * 1e-6
     bounds = dict(BOUNDS)
     if seq_half is not None:
         del bounds["seq_half"]
+    if (rows.gpu == CHIP_OF_TABLE["b200"]).all():
+        bounds |= HOST_BOUNDS
 
     def predict(fit: Fit) -> Array:
         half = fit["seq_half"] if seq_half is None else seq_half
         parts = np.empty(len(rows))
         for shape in rows.groupby(["head_dim_qk", "head_dim_v", "window"]).indices.values():
             parts[shape] = curves.seconds(rows.iloc[shape], direction, fit["tera_flops_per_s"] * 1e12, half)
-        return parts
+        return parts + fit.values.get("host_us", 0.0) * 1e-6
 
     fit = fit_logarithms(predict, measured, np.ones(len(rows)), bounds)
-    left_out = np.empty(len(rows))
-    for seq in rows.seq_q.unique():
+    left_out = np.full(len(rows), np.nan)
+    for seq in rows.seq_q.unique() if checked else ():
         held = (rows.seq_q == seq).to_numpy()
         left_out[held] = predict(fit_logarithms(predict, measured, 1.0 * ~held, bounds))[held]
     half = fit["seq_half"] if seq_half is None else seq_half
@@ -227,7 +248,7 @@ def _narrow(curves: Curves, direction: Direction, windowed: pd.DataFrame) -> Non
     free_rate, free_half = curves.found[direction, False, USUAL]
     narrow = curves.tail.narrow
     if len(windowed) >= 3:
-        (fitted, _), _ = _fit_curve(curves, windowed, direction, half)
+        (fitted, _), _ = _fit_curve(curves, windowed, direction, half, checked=False)
         narrow = fitted / rate
     curves.found[direction, True, DIMS[0]] = narrow * rate, half
     curves.found[direction, False, DIMS[0]] = narrow * free_rate, free_half
@@ -242,7 +263,7 @@ def _evidence(
     curves: Curves,
     tables: str,
 ) -> list[Evidence]:
-    own = tables == chip.tables
+    own = tables == family(chip)
     found = []
     for direction, word in DIRECTIONS:
         measured, fitted, left_out = (np.concatenate(each) for each in zip(*errors[direction], strict=True))
@@ -305,7 +326,7 @@ def flash_elsewhere(folder: Path, chip: Chip, other: AttentionModel) -> tuple[At
     A chip of the H100's architecture takes its times. On Blackwell the rows of B200, head dim 128 under a
     causal mask, give the rates; other head dims and no mask have the H100's ratios.
     """
-    if like("serving", chip.tables) == "h200":
+    if like("serving", chip) == "h200":
         return other, [_assumed_flash("the H100's, which holds the same die")]
     rows = training_rows(folder, "b200", ("bf16",), "flash_attention")
     tail = Tail(other.tail_blocks, other.launch_s, 1.0)
@@ -321,7 +342,7 @@ def flash_elsewhere(folder: Path, chip: Chip, other: AttentionModel) -> tuple[At
                 ratio = one_half / base_half if base_half else 1.0
                 curves.found[way, causal, dim] = rate * one / base_rate, half * ratio
     measured, fitted, left_out = (np.concatenate(each) for each in zip(*errors, strict=True))
-    if chip.tables != "b200":
+    if family(chip) != "b200":
         return curves.model(), [_assumed_flash("B200's; no table measures it here")]
     seq = rows.seq_q.to_numpy(dtype=float)
     measured_here = Evidence(

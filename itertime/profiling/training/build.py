@@ -7,16 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from itertime.spec import AttentionModel, CastModel, ElementwiseModel, ElementwiseStyle, Evidence
+from itertime.spec import (
+    AttentionModel,
+    CastModel,
+    ElementwiseModel,
+    ElementwiseStyle,
+    Evidence,
+    load_profile,
+)
 
 from ..chips import Chip
-from .attention import CUDNN, fit_cudnn
+from ..sustained.tables import serving_folder
+from .attention import CUDNN, fit_cudnn, flash_elsewhere
 from .casts import fit_casts
 from .serving import fit_flash3, fit_tail
 from .styles import fit_styles
-from .tables import like
+from .tables import family, like
 
-__all__ = ["TrainingKernels", "fit_training"]
+__all__ = ["TrainingKernels", "fit_training", "with_training"]
 
 BEFORE_HOPPER = ("a100", "v100", "a800")
 
@@ -47,14 +55,14 @@ class TrainingKernels:
 def fit_training(tables: Path, chip: Chip, plain: dict[str, ElementwiseModel]) -> TrainingKernels:
     """The parts of a chip's profile from the newer tables in the folder `tables`.
 
-    `plain` are the chip's element-wise models. A chip before Hopper has FlashAttention-2 and no cast; it takes
-    the styles by their fractions of HBM bandwidth. Raises `UserError` for a missing or unusable table.
+    `plain` are the chip's element-wise models. A chip before Hopper has FlashAttention-2 and no cast; it
+    takes the styles by their fractions of HBM bandwidth. Raises `UserError` for a missing or unusable table.
     """
     styles, evidence = fit_styles(tables, chip, plain)
     casts, cast_evidence = fit_casts(tables, chip)
     kernels: dict[str, AttentionModel] = {}
     attention_evidence: list[Evidence] = []
-    if chip.tables not in BEFORE_HOPPER:
+    if family(chip) not in BEFORE_HOPPER:
         launch_s = plain["elementwise"].launch_s
         tail, attention_evidence = fit_tail(tables, chip, launch_s)
         for name in CUDNN:
@@ -77,5 +85,46 @@ def _without(kernels: dict[str, AttentionModel], chip: Chip) -> Evidence:
         kind="assumed",
         source="FlashAttention-2",
         rows=0,
-        note=f"no table of {like('attention', chip.tables).upper()} measures these kernels",
+        note=f"no table of {like('attention', chip).upper()} measures these kernels",
     )
+
+
+def with_training(folder: Path, chip: Chip, profile: dict[str, Any], base: str | None) -> dict[str, Any]:
+    """A profile as it is written, from the older tables in `folder`, with the parts of the newer ones.
+
+    A chip that takes its kernels from another gets FlashAttention-2 by `flash_elsewhere`. For measurements of
+    one's own, `folder` is a file; the parts are then those of the profile `base`, if one is named.
+    """
+    if folder.is_file():
+        return profile if base is None else profile | _of_base(profile, base)
+    plain = {kind: ElementwiseModel(**model) for kind, model in profile["elementwise"].items()}
+    tables = serving_folder(folder)
+    evidence = profile["evidence"]
+    if chip.like is not None:
+        flash, found = flash_elsewhere(tables, chip, load_profile(chip.like).attention)
+        profile = profile | {"attention": dataclasses.asdict(flash)}
+        evidence = [item for item in evidence if item["part"] != "attention"]
+        evidence = evidence + [dataclasses.asdict(item) for item in found]
+    kernels = fit_training(tables, chip, plain)
+    evidence = evidence + [dataclasses.asdict(item) for item in kernels.evidence]
+    return profile | kernels.plain() | {"evidence": evidence}
+
+
+def _of_base(profile: dict[str, Any], base: str) -> dict[str, Any]:
+    other = load_profile(base)
+    kernels = TrainingKernels(
+        other.attention_kernels,
+        other.elementwise_styles,
+        other.casts,
+        [
+            Evidence(
+                part="newer attention kernels, styles, casts",
+                kind="assumed",
+                source=f"those of the profile {base}",
+                rows=0,
+                note="not collected",
+            )
+        ],
+    )
+    added = [dataclasses.asdict(item) for item in kernels.evidence]
+    return kernels.plain() | {"evidence": profile["evidence"] + added}

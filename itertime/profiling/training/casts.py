@@ -9,8 +9,8 @@ import numpy as np
 from itertime.spec import CastModel, Evidence
 
 from ..chips import Chip
-from ..measurements import Bounds, Fit, fit_in_halves, mape_pct, measured_range, significant
-from .tables import like, read_training_table
+from ..measurements import Bounds, Fit, fit_in_halves, mape_pct, measured_range, read_rows, significant
+from .tables import family, like
 
 __all__ = ["fit_casts"]
 
@@ -49,14 +49,14 @@ def fit_casts(folder: Path, chip: Chip) -> tuple[dict[str, CastModel], list[Evid
     Two kernels are measured: the search for the largest magnitude and the scaling of a matrix. Each recipe of
     a training library is a number of bytes at their rates (`RECIPES`), and a launch each.
     """
-    tables = like("casts", chip.tables)
+    tables = like("casts", chip)
     if tables not in HBM:
         return {}, []
-    rows = read_training_table(folder, TABLE.format(tables), COLUMNS)
+    rows = read_rows(folder / f"{TABLE.format(tables)}.csv.gz", COLUMNS)
     rows = rows.loc[rows.collector.str.startswith("vllm")].assign(elements=rows.m * rows.k)
     fits: dict[str, Fit] = {}
     evidence = []
-    own = tables == chip.tables
+    own = tables == family(chip)
     for op, nbytes in MEASURED.items():
         chosen = rows.loc[(rows.op == op) & ((rows.elements >= LARGE) | (rows.elements <= SMALL))]
         elements = chosen.elements.to_numpy(dtype=float)
@@ -81,7 +81,8 @@ def fit_casts(folder: Path, chip: Chip) -> tuple[dict[str, CastModel], list[Evid
                 error_held_out_pct=mape_pct(held_out[large], measured[large]) if own else None,
                 note=(
                     f"{nbytes:g} bytes per element at {fit['fraction']:.3g} of HBM bandwidth, "
-                    f"{fit['launch_us']:g} us; errors from {LARGE / 1e6:.0f}M elements; held out: half of the sizes"
+                    f"{fit['launch_us']:g} us; errors from {LARGE / 1e6:.0f}M elements; "
+                    "held out: half of the sizes"
                 ),
                 measured=measured_range(elements=elements),
             )
@@ -102,7 +103,7 @@ def fit_casts(folder: Path, chip: Chip) -> tuple[dict[str, CastModel], list[Evid
 
 def _cast(name: str, chip: Chip, fits: dict[str, Fit]) -> CastModel:
     scanned, cast = RECIPES[name]
-    if name == "fp8" and chip.tables in HOPPER:
+    if name == "fp8" and family(chip) in HOPPER:
         cast += TRANSPOSED
     scan, scale = fits["computescale"], fits["scale_matrix"]
     inverse = scanned / scan["fraction"] + cast / scale["fraction"]

@@ -12,9 +12,9 @@ import pandas as pd
 from itertime.spec import Array, AttentionCurve, AttentionModel, Evidence
 
 from ..chips import Chip
-from ..measurements import Bounds, Fit, fit_in_halves, mape_pct, measured_range, significant
+from ..measurements import Bounds, Fit, fit_in_halves, mape_pct, measured_range, read_rows, significant
 from .attention import Curves, Tail
-from .tables import like, read_training_table
+from .tables import family, like
 
 __all__ = ["fit_flash3", "fit_tail"]
 
@@ -23,8 +23,9 @@ BURST = "{}_attention_forward_aiconfigurator"
 SHAPE = ["batch", "seq", "heads", "kv_heads", "head_dim"]
 COLUMNS = ("collector", "causal", "dtype", "kv_dtype", *SHAPE, "time_us")
 SHORTEST, LONGEST = 256, 16384  # tokens
-ROWS, SEED = 1500, 16  # a sample is fitted; all rows agree with it within 0.1 points
+ROWS, SEED = 1000, 16  # a sample is fitted, so that a build takes seconds
 LARGE = 2**19  # batch x heads x tokens: enough to fill the GPU for a second of repeats
+LONG = 4096  # tokens, from which a kernel draws the most power
 DIMS = (64, 128)
 HOPPER = "h200"
 START: dict[str, tuple[float, float, float]] = {
@@ -50,14 +51,14 @@ def fit_tail(folder: Path, chip: Chip, launch_s: float) -> tuple[Tail, list[Evid
 
     `launch_s` is one kernel's launch; the measured forward has another kernel, which writes keys and values.
     """
-    tables = like("serving", chip.tables)
+    tables = like("serving", chip)
     forward = _fit(folder, tables, chip)
     fit = forward.fit
     narrow = significant(fit["tera_64"] / fit["tera_128"])
     sustained, rows = _sustained(folder, tables)
     launch = max(fit["launch_us"] * 1e-6 - launch_s, launch_s)
     tail = Tail(fit["tail_blocks"], significant(launch), narrow, sustained)
-    own = tables == chip.tables
+    own = tables == family(chip)
     source = f"ai-dynamo/aiconfigurator ({forward.rows.collector.iloc[0]}, at the power limit)"
     last_wave = Evidence(
         part="attention_serving (forward, causal: last wave and launch of cuDNN and FlashAttention-3)",
@@ -67,8 +68,8 @@ def fit_tail(folder: Path, chip: Chip, launch_s: float) -> tuple[Tail, list[Evid
         error_in_sample_pct=mape_pct(forward.in_sample, forward.measured) if own else None,
         error_held_out_pct=mape_pct(forward.held_out, forward.measured) if own else None,
         note=(
-            f"{fit['tail_blocks']:g} tiles of queries idle at the end; head dim 64 at {narrow:.3g} of the rate "
-            "of 128; held out: half of the (heads, kv_heads), both ways"
+            f"{fit['tail_blocks']:g} tiles of queries idle at the end; head dim 64 at {narrow:.3g} of the "
+            "rate of 128; held out: half of the (heads, kv_heads), both ways"
         ),
     )
     limit = Evidence(
@@ -92,21 +93,26 @@ def fit_flash3(
     Its forward at the power limit is measured for training's head dims. Its backward is assumed to be that of
     `cudnn`, whose forward has the same rate within 5 %.
     """
-    tables = like("serving", chip.tables)
+    tables = like("serving", chip)
     if tables != HOPPER:
         return None, []
     forward = _fit(folder, tables, chip)
     fit = forward.fit
     launch = max(fit["launch_us"] * 1e-6 - launch_s, launch_s)
     curves = Curves(chip, Tail(fit["tail_blocks"], significant(launch), 1.0))
+    free_of = {(c.causal, c.head_dim): c for c in cudnn.curves if c.direction == "forward"}
     for dim in DIMS:
         rate, half = fit[f"tera_{dim}"] * 1e12, fit[f"half_{dim}"]
         curves.found["forward", True, dim] = rate, half
-        curves.found["forward", False, dim] = rate, max(half - 128.0, 0.0)
+        free, masked = (free_of[causal, dim] for causal in (False, True))
+        curves.found["forward", False, dim] = (
+            rate * free.flops_per_s / masked.flops_per_s,
+            half * free.seq_half / masked.seq_half,
+        )
     for curve in cudnn.curves:
         if curve.direction == "backward":
             curves.found["backward", curve.causal, curve.head_dim] = curve.flops_per_s, curve.seq_half
-    own = tables == chip.tables
+    own = tables == family(chip)
     source = "ai-dynamo/aiconfigurator (vllm 0.22.0, FlashAttention-3 at the power limit)"
     backward = Evidence(
         part="attention_flash3 backward",
@@ -128,7 +134,7 @@ def fit_flash3(
                 error_held_out_pct=(
                     mape_pct(forward.held_out[chosen], forward.measured[chosen]) if own else None
                 ),
-                note="held out: half of the (heads, kv_heads), both ways; no mask has 128 fewer keys to start",
+                note="held out: half of the (heads, kv_heads), both ways; no mask in cuDNN's ratios",
                 measured=measured_range(
                     head_dim=np.array([64.0, 128.0]), seq=forward.rows.seq.to_numpy(dtype=float)[chosen]
                 ),
@@ -141,7 +147,7 @@ def fit_flash3(
 
 
 def _fit(folder: Path, tables: str, chip: Chip) -> _Forward:
-    rows = read_training_table(folder, SUSTAINED.format(tables), COLUMNS)
+    rows = read_rows(folder / f"{SUSTAINED.format(tables)}.csv.gz", COLUMNS)
     rows = rows.loc[rows.collector.str.startswith("vllm") & rows.causal & rows.head_dim.isin(DIMS)]
     rows = rows.loc[(rows.dtype == "bfloat16") & (rows.kv_dtype == "bfloat16")]
     rows = rows.loc[(rows.seq >= SHORTEST) & (rows.seq <= LONGEST)]
@@ -178,13 +184,13 @@ def _both(dim: int, rate: float, half: float) -> list[AttentionCurve]:
 
 def _sustained(folder: Path, tables: str) -> tuple[float, int]:
     """Sustained over burst time, the median of kernels in both tables that are large, and their number."""
-    key = ["collector", "dtype", "kv_dtype", *SHAPE]
+    key = ["collector", *SHAPE]
     times = []
     for name in (SUSTAINED, BURST):
-        rows = read_training_table(folder, name.format(tables), COLUMNS)
-        rows = rows.loc[rows.causal & rows.head_dim.isin(DIMS) & (rows.dtype == "bfloat16")]
+        rows = read_rows(folder / f"{name.format(tables)}.csv.gz", COLUMNS)
+        rows = rows.loc[rows.causal & (rows.head_dim == DIMS[-1]) & (rows.dtype == "bfloat16")]
         rows = rows.loc[(rows.kv_dtype == "bfloat16") & (rows.batch * rows.heads * rows.seq >= LARGE)]
         rows = rows.assign(collector=rows.collector.str.split().str[0])
-        times.append(rows.loc[rows.seq >= 1024].groupby(key).time_us.median())
+        times.append(rows.loc[rows.seq >= LONG].groupby(key).time_us.median())
     ratio = (times[0] / times[1]).dropna()
     return significant(max(float(ratio.median()), 1.0), 3), len(ratio)

@@ -11,8 +11,8 @@ import pandas as pd
 from itertime.spec import Array, ElementwiseModel, ElementwiseStyle, Evidence, WidthRate
 
 from ..chips import Chip
-from ..measurements import Bounds, Fit, fit_logarithms, mape_pct, measured_range, significant
-from .tables import NORMS_TABLE, like, read_training_table
+from ..measurements import Bounds, Fit, fit_logarithms, mape_pct, measured_range, read_rows, significant
+from .tables import NORMS_TABLE, family, like
 
 __all__ = ["STYLES", "fit_styles"]
 
@@ -59,19 +59,19 @@ class _Norm:
 def fit_styles(
     folder: Path, chip: Chip, plain: dict[str, ElementwiseModel]
 ) -> tuple[dict[str, dict[str, ElementwiseStyle]], list[Evidence]]:
-    """Models by style and kind, and their evidence. `plain` are the chip's own rates, which give the launches.
+    """Models by style and kind, and their evidence. `plain` are the chip's own rates and give launches.
 
     RMS norm is measured in each style, forward and backward. Layer norm takes its fractions: one measured
     size has too few rows for more. Kernels that only stream reach the bandwidth of a streaming benchmark, for
     the bytes that their style moves. Embedding, softmax and cross-entropy keep the rates of `plain`.
     """
-    tables = like("norms", chip.tables)
+    tables = like("norms", chip)
     if tables not in CHIP_OF_TABLE:
         return {}, []
-    rows = read_training_table(folder, NORMS_TABLE, COLUMNS)
+    rows = read_rows(folder / f"{NORMS_TABLE}.csv.gz", COLUMNS, "fwd_time_ms")
     rows = rows.loc[rows.gpu_name == CHIP_OF_TABLE[tables]]
     launch_s = plain["elementwise"].launch_s
-    stream = STREAM.get(chip.tables, STREAM_ELSEWHERE)
+    stream = STREAM.get(family(chip), STREAM_ELSEWHERE)
     styles: dict[str, dict[str, ElementwiseStyle]] = {}
     evidence = []
     for style, backend in STYLES.items():
@@ -121,11 +121,11 @@ def _norm_model(norm: _Norm, chip: Chip, launch_s: float) -> ElementwiseModel:
 
 
 def _evidence(style: str, way: str, norm: _Norm, chip: Chip, tables: str) -> Evidence:
-    own = tables == chip.tables
+    own = tables == family(chip)
     backend = STYLES[style].replace("_", ".")
     at = ", ".join(f"{one:.3g} at {width}" for one, width in zip(norm.fractions, WIDTHS, strict=True))
     return Evidence(
-        part=f"rmsnorm, {style} ({'forward' if way == 'fwd' else 'backward'})",
+        part=f"style_{style} rmsnorm, {'forward' if way == 'fwd' else 'backward'}",
         kind="fitted" if own else "assumed",
         source=f"{SOURCE} ({backend})" if own else f"the {tables.upper()}'s fractions of HBM: {SOURCE}",
         rows=len(norm.rows) if own else 0,
@@ -146,17 +146,17 @@ def _assumed(rows: pd.DataFrame, stream: float, chip: Chip) -> list[Evidence]:
         gbps = [layer[f"{way}_gbps"][backend] / 1e3 for way in ("fwd", "bwd")]
         found.append(f"{style} {gbps[0]:.2g} and {gbps[1]:.2g}")
     swiglu, swiglu_back = MOVED["fused"]["swiglu"]
-    streamed = "measured" if chip.tables in STREAM else "the H200's share"
+    streamed = "measured" if family(chip) in STREAM else "the H200's share"
     return [
         Evidence(
-            part="layernorm, all styles",
+            part="styles of layernorm",
             kind="assumed",
             source=f"RMS norm's fractions; {SOURCE} has one size",
             rows=0,
             note=f"1,024 rows of 12,288, TB/s forward and backward: {', '.join(found)}",
         ),
         Evidence(
-            part=f"{', '.join(STREAMED)}, all styles",
+            part=f"styles of {', '.join(STREAMED)}",
             kind="assumed",
             source=f"Azure/AI-benchmarking-guide, HBM add and triad ({streamed}): {stream:.3g} of HBM",
             rows=0,
@@ -166,7 +166,7 @@ def _assumed(rows: pd.DataFrame, stream: float, chip: Chip) -> list[Evidence]:
             ),
         ),
         Evidence(
-            part=f"{', '.join(AS_BEFORE)}, all styles",
+            part=f"styles of {', '.join(AS_BEFORE)}",
             kind="assumed",
             source="the profile's own rates",
             rows=0,

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from ..chips import Chip
 
-import pandas as pd
-
-from itertime.errors import UserError
-
-__all__ = ["CUDNN_TABLE", "NORMS_TABLE", "like", "read_training_table", "training_tables"]
+__all__ = ["CUDNN_TABLE", "NORMS_TABLE", "family", "like"]
 
 CUDNN_TABLE = "attention_fwd_bwd_cudnn"
 NORMS_TABLE = "norms_fwd_bwd_cudnn"
@@ -23,26 +19,11 @@ STANDS_FOR = {
 }
 
 
-def like(what: str, tables: str) -> str:
+def family(chip: Chip) -> str:
+    """The first part of the file names of a chip's newer tables."""
+    return chip.serving_tables or chip.tables
+
+
+def like(what: str, chip: Chip) -> str:
     """The chip whose table of `what` a chip uses, by the first part of its file names."""
-    return STANDS_FOR[what].get(tables, tables)
-
-
-def training_tables(folder: Path) -> Path:
-    """The folder of the newer tables: `modern_gpus/operators` beside the folder of the older ones."""
-    return folder.resolve().parent / "modern_gpus" / "operators"
-
-
-def read_training_table(folder: Path, name: str, columns: tuple[str, ...]) -> pd.DataFrame:
-    """The rows of `folder/name.csv.gz`. Raises `UserError` naming the file if it is missing or lacks one of
-    `columns`.
-    """
-    path = folder / f"{name}.csv.gz"
-    try:
-        table = pd.read_csv(path)
-    except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"{path}: cannot be read as gzip CSV: {error}") from error
-    missing = [column for column in columns if column not in table.columns]
-    if missing:
-        raise UserError(f"{path}: column {missing[0]!r} is missing; found {', '.join(table.columns)}")
-    return table
+    return STANDS_FOR[what].get(family(chip), family(chip))

@@ -117,7 +117,7 @@ class AttentionModel:
         if kernel.value_dim is not None:
             head_dim = (head_dim + kernel.value_dim) / 2
         if kernel.window:
-            seq_kv = np.where(causal, _reached(seq_kv, kernel.window), seq_kv)
+            seq_kv = np.where(causal, _reached(seq_kv, kernel.window, self.block_rows), seq_kv)
         padded = np.ceil(head_dim / 32) * 32
         full, full_half = self._rate(padded, backward, causal=False)
         masked, masked_half = self._rate(padded, backward, causal=True)
@@ -153,11 +153,14 @@ class AttentionModel:
         return np.interp(head_dim, dims, s_per_flop), np.interp(head_dim, dims, s_half)
 
 
-def _reached(seq_kv: Array, window: int) -> Array:
-    """The sequence whose causal mask keeps as many keys per query, (n + 1) / 2, as the window does here."""
+def _reached(seq_kv: Array, window: int, tile: int) -> Array:
+    """The sequence whose causal mask keeps as many keys per query, (n + 1) / 2, as the window does here.
+
+    The window's lower edge cuts tiles of keys as the diagonal does: half a tile a query is computed in vain.
+    """
     kept = np.minimum(window, seq_kv)
     per_query = kept * (seq_kv - (kept - 1) / 2) / seq_kv
-    return np.asarray(2 * per_query - 1)
+    return np.asarray(np.minimum(2 * per_query - 1 + np.where(seq_kv > window, tile, 0), seq_kv))
 
 
 @dataclass(frozen=True, config=CONFIG)

@@ -10,13 +10,14 @@ import pytest
 
 from itertime import Site, load_system
 from itertime.calibration.measured_run import measured_run
+from itertime.calibration.run_set import RunSet
 from itertime.calibration.table import read_table
 from itertime.calibration.validation import statistics, summary, validate, write_rows
 from itertime.cli import main
 from itertime.costs import Workload
 from itertime.costs.layer import layer_costs
 from itertime.errors import UserError
-from itertime.spec import PlanBatch
+from itertime.spec import PlanBatch, load_framework
 from tests.places import TABLES
 
 
@@ -40,7 +41,7 @@ def test_statistics_are_those_of_the_errors(write_table):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"gpu": "B200"}, "no profile for GPU B200"),
+        ({"gpu": "TPU"}, "no profile for GPU TPU"),
         ({"tp": "3", "gpus": "24"}, "must divide heads"),
         ({"gpus": "65"}, "gpus=65 is not tp x pp x dp = 64"),
         ({"hidden": ""}, "does not say hidden"),
@@ -112,6 +113,24 @@ def test_the_rows_are_written_whole_or_not_at_all(tmp_path, write_table):
         write_rows([result], tmp_path / "no" / "rows.csv")
 
 
+def test_a_set_of_runs_is_evaluated_with_frameworks_of_the_callers(write_table):
+    """Each with its own; what is not named stays as shipped, and an evaluation before leaves no trace."""
+    rows = [{}, {"id": "other", "site": "mosaicml"}, {"id": "open", "micro_batch": ""}]
+    path = write_table(*rows)
+    runs = RunSet.of(read_table(path))
+    assert runs.frameworks == ("megatron", "eager", "megatron")
+    shipped, bytes_needed = runs.evaluate()
+    predicted = validate(path).predicted
+    assert list(shipped) == [row.prediction.iteration_s for row in predicted]
+    assert list(bytes_needed) == [row.prediction.memory_bytes for row in predicted]
+    slower = replace(load_framework("eager"), iteration_s=load_framework("eager").iteration_s + 1)
+    assert runs.evaluate(frameworks={"eager": slower})[0] == pytest.approx(
+        [shipped[0], shipped[1] + 1, shipped[2]]
+    )
+    assert list(runs.evaluate(Site())[0]) == list(shipped)
+    assert runs.evaluate(Site(iteration_overhead_s=2.0))[0] == pytest.approx(shipped + 2)
+
+
 def test_site_constants_are_added(write_table):
     path = write_table({})
     site = replace(load_system("dgx-a100-80gb").site, iteration_overhead_s=1.0)
@@ -120,11 +139,11 @@ def test_site_constants_are_added(write_table):
 
 
 def test_skipped_rows_are_printed_by_reason(write_table, capsys):
-    changes = [{"id": f"odd-{number}", "gpu": "B200"} for number in range(5)]
+    changes = [{"id": f"odd-{number}", "gpu": "TPU"} for number in range(5)]
     assert main(["validate", str(write_table({}, *changes, {"id": "wide", "tp": "3", "gpus": "24"}))]) == 0
     lines = [line for line in capsys.readouterr().err.splitlines() if "skipped" in line]
     assert len(lines) == 2
-    assert "5 skipped: no profile for GPU B200 (odd-0, odd-1, odd-2 and 2 more)" in lines[0]
+    assert "5 skipped: no profile for GPU TPU (odd-0, odd-1, odd-2 and 2 more)" in lines[0]
     assert "must divide heads" in lines[1]
 
 

@@ -16,7 +16,7 @@ SOME = dataclasses.replace(chip_named("h100-80gb"), collective_tables=())
 
 def fitted(shared_dir, gpu: str) -> tuple[dict[str, SizeTable], dict[str, Evidence]]:
     tables, evidence = fit_collectives(
-        shared_dir / "data" / "operators", dataclasses.replace(SOME, tables=gpu)
+        shared_dir / "data" / "operators", dataclasses.replace(SOME, serving_tables=gpu)
     )
     return tables, {item.part: item for item in evidence}
 

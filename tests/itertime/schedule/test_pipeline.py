@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itertime.schedule import InterleavedPasses, gpipe_s, interleaved_s, last_stage_decides, one_f_one_b_s
+from itertime.schedule import (
+    InterleavedPasses,
+    gpipe_s,
+    interleaved_s,
+    last_stage_decides,
+    middle_stages_decide,
+    middle_stages_s,
+    one_f_one_b_s,
+)
 from itertime.timeline.task_graph import Graph, Passes, add_pipeline, stage_order
 
 seconds = st.one_of(st.just(0.0), st.floats(0.01, 10))
@@ -161,6 +169,54 @@ def test_where_the_last_chunk_decides_the_closed_form_is_exact(p, v, rounds, see
     if passes.last_chunk_decides()[0]:
         exact = interleaved_s(*written_out(passes, p, v), p * rounds)[0]
         assert form == pytest.approx(exact, rel=1e-12)
+
+
+def shorter(seed, scale):
+    """Passes of equal chunks with shorter ones at the model's ends; the last one is seldom longer."""
+    rng = np.random.default_rng(seed)
+    forward, backward = rng.choice([1.0, 2.0], (2, 1)) if seed % 3 == 0 else rng.uniform(0.2, 3, (2, 1))
+    passes = np.array([forward, backward] * 2)
+    extra = -scale * rng.random((4, 1)) * passes
+    extra[2] *= 1 if seed % 4 else -1
+    return InterleavedPasses(forward, backward, *extra)
+
+
+@given(
+    st.integers(2, 7),
+    st.integers(2, 5),
+    st.integers(1, 6),
+    st.integers(0, 2**32),
+    st.sampled_from([0.02, 0.3, 1.0]),
+)
+@settings(max_examples=400, deadline=None)
+def test_with_shorter_ends_the_closed_form_is_exact_too(p, v, rounds, seed, scale):
+    passes = shorter(seed, scale)
+    devices, microbatches = np.array([p]), np.array([p * rounds])
+    known = passes.last_chunk_decides() | passes.middle_may_decide(devices, microbatches)
+    assert known[0] or p == 2
+    if known[0]:
+        exact = interleaved_s(*written_out(passes, p, v), p * rounds)[0]
+        form = passes.seconds(devices, np.array([v]), microbatches)[0]
+        assert form == pytest.approx(exact, rel=1e-12)
+
+
+@given(st.integers(3, 8), st.integers(1, 12), st.integers(0, 2**32), st.sampled_from([0.02, 0.3, 1.0]))
+@settings(max_examples=400, deadline=None)
+def test_1f1b_with_shorter_ends_has_a_closed_form(p, m, seed, scale):
+    forward, backward = written_out(shorter(seed, scale), p, 1)
+    kinds = [0, 1, p - 1]
+    ends = forward[0, kinds], backward[0, kinds]
+    if middle_stages_decide(*ends)[0]:
+        form = middle_stages_s(*ends, np.array([p]), np.array([m]))[0]
+        exact = one_f_one_b_s(forward[:, :, 0], backward[:, :, 0], m)[0]
+        assert form == pytest.approx(exact, rel=1e-12)
+
+
+def test_1f1b_with_a_longer_end_has_another():
+    for longer in (0, 2):
+        forward = np.array([[1.0], [1.0], [1.0]])
+        forward[longer] = 1.5
+        assert not middle_stages_decide(forward, np.ones((3, 1)))[0]
 
 
 def test_the_conditions_of_the_closed_form_are_met_often_and_not_idle():

@@ -30,7 +30,7 @@ SYSTEMS["oversubscribed"] = replace(
 SHAPES = st.builds(
     ModelSpec,
     name=st.just("random"),
-    layers=st.sampled_from([8, 12, 24]),
+    layers=st.sampled_from([6, 8, 12, 14, 22, 24]),
     hidden=st.sampled_from([512, 2048, 8192]),
     heads=st.just(16),
     vocab=st.sampled_from([1000, 51200, 250880]),
@@ -52,6 +52,8 @@ SHAPES = st.builds(
 def runs(draw):
     model = draw(SHAPES)
     model = replace(model, experts_per_token=min(model.experts, draw(st.integers(1, 2))))
+    if model.experts > 1 and draw(st.booleans()):
+        model = replace(model, dense_layers=draw(st.integers(1, 3)), dense_ffn_hidden=2 * model.hidden)
     pp = draw(st.sampled_from([1, 2, 3, 4, 5, 8]))
     dp = draw(st.sampled_from([1, 2, 16]))
     interleave = draw(st.sampled_from([1, 1, 2, 3]))
@@ -68,9 +70,12 @@ def runs(draw):
         sequence_parallel=model.experts > 1 or draw(st.booleans()),
         grad_overlap=draw(st.booleans()),
         schedule=draw(st.sampled_from(["1f1b", "gpipe"])) if interleave == 1 else "1f1b",
-        split=draw(st.sampled_from(["compute", "even" if model.layers % pp == 0 else "balanced"]))
-        if interleave == 1
-        else "even",
+        split=draw(
+            st.sampled_from(
+                ["even" if model.layers % (pp * interleave) == 0 else "balanced", "ends", "remainder"]
+                + ["compute"] * (interleave == 1)
+            )
+        ),
         fp32_gradients=draw(st.booleans()),
         cp=draw(st.sampled_from([1, 2, 4])) if model.attention == "flash" else 1,
         cp_exchange=draw(st.sampled_from(CP_EXCHANGES)),

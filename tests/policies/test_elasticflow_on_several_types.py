@@ -1,0 +1,228 @@
+"""ElasticFlow on clusters of several GPU types: its promise, and which type a job gets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustersim.overheads import Overheads
+from clustersim.records import RESIZE, RESTART, START
+from clustersim.scheduler import Proposal, State
+from clustersim.testing import Outcome, check_outcome
+from policies.elasticflow import ElasticFlow
+from policies.reservation.calendar import WHOLE
+from policies.reservation.gpu_types import Values
+from tests.builders import MixedBench, elastic, rigid, states
+from traces.job import Job
+
+# An iteration a second on a slow GPU, 4 on a fast one.
+SLOW_FAST = {"slow": {("m", 8): {8: 8.0, 16: 15.0}}, "fast": {("m", 8): {8: 32.0, 16: 60.0}}}
+PLACED = (START, RESIZE, RESTART, "migrate")
+
+
+def late(outcome: Outcome) -> list[tuple[str, float]]:
+    return [
+        (record.job_id, record.finish_s - record.deadline_s)
+        for record in outcome.records
+        if record.state == "finished" and record.finish_s and record.deadline_s and not record.deadline_met
+    ]
+
+
+def types_of(outcome: Outcome, job_id: str) -> list[str]:
+    """The GPU types that a job held, in order."""
+    cluster = outcome.case.cluster
+    held = [e for e in outcome.events if e.job_id == job_id and e.placement]
+    return list(dict.fromkeys(cluster.type_of(e.placement[0][0]) for e in held))
+
+
+# Which type
+
+
+def test_alone_a_job_runs_on_the_type_where_it_finishes_first() -> None:
+    on = MixedBench([("slow", 2, 8), ("fast", 1, 8)], SLOW_FAST)
+    outcome = on.run([elastic("a", 0, 8, 3200, 1000)], ElasticFlow())
+    assert types_of(outcome, "a") == ["fast"]
+    assert outcome.of("a").finish_s == 100
+
+
+def test_a_tight_deadline_gets_the_fast_type_from_a_job_that_can_wait() -> None:
+    """`loose` is promised the slow node; `tight`, which only the fast one serves in time, is admitted too."""
+    on = MixedBench([("slow", 1, 8), ("fast", 1, 8)], SLOW_FAST)
+    jobs = [elastic("loose", 0, 8, 3200, 500), elastic("tight", 1, 8, 3200, 102)]
+    outcome = on.run(jobs, ElasticFlow())
+    assert states(outcome) == {"loose": "finished", "tight": "finished"}
+    assert types_of(outcome, "tight") == ["fast"]
+    assert late(outcome) == []
+
+
+def test_a_reservation_moves_to_another_type_where_that_admits_a_job() -> None:
+    """`first` may be promised either node; once `late` needs the fast one until 203 s, `first` has to be
+    promised the slow one, behind `a`.
+    """
+    tables = {"slow": {("m", 8): {8: 8.0}}, "fast": {("m", 8): {8: 8.8}, ("n", 8): {8: 10.0}}}
+    on = MixedBench([("slow", 1, 8), ("fast", 1, 8)], tables)
+    slow, first = elastic("a", 0, 8, 800, 102, gpu_type="slow"), elastic("first", 0, 8, 800, 205)
+    late_one = elastic("late", 1, 8, 2000, 203, model="n")
+    outcome = on.run([slow, first, late_one], ElasticFlow())
+    assert set(states(outcome).values()) == {"finished"}
+    assert late(outcome) == []
+
+
+def test_a_job_that_no_type_serves_in_time_is_declined() -> None:
+    on = MixedBench([("slow", 2, 8), ("fast", 1, 8)], SLOW_FAST)
+    outcome = on.run([elastic("a", 0, 8, 3200, 90)], ElasticFlow())
+    assert outcome.of("a").reason == "declined by the policy"
+
+
+def test_a_wish_for_a_type_is_kept() -> None:
+    on = MixedBench([("slow", 2, 8), ("fast", 1, 8)], SLOW_FAST)
+    outcome = on.run([elastic("a", 0, 8, 3200, 1000, gpu_type="slow")], ElasticFlow())
+    assert types_of(outcome, "a") == ["slow"]
+    assert outcome.of("a").finish_s == pytest.approx(3200 / 15)
+
+
+def test_each_job_gets_the_type_that_suits_it() -> None:
+    """`n` gains nothing from the fast type, `m` four times its speed; both fill a node."""
+    tables = {
+        "slow": {("m", 8): {8: 8.0}, ("n", 8): {8: 8.0}},
+        "fast": {("m", 8): {8: 32.0}, ("n", 8): {8: 8.5}},
+    }
+    for first, second in (("m", "n"), ("n", "m")):
+        on = MixedBench([("slow", 1, 8), ("fast", 1, 8)], tables)
+        jobs = [elastic("0", 0, 8, 8000, model=first), elastic("1", 0, 8, 8000, model=second)]
+        outcome = on.run(jobs, ElasticFlow())
+        m, n = ("0", "1") if first == "m" else ("1", "0")
+        assert (types_of(outcome, m)[0], types_of(outcome, n)[0]) == ("fast", "slow")
+
+
+@pytest.mark.parametrize(("work", "moves"), [(1300.0, False), (30_000.0, True)])
+def test_a_job_changes_its_type_only_if_that_pays(work: float, moves: bool) -> None:
+    """The fast node is free at 100 s. To go there takes a restart of 60 s."""
+    charged = Overheads(launch_s=5.0, plain_restart_s=55.0)
+    on = MixedBench([("slow", 1, 8), ("fast", 1, 8)], {**SLOW_FAST}, overheads=charged)
+    jobs = [elastic("first", 0, 8, 95 * 32, gpu_type="fast"), elastic("then", 0, 8, work)]
+    outcome = on.run(jobs, ElasticFlow())
+    assert outcome.of("first").finish_s == 100
+    assert types_of(outcome, "then") == (["slow", "fast"] if moves else ["slow"])
+
+
+# The promise
+
+
+def random_bench(seed: int, scale: float, placement: str) -> tuple[MixedBench, list[Job]]:
+    """Rigid and elastic jobs in bursts on two or three types of small pools; some types cannot run some
+    models, and nodes differ in size.
+    """
+    random = Random(seed)
+    groups = [(name, random.randint(1, 4), random.choice((4, 8))) for name in "xyz"[: random.randint(2, 3)]]
+    tables: dict[str, dict[tuple[str, int], dict[int, float]]] = {name: {} for name, *_ in groups}
+    parameters = {}
+    for model in "abc":
+        least, power = random.choice((1, 1, 2, 3, 4)), random.uniform(0.3, 1.0)
+        base = 10 ** random.uniform(-2, 1)
+        counts = random.choice(((1, 2, 4, 8, 16, 32), (1, 2, 3, 4, 6, 8, 12, 24)))
+        parameters[model] = random.choice((0.0, 1e9, 2e10))
+        able = [group for group in groups if random.random() < 0.8] or groups[:1]
+        for name, nodes, node in able:
+            speed = random.choice((1.0, 2.0, random.uniform(0.5, 5)))
+            sizes = [n for n in counts if least <= n <= nodes * node]
+            tables[name][model, 8] = {n: speed * base * n**power for n in sizes or [1]}
+    load, now, jobs = random.uniform(0.5, 3), 0.0, []
+    gpus_in_all = sum(nodes * node for _, nodes, node in groups)
+    for i in range(random.randint(5, 40)):
+        model = random.choice("abc")
+        rates = random.choice([table[model, 8] for table in tables.values() if (model, 8) in table])
+        gpus = random.choice(list(rates))
+        run_s = random.lognormvariate(random.choice((4, 6, 7)), 1.0)
+        now += random.choice((0.0, random.expovariate(gpus_in_all * load / (gpus * run_s + 1))))
+        deadline_s = None
+        if random.random() < 0.85:
+            deadline_s = now + run_s * random.uniform(0.4, 4) + 100 * scale * random.random()
+        if random.random() < 0.25:
+            jobs.append(rigid(str(i), now, random.choice((1, 2, 3, 4, 8)), run_s, deadline_s))
+            continue
+        wish = {"gpu_type": random.choice([name for name, *_ in groups])} if random.random() < 0.1 else {}
+        jobs.append(elastic(str(i), now, gpus, run_s * rates[gpus], deadline_s, model=model, **wish))
+    return MixedBench(groups, tables, parameters, Overheads(scale=scale), placement), jobs
+
+
+class Watched(ElasticFlow):
+    """ElasticFlow, every decision of which is held to what the proof of its promise says, type by type."""
+
+    def schedule(self, state: State) -> Proposal:
+        proposal = super().schedule(state)
+        admission = self.reservations(state)
+        used: dict[str, Counter[int]] = {name: Counter() for name in admission.rooms}
+        for job in admission.reserved():
+            slots, demand = admission.slots(job), admission.demands[job]
+            demand.refresh()
+            if proposal.placement(job) != state.proposal().placement(job):
+                gpus = proposal.gpus(job)  # what it will pay there
+                cost_s = (job.start_cost_s(gpus) if not job.gpus else job.restart_s(gpus)) if gpus else 0.0
+                demand.paying_s = cost_s
+            assert admission.slack_s(job, state.now) > -1e-3, "the reservation is enough, if followed"
+            if not slots or slots[0].start > state.now + 1e-6:
+                continue
+            slot, here = slots[0], proposal.gpu_type(job)
+            assert here is not None, "a job that is due runs"
+            due_rate = demand.rates[slot.gpus]
+            assert job.rate(proposal.gpus(job), here) >= due_rate, "and no slower than it has reserved"
+            node = admission.rooms[demand.gpu_type].gpus_per_node
+            whole = slot.node == WHOLE
+            used[demand.gpu_type][slot.node] += -(-slot.gpus // node) if whole else slot.gpus
+            if demand.in_place:
+                assert (proposal.gpus(job), here) == (slot.gpus, demand.gpu_type)
+        for name, room in admission.rooms.items():
+            counts = used[name]
+            assert all(n <= room.gpus_per_node for at, n in counts.items() if at != WHOLE)
+            assert counts[WHOLE] + sum(at != WHOLE for at in counts) <= room.nodes, "nodes enough"
+        return proposal
+
+
+def check(on: MixedBench, jobs: list[Job], policy: ElasticFlow) -> Outcome:
+    outcome = on.run(jobs, policy)
+    check_outcome(outcome)
+    by_id = {job.job_id: job for job in jobs}
+    for event in outcome.events:
+        if event.event in PLACED:
+            name = on.cluster.type_of(event.placement[0][0])
+            assert {on.cluster.type_of(node) for node, _ in event.placement} == {name}, "one type at a time"
+            job = by_id[event.job_id]
+            assert job.gpu_type in (None, name)
+            if job.kind == "iterations":
+                assert event.unit_s == 1 / on.tables[name][job.model, 8][event.gpus]
+    return outcome
+
+
+@pytest.mark.parametrize("scale", [0, 1, 10])
+@pytest.mark.parametrize("placement", ["pack", "any", "spread", "buddy"])
+@given(seed=st.integers(0, 10**9))
+@settings(max_examples=25, deadline=None)
+def test_no_admitted_job_is_late(scale: float, placement: str, seed: int) -> None:
+    on, jobs = random_bench(seed, scale, placement)
+    outcome = check(on, jobs, Watched())
+    assert late(outcome) == []
+    assert on.run(jobs, ElasticFlow()).events == outcome.events, "deterministic"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scale", [0, 1, 10])
+@pytest.mark.parametrize("placement", ["pack", "any", "spread", "buddy", "topology"])
+def test_a_campaign(scale: float, placement: str) -> None:
+    """6,000 traces in all."""
+    broken = []
+    for seed in range(400):
+        on, jobs = random_bench(seed, scale, placement)
+        if late(on.run(jobs, ElasticFlow())):
+            broken.append(seed)
+    assert broken == [], broken
+
+
+def test_values_of_one_type() -> None:
+    values = Values([""])
+    values.note({"": 3.0})
+    assert values.of == {"": 1.0}
