@@ -144,9 +144,14 @@ def collectives(profile: Profile) -> Iterator[Finding]:
 def evidence(profile: Profile) -> Iterator[Finding]:
     """Parts without evidence, fits without rows or errors, fits that miss their rows by far."""
     stated = {word for item in profile.parts() for word in (item.part, item.part.split(" ")[0].rstrip(","))}
-    needed = ("gemm", "attention", *profile.elementwise, *profile.collectives)
-    for part in needed:
-        if part not in stated:
+    groups = {
+        "gemm": ("gemm",),
+        "attention": ("attention",),
+        "element-wise kernels": tuple(profile.elementwise),
+        "collectives": tuple(profile.collectives),
+    }
+    for group, part in ((group, part) for group, parts in groups.items() for part in parts):
+        if part not in stated and group not in stated:
             yield Finding("error", part, "no evidence says where its times come from")
     for item in profile.parts():
         if item.kind == "fitted" and not item.rows:

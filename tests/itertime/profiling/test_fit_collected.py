@@ -12,7 +12,7 @@ import pytest
 from itertime.errors import UserError
 from itertime.profiling.build import build, main
 from itertime.profiling.collecting import COLUMNS, Grid, cases_of
-from itertime.profiling.fit_collected import COLLECTED
+from itertime.profiling.collected import COLLECTED
 from itertime.spec import Profile, load_profile
 from itertime.spec.profile import COLLECTIVES, ELEMENTWISE_KINDS
 
