@@ -27,6 +27,8 @@ Direction = Literal["forward", "backward"]
 CURVE_BOUNDS: Bounds = {"tera_flops_per_s": (300.0, 0.01, 5000.0), "seq_half": (300.0, 0.0, 5000.0)}
 RATE_BOUNDS: Bounds = {"fraction": (0.7, 0.0001, 0.99), "launch_us": (4.0, 0.0, 200.0)}
 STYLED = ("layernorm", "rmsnorm")  # kernels whose bytes are the same however they are written
+FEWEST = 4
+PADDED = 32  # kernels pad the head dim to a multiple; a curve of another head dim would never be asked for
 CAST = "fp8+transpose"
 
 
@@ -36,14 +38,14 @@ def fit_attention_kernel(
     """A kernel's curves by direction, mask and head dim; None if a direction or mask has too few rows.
 
     Forward is fitted to its rows, backward to what it leaves of forward + backward. The tail and the launch
-    are those of `like`, FlashAttention-2 on the same GPU.
+    are those of `like`.
     """
     curves: list[AttentionCurve] = []
     evidence: list[Evidence] = []
     directions: tuple[tuple[Direction, str], ...] = (("forward", "fwd"), ("backward", "fwd+bwd"))
     for direction, word in directions:
         for _, chosen in rows.loc[rows.dir == word].groupby(["causal", "head_dim"]):
-            if len(chosen) < 4:
+            if len(chosen) < FEWEST or chosen.head_dim.iloc[0] % PADDED:
                 continue
             shape = bool(chosen.causal.iloc[0]), int(chosen.head_dim.iloc[0])
             known = [one for one in curves if (one.causal, one.head_dim) == shape]

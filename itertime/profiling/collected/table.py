@@ -14,7 +14,6 @@ from itertime.errors import UserError
 from itertime.spec import Evidence, PowerTerm, Profile, SizeTable, load_profile
 
 from ..chips import Chip
-from ..fit_attention import fit_attention
 from ..fit_gemm import fit_gemm
 from ..measurements import NAMES, read_table, significant
 from .elementwise import fit_collected
@@ -181,18 +180,23 @@ def _memory_bound(parts: _Parts, path: Path, chip: Chip, have: dict[str, int]) -
 
 
 def _attention(parts: _Parts, path: Path, chip: Chip, have: dict[str, int]) -> None:
+    like = dataclasses.replace(
+        parts.profile.attention, multiprocessors=chip.multiprocessors, bytes_per_s=chip.hbm_bytes_per_s
+    )
+    flash = None
     if "attention" in have:
-        model, evidence = fit_attention(path, chip, parts.profile.launch_s)
-        parts.put(evidence, attention=model)
+        flash, evidence = fit_attention_kernel("flash", _rows(path, "attention"), like)
+    if flash is None:
+        parts.keep("attention", "not collected, or too few sequence lengths")
     else:
-        parts.keep("attention")
+        parts.put(evidence, attention=flash)
     parts.keep("attention, earlier kernels over FlashAttention-2")
     kernels = dict(parts.profile.attention_kernels)
     for name in KERNELS:
         found = None
         if f"attention-{name}" in have:
             rows = _rows(path, f"attention-{name}")
-            found, evidence = fit_attention_kernel(name, rows, parts.profile.attention)
+            found, evidence = fit_attention_kernel(name, rows, like)
         if found is not None:
             kernels[name] = found
             parts.put(evidence, attention_kernels=kernels)
