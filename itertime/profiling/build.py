@@ -67,7 +67,7 @@ def build(folder: Path, gpu: str = "a100-80gb", base: str | None = None) -> dict
     if folder.is_file():
         return _collected(folder, chip, base)
     profile = _operators(folder, chip, base) if chip.like is None else _like(folder, chip)
-    return with_training(folder, chip, profile, base)
+    return with_training(folder, chip, profile)
 
 
 def _collected(path: Path, chip: Chip, base: str | None) -> dict[str, Any]:
