@@ -6,11 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
+from itertime.profiling.chips import Chip
+from itertime.profiling.fit_elementwise import (
+    LARGE_BYTES,
+    MEASURED,
+    SMALL_BYTES,
+    Kind,
+    elementwise_rows,
+    fit_kind,
+    kind_model,
+)
+from itertime.profiling.measurements import NAMES, mape_pct, measured_range
 from itertime.spec import ElementwiseModel, Evidence
-
-from ..chips import Chip
-from ..fit_elementwise import LARGE_BYTES, MEASURED, SMALL_BYTES, Kind, elementwise_rows, fit_kind, kind_model
-from ..measurements import NAMES, mape_pct, measured_range
 
 __all__ = ["COLLECTED", "fit_collected"]
 

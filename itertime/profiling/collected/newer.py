@@ -8,6 +8,8 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from itertime.profiling.chips import Chip
+from itertime.profiling.measurements import NAMES, Bounds, Fit, fit_in_halves, mape_pct, measured_range
 from itertime.spec import (
     Array,
     AttentionCurve,
@@ -17,9 +19,6 @@ from itertime.spec import (
     ElementwiseStyle,
     Evidence,
 )
-
-from ..chips import Chip
-from ..measurements import NAMES, Bounds, Fit, fit_in_halves, mape_pct, measured_range
 
 __all__ = ["STYLED", "fit_attention_kernel", "fit_casts", "fit_style"]
 

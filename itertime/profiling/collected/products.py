@@ -7,9 +7,8 @@ import dataclasses
 import numpy as np
 import pandas as pd
 
+from itertime.profiling.measurements import NAMES, Bounds, Fit, fit_in_halves, mape_pct, measured_range
 from itertime.spec import Array, Evidence, GemmModel, GemmTile
-
-from ..measurements import NAMES, Bounds, Fit, fit_in_halves, mape_pct, measured_range
 
 __all__ = ["check_accumulation", "fit_fp8", "fit_grouped"]
 

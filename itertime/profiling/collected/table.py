@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from itertime.errors import UserError
+from itertime.profiling.chips import Chip
+from itertime.profiling.fit_gemm import fit_gemm
+from itertime.profiling.measurements import NAMES, read_table, significant
 from itertime.spec import Evidence, PowerTerm, Profile, SizeTable, load_profile
 
-from ..chips import Chip
-from ..fit_gemm import fit_gemm
-from ..measurements import NAMES, read_table, significant
 from .elementwise import fit_collected
 from .newer import STYLED, fit_attention_kernel, fit_casts, fit_style
 from .products import check_accumulation, fit_fp8, fit_grouped
