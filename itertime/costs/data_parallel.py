@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from itertime.spec import PlanBatch
 
-from .collectives import all_gather_s, all_reduce_s, ranks_together, reduce_scatter_s
+from .network import all_gather_s, all_reduce_s, ranks_together, reduce_scatter_s
 from .partition import Workload
 
 __all__ = [
