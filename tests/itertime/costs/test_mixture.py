@@ -90,7 +90,7 @@ def test_experts_all_of_which_are_chosen_do_the_work_of_one_mlp() -> None:
     plan = Plan(1, 1, 1, 4, 4, recompute="none")
     whole, parts = layer(dense, plan), layer(mixture, plan)
     for one, other in ((whole.forward, parts.forward), (whole.backward, parts.backward)):
-        assert other["gemm"][0] == pytest.approx(one["gemm"][0], rel=0.1)
+        assert other["gemm"][0] == pytest.approx(one["gemm"][0], rel=0.2)  # grouped products are slower
         assert "ep_comm" not in one
         assert other["ep_comm"][0] == 0
     # What permutation and router add to the memory-bound kernels is all that differs there.
