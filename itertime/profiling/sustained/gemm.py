@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from itertime.profiling.chips import CHIPS, Chip
+from itertime.profiling.measurements import Fit, fit_in_halves, mape_pct, measured_range
 from itertime.spec import Array, Evidence, GemmModel, GemmTile, PowerTerm
 
-from ..chips import CHIPS, Chip
-from ..measurements import Fit, fit_in_halves, mape_pct, measured_range
 from .tables import SOURCES, GemmSource, exponent_of, gemm_rows, headroom_ratio, ratio_of, serving_folder
 
 __all__ = ["fit_precisions", "model_of", "tile_bounds"]

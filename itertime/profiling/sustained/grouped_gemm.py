@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from itertime.profiling.chips import Chip
+from itertime.profiling.measurements import Fit, fit_in_halves, mape_pct, measured_range, read_rows
 from itertime.spec import Array, Evidence, GemmModel
 
-from ..chips import Chip
-from ..measurements import Fit, fit_in_halves, mape_pct, measured_range, read_rows
 from .gemm import model_of, tile_bounds
 from .tables import GROUPED, SAME_TIMES, GemmSource, ratio_of, serving_folder
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..measurements import read_rows
+from itertime.profiling.measurements import read_rows
 
 __all__ = [
     "GROUPED",
