@@ -17,7 +17,7 @@ from typing import Any
 
 from itertime.commandline import run_task
 from itertime.io import write_text
-from itertime.spec import AttentionSlowdown, Evidence, GemmModel, PowerTerm, SizeTable, load_profile
+from itertime.spec import AttentionSlowdown, Evidence, GemmModel, PowerTerm, Profile, SizeTable, load_profile
 
 from .attention_slowdown import measure_slowdown
 from .chips import Chip, chip_named
@@ -26,7 +26,7 @@ from .fit_attention import fit_attention
 from .fit_collectives import fit_collectives
 from .fit_elementwise import fit_elementwise
 from .fit_gemm import fit_gemm
-from .sustained import SOURCES, fit_precisions
+from .sustained import SOURCES, fit_grouped, fit_precisions
 from .training import with_training
 
 __all__ = ["build", "main", "render"]
@@ -45,6 +45,17 @@ profile:
 
 A YAML file with the fields of a `Chip` describes a GPU of another type.
 """
+# Measured on B200 and GB200: see `power limit` in their evidence.
+ASSUMED_EXPONENT = 0.57
+POWER_ASSUMED = [
+    Evidence(
+        part="power limit",
+        kind="assumed",
+        source="that of the profile b200-180gb",
+        rows=0,
+        note=f"exponent {ASSUMED_EXPONENT}; these GEMMs are short ones, which a limit hardly slows",
+    )
+]
 ASSUMED = (
     ("gemm, backward layouts", "the forward formula", "dx = dy w^T and dw = x^T dy: no table measures them"),
     (
@@ -81,7 +92,7 @@ def _collected(path: Path, chip: Chip, base: str | None) -> dict[str, Any]:
 
 def _operators(folder: Path, chip: Chip, base: str | None) -> dict[str, Any]:
     """The profile without the kernels of newer training software."""
-    gemm, precisions, power, gemm_evidence = _gemm(folder, chip)
+    gemm, gemm_evidence = _gemm(folder, chip)
     elementwise, elementwise_evidence = fit_elementwise(folder, chip)
     launch_s = elementwise["elementwise"].launch_s
     attention, attention_evidence = fit_attention(folder, chip, launch_s)
@@ -104,43 +115,67 @@ def _operators(folder: Path, chip: Chip, base: str | None) -> dict[str, Any]:
         "hbm_bytes_per_s": chip.hbm_bytes_per_s,
         "memory_bytes": chip.memory_bytes,
         "launch_s": launch_s,
-        "gemm": dataclasses.asdict(gemm),
+        "gemm": gemm["gemm"],
         "attention": dataclasses.asdict(attention),
         "attention_slowdown": {name: dataclasses.asdict(one) for name, one in slowdown.items()},
         "elementwise": {kind: dataclasses.asdict(model) for kind, model in elementwise.items()},
         "collectives": {name: _plain(table) for name, table in collectives.items()},
         "evidence": [dataclasses.asdict(item) for item in evidence],
-        "gemm_precisions": {name: dataclasses.asdict(model) for name, model in precisions.items()},
-        "power": None if power is None else dataclasses.asdict(power),
+        **{name: gemm[name] for name in ("gemm_precisions", "grouped_gemm", "power")},
     }
 
 
-def _gemm(
-    folder: Path, chip: Chip
-) -> tuple[GemmModel, dict[str, GemmModel], PowerTerm | None, list[Evidence]]:
-    """The GEMMs in 16 bit, in other precisions, what a power limit changes, and the evidence."""
-    if chip.name not in SOURCES:
+def _gemm(folder: Path, chip: Chip) -> tuple[dict[str, Any], list[Evidence]]:
+    """The fields of a profile that hold GEMMs and what a power limit changes, and their evidence."""
+    power = None if chip.power_w is None else PowerTerm(chip.power_w, ASSUMED_EXPONENT)
+    models: dict[str, GemmModel] = {}
+    grouped: dict[str, GemmModel] = {}
+    if chip.name in SOURCES:
+        models, power, evidence = fit_precisions(folder, chip)
+        gemm = models.pop("bf16")
+        grouped, more = fit_grouped(folder, chip)
+        evidence += more
+    elif chip.like is None:
         gemm, evidence = fit_gemm(folder, chip)
-        return gemm, {}, None, evidence
-    models, power, evidence = fit_precisions(folder, chip)
-    return models.pop("bf16"), models, power, evidence
+        evidence += POWER_ASSUMED if power is not None else []
+    else:
+        gemm, evidence = _gemm_like(load_profile(chip.like), chip)
+        evidence += POWER_ASSUMED
+    return {
+        "gemm": dataclasses.asdict(gemm),
+        "gemm_precisions": {name: dataclasses.asdict(model) for name, model in models.items()},
+        "grouped_gemm": {name: dataclasses.asdict(model) for name, model in grouped.items()},
+        "power": None if power is None else dataclasses.asdict(power),
+    }, evidence
+
+
+def _gemm_like(base: Profile, chip: Chip) -> tuple[GemmModel, list[Evidence]]:
+    """The GEMMs of another chip, at the ratios of data sheets."""
+    gemm = dataclasses.replace(
+        base.gemm,
+        multiprocessors=chip.multiprocessors,
+        peak_flops_per_s=chip.peak_flops_per_s,
+        bytes_per_s=base.gemm.bytes_per_s * chip.hbm_bytes_per_s / base.hbm_bytes_per_s,
+    )
+    note = "equal fractions of peak and of memory bandwidth"
+    return gemm, [Evidence("gemm", "assumed", f"profile {base.name}, by data sheets", rows=0, note=note)]
 
 
 def _like(folder: Path, chip: Chip) -> dict[str, Any]:
-    """The profile of a chip whose GEMMs alone are measured; the rest is another chip's, by data sheets."""
+    """The profile of a chip with measured GEMMs and collectives; the rest is another's, by data sheets."""
     base = load_profile(chip.like or "")
-    gemm, precisions, power, evidence = _gemm(folder, chip)
+    gemm, evidence = _gemm(folder, chip)
     memory = chip.hbm_bytes_per_s / base.hbm_bytes_per_s
     peak = chip.peak_flops_per_s / base.peak_flops_per_s
     rate = peak * base.attention.multiprocessors / chip.multiprocessors
     attention = base.attention.scaled(rate, memory, chip.multiprocessors)
     slowdown = {name: dataclasses.asdict(one) for name, one in base.attention_slowdown.items()}
+    collectives, collective_evidence = fit_collectives(folder, chip)
     assumed = [
         Evidence(part, "assumed", f"profile {base.name}, at the ratio of {what}", rows=0)
         for part, what in (
             ("attention", f"bf16 peaks, {peak:.4g}"),
             ("element-wise kernels", f"memory bandwidths, {memory:.4g}"),
-            ("collectives", "1: not measured on this chip"),
         )
     ]
     return {
@@ -151,16 +186,18 @@ def _like(folder: Path, chip: Chip) -> dict[str, Any]:
         "hbm_bytes_per_s": chip.hbm_bytes_per_s,
         "memory_bytes": chip.memory_bytes,
         "launch_s": base.launch_s,
-        "gemm": dataclasses.asdict(gemm),
+        "gemm": gemm["gemm"],
         "attention": dataclasses.asdict(attention),
         "attention_slowdown": slowdown,
         "elementwise": {
             kind: dataclasses.asdict(model.scaled(memory)) for kind, model in base.elementwise.items()
         },
-        "collectives": {name: _plain(table) for name, table in base.collectives.items()},
-        "evidence": [dataclasses.asdict(item) for item in _with_assumptions([*evidence, *assumed])],
-        "gemm_precisions": {name: dataclasses.asdict(model) for name, model in precisions.items()},
-        "power": None if power is None else dataclasses.asdict(power),
+        "collectives": {name: _plain(table) for name, table in collectives.items()},
+        "evidence": [
+            dataclasses.asdict(item)
+            for item in _with_assumptions([*evidence, *assumed, *collective_evidence])
+        ],
+        **{name: gemm[name] for name in ("gemm_precisions", "grouped_gemm", "power")},
     }
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from itertime.profiling.chips import Chip
+from itertime.profiling.sustained.tables import serving_folder
 from itertime.spec import (
     AttentionModel,
     CastModel,
@@ -16,8 +18,6 @@ from itertime.spec import (
     load_profile,
 )
 
-from ..chips import Chip
-from ..sustained.tables import serving_folder
 from .attention import CUDNN, fit_cudnn, flash_elsewhere
 from .casts import fit_casts
 from .serving import fit_flash3, fit_tail
