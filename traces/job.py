@@ -42,6 +42,8 @@ class Job:
     | gpu_type | name | the GPU type that it asks for; binding on a cluster of several types |
     | logged_start_s | s | when it started in the log, on the same clock; informational |
     | partition, qos | text | where it was submitted, and its quality of service; informational |
+    | framework | name | the software that it trains with; None = that of the nodes' system |
+    | precision | name | of its matrix products; None = bf16 |
     """
 
     job_id: str
@@ -64,6 +66,8 @@ class Job:
     logged_start_s: float | None = None
     partition: str | None = None
     qos: str | None = None
+    framework: str | None = None
+    precision: str | None = None
 
     @property
     def kind(self) -> Literal["iterations", "duration"]:

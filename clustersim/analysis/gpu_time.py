@@ -14,7 +14,7 @@ from math import fsum
 
 import numpy as np
 
-from clustersim.records import ALLOCATES, RATE, PlanKey, PlanRecord, Run
+from clustersim.records import ALLOCATES, RATE, PlanKey, PlanRecord, Run, as_row
 
 from .allocations import Holdings, holdings
 from .arrays import Usage
@@ -116,7 +116,8 @@ def _interval(run: Run) -> tuple[float, float] | None:
 def _plan_keys(run: Run) -> tuple[list[PlanKey], np.ndarray]:
     """The distinct keys of the plans of all allocations, and the number of each allocation's key."""
     jobs, held = jobs_of(run), holdings(run)
-    work, works = numbered(list(zip(*map(jobs.values, ("model", "global_batch", "seq_len")), strict=True)))
+    facts = ("model", "global_batch", "seq_len", "framework", "precision")
+    work, works = numbered(list(zip(*map(jobs.values, facts), strict=True)))
     types = [""] * len(held.given)
     if run.cluster.groups:
         first = [placement[0][0] if placement else None for placement in held.placements]
@@ -128,8 +129,7 @@ def _plan_keys(run: Run) -> tuple[list[PlanKey], np.ndarray]:
     codes, numbers = np.unique(np.ravel_multi_index(tuple(rows), sizes), return_inverse=True)
     keys = []
     for of, kind, gpus, plan in np.transpose(np.unravel_index(codes, sizes)).tolist():
-        model, global_batch, seq_len = works[of]
-        keys.append(PlanKey(model, global_batch, seq_len, type_names[kind], gpus, held.plans[plan]))
+        keys.append(as_row(PlanKey, (*works[of], type_names[kind], gpus, held.plans[plan])))
     return keys, numbers
 
 

@@ -184,7 +184,12 @@ def finish_time_fairness(jobs: Jobs, usage: Usage, cluster: Cluster) -> float | 
 
 
 def cost_usd(jobs: Jobs, price_usd_per_gpu_h: float) -> float:
-    """Sum of gpu_seconds of all jobs / 3600 x price. Held GPUs cost money with or without progress."""
+    """Sum of what the GPUs held by all jobs cost, with or without progress: by the prices of the GPU types
+    where the cluster states some, else gpu_seconds / 3600 x price.
+    """
+    by_type = job_columns(jobs)["cost_usd"]
+    if not np.isnan(by_type).all():
+        return fsum(by_type[~np.isnan(by_type)].tolist())
     return fsum(job_columns(jobs)["gpu_seconds"].tolist()) / 3600 * price_usd_per_gpu_h
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "as_stated",
     "slack_s",
     "stated_number",
+    "stated_price",
 ]
 
 MOST_KEPT = 1000
@@ -105,6 +106,7 @@ class Evidence:
 
     `end_s`: the run ended then or later. If None, nothing is proved about allocations and waits that last
     until the end. `resolution_s`: the largest error of a difference of two recorded times.
+    `price_usd_per_gpu_h`: of GPU types without a price, where the cluster states one for others.
     """
 
     cluster: Cluster
@@ -115,6 +117,7 @@ class Evidence:
     end_s: float | None = None
     resolution_s: float = 0.0
     failures: Failures | None = None
+    price_usd_per_gpu_h: float = 5.0
 
 
 def stated_number(manifest: Mapping[str, Any], name: str) -> float:
@@ -123,6 +126,12 @@ def stated_number(manifest: Mapping[str, Any], name: str) -> float:
     if not isinstance(value, int | float) or not 0 <= value <= _LARGEST:
         raise UserError(f"manifest.json: {name}={quoted(value)}: must be from 0 to {_LARGEST:g}; run again")
     return float(value)
+
+
+def stated_price(manifest: Mapping[str, Any]) -> float:
+    """The price of a GPU-hour in a manifest, US dollars; the default if it states none."""
+    name = "price_usd_per_gpu_h"
+    return stated_number(manifest, name) if name in manifest else 5.0
 
 
 # Result

@@ -61,8 +61,9 @@ class Recomputed:
             self._speed, self.why_not = None, f"system {what}, or its profile, is not what the run read"
 
     def _curve(
-        self, model: str, global_batch: int | None, seq_len: int | None, gpu_type: str, gpus: int
-    ) -> Curve | str:
+        self, model: str, global_batch: int | None, seq_len: int | None, framework: str, precision: str,
+        gpu_type: str, gpus: int,
+    ) -> Curve | str:  # fmt: skip
         """The speeds of a job that asks for `gpus` GPUs, on one GPU type; or why they are unknown."""
         if self._speed is None:
             return self.why_not
@@ -71,7 +72,7 @@ class Recomputed:
             return f"model {shown(model)} is not known here"
         if global_batch is None:
             return f"no global batch of model {shown(model)} is stated"
-        job = _job(model, global_batch, seq_len, gpus)
+        job = _job(model, global_batch, seq_len, framework, precision, gpus)
         try:
             return speed.curve_on(job, gpu_type) if gpu_type else speed.curve(job)
         except (CannotRun, *_FAILURES) as error:
@@ -120,6 +121,10 @@ class Recomputed:
         if plan is None or planner is None or model is None:
             return ""
         model = model.with_seq_len(key.seq_len)
+        try:
+            planner = planner.under(key.framework or None, key.precision or None)
+        except UserError as error:
+            return str(error)
         found = evaluate(
             model,
             PlanBatch.of([plan]),
@@ -133,7 +138,7 @@ class Recomputed:
         """The row of plans.csv for a plan; None if the row cannot be computed."""
         if self._speed is None or key.global_batch is None or key.model not in self._known_models:
             return None
-        job = _job(key.model, key.global_batch, key.seq_len, key.gpus)
+        job = _job(key.model, key.global_batch, key.seq_len, key.framework, key.precision, key.gpus)
         try:
             return plan_record(job, key, self._speed)
         except _FAILURES:
@@ -159,8 +164,20 @@ def recorded_models(manifest: Mapping[str, Any]) -> Models:
         return Models.recorded({})
 
 
-def _job(model: str, global_batch: int, seq_len: int | None, gpus: int) -> Job:
-    return Job("", 0.0, model=model, gpus=gpus, global_batch=global_batch, seq_len=seq_len, iterations=1.0)
+def _job(
+    model: str, global_batch: int, seq_len: int | None, framework: str, precision: str, gpus: int
+) -> Job:
+    return Job(
+        "",
+        0.0,
+        model=model,
+        gpus=gpus,
+        global_batch=global_batch,
+        seq_len=seq_len,
+        iterations=1.0,
+        framework=framework or None,
+        precision=precision or None,
+    )
 
 
 def _headroom(manifest: Mapping[str, Any]) -> float:

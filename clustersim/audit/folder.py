@@ -24,7 +24,7 @@ from clustersim.runs import trace_of_manifest
 from itertime.errors import UserError, quoted
 from itertime.spec import Models
 
-from .evidence import RESOLUTION_S, Evidence, Finding, JobFacts, Violation, stated_number
+from .evidence import RESOLUTION_S, Evidence, Finding, JobFacts, Violation, stated_number, stated_price
 from .expected import Recomputed, recorded_models
 from .history import ClusterHistory, Rule
 from .log_pass import prove
@@ -84,6 +84,7 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
         end_s=end_s,
         resolution_s=max(RESOLUTION_S, 2 * ulp(end_s or 0.0)),
         failures=_constants(Failures, manifest, "failures"),
+        price_usd_per_gpu_h=stated_price(manifest),
     )
     complete = manifest.get("complete") is True
     speeds = Recomputed(run.cluster, manifest)

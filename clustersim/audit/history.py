@@ -96,6 +96,7 @@ class ClusterHistory:
         self.submitted = array("q")
         self.disorder = ""
         self._looked_up, self._looked_up_to = set[int](), 0  # filled for broken logs only
+        self._prices = evidence.cluster.prices(evidence.price_usd_per_gpu_h)
         self._cycle = lru_cache(10_000)(evidence.overheads.cycle)
 
     def job_of(
@@ -132,6 +133,8 @@ class ClusterHistory:
     def apply(self, event: EventRecord, job: JobHistory) -> None:
         """Apply an event of a job."""
         kind = event.event
+        if self._prices is not None and kind in ALLOCATES and event.placement:
+            job.totals.pay(self._prices[self.cluster.type_of(event.placement[0][0])])
         job.totals.add(event, job.terms)
         job.phase, job.last = _PHASE_AFTER.get(kind, RUNNING), kind
         if kind == SUBMIT:

@@ -44,6 +44,7 @@ class JobTotals:
     - `*_error`: the largest error of a sum that comes from the rounding of times.
     - `closed`: whether the end of the last allocation or wait is known.
     - `lost_work_s`, `lost_work_gpu_s`: work undone by failures; `lost_s` includes it.
+    - `cost_usd`: US dollars for the GPUs held; None while the job has paid no price.
 
     The state after the last event, at `since_s`:
     - `gpus`, `unit_s`: the GPUs that the job holds (None without GPUs), and its seconds per unit.
@@ -51,6 +52,7 @@ class JobTotals:
     - `save_due`: the share, to within `save_error`, of a save still to be paid, of `save_s` seconds here.
     - `phase_s`: seconds since the checkpoint cycle `cycle` began.
     - `saved_work`: units of work in the last checkpoint; `unsaved_s`: seconds of work since then.
+    - `usd_per_gpu_h`: the price of a GPU-hour.
     - `interrupted`: a failure took the GPUs; `crash_s` seconds of work were lost.
     """
 
@@ -67,6 +69,8 @@ class JobTotals:
     closed: bool = True
     lost_work_s: float = 0.0
     lost_work_gpu_s: float = 0.0
+    cost_usd: float | None = None
+    cost_error: float = 0.0
 
     since_s: float = 0.0
     gpus: int | None = None
@@ -79,8 +83,13 @@ class JobTotals:
     save_due: float = 0.0
     save_error: float = 0.0
     save_s: float = 0.0
+    usd_per_gpu_h: float = 0.0
     interrupted: bool = False
     crash_s: float = 0.0
+
+    def pay(self, usd_per_gpu_h: float) -> None:
+        """From the last `advance` on a GPU-hour costs this."""
+        self.usd_per_gpu_h, self.cost_usd = usd_per_gpu_h, self.cost_usd or 0.0
 
     def add(self, event: EventRecord, terms: ChargeTerms = PLAIN) -> None:
         """Apply an event at the time of the last `advance`. `terms`: those of the allocation, if the event
@@ -132,6 +141,9 @@ class JobTotals:
             self.save_due = max(0.0, self.save_due - paid_s / self.save_s)
             self.save_error = min(1.0, self.save_error + error / self.save_s)
         self.gpu_seconds += elapsed_s * self.gpus
+        if self.cost_usd is not None:
+            self.cost_usd += elapsed_s * self.gpus * self.usd_per_gpu_h / 3600
+            self.cost_error += error * abs(self.gpus) * self.usd_per_gpu_h / 3600
         ran_s = elapsed_s - paid_s
         worked_s, unsaved_s = self._run_cycles(ran_s)
         paid_s += ran_s - worked_s  # the seconds spent on saving checkpoints

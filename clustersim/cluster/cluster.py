@@ -94,6 +94,13 @@ class Cluster:
         """Whether the cluster has GPUs of several types."""
         return len({group.gpu_type for group in self.groups}) > 1
 
+    def prices(self, default: float) -> dict[str, float] | None:
+        """US dollars per GPU-hour by GPU type, `default` for types without a price; None if none has one."""
+        stated = {pool.gpu_type: pool.usd_per_gpu_hour for pool in self.pools} if self.groups else {}
+        if not any(price is not None for price in stated.values()):
+            return None
+        return {name: default if price is None else price for name, price in stated.items()}
+
     @cached_property
     def gpu_types(self) -> tuple[str, ...]:
         return tuple(pool.gpu_type for pool in self.pools)

@@ -33,7 +33,16 @@ from .topology import NETWORKS, Gpus, NodeGroup, Nodes
 
 __all__ = ["GPU_TYPES", "cluster_of", "load_cluster"]
 
-GPU_TYPES: Mapping[str, str | None] = {"a100": "dgx-a100-80gb", "h100": "dgx-h100", "v100": None}
+GPU_TYPES: Mapping[str, str | None] = {
+    "a100": "dgx-a100-80gb",
+    "h100": "dgx-h100",
+    "h200": "dgx-h200",
+    "b200": "dgx-b200",
+    "b300": "dgx-b300",
+    "gb200": "gb200-nvl72",
+    "gb300": "gb300-nvl72",
+    "v100": None,
+}
 """GPU type -> its system, for the types that need no `system` in a cluster file. None: a known type without a
 profile."""
 
@@ -65,6 +74,7 @@ class _Group:
     nodes_per_spine: Nodes | None = None
     spine_oversubscription: Ratio | None = None
     spine_uplink_gbps: Gbps | None = None
+    usd_per_gpu_hour: Positive | None = None
 
 
 def load_cluster(text: str, system: str | None = None, network: str | None = None) -> Cluster:
@@ -162,6 +172,7 @@ def _resolved(group: _Group, where: str, folder: Path) -> NodeGroup:
         leaf_uplink_bytes_per_s=leaf_uplink,
         nodes_per_spine=spine,
         spine_uplink_bytes_per_s=spine_uplink,
+        usd_per_gpu_hour=group.usd_per_gpu_hour or (system.usd_per_gpu_hour if system else None),
     )
 
 

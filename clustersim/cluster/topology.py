@@ -34,7 +34,7 @@ class NodeGroup:
     `system`: the `itertime` system of the nodes, by name or path; None for a type without a profile.
     `nic_bytes_per_s`: of a node, one direction; None: that of the system. `nodes_per_leaf`,
     `nodes_per_spine`: nodes of a leaf, and of a spine block; None: one for the whole group. The last leaf and
-    the last block may have fewer nodes.
+    the last block may have fewer nodes. `usd_per_gpu_hour`: None: the price that the run states.
     """
 
     name: Name
@@ -47,6 +47,7 @@ class NodeGroup:
     leaf_uplink_bytes_per_s: Positive | None = None
     nodes_per_spine: Nodes | None = None
     spine_uplink_bytes_per_s: Positive | None = None
+    usd_per_gpu_hour: Positive | None = None
 
     @classmethod
     def of_system(cls, name: str, nodes: int, gpus_per_node: int, system: str) -> NodeGroup:
@@ -94,6 +95,7 @@ class Pool:
     nic_bytes_per_s: float | None
     first_leaf: int
     leaves: int
+    usd_per_gpu_hour: float | None = None
 
     @property
     def gpus(self) -> int:
@@ -122,7 +124,7 @@ def pools_of(groups: Sequence[NodeGroup]) -> tuple[Pool, ...]:
     """The groups of each GPU type as one pool.
 
     UserError if groups of one type do not follow one another, or if they differ in the system, the GPUs per
-    node or the NICs, on which the speed of a job depends.
+    node or the NICs, on which the speed of a job depends, or in the price.
     """
     pools: list[Pool] = []
     node = leaf = 0
@@ -139,6 +141,7 @@ def pools_of(groups: Sequence[NodeGroup]) -> tuple[Pool, ...]:
                 nic_bytes_per_s=group.nic_bytes_per_s,
                 first_leaf=leaf,
                 leaves=leaves,
+                usd_per_gpu_hour=group.usd_per_gpu_hour,
             )
             pools.append(pool)
         else:
@@ -155,7 +158,7 @@ def _check_alike(group: NodeGroup, pool: Pool, last: Pool) -> None:
             f"group {group.name}: gpu_type={group.gpu_type}: groups of one GPU type must follow one another; "
             "reorder the groups"
         )
-    for field in ("gpus_per_node", "system", "nic_bytes_per_s"):
+    for field in ("gpus_per_node", "system", "nic_bytes_per_s", "usd_per_gpu_hour"):
         ours, theirs = getattr(group, field), getattr(pool, field)
         if ours != theirs:
             raise UserError(

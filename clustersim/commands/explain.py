@@ -52,7 +52,9 @@ def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
     from clustersim.analysis import Wait
 
     job = story.record
-    what = ", ".join(text for text in (job.model, f"{job.gpus} GPUs" if job.gpus else "", job.tenant) if text)
+    software = " ".join(filter(None, (job.framework, job.precision)))
+    gpus = f"{job.gpus} GPUs" if job.gpus else ""
+    what = ", ".join(text for text in (job.model, software, gpus, job.tenant) if text)
     yield f"job {job.job_id} ({what}) under {run.policy}: {job.state}" + (
         f", {job.reason}" if job.reason else ""
     )
@@ -60,7 +62,7 @@ def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
         f", to be done by t={_n(job.deadline_s)} s" if job.deadline_s is not None else ""
     )
     for spell in story.spells:
-        yield from _wait(run, spell) if isinstance(spell, Wait) else _ran(spell)
+        yield from _wait(run, spell) if isinstance(spell, Wait) else _ran(run, spell)
     if job.jct_s is not None:
         ran_s = job.jct_s - job.wait_s
         yield (
@@ -93,13 +95,14 @@ def _wait(run: StreamedRun, wait: Wait) -> Iterator[str]:
         yield f"      GPUs were held by {_named(held)}"
 
 
-def _ran(spell: Spell) -> Iterator[str]:
+def _ran(run: StreamedRun, spell: Spell) -> Iterator[str]:
     from clustersim.records import plan_words
     from clustersim.rundir import placement_text
 
     event = spell.given
     plan = f", plan {plan_words(event.plan)}" if event.plan else ""
-    where = f"{event.gpus} GPUs, nodes {placement_text(event.placement)}{plan}"
+    kind = f"{run.cluster.type_of(event.placement[0][0])} " if run.cluster.mixed else ""
+    where = f"{event.gpus} {kind}GPUs, nodes {placement_text(event.placement)}{plan}"
     yield f"  t={_n(event.time_s)} s: {_VERBS[event.event]} {where}"
     if spell.paid_s > 0:
         yield f"      paid {_n(spell.paid_s)} s of overhead, {_n(spell.paid_s * event.gpus)} GPU-seconds"

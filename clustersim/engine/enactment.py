@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf
 
 from clustersim.cluster import Placement
@@ -25,8 +25,14 @@ class Enactment:
     `network` determines the speeds of placed jobs; None where it is ideal.
     """
 
-    def __init__(self, kernel: Kernel, speed: Speed, on_completion: Callable[[Due], None]):
-        """`on_completion` is called when a job may be done, with (job, generation of its allocation)."""
+    def __init__(
+        self, kernel: Kernel, speed: Speed, on_completion: Callable[[Due], None],
+        prices: Mapping[str, float] | None = None,
+    ):  # fmt: skip
+        """`on_completion` is called when a job may be done, with (job, generation of its allocation).
+        `prices`: US dollars per GPU-hour by GPU type, None if the cluster states none.
+        """
+        self._prices = prices
         self._kernel, self._facts, self._clock = kernel, kernel.facts, kernel.clock
         self._views = kernel.views
         self._on_completion_due = [on_completion]
@@ -99,6 +105,8 @@ class Enactment:
             self._facts.running[job] = active.generation
             if active.start_s is None:
                 active.start_s = now
+        if self._prices is not None:
+            active.pay(self._prices[self._facts.cluster.type_of(placement[0][0])])
         curve = active.curve
         if active.offers:
             curve = active.curve_at(self._facts.cluster.type_of(placement[0][0]))

@@ -33,6 +33,7 @@ class RunSetup:
     | `quotas` | GPUs promised to tenants | none |
     | `failures`, `maintenance` | what takes nodes out of service | nothing |
     | `until_s` | the end of the run on the trace's clock | when no event is left |
+    | `price_usd_per_gpu_h` | of GPU types for which the cluster states no price | 5 |
     | `seed` | of everything random | 0 |
     | `check_all_keys` | whether to look up every waiting job's key after every decision, as a check | false |
     """
@@ -48,6 +49,7 @@ class RunSetup:
     failures: Failures | None = None
     maintenance: Maintenance | None = None
     until_s: float | None = None
+    price_usd_per_gpu_h: float = 5.0
     seed: int = 0
     check_all_keys: bool = False
 

@@ -68,7 +68,9 @@ class Simulation:
             decide=self._decide,
             on_progress=on_progress,
         )
-        self.enactment = Enactment(kernel, setup.speed, self._on_completion)
+        self.enactment = Enactment(
+            kernel, setup.speed, self._on_completion, setup.cluster.prices(setup.price_usd_per_gpu_h)
+        )
         self._wake_ups = WakeUps(kernel)
         self._disruptions = Disruptions.of(
             kernel,

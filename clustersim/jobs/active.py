@@ -19,10 +19,10 @@ class ActiveJob:
     """
 
     __slots__ = (
-        "curve", "finish_s", "generation", "gpu_seconds", "gpus", "job", "lost_s", "migrations", "note",
-        "offers", "order", "overhead_gpu_s", "paid_gpu_s", "placement", "preemptions", "ready_s", "requested",
-        "resizes", "restarts", "save_due", "save_s", "saved_left", "since_s", "start_s", "states_work",
-        "unit_s", "wait_s", "work", "work_left",
+        "cost_usd", "curve", "finish_s", "generation", "gpu_seconds", "gpus", "job", "lost_s", "migrations",
+        "note", "offers", "order", "overhead_gpu_s", "paid_gpu_s", "placement", "preemptions", "ready_s",
+        "requested", "resizes", "restarts", "save_due", "save_s", "saved_left", "since_s", "start_s",
+        "states_work", "unit_s", "usd_per_gpu_h", "wait_s", "work", "work_left",
     )  # fmt: skip
 
     # Changed by failures only (see `CheckpointedJob`).
@@ -48,6 +48,8 @@ class ActiveJob:
         self.finish_s: float | None = None
         self.generation = 0  # counts allocations: a completion of an earlier one is stale
         self.gpu_seconds = self.overhead_gpu_s = self.lost_s = self.wait_s = 0.0
+        self.cost_usd: float | None = None  # None where GPU types have no prices
+        self.usd_per_gpu_h = 0.0
         self.paid_gpu_s = 0.0  # the part of `overhead_gpu_s` that was paid for starts, resizes and migrations
         self.save_due = self.save_s = 0.0  # share of a save still to be paid; seconds of a whole save here
         self.preemptions = self.resizes = self.restarts = self.migrations = 0
@@ -70,6 +72,8 @@ class ActiveJob:
         else:
             self.work_left = self.work_left_at(now)
             self.gpu_seconds += spent * self.gpus
+            if self.cost_usd is not None:
+                self.cost_usd += spent * self.gpus * self.usd_per_gpu_h / 3600
             if self.ready_s > self.since_s:
                 overhead = min(self.ready_s - self.since_s, spent)
                 self.overhead_gpu_s += overhead * self.gpus
@@ -78,6 +82,10 @@ class ActiveJob:
                 if self.save_due:
                     self.save_due = max(0.0, self.save_due - overhead / self.save_s)
         self.since_s = now
+
+    def pay(self, usd_per_gpu_h: float) -> None:
+        """From now on a GPU-hour of the job, just settled, costs this."""
+        self.usd_per_gpu_h, self.cost_usd = usd_per_gpu_h, self.cost_usd or 0.0
 
     def hold(self, placement: Placement, gpus: int, unit_s: float, now: float, overhead_s: float) -> float:
         """Take `placement` at `now`, paying `overhead_s` first. Returns the time at which the job will be

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from clustersim.cluster import Cluster
-from itertime.spec import Plan
+from itertime.spec import PRECISIONS, Plan
 
 from .records import EventRecord
 
@@ -37,6 +37,8 @@ class PlanKey(NamedTuple):
     model: str
     global_batch: int | None
     seq_len: int | None
+    framework: str
+    precision: str
     gpu_type: str
     gpus: int
     plan: str
@@ -45,6 +47,7 @@ class PlanKey(NamedTuple):
 class PlanRecord(NamedTuple):
     """One plan on the GPUs of one kind of job. Seconds are per iteration; the `PARTS` sum to `iteration_s`.
 
+    `framework`, `precision`: as jobs state them; empty for those that inherit that of the nodes, and bf16.
     `gpu_type`: empty on a cluster without groups. `gpus`: GPUs held, of which the plan uses `plan_gpus`.
     `low_s`, `high_s`: nine in ten measured iterations lie between them; None if too few were measured.
     `seq_len`: None means the model's own. The split is that of `itertime` for the slowest pipeline stage;
@@ -54,6 +57,8 @@ class PlanRecord(NamedTuple):
     model: str
     global_batch: int
     seq_len: int | None
+    framework: str
+    precision: str
     gpu_type: str
     gpus: int
     plan: str
@@ -74,15 +79,31 @@ class PlanRecord(NamedTuple):
 
     @property
     def key(self) -> PlanKey:
-        return PlanKey(self.model, self.global_batch, self.seq_len, self.gpu_type, self.gpus, self.plan)
+        return PlanKey(*self[:8])
 
 
-def plan_key(
-    model: str, global_batch: int | None, seq_len: int | None, given: EventRecord, cluster: Cluster
-) -> PlanKey:
-    """The key of the plan that a job runs after the event `given`."""
+class Trained(Protocol):
+    """What a job trains: a submitted job, or the record of one."""
+
+    @property
+    def model(self) -> str | None: ...
+    @property
+    def global_batch(self) -> int | None: ...
+    @property
+    def seq_len(self) -> int | None: ...
+    @property
+    def framework(self) -> str | None: ...
+    @property
+    def precision(self) -> str | None: ...
+
+
+def plan_key(job: Trained, given: EventRecord, cluster: Cluster) -> PlanKey:
+    """The key of the plan that `job` runs after the event `given`."""
     gpu_type = cluster.type_of(given.placement[0][0]) if cluster.groups and given.placement else ""
-    return PlanKey(model, global_batch, seq_len, gpu_type, given.gpus, given.plan)
+    software = job.framework or "", job.precision or ""
+    return PlanKey(
+        job.model or "", job.global_batch, job.seq_len, *software, gpu_type, given.gpus, given.plan
+    )
 
 
 def plan_words(label: str) -> str:
@@ -104,13 +125,20 @@ def plan_of_label(label: str, global_batch: int) -> Plan | None:
     """
     *words, recompute = label.split() or [""]
     values: dict[str, int] = {}
+    precision = next((word for word in words if word in PRECISIONS), "bf16")
     for word in words:
         match = _WORD.fullmatch(word)
         if match and match[1] in _WORDS and len(match[2]) < 9:
             values[_WORDS[match[1]]] = int(match[2])
-        elif word != "sp":
+        elif word not in ("sp", precision):
             return None
     if not {"tp", "pp", "dp", "micro_batch"} <= set(values):
         return None
-    plan = Plan(**values, global_batch=global_batch, recompute=recompute, sequence_parallel="sp" in words)  # type: ignore[arg-type]
+    plan = Plan(
+        **values,  # type: ignore[arg-type]
+        global_batch=global_batch,
+        recompute=recompute,
+        sequence_parallel="sp" in words,
+        precision=precision,
+    )
     return plan if plan.label == label else None

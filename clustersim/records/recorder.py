@@ -96,7 +96,7 @@ class MemoryRecorder:
         return record
 
     def plan(self, job: Job, given: EventRecord) -> None:
-        key = plan_key(job.model or "", job.global_batch, job.seq_len, given, self.cluster)
+        key = plan_key(job, given, self.cluster)
         self.plans.setdefault(key, job)
 
     def snapshot(self, time_s: float, capacity: Capacity, running: int, pending: int, down: int = 0) -> None:

@@ -92,9 +92,11 @@ class JobRecord:
 
     `queue_s` is the wait until the first start, `wait_s` all time without GPUs, `lost_s` time with GPUs but
     without progress (overheads), `overhead_gpu_s` the same in GPU-seconds, `isolated_s` the run time on the
-    requested GPUs without wait or overhead, `gpus` the effective request. `global_batch` and `seq_len` are as
-    submitted. `interruptions`: how often a failure took the job's GPUs; `lost_work_s`, `lost_work_gpu_s`:
-    seconds and GPU-seconds of work lost in interruptions, which are part of `lost_s`.
+    requested GPUs without wait or overhead, `gpus` the effective request. `global_batch`, `seq_len`,
+    `framework` and `precision` are as submitted, the last two empty where the job states none.
+    `interruptions`: how often a failure took the job's GPUs; `lost_work_s`, `lost_work_gpu_s`: seconds and
+    GPU-seconds of work lost in interruptions, which are part of `lost_s`. `cost_usd`: US dollars for the GPUs
+    held, where the cluster states prices by GPU type; None elsewhere, and for a job that held none.
     """
 
     job_id: str
@@ -124,6 +126,9 @@ class JobRecord:
     interruptions: int = 0
     lost_work_s: float = 0.0
     lost_work_gpu_s: float = 0.0
+    framework: str = ""
+    precision: str = ""
+    cost_usd: float | None = None
 
 
 JOB_COLUMNS = tuple(f.name for f in fields(JobRecord))

@@ -48,6 +48,7 @@ def page_data(groups: Sequence[Group]) -> dict[str, Any]:
     known = _Known.of([jobs_of(run) for run in runs])
     tenants, tenant_names = numbered(known.values("tenant"))
     models, model_names = numbered(known.values("model"))
+    software, software_names = numbered(_software(known))
     jobs = {
         "id": known.values("job_id"),
         "tenant": tenants,
@@ -57,9 +58,17 @@ def page_data(groups: Sequence[Group]) -> dict[str, Any]:
         "batch": known.values("global_batch"),
         "tenants": tenant_names,
         "models": model_names,
+        "software": software,
+        "softwares": software_names,
     }
     drawn = [_run(group, clock, rows) for group, rows in zip(groups, known.rows, strict=True)]
     return {"from_s": clock.from_s, "step_s": clock.step_s, "end": clock.end, "jobs": jobs, "runs": drawn}
+
+
+def _software(known: _Known) -> list[str]:
+    """The framework and the precision of each job, as far as it states them."""
+    stated = zip(known.values("framework"), known.values("precision"), strict=True)
+    return [" ".join(filter(None, both)) for both in stated]
 
 
 @dataclass(frozen=True)
@@ -160,9 +169,25 @@ def _run(group: Group, clock: _Clock, rows: Sequence[int]) -> dict[str, Any]:
         "preemptions": jobs.values("preemptions"),
         "resizes": jobs.values("resizes"),
         "met": _whole(jobs["deadline_met"]),
+        **_gpu_types(run, len(rows)),
         "held": _held(run, clock, rows),
         "down": _down(run, clock),
     }
+
+
+def _gpu_types(run: Run, count: int) -> dict[str, Any]:
+    """For each of the `count` jobs the GPU types that it held, in order, as a number of a text; nothing on a
+    cluster of one type.
+    """
+    if not run.cluster.mixed:
+        return {}
+    held = holdings(run)
+    types: list[dict[str, None]] = [{} for _ in range(count)]
+    for job, placement in zip(held.job.tolist(), held.placements, strict=True):
+        if placement and 0 <= job < count:
+            types[job][run.cluster.type_of(placement[0][0])] = None
+    texts, names = numbered([", ".join(each) for each in types])
+    return {"type": texts, "types": names}
 
 
 def _held(run: Run, clock: _Clock, rows: Sequence[int]) -> dict[str, Any]:

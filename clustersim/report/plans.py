@@ -58,6 +58,7 @@ def _cells(record: PlanRecord) -> tuple[str, ...]:
         gpus = f"{record.plan_gpus:,} of {gpus}"
     if record.gpu_type:
         gpus += f" {record.gpu_type}"
+    rest += [word for word in (record.framework,) if word]
     return (
         record.model, batch, gpus, *numbers, " ".join(rest), duration(record.iteration_s), _range(record),
         f"{100 * record.mfu:.1f} %", f"{record.memory_gb:.0f} GB", _share(record.bubble_s, record),

@@ -30,8 +30,8 @@ def plans_used(plans: Mapping[PlanKey, Job], speed: Speed) -> list[PlanRecord]:
     return [record for record in found if record is not None]
 
 
-def _order(key: PlanKey) -> tuple[str, int, int, str, int, str]:
-    return key.model, key.global_batch or 0, key.seq_len or 0, key.gpu_type, key.gpus, key.plan
+def _order(key: PlanKey) -> tuple[object, ...]:
+    return key.model, key.global_batch or 0, key.seq_len or 0, *key[3:]
 
 
 def plan_record(job: Job, key: PlanKey, speed: Speed) -> PlanRecord | None:
@@ -41,7 +41,8 @@ def plan_record(job: Job, key: PlanKey, speed: Speed) -> PlanRecord | None:
     if job.model is None or job.global_batch is None or plan is None or planner is None:
         return None
     curve = _curve(job, key.gpu_type, speed)
-    model, system = None if curve is None else curve.model, planner.system
+    model = None if curve is None else curve.model
+    system = planner.under(key.framework or None, key.precision or None).system
     if curve is None or model is None or plan.broken_rules(model):
         return None
     found = evaluate(model, PlanBatch.of([plan]), system, planner.profile).prediction(0)
@@ -53,6 +54,8 @@ def plan_record(job: Job, key: PlanKey, speed: Speed) -> PlanRecord | None:
         model=job.model,
         global_batch=job.global_batch,
         seq_len=job.seq_len,
+        framework=key.framework,
+        precision=key.precision,
         gpu_type=key.gpu_type,
         gpus=key.gpus,
         plan=key.plan,

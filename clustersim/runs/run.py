@@ -178,5 +178,6 @@ def setup_of(
             failures=None if config.failures is None else Failures.of(config.failures),
             maintenance=Maintenance.of(config.calendar, cluster.nodes),
             until_s=config.until_s,
+            price_usd_per_gpu_h=config.price_usd_per_gpu_h,
             seed=config.seed,
         )

@@ -32,7 +32,8 @@ class Curve:
 
     `unit_s`: seconds per unit of work (an iteration, or a second of logged duration) at each count that can
     run the job. `sizes`: the counts worth giving, ascending, each strictly faster than the one before.
-    `plans`: the label of the plan at each count. `training`: those plans of `model` themselves.
+    `plans`: the label of the plan at each count. `training`: those plans of `model` themselves. `framework`:
+    the software that the jobs state; None for that of the nodes' system.
     """
 
     unit_s: Mapping[int, float]
@@ -41,6 +42,7 @@ class Curve:
     parameters: float = 0.0
     training: Mapping[int, Plan] = field(default_factory=dict)
     model: ModelSpec | None = None
+    framework: str | None = None
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,7 @@ class LayoutTimes:
             return None
         key = curve.model, plan, layout
         if key not in self._known:
-            self._known[key] = IterationTimes(curve, gpus, layout, planner)
+            self._known[key] = IterationTimes(curve, gpus, layout, planner.under(curve.framework))
         return self._known[key]
 
 

@@ -172,6 +172,7 @@ class SpeedOnOneType:
             parameters=float(model.parameters),
             training={n: runs[n].plan for n in unit_s},
             model=model.with_seq_len(job.seq_len),
+            framework=job.framework,
         )
 
     def _planner_for(self, job: Job) -> tuple[Planner, ModelSpec]:
@@ -182,6 +183,7 @@ class SpeedOnOneType:
         if self.planner is None:
             name = f"GPU type {self.gpu_type}" if self.gpu_type else "this GPU type"
             raise CannotRun(f"{name} has no profile, and no throughput table states {job.model} on it")
+        planner = self._planner_under(self.planner, job)
         try:
             model = self.models.find(job.model)
         except UserError as error:
@@ -189,7 +191,23 @@ class SpeedOnOneType:
         if model is None:
             where = f" on GPU type {self.gpu_type}" if self.gpu_type else ""
             raise CannotRun(f"no model {job.model} is shipped, and no throughput table states it{where}")
-        return self.planner, model
+        return planner, model
+
+    def _planner_under(self, planner: Planner, job: Job) -> Planner:
+        """The planner for the framework and the precision that the job states. CannotRun if the GPUs cannot
+        run its precision. UserError for a framework that does not exist.
+        """
+        if job.framework is None and job.precision is None:
+            return planner
+        profile, precision = planner.profile, job.precision or "bf16"
+        able = [name for name in profile.precisions if name == "bf16" or name in profile.casts]
+        if precision not in able:
+            what = f"the profile {profile.name} has {', '.join(able)}"
+            raise CannotRun(f"its GPUs do not run precision {precision}: {what}")
+        try:
+            return planner.under(job.framework, job.precision)
+        except UserError as error:
+            raise UserError(f"job {shown(job.job_id)}: framework={shown(job.framework)}: {error}") from None
 
     def _bounds(self, job: Job) -> tuple[int, int]:
         """The fewest and the most GPUs that the job may get here."""
@@ -278,7 +296,8 @@ def _kind_of(job: Job) -> object:
     """What a job's curve depends on."""
     if job.kind == "duration":
         return job.gpus
-    return job.model, job.global_batch, job.seq_len, job.gpus, job.min_gpus, job.max_gpus
+    software = job.framework, job.precision
+    return job.model, job.global_batch, job.seq_len, *software, job.gpus, job.min_gpus, job.max_gpus
 
 
 def speed_for(

@@ -321,10 +321,12 @@ def _plan(row: Cells, features: Features) -> Plan:
 
 
 def _split(row: Cells) -> str:
-    """How a pipeline divides its layers: Megatron Core may count embedding and projection as a layer each."""
+    """How a pipeline divides its layers. Megatron Core may count embedding and projection as a layer each;
+    of other chunks that cannot be equal, the last one holds fewer.
+    """
     chunks = row["pp"] * (row["interleave"] or 1)
-    if row["layers"] % chunks and chunks > row["pp"] and (row["layers"] + 2) % chunks == 0:
-        return "ends"
+    if row["layers"] % chunks and chunks > row["pp"]:
+        return "remainder" if (row["layers"] + 2) % chunks else "ends"
     return "even" if row["layers"] % row["pp"] == 0 else "balanced"
 
 

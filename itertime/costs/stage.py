@@ -342,7 +342,7 @@ def chunk_times(costs: StageCosts, rows: Whole, chunks: int) -> ChunkTimes:
             times = np.repeat(times, chunks, axis=2)
             more = stages - stages[HEAVY]
             times[:, 0, 0] += more[FIRST, rows]
-            times[np.arange(len(rows)), plans.pp[rows] - 1, -1] += more[LAST, rows]
+            times[:, :, -1] += np.where(kinds == FIRST, 0.0, more[kinds, column])
         times[:, :, 0] += parts["embedding"][kinds, column]
         times[:, :, -1] += parts["head"][kinds, column]
         return times

@@ -25,7 +25,7 @@ import numpy as np
 from itertime.costs import MEMORY_HEADROOM, checked_headroom
 from itertime.errors import UnknownName, UserError
 from itertime.prediction import evaluate
-from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, profile_of
+from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, load_framework, profile_of
 
 from .curve_cache import CurveCache
 from .search import best_of_counts, fitting_plans, pareto_front, rank
@@ -73,6 +73,26 @@ class Planner:
         self.memory_headroom = checked_headroom(memory_headroom)
         self._choose = _RULES[name]
         self._known: dict[tuple[ModelSpec, int, Counts], Curve] = {}
+        self._variants: dict[tuple[str, str], Planner] = {}
+
+    def under(self, framework: str | None = None, precision: str | None = None) -> Planner:
+        """The same rule for jobs of another framework or precision; None keeps this planner's. UnknownName
+        for a framework that does not exist, UserError for a precision that no plan can have.
+        """
+        key = framework or self.system.framework, precision or self.space.precision
+        if key == (self.system.framework, self.space.precision):
+            return self
+        if key not in self._variants:
+            load_framework(key[0])
+            self._variants[key] = Planner(
+                self.name,
+                replace(self.system, framework=key[0]),
+                self.profile,
+                replace(self.space, precision=key[1]),
+                self.cache,
+                self.memory_headroom,
+            )
+        return self._variants[key]
 
     def scaling_curve(
         self, model: ModelSpec, global_batch: int, largest: int, seq_len: int | None = None
@@ -107,8 +127,9 @@ class Planner:
         if self.cache is None:
             return self._planned(model, global_batch, counts)
         parts = self.name, self.space, model, global_batch, counts, self.system, self.profile.digest
+        framework = load_framework(self.system.framework)
         # numpy's functions may differ in the last digit
-        name = self.cache.key(*parts, self.memory_headroom, np.__version__)
+        name = self.cache.key(*parts, framework, self.memory_headroom, np.__version__)
         kept = self.cache.load(name)
         if kept is not None:
             return {
@@ -228,7 +249,7 @@ def _smallest_pipeline(planner: Planner, model: ModelSpec, global_batch: int, tp
     """The fewest stages with which one replica fits under full recompute at micro-batch 1; 0 if it never
     fits.
     """
-    space = Space(tp=(tp,), micro_batch=(1,), recompute=("full",))
+    space = Space(tp=(tp,), micro_batch=(1,), recompute=("full",), precision=planner.space.precision)
     fit = planner.fitting(model, global_batch, space, tp * model.layers)
     pipelines = fit.pp[fit.dp == 1]
     return int(pipelines.min()) if len(pipelines) else 0

@@ -21,8 +21,8 @@ from itertime.spec import AttentionSlowdown, Evidence, GemmModel, PowerTerm, Pro
 
 from .attention_slowdown import measure_slowdown
 from .chips import Chip, chip_named
+from .collected import fit_table
 from .fit_attention import fit_attention
-from .fit_collected import fit_collected
 from .fit_collectives import fit_collectives
 from .fit_elementwise import fit_elementwise
 from .fit_gemm import fit_gemm
@@ -37,7 +37,7 @@ From a folder of published tables:
 
     {PROGRAM} ../shared/data/operators --gpu h100-80gb -o profiles/h100-80gb.json
 
-From measurements on one GPU of that type; collectives, which one GPU cannot measure, come from the base
+From measurements on one GPU of that type; what they lack, such as collectives, comes from the base
 profile:
 
     itertime profile collect -o mine.csv.gz
@@ -71,19 +71,29 @@ ASSUMED = (
 def build(folder: Path, gpu: str = "a100-80gb", base: str | None = None) -> dict[str, Any]:
     """The profile as plain values, as they are written. Raises `UserError` for unusable tables.
 
-    `folder` holds the tables. It may also be a file of `itertime profile collect`; collectives then come from
-    the profile `base`.
+    `folder` holds the tables. It may also be a file of `itertime profile collect`; what that lacks then comes
+    from the profile `base`.
     """
     chip = chip_named(gpu)
+    if folder.is_file():
+        return _collected(folder, chip, base)
     profile = _operators(folder, chip, base) if chip.like is None else _like(folder, chip)
-    return with_training(folder, chip, profile, base)
+    return with_training(folder, chip, profile)
+
+
+def _collected(path: Path, chip: Chip, base: str | None) -> dict[str, Any]:
+    """The profile of one's own GPU."""
+    profile, evidence = fit_table(path, chip, base)
+    return dataclasses.asdict(profile) | {
+        "collectives": {name: _plain(table) for name, table in profile.collectives.items()},
+        "evidence": [dataclasses.asdict(item) for item in _with_assumptions(evidence)],
+    }
 
 
 def _operators(folder: Path, chip: Chip, base: str | None) -> dict[str, Any]:
     """The profile without the kernels of newer training software."""
     gemm, gemm_evidence = _gemm(folder, chip)
-    fit_kernels = fit_collected if folder.is_file() else fit_elementwise
-    elementwise, elementwise_evidence = fit_kernels(folder, chip)
+    elementwise, elementwise_evidence = fit_elementwise(folder, chip)
     launch_s = elementwise["elementwise"].launch_s
     attention, attention_evidence = fit_attention(folder, chip, launch_s)
     slowdown, slowdown_evidence = _slowdown(folder, chip, base)
@@ -120,7 +130,7 @@ def _gemm(folder: Path, chip: Chip) -> tuple[dict[str, Any], list[Evidence]]:
     power = None if chip.power_w is None else PowerTerm(chip.power_w, ASSUMED_EXPONENT)
     models: dict[str, GemmModel] = {}
     grouped: dict[str, GemmModel] = {}
-    if chip.name in SOURCES and not folder.is_file():
+    if chip.name in SOURCES:
         models, power, evidence = fit_precisions(folder, chip)
         gemm = models.pop("bf16")
         grouped, more = fit_grouped(folder, chip)
@@ -152,7 +162,7 @@ def _gemm_like(base: Profile, chip: Chip) -> tuple[GemmModel, list[Evidence]]:
 
 
 def _like(folder: Path, chip: Chip) -> dict[str, Any]:
-    """The profile of a chip whose GEMMs alone are measured; the rest is another chip's, by data sheets."""
+    """The profile of a chip with measured GEMMs and collectives; the rest is another's, by data sheets."""
     base = load_profile(chip.like or "")
     gemm, evidence = _gemm(folder, chip)
     memory = chip.hbm_bytes_per_s / base.hbm_bytes_per_s
@@ -160,12 +170,12 @@ def _like(folder: Path, chip: Chip) -> dict[str, Any]:
     rate = peak * base.attention.multiprocessors / chip.multiprocessors
     attention = base.attention.scaled(rate, memory, chip.multiprocessors)
     slowdown = {name: dataclasses.asdict(one) for name, one in base.attention_slowdown.items()}
+    collectives, collective_evidence = fit_collectives(folder, chip)
     assumed = [
         Evidence(part, "assumed", f"profile {base.name}, at the ratio of {what}", rows=0)
         for part, what in (
             ("attention", f"bf16 peaks, {peak:.4g}"),
             ("element-wise kernels", f"memory bandwidths, {memory:.4g}"),
-            ("collectives", "1: not measured on this chip"),
         )
     ]
     return {
@@ -182,8 +192,11 @@ def _like(folder: Path, chip: Chip) -> dict[str, Any]:
         "elementwise": {
             kind: dataclasses.asdict(model.scaled(memory)) for kind, model in base.elementwise.items()
         },
-        "collectives": {name: _plain(table) for name, table in base.collectives.items()},
-        "evidence": [dataclasses.asdict(item) for item in _with_assumptions([*evidence, *assumed])],
+        "collectives": {name: _plain(table) for name, table in collectives.items()},
+        "evidence": [
+            dataclasses.asdict(item)
+            for item in _with_assumptions([*evidence, *assumed, *collective_evidence])
+        ],
         **{name: gemm[name] for name in ("gemm_precisions", "grouped_gemm", "power")},
     }
 
@@ -265,7 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default="a100-80gb",
         help="a100-80gb (the default), h100-80gb, or a YAML file that describes a GPU",
     )
-    parser.add_argument("--base", help="profile that the collectives are taken from")
+    parser.add_argument("--base", help="profile that stands in for what is not measured")
     parser.add_argument("-o", "--output", type=Path, required=True, help="profile to write (.json)")
     options = parser.parse_args(arguments)
     return run_task(

@@ -27,8 +27,8 @@ class Chip:
     part of the file names of its tables. `forward_like` names a GPU with a measured split between forward and
     backward attention, which is assumed for this GPU if its own is not measured. `serving_tables` is the
     first part of the file names of aiconfigurator's tables; `power_w` the limit they ran at, the part's
-    default. `like` names the chip whose attention, element-wise kernels and collectives stand for this one's,
-    at the ratio of peaks and of bandwidths, where no table measures them.
+    default. `like` names the chip whose attention and element-wise kernels stand for this one's, at the ratio
+    of peaks and of bandwidths, where no table measures them.
     """
 
     name: Name

@@ -24,13 +24,14 @@ from itertime.io import (
 from itertime.spec import Models
 from traces.job import Job
 
-from .schema import COLUMNS, contradictions
+from .schema import COLUMNS, NAMES, contradictions
 
 __all__ = ["TEXTS", "read_rows"]
 
 MAX_ERRORS_SHOWN = 20
 _MOST_NAMED = 5  # unknown columns that an error lists
-TEXTS = ("job_id", "tenant", "model", "state", "user", "gpu_type", "partition", "qos")
+TEXTS = ("job_id", "tenant", "model", "state", "user", "gpu_type", "partition", "qos", *NAMES)
+_FREE = tuple(name for name in TEXTS if name not in NAMES)
 _BY_ITERATIONS, _BY_DURATION = ("model", "global_batch", "iterations"), ("gpus", "duration_s")
 _FIELDS = [field.name for field in fields(Job)]
 _UNSTATED: list[Any] = [None, None, *(field.default for field in fields(Job)[2:])]
@@ -190,7 +191,7 @@ def _other_format(columns: list[str]) -> str:
 def _jobs(table: Table, problems: _Problems, models: _Models) -> Iterator[tuple[int, Job]]:
     width = len(table.columns)
     readers = [
-        (i, _FIELDS.index(name), without_guard if name in TEXTS and table.is_csv else COLUMNS[name])
+        (i, _FIELDS.index(name), without_guard if name in _FREE and table.is_csv else COLUMNS[name])
         for i, name in enumerate(table.columns)
         if name in COLUMNS
     ]

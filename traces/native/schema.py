@@ -7,9 +7,12 @@ file, line, column and value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
+from itertime.errors import UnknownName
+from itertime.spec import PRECISIONS, list_frameworks
 from traces.job import MAX_GPUS, Job
 
 __all__ = [
@@ -17,6 +20,7 @@ __all__ = [
     "MAX_COUNT",
     "MAX_SECONDS",
     "MIN_SECONDS",
+    "NAMES",
     "contradictions",
     "number",
     "unreadable",
@@ -117,6 +121,17 @@ def _priority(text: str) -> int:
     return value
 
 
+def _one_of(what: str, names: Callable[[], Sequence[str]]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        name = text.strip()
+        if name not in names():
+            wrong = str(UnknownName(what, name[:100], names())).removesuffix("?")
+            raise ValueError(f"{wrong}; or leave the cell empty")
+        return name
+
+    return parse
+
+
 COLUMNS: dict[str, Callable[[str], Any]] = {
     "job_id": _text,
     "submit_s": _time,
@@ -138,6 +153,8 @@ COLUMNS: dict[str, Callable[[str], Any]] = {
     "logged_start_s": _time,
     "partition": _text,
     "qos": _text,
+    "framework": _one_of("framework", cache(list_frameworks)),
+    "precision": _one_of("precision", lambda: PRECISIONS),
 }
 """Column name -> parser of its non-empty cells, in the order in which columns are written."""
 
@@ -160,7 +177,10 @@ def contradictions(job: Job) -> Iterator[tuple[str, object, str]]:
         yield "logged_start_s", f"{job.logged_start_s:g}", text
 
 
-_NUMBERS = tuple(name for name, parse in COLUMNS.items() if parse is not _text)
+NAMES = ("framework", "precision")
+"""The columns that hold one of a few names."""
+
+_NUMBERS = tuple(name for name, parse in COLUMNS.items() if parse is not _text and name not in NAMES)
 
 
 def unreadable(job: Job) -> tuple[str, str] | None:

@@ -215,6 +215,8 @@ class TotalsMatchRecords(Rule):
             if logged == recorded:
                 continue
             error = totals.gpu_error if name in _GPU_SUMS else totals.seconds_error
+            if name == "cost_usd":
+                error = totals.cost_error
             if not agrees(logged, recorded, RESOLUTION_S + error):
                 what = f"{name} is {recorded} in its record, {logged} by the event log"
                 self.report(f"job {job.job_id}: {what}", job_id=job.job_id)
@@ -226,7 +228,7 @@ class TotalsMatchRecords(Rule):
 
 
 _GPU_SUMS = ("gpu_seconds", "overhead_gpu_s", "lost_work_gpu_s")
-_COMPARED = (*_GPU_SUMS, "start_s", "finish_s", "lost_s", "lost_work_s", "wait_s")
+_COMPARED = (*_GPU_SUMS, "start_s", "finish_s", "lost_s", "lost_work_s", "wait_s", "cost_usd")
 _compared = attrgetter(*_COMPARED)
 
 

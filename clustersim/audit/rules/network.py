@@ -93,8 +93,8 @@ class PlansOnNetwork(PlansAsPredicted):
         record = None if job is None else job.record
         if record is None:
             return None
-        key = plan_key(record.model, record.global_batch, record.seq_len, event, self.history.cluster)
-        curve = self.due.curve(*key[:5])
+        key = plan_key(record, event, self.history.cluster)
+        curve = self.due.curve(*key[:7])
         return None if isinstance(curve, str) else _Sender(event.job_id, curve)
 
     def _report_pending(self) -> None:

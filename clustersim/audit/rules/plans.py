@@ -99,7 +99,8 @@ class PlansAsPredicted(Rule):
     def _curves(self, job: JobRecord) -> Iterator[Curve]:
         assert job.gpus is not None
         for gpu_type in self.history.cluster.gpu_types:
-            curve = self.due.curve(job.model, job.global_batch, job.seq_len, gpu_type, job.gpus)
+            software = job.framework, job.precision
+            curve = self.due.curve(job.model, job.global_batch, job.seq_len, *software, gpu_type, job.gpus)
             if isinstance(curve, str):
                 if not self.history.cluster.mixed:
                     self._skip(curve)
@@ -110,7 +111,7 @@ class PlansAsPredicted(Rule):
         """The event states the plan and the speed of the job."""
         if not event.plan and event.unit_s == 1.0 and job.first is not None and job.first.unit_s == 1.0:
             return  # a job with a duration
-        key = plan_key(record.model, record.global_batch, record.seq_len, event, self.history.cluster)
+        key = plan_key(record, event, self.history.cluster)
         what = f"{event.event} of job {event.job_id}"
         if event.plan:
             self._used[key] = None
@@ -120,7 +121,7 @@ class PlansAsPredicted(Rule):
         elif not self.due.has_table:
             self.report_at(i, event, f"{what}: names no plan")
             return
-        curve = self.due.curve(*key[:5])
+        curve = self.due.curve(*key[:7])
         if isinstance(curve, str):
             self._skip(curve)
             return
@@ -136,7 +137,7 @@ class PlansAsPredicted(Rule):
             self._skip(_DEPENDS_ON_TRACE)
 
     def _find_wrong_plan(self, key: PlanKey) -> str:
-        curve = self.due.curve(*key[:5])
+        curve = self.due.curve(*key[:7])
         assert isinstance(curve, Curve)
         if key.gpus not in curve.unit_s:
             return f"cannot run on {key.gpus} GPUs"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from clustersim.analysis import has_waited, summarise, window_summary
-from clustersim.audit.evidence import RESOLUTION_S, agrees, stated_number
+from clustersim.audit.evidence import RESOLUTION_S, agrees, stated_number, stated_price
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
 from clustersim.records import FINISHED, Columns, Recorded
 from clustersim.runs import is_of_this_code
@@ -33,8 +33,7 @@ class SummaryMatchesRecords(Rule):
     def __init__(self, history: ClusterHistory, run: Recorded, jobs: Columns, usage: Columns):
         super().__init__(history)
         self._run, self._jobs, self._usage = run, jobs, usage
-        stated = "price_usd_per_gpu_h" in run.manifest
-        self._price = stated_number(run.manifest, "price_usd_per_gpu_h") if stated else 5.0
+        self._price = stated_price(run.manifest)
         self._window = _stated_window(run.manifest)
         self._same_code = is_of_this_code(run.manifest)
         self._skipped: dict[str, None] = {}
@@ -114,7 +113,10 @@ class _Margins:
         self._of_ratios = 1e-6 if coarse else 1e-6 + 2 * RESOLUTION_S / shortest_s
         self._of_window = 1e-6 if brief else 1e-6 + RESOLUTION_S * (2 + len(jobs)) / window_s
         self._window_names = of_window
-        self._absolute = {"waited_ratio": rounding + int(borderline.sum()) / max(1, again["jobs"])}
+        self._absolute = {
+            "waited_ratio": rounding + int(borderline.sum()) / max(1, again["jobs"]),
+            "cost_usd": rounding + RESOLUTION_S * len(jobs),  # a sum of rounded costs, or a product
+        }
         if not brief:
             self._absolute["offered_load"] = rounding + RESOLUTION_S * requested / (gpus * window_s)
         self._rounding = rounding

@@ -130,6 +130,8 @@ class TraceMatches(Rule):
             ("deadline_s", job.deadline_s, record.deadline_s),
             ("global_batch", job.global_batch, record.global_batch),
             ("seq_len", job.seq_len, record.seq_len),
+            ("framework", job.framework or "", record.framework),
+            ("precision", job.precision or "", record.precision),
         ):
             if not as_stated(recorded, submitted):
                 what = f"job {job.job_id}: {name} is {recorded} in its record"

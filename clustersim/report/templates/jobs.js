@@ -16,7 +16,8 @@
         queue: start === null ? null : (start - submit) * page.data.step_s,
         lost: run.lost[i] * page.data.step_s,
         slowdown: finish === null || !run.isolated[i] ? null : (finish - submit) / run.isolated[i],
-        preemptions: run.preemptions[i], resizes: run.resizes[i]
+        preemptions: run.preemptions[i], resizes: run.resizes[i],
+        type: run.types ? run.types[run.type[i]] : ""
       };
     });
     return run.fates;
@@ -54,6 +55,8 @@
       { key: "tenant", title: "Tenant", value: function (row) { return jobs.tenants[jobs.tenant[row]]; }, text: plain, wide: true },
       { key: "submit", title: "Submitted, +" + submitted[0], value: function (row) { return jobs.submit[row] * page.data.step_s; }, text: inUnit(submitted) },
       { key: "gpus", title: "GPUs", value: of("gpus"), text: count },
+      { key: "type", title: "GPU types", value: of("type"), text: function (v) { return v || "–"; }, wide: true },
+      { key: "software", title: "Software", value: function (row) { return jobs.softwares[jobs.software[row]]; }, text: function (v) { return v || "–"; }, wide: true },
       { key: "state", title: "State", value: of("state"), text: plain, wide: true },
       { key: "queue", title: "First start after, " + took[0], value: of("queue"), text: inUnit(took) },
       { key: "jct", title: "JCT, " + took[0], value: of("jct"), text: inUnit(took) },
@@ -66,6 +69,8 @@
     ].filter(function (column) {
       if (column.key === "ratio") { return baseline; }
       if (column.key === "tenant") { return jobs.tenants.length > 1; }
+      if (column.key === "type") { return page.data.runs.some(function (run) { return run.types; }); }
+      if (column.key === "software") { return jobs.softwares.some(Boolean); }
       return column.key !== "met" || jobs.deadline.some(function (deadline) { return deadline !== null; });
     });
 

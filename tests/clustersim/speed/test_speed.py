@@ -247,3 +247,29 @@ def test_counts_beside_powers_of_two() -> None:
     assert speed.curve(job).sizes[-1] == 64 * 8
     assert speed.curve(replace(job, max_gpus=77 * 8)).sizes[-1] == 77 * 8
     assert speed.curve(replace(job, gpus=72 * 8)).sizes[-1] == 72 * 8
+
+
+# Framework and precision
+
+
+def test_a_job_runs_as_on_a_system_with_its_framework() -> None:
+    ours = speed_for(Cluster(2, 8, "dgx-a100-80gb"), "3d")
+    stated = ours.curve(gpt3_13b(gpus=8, framework="te"))
+    system = speed_for(Cluster(2, 8, "dgx-a100-80gb,framework=te"), "3d")
+    assert stated.unit_s == system.curve(gpt3_13b(gpus=8)).unit_s
+    assert (stated.framework, ours.curve(gpt3_13b(gpus=8)).framework) == ("te", None)
+
+
+def test_bf16_is_what_jobs_inherit() -> None:
+    ours = speed_for(Cluster(2, 8), "3d")
+    assert ours.curve(gpt3_13b(gpus=8, precision="bf16")).unit_s == ours.curve(gpt3_13b(gpus=8)).unit_s
+
+
+def test_gpus_that_do_not_run_a_precision_say_so() -> None:
+    with pytest.raises(CannotRun, match="its GPUs do not run precision fp8: the profile a100-80gb has bf16"):
+        speed_for(Cluster(2, 8), "3d").curve(gpt3_13b(gpus=8, precision="fp8"))
+
+
+def test_a_framework_that_does_not_exist() -> None:
+    with pytest.raises(UserError, match="job j: framework=tea: unknown framework 'tea'"):
+        speed_for(Cluster(2, 8), "3d").curve(gpt3_13b(gpus=8, framework="tea"))

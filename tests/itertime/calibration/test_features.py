@@ -148,6 +148,7 @@ def test_what_no_run_can_have_is_a_reason_to_skip(tmp_path: Path, changes: dict[
         ({"framework": "torchtitan (FSDP2)", "zero_stage": 3}, {"zero_stage": 3, "cp_exchange": "gather"}),
         ({"layers": 62, "tp": 1, "pp": 4, "dp": 2, "interleave": 8}, {"split": "ends"}),
         ({"layers": 62, "tp": 1, "pp": 4, "dp": 2}, {"split": "balanced"}),
+        ({"layers": 61, "tp": 1, "pp": 4, "dp": 2, "interleave": 4}, {"split": "remainder"}),
     ],
 )
 def test_columns_become_fields_of_the_plan(

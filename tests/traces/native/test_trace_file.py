@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from itertime.errors import TableError, UserError
 from itertime.io import replacing
+from itertime.spec import PRECISIONS
 from traces import Job, read_trace, write_trace
 from traces.native import COLUMNS, MAX_SECONDS, MIN_SECONDS
 
@@ -46,6 +47,8 @@ def jobs(draw: st.DrawFn, job_id: str) -> Job:
         "logged_start_s": st.floats(submit_s, MAX_SECONDS),
         "partition": names,
         "qos": names,
+        "framework": st.sampled_from(["te", "megatron"]),
+        "precision": st.sampled_from(PRECISIONS),
     }
     for name, values in optional.items():
         if draw(st.booleans()):
@@ -141,6 +144,17 @@ BAD_CELLS = [
     ("priority", "high", "is not a number; write a plain number such as 3600 or 0.5"),
     ("priority", "1e18", "is outside -1e+12 to 1e+12; scale the priorities down"),
     ("seq_len", "0", "must be at least 1"),
+    (
+        "precision",
+        "int8",
+        "unknown precision 'int8'; known: bf16, fp8, fp8_block, mxfp8, nvfp4; or leave the cell empty",
+    ),
+    (
+        "framework",
+        "megatrn",
+        "unknown framework 'megatrn'; did you mean megatron or megatron-deepspeed or eager; "
+        "or leave the cell empty",
+    ),
     ("global_batch", "0.5", "must be a whole number; round it"),
     ("iterations", "0", "must be greater than 0; leave out jobs without work"),
     ("iterations", "-inf", "must be finite; leave an optional cell empty instead"),

@@ -1,0 +1,145 @@
+"""Mixed fleets of A100, H100 and B200 nodes: types, precisions, frameworks, prices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import clustersim
+from clustersim.audit import check_run_folder
+from clustersim.cluster import load_cluster
+from clustersim.records import ALLOCATES, Run
+from clustersim.rundir import write_run
+from itertime.errors import UserError
+from itertime.spec import load_system, profile_of
+from tests.places import ROOT
+from traces.job import Job
+
+FLEET = ROOT / "docs" / "fleet.yaml"
+SYSTEMS = {"a100": "dgx-a100-80gb", "h100": "dgx-h100", "b200": "dgx-b200"}
+SMALL = """
+groups:
+  - {name: ampere, gpu_type: a100, nodes: 2}
+  - {name: hopper, gpu_type: h100, nodes: 1}
+  - {name: blackwell, gpu_type: b200, nodes: 1}
+"""
+
+
+def small(folder: Path, text: str = SMALL) -> str:
+    path = folder / "small.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def job(name: str, **more: object) -> Job:
+    facts = {"model": "gpt3-6.7b", "global_batch": 64, "gpus": 8, "iterations": 50.0, **more}
+    return Job(name, 0.0, **facts)  # type: ignore[arg-type]
+
+
+def mixture() -> list[Job]:
+    """Jobs of all precisions and some frameworks, two in three with a deadline."""
+    random, now, jobs = Random(7), 0.0, []
+    for i in range(40):
+        now += random.choice((0.0, random.expovariate(1 / 60)))
+        jobs.append(
+            Job(
+                str(i), now, f"tenant{i % 3}",
+                model=random.choice(("gpt3-1.3b", "gpt3-6.7b")), global_batch=64,
+                gpus=random.choice((2, 4, 8, 16)), iterations=random.randint(20, 400),
+                deadline_s=now + random.uniform(100, 6000) if i % 3 else None,
+                precision=random.choice((None, "bf16", "fp8", "nvfp4")),
+                framework=random.choice((None, None, "te", "eager")),
+            )
+        )  # fmt: skip
+    return jobs
+
+
+def types_for(precision: str) -> set[str]:
+    """The types of the fleet whose profiles measure a precision."""
+    profiles = {name: profile_of(load_system(system)) for name, system in SYSTEMS.items()}
+    able = {name: {"bf16", *set(one.precisions) & set(one.casts)} for name, one in profiles.items()}
+    return {name for name, precisions in able.items() if precision in precisions}
+
+
+def types_of(run: Run) -> dict[str, set[str]]:
+    held: dict[str, set[str]] = {}
+    for event in run.events:
+        if event.event in ALLOCATES:
+            held.setdefault(event.job_id, set()).add(run.cluster.type_of(event.placement[0][0]))
+    return held
+
+
+@pytest.mark.parametrize("policy", ["fifo", "sia", "gavel-max-min", "elasticflow", "vtrain-aware"])
+def test_a_fleet_runs_jobs_of_all_precisions(policy: str, tmp_path: Path) -> None:
+    run = clustersim.run(mixture(), policy, cluster=small(tmp_path))
+    again = clustersim.run(mixture(), policy, cluster=small(tmp_path))
+    assert (run.events, run.jobs) == (again.events, again.jobs), "deterministic"
+    write_run(tmp_path / "run", run)
+    assert not [finding for finding in check_run_folder(tmp_path / "run") if finding.violations]
+    held = types_of(run)
+    assert {record.precision for record in run.jobs if record.job_id in held} >= {"", "bf16", "fp8"}
+    for record in run.jobs:
+        assert held.get(record.job_id, set()) <= types_for(record.precision or "bf16")
+        assert record.framework in ("", "te", "eager")
+    admitted = [one for one in run.jobs if one.deadline_met is not None and one.state == "finished"]
+    if policy in ("elasticflow", "vtrain-aware"):
+        assert len(admitted) > 5
+        assert all(one.deadline_met for one in admitted), "no promise is broken"
+
+
+def test_a_precision_that_no_type_runs_is_refused_with_each_reason(tmp_path: Path) -> None:
+    text = "groups:\n  - {name: a, gpu_type: a100, nodes: 1}\n  - {name: h, gpu_type: h100, nodes: 1}\n"
+    run = clustersim.run([job("a", precision="nvfp4")], "fifo", cluster=small(tmp_path, text))
+    (record,) = run.jobs
+    assert record.state == "rejected"
+    assert record.reason.startswith(
+        "a100: its GPUs do not run precision nvfp4: the profile a100-80gb has bf16; h100: its GPUs do not run"
+    )
+
+
+def test_plans_and_folders_state_precision_and_framework(tmp_path: Path) -> None:
+    jobs = [job("a", precision="fp8", framework="te", gpu_type="h100"), job("b", gpu_type="h100")]
+    run = clustersim.run(jobs, "fifo", cluster=small(tmp_path))
+    keys = {(plan.framework, plan.precision, plan.gpu_type) for plan in run.plans}
+    assert keys == {("te", "fp8", "h100"), ("", "", "h100")}
+    assert {("fp8" in plan.plan) == (plan.precision == "fp8") for plan in run.plans} == {True}
+
+
+def test_each_type_has_its_price(tmp_path: Path) -> None:
+    """The file's, else the system's; GPU-hours by type times these add up to the cost of the run."""
+    text = SMALL.replace("nodes: 2}", "nodes: 2, usd_per_gpu_hour: 1.5}")
+    path = small(tmp_path, text)
+    prices = load_cluster(path).prices(default=5.0)
+    of_systems = {name: load_system(f"dgx-{name}").usd_per_gpu_hour for name in ("h100", "b200")}
+    assert prices == {"a100": 1.5, **of_systems}
+    jobs = [job("a", gpu_type="a100"), job("h", gpu_type="h100"), job("b", gpu_type="b200")]
+    run = clustersim.run(jobs, "fifo", cluster=path)
+    type_of = {"a": "a100", "h": "h100", "b": "b200"}
+    due = {one.job_id: one.gpu_seconds / 3600 * prices[type_of[one.job_id]] for one in run.jobs}
+    assert {one.job_id: one.cost_usd for one in run.jobs} == pytest.approx(due)
+    assert run.summary["cost_usd"] == pytest.approx(sum(due.values()))
+
+
+def test_a_cluster_by_its_shape_has_the_price_of_the_run() -> None:
+    run = clustersim.run([job("a")], "fifo", cluster="n1g8", price_usd_per_gpu_h=3.0)
+    assert run.jobs[0].cost_usd is None
+    assert run.summary["cost_usd"] == pytest.approx(run.jobs[0].gpu_seconds / 3600 * 3.0)
+
+
+def test_groups_of_a_type_have_one_price(tmp_path: Path) -> None:
+    text = (
+        "groups:\n  - {name: a, gpu_type: a100, nodes: 1, usd_per_gpu_hour: 1}\n"
+        "  - {name: b, gpu_type: a100, nodes: 1, usd_per_gpu_hour: 2}\n"
+    )
+    with pytest.raises(
+        UserError, match=r"group b: usd_per_gpu_hour=2\.0: another group of gpu_type a100 has"
+    ):
+        load_cluster(small(tmp_path, text))
+
+
+def test_the_fleet_of_the_docs() -> None:
+    cluster = load_cluster(str(FLEET))
+    assert cluster.gpu_types == ("a100", "h100", "b200")
+    assert FLEET.read_text() in (ROOT / "docs" / "clusters.md").read_text()
