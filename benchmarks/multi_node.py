@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from itertime.costs.collectives import all_reduce_s
+from itertime.costs.network.collectives import all_reduce_s
 from itertime.spec import System, load_system, profile_of
 
 SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[2] / "shared"))

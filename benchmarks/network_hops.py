@@ -4,7 +4,7 @@
 
 FOLDER holds the tables of operators. The growth of the delay with the message is fitted to nccl-tests'
 all-reduce on two nodes of 8 A100 (`a100_allreduce.csv.gz`, 8 bytes to 2 GB): a + b S + c S/(S + h); h is
-the constant `BULK_BYTES` of `itertime.costs.collectives`.
+the constant `BULK_BYTES` of `itertime.costs.network.collectives`.
 
 The delay of a hop is fitted to bus bandwidths of 256 MB all-reduce, all-gather and reduce-scatter on 1 to 64
 nodes of 8 H100 (nanotron's playbook, in `bandwidth_points.csv.gz`). The time that more nodes add to that of
@@ -26,7 +26,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from itertime import System, load_profile, load_system
-from itertime.costs.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
+from itertime.costs.network.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
 
 SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", Path(__file__).parents[2] / "shared"))
 SITE = "nanotron-ultrascale-playbook"

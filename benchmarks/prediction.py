@@ -23,6 +23,7 @@ KINDS: dict[str, dict[str, object]] = {
     "1f1b": {},
     "gpipe": {"schedule": "gpipe"},
     "uneven": {"pp": 7, "split": "balanced"},
+    "uneven x3": {"pp": 9, "interleave": 3, "split": "remainder"},
     "interleaved": {"interleave": 2},
     "interleaved x5": {"interleave": 5},
     "zero-1, overlap": {"zero_stage": 1, "grad_overlap": True},

@@ -235,6 +235,7 @@ def _interleaved(costs: StageCosts, chosen: NDArray[np.bool_]) -> Array:
     known = passes.last_chunk_decides()
     if not known.all():
         known |= passes.middle_may_decide(plans.pp[rows], microbatches)
+    known &= costs.workload.partition.stages[LIGHT, rows] == 0
     for row in np.flatnonzero(~known):
         times = chunk_times(costs, rows[row : row + 1], int(chunks[row]))
         both = times.forward + times.send_forward, times.backward + times.send_backward

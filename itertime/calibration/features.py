@@ -18,7 +18,7 @@ from itertime.spec import DISPATCHERS, PRECISIONS, list_frameworks
 
 from .table import Cells
 
-__all__ = ["Features", "features_of", "is_mixture", "recompute_alternatives"]
+__all__ = ["Features", "features_of", "is_mixture", "micro_batches", "recompute_alternatives"]
 
 Recomputation = tuple[str, float]
 """`recompute` and `recompute_fraction` of a plan."""
@@ -46,6 +46,7 @@ _FRAMEWORKS = (
 _SITES = {"mosaicml": "eager", "jean-zay": "megatron-deepspeed", "hf-h100": "nanotron"}
 """Frameworks of sites in tables without the column: llm-foundry, Megatron-DeepSpeed, nanotron."""
 _NEUTRAL = "megatron"
+_MICRO_BATCHES = tuple(2**i for i in range(8))
 _SHARES = (1.0, 3 / 4, 2 / 3, 1 / 2, 1 / 3, 1 / 4, 0.0)
 """Shares of checkpointed blocks to choose from where the source states none."""
 
@@ -63,10 +64,14 @@ class Features:
 
 def features_of(row: Cells) -> Features:
     """The features of a row. Raises UserError, naming column and value, for one that no run can have."""
+    if _is_low_rank(row):
+        raise UserError("training of low-rank matrices (LoRA) beside frozen weights is not modelled")
     for column, why in _contradictions(row):
         raise UserError(f"{column}={row[column]}: {why}")
     assumed = [f"the source does not say {row['missing']}"] if row["missing"] else []
     recompute, fraction = _recomputation(row, assumed)
+    if row["cpu_offload_layers"]:
+        assumed.append(f"cpu_offload_layers={row['cpu_offload_layers']}: copies to the CPU take no time")
     plan: dict[str, Any] = {
         "precision": _precision(row),
         "cp": row["cp"] or 1,
@@ -89,6 +94,8 @@ def features_of(row: Cells) -> Features:
         raise UserError(f"ep={row['ep']}: the row states no experts; add the column experts")
     if row["grad_dtype"] is not None:
         plan["fp32_gradients"] = row["grad_dtype"] == "fp32"
+    elif _shards_with_fsdp2(row):  # the default of torchtitan (`mixed_precision_reduce`) and of AutoModel
+        plan["fp32_gradients"] = True
     return Features(plan, _framework(row, assumed), tuple(assumed))
 
 
@@ -96,13 +103,34 @@ def is_mixture(row: Cells) -> bool:
     return (row["experts"] or 1) > 1
 
 
+def _is_low_rank(row: Cells) -> bool:
+    """Whether the run trains low-rank matrices (LoRA) beside frozen weights, by column, model or note."""
+    text = f"{row['model'] or ''} {row['note'] or ''}"
+    return bool(row["lora_rank"]) or re.search(r"(?i)\b(q?lora|peft)\b", text) is not None
+
+
+def micro_batches(row: Cells) -> tuple[int, ...]:
+    """What the micro-batch may have been: as stated, or else any power of two. torchtitan splits a batch into
+    as many micro-batches as the pipeline has stages (`pipeline_parallel_microbatches`).
+    """
+    if row["micro_batch"]:
+        return (int(row["micro_batch"]),)
+    if _is_torchtitan(row) and row["pp"] > 1:
+        return (max(row["global_batch"] // (row["dp"] * row["pp"]), 1),)
+    return _MICRO_BATCHES
+
+
 def recompute_alternatives(row: Cells) -> tuple[Recomputation, ...]:
-    """What the run may have recomputed if the source does not say, the least memory first; else nothing."""
+    """What the run may have recomputed if the source does not say, the least memory first; else nothing.
+
+    A mixture is left as its row has it: runs of mixtures that are known to repeat nothing are predicted to
+    need more memory than their GPUs have, so memory cannot tell.
+    """
     missing = row["missing"] or ""
     if "share of checkpointed blocks" in missing and row["recompute_fraction"] is None:
         return tuple(("full", share) for share in _SHARES)
     unstated = "recompute" in missing or "recompute not stated" in (row["note"] or "")
-    if unstated and row["recompute"] == "none":
+    if unstated and row["recompute"] == "none" and not is_mixture(row):
         some = () if _shards_with_fsdp2(row) else (("elementwise", 1.0),)
         return ("full", 1.0), *some, ("none", 1.0)
     return ()
@@ -140,12 +168,18 @@ def _cuda_graphs(row: Cells, assumed: list[str]) -> str:
             f"cuda_graphs={stated}: must be none, full_iteration, or {', '.join(sorted(_GRAPHED))}"
         )
     if not parts & {"attn", "mlp", "moe"}:
-        assumed.append(f"cuda_graphs={stated}: taken as graphs of whole layers")
+        assumed.append(
+            f"cuda_graphs={stated}: taken as none, as attention and experts are launched one by one"
+        )
+        return "none"
     return "layers"
 
 
 def _dispatcher(row: Cells, assumed: list[str]) -> str:
     stated = row["moe_dispatcher"]
+    if stated is None and "automodel" in (row["framework"] or "").lower():
+        assumed.append("moe_dispatcher: taken as deepep, which AutoModel's recipes of mixtures use")
+        return "deepep"
     if stated is None:
         return DISPATCHERS[0]
     if stated == "flex":  # Megatron Core's name for DeepEP or HybridEP
@@ -184,6 +218,10 @@ def _of_modules(row: Cells, names: set[str], assumed: list[str]) -> str:
     return "selective"
 
 
+def _is_torchtitan(row: Cells) -> bool:
+    return "torchtitan" in (row["framework"] or "").lower()
+
+
 def _shards_with_fsdp2(row: Cells) -> bool:
     """torchtitan and AutoModel: PyTorch's fully_shard and context_parallel, which gathers keys and values."""
     return "FSDP2" in (row["framework"] or "")
@@ -207,7 +245,7 @@ def _framework(row: Cells, assumed: list[str]) -> str:
         name = _SITES.get(row["site"] or "", _NEUTRAL)
         return name if name in list_frameworks() else _NEUTRAL
     text, note = stated.lower(), (row["note"] or "").lower()
-    if "torchtitan" in text:
+    if _is_torchtitan(row):
         if "torch.compile" in note or row["precision"] not in (None, *_SIXTEEN_BIT):
             return "compile"
         if "eager" not in note:

@@ -32,7 +32,7 @@ from itertime.spec import (
     profile_of,
 )
 
-from .features import Features, features_of, is_mixture, recompute_alternatives
+from .features import Features, features_of, is_mixture, micro_batches, recompute_alternatives
 from .table import Cells
 
 __all__ = ["MeasuredRun", "candidate_plans", "measured_run"]
@@ -86,7 +86,6 @@ _NANOTRON_MODELS: dict[int, dict[str, Any]] = {
     4096: {"ffn_hidden": 14336},
     8192: {"ffn_hidden": 28672},
 }
-_MICRO_BATCHES = tuple(2**i for i in range(8))
 _NEWER_MOSAICML = "precision=amp_bf16"
 _FP32_GRADIENTS = "fp32 gradient accumulation"
 _SITE_SYSTEMS = {_NANOTRON: "p5-48xlarge"}
@@ -124,23 +123,17 @@ def measured_run(row: Cells, site: Site) -> MeasuredRun:
     system = _system(row, name, features.framework, site)
     run = MeasuredRun(_model(row), _plan(row, features), system, profile_of(system), features.assumed)
     check_predictable(run.model)
-    if run.plan.precision not in run.profile.precisions:
-        known = ", ".join(run.profile.precisions)
-        raise UserError(
-            f"precision={run.plan.precision}: the profile {run.profile.name} has matrices in {known} only"
-        )
+    _check_precision(run.plan.precision, run.profile)
     return run
 
 
 def candidate_plans(row: Cells, run: MeasuredRun) -> list[Plan]:
     """The plan of the row; if the source leaves open the micro-batch or what is recomputed, all that it can
-    be: powers of two, and `recompute_alternatives`. The plan that needs the least memory comes first.
+    be: `micro_batches`, and `recompute_alternatives`. The plan that needs the least memory comes first.
 
     Raises UserError, naming the broken rules, if no plan can train the model.
     """
-    plans = [run.plan]
-    if not row["micro_batch"]:
-        plans = [replace(run.plan, micro_batch=size) for size in _MICRO_BATCHES]
+    plans = [replace(run.plan, micro_batch=size) for size in micro_batches(row)]
     choices = recompute_alternatives(row)
     if choices:
         plans = [
@@ -153,6 +146,12 @@ def candidate_plans(row: Cells, run: MeasuredRun) -> list[Plan]:
 
 _systems = functools.cache(list_systems)
 _node = functools.cache(load_system)
+
+
+def _check_precision(precision: str, profile: Profile) -> None:
+    known = [each for each in profile.precisions if each == "bf16" or each in profile.casts]
+    if precision not in known:
+        raise UserError(f"precision={precision}: the profile {profile.name} has {', '.join(known)} only")
 
 
 def _system_name(row: Cells) -> str:
@@ -310,7 +309,7 @@ def _plan(row: Cells, features: Features) -> Plan:
         tp=row["tp"],
         pp=row["pp"],
         dp=row["dp"],
-        micro_batch=row["micro_batch"] or 1,
+        micro_batch=micro_batches(row)[0],
         global_batch=row["global_batch"],
         interleave=row["interleave"] or 1,
         zero_group=row["zero_group"],
@@ -322,10 +321,12 @@ def _plan(row: Cells, features: Features) -> Plan:
 
 
 def _split(row: Cells) -> str:
-    """How a pipeline divides its layers: Megatron Core may count embedding and projection as a layer each."""
+    """How a pipeline divides its layers. Megatron Core may count embedding and projection as a layer each;
+    of other chunks that cannot be equal, the last one holds fewer.
+    """
     chunks = row["pp"] * (row["interleave"] or 1)
-    if row["layers"] % chunks and chunks > row["pp"] and (row["layers"] + 2) % chunks == 0:
-        return "ends"
+    if row["layers"] % chunks and chunks > row["pp"]:
+        return "remainder" if (row["layers"] + 2) % chunks else "ends"
     return "even" if row["layers"] % row["pp"] == 0 else "balanced"
 
 
@@ -336,7 +337,7 @@ def _stops_early(row: Cells) -> bool:
     which stops early since PyTorch 2.1; the version is not documented. Speed shows that the newer benchmarks
     on the A100, those with precision amp_bf16, stop early: with every GEMM repeated, the layers' GEMMs and
     attention alone would take 98 to 105 % of the measured time (older runs: at most 97 %). On the H100 the
-    share is 70 to 90 %, which is inconclusive. Full recomputation is assumed there, since it predicts those
+    share is 77 to 94 %, which is inconclusive. Full recomputation is assumed there, since it predicts those
     runs better, before and after calibration.
     """
     newer = row["site"] == "mosaicml" and _NEWER_MOSAICML in (row["note"] or "")

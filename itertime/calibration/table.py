@@ -40,7 +40,7 @@ def _count(value: str) -> int:
     return int(number)
 
 
-def _number_of_layers(value: str) -> int:
+def _whole(value: str) -> int:
     return 0 if value == "0" else _count(value)
 
 
@@ -138,10 +138,11 @@ _COLUMNS = {
     "shared_ffn_hidden": _Column(_count, needed=False),
     "head_dim": _Column(_count, needed=False),
     "head_dim_v": _Column(_count, needed=False),
+    "lora_rank": _Column(_whole, needed=False),
     "power_w": _Column(_positive, needed=False),
     "tp_comm_overlap": _Column(_switch, needed=False),
     "cuda_graphs": _Column(_text, needed=False),
-    "cpu_offload_layers": _Column(_number_of_layers, needed=False),
+    "cpu_offload_layers": _Column(_whole, needed=False),
     "recompute_modules": _Column(_text, needed=False),
     "recompute_fraction": _Column(_share, needed=False),
     "moe_dispatcher": _Column(_text, needed=False),

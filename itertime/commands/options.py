@@ -123,7 +123,7 @@ Split = Annotated[
     str,
     typer.Option(
         "--split",
-        help="Layers per stage: even, balanced or compute (where pp does not divide them), or ends.",
+        help="Layers per stage: even; balanced, compute, ends or remainder where pp does not divide them.",
     ),
 ]
 

@@ -1,25 +1,54 @@
-"""`itertime profile`: show the evidence behind a GPU's profile, and measure operators for one."""
+"""`itertime profile`: show, check and compare profiles of GPUs, and measure operators for one."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from itertime.commandline import new_app, print_json
 
-from .options import Json
-
-if TYPE_CHECKING:
-    from itertime.spec import Evidence, Profile
+from .options import (
+    Attention,
+    Cp,
+    Dispatcher,
+    Ep,
+    Etp,
+    Fp32Gradients,
+    FrameworkName,
+    Json,
+    MicroBatch,
+    ModelName,
+    Precision,
+    Recompute,
+    SeqLen,
+    SequenceParallel,
+    Settings,
+    Tp,
+    TpOverlap,
+    model_of,
+    system_of,
+)
+from .profile_output import (
+    differences_document,
+    layer_document,
+    print_differences,
+    print_findings,
+    print_layer,
+    print_profile,
+    profile_document,
+)
 
 __all__ = ["profile_app"]
 
 QUICK_SECONDS = 0.3
 MOST_SECONDS = 600.0
+FAILED = 2  # exit code of a profile that is not plausible: a configuration that cannot be used
 
-profile_app = new_app("Show the evidence behind a GPU's profile, and measure operators with torch.")
+ProfileName = Annotated[str, typer.Argument(help="A profile's name, or its JSON file.")]
+
+profile_app = new_app("Show, check and compare profiles of GPUs, and measure one with torch.")
 
 
 @profile_app.command()
@@ -35,10 +64,10 @@ def show(
 
     profiles = [load_profile(one) for one in ([name] if name else list_profiles())]
     if json:
-        print_json({"profiles": [_document(profile) for profile in profiles]})
+        print_json({"profiles": [profile_document(profile) for profile in profiles]})
         return
     for profile in profiles:
-        _print(profile)
+        print_profile(profile)
 
 
 @profile_app.command()
@@ -71,29 +100,111 @@ def collect(
     print(f"{rows} rows written to {output}" + (f", {missing} left out" if missing else ""))
 
 
-def _document(profile: Profile) -> dict[str, Any]:
-    facts = ("name", "gpu", "source", "peak_flops_per_s", "hbm_bytes_per_s", "memory_bytes", "launch_s")
-    return {
-        **{fact: getattr(profile, fact) for fact in facts},
-        "parts": [vars(part) for part in profile.parts()],
-    }
+@profile_app.command()
+def check(name: ProfileName, json: Json = False) -> None:
+    """Check that a profile is plausible: nothing beats the GPU, times rise with sizes, evidence is stated.
+
+    The exit code is 2 if it has errors. Warnings alone leave it 0.
+    """
+    from itertime.profiling import check_profile
+    from itertime.spec import load_profile
+
+    profile = load_profile(name)
+    findings = check_profile(profile)
+    failed = any(finding.level == "error" for finding in findings)
+    if json:
+        found = [finding._asdict() for finding in findings]
+        print_json({"profile": profile.name, "ok": not failed, "findings": found})
+    else:
+        print_findings(profile, findings)
+    if failed:
+        raise typer.Exit(FAILED)
 
 
-def _print(profile: Profile) -> None:
-    print(f"{profile.name}: {profile.gpu} ({profile.source})")
-    print(f"{'':9} {'rows':>6} {'fit %':>6} {'held out %':>10}  part")
-    for part in profile.parts():
-        error = [
-            "-" if value is None else f"{value:.1f}"
-            for value in (part.error_in_sample_pct, part.error_held_out_pct)
-        ]
-        print(f"{part.kind:9} {part.rows or '-':>6} {error[0]:>6} {error[1]:>10}  {part.part}")
-        for line in (_measured(part), f"from {part.source}", part.note):
-            if line:
-                print(f"{'':37}{line}")
-    print()
+@profile_app.command()
+def diff(first: ProfileName, second: ProfileName, json: Json = False) -> None:
+    """Compare two profiles kernel by kernel at shapes of training: the second's time over the first's."""
+    from itertime.profiling import compare_profiles, mean_ratios
+    from itertime.spec import load_profile
+
+    both = load_profile(first), load_profile(second)
+    found = compare_profiles(*both)
+    means = mean_ratios(found)
+    if json:
+        print_json(differences_document(*both, found, means))
+    else:
+        print_differences(*both, found, means)
 
 
-def _measured(part: Evidence) -> str:
-    ranges = [f"{name} {least:g} to {most:g}" for name, (least, most) in part.measured.items()]
-    return f"measured: {', '.join(ranges)}" if ranges else ""
+@profile_app.command()
+def layer(
+    name: ProfileName,
+    model: ModelName,
+    tp: Tp = 1,
+    micro_batch: MicroBatch = 1,
+    seq_len: SeqLen = None,
+    attention: Attention = None,
+    precision: Precision = "bf16",
+    recompute: Recompute = "none",
+    sequence_parallel: SequenceParallel = False,
+    cp: Cp = 1,
+    ep: Ep = 1,
+    fp32_gradients: Fp32Gradients = False,
+    etp: Etp = None,
+    tp_overlap: TpOverlap = None,
+    dispatcher: Dispatcher = "alltoall",
+    framework: FrameworkName = None,
+    system: Annotated[
+        str | None,
+        typer.Option("--system", help="Nodes and site; default: the first shipped one with this profile."),
+    ] = None,
+    settings: Settings = None,
+    json: Json = False,
+) -> None:
+    """List the kernels of one layer: shape, seconds, share, achieved rate, and the limit that binds.
+
+    Their sum is what `itertime predict` charges for a layer and micro-batch. GB/s of a collective: its buffer
+    over its time. x: runs, times what framework and site multiply.
+    """
+    from itertime.spec import Plan, load_profile, profile_of
+    from itertime.timeline import layer_kernels
+
+    spec = model_of(model, seq_len, attention, settings)
+    machine = system_of(system or _system_with(name), settings, framework)
+    profile = profile_of(machine) if machine.profile == name else load_profile(name)
+    plan = Plan(
+        tp=tp,
+        pp=1,
+        dp=ep,
+        micro_batch=micro_batch,
+        global_batch=micro_batch * ep,
+        recompute=recompute,
+        sequence_parallel=sequence_parallel,
+        cp=cp,
+        ep=ep,
+        precision=precision,
+        fp32_gradients=fp32_gradients,
+        etp=etp,
+        tp_overlap=tp_overlap,
+        dispatcher=dispatcher,
+    )
+    rows, parts = layer_kernels(spec, plan, machine, profile)
+    if json:
+        print_json(layer_document(rows, parts))
+    else:
+        print_layer(rows, parts)
+
+
+def _system_with(profile: str) -> str:
+    """The name of the first shipped system with just this profile, no variant of its GPU; UserError if there
+    is none.
+    """
+    from itertime.errors import UserError
+    from itertime.spec import list_systems, load_profile, load_system, profile_of
+
+    named = load_profile(profile).name
+    for name in list_systems():
+        system = load_system(name)
+        if system.profile == named and profile_of(system) == load_profile(named):
+            return name
+    raise UserError(f"profile {profile}: no shipped system has it; give --system")

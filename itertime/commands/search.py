@@ -55,7 +55,10 @@ Top = Annotated[
 TpChoices = Annotated[
     str, typer.Option("--tp", help="Degrees to try, for example 4,8; all: those within a node.")
 ]
-PpChoices = Annotated[str, typer.Option("--pp", help="Degrees to try; all: those that divide the layers.")]
+PpChoices = Annotated[
+    str,
+    typer.Option("--pp", help="Degrees to try; all: those that divide the layers, or these and two more."),
+]
 MicroBatchChoices = Annotated[str, typer.Option("--micro-batch", help="Sizes to try; all: 1 to 64.")]
 InterleaveChoices = Annotated[
     str,
@@ -173,6 +176,7 @@ def _space(options: Mapping[str, Any]) -> Space:
         cp=numbers_of("--cp", options["cp"]),
         ep=_chosen("--ep", options["ep"]),
         precision=options["precision"],
+        ends=True,
     )
 
 

@@ -8,10 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .collectives import all_gather_s, all_reduce_s, ranks_together, reduce_scatter_s
+from itertime.spec import PlanBatch
+
+from .network import all_gather_s, all_reduce_s, ranks_together, reduce_scatter_s
 from .partition import Workload
 
-__all__ = ["OPTIMIZER_BYTES", "Exchange", "Sharded", "exchange", "exposed_s", "optimizer_s", "sharded_s"]
+__all__ = [
+    "OPTIMIZER_BYTES",
+    "Exchange",
+    "Sharded",
+    "exchange",
+    "expert_copies",
+    "exposed_s",
+    "optimizer_s",
+    "sharded_s",
+]
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -50,7 +61,7 @@ class _Groups:
 def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -> Exchange:
     """The exchange of a stage with `layers` layers, `shared` and `experts` parameters per GPU, plan by plan.
 
-    Copies of an expert are on every ep-th rank. Buckets are one a layer where they overlap a pass, unless
+    Copies of an expert are ep x etp GPUs apart. Buckets are one a layer where they overlap a pass, unless
     `bucket_bytes` gives their size; without either, everything goes at once. Each bucket pays the latency of
     its own collective (Li et al., PyTorch Distributed, VLDB 2020, section 3.2).
     """
@@ -61,10 +72,10 @@ def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -
     buckets = np.where(plans.bucket_bytes > 0, np.maximum(by_size, 1), by_layer)
     calls = np.where(plans.grad_overlap | (plans.bucket_bytes > 0), buckets, 1) * plans.interleave
     ranks = plans.dp * plans.cp
-    reduced, gathered = _sums(workload, shared / calls, ranks, plans.zero_group, np.ones_like(ranks))
+    reduced, gathered = _sums(workload, shared / calls, ranks, plans.zero_group, plans.tp)
     if experts.any():
-        group = np.maximum(plans.zero_group // plans.ep, 1)
-        more = _sums(workload, experts / calls, ranks // plans.ep, group, plans.ep)
+        copies, group, apart = ranks * plans.tp // _spread(plans), _expert_group(plans), _spread(plans)
+        more = _sums(workload, experts / calls, copies, group, apart)
         reduced, gathered = reduced + more[0], gathered + more[1]
     per_chunk = calls / plans.interleave
     return Exchange(reduced * per_chunk, gathered * per_chunk, buckets)
@@ -130,13 +141,11 @@ def sharded_s(workload: Workload) -> Sharded:
     zero = np.zeros(len(plans))
     if not (plans.zero_stage >= 2).any():
         return Sharded(zero, zero, zero, zero)
-    one = np.ones_like(plans.dp)
-    gather, scatter = _gather_and_scatter_s(workload, partition.shared, plans.zero_group, one)
+    gather, scatter = _gather_and_scatter_s(workload, partition.shared, plans.zero_group, plans.tp)
     if workload.model.experts > 1:
-        group = np.maximum(plans.zero_group // plans.ep, 1)
-        more = _gather_and_scatter_s(workload, partition.experts, group, plans.ep)
+        more = _gather_and_scatter_s(workload, partition.experts, _expert_group(plans), _spread(plans))
         gather, scatter = gather + more[0], scatter + more[1]
-    root_gather, root_scatter = _gather_and_scatter_s(workload, partition.tables, plans.zero_group, one)
+    root_gather, root_scatter = _gather_and_scatter_s(workload, partition.tables, plans.zero_group, plans.tp)
     return Sharded(gather, gather + scatter, root_gather, scatter + root_scatter)
 
 
@@ -155,9 +164,23 @@ def optimizer_s(workload: Workload, shared: Array, experts: Array) -> Array:
     """Seconds of the optimizer on the parameters a GPU owns: memory traffic only."""
     plans = workload.plans
     group = np.where(plans.zero_stage >= 1, plans.zero_group, 1)
-    owned = shared / group + experts / np.maximum(group // plans.ep, 1)
+    owned = shared / group + experts / expert_copies(plans, group)
     seconds = workload.profile.elementwise_s(OPTIMIZER_BYTES * owned, "adam")
     return seconds / workload.system.site.hbm_fraction
+
+
+def _spread(plans: PlanBatch) -> Whole:
+    """GPUs that hold different experts, or parts of them: copies of an expert are so many GPUs apart."""
+    return plans.ep * plans.etp
+
+
+def _expert_group(plans: PlanBatch) -> Whole:
+    return expert_copies(plans, plans.zero_group)
+
+
+def expert_copies(plans: PlanBatch, group: Whole) -> Whole:
+    """GPUs that share an expert's ZeRO shards where `group` data-parallel ranks share those of the rest."""
+    return np.maximum(group * plans.tp // _spread(plans), 1)
 
 
 def _gradient_bytes(workload: Workload) -> Array:
@@ -186,17 +209,17 @@ def _collective_s(
 
 
 def _groups(workload: Workload, ranks: Whole, apart: Whole) -> _Groups:
-    """Groups of `ranks` data-parallel ranks, each `apart` from the next.
+    """Groups of `ranks` data-parallel ranks, each `apart` GPUs of its stage from the next.
 
     Ranks count tp first, then cp, dp, pp (SC'21, section 3); or dp last, and then the stages of a pipeline
     lie between neighbouring ranks.
     """
     plans, system = workload.plans, workload.system
     domain = system.domain_gpus
-    spacing = plans.tp * apart * np.where(plans.pp_before_dp, plans.pp, 1)
+    spacing = apart * np.where(plans.pp_before_dp, plans.pp, 1)
     local = ranks_together(ranks, np.maximum(domain // spacing, 1), system)
     if plans.pp_before_dp.any():
-        together = np.minimum(plans.cp // apart, domain // plans.tp)
+        together = np.minimum(plans.cp * plans.tp // apart, domain // plans.tp)
         local = np.where(plans.pp_before_dp, np.maximum(local, np.minimum(ranks, together)), local)
     sharers = np.maximum(domain // local, 1)
     return _Groups(ranks, local, sharers, np.maximum(spacing // domain, 1))

@@ -22,7 +22,8 @@ from itertime.spec import CUDA_GRAPHS, HABIT, RECOMPUTE, AttentionKernel, ModelS
 
 from .linear import linear_s
 from .memory_bound import memory_bound_s, residual_s
-from .parallel_comm import context_parallel_s, expert_parallel_s, tensor_parallel_s
+from .mixture import Experts, expert_kernel_counts, expert_kernels, expert_parallel_s, experts_s, overlapped_s
+from .parallel_comm import context_parallel_s, summed_blocks, tensor_parallel_s
 from .partition import Workload
 
 __all__ = ["LayerCosts", "Parts", "kernel_counts", "layer_costs"]
@@ -53,7 +54,8 @@ def layer_costs(workload: Workload, reduced: Array) -> LayerCosts:
     """Costs of one layer under every plan; `reduced` is its `activation_all_reduce_s`."""
     model, plans, site = workload.model, workload.plans, workload.system.site
     framework = workload.framework
-    linear, memory = linear_s(workload), memory_bound_s(workload)
+    linear = linear_s(workload)
+    memory = memory_bound_s(workload, expert_kernels(workload) if model.experts > 1 else ())
     core_forward, core_backward = _core_attention_s(workload)
     forward = {
         "gemm": linear.forward,
@@ -65,16 +67,18 @@ def layer_costs(workload: Workload, reduced: Array) -> LayerCosts:
         "attention": core_backward,
         "elementwise": memory.backward + linear.casts_backward,
     }
+    if model.experts > 1:
+        _add_experts(experts_s(workload), forward, backward)
     shown = _exposed_share(workload)
     forward["tp_comm"], backward["tp_comm"] = (shown * each for each in tensor_parallel_s(workload, reduced))
-    if model.experts > 1:
-        forward["ep_comm"] = backward["ep_comm"] = expert_parallel_s(workload)
     if model.attention != "core" and (plans.cp > 1).any():
         kernel = forward["attention"], backward["attention"]
         forward["cp_comm"], backward["cp_comm"] = context_parallel_s(workload, kernel)
+    if model.experts > 1:
+        _add_dispatch(workload, forward, backward)
     repeated = _Repeated(
         core=core_forward + memory.scores if model.attention == "core" else np.zeros(len(plans)),
-        elementwise=forward["elementwise"],
+        elementwise=forward["elementwise"] - memory.routing,
         whole=sum(forward.values(), np.zeros(len(plans))),
         last_gemm=linear.last_forward,
         reduced=shown * reduced,
@@ -82,10 +86,39 @@ def layer_costs(workload: Workload, reduced: Array) -> LayerCosts:
     backward["recompute"] = _recompute_s(workload, repeated)
     _add_launches(workload, forward, backward)
     added = site.layer_overhead_s + framework.layer_s
-    added += framework.expert_layer_s if model.experts > 1 else 0.0
-    forward["overhead"] = np.full(len(plans), added / 3)
-    backward["overhead"] = np.full(len(plans), added * 2 / 3)
+    waits = np.full(len(plans), added)
+    if model.experts > 1 and framework.expert_layer_s:
+        waits = waits + framework.expert_layer_s * _issued_share(workload)
+    forward["overhead"], backward["overhead"] = waits / 3, waits * 2 / 3
     return LayerCosts(forward, backward)
+
+
+def _issued_share(workload: Workload) -> Array:
+    """The share of a layer's kernels that the CPU issues one by one. A graph of everything never waits for
+    counts of tokens on the CPU; graphs of layers leave the experts to it.
+    """
+    whole, issued = kernel_counts(workload.model, workload.plans), _issued(workload)
+    return np.asarray((issued[0] + issued[1]) / (whole[0] + whole[1]))
+
+
+def _add_experts(experts: Experts, forward: Parts, backward: Parts) -> None:
+    forward["gemm"] = forward["gemm"] + experts.forward
+    backward["gemm"] = backward["gemm"] + experts.backward
+    forward["elementwise"] = forward["elementwise"] + experts.casts_forward
+    backward["elementwise"] = backward["elementwise"] + experts.casts_backward
+
+
+def _add_dispatch(workload: Workload, forward: Parts, backward: Parts) -> None:
+    """Adds "ep_comm", and "contention" with the work that hides it under `ep_overlap`."""
+    comm = expert_parallel_s(workload)
+    asked, contention = workload.plans.ep_overlap, workload.framework.contention
+    shown = comm
+    if asked.any():
+        work = sum((*forward.values(), *backward.values()), np.zeros(len(workload)))
+        shown = np.where(asked, overlapped_s(comm, work), comm)
+        if contention:
+            forward["contention"] = backward["contention"] = contention * (comm - shown)
+    forward["ep_comm"] = backward["ep_comm"] = shown
 
 
 def _exposed_share(workload: Workload) -> Array | float:
@@ -134,14 +167,25 @@ def _add_launches(workload: Workload, forward: Parts, backward: Parts) -> None:
 
 
 def _issued(workload: Workload) -> tuple[Array | Whole, Array | Whole]:
-    """Kernels that the CPU issues one by one, forward and backward; a graph counts as one."""
-    counts = kernel_counts(workload.model, workload.plans)
-    graphs = workload.plans.cuda_graphs
+    """Kernels that the CPU issues one by one, forward and backward; a graph counts as one.
+
+    Graphs of layers hold attention and router of a mixture; its experts are issued one by one.
+    """
+    model, plans = workload.model, workload.plans
+    counts = kernel_counts(model, plans)
+    graphs = plans.cuda_graphs
     if not graphs.any():
         return counts
-    one_by_one = graphs == _NO_GRAPH
-    forward, backward = (np.where(one_by_one, each, np.where(graphs == _LAYERS, 1, 0)) for each in counts)
+    forward, backward = (
+        np.where(graphs == _NO_GRAPH, whole, np.where(graphs == _LAYERS, 1 + outside, 0))
+        for whole, outside in zip(counts, _of_experts(model, plans), strict=True)
+    )
     return forward, backward
+
+
+def _of_experts(model: ModelSpec, plans: PlanBatch) -> tuple[Array | int, Array | int]:
+    """`expert_kernel_counts` of a mixture, else none."""
+    return expert_kernel_counts(model, plans) if model.experts > 1 else (0, 0)
 
 
 def _ending_s(workload: Workload, parts: _Repeated) -> Array:
@@ -176,18 +220,24 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
     that masks leave all ranks equally much to do (Llama 3, 2024, section 3.3.2).
     """
     model, plans, profile, site = workload.model, workload.plans, workload.profile, workload.system.site
-    s, d = float(model.seq_len), float(model.head_width)
+    s, d = float(model.seq_len), float(model.head_width + model.rope_head_dim)
     heads = model.heads / plans.tp
     if model.attention != "core":
         kv_heads = np.maximum(model.kv_heads / plans.tp, 1.0)
         causal = not model.encoder
         kernel = _attention_kernel(workload)
         factor = site.attention_multiplier * workload.framework.attention_multiplier
-        arguments = (plans.micro_batch, heads, kv_heads, model.head_width, s / plans.cp, s, causal)
-        return (
-            factor * profile.attention_s(*arguments, kernel=kernel),
-            factor * profile.attention_s(*arguments, backward=True, kernel=kernel),
-        )
+        arguments = (plans.micro_batch, heads, kv_heads, d, s / plans.cp, s, causal)
+        limited = model.windowed_layers / model.layers
+        both = []
+        for backward in (False, True):
+            seconds = profile.attention_s(*arguments, backward=backward, kernel=kernel)
+            if limited:
+                windowed = kernel._replace(window=model.window)
+                within = profile.attention_s(*arguments, backward=backward, kernel=windowed)
+                seconds = seconds + limited * (within - seconds)
+            both.append(factor * seconds)
+        return both[0], both[1]
     batch = plans.micro_batch * heads
     n, k = np.array([[s], [d]]), np.array([[d], [s]])
     scores, context = profile.gemm_s(s, n, k, batch) * (UNALIGNED_SLOWDOWN if model.head_width % 8 else 1.0)
@@ -198,44 +248,50 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
 
 def _attention_kernel(workload: Workload) -> AttentionKernel:
     """The kernel that a model names, or the framework's where the model asks for flash attention as such."""
-    named, usual = workload.model.attention, workload.framework.attention
-    return AttentionKernel(usual if named == "flash" and usual != "model" else named)
+    model = workload.model
+    named, usual = model.attention, workload.framework.attention
+    name = usual if named == "flash" and usual != "model" else named
+    value_dim = (model.value_head_dim or model.head_width) if model.latent_kv else None
+    return AttentionKernel(name, value_dim)
 
 
-def kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
+def kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Array | Whole, Array | Whole]:
     """Kernels of one layer and micro-batch, forward and backward; backward includes the recomputed ones.
 
     Forward: a GEMM for every matrix, two batched ones or the flash kernel, the norms, two residual additions,
     the activation, the position encoding, the copies and the softmax around core attention; two collectives
     of a tensor-parallel group, four under sequence parallelism. Backward: every GEMM twice, every other
     kernel once, the sum of every matrix's gradient, the joint gradient of queries, keys and values.
+    `expert_kernel_counts` adds those of a mixture.
     """
     matrices = 5 if model.gated_mlp else 4
-    around = model.norms_per_layer + (4 if model.positions == "rotary" else 3)
+    around = model.norms_per_layer + (4 if model.positions == "rotary" else 3) + 2 * model.qk_norm
+    if model.latent_kv:  # two matrices for keys and values, one or two for queries, in place of one for all
+        matrices, around = matrices + (3 if model.latent_q else 2), around + (2 if model.latent_q else 1)
     core, core_back, repeated_core = 1, 1, 0
     if model.attention == "core":
         dropout = 1 if model.dropout else 0
         core, core_back = 5 + dropout, 8 + dropout  # two and four GEMMs, two copies, softmax
         repeated_core = core
     if model.experts > 1:
-        matrices, around = matrices + 1, around + 3  # the router; its softmax, copies out and back
+        matrices, around = matrices - (3 if model.gated_mlp else 2), around - 1  # the MLP
     if model.shared_ffn_hidden:
         matrices += 3 if model.gated_mlp else 2
         around += 2  # its activation, its addition
-    gathered_again = np.where(plans.sequence_parallel & (plans.tp > 1), 2, 0)  # both inputs
+    gathered_again = np.where(plans.sequence_parallel & (plans.tp > 1), summed_blocks(model), 0)
     exchanged = _collectives(model, plans) + gathered_again
-    once = matrices + around + core + exchanged
+    once: Array | Whole = matrices + around + core + exchanged
+    more, more_back = _of_experts(model, plans)
+    once = more + once
     early = once - _after_early_stop(model, plans)
     repeated = np.choose(plans.recompute, [0, repeated_core, once, early, around])
     back = 3 * matrices + around + 1 + core_back
-    return once, back + exchanged + gathered_again + repeated
+    return once, back + more_back + exchanged + gathered_again + repeated
 
 
 def _collectives(model: ModelSpec, plans: PlanBatch) -> Whole:
     """Collectives of one pass without sequence parallelism, counting each as one kernel."""
-    count = np.where(plans.tp > 1, 2, 0)
-    if model.experts > 1:
-        count = count + np.where(plans.ep > 1, 2, 0)
+    count = np.where(plans.tp > 1, summed_blocks(model), 0)
     if model.attention != "core":
         steps = plans.cp - 1
         count = count + np.where(plans.cp_gather, np.minimum(steps, 1), steps)

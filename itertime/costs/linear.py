@@ -58,31 +58,48 @@ def linear_s(workload: Workload) -> Linear:
 
 
 def _same_input(workload: Workload) -> list[int]:
-    """The matrices of `_linear_gemms` that read what the one before reads: the MLP's gate."""
-    return [3] if workload.model.gated_mlp else []
+    """The matrices of `_linear_gemms` that read what the one before reads: queries' compression, the gate."""
+    model = workload.model
+    gate = 2 + len(_latent_gemms(workload)) if model.latent_kv else 3
+    gated = model.gated_mlp and (model.experts == 1 or model.shared_ffn_hidden)
+    return [1] * bool(model.latent_kv) + [gate] * bool(gated)
 
 
 def _linear_gemms(workload: Workload) -> tuple[Array, Array, Array, Array]:
-    """m, n, k and batch, (matrices, plans) each, on one rank: fused QKV, projection, MLP up (two if gated),
-    down. With experts the router too, every expert of the rank on its share of the tokens, and the shared
-    expert on all of them.
+    """m, n, k and batch, (matrices, plans) each, on one rank: fused QKV, or those of compressed keys and
+    values; projection; MLP up (two if gated), down. In a mixture the MLP is the one that every token passes.
     """
     model, plans = workload.model, workload.plans
-    h, f, tp = model.hidden, model.ffn_hidden / plans.tp, plans.tp
-    tokens = plans.tokens(model.seq_len)
-    wide, one = np.full(len(plans), float(h)), np.ones(len(plans))
-    routed, experts = tokens, one
-    if model.experts > 1:
-        experts = model.experts / plans.ep
-        routed = np.maximum(tokens * model.experts_per_token / experts, 1.0)
-    qkv = model.q_hidden / tp + 2 * model.kv_hidden / np.minimum(tp, model.kv_heads)
-    up = [(routed, f, wide, experts)] * (2 if model.gated_mlp else 1)
-    projection = (tokens, wide, model.q_hidden / tp, one)
-    shapes = [(tokens, qkv, wide, one), projection, *up, (routed, wide, f, experts)]
-    if model.shared_ffn_hidden:
-        f = model.shared_ffn_hidden / tp
-        shapes += [*[(tokens, f, wide, one)] * (2 if model.gated_mlp else 1), (tokens, wide, f, one)]
-    if model.experts > 1:
-        shapes.append((tokens, model.experts * one, wide, one))
-    m, n, k, batch = np.array(shapes).transpose(1, 0, 2)
-    return m, n, k, batch
+    h, tp, tokens = model.hidden, plans.tp, plans.tokens(model.seq_len)
+    wide = np.full(len(plans), float(h))
+    projection = (tokens, wide, model.v_hidden / tp)
+    if model.latent_kv:
+        shapes = [*_latent_gemms(workload), projection]
+    else:
+        qkv = model.q_hidden / tp + 2 * model.kv_hidden / np.minimum(tp, model.kv_heads)
+        shapes = [(tokens, qkv, wide), projection]
+    ffn = model.shared_ffn_hidden if model.experts > 1 else model.ffn_hidden
+    if ffn:
+        f = ffn / tp
+        shapes += [*[(tokens, f, wide)] * (2 if model.gated_mlp else 1), (tokens, wide, f)]
+    m, n, k = np.array(shapes).transpose(1, 0, 2)
+    return m, n, k, np.ones(m.shape)
+
+
+def _latent_gemms(workload: Workload) -> list[tuple[Array, Array, Array]]:
+    """m, n and k of what leads to queries, keys and values through latents (DeepSeek-V2, 2024, section 2.1).
+
+    Every tensor-parallel rank compresses its share of the tokens under sequence parallelism, else all of them
+    (Megatron Core's MLASelfAttention); the matrices that expand them are split by heads.
+    """
+    model, plans = workload.model, workload.plans
+    tokens, tp, nothing = plans.tokens(model.seq_len), plans.tp, np.zeros(len(plans))
+    own, wide = tokens / np.where(plans.sequence_parallel, tp, 1), nothing + model.hidden
+    latent, queries = nothing + model.latent_kv, model.query_width / tp
+    shapes = [(own, latent + model.rope_head_dim, wide)]
+    if model.latent_q:
+        compressed = nothing + model.latent_q
+        shapes += [(own, compressed, wide), (tokens, queries, compressed)]
+    else:
+        shapes.append((tokens, queries, wide))
+    return [*shapes, (tokens, (model.q_hidden + model.v_hidden) / tp, latent)]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from itertime.errors import UserError
 from itertime.spec import PlanBatch
 
+from .data_parallel import expert_copies
 from .partition import FIRST, HEAVY, LAST, Workload
 
 __all__ = ["BUFFERS_BYTES", "MEMORY_HEADROOM", "Memory", "checked_headroom", "memory"]
@@ -113,11 +114,11 @@ def _parts(workload: Workload) -> dict[str, Array]:
 
 
 def _owned(plans: PlanBatch, shared: Array, experts: Array, stage: int) -> Array:
-    """Parameters that a GPU keeps of what ZeRO shards from `stage` on; copies of experts are ep apart."""
+    """Parameters that a GPU keeps of what ZeRO shards from `stage` on."""
     group = np.where(plans.zero_stage >= stage, plans.zero_group, 1)
     if not experts.any():
         return shared / group
-    return shared / group + experts / np.maximum(group // plans.ep, 1)
+    return shared / group + experts / expert_copies(plans, group)
 
 
 def _in_flight(plans: PlanBatch) -> Array:
@@ -141,21 +142,29 @@ def _activations(workload: Workload) -> tuple[Array, Array, Array]:
     model, plans = workload.model, workload.plans
     t = 1.0 * plans.tp
     tokens = plans.tokens(model.seq_len)
-    h, f = model.hidden, model.ffn_hidden * model.experts_per_token + model.shared_ffn_hidden
+    h, f = model.hidden, model.shared_ffn_hidden if model.experts > 1 else model.ffn_hidden
     shared = np.where(plans.sequence_parallel, t, 1.0)
     norms = 2.0 * (model.norms_per_layer - 2)  # the inputs of norms beyond the usual two
     outside = tokens * ((10.0 if model.dropout else 8.0) + norms) * h / shared
     # queries, keys, values and the attention's output; the MLP's two inputs, or SwiGLU's four
-    inside = tokens * (2 * (2 * model.q_hidden + 2 * model.kv_hidden) + (8 if model.gated_mlp else 4) * f) / t
+    heads = 2 * model.q_hidden + 2 * model.kv_hidden
+    if model.latent_kv:
+        heads = model.query_width + model.key_width + 2 * model.v_hidden
+        latents = model.latent_q + model.latent_kv  # before and after their norms
+        outside = outside + tokens * (4 * latents + 2 * model.rope_head_dim) / shared
+    inside = tokens * (2 * heads + (8 if model.gated_mlp else 4) * f) / t
+    light = tokens * (4 * h / shared + 2 * f / t)  # outputs of norms and of the activation
     if model.experts > 1:
-        inside = inside + 4 * tokens * model.experts_per_token * h / shared  # copies, to the experts and back
+        copies = tokens / shared * model.experts_per_token * np.minimum(model.load_imbalance, 1.0 * plans.ep)
+        # An expert's input, what its activation reads and writes. Weighted there, its output is not kept.
+        inside = inside + copies * (2 * h + (6 if model.gated_mlp else 4) * model.ffn_hidden)
+        light = light + copies * 2 * model.ffn_hidden
     if model.attention == "core":
         scores = tokens * (5.0 if model.dropout else 2.0) * model.heads * model.seq_len / t
     else:
         scores = tokens * 4.0 * model.heads / t  # the kernel's row sums
     given = tokens * 2 * h / shared
     whole = outside + inside + scores
-    light = tokens * (4 * h / shared + 2 * f / t)  # outputs of norms and of the activation
     options = [whole, outside + inside, given, given, whole - light]
     kept = np.choose(plans.recompute, options)
     share = plans.recompute_permille / 1000

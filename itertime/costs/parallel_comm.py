@@ -1,7 +1,6 @@
-"""Seconds of communication in one layer on one micro-batch: tensor, context and expert parallelism.
+"""Seconds of communication in one layer on one micro-batch: tensor and context parallelism.
 
-Ranks count tp first, then cp, then dp. The experts of a mixture are spread over neighbouring ranks of cp and
-dp.
+Ranks count tp first, then cp, then dp. What brings tokens to experts is in `mixture.py`.
 """
 
 from __future__ import annotations
@@ -9,10 +8,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .collectives import all_gather_s, all_reduce_s, all_to_all_s, p2p_s, ranks_together, reduce_scatter_s
+from itertime.spec import ModelSpec
+
+from .network import all_gather_s, all_reduce_s, p2p_s, ranks_together, reduce_scatter_s
 from .partition import Workload
 
-__all__ = ["activation_all_reduce_s", "context_parallel_s", "expert_parallel_s", "tensor_parallel_s"]
+__all__ = [
+    "activation_all_reduce_s",
+    "context_parallel_s",
+    "neighbours",
+    "summed_blocks",
+    "tensor_parallel_s",
+]
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -31,38 +38,27 @@ def tensor_parallel_s(workload: Workload, reduced: Array) -> tuple[Array, Array]
     """Forward and backward: two all-reduces of the activations each way (Shoeybi et al. 2019).
 
     Under sequence parallelism each is a reduce-scatter and an all-gather of the same volume, and the backward
-    pass gathers both inputs once more (Korthikanti et al. 2022, section 4.2.2). In a mixture of experts the
-    all-reduce after the MLP carries every token once for each of its experts. `reduced`:
-    `activation_all_reduce_s`.
+    pass gathers both inputs once more (Korthikanti et al. 2022, section 4.2.2). A parallel block sums the
+    outputs of attention and MLP at once, and the gradients of their one input (GPT-J; PaLM, Chowdhery et al.
+    2022, section 2). A mixture's experts have their own group (`mixture.py`); beside attention only an MLP
+    that every token passes is summed here. `reduced`: `activation_all_reduce_s`.
     """
-    plans, system, profile = workload.plans, workload.system, workload.profile
+    plans, system, profile, model = workload.plans, workload.system, workload.profile, workload.model
     if (plans.tp == 1).all():
         return reduced, reduced
     size = _activation_bytes(workload)
     local, sharers = _tensor_layout(workload)
-    both = 2 * reduced
-    copies = workload.model.experts_per_token
-    if copies > 1:
-        both = reduced + all_reduce_s(copies * size, plans.tp, local, system, profile, sharers)
+    blocks = summed_blocks(model)
+    both = blocks * reduced
     if not plans.sequence_parallel.any():
         return both, both
-    again = sum(all_gather_s(each * size, plans.tp, local, system, profile, sharers) for each in (1, copies))
+    again = blocks * all_gather_s(size, plans.tp, local, system, profile, sharers)
     return both, both + np.where(plans.sequence_parallel, again, 0.0)
 
 
-def expert_parallel_s(workload: Workload) -> Array:
-    """Seconds of either pass: two all-to-alls take tokens to the ranks of their experts and back.
-
-    GShard, Lepikhin et al. 2021, section 3.2. Under sequence parallelism each tensor-parallel rank moves its
-    part.
-    """
-    model, plans = workload.model, workload.plans
-    if (plans.ep == 1).all():
-        return np.zeros(len(plans))
-    share = np.where(plans.sequence_parallel, plans.tp, 1)
-    size = model.experts_per_token * _activation_bytes(workload) / share
-    local, sharers = _next_to_tensor_parallel(workload, plans.ep)
-    return 2 * all_to_all_s(size, plans.ep, local, workload.system, workload.profile, sharers)
+def summed_blocks(model: ModelSpec) -> int:
+    """Outputs of a layer that tensor-parallel ranks sum: attention's and an MLP's, unless they are one."""
+    return 1 if model.parallel_block or (model.experts > 1 and not model.shared_ffn_hidden) else 2
 
 
 def context_parallel_s(workload: Workload, attention: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -75,8 +71,9 @@ def context_parallel_s(workload: Workload, attention: tuple[Array, Array]) -> tu
     """
     model, plans, system, profile = workload.model, workload.plans, workload.system, workload.profile
     kv_heads = np.minimum(plans.tp, model.kv_heads)
-    block = 4.0 * plans.tokens(model.seq_len) * model.kv_hidden / kv_heads
-    local, sharers = _next_to_tensor_parallel(workload, plans.cp)
+    both = 2.0 * (model.key_width + model.v_hidden) if model.latent_kv else 4.0 * model.kv_hidden
+    block = both * plans.tokens(model.seq_len) / kv_heads
+    local, sharers = neighbours(workload, plans.cp, plans.tp)
     steps = plans.cp - 1
     across = plans.cp > local
     # One rank at either end of a domain's part of the ring sends to another domain.
@@ -102,8 +99,10 @@ def _tensor_layout(workload: Workload) -> tuple[Whole, Whole]:
     return local, domain // local
 
 
-def _next_to_tensor_parallel(workload: Workload, ranks: Whole) -> tuple[Whole, Whole]:
-    """As `_tensor_layout`, for groups of `ranks` ranks that are tp ranks apart."""
+def neighbours(workload: Workload, ranks: Whole, apart: Whole) -> tuple[Whole, Whole]:
+    """Of a group of `ranks` ranks, each `apart` from the next: those in one NVLink domain, and how many
+    groups share the domain's NICs.
+    """
     domain = workload.system.domain_gpus
-    local = ranks_together(ranks, np.maximum(domain // workload.plans.tp, 1), workload.system)
+    local = ranks_together(ranks, np.maximum(domain // apart, 1), workload.system)
     return local, np.maximum(domain // local, 1)

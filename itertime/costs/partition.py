@@ -5,7 +5,7 @@ layer fewer (an uneven split), and the last (projection, loss). With pp = 1 the 
 also holds the embedding.
 
 All chunks of interleaved stages hold equally many layers, except the first chunk of the first stage and the
-last chunk of the last one. These differ by what their stage differs from a middle one (HEAVY).
+last chunks of the last stages. These differ by what their stage differs from a middle one (HEAVY).
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.spec import Framework, ModelSpec, PlanBatch, System, check_predictable, load_framework
+from itertime.spec import (
+    Framework,
+    ModelSpec,
+    PlanBatch,
+    RemainderChunks,
+    System,
+    check_predictable,
+    load_framework,
+)
 
 from .kernel_times import KernelTimes
 
@@ -149,14 +157,16 @@ def _layer_shards(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array]:
     """Parameters of one layer on one GPU: those that all data-parallel ranks share, and its experts.
 
     Tensor parallelism splits both. Where it has more ranks than the model has heads of keys and values, the
-    ranks hold copies of those heads.
+    ranks hold copies of those heads. Every rank holds all of what compresses queries, keys and values.
     """
     experts = model.experts * model.expert_parameters if model.experts > 1 else 0
     shared = (model.layer_parameters - experts) / plans.tp
     if model.kv_heads < model.heads:
         copies = 1 / np.minimum(plans.tp, model.kv_heads) - 1 / plans.tp
         shared = shared + 2 * model.hidden * model.kv_hidden * copies
-    return shared, experts / (plans.tp * plans.ep)
+    if model.latent_kv:
+        shared = shared + model.latent_parameters * (1 - 1 / plans.tp)
+    return shared, experts / (plans.etp * plans.ep)
 
 
 def _split(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
@@ -177,17 +187,22 @@ def _split_in_chunks(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
     """The splits "ends" and "remainder" of the plans that ask for one; the others are split as usual.
 
     "ends" is `get_num_layers_to_build` of Megatron-LM (transformer_block.py) with embedding and loss counted.
+    Where "remainder" leaves several chunks empty, these are the last ones of the last stages: LIGHT stages.
     """
     no = np.zeros_like(plans.ends)
     other_layers, other_stages = _split(model, replace(plans, ends=no, remainder=no))
     pp, chunks = plans.pp, plans.pp * plans.interleave
-    most = np.where(plans.ends, (model.layers + 2) // chunks, -(-model.layers // chunks)) * plans.interleave
-    first = most - plans.ends
-    last = np.where(pp == 1, model.layers, model.layers - first - most * np.maximum(pp - 2, 0))
-    stages = [np.minimum(pp - 1, 1), np.maximum(pp - 2, 0), np.zeros_like(pp), np.ones_like(pp)]
+    remains = RemainderChunks.of(model, chunks)
+    most = np.where(plans.ends, (model.layers + 2) // chunks, remains.most)
+    full = most * plans.interleave
+    first = full + np.where(plans.ends, -1, remains.first - most)
+    lacks = np.where(remains.empty > 0, most, remains.lacking)
+    last = np.where(pp == 1, model.layers, full - np.where(plans.ends, 1, lacks))
+    light = np.where(plans.ends, 0, np.maximum(remains.empty - 1, 0))
+    layers = [first, full, np.where(light > 0, full - most, full), last]
+    stages = [np.minimum(pp - 1, 1), np.maximum(pp - 2, 0) - light, light, np.ones_like(pp)]
     chosen = plans.ends | plans.remainder
-    layers = np.where(chosen, np.stack([first, most, most, last]), other_layers)
-    return layers, np.where(chosen, np.stack(stages), other_stages)
+    return np.where(chosen, np.stack(layers), other_layers), np.where(chosen, np.stack(stages), other_stages)
 
 
 def _balanced_split(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:

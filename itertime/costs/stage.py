@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from itertime.schedule import InterleavedPasses
 from itertime.spec import ModelSpec, PlanBatch, System
 
-from .collectives import all_gather_s, all_reduce_s, p2p_s, ranks_together
 from .data_parallel import Exchange, Sharded, exchange, exposed_s, optimizer_s, sharded_s
 from .embedding_head import embedding_s, head_s
 from .kernel_times import KernelTimes
 from .layer import Parts, layer_costs
+from .network import all_gather_s, all_reduce_s, p2p_s, ranks_together
 from .parallel_comm import activation_all_reduce_s
 from .partition import FIRST, HEAVY, LAST, Workload
 
@@ -167,7 +167,8 @@ def _stage_pass(workload: Workload, one: Pass, shards: _Shards, hop: Array, end:
     parts = _layers_s(workload, one)
     parts["fsdp_comm"] = shards.exposed
     if framework.contention:
-        parts["contention"] = framework.contention * shards.hidden
+        beside = parts.get("contention", 0.0)  # of dispatch, in the layers
+        parts["contention"] = beside + framework.contention * shards.hidden
     if framework.pipeline_layer_s or framework.micro_batch_s:
         share = 1 / 3 if end == LAST else 2 / 3
         added = layers * framework.pipeline_layer_s + framework.micro_batch_s * plans.interleave
@@ -341,7 +342,7 @@ def chunk_times(costs: StageCosts, rows: Whole, chunks: int) -> ChunkTimes:
             times = np.repeat(times, chunks, axis=2)
             more = stages - stages[HEAVY]
             times[:, 0, 0] += more[FIRST, rows]
-            times[np.arange(len(rows)), plans.pp[rows] - 1, -1] += more[LAST, rows]
+            times[:, :, -1] += np.where(kinds == FIRST, 0.0, more[kinds, column])
         times[:, :, 0] += parts["embedding"][kinds, column]
         times[:, :, -1] += parts["head"][kinds, column]
         return times

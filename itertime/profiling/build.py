@@ -17,16 +17,16 @@ from typing import Any
 
 from itertime.commandline import run_task
 from itertime.io import write_text
-from itertime.spec import AttentionSlowdown, Evidence, GemmModel, PowerTerm, SizeTable, load_profile
+from itertime.spec import AttentionSlowdown, Evidence, GemmModel, PowerTerm, Profile, SizeTable, load_profile
 
 from .attention_slowdown import measure_slowdown
 from .chips import Chip, chip_named
+from .collected import fit_table
 from .fit_attention import fit_attention
-from .fit_collected import fit_collected
 from .fit_collectives import fit_collectives
 from .fit_elementwise import fit_elementwise
 from .fit_gemm import fit_gemm
-from .sustained import SOURCES, fit_precisions
+from .sustained import SOURCES, fit_grouped, fit_precisions
 from .training import with_training
 
 __all__ = ["build", "main", "render"]
@@ -37,7 +37,7 @@ From a folder of published tables:
 
     {PROGRAM} ../shared/data/operators --gpu h100-80gb -o profiles/h100-80gb.json
 
-From measurements on one GPU of that type; collectives, which one GPU cannot measure, come from the base
+From measurements on one GPU of that type; what they lack, such as collectives, comes from the base
 profile:
 
     itertime profile collect -o mine.csv.gz
@@ -45,6 +45,17 @@ profile:
 
 A YAML file with the fields of a `Chip` describes a GPU of another type.
 """
+# Measured on B200 and GB200: see `power limit` in their evidence.
+ASSUMED_EXPONENT = 0.57
+POWER_ASSUMED = [
+    Evidence(
+        part="power limit",
+        kind="assumed",
+        source="that of the profile b200-180gb",
+        rows=0,
+        note=f"exponent {ASSUMED_EXPONENT}; these GEMMs are short ones, which a limit hardly slows",
+    )
+]
 ASSUMED = (
     ("gemm, backward layouts", "the forward formula", "dx = dy w^T and dw = x^T dy: no table measures them"),
     (
@@ -60,19 +71,29 @@ ASSUMED = (
 def build(folder: Path, gpu: str = "a100-80gb", base: str | None = None) -> dict[str, Any]:
     """The profile as plain values, as they are written. Raises `UserError` for unusable tables.
 
-    `folder` holds the tables. It may also be a file of `itertime profile collect`; collectives then come from
-    the profile `base`.
+    `folder` holds the tables. It may also be a file of `itertime profile collect`; what that lacks then comes
+    from the profile `base`.
     """
     chip = chip_named(gpu)
+    if folder.is_file():
+        return _collected(folder, chip, base)
     profile = _operators(folder, chip, base) if chip.like is None else _like(folder, chip)
-    return with_training(folder, chip, profile, base)
+    return with_training(folder, chip, profile)
+
+
+def _collected(path: Path, chip: Chip, base: str | None) -> dict[str, Any]:
+    """The profile of one's own GPU."""
+    profile, evidence = fit_table(path, chip, base)
+    return dataclasses.asdict(profile) | {
+        "collectives": {name: _plain(table) for name, table in profile.collectives.items()},
+        "evidence": [dataclasses.asdict(item) for item in _with_assumptions(evidence)],
+    }
 
 
 def _operators(folder: Path, chip: Chip, base: str | None) -> dict[str, Any]:
     """The profile without the kernels of newer training software."""
-    gemm, precisions, power, gemm_evidence = _gemm(folder, chip)
-    fit_kernels = fit_collected if folder.is_file() else fit_elementwise
-    elementwise, elementwise_evidence = fit_kernels(folder, chip)
+    gemm, gemm_evidence = _gemm(folder, chip)
+    elementwise, elementwise_evidence = fit_elementwise(folder, chip)
     launch_s = elementwise["elementwise"].launch_s
     attention, attention_evidence = fit_attention(folder, chip, launch_s)
     slowdown, slowdown_evidence = _slowdown(folder, chip, base)
@@ -94,43 +115,67 @@ def _operators(folder: Path, chip: Chip, base: str | None) -> dict[str, Any]:
         "hbm_bytes_per_s": chip.hbm_bytes_per_s,
         "memory_bytes": chip.memory_bytes,
         "launch_s": launch_s,
-        "gemm": dataclasses.asdict(gemm),
+        "gemm": gemm["gemm"],
         "attention": dataclasses.asdict(attention),
         "attention_slowdown": {name: dataclasses.asdict(one) for name, one in slowdown.items()},
         "elementwise": {kind: dataclasses.asdict(model) for kind, model in elementwise.items()},
         "collectives": {name: _plain(table) for name, table in collectives.items()},
         "evidence": [dataclasses.asdict(item) for item in evidence],
-        "gemm_precisions": {name: dataclasses.asdict(model) for name, model in precisions.items()},
-        "power": None if power is None else dataclasses.asdict(power),
+        **{name: gemm[name] for name in ("gemm_precisions", "grouped_gemm", "power")},
     }
 
 
-def _gemm(
-    folder: Path, chip: Chip
-) -> tuple[GemmModel, dict[str, GemmModel], PowerTerm | None, list[Evidence]]:
-    """The GEMMs in 16 bit, in other precisions, what a power limit changes, and the evidence."""
-    if folder.is_file() or chip.name not in SOURCES:
+def _gemm(folder: Path, chip: Chip) -> tuple[dict[str, Any], list[Evidence]]:
+    """The fields of a profile that hold GEMMs and what a power limit changes, and their evidence."""
+    power = None if chip.power_w is None else PowerTerm(chip.power_w, ASSUMED_EXPONENT)
+    models: dict[str, GemmModel] = {}
+    grouped: dict[str, GemmModel] = {}
+    if chip.name in SOURCES:
+        models, power, evidence = fit_precisions(folder, chip)
+        gemm = models.pop("bf16")
+        grouped, more = fit_grouped(folder, chip)
+        evidence += more
+    elif chip.like is None:
         gemm, evidence = fit_gemm(folder, chip)
-        return gemm, {}, None, evidence
-    models, power, evidence = fit_precisions(folder, chip)
-    return models.pop("bf16"), models, power, evidence
+        evidence += POWER_ASSUMED if power is not None else []
+    else:
+        gemm, evidence = _gemm_like(load_profile(chip.like), chip)
+        evidence += POWER_ASSUMED
+    return {
+        "gemm": dataclasses.asdict(gemm),
+        "gemm_precisions": {name: dataclasses.asdict(model) for name, model in models.items()},
+        "grouped_gemm": {name: dataclasses.asdict(model) for name, model in grouped.items()},
+        "power": None if power is None else dataclasses.asdict(power),
+    }, evidence
+
+
+def _gemm_like(base: Profile, chip: Chip) -> tuple[GemmModel, list[Evidence]]:
+    """The GEMMs of another chip, at the ratios of data sheets."""
+    gemm = dataclasses.replace(
+        base.gemm,
+        multiprocessors=chip.multiprocessors,
+        peak_flops_per_s=chip.peak_flops_per_s,
+        bytes_per_s=base.gemm.bytes_per_s * chip.hbm_bytes_per_s / base.hbm_bytes_per_s,
+    )
+    note = "equal fractions of peak and of memory bandwidth"
+    return gemm, [Evidence("gemm", "assumed", f"profile {base.name}, by data sheets", rows=0, note=note)]
 
 
 def _like(folder: Path, chip: Chip) -> dict[str, Any]:
-    """The profile of a chip whose GEMMs alone are measured; the rest is another chip's, by data sheets."""
+    """The profile of a chip with measured GEMMs and collectives; the rest is another's, by data sheets."""
     base = load_profile(chip.like or "")
-    gemm, precisions, power, evidence = _gemm(folder, chip)
+    gemm, evidence = _gemm(folder, chip)
     memory = chip.hbm_bytes_per_s / base.hbm_bytes_per_s
     peak = chip.peak_flops_per_s / base.peak_flops_per_s
     rate = peak * base.attention.multiprocessors / chip.multiprocessors
     attention = base.attention.scaled(rate, memory, chip.multiprocessors)
     slowdown = {name: dataclasses.asdict(one) for name, one in base.attention_slowdown.items()}
+    collectives, collective_evidence = fit_collectives(folder, chip)
     assumed = [
         Evidence(part, "assumed", f"profile {base.name}, at the ratio of {what}", rows=0)
         for part, what in (
             ("attention", f"bf16 peaks, {peak:.4g}"),
             ("element-wise kernels", f"memory bandwidths, {memory:.4g}"),
-            ("collectives", "1: not measured on this chip"),
         )
     ]
     return {
@@ -141,16 +186,18 @@ def _like(folder: Path, chip: Chip) -> dict[str, Any]:
         "hbm_bytes_per_s": chip.hbm_bytes_per_s,
         "memory_bytes": chip.memory_bytes,
         "launch_s": base.launch_s,
-        "gemm": dataclasses.asdict(gemm),
+        "gemm": gemm["gemm"],
         "attention": dataclasses.asdict(attention),
         "attention_slowdown": slowdown,
         "elementwise": {
             kind: dataclasses.asdict(model.scaled(memory)) for kind, model in base.elementwise.items()
         },
-        "collectives": {name: _plain(table) for name, table in base.collectives.items()},
-        "evidence": [dataclasses.asdict(item) for item in _with_assumptions([*evidence, *assumed])],
-        "gemm_precisions": {name: dataclasses.asdict(model) for name, model in precisions.items()},
-        "power": None if power is None else dataclasses.asdict(power),
+        "collectives": {name: _plain(table) for name, table in collectives.items()},
+        "evidence": [
+            dataclasses.asdict(item)
+            for item in _with_assumptions([*evidence, *assumed, *collective_evidence])
+        ],
+        **{name: gemm[name] for name in ("gemm_precisions", "grouped_gemm", "power")},
     }
 
 
@@ -231,7 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default="a100-80gb",
         help="a100-80gb (the default), h100-80gb, or a YAML file that describes a GPU",
     )
-    parser.add_argument("--base", help="profile that the collectives are taken from")
+    parser.add_argument("--base", help="profile that stands in for what is not measured")
     parser.add_argument("-o", "--output", type=Path, required=True, help="profile to write (.json)")
     options = parser.parse_args(arguments)
     return run_task(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from itertime.spec import Array, AttentionKernel, Profile
 
@@ -115,16 +116,15 @@ def attention(profile: Profile) -> Iterator[Finding]:
 def memory_bound(profile: Profile) -> Iterator[Finding]:
     """Kernels that move memory faster than the HBM can, or far slower."""
     peak, size = profile.hbm_bytes_per_s, np.array([LARGE_BYTES])
-    for kind in profile.elementwise:
-        for style in (None, *profile.elementwise_styles):
-            for width, backward in itertools.product((None, *WIDTHS), (False, True)):
-                seconds = profile.elementwise_s(size, kind, width, style, backward)
-                part = kind if style is None else f"{kind} {style}"
-                if width is not None:
-                    part += f" at width {width:g}"
-                yield from _above(part, size / seconds, peak, "the HBM bandwidth", "B/s")
-                if size[0] / seconds[0] < LOW_MEMORY * peak:
-                    yield Finding("warning", part, f"{size[0] / seconds[0] / peak:.0%} of the HBM bandwidth")
+    for kind, style in itertools.product(profile.elementwise, (None, *profile.elementwise_styles)):
+        part = kind if style is None else f"{kind} {style}"
+        ways = itertools.product((None, *WIDTHS), (False, True))
+        rates = size / np.concatenate(
+            [profile.elementwise_s(size, kind, way[0], style, way[1]) for way in ways]
+        )
+        yield from _above(part, rates, peak, "the HBM bandwidth", "B/s")
+        if rates.min() < LOW_MEMORY * peak:
+            yield Finding("warning", part, f"{rates.min() / peak:.0%} of the HBM bandwidth at some width")
     for precision, model in profile.casts.items():
         rate = size * model.bytes_per_element / profile.cast_s(size, precision)
         yield from _above(f"cast {precision}", rate, peak, "the HBM bandwidth", "B/s")
@@ -144,9 +144,14 @@ def collectives(profile: Profile) -> Iterator[Finding]:
 def evidence(profile: Profile) -> Iterator[Finding]:
     """Parts without evidence, fits without rows or errors, fits that miss their rows by far."""
     stated = {word for item in profile.parts() for word in (item.part, item.part.split(" ")[0].rstrip(","))}
-    needed = ("gemm", "attention", *profile.elementwise, *profile.collectives)
-    for part in needed:
-        if part not in stated:
+    groups = {
+        "gemm": ("gemm",),
+        "attention": ("attention",),
+        "element-wise kernels": tuple(profile.elementwise),
+        "collectives": tuple(profile.collectives),
+    }
+    for group, part in ((group, part) for group, parts in groups.items() for part in parts):
+        if part not in stated and group not in stated:
             yield Finding("error", part, "no evidence says where its times come from")
     for item in profile.parts():
         if item.kind == "fitted" and not item.rows:
@@ -176,7 +181,7 @@ def _above(part: str, rate: Array, most: float, what: str, unit: str) -> Iterato
         yield Finding("error", part, f"{highest:.4g} {unit} is above {what}, {most:.4g}")
 
 
-def _falls(part: str, ratio: Array, name: str, sizes: Array) -> Iterator[Finding]:
+def _falls(part: str, ratio: Array, name: str, sizes: NDArray[np.floating]) -> Iterator[Finding]:
     """An error if the time falls from one size to the double."""
     worst = int(ratio.argmin())
     if ratio[worst] < DROP:

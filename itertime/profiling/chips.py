@@ -27,8 +27,8 @@ class Chip:
     part of the file names of its tables. `forward_like` names a GPU with a measured split between forward and
     backward attention, which is assumed for this GPU if its own is not measured. `serving_tables` is the
     first part of the file names of aiconfigurator's tables; `power_w` the limit they ran at, the part's
-    default. `like` names the chip whose attention, element-wise kernels and collectives stand for this one's,
-    at the ratio of peaks and of bandwidths, where no table measures them.
+    default. `like` names the chip whose attention and element-wise kernels stand for this one's, at the ratio
+    of peaks and of bandwidths, where no table measures them.
     """
 
     name: Name
@@ -59,6 +59,7 @@ CHIPS = (
         hbm_bytes_per_s=2039e9,
         multiprocessors=108,
         memory_bytes=84.99e9,
+        power_w=400.0,
         collective_tables=("a100_allreduce", "a100_allgather_reducescatter_alltoall", "a100_sendrecv"),
     ),
     Chip(
@@ -77,6 +78,22 @@ CHIPS = (
         forward_like="a100-80gb",
         serving_tables="h100",
         power_w=700.0,
+    ),
+    Chip(
+        name="v100-32gb",
+        gpu="NVIDIA V100-SXM2-32GB",
+        tables="v100",
+        source=(
+            "NVIDIA V100 data sheet: 125 TFLOP/s fp16 (no bf16), 900 GB/s HBM2, 80 multiprocessors, 300 W; "
+            "31.7 GiB usable. Nothing is measured: all of it is the A100's by data sheets. FlashAttention-2 "
+            "does not run on it; another attention kernel is assumed to reach the same share of the peak"
+        ),
+        peak_flops_per_s=125e12,
+        hbm_bytes_per_s=900e9,
+        multiprocessors=80,
+        memory_bytes=34.08e9,
+        power_w=300.0,
+        like="a100-80gb",
     ),
     Chip(
         name="h200-141gb",

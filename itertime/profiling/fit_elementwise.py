@@ -25,7 +25,16 @@ from .measurements import (
     significant,
 )
 
-__all__ = ["LARGE_BYTES", "MEASURED", "Kind", "elementwise_rows", "fit_elementwise", "fit_kind", "kind_model"]
+__all__ = [
+    "LARGE_BYTES",
+    "MEASURED",
+    "SMALL_BYTES",
+    "Kind",
+    "elementwise_rows",
+    "fit_elementwise",
+    "fit_kind",
+    "kind_model",
+]
 
 # Rows between these sizes are left out: when a benchmark repeats a kernel, its buffers stay in the L2 cache.
 SMALL_BYTES, LARGE_BYTES = 1e6, 64e6

@@ -36,16 +36,13 @@ def read_table(folder: Path, name: str, columns: tuple[str, ...]) -> pd.DataFram
     naming column and row if a time is not positive.
     """
     path = folder if folder.is_file() else folder / f"{name}.csv.gz"
-    table = read_rows(path, (*columns, "time_us", "source"))
+    table = _columns_of(path, (*columns, "time_us", "source"))
     if folder.is_file():
         kind = name.rpartition("_")[2]
         if "table" not in table.columns or not (table["table"] == kind).any():
             raise UserError(f"{path}: no row has table={kind}; is it a file of `itertime profile collect`?")
-        table = table.loc[table["table"] == kind]
-    bad = table.index[~(table["time_us"] > 0)]
-    if len(bad):
-        value = table["time_us"][bad[0]]
-        raise UserError(f"{path}:{bad[0] + 2}: time_us={value}: must be a positive number of microseconds")
+        table = table.loc[table["table"] == kind]  # the rows of what was left out have no time
+    _check_times(path, table, "time_us")
     table = table.reset_index(drop=True)
     table["origin"] = table["source"].str.split("/").str[0]
     return table
@@ -57,6 +54,12 @@ def read_rows(path: Path, columns: tuple[str, ...], time: str = "time_us") -> pd
     Raises `UserError` naming the file if it is missing, unreadable, or lacks one of `columns`, and naming
     column and row if a time is not positive.
     """
+    table = _columns_of(path, columns)
+    _check_times(path, table, time)
+    return table
+
+
+def _columns_of(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
     try:
         table = pd.read_csv(path)
     except (OSError, ValueError, EOFError) as error:
@@ -64,11 +67,14 @@ def read_rows(path: Path, columns: tuple[str, ...], time: str = "time_us") -> pd
     missing = [column for column in columns if column not in table.columns]
     if missing:
         raise UserError(f"{path}: column {missing[0]!r} is missing; found {', '.join(table.columns)}")
+    return table
+
+
+def _check_times(path: Path, table: pd.DataFrame, time: str) -> None:
     bad = table.index[~(table[time] > 0)]
     if len(bad):
         value, unit = table[time][bad[0]], "milliseconds" if time.endswith("_ms") else "microseconds"
         raise UserError(f"{path}:{bad[0] + 2}: {time}={value}: must be a positive number of {unit}")
-    return table
 
 
 # First part of a row's source -> the name in a profile's evidence.

@@ -7,6 +7,7 @@
 | `approximations_of` | what a prediction of a model leaves out |
 | `refusal_of`, `check_predictable` | why no prediction of a model is made, as text, as an error |
 | `Plan` | one way to train a model: degrees of parallelism, micro-batch, schedule, recomputation, ZeRO |
+| `RemainderChunks` | layers of the chunks of a pipeline that is split by `Plan.split` "remainder" |
 | `PlanBatch` | many plans of one model as columns of arrays |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
 | `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS` | a plan's choices; a `PlanBatch` has indices |
@@ -64,7 +65,7 @@ from .kernels import (
 )
 from .model import ModelSpec, list_models, load_model, model_of, model_reference
 from .operators import Array, GemmModel, GemmTile, PowerTerm
-from .plan import CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RECOMPUTE, Plan
+from .plan import CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RECOMPUTE, Plan, RemainderChunks
 from .plan_batch import HABIT, PlanBatch
 from .profile import Evidence, Profile, list_profiles, load_profile, profile_path
 from .references import Reference, resolved_digest
@@ -109,6 +110,7 @@ __all__ = [
     "PowerTerm",
     "Profile",
     "Reference",
+    "RemainderChunks",
     "Site",
     "SizeTable",
     "SlowdownCurve",

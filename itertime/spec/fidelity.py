@@ -19,31 +19,29 @@ LARGEST_SHARE = 0.1
 def approximations_of(model: ModelSpec) -> tuple[str, ...]:
     """Sentences on what a prediction of `model` leaves out or overstates; none if it is modelled as it is."""
     found = []
-    if share := windowed_share(model):
-        limited = _limited_layers(model)
+    if model.attention == "core" and (share := windowed_share(model)):
         found.append(
-            f"Attention of {limited} of the {model.layers} layers reaches back {model.window} tokens and is "
-            f"charged for all {model.seq_len}, which overstates the arithmetic by {share:.1%}."
+            f"Attention of {model.windowed_layers} of the {model.layers} layers reaches back {model.window} "
+            f"tokens and is charged for all {model.seq_len}, as unfused attention computes them, which "
+            f"overstates the arithmetic by {share:.1%}."
         )
-    if model.qk_norm:
-        found.append("The norms of queries and keys are not charged.")
-    if model.parallel_block:
-        found.append(
-            "Attention and MLP run side by side and are charged one after the other, so tensor-parallel "
-            "communication is overstated up to twice."
-        )
+    if model.latent_kv:
+        found.append("Tensor-parallel communication of compressed keys and values is charged at full width.")
+    if model.experts > 1 and model.load_imbalance == 1:
+        found.append("All experts are charged for equally many tokens; load_imbalance states otherwise.")
     return (*found, *model.approximations)
 
 
 def refusal_of(model: ModelSpec) -> str:
     """Why no prediction of `model` is made; empty if one is."""
-    if model.latent_kv:
-        return "multi-head latent attention (latent_kv) is not modelled"
-    if (share := windowed_share(model)) > LARGEST_SHARE:
+    if model.attention == "core" and (share := windowed_share(model)) > LARGEST_SHARE:
         return (
-            f"attention windows of {model.window} tokens are not modelled, and full attention over "
-            f"{model.seq_len} tokens would overstate the arithmetic by {share:.0%}; choose a shorter seq_len"
+            f"attention windows of {model.window} tokens are not modelled without a flash kernel, and full "
+            f"attention over {model.seq_len} tokens would overstate the arithmetic by {share:.0%}; choose a "
+            "shorter seq_len, or attention=flash"
         )
+    if model.attention == "core" and model.latent_kv:
+        return "compressed keys and values (latent_kv) are modelled with a flash kernel only: attention=flash"
     return ""
 
 
@@ -68,11 +66,6 @@ def windowed_share(model: ModelSpec) -> float:
         return 0.0
     scores = 2.0 * s * model.q_hidden  # QK^T and scores x V, the unmasked half
     kept = (2 * s * w - w * w) / (s * s)
-    limited = _limited_layers(model) / model.layers
+    limited = model.windowed_layers / model.layers
     actual = 2.0 * model.layer_matmul_parameters + scores * (1 - limited * (1 - kept))
     return limited * scores * (1 - kept) / actual
-
-
-def _limited_layers(model: ModelSpec) -> int:
-    every = model.full_attention_every
-    return model.layers - (model.layers // every if every else 0)

@@ -209,6 +209,31 @@ class ModelSpec:
         return self.heads * (self.value_head_dim or self.head_width)
 
     @property
+    def query_width(self) -> int:
+        """Width of the queries, all heads together, with what rotary positions add (MLA)."""
+        return self.q_hidden + self.heads * self.rope_head_dim
+
+    @property
+    def key_width(self) -> int:
+        """Width of the keys, all heads together, with what rotary positions add (MLA)."""
+        return self.kv_hidden + self.kv_heads * self.rope_head_dim
+
+    @property
+    def latent_parameters(self) -> int:
+        """Weights of one layer that compress queries, keys and values (MLA)."""
+        if not self.latent_kv:
+            return 0
+        return self.hidden * (self.latent_q + self.latent_kv + self.rope_head_dim)
+
+    @property
+    def windowed_layers(self) -> int:
+        """Layers whose attention a window shorter than the sequence limits."""
+        if not 0 < self.window < self.seq_len:
+            return 0
+        every = self.full_attention_every
+        return self.layers - (self.layers // every if every else 0)
+
+    @property
     def attention_matmul_parameters(self) -> int:
         """Weights of one layer's attention."""
         if not self.latent_kv:

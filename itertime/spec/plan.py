@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from itertime.errors import UserError, quoted
 
 from .model import ModelSpec
@@ -18,7 +21,10 @@ __all__ = [
     "SCHEDULES",
     "SPLITS",
     "Plan",
+    "RemainderChunks",
 ]
+
+Count = int | NDArray[np.int64]
 
 RECOMPUTE = ("none", "selective", "full", "early-stop", "elementwise")
 PRECISIONS = ("bf16", "fp8", "fp8_block", "mxfp8", "nvfp4")
@@ -91,8 +97,9 @@ class Plan:
     and the projection each take the place of a layer, so the first and the last chunk of the model hold one
     layer fewer than all others (Megatron-LM's `--account-for-embedding-in-pipeline-split` and
     `--account-for-loss-in-pipeline-split`; torchtitan's default). "remainder" gives every chunk as many
-    layers as the fullest needs, and the last one what remains (Megatron-Bridge's layouts of DeepSeek-V3). A
-    chunk is a stage, or one of its `interleave` parts.
+    layers as the fullest needs, and the last one what remains; the first one holds all dense layers of a
+    mixture, and chunks after the last layer stay empty (Megatron-Bridge's layouts of DeepSeek-V3). A chunk is
+    a stage, or one of its `interleave` parts.
 
     `cp_exchange`: "ring" passes keys and values around while attention works on the blocks already received
     (Liu et al. 2023, Ring Attention). "gather" gathers all of them first (Llama 3, 2024, section 3.3.2).
@@ -146,6 +153,8 @@ class Plan:
         words += [f"{name}{value}" for name, value in (("cp", self.cp), ("ep", self.ep)) if value > 1]
         if self.interleave > 1:
             words.append(f"v{self.interleave}")
+        if self.split == "ends":
+            words.append(self.split)
         if self.zero_stage > 0:
             words.append(f"zero{self.zero_stage}")
         if self.sequence_parallel:
@@ -248,20 +257,25 @@ class Plan:
     def _chunk_rules(self, model: ModelSpec) -> list[tuple[bool, str]]:
         """Rules on the layers of the first and the last chunk."""
         chunks, layers = self.pp * self.interleave, model.layers
-        most = -(-layers // chunks)
-        first = {"even": most, "remainder": most, "compute": 0}.get(self.split, (layers + 2) // chunks - 1)
+        most, dense = -(-layers // chunks), model.dense_layers
+        first = {"even": most, "remainder": dense, "compute": 0}.get(self.split, (layers + 2) // chunks - 1)
+        misfit = False
+        if self.split == "remainder":
+            remains = RemainderChunks.of(model, chunks)
+            too_many = remains.empty > (1 if self.interleave == 1 else self.pp - 1)
+            misfit = bool(too_many or (remains.empty and remains.lacking))
         return [
             (
                 self.split == "ends" and (layers + 2) % chunks != 0,
                 f"split=ends: pp x interleave = {chunks} must divide layers + 2 = {layers + 2}",
             ),
             (
-                self.split == "remainder" and most * (chunks - 1) > layers,
-                f"split=remainder: {chunks - 1} chunks of {most} layers are more than layers={layers}",
+                misfit,
+                f"split=remainder: with {most} layers a chunk, too few of {chunks} chunks are full",
             ),
             (
-                self.pp > 1 and model.dense_layers > first,
-                f"split={self.split}: the first chunk must hold the {model.dense_layers} dense layers, "
+                self.pp > 1 and dense > first,
+                f"split={self.split}: the first chunk must hold the {dense} dense layers, "
                 f"and is only sure to hold {first}",
             ),
         ]
@@ -289,6 +303,27 @@ class Plan:
                 f"tp={self.tp}: needs sequence_parallel in a model with experts",
             ),
         ]
+
+
+@dataclass(frozen=True)
+class RemainderChunks:
+    """The split "remainder" of a model's layers over chunks; numbers, or arrays of one element a plan.
+
+    The first chunk holds `first` layers, all others `most`. The last chunk that holds layers lacks `lacking`
+    of them; the `empty` chunks after it hold none.
+    """
+
+    first: Count
+    most: Count
+    lacking: Count
+    empty: Count
+
+    @classmethod
+    def of(cls, model: ModelSpec, chunks: Count) -> RemainderChunks:
+        most = -(-model.layers // chunks)
+        first: Count = np.maximum(most, model.dense_layers)
+        others = -(-(model.layers - first) // most)
+        return cls(first, most, first + others * most - model.layers, chunks - 1 - others)
 
 
 def _why_ep(plan: Plan) -> str:

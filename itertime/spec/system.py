@@ -141,7 +141,7 @@ class System:
     ring_step_s: Annotated[
         Latency,
         described(
-            "one step of a ring within a node, where the ring spans nodes; 0: not measured, and the delays of "
+            "one step of a ring within a node, where the ring spans nodes; 0: not measured, and delays of "
             "hops are added to the time of the bytes instead of overlapping it",
             "s",
         ),

@@ -119,12 +119,12 @@ def test_search_that_finds_nothing_says_so(capsys):
 
 
 def test_validate(capsys, tmp_path, write_table):
-    path = write_table({}, {"id": "odd", "gpu": "B200"})
+    path = write_table({}, {"id": "odd", "gpu": "TPU"})
     result = document(capsys, ["validate", str(path), "--rows", str(tmp_path / "rows.csv")])
     (entry,) = result["files"]
     assert {"file", "rows", "skipped", "mape", "median_ape", "p95_ape", "bias", "r2"} <= set(entry)
     assert entry["rows"] == 2
-    assert entry["skipped"] == [{"id": "odd", "why": "no profile for GPU B200"}]
+    assert entry["skipped"] == [{"id": "odd", "why": "no profile for GPU TPU"}]
     assert result["all"]["mape"] == entry["mape"]
     assert (tmp_path / "rows.csv").read_text().startswith("id,measured_s,predicted_s")
     assert main(["validate", str(path), str(path), "--system", "dgx-a100-80gb"]) == 0

@@ -18,7 +18,7 @@ __all__ = ["fit_precisions", "model_of", "tile_bounds"]
 
 TILES = ((128, 256), (128, 128), (64, 64))
 # Rows of a fit, drawn with seed 0: more change no coefficient by more than its scatter between halves.
-MOST_ROWS = 6000
+MOST_ROWS = 3000
 # The weight of each group of rows, by FLOPs of the product: training runs mostly heavy ones.
 GROUPS = (("light", 0.0, 1e10, 0.2), ("medium", 1e10, 1e11, 0.5), ("heavy", 1e11, np.inf, 1.5))
 

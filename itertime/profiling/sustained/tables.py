@@ -17,6 +17,8 @@ import pandas as pd
 from ..measurements import read_rows
 
 __all__ = [
+    "GROUPED",
+    "SAME_TIMES",
     "SOURCES",
     "GemmSource",
     "Ratio",
@@ -124,6 +126,41 @@ SOURCES: dict[str, dict[str, GemmSource]] = {
     "gb200-186gb": _blackwell("gb200", 2500e12, 10000e12),
     "b300-270gb": _blackwell("b300", 2250e12, 13500e12),
     "gb300-280gb": _blackwell("gb300", 2500e12, 15000e12),
+}
+
+
+SAME_TIMES = "the grouped products of {}"
+CUTLASS = "CUTLASS' grouped products, as in training"
+
+
+def _grouped(gpu: str, collector: str, peaks: tuple[float, float, float]) -> dict[str, GemmSource | str]:
+    """`peaks` of bf16, fp8 and nvfp4; 0 where there is none. Block-scaled fp8 takes the times of fp8: the
+    collectors' kernels of it take up to twice as long, with casts that cannot be told from the products.
+    """
+    hopper = gpu == "h200"
+    bf16, fp8, fp4 = peaks
+    ratios = (HOPPER_RATIO, HOPPER_FP8_RATIO) if hopper else (BF16_RATIO, FP8_RATIO)
+    found: dict[str, GemmSource | str] = {
+        "bf16": GemmSource(Table(gpu, "bfloat16", collector, False), bf16, 2.0, ratios[0], CUTLASS),
+        "fp8": GemmSource(Table(gpu, "fp8", collector, False), fp8, 1.0, ratios[1], CUTLASS),
+        "fp8_block": "fp8",
+    }
+    if fp4:
+        found["mxfp8"] = "fp8"
+        found["nvfp4"] = GemmSource(Table(gpu, "nvfp4", collector, False), fp4, 0.5625, FP4_RATIO, CUTLASS)
+    return found
+
+
+# By chip and precision: a source, or the precision whose model is used. Of the collectors' bf16 kernels on
+# Hopper, TensorRT-LLM's take 1.1 times the single products' time, vLLM's (Triton) 1.3 to 1.7; on Blackwell,
+# vLLM 0.24's take 1.4 and those of 0.22 (Triton) 2.1.
+GROUPED: dict[str, dict[str, GemmSource | str]] = {
+    "h100-80gb": _grouped("h200", BURST_TRTLLM, (989.4e12, 1978.9e12, 0.0)),
+    "h200-141gb": _grouped("h200", BURST_TRTLLM, (989.4e12, 1978.9e12, 0.0)),
+    "b200-180gb": _grouped("b200", BURST_VLLM, (2250e12, 4500e12, 9000e12)),
+    "gb200-186gb": _grouped("gb200", BURST_VLLM, (2500e12, 5000e12, 10000e12)),
+    "b300-270gb": _grouped("b300", BURST_VLLM, (2250e12, 4500e12, 13500e12)),
+    "gb300-280gb": _grouped("gb300", BURST_VLLM, (2500e12, 5000e12, 15000e12)),
 }
 
 

@@ -9,10 +9,18 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from itertime.profiling.chips import Chip
+from itertime.profiling.measurements import (
+    Bounds,
+    Fit,
+    fit_logarithms,
+    mape_pct,
+    measured_range,
+    read_rows,
+    significant,
+)
 from itertime.spec import Array, AttentionCurve, AttentionKernel, AttentionModel, Evidence
 
-from ..chips import Chip
-from ..measurements import Bounds, Fit, fit_logarithms, mape_pct, measured_range, read_rows, significant
 from .tables import CUDNN_TABLE, family, like
 
 __all__ = ["CUDNN", "Curves", "Tail", "fit_cudnn", "flash_elsewhere", "training_rows"]
@@ -157,9 +165,9 @@ def fit_cudnn(
     errors: dict[Direction, list[tuple[Array, Array, Array]]] = {}
     for direction, word in DIRECTIONS:
         full = rows.loc[(rows["pass"] == word) & (rows.window == 0)]
-        for (dim, mask), chosen in full.groupby(["dim", "mask"]):
+        for _, chosen in full.groupby(["dim", "mask"]):
             if len(chosen) >= 3:
-                key = direction, mask == "top_left", int(dim)
+                key = direction, *_key(chosen)
                 fitted, errors_here = _fit_curve(curves, chosen, direction)
                 curves.found[key] = fitted
                 errors.setdefault(direction, []).append(errors_here)
@@ -173,16 +181,19 @@ def fit_cudnn(
     return model, _evidence(chip, name, rows, errors, tail, curves, tables)
 
 
+def _key(rows: pd.DataFrame) -> tuple[bool, int]:
+    """Mask and head dim of rows that share them."""
+    return bool(rows["mask"].iloc[0] == "top_left"), int(rows.dim.iloc[0])
+
+
 def _compared_curves(folder: Path, chip: Chip, dtypes: tuple[str, ...], tail: Tail) -> Curves:
     """The curves of `COMPARED`, on the multiprocessors of `chip`."""
     rows = training_rows(folder, COMPARED, dtypes)
     curves = Curves(chip, tail)
     for direction, word in DIRECTIONS:
         full = rows.loc[(rows["pass"] == word) & (rows.window == 0)]
-        for (dim, mask), chosen in full.groupby(["dim", "mask"]):
-            curves.found[direction, mask == "top_left", int(dim)] = _fit_curve(
-                curves, chosen, direction, checked=False
-            )[0]
+        for _, chosen in full.groupby(["dim", "mask"]):
+            curves.found[direction, *_key(chosen)] = _fit_curve(curves, chosen, direction, checked=False)[0]
     return curves
 
 
@@ -278,9 +289,7 @@ def _evidence(
                 error_in_sample_pct=mape_pct(fitted, measured) if own else None,
                 error_held_out_pct=mape_pct(left_out, measured) if own else None,
                 note=f"a rate and a start-up per head dim and mask; held out: each length in turn{slowed}",
-                measured=measured_range(
-                    head_dim=full.head_dim_qk.to_numpy(dtype=float), seq=full.seq_q.to_numpy(dtype=float)
-                ),
+                measured=_range(full) if own else {},
             )
         )
     windowed = rows.loc[(rows.window > 0) & (name == "cudnn")]
@@ -296,6 +305,12 @@ def _evidence(
             )
         )
     return found
+
+
+def _range(rows: pd.DataFrame) -> dict[str, tuple[float, float]]:
+    return measured_range(
+        head_dim=rows.head_dim_qk.to_numpy(dtype=float), seq=rows.seq_q.to_numpy(dtype=float)
+    )
 
 
 def _windows(rows: pd.DataFrame, curves: Curves) -> Evidence:
@@ -317,6 +332,7 @@ def _windows(rows: pd.DataFrame, curves: Curves) -> Evidence:
         error_in_sample_pct=error if fitted else None,
         error_held_out_pct=None if fitted else error,
         note="the rate of head dim 64 is fitted to it" if fitted else "no row of it is fitted",
+        measured=_range(rows) if fitted else {},
     )
 
 

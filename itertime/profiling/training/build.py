@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from itertime.profiling.chips import Chip
+from itertime.profiling.sustained.tables import serving_folder
 from itertime.spec import (
     AttentionModel,
     CastModel,
@@ -16,8 +18,6 @@ from itertime.spec import (
     load_profile,
 )
 
-from ..chips import Chip
-from ..sustained.tables import serving_folder
 from .attention import CUDNN, fit_cudnn, flash_elsewhere
 from .casts import fit_casts
 from .serving import fit_flash3, fit_tail
@@ -89,14 +89,11 @@ def _without(kernels: dict[str, AttentionModel], chip: Chip) -> Evidence:
     )
 
 
-def with_training(folder: Path, chip: Chip, profile: dict[str, Any], base: str | None) -> dict[str, Any]:
+def with_training(folder: Path, chip: Chip, profile: dict[str, Any]) -> dict[str, Any]:
     """A profile as it is written, from the older tables in `folder`, with the parts of the newer ones.
 
-    A chip that takes its kernels from another gets FlashAttention-2 by `flash_elsewhere`. For measurements of
-    one's own, `folder` is a file; the parts are then those of the profile `base`, if one is named.
+    A chip that takes its kernels from another gets FlashAttention-2 by `flash_elsewhere`.
     """
-    if folder.is_file():
-        return profile if base is None else profile | _of_base(profile, base)
     plain = {kind: ElementwiseModel(**model) for kind, model in profile["elementwise"].items()}
     tables = serving_folder(folder)
     evidence = profile["evidence"]
@@ -108,23 +105,3 @@ def with_training(folder: Path, chip: Chip, profile: dict[str, Any], base: str |
     kernels = fit_training(tables, chip, plain)
     evidence = evidence + [dataclasses.asdict(item) for item in kernels.evidence]
     return profile | kernels.plain() | {"evidence": evidence}
-
-
-def _of_base(profile: dict[str, Any], base: str) -> dict[str, Any]:
-    other = load_profile(base)
-    kernels = TrainingKernels(
-        other.attention_kernels,
-        other.elementwise_styles,
-        other.casts,
-        [
-            Evidence(
-                part="newer attention kernels, styles, casts",
-                kind="assumed",
-                source=f"those of the profile {base}",
-                rows=0,
-                note="not collected",
-            )
-        ],
-    )
-    added = [dataclasses.asdict(item) for item in kernels.evidence]
-    return kernels.plain() | {"evidence": profile["evidence"] + added}

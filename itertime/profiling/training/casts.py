@@ -6,10 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
+from itertime.profiling.chips import Chip
+from itertime.profiling.measurements import (
+    Bounds,
+    Fit,
+    fit_in_halves,
+    mape_pct,
+    measured_range,
+    read_rows,
+    significant,
+)
 from itertime.spec import CastModel, Evidence
 
-from ..chips import Chip
-from ..measurements import Bounds, Fit, fit_in_halves, mape_pct, measured_range, read_rows, significant
 from .tables import family, like
 
 __all__ = ["fit_casts"]
@@ -84,7 +92,7 @@ def fit_casts(folder: Path, chip: Chip) -> tuple[dict[str, CastModel], list[Evid
                     f"{fit['launch_us']:g} us; errors from {LARGE / 1e6:.0f}M elements; "
                     "held out: half of the sizes"
                 ),
-                measured=measured_range(elements=elements),
+                measured=measured_range(elements=elements) if own else {},
             )
         )
     casts = {name: _cast(name, chip, fits) for name in RECIPES}

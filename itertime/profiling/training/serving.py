@@ -9,10 +9,18 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from itertime.profiling.chips import Chip
+from itertime.profiling.measurements import (
+    Bounds,
+    Fit,
+    fit_in_halves,
+    mape_pct,
+    measured_range,
+    read_rows,
+    significant,
+)
 from itertime.spec import Array, AttentionCurve, AttentionModel, Evidence
 
-from ..chips import Chip
-from ..measurements import Bounds, Fit, fit_in_halves, mape_pct, measured_range, read_rows, significant
 from .attention import Curves, Tail
 from .tables import family, like
 
@@ -81,6 +89,7 @@ def fit_tail(folder: Path, chip: Chip, launch_s: float) -> tuple[Tail, list[Evid
             f"time under sustained load over that of a burst of the same kernel and shape: {sustained:.3g}, "
             "median; never counted below 1"
         ),
+        measured={"seq": (float(LONG), float(LONGEST))} if own else {},
     )
     return tail, [last_wave, limit]
 
@@ -135,8 +144,12 @@ def fit_flash3(
                     mape_pct(forward.held_out[chosen], forward.measured[chosen]) if own else None
                 ),
                 note="held out: half of the (heads, kv_heads), both ways; no mask in cuDNN's ratios",
-                measured=measured_range(
-                    head_dim=np.array([64.0, 128.0]), seq=forward.rows.seq.to_numpy(dtype=float)[chosen]
+                measured=(
+                    measured_range(
+                        head_dim=np.array([float(dim)]), seq=forward.rows.seq.to_numpy(dtype=float)[chosen]
+                    )
+                    if own
+                    else {}
                 ),
             )
             for dim in DIMS
@@ -191,6 +204,6 @@ def _sustained(folder: Path, tables: str) -> tuple[float, int]:
         rows = rows.loc[rows.causal & (rows.head_dim == DIMS[-1]) & (rows.dtype == "bfloat16")]
         rows = rows.loc[(rows.kv_dtype == "bfloat16") & (rows.batch * rows.heads * rows.seq >= LARGE)]
         rows = rows.assign(collector=rows.collector.str.split().str[0])
-        times.append(rows.loc[rows.seq >= LONG].groupby(key).time_us.median())
+        times.append(rows.loc[rows.seq.between(LONG, LONGEST)].groupby(key).time_us.median())
     ratio = (times[0] / times[1]).dropna()
     return significant(max(float(ratio.median()), 1.0), 3), len(ratio)

@@ -8,10 +8,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from itertime.profiling.chips import Chip
+from itertime.profiling.measurements import (
+    Bounds,
+    Fit,
+    fit_logarithms,
+    mape_pct,
+    measured_range,
+    read_rows,
+    significant,
+)
 from itertime.spec import Array, ElementwiseModel, ElementwiseStyle, Evidence, WidthRate
 
-from ..chips import Chip
-from ..measurements import Bounds, Fit, fit_logarithms, mape_pct, measured_range, read_rows, significant
 from .tables import NORMS_TABLE, family, like
 
 __all__ = ["STYLES", "fit_styles"]

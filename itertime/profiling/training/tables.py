@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..chips import Chip
+from itertime.profiling.chips import Chip
 
 __all__ = ["CUDNN_TABLE", "NORMS_TABLE", "family", "like"]
 

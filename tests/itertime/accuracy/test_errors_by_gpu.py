@@ -36,7 +36,8 @@ def test_the_differences_have_the_spread_of_the_errors() -> None:
 
 def test_profiles_with_measured_runs_have_their_errors() -> None:
     found = {name: errors_on(name) for name in list_profiles()}
-    assert found["a100-80gb"] and found["h100-80gb"]
+    assert found["a100-80gb"]
+    assert found["h100-80gb"]
     assert {name for name, each in found.items() if each and each.large} == {"h100-80gb"}
     assert errors_on("b200") is None
 

@@ -15,7 +15,7 @@ import pytest
 
 from itertime import Plan, Site, load_model, load_system, predict
 from itertime.calibration import GROUPINGS, calibrate, summary, validate
-from itertime.calibration.measured_run import MeasuredRun, measured_run
+from itertime.calibration.measured_run import MeasuredRun, candidate_plans, measured_run
 from itertime.calibration.table import read_table
 from itertime.calibration.validation import FileErrors
 from itertime.cli import main
@@ -87,6 +87,8 @@ def test_what_a_run_has_anyway_changes_nothing(tmp_path: Path, same: dict[str, A
         ({"recompute_fraction": 0.5}, "recompute_fraction=0.5: contradicts recompute=none"),
         ({"recompute": "full", "recompute_fraction": 0}, "recompute_fraction=0.0: contradicts"),
         ({"grad_dtype": "fp8"}, "grad_dtype=fp8: "),
+        ({"lora_rank": 16}, "(LoRA) beside frozen weights"),
+        ({"model": "llama2-70b-lora"}, "(LoRA) beside frozen weights"),
         ({"cp": 2}, "gpus=8 is not tp x pp x cp x dp = 16"),
         ({"gpu": "TPU"}, "no profile for GPU TPU"),
         ({"ep": 2}, "ep=2: the row states no experts"),
@@ -121,6 +123,7 @@ def test_what_no_run_can_have_is_a_reason_to_skip(tmp_path: Path, changes: dict[
         ({"cuda_graphs": "full_iteration"}, {"cuda_graphs": "full"}),
         ({"cuda_graphs": "local:full_iteration"}, {"cuda_graphs": "full"}),
         ({"cuda_graphs": "transformer_engine:attn;moe_router"}, {"cuda_graphs": "layers"}),
+        ({"cuda_graphs": "transformer_engine:moe_router;moe_preprocess"}, {"cuda_graphs": "none"}),
         ({"cpu_offload_layers": 3}, {"offload_layers": 3}),
         ({"recompute": "selective"}, {"recompute": "selective"}),
         ({"recompute": "selective", "recompute_modules": "core_attn"}, {"recompute": "selective"}),
@@ -140,9 +143,12 @@ def test_what_no_run_can_have_is_a_reason_to_skip(tmp_path: Path, changes: dict[
             {"dispatcher": "hybridep", "ep_overlap": True},
         ),
         ({"grad_dtype": "fp32"}, {"fp32_gradients": True}),
+        ({"framework": "torchtitan (FSDP2)"}, {"fp32_gradients": True}),
+        ({"framework": "torchtitan (FSDP2)", "grad_dtype": "bf16"}, {"fp32_gradients": False}),
         ({"framework": "torchtitan (FSDP2)", "zero_stage": 3}, {"zero_stage": 3, "cp_exchange": "gather"}),
         ({"layers": 62, "tp": 1, "pp": 4, "dp": 2, "interleave": 8}, {"split": "ends"}),
         ({"layers": 62, "tp": 1, "pp": 4, "dp": 2}, {"split": "balanced"}),
+        ({"layers": 61, "tp": 1, "pp": 4, "dp": 2, "interleave": 4}, {"split": "remainder"}),
     ],
 )
 def test_columns_become_fields_of_the_plan(
@@ -152,12 +158,57 @@ def test_columns_become_fields_of_the_plan(
     assert {name: getattr(plan, name) for name in fields} == fields
 
 
+@pytest.mark.parametrize(
+    ("gpu", "profile", "domain", "changes"),
+    [
+        ("H100-SXM-80GB", "h100-80gb", 8, {}),
+        ("H100-SXM-64GB", "h100-80gb", 4, {"gpus_per_node": 4}),
+        ("H100-PCIe", "h100-80gb", 8, {}),
+        ("H200", "h200-141gb", 8, {}),
+        ("A100-SXM-64GB", "a100-80gb", 4, {"gpus_per_node": 4}),
+        ("A800-SXM-80GB", "a100-80gb", 8, {}),
+        ("B200-SXM-192GB", "b200-180gb", 8, {}),
+        ("B300-SXM-270GB", "b300-270gb", 8, {}),
+        ("GB200-NVL72", "gb200-186gb", 72, {"gpus_per_node": 4}),
+        ("GB300-NVL72", "gb300-280gb", 72, {"gpus_per_node": 4}),
+    ],
+)
+def test_every_gpu_has_its_profile_and_its_domain(
+    tmp_path: Path, gpu: str, profile: str, domain: int, changes: dict[str, Any]
+) -> None:
+    run = run_of(tmp_path, gpu=gpu, node_nic_gbps=1600, **changes)
+    assert (run.system.profile, run.system.domain_gpus) == (profile, domain)
+    assert run.system.nic_bytes_per_s == 200e9
+
+
+def test_a_lower_power_limit_and_other_memory_make_another_gpu(tmp_path: Path) -> None:
+    usual, limited = run_of(tmp_path), run_of(tmp_path, power_w=500, site="meta-grand-teton")
+    assert (limited.profile.power_w, limited.profile.hbm_bytes_per_s) == (500, 2.4e12)
+    assert limited.profile.gemm_s(8192, 8192, 8192) > 1.1 * usual.profile.gemm_s(8192, 8192, 8192)
+    assert run_of(tmp_path, power_w=700).profile is usual.profile
+
+
+def test_copies_to_the_cpu_are_said_to_be_free(tmp_path: Path) -> None:
+    (text,) = run_of(tmp_path, cpu_offload_layers=2).assumed
+    assert text.startswith("cpu_offload_layers=2: ")
+
+
 def test_fsdp2_with_a_pipeline_gathers_weights_once(tmp_path: Path) -> None:
     stages = {"tp": 1, "pp": 2, "dp": 4, "zero_stage": 3, "framework": "torchtitan (FSDP2)"}
     run = run_of(tmp_path, **stages, note="torch.compile")
     assert run.plan.zero_stage == 1
     assert len(run.assumed) == 1
     assert "ZeRO-1" in run.assumed[0]
+
+
+def test_an_unstated_micro_batch_of_torchtitan_fills_the_stages_once(tmp_path: Path) -> None:
+    stages = {"tp": 1, "pp": 4, "dp": 2, "global_batch": 32, "micro_batch": ""}
+    (row,) = read_table(written(tmp_path, **stages, framework="torchtitan (FSDP2)"))
+    (plan,) = candidate_plans(row, measured_run(row, Site()))
+    assert (plan.micro_batch, plan.microbatches) == (4, 4)
+    (row,) = read_table(written(tmp_path, **stages))
+    sizes = [plan.micro_batch for plan in candidate_plans(row, measured_run(row, Site()))]
+    assert sizes == [1, 2, 4, 8, 16]
 
 
 @pytest.mark.parametrize(

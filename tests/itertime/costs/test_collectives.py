@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from itertime.costs.collectives import (
+from itertime.costs.network.collectives import (
     BULK_BYTES,
     all_gather_s,
     all_reduce_s,

@@ -8,7 +8,7 @@ import pytest
 
 from itertime import ModelSpec, Plan, PlanBatch, load_model, load_system, predict
 from itertime.costs.layer import kernel_counts
-from itertime.spec import Site
+from itertime.spec import CUDA_GRAPHS, Site
 
 SYSTEM = load_system("dgx-a100-80gb")
 LARGE = load_model("megatron-145.6b")
@@ -48,7 +48,18 @@ def test_collectives_and_recomputation_are_issued_too():
     assert count(SMALL, recompute="selective") == (forward, backward)
     core = replace(SMALL, attention="core", dropout=True)
     assert count(core, recompute="selective")[1] == count(core)[1] + 6  # GEMMs, copies, softmax, dropout
-    assert count(replace(SMALL, experts=8), ep=1)[0] == forward + 4
+
+
+def test_a_graph_of_layers_leaves_the_experts_to_the_cpu():
+    """Router, counts and permutation, two grouped GEMMs of eight experts, activation; a dense MLP fewer."""
+    forward, backward = count(SMALL)
+    mixture = count(replace(SMALL, experts=8))
+    assert mixture == (forward - 4 + 20 + 10 + 2 + 5 + 1, backward - 10 + 14 + 2 + 11 + 1)
+    assert count(replace(SMALL, experts=8), ep=8)[0] == mixture[0] - 3 + 2  # one expert; two all-to-alls
+    model, plan = replace(SMALL, experts=8), Plan(1, 1, 8, 1, 64, recompute="none", ep=8)
+    none, layers, full = (at(1e-3, model, replace(plan, cuda_graphs=each)) for each in CUDA_GRAPHS)
+    assert none.iteration_s > layers.iteration_s > full.iteration_s
+    assert full.iteration_s == at(0.0, model, plan).iteration_s
 
 
 def test_a_gpu_with_enough_to_do_never_waits():

@@ -9,8 +9,8 @@ import pytest
 
 from itertime import ModelSpec, Plan, PlanBatch, load_model, load_profile, load_system, predict
 from itertime.costs import Workload, memory
-from itertime.costs.collectives import all_gather_s, all_to_all_s, p2p_s, reduce_scatter_s
 from itertime.costs.layer import layer_costs
+from itertime.costs.network.collectives import all_gather_s, all_to_all_s, p2p_s, reduce_scatter_s
 from itertime.costs.parallel_comm import activation_all_reduce_s
 from itertime.costs.partition import Partition
 

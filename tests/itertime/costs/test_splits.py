@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from dataclasses import replace
 
@@ -11,11 +12,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from itertime import ModelSpec, Plan, load_profile, load_system, predict
-from itertime.costs import FIRST, HEAVY, LAST, Workload, memory, stage_costs
+from itertime.costs import FIRST, HEAVY, LAST, Workload, chunk_times, memory, stage_costs
 from itertime.errors import UserError
 from itertime.prediction import evaluate
 from itertime.spec import PlanBatch
 from itertime.spec.plan import SPLITS
+from itertime.timeline import iteration_graph
 
 LLAMA = ModelSpec(
     name="405b",
@@ -53,6 +55,19 @@ def plan_of(pp, interleave=1, split="ends", **more):
     return Plan(pp=pp, interleave=interleave, split=split, sequence_parallel=True, **more)
 
 
+def test_chunks_after_the_last_layer_stay_empty():
+    """Megatron-Bridge's 32 chunks of DeepSeek-V3: 3 dense layers, 29 times 2, and none in the last two."""
+    plan = plan_of(8, 4, "remainder")
+    work = workload(MIXTURE, plan)
+    assert work.partition.layers[:, 0].tolist() == [9, 8, 6, 6]
+    assert work.partition.stages[:, 0].tolist() == [1, 5, 1, 1]
+    times = chunk_times(stage_costs(work), np.array([0]), 4).forward[0]
+    assert times[6, 3] == pytest.approx(0.0, abs=1e-12 * times.max())
+    assert times[7, 2] > 0
+    assert times[5, 3] > 0
+    assert np.ptp(times[1:6]) < 1e-12
+
+
 @given(st.integers(1, 130), st.integers(1, 16), st.integers(1, 8), st.sampled_from(SPLITS), st.integers(0, 4))
 @settings(max_examples=400, deadline=None)
 def test_the_layers_of_all_stages_are_those_of_the_model(layers, pp, interleave, split, dense):
@@ -78,6 +93,24 @@ def test_the_ends_of_the_model_take_the_place_of_a_layer(layers, pp, interleave,
     assert partition.layers[[FIRST, HEAVY, LAST], 0].tolist() == [most - 1, most, most - 1]
 
 
+def test_every_measured_pipeline_of_llama_405b_has_a_split(shared_dir):
+    """NVIDIA's rows: 21 to 126 layers on 3 to 9 stages of 7 or 8 chunks; recurrence and task graph agree."""
+    table = shared_dir / "data/modern_gpus/iterations/h100_dgxc_nemo_bf16.csv"
+    rows = [
+        row for row in csv.DictReader(table.open()) if row["model"] == "llama3.1-405b" and row["pp"] > "1"
+    ]
+    shapes = {tuple(int(row[name]) for name in ("layers", "pp", "interleave")) for row in rows}
+    assert (126, 8, 8) in shapes
+    for layers, pp, interleave in shapes:
+        split = "ends" if layers % (pp * interleave) else "even"
+        model, plan = replace(LLAMA, layers=layers), plan_of(pp, interleave, split)
+        partition = workload(model, plan).partition
+        assert (partition.layers * partition.stages).sum() == layers
+        graph = iteration_graph(model, plan, SYSTEM)
+        finish = max(end for _, end in graph.run().values())
+        assert predict(model, plan, SYSTEM).iteration_s == pytest.approx(finish, rel=1e-9)
+
+
 @pytest.mark.parametrize(
     ("pp", "interleave", "first", "last"), [(4, 1, 16, 13), (8, 1, 8, 5), (16, 1, 4, 1), (8, 2, 8, 5)]
 )
@@ -91,8 +124,8 @@ def test_the_last_chunk_holds_what_remains(pp, interleave, first, last):
 @pytest.mark.parametrize(("model", "plan", "words"), [
     (LLAMA, plan_of(7), "must divide layers + 2 = 128"),
     (LLAMA, plan_of(8, 8, "even"), "unless split=ends or remainder"),
-    (replace(LLAMA, layers=30), plan_of(8, 8, "remainder"), "63 chunks of 1 layers"),
-    (MIXTURE, plan_of(31, 1, "remainder"), "must hold the 3 dense layers"),
+    (replace(LLAMA, layers=30), plan_of(8, 8, "remainder"), "too few of 64 chunks are full"),
+    (MIXTURE, plan_of(61, 1, "even"), "must hold the 3 dense layers"),
 ])  # fmt: skip
 def test_splits_that_do_not_go_are_refused(model, plan, words):
     with pytest.raises(UserError, match=re.escape(words)):

@@ -94,13 +94,15 @@ def test_latent_attention_by_hand() -> None:
 
 
 def test_a_search_refuses_what_a_prediction_refuses() -> None:
-    with pytest.raises(UserError, match="latent attention"):
-        search(load_model("deepseek-v3"), 64, SYSTEM, 64)
+    unfused = replace(load_model("deepseek-v3"), attention="core")
+    with pytest.raises(UserError, match=r"latent_kv.*flash"):
+        search(unfused, 64, SYSTEM, 64)
 
 
-def test_windows_are_stated_with_what_they_overstate_and_refused_where_that_is_much() -> None:
+def test_windows_of_unfused_attention_are_stated_and_refused_where_they_matter() -> None:
     """Gemma 3 27B: 10 of 62 layers attend to everything, 52 to 1,024 tokens."""
-    model = load_model("gemma3-27b")
+    assert not any("reaches back" in text for text in approximations_of(load_model("gemma3-27b")))
+    model = replace(load_model("gemma3-27b"), attention="core")
     short, long = replace(model, seq_len=1024), replace(model, seq_len=32768)
     assert not any("reaches back" in text for text in approximations_of(short))
     (text,) = [text for text in approximations_of(model) if "reaches back" in text]
@@ -116,8 +118,11 @@ def test_windows_are_stated_with_what_they_overstate_and_refused_where_that_is_m
 def test_what_fields_state_is_told() -> None:
     plain = ModelSpec("m", 2, 64, 4, 100, 16)
     assert approximations_of(plain) == ()
-    told = replace(plain, qk_norm=True, parallel_block=True, approximations=("No sinks.",))
-    assert [text.split()[0] for text in approximations_of(told)] == ["The", "Attention", "No"]
+    told = replace(plain, experts=4, approximations=("No sinks.",))
+    assert [text.split()[0] for text in approximations_of(told)] == ["All", "No"]
+    assert approximations_of(replace(told, load_imbalance=1.5)) == ("No sinks.",)
+    latent = replace(plain, attention="flash", latent_kv=32, rope_head_dim=8)
+    assert [text.split()[0] for text in approximations_of(latent)] == ["Tensor-parallel"]
 
 
 @pytest.mark.parametrize(

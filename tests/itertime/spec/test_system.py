@@ -35,7 +35,10 @@ def write(folder: Path, changes: dict[str, str | None]) -> Path:
 
 
 def test_shipped_systems_name_a_shipped_profile() -> None:
-    assert list_systems() == ["a100-80gb-800g", "dgx-a100-80gb", "dgx-h100", "p5-48xlarge"]
+    a100 = ["a100-80gb-800g", "dgx-a100-40gb", "dgx-a100-80gb", "dgx-a800-80gb", "leonardo"]
+    h100 = ["dgx-h100", "dgx-h200", "h100-pcie", "marenostrum5", "p5-48xlarge"]
+    b200 = ["dgx-b200", "dgx-b200-800g", "dgx-b300", "gb200-nvl72", "gb200-nvl72-800g", "gb300-nvl72"]
+    assert list_systems() == sorted([*a100, *h100, *b200])
     for name in list_systems():
         system = load_system(name)
         assert system.name == name
@@ -212,3 +215,21 @@ def test_a_system_states_a_variant_of_its_gpu(tmp_path: Path) -> None:
     assert (small.hbm_bytes_per_s, small.memory_bytes) == (1555e9, 42e9)
     ratio = small.elementwise_s(1e10, "layernorm", 4096) / plain.elementwise_s(1e10, "layernorm", 4096)
     assert ratio == pytest.approx(2039 / 1555, rel=0.01)
+
+
+def test_every_shipped_system_predicts() -> None:
+    """Llama 3 70B on 64 GPUs; the faster the GPU, the sooner."""
+    plan = Plan(4, 4, 4, 1, 64, zero_stage=1, sequence_parallel=True)
+    model = load_model("llama3-70b")
+    seconds = {name: predict(model, plan, load_system(name)).iteration_s for name in list_systems()}
+    assert seconds["gb200-nvl72"] < seconds["dgx-h200"] < seconds["dgx-a100-80gb"] < seconds["dgx-a100-40gb"]
+    assert seconds["dgx-h100"] < seconds["h100-pcie"]
+    assert seconds["dgx-a100-80gb"] < seconds["dgx-a800-80gb"] < 1.5 * seconds["dgx-a100-80gb"]
+
+
+def test_rails_of_800_gb_per_s_serve_every_gpu() -> None:
+    """A GPU of each of two racks sums 8 GB: on its own NIC, whatever its neighbours do."""
+    for name in ("dgx-b200", "gb200-nvl72"):
+        slow, fast = load_system(name), load_system(f"{name}-800g")
+        assert fast.nic_bytes_per_s == 2 * slow.nic_bytes_per_s
+        assert fast.gpu_nic_bytes_per_s * fast.gpus_per_node == fast.nic_bytes_per_s

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from itertime import ModelSpec, Plan, load_system, predict
 from itertime.errors import UserError
 from itertime.spec import RECOMPUTE, Site
-from itertime.spec.plan import CP_EXCHANGES, RANK_ORDERS
+from itertime.spec.plan import CP_EXCHANGES, CUDA_GRAPHS, DISPATCHERS, RANK_ORDERS
 from itertime.timeline import iteration_graph, write_chrome_trace
 from itertime.timeline.iteration import chrome_trace
 
@@ -54,6 +54,17 @@ def runs(draw):
     model = replace(model, experts_per_token=min(model.experts, draw(st.integers(1, 2))))
     if model.experts > 1 and draw(st.booleans()):
         model = replace(model, dense_layers=draw(st.integers(1, 3)), dense_ffn_hidden=2 * model.hidden)
+    if model.experts > 1:
+        model = replace(
+            model,
+            load_imbalance=draw(st.sampled_from([1.0, 1.7])),
+            shared_ffn_hidden=draw(st.sampled_from([0, 1024])),
+        )
+    if model.attention == "flash":
+        model = replace(model, window=draw(st.sampled_from([0, 128])), qk_norm=draw(st.booleans()))
+        if draw(st.booleans()):
+            latent = {"kv_heads": 16, "latent_kv": 64, "latent_q": draw(st.sampled_from([0, 128]))}
+            model = replace(model, **latent, rope_head_dim=16)
     pp = draw(st.sampled_from([1, 2, 3, 4, 5, 8]))
     dp = draw(st.sampled_from([1, 2, 16]))
     interleave = draw(st.sampled_from([1, 1, 2, 3]))
@@ -80,6 +91,10 @@ def runs(draw):
         cp=draw(st.sampled_from([1, 2, 4])) if model.attention == "flash" else 1,
         cp_exchange=draw(st.sampled_from(CP_EXCHANGES)),
         ep=draw(st.sampled_from([1, 2, 4])) if model.experts > 1 and dp > 2 else 1,
+        etp=draw(st.sampled_from([None, 1, 2])) if model.experts > 1 else None,
+        dispatcher=draw(st.sampled_from(DISPATCHERS)),
+        ep_overlap=draw(st.booleans()),
+        cuda_graphs=draw(st.sampled_from(CUDA_GRAPHS)),
         rank_order=draw(st.sampled_from(RANK_ORDERS)),
         prefetch=draw(st.booleans()),
         bucket_bytes=draw(st.sampled_from([None, 10_000_000, 25_000_000])),

@@ -6,14 +6,22 @@ from pathlib import Path
 
 import numpy as np
 
+from itertime.profiling.chips import Chip
+from itertime.profiling.fit_elementwise import (
+    LARGE_BYTES,
+    MEASURED,
+    SMALL_BYTES,
+    Kind,
+    elementwise_rows,
+    fit_kind,
+    kind_model,
+)
+from itertime.profiling.measurements import NAMES, mape_pct, measured_range
 from itertime.spec import ElementwiseModel, Evidence
-
-from .chips import Chip
-from .fit_elementwise import LARGE_BYTES, MEASURED, Kind, elementwise_rows, fit_kind, kind_model
-from .measurements import NAMES, mape_pct, measured_range
 
 __all__ = ["COLLECTED", "fit_collected"]
 
+FEWEST = 2  # rows outside the sizes that a fit leaves out
 COLLECTED = {
     "elementwise": "add",
     "swiglu": "silu_mul",
@@ -23,13 +31,26 @@ COLLECTED = {
 }
 
 
-def fit_collected(folder: Path, chip: Chip) -> tuple[dict[str, ElementwiseModel], list[Evidence]]:
-    """A model of every kind and the evidence; backward kernels check the forward bandwidths."""
+def fit_collected(
+    folder: Path, chip: Chip, base: dict[str, ElementwiseModel], base_name: str
+) -> tuple[dict[str, ElementwiseModel], list[Evidence]]:
+    """A model of every kind and the evidence; backward kernels check the forward bandwidths.
+
+    A kind with fewer than `FEWEST` rows has the model of `base`, which is the profile `base_name`.
+    """
     rows = elementwise_rows(folder, chip)
     models: dict[str, ElementwiseModel] = {}
     evidence = []
     forward, backward = (rows.loc[rows.dir == direction] for direction in ("fwd", "bwd"))
     for name, op in COLLECTED.items():
+        fitted = forward.loc[
+            (forward.op == op) & ~forward.bytes.between(SMALL_BYTES, LARGE_BYTES, inclusive="neither")
+        ]
+        if len(fitted) < FEWEST:
+            models[name] = base[name]
+            source = f"those of the profile {base_name}"
+            evidence.append(Evidence(part=name, kind="assumed", source=source, rows=0, note="not collected"))
+            continue
         widths = MEASURED[name].by_width if name in MEASURED else ()
         kind = Kind(fitted=(("torch", (op,)),), bytes_per_element="as the table counts them", by_width=widths)
         fit, found = fit_kind(name, kind, forward)

@@ -41,15 +41,15 @@ switches leaves a group only a share of its NICs.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from itertime.spec import System
 
-from .kernel_times import KernelTimes
-
 __all__ = [
+    "NodeTimes",
     "all_gather_s",
     "all_reduce_s",
     "all_to_all_s",
@@ -61,6 +61,15 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+
+class NodeTimes(Protocol):
+    """Seconds of the collectives within a node, as `itertime.spec.Profile` documents them."""
+
+    def collective_s(self, operation: str, nbytes: ArrayLike, ranks: ArrayLike = 2) -> Array: ...
+
+
 BULK_BYTES = 4e6
 """Size of the message that a hop delays by half of its bulk latency (`benchmarks/network_hops.py`)."""
 
@@ -70,7 +79,7 @@ def all_reduce_s(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: KernelTimes,
+    profile: NodeTimes,
     nic_sharers: ArrayLike = 1,
     stride: ArrayLike = 1,
 ) -> Array:
@@ -112,7 +121,7 @@ def reduce_scatter_s(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: KernelTimes,
+    profile: NodeTimes,
     nic_sharers: ArrayLike = 1,
     stride: ArrayLike = 1,
 ) -> Array:
@@ -130,7 +139,7 @@ def all_gather_s(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: KernelTimes,
+    profile: NodeTimes,
     nic_sharers: ArrayLike = 1,
     stride: ArrayLike = 1,
 ) -> Array:
@@ -148,7 +157,7 @@ def all_to_all_s(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: KernelTimes,
+    profile: NodeTimes,
     nic_sharers: ArrayLike = 1,
     stride: ArrayLike = 1,
 ) -> Array:
@@ -171,7 +180,7 @@ def p2p_s(
     nbytes: ArrayLike,
     crosses_node: ArrayLike,
     system: System,
-    profile: KernelTimes,
+    profile: NodeTimes,
     nic_sharers: ArrayLike = 1,
     stride: ArrayLike = 1,
 ) -> Array:
@@ -188,7 +197,9 @@ def p2p_s(
     return np.where(size > 0, seconds, 0.0)
 
 
-def ranks_together(ranks: NDArray[np.int64], most: ArrayLike, system: System) -> NDArray[np.int64]:
+def ranks_together(
+    ranks: NDArray[np.int64], most: NDArray[np.int64] | int, system: System
+) -> NDArray[np.int64]:
     """How many of a group's `ranks` lie in one node, of which `most` can.
 
     Machines are filled up. An NVLink domain of several machines is used in equal parts: 128 ranks are 64 in
@@ -206,7 +217,7 @@ def _half_of_all_reduce(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     system: System,
-    profile: KernelTimes,
+    profile: NodeTimes,
     nic_sharers: ArrayLike,
     stride: ArrayLike,
 ) -> Array:
@@ -219,7 +230,7 @@ def _half_of_all_reduce(
     return system.site.all_reduce_multiplier * _choose(inside, across, size, nodes)
 
 
-def _inside_s(operation: str, size: Array, ranks: ArrayLike, system: System, profile: KernelTimes) -> Array:
+def _inside_s(operation: str, size: Array, ranks: ArrayLike, system: System, profile: NodeTimes) -> Array:
     """Seconds of a collective in one node: the profile's, at the bytes that weigh as much on its links."""
     return profile.collective_s(operation, size * system.nvlink_slowdown, ranks)
 

@@ -1,0 +1,251 @@
+"""Seconds of a mixture's experts on one micro-batch: matrix products, kernels that move tokens, dispatch.
+
+A rank holds T = b s / (cp tp) tokens of a micro-batch when they reach the router (a mixture needs sequence
+parallelism). Each goes to k of E experts (Shazeer et al. 2017; GShard, Lepikhin et al. 2021, section 2.2).
+The matrices of an expert are split over `etp` ranks, and the experts are spread over `ep` such groups. Ranks
+count etp first, then ep, then the copies of an expert (Megatron Core, "MoE parallel folding", 2025). So T k
+etp copies arrive at a rank, in E / ep groups of equal size. The busiest rank, which all others wait for, has
+`load_imbalance` times as many.
+
+No token is dropped: the products are grouped GEMMs over groups of any size (MegaBlocks, Gale et al. 2023).
+The gradient of an expert's weights is added to its sum in the product's epilogue, so the longer of product
+and sum counts. Grok-1's runs show it: one expert a GPU in place of two saves 0.25 ms of a layer
+(NVIDIA/dgxc-benchmarking, 32 and 16 GPUs), where a separate kernel would move 6 GB less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.spec import CUDA_GRAPHS, DISPATCHERS, PRECISIONS, ModelSpec, PlanBatch
+
+from .collectives import all_gather_s, all_to_all_s, reduce_scatter_s
+from .memory_bound import Kernel
+from .parallel_comm import neighbours
+from .partition import Workload
+
+__all__ = [
+    "Experts",
+    "arriving_tokens",
+    "distinct_ranks",
+    "expert_kernel_counts",
+    "expert_kernels",
+    "expert_parallel_s",
+    "experts_s",
+    "overlapped_s",
+]
+
+Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
+# Rows of each expert's operand are a multiple of it: FP8 tensor cores need 16, a block of scales 32
+# (Transformer Engine, `Fp8Padding`).
+_ROWS = {"fp8": 16, "fp8_block": 16, "mxfp8": 32, "nvfp4": 32}
+# Kernels of Megatron Core's TopKRouter: gating, cast, softmax, top-k, normalisation, two maps of zeros and
+# their scatters; the loss of balance with its means, product, scale and log. Counted in its code (core 0.12).
+_ROUTER_KERNELS, _ROUTER_BACKWARD = 20, 14
+# Tokens per expert summed, exchanged, gathered, copied to the CPU; the index of the permutation.
+_COUNTING_KERNELS = 10
+# A grouped GEMM is one call, whose library issues one product per expert, a quarter of a call's CPU time each
+# (Transformer Engine's `general_grouped_gemm` loops over cuBLAS). The quarter is assumed.
+_GROUP_CALLS = 0.25
+_ALL_TO_ALL = DISPATCHERS.index("alltoall")
+
+
+@dataclass(frozen=True)
+class Experts:
+    """Seconds of the products of router and experts on one micro-batch, by pass, and of casts for them."""
+
+    forward: Array
+    backward: Array
+    casts_forward: Array
+    casts_backward: Array
+
+
+def arriving_tokens(workload: Workload) -> Array:
+    """Copies of tokens that arrive at the busiest rank of experts. With ep = 1 no rank is busier."""
+    model, plans = workload.model, workload.plans
+    return _local_tokens(workload) * model.experts_per_token * plans.etp * _imbalance(workload)
+
+
+def _local_tokens(workload: Workload) -> Array:
+    """Tokens of a micro-batch on one rank when they reach the router."""
+    plans = workload.plans
+    return plans.tokens(workload.model.seq_len) / np.where(plans.sequence_parallel, plans.tp, 1)
+
+
+def _imbalance(workload: Workload) -> Array:
+    """Tokens of the busiest rank over the mean: at most all of them, ep times the mean."""
+    return np.minimum(workload.model.load_imbalance, 1.0 * workload.plans.ep)
+
+
+def experts_s(workload: Workload) -> Experts:
+    """The router's product, in 16 bit whatever the plan's precision, and the experts' grouped ones.
+
+    An expert's up and gate projections are one product (Megatron Core), y = x w; backward dx = dy w^T and
+    dw = x^T dy.
+    """
+    model, plans, profile, framework = workload.model, workload.plans, workload.profile, workload.framework
+    site, nothing = workload.system.site, np.zeros(len(workload))
+    multiplier = site.gemm_multiplier * framework.gemm_multiplier
+    routed, h = _local_tokens(workload), nothing + model.hidden
+    choices = nothing + model.experts
+    shapes = np.array([routed, routed, h]), np.array([choices, h, choices]), np.array([h, choices, routed])
+    router = multiplier * profile.gemm_s(*shapes)
+    grouped, casts = np.zeros((3, len(workload))), np.zeros((2, len(workload)))
+    for code in np.unique(plans.precision).tolist():
+        times, cast = _grouped_s(workload, PRECISIONS[code])
+        grouped = np.where(plans.precision == code, times, grouped)
+        casts = np.where(plans.precision == code, cast, casts)
+    grouped = multiplier * framework.expert_multiplier * grouped
+    summed = (plans.accumulated - 2) * workload.partition.experts
+    grouped[2] = np.maximum(grouped[2], profile.elementwise_s(summed) / site.hbm_fraction)
+    forward, backward = router[0] + grouped[0], router[1] + router[2] + grouped[1] + grouped[2]
+    casts = framework.cast_multiplier * casts / site.hbm_fraction
+    return Experts(forward, backward, casts[0], casts[1])
+
+
+def _grouped_s(workload: Workload, precision: str) -> tuple[Array, Array]:
+    """Seconds of an expert's products, (y dx dw, plans), and of the casts, (passes, plans)."""
+    model, plans, profile = workload.model, workload.plans, workload.profile
+    groups = model.experts / plans.ep
+    rows = np.maximum(arriving_tokens(workload) / groups, 1.0)
+    if precision in _ROWS:
+        rows = np.ceil(rows / _ROWS[precision]) * _ROWS[precision]
+    h, f = np.full(len(plans), float(model.hidden)), model.ffn_hidden / plans.etp
+    first = (2 if model.gated_mlp else 1) * f
+    m, n, k = np.array([[rows, rows], [first, h], [h, f]])
+    times = profile.grouped_gemm_s(
+        np.array([m, m, k]), np.array([n, k, n]), np.array([k, n, m]), groups, precision
+    ).sum(axis=1)
+    if precision == "bf16":
+        return times, np.zeros((2, len(plans)))
+    casts = [profile.cast_s(rows * groups * width, precision).sum(axis=0) for width in (k, n)]
+    return workload.framework.fp8_multiplier * times, np.array(casts)
+
+
+def expert_kernels(workload: Workload) -> list[Kernel]:
+    """What moves tokens around the experts: the router's scores, permutations, the experts' activation.
+
+    The router works in 32 bit. Permuting reads every token and writes its copies, in the order of the
+    experts; the way back sums the copies with their weights. After an all-to-all, a rank with several experts
+    sorts what arrived once more, and back again. DeepEP brings a token once to a rank, which copies it for
+    its experts (Zhao et al., DeepEP, 2025); HybridEP does so while it receives.
+    """
+    model, plans = workload.model, workload.plans
+    tokens, nothing = _local_tokens(workload), np.zeros(len(workload))
+    k, h = model.experts_per_token, model.hidden
+    arrived = arriving_tokens(workload)
+    middle = arrived * model.ffn_hidden / plans.etp
+    scores = 12.0 * tokens * model.experts
+    moved = (2.0 + 2.0 * k) * tokens * h
+    by_rank = (plans.ep > 1) & (plans.dispatcher == _ALL_TO_ALL)
+    sorted_again = np.where(by_rank & (plans.ep < model.experts), 4.0 * arrived * h, 0.0)
+    whole = (plans.ep == 1) | by_rank
+    if not whole.all():
+        received = _distinct(workload, plans.ep) * tokens * plans.etp * _imbalance(workload)
+        copied = np.where(
+            plans.dispatcher == DISPATCHERS.index("deepep"), 2.0 * (received + arrived) * h, 0.0
+        )
+        moved = np.where(whole, moved, copied)
+    activation = Kernel("gelu", 4 * middle, 6 * middle)
+    if model.gated_mlp:
+        activation = Kernel("swiglu", 10 * middle, 16 * middle)
+    kernels = [
+        activation,
+        Kernel("softmax", scores, scores, routes=True),
+        Kernel("elementwise", moved, moved, 2, routes=True),
+        Kernel("elementwise", sorted_again, sorted_again, 2, routes=True),
+    ]
+    if model.shared_ffn_hidden:
+        joined = tokens * h
+        kernels.append(Kernel("elementwise", 6 * joined, 4 * joined + nothing))
+    return kernels
+
+
+def expert_parallel_s(workload: Workload) -> Array:
+    """Seconds of either pass: tokens go to the ranks of their experts, and results come back.
+
+    The gradients of either go the other way, in as many bytes. An all-to-all moves k copies of every token
+    (GShard, Lepikhin et al. 2021, section 3.2), 16 bit each. DeepEP and HybridEP send a token once to each
+    rank that needs it, and across nodes once to each node, where NVLink takes it on (DeepSeek-V3, 2024,
+    section 3.2.2). Where experts are split over etp ranks, these gather what arrives at them and scatter the
+    sums of their results.
+    """
+    model, plans, system, profile = workload.model, workload.plans, workload.system, workload.profile
+    seconds = np.zeros(len(plans))
+    row = 2.0 * model.hidden
+    sent = _local_tokens(workload) * _imbalance(workload) * row
+    if (plans.ep > 1).any():
+        local, sharers = neighbours(workload, plans.ep, plans.etp)
+        size = model.experts_per_token * sent
+        dense = plans.dispatcher == _ALL_TO_ALL
+        if dense.any():
+            seconds = all_to_all_s(size, plans.ep, local, system, profile, sharers)
+        if not dense.all():
+            nodes = -(-plans.ep // local)
+            inside = all_to_all_s(sent * _distinct(workload, plans.ep), local, local, system, profile)
+            across = all_to_all_s(
+                sent * _distinct(workload, nodes), nodes, 1, system, profile, system.domain_gpus
+            )
+            seconds = np.where(dense, seconds, np.maximum(inside, np.where(nodes > 1, across, 0.0)))
+        seconds = np.where(plans.ep > 1, seconds, 0.0)
+    if (plans.etp > 1).any():
+        local, sharers = neighbours(workload, plans.etp, np.ones_like(plans.etp))
+        size = arriving_tokens(workload) * row
+        arguments = (size, plans.etp, local, system, profile, sharers)
+        both = all_gather_s(*arguments) + reduce_scatter_s(*arguments)
+        return 2 * seconds + np.where(plans.etp > 1, both, 0.0)
+    return 2 * seconds
+
+
+def _distinct(workload: Workload, parts: Whole) -> Array:
+    """`distinct_ranks` of this model's experts, spread over `parts` ranks or nodes."""
+    return distinct_ranks(workload.model.experts, workload.model.experts_per_token, parts)
+
+
+def distinct_ranks(experts: int, chosen: int, ranks: Whole | int) -> Array:
+    """Of `ranks` that hold `experts` evenly, how many hold one of `chosen` different ones, on average.
+
+    A rank of g experts holds none of them with the probability (E-g)/E (E-g-1)/(E-1) ... of `chosen` factors.
+
+    >>> float(distinct_ranks(8, 2, 8))
+    2.0
+    """
+    held = experts / np.asarray(ranks, dtype=float)
+    spared = np.ones_like(held)
+    for drawn in range(chosen):
+        spared = spared * np.maximum(experts - held - drawn, 0.0) / (experts - drawn)
+    return np.asarray(ranks * (1 - spared))
+
+
+def overlapped_s(comm: Array, work: Array) -> Array:
+    """What of the dispatch `comm` of each of a layer's two passes stays exposed where `work`, all other work
+    of both, runs beside it.
+
+    The forward pass of one micro-batch runs beside the backward pass of another (DeepSeek-V3, 2024, section
+    3.2.1: DualPipe; Megatron Core's combined 1F1B), so all work hides all dispatch but the excess.
+    """
+    return np.maximum(comm - work / 2, 0.0)
+
+
+def expert_kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array]:
+    """Kernels of router and experts that the CPU issues, forward and backward, as Megatron Core has them.
+
+    Of a layer whose attention and router are captured in a graph, only those of the experts.
+    """
+    captured = plans.cuda_graphs == CUDA_GRAPHS.index("layers")
+    by_rank = (plans.ep > 1) & (plans.dispatcher == _ALL_TO_ALL)
+    several = model.experts > plans.ep
+    exchanges = np.where(plans.ep > 1, 2, 0) + np.where(plans.etp > 1, 2, 0)
+    moves = 2 + np.where(by_rank & several, 2, 0) + exchanges
+    grouped = 2 * (1 + _GROUP_CALLS * (model.experts / plans.ep - 1))
+    activation = 1
+    casts = np.where(plans.precision > 0, 2, 0)
+    forward = (
+        moves + grouped + activation + casts + np.where(captured, 0, _ROUTER_KERNELS + _COUNTING_KERNELS)
+    )
+    backward = moves + 2 * grouped + activation + casts + np.where(captured, 0, _ROUTER_BACKWARD)
+    return forward, backward

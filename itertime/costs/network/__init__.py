@@ -1,0 +1,44 @@
+"""Seconds of communication between GPUs, in a node and across nodes, from what the links carry.
+
+| name | what |
+|---|---|
+| `all_reduce_s`, `reduce_scatter_s`, `all_gather_s` | NCCL's collectives of a group |
+| `all_to_all_s`, `p2p_s` | sends from each rank to each, and from one to one |
+| `NodeTimes` | what they ask of a profile |
+| `ranks_together` | how many of a group's ranks lie in one NVLink domain |
+| `ring_share`, `all_to_all_share` | the share of its NICs that oversubscribed switches leave a group |
+| `RoutedTokens` | the tokens that a rank sends to their experts |
+| `dispatch_s`, `combine_s` | to the ranks of the experts, and back: NCCL, DeepEP, HybridEP |
+| `distinct_parts` | how many ranks, or nodes, a token has to reach |
+
+Every function broadcasts; the formulas and their sources are in the modules' docstrings.
+"""
+
+from .collectives import (
+    NodeTimes,
+    all_gather_s,
+    all_reduce_s,
+    all_to_all_s,
+    all_to_all_share,
+    p2p_s,
+    ranks_together,
+    reduce_scatter_s,
+    ring_share,
+)
+from .expert_dispatch import RoutedTokens, combine_s, dispatch_s, distinct_parts
+
+__all__ = [
+    "NodeTimes",
+    "RoutedTokens",
+    "all_gather_s",
+    "all_reduce_s",
+    "all_to_all_s",
+    "all_to_all_share",
+    "combine_s",
+    "dispatch_s",
+    "distinct_parts",
+    "p2p_s",
+    "ranks_together",
+    "reduce_scatter_s",
+    "ring_share",
+]

@@ -1,0 +1,178 @@
+"""Seconds to take tokens to the ranks of their experts (dispatch) and the results back (combine).
+
+NCCL's all-to-all moves a copy of a token for each of its experts. DeepEP (Zhao et al., 2025) sends a token
+once to each *rank* that holds one of its experts; between nodes once to each *node*, to the GPU of the
+sender's own number there, which passes it on over NVLink. The way back sums on the same path.
+
+DeepEP's kernels, of T tokens a rank, d ranks that a token reaches, row bytes b, s multiprocessors:
+
+- in a node: a + T ((work/s)^4 + link^4)^(1/4), with work = p + q b + d (u + v b) seconds of one
+  multiprocessor and link = d b / (f x NVLink's bandwidth). `INSIDE` has a, p, q, u, v, f of each direction,
+  fitted to H100 and B200 with hidden 2,048 and 7,168.
+- across N nodes: the square root of the sum of the squares of that time, with all ranks that tokens reach,
+  and of T r b / B, where r of a token's nodes are not its own, and B is the GPU's share of the NICs; and
+  `NOTIFY_S`, in which the ranks tell each other how much will come.
+
+HybridEP uses NVLink's multicast engines rather than multiprocessors; that it reaches `link` is assumed.
+`python benchmarks/expert_dispatch.py` fits and compares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from itertime.spec import System
+
+from .collectives import NodeTimes, all_to_all_s, all_to_all_share
+
+__all__ = ["INSIDE", "Inside", "RoutedTokens", "combine_s", "dispatch_s", "distinct_parts"]
+
+Array = NDArray[np.float64]
+MULTIPROCESSORS = 20
+"""Of a GPU, that DeepEP takes; its own default and Megatron Core's."""
+NOTIFY_S = 55e-6
+"""Median of DeepEP's notification among 2 and 4 nodes of H100, 256 to 4,096 tokens."""
+
+
+class Inside(NamedTuple):
+    """DeepEP within a node: seconds, seconds a token, a byte, a copy, a byte copied; a share of NVLink."""
+
+    start_s: float
+    token_s: float
+    byte_s: float
+    copy_s: float
+    copied_byte_s: float
+    link: float
+
+
+INSIDE = {
+    "dispatch": Inside(3.921e-5, 1.917e-7, 2.056e-13, 1.006e-7, 3.820e-11, 0.9571),
+    "combine": Inside(5.778e-5, 3.741e-8, 5.607e-11, 4.863e-8, 3.438e-11, 0.8928),
+}
+
+
+@dataclass(frozen=True)
+class RoutedTokens:
+    """Tokens of one rank on their way to experts; arrays broadcast.
+
+    Each token goes to `copies` different ones of `experts` experts, drawn alike unless a router keeps it to
+    `most_nodes` nodes (DeepSeek-V3: 4). `row_bytes` are those of one token: hidden x 2 in bf16,
+    hidden x (1 + 4/128) in fp8 with a scale per 128 elements.
+    """
+
+    tokens: ArrayLike
+    row_bytes: ArrayLike
+    copies: int
+    experts: int
+    most_nodes: int | None = None
+
+
+def dispatch_s(
+    routed: RoutedTokens,
+    ranks: ArrayLike,
+    ranks_per_node: ArrayLike,
+    system: System,
+    profile: NodeTimes,
+    dispatcher: str = "alltoall",
+    multiprocessors: int = MULTIPROCESSORS,
+) -> Array:
+    """Seconds to take `routed` to the experts of `ranks` ranks, of which a node has `ranks_per_node`.
+
+    `dispatcher` is one of `itertime.spec.DISPATCHERS`. A single rank takes no time.
+    """
+    group = ranks, ranks_per_node
+    return _exchange_s("dispatch", routed, group, system, profile, dispatcher, multiprocessors)
+
+
+def combine_s(
+    routed: RoutedTokens,
+    ranks: ArrayLike,
+    ranks_per_node: ArrayLike,
+    system: System,
+    profile: NodeTimes,
+    dispatcher: str = "alltoall",
+    multiprocessors: int = MULTIPROCESSORS,
+) -> Array:
+    """Seconds to take the experts' results back, as `dispatch_s`; results are 16 bit in every framework."""
+    group = ranks, ranks_per_node
+    return _exchange_s("combine", routed, group, system, profile, dispatcher, multiprocessors)
+
+
+def distinct_parts(experts: int, copies: int, parts: ArrayLike) -> Array:
+    """Of `parts` ranks or nodes with equally many `experts`, those that a token with `copies` different ones
+    reaches, on average.
+
+    A part of g of E experts holds none of them with the probability (E-g)/E x (E-g-1)/(E-1) x ...
+
+    >>> float(distinct_parts(8, 2, 8))
+    2.0
+    """
+    count = np.asarray(parts, dtype=float)
+    missed = np.ones_like(count)
+    for drawn in range(copies):
+        missed = missed * np.maximum(experts - experts / count - drawn, 0.0) / (experts - drawn)
+    return count * (1 - missed)
+
+
+def _exchange_s(
+    direction: str,
+    routed: RoutedTokens,
+    group: tuple[ArrayLike, ArrayLike],
+    system: System,
+    profile: NodeTimes,
+    dispatcher: str,
+    multiprocessors: int,
+) -> Array:
+    count, tokens = np.asarray(group[0]), np.asarray(routed.tokens, dtype=float)
+    row = np.asarray(routed.row_bytes, dtype=float)
+    local = np.minimum(group[1], count)
+    sharers = np.maximum(system.domain_gpus // local, 1)
+    if dispatcher == "alltoall":
+        return all_to_all_s(routed.copies * tokens * row, count, local, system, profile, sharers)
+    reached = distinct_parts(routed.experts, routed.copies, count)
+    inside = _inside_s(INSIDE[direction], tokens, row, reached, system, dispatcher, multiprocessors)
+    nodes = np.ceil(count / local)
+    across = tokens * _other_nodes(routed, nodes) * row / _gpu_share(nodes, system)
+    seconds = np.where(nodes > 1, np.hypot(inside, across) + NOTIFY_S, inside)
+    return np.where((count > 1) & (tokens > 0), seconds, 0.0)
+
+
+def _inside_s(
+    kernel: Inside,
+    tokens: Array,
+    row: Array,
+    reached: Array,
+    system: System,
+    dispatcher: str,
+    multiprocessors: int,
+) -> Array:
+    """Seconds of what NVLink carries: every copy that a rank passes on, its own among them."""
+    link = reached * row / (kernel.link * system.nvlink_bytes_per_s)
+    if dispatcher == "hybridep":
+        return kernel.start_s + tokens * link
+    work = kernel.token_s + kernel.byte_s * row + reached * (kernel.copy_s + kernel.copied_byte_s * row)
+    return kernel.start_s + tokens * np.sqrt(np.sqrt((work / multiprocessors) ** 4 + link**4))
+
+
+def _other_nodes(routed: RoutedTokens, nodes: Array) -> Array:
+    """Nodes other than its own that a token has to reach, on average."""
+    if routed.most_nodes is None:
+        reached = distinct_parts(routed.experts, routed.copies, nodes)
+    else:
+        allowed = np.minimum(nodes, routed.most_nodes)
+        experts = routed.experts * allowed / nodes
+        missed = np.ones_like(nodes)
+        for drawn in range(routed.copies):
+            missed = missed * np.maximum(experts * (1 - 1 / allowed) - drawn, 0.0) / (experts - drawn)
+        reached = allowed * (1 - missed)
+    return reached * (1 - 1 / nodes)
+
+
+def _gpu_share(nodes: Array, system: System) -> Array:
+    """Bytes/s of one GPU through its part of the NICs."""
+    share = np.minimum(system.domain_nic_bytes_per_s / system.domain_gpus, system.gpu_nic_bytes_per_s)
+    return system.achieved_network * share * all_to_all_share(nodes, 1, system)

@@ -1,0 +1,232 @@
+"""Experts, compressed keys and windows: what is conserved, limits that are known, and sums by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from itertime import ModelSpec, Plan, PlanBatch, load_model, load_profile, load_system, predict
+from itertime.costs import Workload, memory
+from itertime.costs.collectives import all_gather_s, all_to_all_s, reduce_scatter_s
+from itertime.costs.layer import LayerCosts, layer_costs
+from itertime.costs.linear import linear_s
+from itertime.costs.mixture import (
+    arriving_tokens,
+    distinct_ranks,
+    expert_kernels,
+    expert_parallel_s,
+    experts_s,
+    overlapped_s,
+)
+from itertime.costs.parallel_comm import activation_all_reduce_s
+from itertime.costs.partition import Partition
+from itertime.spec import AttentionKernel, load_framework
+
+SYSTEM = load_system("dgx-h100")
+PROFILE = load_profile(SYSTEM.profile)
+MIXTURE = ModelSpec(
+    name="mixture", layers=8, hidden=4096, heads=32, kv_heads=8, vocab=32000, seq_len=4096, ffn_hidden=8192,
+    gated_mlp=True, attention="flash", norm="rmsnorm", positions="rotary", biases=False, dropout=False,
+    experts=16, experts_per_token=2,
+)  # fmt: skip
+PLAN = Plan(1, 1, 16, 1, 64, recompute="none", zero_stage=1)
+
+
+def work(model: ModelSpec, *plans: Plan) -> Workload:
+    return Workload.of(model, PlanBatch.of(plans), SYSTEM, PROFILE)
+
+
+def layer(model: ModelSpec, plan: Plan) -> LayerCosts:
+    found = work(model, plan)
+    return layer_costs(found, activation_all_reduce_s(found))
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    tp = draw(st.sampled_from([1, 2, 4]))
+    etp = draw(st.sampled_from([each for each in (1, 2, 4) if each <= tp]))
+    dp, cp = draw(st.sampled_from([4, 16])), draw(st.sampled_from([1, 2]))
+    ep = draw(st.sampled_from([each for each in (1, 2, 4, 8, 16) if (dp * cp * tp) % (each * etp) == 0]))
+    return Plan(
+        tp, 1, dp, draw(st.sampled_from([1, 2])), 64, recompute="none", sequence_parallel=True, cp=cp, ep=ep,
+        etp=etp, dispatcher=draw(st.sampled_from(["alltoall", "deepep", "hybridep"])),
+    )  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(plans())
+def test_every_copy_of_a_token_arrives_at_one_group_of_ranks(plan: Plan) -> None:
+    """All ranks of ep x etp together hold their tokens once, and send each to k experts."""
+    assert not plan.broken_rules(MIXTURE)
+    entering = plan.micro_batch * 4096 / plan.cp / plan.tp * plan.ep * plan.etp
+    arriving = arriving_tokens(work(MIXTURE, plan))[0]
+    assert arriving * plan.ep == pytest.approx(2 * entering)
+    # Every rank activates the same elements, however the matrices are split.
+    activation = expert_kernels(work(MIXTURE, plan))[0]
+    tokens = plan.micro_batch * 4096 / plan.cp / plan.tp
+    assert activation.forward[0] == pytest.approx(10 * tokens * 2 * 8192)
+
+
+@settings(max_examples=60, deadline=None)
+@given(plans())
+def test_copies_of_an_expert_and_its_parts_make_up_the_stage(plan: Plan) -> None:
+    partition = Partition.of(MIXTURE, PlanBatch.of([plan]))
+    copies = plan.tp * plan.cp * plan.dp / (plan.ep * plan.etp)
+    held = partition.experts[0] * plan.tp * plan.cp * plan.dp
+    assert held == pytest.approx(copies * 16 * MIXTURE.expert_parameters)
+    sharded = memory(work(MIXTURE, replace(plan, zero_stage=1))).parts["optimizer"][0]
+    shared = MIXTURE.layers * partition.shared[0] + partition.tables[0]
+    experts = MIXTURE.layers * 16 * MIXTURE.expert_parameters / (plan.tp * plan.cp * plan.dp)
+    assert sharded == pytest.approx(12 * (shared / (plan.dp * plan.cp) + experts))
+
+
+def test_experts_all_of_which_are_chosen_do_the_work_of_one_mlp() -> None:
+    """Four experts of a quarter of the width that see every token: the products of one whole MLP."""
+    dense = replace(MIXTURE, experts=1, experts_per_token=1)
+    mixture = replace(MIXTURE, experts=4, experts_per_token=4, ffn_hidden=2048)
+    plan = Plan(1, 1, 1, 4, 4, recompute="none")
+    whole, parts = layer(dense, plan), layer(mixture, plan)
+    for one, other in ((whole.forward, parts.forward), (whole.backward, parts.backward)):
+        assert other["gemm"][0] == pytest.approx(one["gemm"][0], rel=0.1)
+        assert "ep_comm" not in one
+        assert other["ep_comm"][0] == 0
+    # What permutation and router add to the memory-bound kernels is all that differs there.
+    routes = sum(k.count * k.forward[0] for k in expert_kernels(work(mixture, plan)) if k.routes)
+    assert (
+        routes / PROFILE.hbm_bytes_per_s < parts.forward["elementwise"][0] - whole.forward["elementwise"][0]
+    )
+
+
+@pytest.mark.parametrize("dispatcher", ["alltoall", "deepep", "hybridep"])
+def test_experts_on_one_rank_are_not_dispatched(dispatcher: str) -> None:
+    alone = replace(PLAN, dispatcher=dispatcher)
+    assert expert_parallel_s(work(MIXTURE, alone))[0] == 0
+    assert expert_parallel_s(work(MIXTURE, replace(alone, ep=2)))[0] > 0
+
+
+def test_parts_of_experts_gather_what_arrives_and_scatter_their_sums() -> None:
+    split = replace(PLAN, tp=4, sequence_parallel=True, ep=2, etp=4)
+    arrived = 2 * 4096 / 4 * 2 * 4 * 4096  # bytes a value, tokens, experts, ranks, width
+    both = all_gather_s(arrived, 4, 4, SYSTEM, PROFILE, 2) + reduce_scatter_s(
+        arrived, 4, 4, SYSTEM, PROFILE, 2
+    )
+    sent = all_to_all_s(2 * 1024 * 2 * 4096, 2, 2, SYSTEM, PROFILE)
+    assert expert_parallel_s(work(MIXTURE, split))[0] == pytest.approx(both + 2 * sent)
+    whole = replace(split, etp=1)
+    assert expert_parallel_s(work(MIXTURE, whole))[0] == pytest.approx(2 * sent)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from([2, 4, 6, 8, 12]), st.integers(1, 4), st.sampled_from([1, 2]))
+def test_distinct_ranks_are_those_of_every_choice(experts: int, chosen: int, held: int) -> None:
+    chosen = min(chosen, experts)
+    choices = list(combinations(range(experts), chosen))
+    mean = sum(len({expert // held for expert in each}) for each in choices) / len(choices)
+    assert distinct_ranks(experts, chosen, experts // held) == pytest.approx(mean)
+
+
+@pytest.mark.parametrize("ep", [2, 4, 8, 16])
+def test_a_token_sent_once_to_a_rank_or_node_moves_no_more_than_all_its_copies(ep: int) -> None:
+    model = replace(MIXTURE, experts=64, experts_per_token=8)
+    every, once = (replace(PLAN, ep=ep, dispatcher=each) for each in ("alltoall", "deepep"))
+    assert expert_parallel_s(work(model, once))[0] < expert_parallel_s(work(model, every))[0]
+
+
+def test_the_busiest_rank_decides() -> None:
+    """1.5 times the tokens: that much more to compute and to send, and as much memory for them."""
+    plan, busy = replace(PLAN, ep=8), replace(MIXTURE, load_imbalance=1.5)
+    even, uneven = experts_s(work(MIXTURE, plan)), experts_s(work(busy, plan))
+    assert uneven.forward[0] == pytest.approx(1.5 * even.forward[0], rel=0.1)
+    comm = [expert_parallel_s(work(model, plan))[0] for model in (busy, MIXTURE)]
+    assert comm[0] == pytest.approx(1.5 * comm[1], rel=0.1)
+    parts = [memory(work(model, plan)).parts["activations"][0] for model in (busy, MIXTURE)]
+    copies = 2 * 4096 * (6 * 8192 + 2 * 4096)
+    assert parts[0] - parts[1] == pytest.approx(8 * 0.5 * copies)
+    # All tokens are on the one rank there is.
+    alone = [predict(model, PLAN, SYSTEM).iteration_s for model in (busy, MIXTURE)]
+    assert alone[0] == alone[1]
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_hidden_dispatch_exposes_the_excess_alone(comm: float, other: float) -> None:
+    shown = float(overlapped_s(np.array([comm]), np.array([other]))[0])
+    assert 0 <= shown <= comm
+    # Two passes' dispatch beside two passes' work take as long as the longer of them.
+    assert 2 * shown + other == pytest.approx(max(2 * comm, other))
+
+
+def test_hidden_dispatch_shortens_an_iteration_and_contends_with_the_work() -> None:
+    plan, neutral = replace(PLAN, ep=16), load_framework("megatron")
+    shown = predict(MIXTURE, plan, SYSTEM)
+    hidden = predict(MIXTURE, replace(plan, ep_overlap=True), SYSTEM)
+    spared = shown.breakdown["ep_comm"] - hidden.breakdown["ep_comm"]
+    assert spared > 0
+    assert shown.iteration_s - hidden.iteration_s == pytest.approx(spared)
+    slowed = predict(
+        MIXTURE, replace(plan, ep_overlap=True), SYSTEM, framework=replace(neutral, contention=0.5)
+    )
+    assert slowed.iteration_s - hidden.iteration_s == pytest.approx(0.5 * spared, rel=0.05)
+
+
+def test_fewer_bits_speed_up_experts_but_not_the_router() -> None:
+    plan = replace(PLAN, ep=8)
+    wide, narrow = (experts_s(work(MIXTURE, replace(plan, precision=each))) for each in ("bf16", "fp8"))
+    router = PROFILE.gemm_s(4096, 16, 4096)
+    assert 0.4 < (narrow.forward[0] - router) / (wide.forward[0] - router) < 0.8
+    assert wide.casts_forward[0] == 0 < narrow.casts_forward[0]
+
+
+def test_latent_attention_by_hand() -> None:
+    """The matrices of DeepSeek-V3 on one rank (DeepSeek-V2, 2024, section 2.1), and its kernel."""
+    model, tokens = replace(load_model("deepseek-v3"), dense_layers=0, dense_ffn_hidden=0), 4096
+    shapes = [
+        (512 + 64, 7168), (1536, 7168), (128 * 192, 1536), (128 * 256, 512), (7168, 128 * 128),
+        (2048, 7168), (2048, 7168), (7168, 2048),
+    ]  # fmt: skip
+    expected = sum(float(PROFILE.gemm_s(tokens, n, k)) for n, k in shapes)
+    assert linear_s(work(model, PLAN)).forward[0] == pytest.approx(expected)
+    kernel = AttentionKernel("flash", 128)
+    attention = PROFILE.attention_s(1, 128, 128, 192, 4096, 4096, kernel=kernel)
+    assert layer(model, PLAN).forward["attention"][0] == pytest.approx(float(attention))
+
+
+def test_every_tensor_parallel_rank_holds_what_compresses() -> None:
+    model = load_model("deepseek-v3")
+    one, four = (
+        Partition.of(model, PlanBatch.of([replace(PLAN, tp=tp, sequence_parallel=True)])).shared[0]
+        for tp in (1, 4)
+    )
+    compressing = 7168 * (1536 + 512 + 64)
+    assert four == pytest.approx(compressing + (one - compressing) / 4)
+
+
+def test_attention_is_the_mean_of_layers_with_and_without_a_window() -> None:
+    model = load_model("gpt-oss-20b")  # every other layer reaches back 128 tokens
+    kinds = [
+        float(PROFILE.attention_s(1, 64, 8, 64, 4096, 4096, kernel=AttentionKernel("flash", None, window)))
+        for window in (0, 128)
+    ]
+    assert kinds[1] < 0.5 * kinds[0]
+    assert layer(model, PLAN).forward["attention"][0] == pytest.approx(sum(kinds) / 2)
+    short = replace(model, seq_len=128)
+    assert layer(short, PLAN) == layer(replace(short, window=0, full_attention_every=0), PLAN)
+
+
+def test_norms_of_queries_and_keys_are_charged() -> None:
+    plain, normed = MIXTURE, replace(MIXTURE, qk_norm=True)
+    more = layer(normed, PLAN).forward["elementwise"][0] - layer(plain, PLAN).forward["elementwise"][0]
+    widths = np.array([4096 * 32 * 128, 4096 * 8 * 128])
+    assert more == pytest.approx(float(PROFILE.elementwise_s(4.0 * widths, "rmsnorm", 128).sum()))
+
+
+def test_a_parallel_block_sums_attention_and_mlp_at_once() -> None:
+    dense = replace(MIXTURE, experts=1, experts_per_token=1)
+    plan = replace(PLAN, tp=4, sequence_parallel=True)
+    both, one = (layer(replace(dense, parallel_block=each), plan) for each in (False, True))
+    assert one.forward["tp_comm"][0] == pytest.approx(both.forward["tp_comm"][0] / 2)
+    assert one.backward["tp_comm"][0] == pytest.approx(both.backward["tp_comm"][0] / 2)
