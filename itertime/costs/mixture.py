@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from itertime.spec import CUDA_GRAPHS, DISPATCHERS, PRECISIONS, ModelSpec, PlanBatch
 
-from .collectives import all_gather_s, all_to_all_s, reduce_scatter_s
 from .memory_bound import Kernel
+from .network import all_gather_s, all_to_all_s, reduce_scatter_s
 from .parallel_comm import neighbours
 from .partition import Workload
 

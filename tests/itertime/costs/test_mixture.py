@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from itertime import ModelSpec, Plan, PlanBatch, load_model, load_profile, load_system, predict
 from itertime.costs import Workload, memory
-from itertime.costs.collectives import all_gather_s, all_to_all_s, reduce_scatter_s
+from itertime.costs.network.collectives import all_gather_s, all_to_all_s, reduce_scatter_s
 from itertime.costs.layer import LayerCosts, layer_costs
 from itertime.costs.linear import linear_s
 from itertime.costs.mixture import (
