@@ -23,14 +23,13 @@ from numpy.typing import NDArray
 from itertime.spec import CUDA_GRAPHS, DISPATCHERS, PRECISIONS, ModelSpec, PlanBatch
 
 from .memory_bound import Kernel
-from .network import all_gather_s, all_to_all_s, reduce_scatter_s
+from .network import RoutedTokens, all_gather_s, combine_s, dispatch_s, distinct_parts, reduce_scatter_s
 from .parallel_comm import neighbours
 from .partition import Workload
 
 __all__ = [
     "Experts",
     "arriving_tokens",
-    "distinct_ranks",
     "expert_kernel_counts",
     "expert_kernels",
     "expert_parallel_s",
@@ -145,7 +144,8 @@ def expert_kernels(workload: Workload) -> list[Kernel]:
     sorted_again = np.where(by_rank & (plans.ep < model.experts), 4.0 * arrived * h, 0.0)
     whole = (plans.ep == 1) | by_rank
     if not whole.all():
-        received = _distinct(workload, plans.ep) * tokens * plans.etp * _imbalance(workload)
+        reached = distinct_parts(model.experts, k, plans.ep)
+        received = reached * tokens * plans.etp * _imbalance(workload)
         copied = np.where(
             plans.dispatcher == DISPATCHERS.index("deepep"), 2.0 * (received + arrived) * h, 0.0
         )
@@ -168,57 +168,29 @@ def expert_kernels(workload: Workload) -> list[Kernel]:
 def expert_parallel_s(workload: Workload) -> Array:
     """Seconds of either pass: tokens go to the ranks of their experts, and results come back.
 
-    The gradients of either go the other way, in as many bytes. An all-to-all moves k copies of every token
-    (GShard, Lepikhin et al. 2021, section 3.2), 16 bit each. DeepEP and HybridEP send a token once to each
-    rank that needs it, and across nodes once to each node, where NVLink takes it on (DeepSeek-V3, 2024,
-    section 3.2.2). Where experts are split over etp ranks, these gather what arrives at them and scatter the
-    sums of their results.
+    The gradients of either go the other way, in as many bytes; all are 16 bit, also below it (Megatron Core
+    casts after it dispatches). `itertime.costs.network` says what a dispatcher moves. Where experts are split
+    over etp ranks, these gather what arrives at them and scatter the sums of their results.
     """
     model, plans, system, profile = workload.model, workload.plans, workload.system, workload.profile
-    seconds = np.zeros(len(plans))
     row = 2.0 * model.hidden
-    sent = _local_tokens(workload) * _imbalance(workload) * row
+    seconds = np.zeros(len(plans))
     if (plans.ep > 1).any():
-        local, sharers = neighbours(workload, plans.ep, plans.etp)
-        size = model.experts_per_token * sent
-        dense = plans.dispatcher == _ALL_TO_ALL
-        if dense.any():
-            seconds = all_to_all_s(size, plans.ep, local, system, profile, sharers)
-        if not dense.all():
-            nodes = -(-plans.ep // local)
-            inside = all_to_all_s(sent * _distinct(workload, plans.ep), local, local, system, profile)
-            across = all_to_all_s(
-                sent * _distinct(workload, nodes), nodes, 1, system, profile, system.domain_gpus
-            )
-            seconds = np.where(dense, seconds, np.maximum(inside, np.where(nodes > 1, across, 0.0)))
+        local, _ = neighbours(workload, plans.ep, plans.etp)
+        tokens = _local_tokens(workload) * _imbalance(workload)
+        routed = RoutedTokens(tokens, row, model.experts_per_token, model.experts)
+        for code in np.unique(plans.dispatcher).tolist():
+            arguments = (routed, plans.ep, local, system, profile, DISPATCHERS[code])
+            both = dispatch_s(*arguments) + combine_s(*arguments)
+            seconds = np.where(plans.dispatcher == code, both, seconds)
         seconds = np.where(plans.ep > 1, seconds, 0.0)
     if (plans.etp > 1).any():
         local, sharers = neighbours(workload, plans.etp, np.ones_like(plans.etp))
         size = arriving_tokens(workload) * row
-        arguments = (size, plans.etp, local, system, profile, sharers)
-        both = all_gather_s(*arguments) + reduce_scatter_s(*arguments)
-        return 2 * seconds + np.where(plans.etp > 1, both, 0.0)
-    return 2 * seconds
-
-
-def _distinct(workload: Workload, parts: Whole) -> Array:
-    """`distinct_ranks` of this model's experts, spread over `parts` ranks or nodes."""
-    return distinct_ranks(workload.model.experts, workload.model.experts_per_token, parts)
-
-
-def distinct_ranks(experts: int, chosen: int, ranks: Whole | int) -> Array:
-    """Of `ranks` that hold `experts` evenly, how many hold one of `chosen` different ones, on average.
-
-    A rank of g experts holds none of them with the probability (E-g)/E (E-g-1)/(E-1) ... of `chosen` factors.
-
-    >>> float(distinct_ranks(8, 2, 8))
-    2.0
-    """
-    held = experts / np.asarray(ranks, dtype=float)
-    spared = np.ones_like(held)
-    for drawn in range(chosen):
-        spared = spared * np.maximum(experts - held - drawn, 0.0) / (experts - drawn)
-    return np.asarray(ranks * (1 - spared))
+        group = (size, plans.etp, local, system, profile, sharers)
+        gathered = all_gather_s(*group) + reduce_scatter_s(*group)
+        seconds = seconds + np.where(plans.etp > 1, gathered, 0.0)
+    return seconds
 
 
 def overlapped_s(comm: Array, work: Array) -> Array:

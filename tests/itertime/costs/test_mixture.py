@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -12,17 +11,16 @@ from hypothesis import strategies as st
 
 from itertime import ModelSpec, Plan, PlanBatch, load_model, load_profile, load_system, predict
 from itertime.costs import Workload, memory
-from itertime.costs.network.collectives import all_gather_s, all_to_all_s, reduce_scatter_s
 from itertime.costs.layer import LayerCosts, layer_costs
 from itertime.costs.linear import linear_s
 from itertime.costs.mixture import (
     arriving_tokens,
-    distinct_ranks,
     expert_kernels,
     expert_parallel_s,
     experts_s,
     overlapped_s,
 )
+from itertime.costs.network import all_gather_s, all_to_all_s, reduce_scatter_s
 from itertime.costs.parallel_comm import activation_all_reduce_s
 from itertime.costs.partition import Partition
 from itertime.spec import AttentionKernel, load_framework
@@ -92,7 +90,7 @@ def test_experts_all_of_which_are_chosen_do_the_work_of_one_mlp() -> None:
     plan = Plan(1, 1, 1, 4, 4, recompute="none")
     whole, parts = layer(dense, plan), layer(mixture, plan)
     for one, other in ((whole.forward, parts.forward), (whole.backward, parts.backward)):
-        assert other["gemm"][0] == pytest.approx(one["gemm"][0], rel=0.1)
+        assert other["gemm"][0] == pytest.approx(one["gemm"][0], rel=0.2)  # grouped products are slower
         assert "ep_comm" not in one
         assert other["ep_comm"][0] == 0
     # What permutation and router add to the memory-bound kernels is all that differs there.
@@ -119,15 +117,6 @@ def test_parts_of_experts_gather_what_arrives_and_scatter_their_sums() -> None:
     assert expert_parallel_s(work(MIXTURE, split))[0] == pytest.approx(both + 2 * sent)
     whole = replace(split, etp=1)
     assert expert_parallel_s(work(MIXTURE, whole))[0] == pytest.approx(2 * sent)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.sampled_from([2, 4, 6, 8, 12]), st.integers(1, 4), st.sampled_from([1, 2]))
-def test_distinct_ranks_are_those_of_every_choice(experts: int, chosen: int, held: int) -> None:
-    chosen = min(chosen, experts)
-    choices = list(combinations(range(experts), chosen))
-    mean = sum(len({expert // held for expert in each}) for each in choices) / len(choices)
-    assert distinct_ranks(experts, chosen, experts // held) == pytest.approx(mean)
 
 
 @pytest.mark.parametrize("ep", [2, 4, 8, 16])
