@@ -48,13 +48,19 @@ def read_table(folder: Path, name: str, columns: tuple[str, ...]) -> pd.DataFram
     return table
 
 
-def read_rows(path: Path, columns: tuple[str, ...], time: str = "time_us") -> pd.DataFrame:
+def read_rows(
+    path: Path, columns: tuple[str, ...], time: str = "time_us", zeros: bool = False
+) -> pd.DataFrame:
     """All rows of a gzip CSV file; `time` is its column of times, in the unit that ends its name.
+
+    `zeros` says that a time may be 0, a difference too small to measure; such rows are left out.
 
     Raises `UserError` naming the file if it is missing, unreadable, or lacks one of `columns`, and naming
     column and row if a time is not positive.
     """
     table = _columns_of(path, columns)
+    if zeros:
+        table = table.loc[table[time] != 0]
     _check_times(path, table, time)
     return table
 

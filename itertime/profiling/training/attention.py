@@ -214,11 +214,19 @@ def _fit_curve(
     if (rows.gpu == CHIP_OF_TABLE["b200"]).all():
         bounds |= HOST_BOUNDS
 
+    # Seconds are max((work + half of start) / rate, moved) + launch: the model's own terms, evaluated once.
+    work, start, moved = (np.empty(len(rows)) for _ in range(3))
+    launch_s = curves.tail.launch_s
+    for part in rows.groupby(["head_dim_qk", "head_dim_v", "window"]).indices.values():
+        chosen = rows.iloc[part]
+        work[part] = curves.seconds(chosen, direction, 1.0, 0.0) - launch_s
+        start[part] = curves.seconds(chosen, direction, 1.0, 1.0) - launch_s - work[part]
+        moved[part] = curves.seconds(chosen, direction, 1e30, 0.0) - launch_s
+
     def predict(fit: Fit) -> Array:
         half = fit["seq_half"] if seq_half is None else seq_half
-        parts = np.empty(len(rows))
-        for shape in rows.groupby(["head_dim_qk", "head_dim_v", "window"]).indices.values():
-            parts[shape] = curves.seconds(rows.iloc[shape], direction, fit["tera_flops_per_s"] * 1e12, half)
+        compute = (work + half * start) / (fit["tera_flops_per_s"] * 1e12)
+        parts = np.asarray(np.maximum(compute, moved) + launch_s)
         return parts + fit.values.get("host_us", 0.0) * 1e-6
 
     fit = fit_logarithms(predict, measured, np.ones(len(rows)), bounds)

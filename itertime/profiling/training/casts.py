@@ -60,7 +60,7 @@ def fit_casts(folder: Path, chip: Chip) -> tuple[dict[str, CastModel], list[Evid
     tables = like("casts", chip)
     if tables not in HBM:
         return {}, []
-    rows = read_rows(folder / f"{TABLE.format(tables)}.csv.gz", COLUMNS)
+    rows = read_rows(folder / f"{TABLE.format(tables)}.csv.gz", COLUMNS, zeros=True)
     rows = rows.loc[rows.collector.str.startswith("vllm")].assign(elements=rows.m * rows.k)
     fits: dict[str, Fit] = {}
     evidence = []
