@@ -241,7 +241,7 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
     batch = plans.micro_batch * heads
     n, k = np.array([[s], [d]]), np.array([[d], [s]])
     scores, context = profile.gemm_s(s, n, k, batch) * (UNALIGNED_SLOWDOWN if model.head_width % 8 else 1.0)
-    multiplier = site.gemm_multiplier * workload.framework.gemm_multiplier
+    multiplier = workload.gemm_factor
     # dV, dQ and dK have the shape of the context, dP that of the scores
     return multiplier * (scores + context), multiplier * (scores + 3 * context)
 

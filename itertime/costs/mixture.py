@@ -95,7 +95,7 @@ def experts_s(workload: Workload) -> Experts:
     """
     model, plans, profile, framework = workload.model, workload.plans, workload.profile, workload.framework
     site, nothing = workload.system.site, np.zeros(len(workload))
-    multiplier = site.gemm_multiplier * framework.gemm_multiplier
+    multiplier = workload.gemm_factor
     routed, h = _local_tokens(workload), nothing + model.hidden
     choices = nothing + model.experts
     shapes = np.array([routed, routed, h]), np.array([choices, h, choices]), np.array([h, choices, routed])

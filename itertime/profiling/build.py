@@ -78,7 +78,12 @@ def build(folder: Path, gpu: str = "a100-80gb", base: str | None = None) -> dict
     if folder.is_file():
         return _collected(folder, chip, base)
     profile = _operators(folder, chip, base) if chip.like is None else _like(folder, chip)
-    return with_training(folder, chip, profile)
+    return with_training(folder, chip, profile) | _in_training(chip)
+
+
+def _in_training(chip: Chip) -> dict[str, Any]:
+    """What GEMMs take longer in training than alone."""
+    return {"gemm_in_training": chip.gemm_in_training}
 
 
 def _collected(path: Path, chip: Chip, base: str | None) -> dict[str, Any]:
@@ -170,7 +175,7 @@ def _like(folder: Path, chip: Chip) -> dict[str, Any]:
     rate = peak * base.attention.multiprocessors / chip.multiprocessors
     attention = base.attention.scaled(rate, memory, chip.multiprocessors)
     slowdown = {name: dataclasses.asdict(one) for name, one in base.attention_slowdown.items()}
-    collectives, collective_evidence = fit_collectives(folder, chip)
+    collectives, collective_evidence = _collectives(folder, chip, None if chip.serving_tables else chip.like)
     assumed = [
         Evidence(part, "assumed", f"profile {base.name}, at the ratio of {what}", rows=0)
         for part, what in (
@@ -219,7 +224,7 @@ def _collectives(folder: Path, chip: Chip, base: str | None) -> tuple[dict[str, 
             kind="assumed",
             source=f"those of the profile {base}",
             rows=0,
-            note="one GPU measures no collective",
+            note="no table of this chip has collectives",
         )
         for name in collectives
     ]
