@@ -170,7 +170,10 @@ def _like(folder: Path, chip: Chip) -> dict[str, Any]:
     rate = peak * base.attention.multiprocessors / chip.multiprocessors
     attention = base.attention.scaled(rate, memory, chip.multiprocessors)
     slowdown = {name: dataclasses.asdict(one) for name, one in base.attention_slowdown.items()}
-    collectives, collective_evidence = fit_collectives(folder, chip)
+    if chip.serving_tables:
+        collectives, collective_evidence = fit_collectives(folder, chip)
+    else:
+        collectives, collective_evidence = base.collectives, [_collectives_of(base.name)]
     assumed = [
         Evidence(part, "assumed", f"profile {base.name}, at the ratio of {what}", rows=0)
         for part, what in (
@@ -207,6 +210,13 @@ def _slowdown(
     if base is None:
         return measure_slowdown(folder, chip)
     return load_profile(base).attention_slowdown, []
+
+
+def _collectives_of(name: str) -> Evidence:
+    note = "no table measures them"
+    return Evidence(
+        "collectives", "assumed", f"those of the profile {name}", 0, note="no table measures them"
+    )
 
 
 def _collectives(folder: Path, chip: Chip, base: str | None) -> tuple[dict[str, SizeTable], list[Evidence]]:
