@@ -171,6 +171,10 @@ def generate(
     memory_headroom: Headroom = MEMORY_HEADROOM,
     seed: Seed = 0,
     load_of: LoadOf = "trace",
+    precisions: Annotated[
+        str,
+        typer.Option(help="NAME or NAME:WEIGHT,...: precisions of the jobs with a model, drawn by weight."),
+    ] = "bf16",
 ) -> None:
     """Generate a synthetic trace.
 
@@ -192,6 +196,7 @@ def generate(
         memory_headroom=memory_headroom,
         seed=seed,
         load_of=load_of,
+        precisions=precisions,
     )
     made, report = generate_stored(recipe)
     beside = _write(made, report, output, "generate")

@@ -213,7 +213,6 @@ def _slowdown(
 
 
 def _collectives_of(name: str) -> Evidence:
-    note = "no table measures them"
     return Evidence(
         "collectives", "assumed", f"those of the profile {name}", 0, note="no table measures them"
     )

@@ -6,6 +6,7 @@ import math
 from array import array
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from traces.summary import cautions, demand, load_of
 from traces.workload import Rules, WorkMaker, as_floats, deadline_factors, stream, work_maker
 
 from .arrivals import arrival_times, arrivals_within
-from .recipe import Recipe, parse_deadlines
+from .recipe import Recipe, parse_deadlines, parse_precisions
 from .sizes import SizeClass, Sizes, load_sizes, sizes_path
 
 __all__ = ["generate", "generate_stored", "gpu_seconds_per_job"]
@@ -48,9 +49,9 @@ def generate_stored(recipe: Recipe) -> tuple[StoredJobs, dict[str, Any]]:
     drawn = _draw(recipe, sizes, maker)
     submits = _submissions(recipe, each, drawn)
     jobs = StoredJobs()
-    parts = zip(as_floats(submits), drawn.kinds_of, drawn.run_s, factors, strict=True)
-    for i, (submit_s, kind, run_s, factor) in enumerate(parts):
-        jobs.add(i, _job(i, submit_s, drawn.kinds[kind], run_s, factor))
+    parts = zip(as_floats(submits), drawn.kinds_of, drawn.run_s, factors, _precisions(recipe), strict=True)
+    for i, (submit_s, kind, run_s, factor, precision) in enumerate(parts):
+        jobs.add(i, _job(i, submit_s, drawn.kinds[kind], run_s, factor, precision))
     asked = demand(jobs.finish(""))
     report = {
         "recipe": asdict(recipe),
@@ -146,6 +147,16 @@ def _draw(recipe: Recipe, sizes: Sizes, maker: WorkMaker | None) -> _Drawn:
     return drawn
 
 
+def _precisions(recipe: Recipe) -> Iterator[str | None]:
+    """The precision of each job; None for bf16, which jobs inherit."""
+    shares = parse_precisions(recipe.precisions)
+    if shares == {"bf16": 1.0}:
+        return repeat(None, recipe.jobs)
+    names, ends = list(shares), np.cumsum(list(shares.values()))
+    drawn = np.searchsorted(ends[:-1], stream(recipe.seed, "precisions").random(recipe.jobs), side="right")
+    return (None if names[i] == "bf16" else names[i] for i in drawn)
+
+
 def _uniform(recipe: Recipe, purpose: str) -> Iterator[float]:
     return as_floats(stream(recipe.seed, purpose).random(recipe.jobs))
 
@@ -188,7 +199,9 @@ def _check_window(recipe: Recipe, window_s: float) -> None:
         raise UserError(f"{what} within {_SHORTEST_WINDOW_S:g} s; lower it, or use arrivals at-zero")
 
 
-def _job(i: int, submit_s: float, kind: _Kind, run_s: float, factor: float | None) -> Job:
+def _job(
+    i: int, submit_s: float, kind: _Kind, run_s: float, factor: float | None, precision: str | None
+) -> Job:
     job = Job(
         job_id=str(i),
         submit_s=submit_s,
@@ -198,6 +211,7 @@ def _job(i: int, submit_s: float, kind: _Kind, run_s: float, factor: float | Non
         iterations=None if kind.iteration_s is None else run_s / kind.iteration_s,
         duration_s=run_s,
         deadline_s=None if factor is None else submit_s + factor * run_s,
+        precision=None if kind.model is None else precision,
     )
     _check_job(job)
     return job

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from itertime.costs import MEMORY_HEADROOM, checked_headroom
 from itertime.errors import UnknownName, UserError
+from itertime.spec import PRECISIONS
 from traces.native import MAX_SECONDS
 from traces.workload import Deadlines, Rules
 
-__all__ = ["LOADS", "Recipe", "parse_deadlines"]
+__all__ = ["LOADS", "Recipe", "parse_deadlines", "parse_precisions"]
 
 LOADS = ("trace", "process")
 MAX_JOBS = 10_000_000
+_MOST_WEIGHT = 1e9
 _MAX_FACTOR = MAX_SECONDS  # of a deadline, in run times
 
 
@@ -33,6 +35,7 @@ class Recipe:
     | memory_headroom | share of the GPU memory that plans leave free |
     | planner, system | determine the iteration time on the requested GPUs, under which the load holds |
     | seed | of all random draws; each purpose has a stream of its own |
+    | precisions | NAME or NAME:WEIGHT,...: drawn for jobs with a model; their iterations are those of bf16 |
     | load_of | "trace": each trace offers exactly `load`; "process": the rate of arrivals is as expected |
 
     The arrival window is the time from the first submission to the last. Run under `planner` on the requested
@@ -61,6 +64,7 @@ class Recipe:
     seed: int = 0
     memory_headroom: float = MEMORY_HEADROOM
     load_of: str = "trace"
+    precisions: str = "bf16"
 
     def __post_init__(self) -> None:
         for name, limit in (("jobs", MAX_JOBS), ("gpus", MAX_JOBS)):
@@ -74,6 +78,26 @@ class Recipe:
         if self.load_of not in LOADS:
             raise UnknownName("load_of", self.load_of, LOADS)
         checked_headroom(self.memory_headroom)
+        parse_precisions(self.precisions)
+
+
+def parse_precisions(text: str) -> dict[str, float]:
+    """A recipe's `precisions` as their shares. Raises UserError for text that is none."""
+    weights: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, weight = part.strip().partition(":")
+        if name not in PRECISIONS or name in weights:
+            wrong = "stated twice" if name in weights else str(UnknownName("precision", name, PRECISIONS))
+            raise UserError(f"precisions={text}: {wrong}; write NAME:WEIGHT,..., for example bf16:3,fp8:1")
+        try:
+            weights[name] = float(weight or 1)
+        except ValueError:
+            weights[name] = 0.0
+        if not 0 < weights[name] <= _MOST_WEIGHT:
+            raise UserError(
+                f"precisions={text}: {part.strip()}: a weight is above 0, at most {_MOST_WEIGHT:g}"
+            )
+    return {name: weight / math.fsum(weights.values()) for name, weight in weights.items()}
 
 
 def parse_deadlines(text: str, rules: Rules | None) -> Deadlines | None:

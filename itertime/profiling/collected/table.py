@@ -58,7 +58,7 @@ def fit_table(path: Path, chip: Chip, base: str | None) -> tuple[Profile, list[E
     have = _tables(path)
     if not have:
         read_table(path, "gemm", ("m", "n", "k"))  # raises
-    parts = _Parts(_at_power(load_profile(base), path, have), base)
+    parts = _Parts(_adapted(load_profile(base), path, chip, have), base)
     parts.put(
         [],
         name=chip.name,
@@ -90,12 +90,12 @@ def _rows(path: Path, table: str) -> pd.DataFrame:
     return read_table(path, f"own_{table}", ())
 
 
-def _at_power(base: Profile, path: Path, have: dict[str, int]) -> Profile:
-    """The base at the power limit that the table states, so that what it lends holds there too."""
-    if "gemm" not in have or base.power is None:
-        return base
-    limit_w = _limit_w(path)
-    return base if limit_w is None else base.variant(power_w=limit_w)
+def _adapted(base: Profile, path: Path, chip: Chip, have: dict[str, int]) -> Profile:
+    """The base with the memory of the chip, at the power limit that the table states, as far as both are
+    known: what it lends holds there.
+    """
+    limit_w = _limit_w(path) if "gemm" in have and base.power is not None else None
+    return base.variant(power_w=limit_w, hbm_bytes_per_s=chip.hbm_bytes_per_s, memory_bytes=chip.memory_bytes)
 
 
 def _limit_w(path: Path) -> float | None:
@@ -192,17 +192,17 @@ def _attention(parts: _Parts, path: Path, chip: Chip, have: dict[str, int]) -> N
         parts.put(evidence, attention=flash)
     parts.keep("attention, earlier kernels over FlashAttention-2")
     kernels = dict(parts.profile.attention_kernels)
+    lent = set(kernels)
     for name in KERNELS:
-        found = None
-        if f"attention-{name}" in have:
-            rows = _rows(path, f"attention-{name}")
-            found, evidence = fit_attention_kernel(name, rows, like)
+        if f"attention-{name}" not in have:
+            continue
+        found, evidence = fit_attention_kernel(name, _rows(path, f"attention-{name}"), like)
         if found is not None:
             kernels[name] = found
+            lent.discard(name)
             parts.put(evidence, attention_kernels=kernels)
-    for name in kernels:
-        if kernels[name] is load_profile(parts.name).attention_kernels.get(name):
-            parts.keep(f"attention, {name}")
+    for name in sorted(lent):
+        parts.keep(f"attention, {name}")
 
 
 def _collectives(parts: _Parts, path: Path, have: dict[str, int]) -> None:

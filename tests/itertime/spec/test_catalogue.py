@@ -18,6 +18,7 @@ OTHERWISE = {  # model -> largest relative difference, why
     "bert-large": (0.02, "the pooler and the next-sentence head are left out"),
     "falcon-180b": (0.009, "the checkpoint stores the tied embedding twice"),
     "gpt3-13b": (0.012, "the paper's width of 5140 cannot be split into 40 heads"),
+    "kimi-k2": (0.0135, "the shape in the same table gives 1.026 trillion"),
     "llama4-scout": (0.012, "the published count has the vision encoder"),
 }
 OTHERWISE_ACTIVE: dict[str, tuple[float | None, str]] = {
@@ -25,6 +26,7 @@ OTHERWISE_ACTIVE: dict[str, tuple[float | None, str]] = {
     "deepseek-v3": (None, EMBEDDING),
     "gpt-oss-120b": (None, EMBEDDING),
     "gpt-oss-20b": (None, EMBEDDING),
+    "kimi-k2": (0.0085, "the shape in the same table gives 32.9 billion"),
     "qwen3-30b-a3b": (0.017, "3.35 billion is stated as 3.3"),
 }
 

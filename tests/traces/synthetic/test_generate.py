@@ -464,3 +464,19 @@ def test_bundled_kalos_sizes_follow_the_published_curves(shared_traces: Path) ->
     curve = curves["Kalos duration|Eval"]
     found = np.interp(np.log2(seconds), range(len(curve)), curve)
     assert np.allclose(found, [25, 50, 75, 95], atol=10)
+
+
+def test_precisions_are_drawn_by_weight_and_leave_the_rest_alone() -> None:
+    plain, _ = generate(Recipe(jobs=2000, seed=3))
+    drawn, _ = generate(Recipe(jobs=2000, seed=3, precisions="bf16:3,fp8:1"))
+    assert [dataclasses.replace(job, precision=None) for job in drawn] == plain
+    assert {job.precision for job in drawn} == {None, "fp8"}
+    share = sum(job.precision == "fp8" for job in drawn) / 2000
+    assert share == pytest.approx(0.25, abs=4 * (0.25 * 0.75 / 2000) ** 0.5)
+    assert all(job.precision is None for job in generate(dataclasses.replace(RIGID, precisions="fp8"))[0])
+
+
+@pytest.mark.parametrize("text", ["int8", "fp8:0", "fp8:x", "fp8,fp8:2", ""])
+def test_precisions_that_are_none(text: str) -> None:
+    with pytest.raises(UserError, match=r"^precisions="):
+        Recipe(jobs=1, precisions=text)
