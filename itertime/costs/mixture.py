@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from itertime.spec import CUDA_GRAPHS, DISPATCHERS, PRECISIONS, ModelSpec, PlanBatch
 
-from .network import all_gather_s, all_to_all_s, reduce_scatter_s
 from .memory_bound import Kernel
 from .network import RoutedTokens, all_gather_s, combine_s, dispatch_s, distinct_parts, reduce_scatter_s
 from .parallel_comm import neighbours
@@ -95,7 +94,7 @@ def experts_s(workload: Workload) -> Experts:
     shapes = np.array([routed, routed, h]), np.array([choices, h, choices]), np.array([h, choices, routed])
     router = multiplier * profile.gemm_s(*shapes)
     grouped, casts = np.zeros((3, len(workload))), np.zeros((2, len(workload)))
-    for code in np.unique(plans.precision).tolist():
+    for code in set(plans.precision.tolist()):
         times, cast = _grouped_s(workload, PRECISIONS[code])
         grouped = np.where(plans.precision == code, times, grouped)
         casts = np.where(plans.precision == code, cast, casts)
@@ -180,7 +179,7 @@ def expert_parallel_s(workload: Workload) -> Array:
         local, _ = neighbours(workload, plans.ep, plans.etp)
         tokens = _local_tokens(workload) * _imbalance(workload)
         routed = RoutedTokens(tokens, row, model.experts_per_token, model.experts)
-        for code in np.unique(plans.dispatcher).tolist():
+        for code in set(plans.dispatcher.tolist()):
             arguments = (routed, plans.ep, local, system, profile, DISPATCHERS[code])
             both = dispatch_s(*arguments) + combine_s(*arguments)
             seconds = np.where(plans.dispatcher == code, both, seconds)
