@@ -23,7 +23,14 @@ from numpy.typing import NDArray
 from itertime.spec import CUDA_GRAPHS, DISPATCHERS, PRECISIONS, ModelSpec, PlanBatch
 
 from .memory_bound import Kernel
-from .network import RoutedTokens, all_gather_s, combine_s, dispatch_s, distinct_parts, reduce_scatter_s
+from .network import (
+    RoutedTokens,
+    all_gather_s,
+    combine_s,
+    dispatch_s,
+    distinct_parts,
+    reduce_scatter_s,
+)
 from .parallel_comm import neighbours
 from .partition import Workload
 
