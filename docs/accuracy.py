@@ -15,12 +15,12 @@ import numpy as np
 from itertime.accuracy import CLASSES, errors_on
 from itertime.accuracy.intervals import load_ranges
 from itertime.calibration import calibrate
-from itertime.calibration.build_errors import work_of
 from itertime.calibration.calibrate import Calibration
 from itertime.calibration.run_set import RunSet
 from itertime.calibration.table import read_table
 from itertime.calibration.validation import FileErrors, statistics, validate
 from itertime.costs import MEMORY_HEADROOM
+from itertime.evidence.build_errors import work_of
 from itertime.io import write_text
 from itertime.planning.choice import choice_among
 from itertime.spec import Site

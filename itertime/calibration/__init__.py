@@ -9,9 +9,8 @@
 | `calibrate` | the constants of the site that ran the rows, with errors in sample and held out |
 | `report` | the JSON document of `itertime calibrate` |
 | `write_site` | the system file of a calibrated site |
-
-`python -m itertime.calibration.build_intervals` computes the intervals of `itertime.accuracy`, and
-`build_errors` its errors by GPU.
+| `read_table`, `Cells` | the rows of an iteration table |
+| `RunSet`, `MeasuredRun` | these rows as runs, evaluated together |
 
 Why
 - `calibrate` refuses constants that predict worse than none. The fit minimises ratios, which treat 5 times
@@ -21,7 +20,22 @@ Why
 """
 
 from .calibrate import calibrate
+from .measured_run import MeasuredRun
+from .run_set import RunSet
 from .site_file import report, write_site
+from .table import Cells, read_table
 from .validation import GROUPINGS, summary, validate, write_rows
 
-__all__ = ["GROUPINGS", "calibrate", "report", "summary", "validate", "write_rows", "write_site"]
+__all__ = [
+    "GROUPINGS",
+    "Cells",
+    "MeasuredRun",
+    "RunSet",
+    "calibrate",
+    "read_table",
+    "report",
+    "summary",
+    "validate",
+    "write_rows",
+    "write_site",
+]

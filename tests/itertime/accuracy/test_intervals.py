@@ -11,9 +11,9 @@ import pytest
 from itertime import Plan, load_model, load_system, predict, search
 from itertime.accuracy import CLASSES, TABLE, conformal_range, interval_s, plan_class
 from itertime.accuracy.intervals import load_ranges
-from itertime.calibration.build_intervals import measured_ranges, ranges_of
 from itertime.calibration.validation import statistics, validate
 from itertime.errors import UserError
+from itertime.evidence.build_intervals import measured_ranges, ranges_of
 from tests.places import TABLES
 
 SETS = [

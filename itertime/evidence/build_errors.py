@@ -25,18 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itertime.accuracy import ERRORS
+from itertime.calibration import MeasuredRun, RunSet, read_table
 from itertime.commandline import run_task
 from itertime.errors import UserError
 from itertime.io import write_text
 from itertime.spec import Site
 
-from .measured_run import MeasuredRun
-from .run_set import RunSet
-from .table import read_table
-
 __all__ = ["beside_others", "main", "measured_errors", "work_of"]
 
-PROGRAM = "python -m itertime.calibration.build_errors"
+PROGRAM = "python -m itertime.evidence.build_errors"
 EXAMPLE = f"""\
 Example, which rewrites the shipped errors:
 

@@ -29,17 +29,15 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from itertime.accuracy import CLASSES, LEVEL, TABLE, plan_class
+from itertime.calibration import RunSet, read_table
 from itertime.commandline import run_task
 from itertime.errors import UserError
 from itertime.io import write_text
 from itertime.spec import Site
 
-from .run_set import RunSet
-from .table import read_table
-
 __all__ = ["main", "measured_ranges", "ranges_of"]
 
-PROGRAM = "python -m itertime.calibration.build_intervals"
+PROGRAM = "python -m itertime.evidence.build_intervals"
 EXAMPLE = f"""\
 Example, which rewrites the shipped ranges:
 

@@ -1,0 +1,14 @@
+"""What measured iterations say of predictions: programs that compute the tables and constants that ship.
+
+| program | what it computes |
+|---|---|
+| `python -m itertime.evidence.build_intervals` | the intervals of `itertime.accuracy` |
+| `python -m itertime.evidence.build_errors` | its errors by GPU |
+| `python -m itertime.evidence.fit_frameworks` | the constants of frameworks, each source left out in turn |
+
+Why
+- The programs read published runs in place; what ships is what they compute.
+- A prediction never imports this package.
+"""
+
+__all__: list[str] = []
