@@ -48,8 +48,9 @@ class Chip:
 
 
 IN_TRAINING = 1.137
-"""Of GEMMs at the power limit, fitted to iterations on H100 (`python -m itertime.evidence.fit_frameworks`) and
-assumed for later chips. The A100 does not reach its limit: its iterations ask for 1."""
+"""Of GEMMs at the power limit, fitted to iterations on H100 (`python -m itertime.evidence.fit_frameworks`)
+and assumed for later chips. The A100 does not reach its limit: its iterations ask for 1."""
+
 CHIPS = (
     Chip(
         name="a100-80gb",
