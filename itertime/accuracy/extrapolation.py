@@ -32,6 +32,7 @@ class WatchedProfile:
         self.peak_flops = profile.peak_flops
         self.attention_factor = profile.attention_factor
         self.peak_flops_of = profile.peak_flops_of
+        self.gemm_in_training = profile.gemm_in_training
         self._calls: list[tuple[str, Sizes]] = []
 
     def gemm_s(

@@ -48,7 +48,7 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     if model.encoder:
         gemms += [(tokens, wide, wide), (tokens, wide, wide), (wide, wide, tokens)]
     m, n, k = np.array(gemms).transpose(1, 0, 2)
-    times = site.gemm_multiplier * profile.gemm_s(m, n, k)
+    times = workload.gemm_factor * profile.gemm_s(m, n, k)
     norm = "rmsnorm" if model.norm == "rmsnorm" else "layernorm"
     loss, loss_back = (2, 4) if model.fused_loss else (36, 14)
     normed = profile.elementwise_s(np.array([4 * tokens * h, 6 * tokens * h]), norm, h)

@@ -27,6 +27,9 @@ class KernelTimes(Protocol):
     @property
     def peak_flops(self) -> float: ...
 
+    @property
+    def gemm_in_training(self) -> float: ...
+
     def peak_flops_of(self, precision: str = "bf16") -> float: ...
 
     def gemm_s(

@@ -93,10 +93,12 @@ def layer_costs(workload: Workload, reduced: Array) -> LayerCosts:
     return LayerCosts(forward, backward)
 
 
-def _issued_share(workload: Workload) -> Array:
+def _issued_share(workload: Workload) -> Array | float:
     """The share of a layer's kernels that the CPU issues one by one. A graph of everything never waits for
     counts of tokens on the CPU; graphs of layers leave the experts to it.
     """
+    if not workload.plans.cuda_graphs.any():
+        return 1.0
     whole, issued = kernel_counts(workload.model, workload.plans), _issued(workload)
     return np.asarray((issued[0] + issued[1]) / (whole[0] + whole[1]))
 
@@ -241,7 +243,7 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
     batch = plans.micro_batch * heads
     n, k = np.array([[s], [d]]), np.array([[d], [s]])
     scores, context = profile.gemm_s(s, n, k, batch) * (UNALIGNED_SLOWDOWN if model.head_width % 8 else 1.0)
-    multiplier = site.gemm_multiplier * workload.framework.gemm_multiplier
+    multiplier = workload.gemm_factor
     # dV, dQ and dK have the shape of the context, dP that of the scores
     return multiplier * (scores + context), multiplier * (scores + 3 * context)
 

@@ -36,7 +36,7 @@ def linear_s(workload: Workload) -> Linear:
     framework, plans = workload.framework, workload.plans
     m, n, k, batch = _linear_gemms(workload)
     shapes = np.array([m, m, k]), np.array([n, k, n]), np.array([k, n, m]), batch
-    multiplier = workload.system.site.gemm_multiplier * framework.gemm_multiplier
+    multiplier = workload.gemm_factor
     nothing = np.zeros(len(plans))
     used = np.unique(plans.precision).tolist()
     times, casts = np.zeros((3, *m.shape)), np.zeros((2, len(plans)))

@@ -95,13 +95,13 @@ def experts_s(workload: Workload) -> Experts:
     """
     model, plans, profile, framework = workload.model, workload.plans, workload.profile, workload.framework
     site, nothing = workload.system.site, np.zeros(len(workload))
-    multiplier = site.gemm_multiplier * framework.gemm_multiplier
+    multiplier = workload.gemm_factor
     routed, h = _local_tokens(workload), nothing + model.hidden
     choices = nothing + model.experts
     shapes = np.array([routed, routed, h]), np.array([choices, h, choices]), np.array([h, choices, routed])
     router = multiplier * profile.gemm_s(*shapes)
     grouped, casts = np.zeros((3, len(workload))), np.zeros((2, len(workload)))
-    for code in np.unique(plans.precision).tolist():
+    for code in set(plans.precision.tolist()):
         times, cast = _grouped_s(workload, PRECISIONS[code])
         grouped = np.where(plans.precision == code, times, grouped)
         casts = np.where(plans.precision == code, cast, casts)
@@ -186,7 +186,7 @@ def expert_parallel_s(workload: Workload) -> Array:
         local, _ = neighbours(workload, plans.ep, plans.etp)
         tokens = _local_tokens(workload) * _imbalance(workload)
         routed = RoutedTokens(tokens, row, model.experts_per_token, model.experts)
-        for code in np.unique(plans.dispatcher).tolist():
+        for code in set(plans.dispatcher.tolist()):
             arguments = (routed, plans.ep, local, system, profile, DISPATCHERS[code])
             both = dispatch_s(*arguments) + combine_s(*arguments)
             seconds = np.where(plans.dispatcher == code, both, seconds)

@@ -133,6 +133,12 @@ class Workload:
     def __len__(self) -> int:
         return len(self.plans)
 
+    @property
+    def gemm_factor(self) -> float:
+        """The time of a GEMM in training, under the framework and at the site, over that of the profile."""
+        of_software = self.system.site.gemm_multiplier * self.framework.gemm_multiplier
+        return of_software * self.profile.gemm_in_training
+
     def dense_form(self) -> Workload:
         """The same plans of a model whose every layer is one of the mixture's dense layers.
 

@@ -45,6 +45,7 @@ profile:
 
 A YAML file with the fields of a `Chip` describes a GPU of another type.
 """
+FITTED_ON = "h100-80gb"
 # Measured on B200 and GB200: see `power limit` in their evidence.
 ASSUMED_EXPONENT = 0.57
 POWER_ASSUMED = [
@@ -78,7 +79,22 @@ def build(folder: Path, gpu: str = "a100-80gb", base: str | None = None) -> dict
     if folder.is_file():
         return _collected(folder, chip, base)
     profile = _operators(folder, chip, base) if chip.like is None else _like(folder, chip)
-    return with_training(folder, chip, profile)
+    return _in_training(with_training(folder, chip, profile), chip)
+
+
+def _in_training(profile: dict[str, Any], chip: Chip) -> dict[str, Any]:
+    """The profile with what GEMMs take longer in training than alone, if that is known."""
+    if chip.gemm_in_training == 1:
+        return profile
+    stated = Evidence(
+        part="gemm in training",
+        kind="fitted" if chip.name == FITTED_ON else "assumed",
+        source="measured iterations on H100" if chip.name == FITTED_ON else f"that of {FITTED_ON}",
+        rows=0,
+        note=f"times {chip.gemm_in_training:g}; errors with each source left out are in docs/accuracy.md",
+    )
+    evidence = [*profile["evidence"], dataclasses.asdict(stated)]
+    return profile | {"gemm_in_training": chip.gemm_in_training, "evidence": evidence}
 
 
 def _collected(path: Path, chip: Chip, base: str | None) -> dict[str, Any]:
@@ -170,7 +186,10 @@ def _like(folder: Path, chip: Chip) -> dict[str, Any]:
     rate = peak * base.attention.multiprocessors / chip.multiprocessors
     attention = base.attention.scaled(rate, memory, chip.multiprocessors)
     slowdown = {name: dataclasses.asdict(one) for name, one in base.attention_slowdown.items()}
-    collectives, collective_evidence = fit_collectives(folder, chip)
+    if chip.serving_tables:
+        collectives, collective_evidence = fit_collectives(folder, chip)
+    else:
+        collectives, collective_evidence = base.collectives, [_collectives_of(base.name)]
     assumed = [
         Evidence(part, "assumed", f"profile {base.name}, at the ratio of {what}", rows=0)
         for part, what in (
@@ -209,6 +228,12 @@ def _slowdown(
     return load_profile(base).attention_slowdown, []
 
 
+def _collectives_of(name: str) -> Evidence:
+    return Evidence(
+        "collectives", "assumed", f"those of the profile {name}", 0, note="no table measures them"
+    )
+
+
 def _collectives(folder: Path, chip: Chip, base: str | None) -> tuple[dict[str, SizeTable], list[Evidence]]:
     if base is None:
         return fit_collectives(folder, chip)
@@ -219,7 +244,7 @@ def _collectives(folder: Path, chip: Chip, base: str | None) -> tuple[dict[str, 
             kind="assumed",
             source=f"those of the profile {base}",
             rows=0,
-            note="one GPU measures no collective",
+            note="no table of this chip has collectives",
         )
         for name in collectives
     ]

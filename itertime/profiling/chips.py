@@ -28,7 +28,7 @@ class Chip:
     backward attention, which is assumed for this GPU if its own is not measured. `serving_tables` is the
     first part of the file names of aiconfigurator's tables; `power_w` the limit they ran at, the part's
     default. `like` names the chip whose attention and element-wise kernels stand for this one's, at the ratio
-    of peaks and of bandwidths, where no table measures them.
+    of peaks and of bandwidths, where no table measures them. `gemm_in_training` as in `Profile`.
     """
 
     name: Name
@@ -44,7 +44,12 @@ class Chip:
     serving_tables: str = ""
     power_w: Positive | None = None
     like: str | None = None
+    gemm_in_training: Positive = 1.0
 
+
+IN_TRAINING = 1.137
+"""Of GEMMs at the power limit, fitted to iterations on H100 (`python -m itertime.evidence.fit_frameworks`)
+and assumed for later chips. The A100 does not reach its limit: its iterations ask for 1."""
 
 CHIPS = (
     Chip(
@@ -74,6 +79,7 @@ CHIPS = (
         hbm_bytes_per_s=3352e9,
         multiprocessors=132,
         memory_bytes=84.94e9,
+        gemm_in_training=IN_TRAINING,
         collective_tables=("h100_collectives",),
         forward_like="a100-80gb",
         serving_tables="h100",
@@ -106,6 +112,7 @@ CHIPS = (
         hbm_bytes_per_s=4800e9,
         multiprocessors=132,
         memory_bytes=150.1e9,
+        gemm_in_training=IN_TRAINING,
         serving_tables="h200",
         power_w=700.0,
         like="h100-80gb",
@@ -121,6 +128,7 @@ CHIPS = (
         hbm_bytes_per_s=8000e9,
         multiprocessors=148,
         memory_bytes=191.5e9,
+        gemm_in_training=IN_TRAINING,
         serving_tables="b200",
         power_w=1000.0,
         like="h100-80gb",
@@ -136,6 +144,7 @@ CHIPS = (
         hbm_bytes_per_s=8000e9,
         multiprocessors=152,
         memory_bytes=197.9e9,
+        gemm_in_training=IN_TRAINING,
         serving_tables="gb200",
         power_w=1200.0,
         like="h100-80gb",
@@ -151,6 +160,7 @@ CHIPS = (
         hbm_bytes_per_s=8000e9,
         multiprocessors=148,
         memory_bytes=287.4e9,
+        gemm_in_training=IN_TRAINING,
         serving_tables="b300",
         power_w=1100.0,
         like="h100-80gb",
@@ -166,6 +176,7 @@ CHIPS = (
         hbm_bytes_per_s=8000e9,
         multiprocessors=152,
         memory_bytes=297.0e9,
+        gemm_in_training=IN_TRAINING,
         serving_tables="gb300",
         power_w=1400.0,
         like="h100-80gb",

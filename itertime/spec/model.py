@@ -7,7 +7,7 @@ them by name, or a user's file of the same form by path.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -177,16 +177,7 @@ class ModelSpec:
         """
         if not self.dense_layers:
             self._refuse("dense_layers", "must be at least 1 for a form of these layers")
-        return replace(
-            self,
-            ffn_hidden=self.dense_ffn_hidden,
-            dense_layers=0,
-            dense_ffn_hidden=0,
-            experts=1,
-            experts_per_token=1,
-            shared_ffn_hidden=0,
-            load_imbalance=1.0,
-        )
+        return _dense_form(self)
 
     @property
     def head_width(self) -> int:
@@ -348,6 +339,20 @@ class ModelSpec:
     def with_seq_len(self, seq_len: int | None) -> ModelSpec:
         """The same model on sequences of another length; None keeps the model's own."""
         return self if seq_len in (None, self.seq_len) else replace(self, seq_len=seq_len)
+
+
+@lru_cache(maxsize=256)
+def _dense_form(model: ModelSpec) -> ModelSpec:
+    return replace(
+        model,
+        ffn_hidden=model.dense_ffn_hidden,
+        dense_layers=0,
+        dense_ffn_hidden=0,
+        experts=1,
+        experts_per_token=1,
+        shared_ffn_hidden=0,
+        load_imbalance=1.0,
+    )
 
 
 def list_models() -> list[str]:

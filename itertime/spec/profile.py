@@ -100,7 +100,9 @@ class Profile:
     A profile describes an undisturbed GPU, without site multipliers. `launch_s` is the time of the smallest
     kernel. `memory_bytes` is the GPU's total as CUDA reports it. `gemm` is the model of 16-bit products,
     `gemm_precisions` holds those of other precisions, `grouped_gemm` those of experts' products by precision.
-    `power` states the limit at which the GEMMs run, and what another limit changes.
+    `power` states the limit at which the GEMMs run, and what another limit changes. `gemm_in_training` is the
+    time of a GEMM between a layer's other kernels over its time alone: a cold L2 cache, layouts of gradients,
+    sums in 32 bit. `gemm_s` does not include it.
     """
 
     name: str
@@ -122,6 +124,7 @@ class Profile:
     attention_kernels: dict[str, AttentionModel] = dataclasses.field(default_factory=dict)
     elementwise_styles: dict[str, dict[str, ElementwiseStyle]] = dataclasses.field(default_factory=dict)
     casts: dict[str, CastModel] = dataclasses.field(default_factory=dict)
+    gemm_in_training: Positive = 1.0
 
     @model_validator(mode="after")
     def _check(self) -> Profile:

@@ -9,8 +9,11 @@ import pytest
 
 import clustersim
 from clustersim.audit import check_run_folder
+from clustersim.cli import main
 from clustersim.cluster import load_cluster
 from clustersim.records import ALLOCATES, Run
+from clustersim.report import group_runs
+from clustersim.report.page_data import page_data
 from clustersim.rundir import write_run
 from itertime.errors import UserError
 from itertime.spec import load_system, profile_of
@@ -143,3 +146,19 @@ def test_the_fleet_of_the_docs() -> None:
     cluster = load_cluster(str(FLEET))
     assert cluster.gpu_types == ("a100", "h100", "b200")
     assert FLEET.read_text() in (ROOT / "docs" / "clusters.md").read_text()
+
+
+def test_reports_and_explanations_name_types_and_software(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = [job("a", precision="fp8", framework="te"), job("b", gpu_type="a100")]
+    run = clustersim.run(jobs, "fifo", cluster=small(tmp_path), out=tmp_path / "out")
+    data = page_data(group_runs([run]))
+    (shown,) = data["runs"]
+    types = [shown["types"][i] for i in shown["type"]]
+    assert types == [", ".join(types_of(run)[name]) for name in ("a", "b")]
+    assert [data["jobs"]["softwares"][i] for i in data["jobs"]["software"]] == ["te fp8", ""]
+    assert main(["explain", str(tmp_path / "out"), "--job", "a"]) == 0
+    text = capsys.readouterr().out
+    assert "job a (gpt3-6.7b, te fp8, 8 GPUs, default)" in text
+    assert f"8 {types[0]} GPUs" in text

@@ -112,10 +112,9 @@ def distinct_parts(experts: int, copies: int, parts: ArrayLike) -> Array:
     2.0
     """
     count = np.asarray(parts, dtype=float)
-    missed = np.ones_like(count)
-    for drawn in range(copies):
-        missed = missed * np.maximum(experts - experts / count - drawn, 0.0) / (experts - drawn)
-    return count * (1 - missed)
+    drawn = np.arange(copies).reshape(-1, *[1] * count.ndim)
+    missed = np.maximum(experts - experts / count - drawn, 0.0) / (experts - drawn)
+    return np.asarray(count * (1 - missed.prod(axis=0)))
 
 
 def _exchange_s(

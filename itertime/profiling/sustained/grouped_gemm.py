@@ -86,7 +86,7 @@ def _fitted(tables: Path, chip: Chip, precision: str, source: GemmSource) -> tup
         error_in_sample_pct=mape_pct(in_sample, measured),
         error_held_out_pct=mape_pct(held_out, measured),
         note=note,
-        measured=measured_range(n=np.minimum(2 * ffn, hidden), k=np.minimum(ffn, hidden), groups=groups),
+        measured=measured_range(n=np.append(2 * ffn, hidden), k=np.append(ffn, hidden), groups=groups),
     )
 
 

@@ -23,7 +23,8 @@ from policies.sia import Sia
 from policies.srtf import Srtf
 from traces.job import Job
 
-OLD, NEW, PER_NODE, END_S, PRICE = 4, 2, 4, 6000.0, 3.5  # nodes 0 to 3 are old
+OLD, NEW, PER_NODE, END_S = 4, 2, 4, 6000.0  # nodes 0 to 3 are old
+OLD_PRICE, NEW_PRICE = 3.5, 9.25
 GPUS = (OLD + NEW) * PER_NODE
 SPEEDS = {
     ("a", "a100"): {1: 1.0, 2: 1.9, 4: 3.5}, ("a", "h100"): {1: 2.0, 2: 3.6, 4: 6.0},
@@ -117,8 +118,10 @@ def nodes_of(placement: str) -> dict[int, int]:
 def rough(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Log, Any]:
     folder = tmp_path_factory.mktemp("rough")
     (folder / "cluster.yaml").write_text(
-        f"groups:\n  - {{name: old, gpu_type: a100, nodes: {OLD}, gpus_per_node: {PER_NODE}}}\n"
-        f"  - {{name: new, gpu_type: h100, nodes: {NEW}, gpus_per_node: {PER_NODE}}}\n"
+        f"groups:\n  - {{name: old, gpu_type: a100, nodes: {OLD}, gpus_per_node: {PER_NODE}, "
+        f"usd_per_gpu_hour: {OLD_PRICE}}}\n"
+        f"  - {{name: new, gpu_type: h100, nodes: {NEW}, gpus_per_node: {PER_NODE}, "
+        f"usd_per_gpu_hour: {NEW_PRICE}}}\n"
     )
     rows = ["model,global_batch,gpus,iterations_per_s,gpu_type"]
     for (model, gpu_type), speeds in SPEEDS.items():
@@ -128,7 +131,7 @@ def rough(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         trace(), request.param, cluster=str(folder / "cluster.yaml"), table=str(folder / "table.csv"),
         overheads={"launch_s": 7.0, "plain_restart_s": 21.0, "checkpoint_interval_s": "none"}, seed=5,
         failures={"mtbf_gpu_h": 4.0, "repair_scale": 0.05, "job_failed_share": 0.1}, until_s=END_S,
-        price_usd_per_gpu_h=PRICE, out=folder / "out",
+        out=folder / "out",
     )  # fmt: skip
     return Log(folder / "out" / "events.csv"), run
 
@@ -189,7 +192,10 @@ def test_gpu_time(rough: tuple[Log, Any]) -> None:
     log, run = rough
     first = min(log.submit.values())
     last = max(at for event, at in log.gone.values() if event == "finish")
-    held = sum(done.gpus * (done.to_s - done.from_s) for done in log.stretches)
+    cost_usd = sum(
+        done.gpus * (done.to_s - done.from_s) / 3600 * (OLD_PRICE if min(done.nodes) < OLD else NEW_PRICE)
+        for done in log.stretches
+    )
     allocated = sum(done.gpus * done.within(first, last) for done in log.stretches)
     waste = sum(
         done.gpus * (min(done.overhead_s, done.to_s - done.from_s) + done.lost_s) for done in log.stretches
@@ -198,7 +204,7 @@ def test_gpu_time(rough: tuple[Log, Any]) -> None:
     expected = {
         "gpu_allocated_ratio": allocated / available, "gpu_useful_ratio": (allocated - waste) / available,
         "fragmentation_ratio": stranded_gpu_s(log, first, last) / available,
-        "lost_gpu_h": waste / 3600, "cost_usd": held / 3600 * PRICE,
+        "lost_gpu_h": waste / 3600, "cost_usd": cost_usd,
     }  # fmt: skip
     assert {name: run.summary[name] for name in expected} == pytest.approx(expected, rel=1e-6)
 

@@ -61,6 +61,6 @@ def test_a_policy_for_one_gpu_type_refuses_a_mixed_cluster(tmp_path: Path) -> No
         "groups:\n  - {name: old, gpu_type: v100, nodes: 2}\n  - {name: new, gpu_type: a100, nodes: 4}\n"
     )
     cluster = load_cluster(str(path), "dgx-a100-80gb", None)
-    scheduler = setup_of(RunConfig(policy="elasticflow", cluster="n2g8")).scheduler
+    scheduler = setup_of(RunConfig(policy="edf-admission", cluster="n2g8")).scheduler
     with pytest.raises(UserError, match="plans with one GPU type, the cluster has"):
         RunSetup(cluster=cluster, scheduler=scheduler, speed=SpeedOnOneType(CLUSTER, None))
