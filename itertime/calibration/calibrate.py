@@ -102,7 +102,7 @@ class Calibration:
     def does_not_fit(self) -> list[str]:
         """Measured runs that, with the site's constants, are predicted not to fit in memory."""
         _, needed = self.runs.evaluate(self.site)
-        limits = [run.profile.memory_bytes for run in self.runs.runs]
+        limits = [run.profile.memory_bytes - run.unreported_bytes for run in self.runs.runs]
         names = [str(cells["id"]) for cells in self.runs.cells]
         return [name for name, size, most in zip(names, needed, limits, strict=True) if size > most]
 

@@ -123,14 +123,14 @@ def micro_batches(row: Cells) -> tuple[int, ...]:
 def recompute_alternatives(row: Cells) -> tuple[Recomputation, ...]:
     """What the run may have recomputed if the source does not say, the least memory first; else nothing.
 
-    A mixture is left as its row has it: runs of mixtures that are known to repeat nothing are predicted to
-    need more memory than their GPUs have, so memory cannot tell.
+    AutoModel's mixtures are left as their rows have it: they are predicted not to fit whatever they repeat,
+    so memory cannot tell.
     """
     missing = row["missing"] or ""
     if "share of checkpointed blocks" in missing and row["recompute_fraction"] is None:
         return tuple(("full", share) for share in _SHARES)
     unstated = "recompute" in missing or "recompute not stated" in (row["note"] or "")
-    if unstated and row["recompute"] == "none" and not is_mixture(row):
+    if unstated and row["recompute"] == "none" and not (is_mixture(row) and _shards_with_fsdp2(row)):
         some = () if _shards_with_fsdp2(row) else (("elementwise", 1.0),)
         return ("full", 1.0), *some, ("none", 1.0)
     return ()

@@ -72,6 +72,11 @@ class RunSet:
         return np.array([np.nan if each is None else each * 1e9 for each in measured])
 
     @functools.cached_property
+    def unreported_bytes(self) -> Array:
+        """What `MeasuredRun` says of every run."""
+        return np.array([run.unreported_bytes for run in self.runs])
+
+    @functools.cached_property
     def frameworks(self) -> tuple[str, ...]:
         """The framework of every run."""
         return tuple(run.system.framework for run in self.runs)
@@ -79,8 +84,8 @@ class RunSet:
     def evaluate(
         self, site: Site | None = None, frameworks: Mapping[str, Framework] | None = None
     ) -> tuple[Array, Array]:
-        """Predicted seconds and bytes of every run, at a site (None: the neutral one), with the shipped
-        frameworks or those in `frameworks`, by name.
+        """Predicted seconds of every run and the bytes that its row would state, at a site (None: the neutral
+        one), with the shipped frameworks or those in `frameworks`, by name.
 
         Where the source leaves open the micro-batch or what is recomputed, the run is the fastest that fits
         in memory of all that it can be, or the one that needs least if none fits.
@@ -94,7 +99,7 @@ class RunSet:
             np.minimum.at(seconds, group.rows[possible], found[possible])
             chosen = possible & (found == seconds[group.rows])
             memory[group.rows[chosen]] = needed[chosen]
-        return seconds, memory
+        return seconds, memory - self.unreported_bytes
 
     def _evaluated(
         self, group: _Group, site: Site | None, frameworks: Mapping[str, Framework]

@@ -37,7 +37,8 @@ GROUPINGS = ("framework", "precision", "gpu", "source")
 
 @dataclass(frozen=True)
 class RowError:
-    """One predicted row; `memory_measured_gb` is None without a measurement.
+    """One predicted row; `memory_measured_gb` is None without a measurement, and lacks `unreported_bytes` of
+    what a prediction counts.
 
     `interval_s` is the prediction's interval, computed without the runs of the row's own source. `assumed`:
     what the prediction takes for granted because the row does not say it, or no plan can state it. `groups`:
@@ -51,6 +52,12 @@ class RowError:
     interval_s: tuple[float, float] | None = None
     assumed: tuple[str, ...] = ()
     groups: Mapping[str, str] = field(default_factory=dict)
+    unreported_bytes: float = 0.0
+
+    @property
+    def memory_predicted_gb(self) -> float:
+        """The prediction of what the row states as its memory."""
+        return (self.prediction.memory_bytes - self.unreported_bytes) / 1e9
 
     @property
     def error_pct(self) -> float:
@@ -104,7 +111,7 @@ def statistics(rows: Sequence[RowError]) -> dict[str, float | None]:
     predicted = np.array([row.prediction.iteration_s for row in rows])
     spread = float(((measured - measured.mean()) ** 2).sum())
     memory = [
-        abs(row.prediction.memory_bytes / 1e9 / row.memory_measured_gb - 1) * 100
+        abs(row.memory_predicted_gb / row.memory_measured_gb - 1) * 100
         for row in rows
         if row.memory_measured_gb
     ]
@@ -136,7 +143,7 @@ def write_rows(files: Sequence[FileErrors], path: str | Path) -> None:
             memory = "" if row.memory_measured_gb is None else repr(row.memory_measured_gb)
             run = row.prediction
             numbers = [repr(value) for value in (row.measured_s, run.iteration_s, row.error_pct)]
-            writer.writerow([with_guard(row.id), *numbers, memory, repr(run.memory_bytes / 1e9)])
+            writer.writerow([with_guard(row.id), *numbers, memory, repr(row.memory_predicted_gb)])
     write_text(path, text.getvalue())
 
 
@@ -162,6 +169,7 @@ def _predict_row(row: Cells, site: Site, file: str) -> RowError:
         interval_s=interval,
         assumed=run.assumed,
         groups=_groups(row, run, source),
+        unreported_bytes=run.unreported_bytes,
     )
 
 

@@ -6,6 +6,7 @@
 | `FIRST`, `HEAVY`, `LIGHT`, `LAST` | the kinds of pipeline stages, rows of what has one number per kind |
 | `stage_costs`, `StageCosts` | seconds by part of every kind of pipeline stage, and of what happens once |
 | `memory`, `Memory` | bytes by part on the fullest GPU, and whether they fit |
+| `BUFFERS_BYTES` | the part of it that is assumed beyond tensors, and that PyTorch's own figures lack |
 | `MEMORY_HEADROOM`, `checked_headroom` | the share of memory to leave free by default; its bounds |
 | `micro_batch_passes` | forward and backward pass of one micro-batch: one layer by part, embedding, head |
 | `chunk_times` | seconds of every stage and model chunk, for stepping through a schedule |
@@ -26,7 +27,7 @@ Why
 
 from .kernel_times import KernelTimes
 from .layer import Parts
-from .memory import MEMORY_HEADROOM, Memory, checked_headroom, memory
+from .memory import BUFFERS_BYTES, MEMORY_HEADROOM, Memory, checked_headroom, memory
 from .partition import FIRST, HEAVY, LAST, LIGHT, Workload
 from .stage import (
     StageCosts,
@@ -38,6 +39,7 @@ from .stage import (
 )
 
 __all__ = [
+    "BUFFERS_BYTES",
     "FIRST",
     "HEAVY",
     "LAST",

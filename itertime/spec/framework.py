@@ -88,6 +88,13 @@ class Framework:
         NonNegative, described("added per micro-batch and stage of a pipeline of several stages", "s")
     ] = 0.0
     iteration_s: Annotated[NonNegative, described("added per iteration", "s")] = 0.0
+    gradient_copies: Annotated[
+        StrictBool, described("16-bit gradients stay beside their 32-bit sums until the backward pass ends")
+    ] = True
+    keeps_casts: Annotated[
+        StrictBool,
+        described("inputs and weights of matrix products below 16 bit are kept as cast"),
+    ] = False
     fused_loss: Annotated[StrictBool, described("cross-entropy in one kernel, whatever the model says")] = (
         False
     )

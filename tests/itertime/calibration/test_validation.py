@@ -14,7 +14,7 @@ from itertime.calibration.run_set import RunSet
 from itertime.calibration.table import read_table
 from itertime.calibration.validation import statistics, summary, validate, write_rows
 from itertime.cli import main
-from itertime.costs import Workload
+from itertime.costs import BUFFERS_BYTES, Workload
 from itertime.costs.layer import layer_costs
 from itertime.errors import UserError
 from itertime.spec import PlanBatch, load_framework
@@ -243,3 +243,32 @@ def test_memory_of_bigsciences_runs_within_fifteen_percent_before_any_fit():
     if not path.exists():
         pytest.skip(f"{path} is not here")
     assert statistics(validate(path).predicted)["memory_mape"] <= 15
+
+
+def test_sites_that_state_what_pytorch_allocated_are_compared_with_that(write_table):
+    """nanotron's logs lack the CUDA context, NCCL's buffers and the gaps between blocks."""
+    path = write_table({"site": "here"}, {"id": "nano", "site": "hf-h100", "gpu": "H100-SXM-80GB"})
+    whole, allocated = validate(path).predicted
+    assert whole.memory_predicted_gb == whole.prediction.memory_bytes / 1e9
+    assert allocated.memory_predicted_gb == (allocated.prediction.memory_bytes - BUFFERS_BYTES) / 1e9
+    _, needed = RunSet.of(read_table(path)).evaluate()
+    assert needed[1] == pytest.approx(1e9 * allocated.memory_predicted_gb)
+
+
+@pytest.mark.parametrize(("name", "most_pct"), [("a100_bigscience", 11), ("h100_ultrascale", 15)])
+def test_memory_of_measured_runs(shared_dir, name, most_pct):
+    runs = RunSet.of(read_table(shared_dir / "data" / "iterations" / f"{name}.csv"))
+    _, needed = runs.evaluate()
+    measured = ~np.isnan(runs.measured_bytes)
+    errors = np.abs(needed[measured] / runs.measured_bytes[measured] - 1)
+    assert 100 * errors.mean() < most_pct
+
+
+@pytest.mark.parametrize(
+    "name", ["h100_dgxc_nemo_fp8", "h100_megatron_bridge_moe_bf16", "blackwell_megatron_bridge_moe"]
+)
+def test_runs_below_16_bit_and_of_mixtures_that_ran_are_predicted_to_fit(shared_dir, name):
+    path = shared_dir / "data" / "modern_gpus" / "iterations" / f"{name}.csv"
+    runs = RunSet.of(read_table(path))
+    _, needed = runs.evaluate()
+    assert (needed < [run.profile.memory_bytes for run in runs.runs]).all()

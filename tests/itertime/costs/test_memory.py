@@ -87,6 +87,67 @@ def test_32_bit_gradients_take_four_bytes_more():
     assert full["gradients"] == pytest.approx(3 * half["gradients"])
 
 
+def framework(name: str) -> System:
+    return replace(SYSTEM, framework=name)
+
+
+def of_framework(name, model, plan):
+    found = needed(model, PlanBatch.of([plan]), framework(name)).parts
+    return {part: values[0] for part, values in found.items()}
+
+
+def test_where_products_add_to_32_bit_gradients_no_16_bit_ones_stay():
+    """Megatron Core, docs of the distributed optimizer: 6 + 12/d bytes a parameter with bf16 parameters and
+    fp32 gradients.
+    """
+    model, d = load_model("llama2-7b"), 16
+    found = of_framework("te", model, Plan(1, 1, d, 1, d, fp32_gradients=True, zero_stage=1))
+    states = found["weights"] + found["gradients"] + found["optimizer"]
+    assert states == pytest.approx((6 + 12 / d) * model.parameters, rel=1e-3)
+
+
+def test_fused_activations_keep_a_quarter_less_of_a_gated_mlp():
+    """silu(gate) is an output of its own in eager PyTorch only: 8 f bytes a token, else 6 f."""
+    model, plan = replace(load_model("llama2-7b"), layers=1), Plan(1, 1, 1, 1, 1, recompute="none")
+    eager, fused = (of_framework(name, model, plan)["activations"] for name in ("eager", "te"))
+    assert eager - fused == 2 * model.seq_len * model.ffn_hidden
+
+
+class TestBelow16Bit:
+    MODEL = replace(load_model("llama2-7b"), layers=4)
+
+    def test_inputs_of_products_are_kept_as_cast(self):
+        """Inputs of QKV, MLP up and MLP down lose a byte each; the projection's is a second copy."""
+        plan = Plan(1, 1, 1, 1, 1, recompute="none")
+        bf16, fp8 = (
+            of_framework("te", self.MODEL, replace(plan, precision=precision))["activations"]
+            for precision in ("bf16", "fp8")
+        )
+        model = self.MODEL
+        saved = 2 * model.hidden + model.ffn_hidden - model.v_hidden
+        assert bf16 - fp8 == pytest.approx(model.layers * model.seq_len * saved)
+
+    def test_a_framework_that_casts_again_keeps_16_bit(self):
+        plan = Plan(1, 1, 1, 1, 1, recompute="none")
+        assert of_framework("compile", self.MODEL, plan) == of_framework(
+            "compile", self.MODEL, replace(plan, precision="fp8")
+        )
+
+    @pytest.mark.parametrize(
+        ("precision", "zero_stage", "per_weight"),
+        [("fp8", 0, 2.0), ("fp8", 1, 0.0), ("mxfp8", 1, 1 / 16), ("nvfp4", 1, 1.125), ("fp8", 3, 0.0)],
+    )
+    def test_casts_of_weights(self, precision, zero_stage, per_weight):
+        """Row-wise and transposed copies; with the distributed optimizer they replace 16 bit."""
+        plan = Plan(1, 1, 8, 1, 8, zero_stage=zero_stage)
+        found, usual = (
+            of_framework("te", self.MODEL, replace(plan, precision=each))["weights"]
+            for each in (precision, "bf16")
+        )
+        weights = self.MODEL.layers * self.MODEL.layer_parameters
+        assert found - usual == pytest.approx(per_weight * weights, abs=1)
+
+
 def test_the_optimizer_step_counts_only_beyond_the_activations_it_replaces():
     small = parts(load_model("gpt3-1.3b"), Plan(1, 1, 1, 1, 1))
     assert small["optimizer_step"] > 0

@@ -2,7 +2,16 @@
 
 Mixed precision: 16-bit weights and gradients (32-bit gradients where the plan says so), and per parameter 12
 bytes of Adam with 32-bit master weights, divided over ZeRO's groups (Rajbhandari et al., ZeRO, SC'20, section
-3.1). While the optimizer runs it holds its gradients in 32 bit; the activations have been freed before.
+3.1). While the optimizer runs it holds its gradients in 32 bit; the activations have been freed before. That
+moments and master weights have 32 bit is assumed of every framework.
+
+Sums of gradients in 32 bit take 4 bytes where products add to them (Megatron Core, docs of the distributed
+optimizer: 6 + 12/d bytes with weights). Frameworks that sum after the backward pass hold the 16-bit gradients
+too (`Framework.gradient_copies`).
+
+Below 16 bit, the casts of a layer's weights are kept from one micro-batch to the next, row-wise and
+transposed (Transformer Engine, `is_first_microbatch`). With the distributed optimizer they replace the 16-bit
+weights (`fp8_param_gather` of Megatron Core, which has no form for NVFP4). ZeRO-3 casts what it gathers.
 """
 
 from __future__ import annotations
@@ -12,11 +21,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from itertime.costs.data_parallel import expert_copies
+from itertime.costs.partition import FIRST, HEAVY, LAST, Workload
 from itertime.errors import UserError
-from itertime.spec import PlanBatch
+from itertime.spec import PRECISIONS, PlanBatch
 
-from .data_parallel import expert_copies
-from .partition import FIRST, HEAVY, LAST, Workload
+from .activations import activations, element_bytes
 
 __all__ = ["BUFFERS_BYTES", "MEMORY_HEADROOM", "Memory", "checked_headroom", "memory"]
 
@@ -24,6 +34,7 @@ Array = NDArray[np.float64]
 # CUDA context, cuBLAS workspaces and NCCL channels about 2 GB; gradient buckets of 5e8 elements, two to
 # reduce and one to gather (DeepSpeed's defaults), 3 GB; 1 GB lost between blocks of the allocator. Assumed.
 BUFFERS_BYTES = 6e9
+"""Bytes beyond the tensors that are counted one by one; `torch.cuda.max_memory_allocated` lacks them."""
 MEMORY_HEADROOM = 0.1
 """The share of a GPU's memory that plans leave free by default; docs/itertime.md has the evidence for it."""
 _STAGES = [FIRST, HEAVY, LAST]
@@ -89,28 +100,39 @@ def _parts(workload: Workload) -> dict[str, Array]:
     shared, experts = (parameters[_STAGES] for parameters in partition.layer_parameters())
     shared = shared + ends
     optimizer, gradients, weights = (_owned(plans, shared, experts, stage) for stage in (1, 2, 3))
-    kept, live, given = _activations(workload)
-    kept_by_stage = kept * layers
+    usual = activations(workload)
+    kept_by_stage, live = usual.kept * layers, usual.live
     if model.dense_layers:
         dense = partition.dense[_STAGES]
-        kept_by_dense, live_in_dense, _ = _activations(workload.dense_form())
-        kept_by_stage = kept * (layers - dense) + kept_by_dense * dense
-        live = np.where(
-            layers > dense, np.where(dense > 0, np.maximum(live, live_in_dense), live), live_in_dense
-        )
-    held = (kept_by_stage + given) * _in_flight(plans)
-    per_logit = 2.0 if model.fused_loss else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
+        other = activations(workload.dense_form())
+        kept_by_stage = usual.kept * (layers - dense) + other.kept * dense
+        live = np.where(layers > dense, np.where(dense > 0, np.maximum(live, other.live), live), other.live)
+    held = (kept_by_stage + usual.given) * _in_flight(plans)
+    fused = model.fused_loss or workload.framework.fused_loss
+    per_logit = 2.0 if fused else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
+    summed = 6.0 if workload.framework.gradient_copies else 4.0
     predicted = plans.tokens(model.seq_len) * model.predicted_share
     logits = np.zeros(layers.shape)
     logits[-1] = predicted * partition.vocab / plans.tp * per_logit
     return {
-        "weights": 2.0 * weights + gathered,
-        "gradients": np.where(plans.fp32_gradients, 6.0, 2.0) * gradients,
+        "weights": 2.0 * weights + gathered + _casts(workload),
+        "gradients": np.where(plans.fp32_gradients, summed, 2.0) * gradients,
         "optimizer": 12.0 * optimizer,
         "activations": held + live,
         "logits": logits,
         "optimizer_step": np.maximum(4.0 * optimizer - held - live - logits, 0.0),
     }
+
+
+def _casts(workload: Workload) -> Array | float:
+    """Bytes by which kept casts of the layers' weights exceed what they replace, (3, plans)."""
+    plans = workload.plans
+    if not (workload.framework.keeps_casts and plans.precision.any()):
+        return 0.0
+    shared, experts = (parameters[_STAGES] for parameters in workload.partition.layer_parameters())
+    replaced = (plans.zero_stage > 0) & (plans.precision != PRECISIONS.index("nvfp4"))
+    each = 2 * element_bytes(workload) - np.where(replaced, 2.0, 0.0)
+    return np.where((plans.precision > 0) & (plans.zero_stage < 3), each, 0.0) * (shared + experts)
 
 
 def _owned(plans: PlanBatch, shared: Array, experts: Array, stage: int) -> Array:
@@ -130,44 +152,3 @@ def _in_flight(plans: PlanBatch) -> Array:
     position = _SECOND + _LAST_ONE * (plans.pp - 1)
     many = np.where(plans.gpipe, plans.microbatches, np.minimum(plans.pp - position, plans.microbatches))
     return many * np.where(plans.interleave > 1, 1 + (plans.pp - 1) / (plans.pp * plans.interleave), 1.0)
-
-
-def _activations(workload: Workload) -> tuple[Array, Array, Array]:
-    """Bytes per micro-batch: what a layer keeps, what a layer holds while it is recomputed, a layer's input.
-
-    Korthikanti et al. (2022), section 4: s b h (10 + 24/t + 5 a s / h t) for a 4h GELU MLP with dropout, each
-    term written here for any shape. Full recompute keeps the layer's input, 2 s b h; selective drops the term
-    in s^2; that of memory-bound kernels drops the outputs of norms and of the activation.
-    """
-    model, plans = workload.model, workload.plans
-    t = 1.0 * plans.tp
-    tokens = plans.tokens(model.seq_len)
-    h, f = model.hidden, model.shared_ffn_hidden if model.experts > 1 else model.ffn_hidden
-    shared = np.where(plans.sequence_parallel, t, 1.0)
-    norms = 2.0 * (model.norms_per_layer - 2)  # the inputs of norms beyond the usual two
-    outside = tokens * ((10.0 if model.dropout else 8.0) + norms) * h / shared
-    # queries, keys, values and the attention's output; the MLP's two inputs, or SwiGLU's four
-    heads = 2 * model.q_hidden + 2 * model.kv_hidden
-    if model.latent_kv:
-        heads = model.query_width + model.key_width + 2 * model.v_hidden
-        latents = model.latent_q + model.latent_kv  # before and after their norms
-        outside = outside + tokens * (4 * latents + 2 * model.rope_head_dim) / shared
-    inside = tokens * (2 * heads + (8 if model.gated_mlp else 4) * f) / t
-    light = tokens * (4 * h / shared + 2 * f / t)  # outputs of norms and of the activation
-    if model.experts > 1:
-        copies = tokens / shared * model.experts_per_token * np.minimum(model.load_imbalance, 1.0 * plans.ep)
-        # An expert's input, what its activation reads and writes. Weighted there, its output is not kept.
-        inside = inside + copies * (2 * h + (6 if model.gated_mlp else 4) * model.ffn_hidden)
-        light = light + copies * 2 * model.ffn_hidden
-    if model.attention == "core":
-        scores = tokens * (5.0 if model.dropout else 2.0) * model.heads * model.seq_len / t
-    else:
-        scores = tokens * 4.0 * model.heads / t  # the kernel's row sums
-    given = tokens * 2 * h / shared
-    whole = outside + inside + scores
-    options = [whole, outside + inside, given, given, whole - light]
-    kept = np.choose(plans.recompute, options)
-    share = plans.recompute_permille / 1000
-    kept = share * kept + (1 - share) * whole
-    live = np.choose(plans.recompute, [np.zeros(len(plans)), scores, whole, whole, light])
-    return kept, live, given

@@ -1,0 +1,92 @@
+"""Bytes that a layer keeps for its backward pass, per micro-batch.
+
+Korthikanti et al. (2022), section 4: s b h (10 + 24/t + 5 a s / h t) for a 4h GELU MLP with dropout, each
+term written here for any shape.
+
+Below 16 bit, Transformer Engine keeps the inputs of matrix products as cast, in place of 16 bit (its modules
+save `inputmat` in the recipe's format). The attention kernel keeps its own output in 16 bit, so the input of
+the projection is a second copy of that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.costs.partition import Workload
+from itertime.spec import PRECISIONS
+
+__all__ = ["Activations", "activations", "element_bytes"]
+
+Array = NDArray[np.float64]
+# An element and its share of the scales: blocks of 128 with a 32-bit scale (DeepSeek-V3, 2024, section 3.3),
+# of 32 with 8 bit (OCP microscaling, 2023), of 16 with 8 bit (NVIDIA, NVFP4).
+_BYTES = {"bf16": 2.0, "fp8": 1.0, "fp8_block": 1 + 4 / 128, "mxfp8": 1 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
+
+
+@dataclass(frozen=True)
+class Activations:
+    """Bytes per micro-batch on one GPU, (plans,) each: what a layer keeps, what a layer holds while it is
+    recomputed, and a layer's input.
+    """
+
+    kept: Array
+    live: Array
+    given: Array
+
+
+def element_bytes(workload: Workload) -> Array:
+    """Bytes of one element of a tensor cast to the plan's precision, with its share of the scales."""
+    return np.array([_BYTES[name] for name in PRECISIONS])[workload.plans.precision]
+
+
+def activations(workload: Workload) -> Activations:
+    """Full recompute keeps the layer's input, 2 s b h; selective drops the term in s^2; that of memory-bound
+    kernels drops the outputs of norms and of the activation.
+    """
+    model, plans, framework = workload.model, workload.plans, workload.framework
+    t = 1.0 * plans.tp
+    tokens = plans.tokens(model.seq_len)
+    h, f = model.hidden, model.shared_ffn_hidden if model.experts > 1 else model.ffn_hidden
+    shared = np.where(plans.sequence_parallel, t, 1.0)
+    cast = element_bytes(workload) if framework.keeps_casts else 2.0  # of an input of a matrix product
+    norms = 2.0 * (model.norms_per_layer - 2)  # the inputs of norms beyond the usual two
+    # The inputs of the norms, their outputs (inputs of QKV and of the MLP), masks of dropout.
+    outside = tokens * (4.0 + 2 * cast + (2.0 if model.dropout else 0.0) + norms) * h / shared
+    # queries, keys, values and the attention's output
+    heads = 2 * model.q_hidden + 2 * model.kv_hidden
+    if model.latent_kv:
+        heads = model.query_width + model.key_width + 2 * model.v_hidden
+        latents = model.latent_q + model.latent_kv  # before and after their norms
+        outside = outside + tokens * ((2 + cast) * latents + 2 * model.rope_head_dim) / shared
+    projected = np.where(plans.precision > 0, cast, 0.0) * model.v_hidden if framework.keeps_casts else 0.0
+    inside = tokens * (2 * heads + projected + (_activated(workload) + cast) * f) / t
+    light = tokens * (2 * cast * h / shared + cast * f / t)  # outputs of norms and of the activation
+    if model.experts > 1:
+        copies = tokens / shared * model.experts_per_token * np.minimum(model.load_imbalance, 1.0 * plans.ep)
+        # An expert's input, what its activation reads and writes. Weighted there, its output is not kept.
+        inside = inside + copies * (cast * h + ((4 if model.gated_mlp else 2) + cast) * model.ffn_hidden)
+        light = light + copies * cast * model.ffn_hidden
+    if model.attention == "core":
+        scores = tokens * (5.0 if model.dropout else 2.0) * model.heads * model.seq_len / t
+    else:
+        scores = tokens * 4.0 * model.heads / t  # the kernel's row sums
+    given = tokens * 2 * h / shared
+    whole = outside + inside + scores
+    options = [whole, outside + inside, given, given, whole - light]
+    kept = np.choose(plans.recompute, options)
+    share = plans.recompute_permille / 1000
+    kept = share * kept + (1 - share) * whole
+    live = np.choose(plans.recompute, [np.zeros(len(plans)), scores, whole, whole, light])
+    return Activations(kept, live, given)
+
+
+def _activated(workload: Workload) -> float:
+    """Bytes per element of an MLP's width that its activation keeps beside its result: its input; with a gate
+    both factors, and the activated gate too where kernels are not fused.
+    """
+    if not workload.model.gated_mlp:
+        return 2.0
+    return 4.0 if workload.framework.elementwise in ("fused", "compiled") else 6.0

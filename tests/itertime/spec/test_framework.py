@@ -1,0 +1,120 @@
+"""Frameworks: files, and what each of their values does to a prediction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from itertime import Plan, load_model, load_system, predict
+from itertime.errors import UnknownName, UserError
+from itertime.spec import Framework, list_frameworks, load_framework
+
+SYSTEM = load_system("dgx-h100")
+MODEL = load_model("llama3-8b")
+SHARDED = Plan(tp=1, pp=1, dp=16, micro_batch=1, global_batch=64, zero_stage=3, recompute="none")
+TENSOR = Plan(tp=8, pp=1, dp=1, micro_batch=1, global_batch=8, sequence_parallel=True, recompute="none")
+PIPELINE = Plan(tp=2, pp=4, dp=1, micro_batch=1, global_batch=8, recompute="none")
+NEUTRAL = Framework(name="neutral", source="a test")
+
+
+def seconds(plan: Plan, **changes: object) -> float:
+    framework = replace(NEUTRAL, **changes)  # type: ignore[arg-type]
+    return predict(MODEL, plan, SYSTEM, framework=framework).iteration_s
+
+
+def test_every_shipped_framework_loads_and_names_its_source() -> None:
+    assert {"te", "compile", "eager", "megatron", "megatron-deepspeed"} <= set(list_frameworks())
+    for name in list_frameworks():
+        framework = load_framework(name)
+        assert framework.name == name
+        assert len(framework.source) > 20
+
+
+def test_the_neutral_framework_changes_nothing() -> None:
+    shipped = load_framework("megatron")
+    assert replace(shipped, name="neutral", source="a test") == NEUTRAL
+
+
+def test_a_file_extends_a_shipped_framework(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("extends: te\nname: mine\ncontention: 0.5\n")
+    mine = load_framework(str(file))
+    assert mine == replace(load_framework("te"), name="mine", contention=0.5)
+    system = replace(SYSTEM, framework=str(file))
+    assert predict(MODEL, SHARDED, system) == predict(MODEL, SHARDED, SYSTEM, framework=mine)
+
+
+def test_errors_name_the_file_and_the_key(tmp_path: Path) -> None:
+    with pytest.raises(UnknownName, match="te"):
+        load_framework("tee")
+    file = tmp_path / "mine.yaml"
+    for text, problem in (
+        ("extends: te\ncontention: 2\n", "contention"),
+        ("extends: te\nattention: fast\n", "attention"),
+        ("extends: te\nlaunch: 3\n", "unknown key"),
+        ("name: mine\n", "'source' is missing"),
+    ):
+        file.write_text(text)
+        load_framework.cache_clear()
+        with pytest.raises(UserError, match=problem) as error:
+            load_framework(str(file))
+        assert str(file) in str(error.value)
+
+
+def test_hidden_communication_slows_computation_by_the_stated_share() -> None:
+    none, half, whole = (seconds(SHARDED, contention=share) for share in (0.0, 0.5, 1.0))
+    assert none < half < whole
+    assert whole - half == pytest.approx(half - none)
+    parts = predict(MODEL, SHARDED, SYSTEM, framework=replace(NEUTRAL, contention=1.0)).breakdown
+    assert parts["contention"] == pytest.approx(whole - none)
+
+
+def test_only_the_stated_share_of_overlapped_tensor_parallel_communication_is_exposed() -> None:
+    def exposed(plan: Plan, **changes: object) -> float:
+        framework = replace(NEUTRAL, **changes)  # type: ignore[arg-type]
+        return predict(MODEL, plan, SYSTEM, framework=framework).breakdown["tp_comm"]
+
+    full = exposed(TENSOR)
+    assert exposed(TENSOR, tp_exposed=0.25) == full  # a framework that hides nothing by default
+    assert exposed(TENSOR, tp_exposed=0.25, tp_overlap=True) == pytest.approx(full / 4)
+    assert exposed(replace(TENSOR, tp_overlap=True), tp_exposed=0.25) == pytest.approx(full / 4)
+    assert exposed(replace(TENSOR, tp_overlap=False), tp_exposed=0.25, tp_overlap=True) == full
+
+
+def test_overheads_add_up_by_layer_micro_batch_and_stage() -> None:
+    layers, batches = MODEL.layers, PIPELINE.microbatches
+    assert seconds(TENSOR, layer_s=1e-3) - seconds(TENSOR) == pytest.approx(layers * 8 * 1e-3)
+    assert seconds(TENSOR, iteration_s=0.5) - seconds(TENSOR) == pytest.approx(0.5)
+    assert seconds(TENSOR, pipeline_layer_s=1.0, micro_batch_s=1.0) == seconds(TENSOR)
+    # A pipeline of equal stages is as long as its micro-batches and the bubble of the others.
+    more = seconds(PIPELINE, pipeline_layer_s=1e-3) - seconds(PIPELINE)
+    assert more == pytest.approx((batches + 3) * layers / 4 * 1e-3, rel=1e-6)
+    more = seconds(PIPELINE, micro_batch_s=1e-3) - seconds(PIPELINE)
+    assert more == pytest.approx((batches + 3) * 1e-3, rel=1e-6)
+
+
+def test_a_graph_of_everything_leaves_no_launch() -> None:
+    tiny = replace(MODEL, layers=2, hidden=256, heads=4, kv_heads=4, ffn_hidden=512, seq_len=128)
+    plan = Plan(tp=1, pp=1, dp=1, micro_batch=1, global_batch=1, recompute="none")
+    one_by_one, layers, full = (
+        predict(tiny, replace(plan, cuda_graphs=graphs), SYSTEM) for graphs in ("none", "layers", "full")
+    )
+    assert one_by_one.breakdown["launch"] > layers.breakdown["launch"] >= 0
+    assert full.breakdown.get("launch", 0.0) == 0
+    assert full.iteration_s <= layers.iteration_s < one_by_one.iteration_s
+
+
+@pytest.mark.parametrize("precision", ["fp8", "fp8_block"])
+def test_fewer_bits_save_time_in_matrices_and_cost_casts(precision: str) -> None:
+    wide = predict(MODEL, SHARDED, SYSTEM, framework=NEUTRAL)
+    narrow = predict(MODEL, replace(SHARDED, precision=precision), SYSTEM, framework=NEUTRAL)
+    assert 0.4 < narrow.breakdown["gemm"] / wide.breakdown["gemm"] < 0.75
+    assert narrow.breakdown["elementwise"] > wide.breakdown["elementwise"]
+    assert narrow.breakdown["head"] == wide.breakdown["head"]
+
+
+def test_a_precision_that_a_gpu_lacks_is_refused() -> None:
+    with pytest.raises(UserError, match="mxfp8"):
+        predict(MODEL, replace(SHARDED, precision="mxfp8"), SYSTEM)
