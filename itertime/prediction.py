@@ -154,7 +154,8 @@ def predict(
     found = evaluate(
         model, PlanBatch.of([plan]), system, watched, framework=framework, memory_headroom=memory_headroom
     ).prediction(0)
-    interval = interval_s(model, plan, system, found.iteration_s)
+    name = framework.name if framework else ""
+    interval = interval_s(model, plan, system, found.iteration_s, framework=name)
     return replace(found, extrapolated=watched.extrapolated(), interval_s=interval)
 
 

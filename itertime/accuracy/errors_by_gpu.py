@@ -18,17 +18,19 @@ LARGE_PCT = 20.0
 
 @dataclass(frozen=True)
 class MeasuredErrors:
-    """Errors of predictions with neutral constants on one GPU.
+    """Errors of predictions with neutral constants on one GPU, of one framework or of all.
 
-    `rows` measured runs; `mape_pct`: mean absolute error of predicted seconds in percent, by set in `sets`;
-    `median`: measured over predicted seconds. `beside_sd`: standard deviation of a plan's error beside other
-    plans for the same work, as a logarithm of measured over predicted seconds; None where none is known.
+    `rows` measured runs; `mape_pct`: mean absolute error of predicted seconds in percent, the mean over
+    `sources`, which holds it by source; `median`: measured over predicted seconds, the middle one of the
+    sources' medians. `beside_sd`: standard deviation of a plan's error beside other plans for the same work,
+    as a logarithm of measured over predicted seconds; None where none is known. `framework`: empty for all.
     """
 
+    framework: str
     rows: int
     mape_pct: float
     median: float
-    sets: Mapping[str, float]
+    sources: Mapping[str, float]
     beside_sd: float | None
 
     @property
@@ -37,18 +39,31 @@ class MeasuredErrors:
         return self.mape_pct >= LARGE_PCT
 
 
-def errors_on(profile: str) -> MeasuredErrors | None:
-    """The errors on the GPU of a profile, by its name; None without measured runs."""
+def errors_on(profile: str, framework: str = "") -> MeasuredErrors | None:
+    """The errors on the GPU of a profile, by its name, with a framework; with any if its runs are unknown.
+
+    None without measured runs.
+    """
     found = _document()["profiles"].get(profile)
     if found is None:
         return None
+    known = framework if framework in found["frameworks"] else ""
+    entry = found["frameworks"][framework] if known else found["all"]
+    spread = entry["beside_others"]["sd"] or _elsewhere(framework) or found["all"]["beside_others"]["sd"]
     return MeasuredErrors(
-        rows=found["rows"],
-        mape_pct=found["mape"],
-        median=found["median"],
-        sets={name: each["mape"] for name, each in found["sets"].items()},
-        beside_sd=found["beside_others"]["sd"],
+        framework=known,
+        rows=entry["rows"],
+        mape_pct=entry["mape"],
+        median=entry["median"],
+        sources={name: each["mape"] for name, each in entry["sources"].items()},
+        beside_sd=spread,
     )
+
+
+def _elsewhere(framework: str) -> float | None:
+    """The spread of a framework's plans over all GPUs."""
+    known: float | None = _document()["beside_others"].get(framework, {}).get("sd")
+    return known
 
 
 @functools.cache

@@ -1,8 +1,10 @@
-"""Intervals of predictions: the range of measured over predicted seconds, by class of plan.
+"""Intervals of predictions: the range of measured over predicted seconds, by GPU, kind of model, framework
+and class of plan.
 
 The table `residuals/measured_over_predicted.json` holds the ranges in which nine in ten runs of an unseen
-site should lie, computed from published runs. It repeats all ranges with each set of runs left out, so that
-`validate` can measure the coverage of the intervals on that set.
+site should lie, computed from published runs. It repeats all ranges with each source of runs left out, so
+that `validate` can measure the coverage of the intervals on that source. A source is the site that measured,
+whatever the file and the precision.
 """
 
 from __future__ import annotations
@@ -18,13 +20,18 @@ from typing import Any
 from itertime.spec import ModelSpec, Plan, System
 
 __all__ = [
+    "ANY",
     "CLASSES",
+    "GENERATIONS",
     "LEVEL",
     "TABLE",
     "Ranges",
     "conformal_range",
     "interval_s",
+    "kind_of",
     "load_ranges",
+    "lookups",
+    "measured_relatives",
     "plan_class",
 ]
 
@@ -40,18 +47,43 @@ CLASSES = {
     "tensor": "tensor parallelism in a node, no pipeline",
     "data": "data parallelism alone",
 }
+GENERATIONS = {
+    "a100-80gb": "ampere",
+    "h100-80gb": "hopper",
+    "h200-141gb": "hopper",
+    "b200-180gb": "blackwell",
+    "b300-270gb": "blackwell",
+    "gb200-186gb": "blackwell",
+    "gb300-280gb": "blackwell",
+}
+"""Profiles that borrow each other's ranges, widened, where a GPU has too few runs of its own."""
+ANY = "*"  # any framework, any class
+Key = tuple[str, str, str, str]  # profile or generation, kind, framework, class
+Range = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """Measured over predicted seconds, lowest and highest, by class; `pooled` for a class with few runs."""
+    """Measured over predicted seconds, lowest and highest, by the keys of `lookups`."""
 
-    profile: str
-    by_class: Mapping[str, tuple[float, float]]
-    pooled: tuple[float, float]
+    ranges: Mapping[Key, Range]
 
-    def of(self, name: str) -> tuple[float, float]:
-        return self.by_class.get(name, self.pooled)
+    def key_for(self, profile: str, kind: str, framework: str, name: str) -> Key | None:
+        """The first of `lookups` that has a range; None if nothing is known."""
+        return next((key for key in lookups(profile, kind, framework, name) if key in self.ranges), None)
+
+    def of(self, profile: str, kind: str, framework: str, name: str) -> Range | None:
+        key = self.key_for(profile, kind, framework, name)
+        return None if key is None else self.ranges[key]
+
+
+def lookups(profile: str, kind: str, framework: str, name: str) -> list[Key]:
+    """Where the range of a class of plans is looked up, the most specific first."""
+    keys = [(profile, kind, framework, name), (profile, kind, framework, ANY), (profile, kind, ANY, ANY)]
+    generation = GENERATIONS.get(profile)
+    if generation:
+        keys += [(generation, kind, framework, ANY), (generation, kind, ANY, ANY)]
+    return keys
 
 
 def plan_class(model: ModelSpec, plan: Plan, system: System) -> str:
@@ -67,24 +99,36 @@ def plan_class(model: ModelSpec, plan: Plan, system: System) -> str:
     return "tensor" if plan.tp > 1 else "data"
 
 
+def kind_of(model: ModelSpec) -> str:
+    """Dense models and mixtures of experts have intervals of their own."""
+    return "mixture" if model.experts > 1 else "dense"
+
+
 def interval_s(
-    model: ModelSpec, plan: Plan, system: System, iteration_s: float, without: str = ""
-) -> tuple[float, float] | None:
+    model: ModelSpec,
+    plan: Plan,
+    system: System,
+    iteration_s: float,
+    *,
+    framework: str = "",
+    without: str = "",
+) -> Range | None:
     """The interval in seconds that should hold nine in ten measured iterations, given the predicted seconds.
 
-    A calibrated site has the range of its own held-out runs. Elsewhere the range is that of the plan's class,
-    with the set `without` left out. None for a GPU with too few published runs.
+    A calibrated site has the range of its own held-out runs. Elsewhere the range is the first of `lookups`
+    that is known, with the source `without` left out. `framework`: its name, if it is not that of the system.
+    None where no run tells: a GPU of a generation, or mixtures on it, of which nothing was measured.
     """
     found = system.site.measured_over_predicted
     if found is None:
-        ranges = load_ranges(without)
-        if system.profile != ranges.profile:
+        names = kind_of(model), framework or system.framework, plan_class(model, plan, system)
+        found = load_ranges(without).of(system.profile, *names)
+        if found is None:
             return None
-        found = ranges.of(plan_class(model, plan, system))
     return found[0] * iteration_s, found[1] * iteration_s
 
 
-def conformal_range(ratios: Sequence[float], level: float = LEVEL) -> tuple[float, float]:
+def conformal_range(ratios: Sequence[float], level: float = LEVEL) -> Range:
     """The range that holds the next ratio with probability `level`, if it is exchangeable with these.
 
     Split conformal prediction with equal tails (Lei et al. 2018, section 2.2): of n ratios, the ones of ranks
@@ -96,12 +140,20 @@ def conformal_range(ratios: Sequence[float], level: float = LEVEL) -> tuple[floa
 
 
 @functools.cache
+def measured_relatives(profile: str) -> tuple[str, ...]:
+    """The other profiles of its generation with measured runs, whose ranges a profile borrows."""
+    generation = GENERATIONS.get(profile)
+    measured = {key[0] for key in load_ranges().ranges}
+    related = (name for name, each in GENERATIONS.items() if each == generation and name != profile)
+    return tuple(name for name in related if generation and name in measured)
+
+
+@functools.cache
 def load_ranges(without: str = "") -> Ranges:
-    """The shipped ranges, without the set `without` if they include it."""
+    """The shipped ranges, without the runs of the source `without` if they include it."""
     table = _table()
-    entry = table["without"].get(without, table)
-    by_class = {name: _pair(found["range"]) for name, found in entry["classes"].items()}
-    return Ranges(profile=table["profile"], by_class=by_class, pooled=_pair(entry["pooled"]["range"]))
+    entry = table["without"].get(without, table["ranges"])
+    return Ranges({_key(name): _pair(found) for name, found in entry.items()})
 
 
 @functools.cache
@@ -110,6 +162,11 @@ def _table() -> dict[str, Any]:
     return table
 
 
-def _pair(values: Sequence[float]) -> tuple[float, float]:
-    low, high = values
+def _key(name: str) -> Key:
+    place, kind, framework, plans = name.split("/")
+    return place, kind, framework, plans
+
+
+def _pair(values: Sequence[float]) -> Range:
+    low, high = values[:2]
     return low, high

@@ -40,7 +40,7 @@ class RowError:
     """One predicted row; `memory_measured_gb` is None without a measurement, and lacks `unreported_bytes` of
     what a prediction counts.
 
-    `interval_s` is the prediction's interval, computed without the runs of the row's own file. `assumed`:
+    `interval_s` is the prediction's interval, computed without the runs of the row's own source. `assumed`:
     what the prediction takes for granted because the row does not say it, or no plan can state it. `groups`:
     the row's value of each of `GROUPINGS`.
     """
@@ -159,7 +159,8 @@ def _predict_row(row: Cells, site: Site, file: str) -> RowError:
     found = [(plan, predict(run.model, plan, run.system, run.profile, memory_headroom=0.0)) for plan in plans]
     possible = [each for each in found if each[1].fits] or found[:1]
     plan, prediction = min(possible, key=lambda each: each[1].iteration_s)
-    interval = interval_s(run.model, plan, run.system, prediction.iteration_s, without=file)
+    source = row["site"] or file
+    interval = interval_s(run.model, plan, run.system, prediction.iteration_s, without=source)
     return RowError(
         id=row["id"],
         measured_s=row["iteration_s"],
@@ -167,13 +168,12 @@ def _predict_row(row: Cells, site: Site, file: str) -> RowError:
         memory_measured_gb=row["memory_gb"],
         interval_s=interval,
         assumed=run.assumed,
-        groups=_groups(row, run, file),
+        groups=_groups(row, run, source),
         unreported_bytes=run.unreported_bytes,
     )
 
 
-def _groups(row: Cells, run: MeasuredRun, file: str) -> dict[str, str]:
-    source = row["site"] or file
+def _groups(row: Cells, run: MeasuredRun, source: str) -> dict[str, str]:
     values = (run.system.framework, run.plan.precision, row["gpu"], source)
     return dict(zip(GROUPINGS, values, strict=True))
 

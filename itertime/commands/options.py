@@ -250,20 +250,26 @@ def numbers_of(option: str, text: str) -> tuple[int, ...]:
 
 def error_note(system: System) -> str:
     """How wrong predictions on a system were; empty if errors are small or its site is calibrated."""
-    from itertime.accuracy import errors_on
+    from itertime.accuracy import errors_on, measured_relatives
 
     if system.site.measured_over_predicted is not None:
         return ""
-    known = errors_on(system.profile)
+    known = errors_on(system.profile, system.framework)
     if known is None:
-        return f"no measured run on profile {system.profile} is known: how wrong predictions are is unknown"
+        relatives = ", ".join(measured_relatives(system.profile))
+        borrowed = f"; intervals are those of {relatives}, widened" if relatives else ""
+        return (
+            f"no measured run on profile {system.profile} is known: how wrong predictions are is unknown"
+            f"{borrowed}"
+        )
     if not known.large:
         return ""
-    sets = ", ".join(f"{name} {error:.0f} %" for name, error in known.sets.items())
+    sources = ", ".join(f"{name} {error:.0f} %" for name, error in known.sources.items())
+    software = f" with framework {known.framework}" if known.framework else ""
     return (
-        f"predictions on profile {system.profile} are unreliable: off by {known.mape_pct:.0f} % on average "
-        f"over {known.rows:,} measured runs ({sets}), half of which took over {known.median:.2g} times the "
-        "prediction; calibrate the site (itertime calibrate), and compare plans by measuring them"
+        f"predictions on profile {system.profile}{software} are unreliable: off by {known.mape_pct:.0f} % on "
+        f"average over {known.rows:,} measured runs ({sources}), half of which took over {known.median:.2g} "
+        "times the prediction; calibrate the site (itertime calibrate), and compare plans by measuring them"
     )
 
 

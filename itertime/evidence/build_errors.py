@@ -1,10 +1,13 @@
-"""Computes how wrong predictions on each GPU were, and by how much plans beside each other differ from their
-predictions; run it with `--help` for its usage.
+"""Computes how wrong predictions on each GPU were, by framework, and by how much plans beside each other
+differ from their predictions; run it with `--help` for its usage.
 
-A *choice* is a group of measured runs that differ in nothing but their plan: same set, model, number of GPUs,
-global batch and nodes. An error that all of them share changes no order. What is left, a run's error less the
-mean of its group, is what can make the plan predicted best not the best. Groups of n runs hide part of it:
-the differences are multiplied by sqrt(n / (n - 1)), so that their variance is unbiased.
+Sources, the sites that measured, count alike: the error of a GPU is the mean over its sources, as one of them
+has two thirds of all rows.
+
+A *choice* is a group of measured plans for the same work at the same source (`choose_plans`). An error that
+all of them share changes no order. What is left, a plan's error less the mean of its group, is what can make
+the plan predicted best not the best. Groups of n plans hide part of it: the differences are multiplied by
+sqrt(n / (n - 1)), so that their variance is unbiased.
 
 The standard deviation is a robust one, 1.4826 times the median of the absolute differences, which is that of
 a normal distribution (Rousseeuw and Croux 1993). Single runs that took up to 1.65 times as long as their
@@ -18,30 +21,41 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.accuracy import ERRORS
-from itertime.calibration import MeasuredRun, RunSet, read_table
+from itertime.accuracy import ERRORS, LARGE_PCT
+from itertime.calibration import RunSet, read_table
 from itertime.commandline import run_task
 from itertime.errors import UserError
 from itertime.io import write_text
 from itertime.spec import Site
 
-__all__ = ["beside_others", "main", "measured_errors", "work_of"]
+from .choose_plans import choices_of
+
+__all__ = ["beside_others", "main", "measured_errors"]
 
 PROGRAM = "python -m itertime.evidence.build_errors"
 EXAMPLE = f"""\
 Example, which rewrites the shipped errors:
 
-    cd ../shared/data/iterations; {PROGRAM} *.csv
+    cd ../shared/data; {PROGRAM} iterations/*.csv modern_gpus/iterations/*.csv
 """
 TO_SD = 1.4826  # standard deviation over median absolute deviation of a normal distribution
+FEWEST = 10  # runs of a framework with its own errors; plans beside others with a spread
 Array = NDArray[np.float64]
-Groups = dict[tuple[Any, ...], list[float]]
+
+
+@dataclass
+class _Found:
+    """Logarithms of measured over predicted seconds: of the runs by source, of plans by choice."""
+
+    runs: dict[str, list[float]] = field(default_factory=dict)
+    choices: list[list[float]] = field(default_factory=list)
 
 
 def measured_errors(files: Sequence[str | Path]) -> dict[str, Any]:
@@ -49,43 +63,70 @@ def measured_errors(files: Sequence[str | Path]) -> dict[str, Any]:
 
     Raises TableError for a malformed file, UserError if no row of a file can be expressed.
     """
-    by_set: dict[str, dict[str, Array]] = {}
-    choices: dict[str, Groups] = {}
+    found: dict[str, dict[str, _Found]] = {}
     sets = {}
     for path in map(Path, files):
         runs = RunSet.of(read_table(path))
         if not len(runs):
             raise UserError(f"{path}: no row can be predicted; leave the file out")
-        ratios = np.log(runs.measured_s / runs.evaluate(Site())[0])
-        profiles = np.array([run.profile.name for run in runs.runs])
-        for name in sorted(set(profiles.tolist())):
-            by_set.setdefault(name, {})[path.stem] = ratios[profiles == name]
-        for run, ratio in zip(runs.runs, ratios.tolist(), strict=True):
-            choices.setdefault(run.profile.name, {}).setdefault((path.stem, *work_of(run)), []).append(ratio)
+        predicted = runs.evaluate(Site())[0]
+        ratios = np.log(runs.measured_s / predicted).tolist()
+        for cells, run, ratio in zip(runs.cells, runs.runs, ratios, strict=True):
+            here = found.setdefault(run.profile.name, {}).setdefault(run.system.framework, _Found())
+            here.runs.setdefault(cells["site"] or path.stem, []).append(ratio)
+        for choice in choices_of(runs, predicted):
+            errors = np.log(choice.measured_s / choice.predicted_s).tolist()
+            found[choice.profile][choice.framework].choices.append(errors)
         sets[path.stem] = {"rows": len(runs), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-    profiles_found = {name: _errors(by_set[name], choices[name]) for name in sorted(by_set)}
-    return {"unit": "measured seconds over predicted seconds", "sets": sets, "profiles": profiles_found}
-
-
-def work_of(run: MeasuredRun) -> tuple[Any, ...]:
-    """What the runs of one choice have in common: all but their plan."""
-    model, system = run.model, run.system
-    shape = model.layers, model.hidden, model.heads, model.kv_heads, model.ffn_hidden, model.vocab
-    nodes = run.profile.gpu, system.gpus_per_node, system.nic_bytes_per_s
-    return *shape, model.seq_len, run.plan.gpus, run.plan.global_batch, *nodes
-
-
-def _errors(sets: Mapping[str, Array], groups: Groups) -> dict[str, Any]:
-    beside = beside_others(list(groups.values()))
-    return {
-        **_statistics(np.concatenate(list(sets.values()))),
-        "sets": {name: _statistics(ratios) for name, ratios in sets.items()},
-        "beside_others": {
-            "choices": sum(len(group) > 1 for group in groups.values()),
-            "runs": len(beside),
-            "sd": round(TO_SD * float(np.median(np.abs(beside))), 4) if len(beside) else None,
-        },
+    names = sorted({name for frameworks in found.values() for name in frameworks})
+    everywhere = {
+        name: [each for mine in found.values() if name in mine for each in mine[name].choices]
+        for name in names
     }
+    return {
+        "unit": "measured seconds over predicted seconds",
+        "sets": sets,
+        "beside_others": {name: _spread(choices) for name, choices in everywhere.items()},
+        "profiles": {name: _profile(found[name]) for name in sorted(found)},
+    }
+
+
+def _profile(frameworks: Mapping[str, _Found]) -> dict[str, Any]:
+    """The errors of all runs on a GPU and of those of each framework. Plans of a framework whose errors are
+    large tell nothing about the choice of plans of another.
+    """
+    everything = _Found()
+    for each in frameworks.values():
+        for source, ratios in each.runs.items():
+            everything.runs.setdefault(source, []).extend(ratios)
+    own = {
+        name: _errors(each)
+        for name, each in sorted(frameworks.items())
+        if sum(map(len, each.runs.values())) >= FEWEST
+    }
+    for name, each in frameworks.items():
+        if name not in own or own[name]["mape"] < LARGE_PCT:
+            everything.choices += each.choices
+    return {"all": _errors(everything), "frameworks": own}
+
+
+def _errors(found: _Found) -> dict[str, Any]:
+    sources = {name: _statistics(np.array(ratios)) for name, ratios in sorted(found.runs.items())}
+    return {
+        "rows": sum(each["rows"] for each in sources.values()),
+        "mape": round(float(np.mean([each["mape"] for each in sources.values()])), 1),
+        "median": round(float(np.median([each["median"] for each in sources.values()])), 3),
+        "sources": sources,
+        "beside_others": _spread(found.choices),
+    }
+
+
+def _spread(choices: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """Choices and their plans, and the standard deviation of a plan's error; None for fewer than `FEWEST`."""
+    beside = beside_others(choices)
+    known = len(beside) >= FEWEST
+    sd = round(TO_SD * float(np.median(np.abs(beside))), 4) if known else None
+    return {"choices": len(choices), "plans": len(beside), "sd": sd}
 
 
 def _statistics(ratios: Array) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def judge(
     None if nothing fits, or if too little is known about the errors of predictions on the GPU.
     """
     profile = profile or profile_of(system)
-    known = errors_on(profile.name)
+    known = errors_on(profile.name, system.framework)
     if not result.plans or result.fitting is None or known is None or known.large or not known.beside_sd:
         return None
     best_s, plans = result.plans[0].prediction.iteration_s, result.fitting

@@ -128,27 +128,53 @@ def test_the_optimism_of_the_best_is_said(capsys):
     assert f"{choice['tied']:,} other plans are within {choice['margin']:.0%} of it" in out
 
 
-def test_a_gpu_without_intervals_says_how_wrong_predictions_were(capsys):
-    """From the measured runs that ship, not by name."""
-    known = errors_on("h100-80gb")
-    where = ["--model", MODEL.name, "--system", "dgx-h100", "--global-batch", "64"]
-    assert main(["search", *where, "--gpus", "16"]) == 0
+def test_a_gpu_without_intervals_says_so(capsys):
+    where = ["--model", MODEL.name, "--system", "dgx-h100,profile=v100-32gb", "--global-batch", "64"]
+    assert main(["search", *where, "--gpus", "32"]) == 0
     out = capsys.readouterr().out
     assert out.count("no interval known for dgx-h100\n") == 1
-    assert (
-        out.count(f"warning: predictions on profile h100-80gb are unreliable: off by {known.mape_pct:.0f} %")
-        == 1
-    )
+    assert out.count("warning: no measured run on profile v100-32gb is known") == 1
     assert "best of many" not in out
-    assert main(["search", *where, "--gpus", "16", "--json"]) == 0
+    assert main(["search", *where, "--gpus", "32", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["choice"] is None
-    assert "unreliable" in document["warning"]
+    assert "how wrong predictions are is unknown" in document["warning"]
     assert {plan["interval_s"] for plan in document["plans"]} == {None}
     assert main(["predict", *where, "--tp", "8"]) == 0
     captured = capsys.readouterr()
     assert "no interval is known" in captured.out
-    assert "are unreliable" in captured.err
+    assert "is unknown" in captured.err
+
+
+def test_h100_has_intervals_and_no_warning(capsys):
+    where = ["--model", MODEL.name, "--system", "dgx-h100,framework=te", "--global-batch", "64"]
+    assert main(["search", *where, "--gpus", "64", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["warning"] == ""
+    assert document["choice"]["optimism"] < 0.2
+    for plan in document["plans"]:
+        low, high = plan["interval_s"]
+        assert low < plan["iteration_s"] < high
+
+
+def test_a_borrowed_interval_names_the_gpus_that_it_is_of(capsys):
+    where = ["--model", MODEL.name, "--system", "dgx-h200,framework=te", "--global-batch", "64"]
+    assert main(["search", *where, "--gpus", "64"]) == 0
+    out = capsys.readouterr().out
+    assert "in brackets: the seconds of nine in ten" in out
+    assert "intervals are those of h100-80gb, widened" in out
+
+
+def test_large_errors_of_a_framework_are_said(capsys, monkeypatch):
+    from itertime.accuracy import errors_by_gpu
+
+    known = errors_on("h100-80gb", "te")
+    monkeypatch.setattr(errors_by_gpu, "LARGE_PCT", known.mape_pct)
+    where = ["--model", MODEL.name, "--system", "dgx-h100,framework=te", "--global-batch", "64"]
+    assert main(["search", *where, "--gpus", "64"]) == 0
+    out = capsys.readouterr().out
+    error = f"with framework te are unreliable: off by {known.mape_pct:.0f} % on average"
+    assert f"warning: predictions on profile h100-80gb {error}" in out
 
 
 @pytest.mark.parametrize(
