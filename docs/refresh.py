@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from clustersim.cli import main as clustersim
@@ -21,13 +22,17 @@ from itertime.cli import main as itertime
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("CLUSTERSIM_SHARED", ROOT.parent / "shared"))
-SETS = (
-    "a100_megatron_deepspeed",
-    "published",
-    "a100_bigscience",
-    "a100_internevo_zero1",
-    "a100_llmfoundry_fsdp",
-)
+FOLDERS = ("iterations", "modern_gpus/iterations")
+GROUPS = {
+    "A100, 7 sites": ("a100_*", "published"),
+    "H100 bf16, 5 sites": ("h100_llmfoundry_fsdp", "h100_[!l]*_bf16"),
+    "H100 fp8, 5 sites": ("h100_*_fp8",),
+    "H100, mixtures, 3 sites": ("h100_*_moe_*",),
+    "B200 to GB300, 2 sites": ("blackwell_dgxc_nemo", "blackwell_megatron_bridge"),
+    "the same, mixtures": ("blackwell_*_moe",),
+    "H100, 879 runs of nanotron": ("h100_ultrascale",),
+}
+"""Patterns of the tables that each line of the README counts. Mixtures count in their own line alone."""
 
 
 def output_of(command, *arguments: str) -> str:
@@ -44,14 +49,26 @@ def demo_table(*arguments: str) -> str:
     return "\n".join(line for line in lines if line and not line.startswith("Written"))
 
 
+def tables_of(folder: Path, patterns: Sequence[str]) -> list[Path]:
+    """The iteration tables of these names below `folder`; those of mixtures only by a pattern with `_moe`."""
+    found = [
+        path
+        for pattern in patterns
+        for each in FOLDERS
+        for path in sorted((folder / each).glob(f"{pattern}.csv"))
+        if ("_moe" in pattern) == ("_moe" in path.stem)
+    ]
+    return list(dict.fromkeys(found))
+
+
 def accuracy_table(folder: Path) -> str:
-    """Zero-shot errors on the measured iteration times in `folder`, one line per file."""
-    files = [str(folder / f"{name}.csv") for name in SETS]
-    report = json.loads(output_of(itertime, "validate", *files, "--json"))
-    lines = [f"{'set':<26}{'rows':>5}{'skipped':>9}{'MAPE %':>8}{'median %':>10}{'bias %':>8}"]
-    for name, entry in zip(SETS, report["files"], strict=True):
+    """Errors on the measured iteration times below `folder`, without constants of a site, by group."""
+    lines = [f"{'':<27}{'rows':>5}{'answered':>10}{'MAPE %':>8}{'median %':>10}{'bias %':>8}"]
+    for name, patterns in GROUPS.items():
+        files = [str(path) for path in tables_of(folder, patterns)]
+        entry = json.loads(output_of(itertime, "validate", *files, "--json"))["all"]
         lines.append(
-            f"{name:<26}{entry['rows']:>5}{len(entry['skipped']):>9}{entry['mape']:>8.1f}"
+            f"{name:<27}{entry['rows']:>5}{entry['rows'] - entry['skipped']:>10}{entry['mape']:>8.1f}"
             f"{entry['median_ape']:>10.1f}{entry['bias']:>8.1f}"
         )
     return "\n".join(lines)
@@ -78,7 +95,7 @@ def main() -> None:
     options = parser.parse_args()
     subprocess.run([sys.executable, str(ROOT / "docs" / "keys.py")], check=True)
     readme = (ROOT / "README.md").read_text()
-    readme = replaced(readme, "accuracy", accuracy_table(SHARED / "data" / "iterations"))
+    readme = replaced(readme, "accuracy", accuracy_table(SHARED / "data"))
     with tempfile.TemporaryDirectory() as folder:
         readme = replaced(readme, "demo", demo_table("--out", f"{folder}/demo"))
         if options.picture:

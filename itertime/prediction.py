@@ -62,6 +62,7 @@ GROUPS = {
     "data-parallel communication, exposed": ("dp_comm", "fsdp_comm", "fsdp_last"),
     "bubble": ("bubble",),
     "optimizer": ("optimizer",),
+    "copies to and from the CPU, exposed": ("offload_comm", "optimizer_copies"),
     "waiting for launches": ("launch",),
     "computation slowed by communication": ("contention", "contention_once"),
     "overhead of framework and site": ("overhead", "iteration_overhead"),

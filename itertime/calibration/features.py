@@ -69,8 +69,6 @@ def features_of(row: Cells) -> Features:
         raise UserError(f"{column}={row[column]}: {why}")
     assumed = [f"the source does not say {row['missing']}"] if row["missing"] else []
     recompute, fraction, repeated = _recomputation(row, assumed)
-    if row["cpu_offload_layers"]:
-        assumed.append(f"cpu_offload_layers={row['cpu_offload_layers']}: copies to the CPU take no time")
     plan: dict[str, Any] = {
         "precision": precision_of(row["precision"]),
         "cp": row["cp"] or 1,

@@ -80,6 +80,10 @@ EpChoices = Annotated[
     str, typer.Option("--ep", help="Expert parallelism to try; all: those that divide the experts.")
 ]
 
+OffloadOptimizerChoice = Annotated[
+    bool, typer.Option("--offload-optimizer", help="Also try plans that keep and run it on the CPU.")
+]
+
 
 def search(
     context: typer.Context,
@@ -108,6 +112,7 @@ def search(
     framework: FrameworkName = None,
     precision: Precision = "bf16",
     grad_overlap: GradOverlap = False,
+    offload_optimizer: OffloadOptimizerChoice = False,
     memory_headroom: Headroom = MEMORY_HEADROOM,
     json: Json = False,
 ) -> None:
@@ -177,6 +182,7 @@ def _space(options: Mapping[str, Any]) -> Space:
         ep=_chosen("--ep", options["ep"]),
         precision=options["precision"],
         ends=True,
+        offload_optimizer=options["offload_optimizer"],
     )
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from itertime.spec import PlanBatch
 
 from .network import all_gather_s, all_reduce_s, ranks_together, reduce_scatter_s
+from .offload import offloaded_step
 from .partition import Workload
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+Parts = dict[str, Array]
 Whole = NDArray[np.int64]
 OPTIMIZER_BYTES = 50.0
 """Bytes that the optimizer moves per parameter: unscaling, gradient norm, Adam on 32-bit master weights, copy
@@ -160,13 +162,22 @@ def _gather_and_scatter_s(
     return gather, _collective_s(reduce_scatter_s, workload, groups, plans.zero_stage >= 2, gradients)
 
 
-def optimizer_s(workload: Workload, shared: Array, experts: Array) -> Array:
-    """Seconds of the optimizer on the parameters a GPU owns: memory traffic only."""
+def optimizer_s(workload: Workload, shared: Array, experts: Array) -> Parts:
+    """Seconds of the optimizer on the parameters a GPU owns: "optimizer", memory traffic only, and for a plan
+    that offloads it "optimizer_copies".
+    """
     plans = workload.plans
     group = np.where(plans.zero_stage >= 1, plans.zero_group, 1)
     owned = shared / group + experts / expert_copies(plans, group)
     seconds = workload.profile.elementwise_s(OPTIMIZER_BYTES * owned, "adam")
-    return seconds / workload.system.site.hbm_fraction
+    seconds = seconds / workload.system.site.hbm_fraction
+    if not plans.offload_optimizer.any():
+        return {"optimizer": seconds}
+    offloaded = offloaded_step(workload, owned)
+    return {
+        "optimizer": np.where(plans.offload_optimizer, offloaded.step, seconds),
+        "optimizer_copies": np.where(plans.offload_optimizer, offloaded.gradients, 0.0),
+    }
 
 
 def _spread(plans: PlanBatch) -> Whole:

@@ -16,6 +16,7 @@ from .embedding_head import embedding_s, head_s
 from .kernel_times import KernelTimes
 from .layer import Parts, layer_costs
 from .network import all_gather_s, all_reduce_s, p2p_s, ranks_together
+from .offload import activation_copies_s
 from .parallel_comm import activation_all_reduce_s
 from .partition import FIRST, HEAVY, LAST, Workload
 
@@ -165,6 +166,9 @@ def _stage_pass(workload: Workload, one: Pass, shards: _Shards, hop: Array, end:
     plans, layers, framework = workload.plans, workload.partition.layers, workload.framework
     has_embedding = (_KIND == FIRST) | ((_KIND == LAST) & (plans.pp == 1))
     parts = _layers_s(workload, one)
+    if plans.offload_layers.any():
+        work = sum(parts.values(), np.zeros(layers.shape))
+        parts["offload_comm"] = np.maximum(activation_copies_s(workload) - work, 0.0)
     parts["fsdp_comm"] = shards.exposed
     if framework.contention:
         beside = parts.get("contention", 0.0)  # of dispatch, in the layers
@@ -287,7 +291,7 @@ def _once(workload: Workload, forward: Parts, backward: Parts) -> tuple[Parts, E
     once = {
         "dp_comm": exposed,
         "embedding_sync": _embedding_sync_s(workload),
-        "optimizer": optimizer_s(workload, shared, experts),
+        **optimizer_s(workload, shared, experts),
         "iteration_overhead": site.iteration_overhead_s
         + framework.iteration_s
         + _broadcasts(plans) * site.zero_broadcast_s,

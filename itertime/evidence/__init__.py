@@ -7,9 +7,13 @@
 | `python -m itertime.evidence.choose_plans` | what choosing the plan predicted best costs |
 | `python -m itertime.evidence.fit_frameworks` | the constants of frameworks, each source left out in turn |
 
+`source_of` names the organisation behind a row: its runs are left out together.
+
 Why
 - The programs read published runs in place; what ships is what they compute.
 - A prediction never imports this package.
 """
 
-__all__: list[str] = []
+from .sources import source_of
+
+__all__ = ["source_of"]

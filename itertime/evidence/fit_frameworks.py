@@ -26,12 +26,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from itertime.calibration import Cells, RunSet, read_table
+from itertime.calibration import RunSet, read_table
 from itertime.commandline import run_task
 from itertime.errors import UserError
 from itertime.io import write_text
 from itertime.prediction import predict
 from itertime.spec import Framework, Plan, list_frameworks, load_framework, load_model, load_system
+
+from .sources import source_of
 
 __all__ = [
     "FREE",
@@ -56,17 +58,6 @@ Array = NDArray[np.float64]
 SCATTER = 0.05  # of one plan's iterations between releases of software (median of two published recipes)
 MOST_ROWS = 10  # that a source counts for
 STEP = 1e-2  # of the standard deviation of a prior
-ORGANISATIONS = {
-    "nvidia-dgxc": "dgxc",
-    "nvidia-bridge": "bridge",
-    "nvidia-nemo": "nemo",
-    "nvidia-automodel": "automodel",
-    "meta-grand-teton": "torchtitan",
-    "mosaicml": "llm-foundry",
-    "ibm-h100": "fms",
-    "ibm-vela": "fms",
-    "leonardo": "modalities",
-}
 FITTED = ("te", "compile", "eager")
 FITTED_GPUS = ("a100", "h100")  # the first part of their profiles' names
 MT_NLG = ((8, 60.1), (10, 50.2), (12, 44.4))
@@ -144,7 +135,7 @@ class Runs:
                 sustained = run.profile.gemm_in_training != 1
                 framework = run.system.framework
                 fitted = framework in FITTED and run.profile.name.startswith(FITTED_GPUS)
-                kind = (_source(path, cells), framework, sustained, run.model.experts > 1, fitted)
+                kind = (source_of(cells, path.stem), framework, sustained, run.model.experts > 1, fitted)
                 kinds.setdefault(kind, []).append(row)
             for (source, framework, sustained, mixture, fitted), members in kinds.items():
                 part = RunSet(
@@ -154,10 +145,6 @@ class Runs:
                 )
                 found.append(cls(path.stem, source, framework, sustained, mixture, fitted, part))
         return found
-
-
-def _source(path: Path, cells: Cells) -> str:
-    return ORGANISATIONS.get(cells["site"] or "", path.stem)
 
 
 def fitted_frameworks(values: Sequence[float], *, sustained: bool) -> dict[str, Framework]:

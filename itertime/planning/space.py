@@ -27,7 +27,8 @@ class Space:
     listed), `pp` every divisor of the layers, `interleave` of a stage's layers, `ep` of the experts. With
     `ends`, pipelines that the layers do not divide into evenly are split in this way where that is possible
     (`Plan.split`); not those of two interleaved stages, whose time has no closed form. A mixture of experts
-    under tensor parallelism always has sequence parallelism. The defaults are the space of vTrain's studies;
+    under tensor parallelism always has sequence parallelism. With `offload_optimizer`, every plan is also
+    tried with the optimizer on the CPU. The defaults are the space of vTrain's studies;
     `WHOLE` has everything.
     """
 
@@ -43,6 +44,7 @@ class Space:
     ep: tuple[int, ...] = ()
     precision: str = "bf16"
     ends: bool = False
+    offload_optimizer: bool = False
 
     def __post_init__(self) -> None:
         for name, known in (("recompute", RECOMPUTE), ("zero_stage", (0, 1, 2, 3))):
@@ -159,12 +161,15 @@ def _schedules(shapes: Whole, model: ModelSpec, global_batch: int, space: Space)
 
 
 def _choices(model: ModelSpec, space: Space) -> Whole:
-    """Recompute, ZeRO stage, sequence parallelism, ep in every combination: (4, combinations)."""
+    """Recompute, ZeRO stage, sequence parallelism, ep, and whether the optimizer is offloaded, in every
+    combination: (5, combinations).
+    """
     recompute = [
         RECOMPUTE.index(name) for name in space.recompute if name != "selective" or model.attention == "core"
     ]
     sequence = [int(on) for on in (space.sequence_parallel if model.experts == 1 else (False, True))]
-    return _product(recompute, space.zero_stage, sequence, space.ep or divisors(model.experts))
+    experts = space.ep or divisors(model.experts)
+    return _product(recompute, space.zero_stage, sequence, experts, [0, 1][: 1 + space.offload_optimizer])
 
 
 def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec) -> NDArray[np.bool_]:
@@ -172,7 +177,7 @@ def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec) -> NDArray[np.
     (ZeRO on one rank, sequence parallelism without tp).
     """
     cp, tp, pp, dp = shapes[:4, :, None]
-    _, zero, sequence, ep = choices[:, None, :]
+    _, zero, sequence, ep, _ = choices[:, None, :]
     ranks = dp * cp
     keeps = (zero == 0) | ((ranks > 1) & ((zero == 1) | (pp == 1)))
     keeps &= (sequence == 0) | ((tp > 1) & (model.seq_len % tp == 0))
@@ -187,7 +192,7 @@ def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec) -> NDArray[np.
 
 def _batch(shapes: Whole, choices: Whole, model: ModelSpec, global_batch: int, space: Space) -> PlanBatch:
     cp, tp, pp, dp, size, interleave = shapes
-    recompute, zero, sequence, ep = choices
+    recompute, zero, sequence, ep, offloaded = choices
     no, plans = np.zeros(len(tp), dtype=bool), len(tp)
     nothing = np.zeros(plans, dtype=np.int64)
     return PlanBatch(
@@ -220,7 +225,7 @@ def _batch(shapes: Whole, choices: Whole, model: ModelSpec, global_batch: int, s
         ep_overlap=no,
         recompute_permille=nothing + 1000,
         offload_layers=nothing,
-        offload_optimizer=no,
+        offload_optimizer=offloaded == 1,
         ends=model.layers % (pp * interleave) != 0,
         remainder=no,
     )

@@ -161,6 +161,10 @@ class Plan:
             words.append("sp")
         if self.precision != "bf16":
             words.append(self.precision)
+        if self.offload_layers:
+            words.append(f"offload{self.offload_layers}")
+        if self.offload_optimizer:
+            words.append("offload-optimizer")
         return " ".join([*words, self.recompute])
 
     @property
@@ -251,6 +255,10 @@ class Plan:
                 f"zero_group={group}: must divide dp={dp}" + (f" x cp={self.cp}" if self.cp > 1 else ""),
             ),
             *self._context_and_expert_rules(model),
+            (
+                self.offload_layers > (layers if self.split == "compute" else -(-layers // pp)),
+                f"offload_layers={self.offload_layers}: a stage has no more than {-(-layers // pp)} layers",
+            ),
             (self.zero_stage >= 2 and pp > 1, f"zero_stage={self.zero_stage}: needs pp=1"),
         ]
 

@@ -112,8 +112,10 @@ class System:
     `network_latency_s` is assumed: no table measures it on InfiniBand (NCCL over EFA shows 70 us, in the
     nccl-tests named at `Site`). `network_bulk_latency_s` belongs to the cost model of collectives. Defaults:
     `gpu_nic_bytes_per_s` is PCIe 4.0 x16, 16 GT/s x 16 lanes x 128/130 / 8; `cpu_link_bytes_per_s` is NCCL's
-    own figure, AMD_BW in its src/graph/topo.h. `nvlink_slowdown` is 1.5 for a GPU with two thirds of the
-    links of the one that was measured: bytes take longer, the latency of a message does not change.
+    own figure, AMD_BW in its src/graph/topo.h. `gpu_cpu_bytes_per_s` is PCIe 4.0 x16 too;
+    `cpu_memory_bytes_per_s` is that of a DGX A100's two CPUs, 8 channels of DDR4-3200 each. `nvlink_slowdown`
+    is 1.5 for a GPU with two thirds of the links of the one that was measured: bytes take longer, the latency
+    of a message does not change.
     `power_w`, `hbm_bytes_per_s`, `memory_bytes` and `multiprocessors` describe a variant of the GPU that the
     profile measures (`profile_of`).
     """
@@ -151,6 +153,12 @@ class System:
     ] = NETWORK_EFFICIENCY
     nics_per_node: Annotated[Count | None, described("NICs of a node; by default one per GPU")] = None
     cpu_link_bytes_per_s: Annotated[Positive, described("the link between a node's CPUs", "bytes/s")] = 16e9
+    gpu_cpu_bytes_per_s: Annotated[
+        Positive, described("the link of one GPU to its CPU, one direction", "bytes/s")
+    ] = 31.5e9
+    cpu_memory_bytes_per_s: Annotated[
+        Positive, described("peak bandwidth of the memory of a node's CPUs together", "bytes/s")
+    ] = 409.6e9
     nvlink_domain: Annotated[
         Count | None,
         described("GPUs joined by NVLink, over nodes; a multiple of a node's, by default one node's", "GPUs"),

@@ -49,6 +49,7 @@ def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profi
     for name, stream, part in (
         ("scatter last gradients", "network", "fsdp_last"),
         ("embedding gradients", "network", "embedding_sync"),
+        ("gradients to the CPU", "network", "optimizer_copies"),
         ("optimizer", "compute", "optimizer"),
         ("overhead", "compute", "iteration_overhead"),
         ("slowed by communication", "compute", "contention_once"),

@@ -25,7 +25,7 @@ LAYERS = {
         {"accuracy", "costs", "profiling"},
         {"prediction"},
         {"calibration", "planning", "timeline"},
-        {"commands"},
+        {"commands", "evidence"},
         {"cli"},
     ),
     "traces": ({"job"}, {"summary", "native", "workload"}, {"logs", "synthetic"}),

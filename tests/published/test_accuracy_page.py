@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import json
 import re
 import sys
 
@@ -12,44 +13,62 @@ import pytest
 from tests.places import ROOT, TABLES
 
 SET = "a100_internevo_zero1"
+DATA = TABLES.parent
 
-_spec = importlib.util.spec_from_file_location("accuracy", ROOT / "docs" / "accuracy.py")
-assert _spec is not None
-assert _spec.loader is not None
-accuracy = importlib.util.module_from_spec(_spec)
-sys.modules["accuracy"] = accuracy  # its dataclasses look their module up
-_spec.loader.exec_module(accuracy)
+
+def module(name):
+    """A program of docs/, under its own name, by which the others import it."""
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+tables, pictures, accuracy = (module(name) for name in ("accuracy_tables", "accuracy_pictures", "accuracy"))
 
 
 @pytest.fixture(scope="module")
-def tables():
+def data():
     if not TABLES.exists():
         pytest.skip(f"{TABLES} is not here")
-    return TABLES
+    return DATA
 
 
-def test_the_page_has_everything_for_a_set(tables):
-    text = accuracy.page(tables, [SET], pictures=None)
+@pytest.fixture(scope="module")
+def read(data):
+    return lambda name: accuracy.read(accuracy.table_of(data, name))
+
+
+def test_the_page_has_everything_for_some_sets(data):
+    text = accuracy.page(data, [SET, "h100_automodel_moe_bf16"], pictures=None)
     assert "<!--" not in text
-    assert f"| {SET} | 27 | 0 |" in text
+    assert f"| {SET} | 27 | 27 |" in text
+    assert "| h100_automodel_moe_bf16 | 6 | 6 |" in text
+    assert "| H100, mixtures | 6 | 1 |" in text
+    assert "| kind mixture | 6 |" in text
+    assert "moe_dispatcher: taken as deepep" in text
     assert "zero_broadcast_s" in text
     assert "| pp 1 | 27 |" in text
     assert re.search(rf"\| {SET} \| 8.24 \| .* \| yes \|", text)
 
 
-def test_constants_that_calibrate_refuses_are_marked(tables, monkeypatch):
-    worse = accuracy.calibrate([tables / f"{SET}.csv"], ("launch_s",))
+def test_constants_that_calibrate_refuses_are_marked(data, monkeypatch):
+    path = accuracy.table_of(data, SET)
+    worse = accuracy.calibrate([path], ("launch_s",))
     refused = dataclasses.replace(worse, held_out=2 * worse.neutral)
     monkeypatch.setattr(accuracy, "calibrate", lambda *_, **__: refused)
-    assert accuracy.chosen_anew(tables, [SET]).endswith("| no: refused |")
+    assert accuracy.chosen_anew([path]).endswith("| no: refused |")
     assert "; those of time refused |" in accuracy.calibrated([(SET, refused)])
 
 
-def test_a_picture_is_the_same_on_every_run(tables, tmp_path):
+def test_a_picture_is_the_same_on_every_run(read, tmp_path):
     pytest.importorskip("matplotlib")
-    measured = accuracy.read(tables, SET)
+    measured = read(SET)
     for name in ("one.svg", "two.svg"):
-        accuracy.draw(measured, tmp_path / name, None)
+        pictures.draw("a100", [measured, measured], tmp_path / name)
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
     assert b"measured, s per iteration" in (tmp_path / "one.svg").read_bytes()
 
@@ -59,12 +78,38 @@ def test_the_page_in_the_repository_is_whole():
     assert "<!--" not in text
     for name in accuracy.SETS:
         assert f"| {name} |" in text
-        assert (ROOT / "docs" / "accuracy" / f"{name}.svg").exists()
+    for name in pictures.FAMILIES:
+        assert f"(accuracy/{name}.svg)" in text
+    drawn = {path.stem for path in (ROOT / "docs" / "accuracy").glob("*.svg")}
+    assert drawn == set(pictures.FAMILIES)
 
 
-def test_regret_is_that_of_the_plan_predicted_best(tables):
+def test_the_page_covers_every_table(data):
+    names = {path.stem for each in accuracy.FOLDERS for path in (data / each).glob("*.csv")}
+    assert set(accuracy.SETS) == names
+
+
+def test_every_set_is_in_one_picture(read):
+    sets = [read(name) for name in accuracy.SETS]
+    for each in sets:
+        assert sum(member(each) for member in pictures.FAMILIES.values()) == 1
+
+
+def test_errors_with_the_source_left_out_are_read_where_they_are_computed(read, tmp_path):
+    assert tables.left_out(tmp_path / "missing.json") == {}
+    path = tmp_path / "frameworks.json"
+    files = {SET: {"rows": 27, "mape": 12.34, "bias": -5.67}}
+    path.write_text(json.dumps({"constants": {}, "leave_one_out": {"internevo": {"files": files}}}))
+    without = tables.left_out(path)
+    assert without == files
+    row = tables.zero_shot([read(SET)], without).splitlines()[-1]
+    assert "| 12.3 | -5.7 |" in row
+    assert tables.reached([read(SET)], without).splitlines()[-1].endswith("| 12.3 |")
+
+
+def test_regret_is_that_of_the_plan_predicted_best(read):
     """Four groups of plans, and their mean: regret is never negative, being too optimistic may be."""
-    text = accuracy.regret([accuracy.read(tables, "a100_megatron_deepspeed")])
+    text = accuracy.regret([read("a100_megatron_deepspeed")])
     rows = [[float(cell) for cell in line.split("|")[3:-1]] for line in text.splitlines()[2:]]
     assert len(rows) == 5
     assert [row[0] for row in rows[:4]] == [0.0, 9.4, 1.3, 0.6]
@@ -74,8 +119,8 @@ def test_regret_is_that_of_the_plan_predicted_best(tables):
         assert column == 1 or min(values) >= 0
 
 
-def test_the_headroom_refuses_runs_that_need_more_by_prediction(tables):
-    text = accuracy.headroom([accuracy.read(tables, "a100_bigscience")])
+def test_the_headroom_refuses_runs_that_need_more_by_prediction(read):
+    text = accuracy.headroom([read("a100_bigscience")])
     (row,) = text.splitlines()[2:]
     assert [cell.strip() for cell in row.split("|")[1:5]] == ["a100_bigscience", "37", "0", "0"]
     assert row.endswith("| 19 of 20 | 9 of 20 |")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from itertime.costs.partition import Workload
 from itertime.spec import PRECISIONS
 
-__all__ = ["Activations", "activations", "element_bytes"]
+__all__ = ["Activations", "activations_of", "element_bytes"]
 
 Array = NDArray[np.float64]
 # An element and its share of the scales: blocks of 128 with a 32-bit scale (DeepSeek-V3, 2024, section 3.3),
@@ -42,7 +42,7 @@ def element_bytes(workload: Workload) -> Array:
     return np.array([_BYTES[name] for name in PRECISIONS])[workload.plans.precision]
 
 
-def activations(workload: Workload) -> Activations:
+def activations_of(workload: Workload) -> Activations:
     """Full recompute keeps the layer's input, 2 s b h; selective drops the term in s^2; that of memory-bound
     kernels drops the outputs of norms and of the activation.
     """

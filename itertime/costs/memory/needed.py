@@ -26,7 +26,7 @@ from itertime.costs.partition import FIRST, HEAVY, LAST, Workload
 from itertime.errors import UserError
 from itertime.spec import PRECISIONS, PlanBatch
 
-from .activations import activations, element_bytes
+from .activations import activations_of, element_bytes
 
 __all__ = ["BUFFERS_BYTES", "MEMORY_HEADROOM", "Memory", "checked_headroom", "memory"]
 
@@ -100,16 +100,21 @@ def _parts(workload: Workload) -> dict[str, Array]:
     shared, experts = (parameters[_STAGES] for parameters in partition.layer_parameters())
     shared = shared + ends
     optimizer, gradients, weights = (_owned(plans, shared, experts, stage) for stage in (1, 2, 3))
-    usual = activations(workload)
+    usual = activations_of(workload)
     kept_by_stage, live = usual.kept * layers, usual.live
     if model.dense_layers:
         dense = partition.dense[_STAGES]
-        other = activations(workload.dense_form())
+        other = activations_of(workload.dense_form())
         kept_by_stage = usual.kept * (layers - dense) + other.kept * dense
         live = np.where(layers > dense, np.where(dense > 0, np.maximum(live, other.live), live), other.live)
+    if plans.offload_layers.any():
+        shares = np.minimum(plans.offload_layers / np.maximum(layers, 1), 1.0)
+        kept_by_stage = (1 - shares) * kept_by_stage
+        live = live + np.where(plans.offload_layers > 0, usual.kept, 0.0)  # of the layer being copied
     held = (kept_by_stage + usual.given) * _in_flight(plans)
     fused = model.fused_loss or workload.framework.fused_loss
     per_logit = 2.0 if fused else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
+    stepped = np.where(plans.offload_optimizer, 0.0, optimizer)  # on the GPU
     summed = 6.0 if workload.framework.gradient_copies else 4.0
     predicted = plans.tokens(model.seq_len) * model.predicted_share
     logits = np.zeros(layers.shape)
@@ -117,10 +122,10 @@ def _parts(workload: Workload) -> dict[str, Array]:
     return {
         "weights": 2.0 * weights + gathered + _casts(workload),
         "gradients": np.where(plans.fp32_gradients, summed, 2.0) * gradients,
-        "optimizer": 12.0 * optimizer,
+        "optimizer": 12.0 * stepped,
         "activations": held + live,
         "logits": logits,
-        "optimizer_step": np.maximum(4.0 * optimizer - held - live - logits, 0.0),
+        "optimizer_step": np.maximum(4.0 * stepped - held - live - logits, 0.0),
     }
 
 

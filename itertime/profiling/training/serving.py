@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -121,8 +122,6 @@ def fit_flash3(
     for curve in cudnn.curves:
         if curve.direction == "backward":
             curves.found["backward", curve.causal, curve.head_dim] = curve.flops_per_s, curve.seq_half
-    own = tables == family(chip)
-    source = "ai-dynamo/aiconfigurator (vllm 0.22.0, FlashAttention-3 at the power limit)"
     backward = Evidence(
         part="attention_flash3 backward",
         kind="assumed",
@@ -130,33 +129,29 @@ def fit_flash3(
         rows=0,
         note="the two forward kernels differ by less than 5 % from 4,096 tokens",
     )
-    return curves.model(), [
-        *(
-            Evidence(
-                part=f"attention_flash3 forward (head dim {dim}, causal)",
-                kind="fitted" if own else "assumed",
-                source=source if own else f"{tables.upper()}'s: {source}",
-                rows=int(chosen.sum()) if own else 0,
-                error_in_sample_pct=(
-                    mape_pct(forward.in_sample[chosen], forward.measured[chosen]) if own else None
-                ),
-                error_held_out_pct=(
-                    mape_pct(forward.held_out[chosen], forward.measured[chosen]) if own else None
-                ),
-                note="held out: half of the (heads, kv_heads), both ways; no mask in cuDNN's ratios",
-                measured=(
-                    measured_range(
-                        head_dim=np.array([float(dim)]), seq=forward.rows.seq.to_numpy(dtype=float)[chosen]
-                    )
-                    if own
-                    else {}
-                ),
-            )
-            for dim in DIMS
-            for chosen in [(forward.rows.head_dim == dim).to_numpy()]
-        ),
-        backward,
-    ]
+    return curves.model(), [*_of_forward(forward, tables, tables == family(chip)), backward]
+
+
+def _of_forward(forward: _Forward, tables: str, own: bool) -> Iterator[Evidence]:
+    """The evidence of the forward kernel by head dim; `own`: the tables are this chip's."""
+    source = "ai-dynamo/aiconfigurator (vllm 0.22.0, FlashAttention-3 at the power limit)"
+    for dim in DIMS:
+        chosen = (forward.rows.head_dim == dim).to_numpy()
+        seq = forward.rows.seq.to_numpy(dtype=float)[chosen]
+        yield Evidence(
+            part=f"attention_flash3 forward (head dim {dim}, causal)",
+            kind="fitted" if own else "assumed",
+            source=source if own else f"{tables.upper()}'s: {source}",
+            rows=int(chosen.sum()) if own else 0,
+            error_in_sample_pct=(
+                mape_pct(forward.in_sample[chosen], forward.measured[chosen]) if own else None
+            ),
+            error_held_out_pct=(
+                mape_pct(forward.held_out[chosen], forward.measured[chosen]) if own else None
+            ),
+            note="held out: half of the (heads, kv_heads), both ways; no mask in cuDNN's ratios",
+            measured=measured_range(head_dim=np.array([float(dim)]), seq=seq) if own else {},
+        )
 
 
 def _fit(folder: Path, tables: str, chip: Chip) -> _Forward:

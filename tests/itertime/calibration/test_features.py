@@ -188,9 +188,10 @@ def test_a_lower_power_limit_and_other_memory_make_another_gpu(tmp_path: Path) -
     assert run_of(tmp_path, power_w=700).profile is usual.profile
 
 
-def test_copies_to_the_cpu_are_said_to_be_free(tmp_path: Path) -> None:
-    (text,) = run_of(tmp_path, cpu_offload_layers=2).assumed
-    assert text.startswith("cpu_offload_layers=2: ")
+def test_copies_to_the_cpu_are_charged(tmp_path: Path) -> None:
+    run = run_of(tmp_path, cpu_offload_layers=2)
+    assert run.assumed == ()
+    assert run.plan.offload_layers == 2
 
 
 def test_fsdp2_with_a_pipeline_gathers_weights_once(tmp_path: Path) -> None:

@@ -98,6 +98,8 @@ def runs(draw):
         rank_order=draw(st.sampled_from(RANK_ORDERS)),
         prefetch=draw(st.booleans()),
         bucket_bytes=draw(st.sampled_from([None, 10_000_000, 25_000_000])),
+        offload_layers=draw(st.sampled_from([0, 0, 1, 2])),
+        offload_optimizer=draw(st.booleans()),
     )
     return model, plan, SYSTEMS[draw(st.sampled_from(sorted(SYSTEMS)))]
 

@@ -1,0 +1,302 @@
+"""Tables of docs/accuracy.md about errors without calibration, intervals and the choice of plans."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from itertime.accuracy import ANY, CLASSES, TABLE, kind_of
+from itertime.calibration.run_set import RunSet
+from itertime.calibration.table import read_table
+from itertime.calibration.validation import FileErrors, RowError, statistics, validate
+from itertime.evidence.choose_plans import Choice, choices_of, summary
+from itertime.spec import Site
+
+ULTRASCALE = "h100_ultrascale"
+MOST_GPUS = 256  # of ultrascale's runs without a pipeline: larger ones follow no law
+LEAST = 5  # rows of a group with its own line
+FRAMEWORKS = TABLE.parent / "frameworks.json"
+SIXTEEN = "bf16"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One predicted row; `kind`: dense or mixture."""
+
+    file: str
+    error: RowError
+    kind: str
+    pp: int
+    gpus: int
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the measured time is in the interval; None without one."""
+        found = self.error.interval_s
+        return None if found is None else found[0] <= self.error.measured_s <= found[1]
+
+    def __getattr__(self, name: str) -> str:
+        """The properties that `validate` groups by: gpu, precision, framework, source."""
+        return self.error.groups[name]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One file: its runs, their predicted seconds with neutral constants, and the errors by `validate`."""
+
+    name: str
+    runs: RunSet
+    predicted_s: np.ndarray
+    errors: FileErrors
+
+    @property
+    def error_pct(self) -> np.ndarray:
+        return (self.predicted_s / self.runs.measured_s - 1) * 100
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        by_id = {row.id: row for row in self.errors.predicted}
+        return [
+            Row(self.name, by_id[cells["id"]], kind_of(run.model), run.plan.pp, run.plan.gpus)
+            for cells, run in zip(self.runs.cells, self.runs.runs, strict=True)
+        ]
+
+    @property
+    def mixture(self) -> bool:
+        return any(row.kind == "mixture" for row in self.rows)
+
+    @property
+    def choices(self) -> list[Choice]:
+        return choices_of(self.runs, self.predicted_s)
+
+
+def read(path: Path) -> Measured:
+    runs = RunSet.of(read_table(path))
+    return Measured(path.stem, runs, runs.evaluate(Site())[0], validate(path))
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table; every column but the first is right-aligned."""
+    lines = ["| " + " | ".join(header) + " |", "|---|" + "---:|" * (len(header) - 1)]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def rows_of(sets: Sequence[Measured]) -> list[Row]:
+    return [row for each in sets for row in each.rows]
+
+
+def left_out(path: Path = FRAMEWORKS) -> dict[str, Mapping[str, float]]:
+    """Errors of every file under constants of frameworks fitted without its source; empty if not computed."""
+    if not path.is_file():
+        return {}
+    document = json.loads(path.read_text(encoding="utf-8"))
+    found: dict[str, Mapping[str, float]] = {}
+    for entry in document["leave_one_out"].values():
+        found |= entry.get("files", entry)
+    return found
+
+
+def zero_shot(sets: Sequence[Measured], without: Mapping[str, Mapping[str, float]]) -> str:
+    rows = []
+    for each in sets:
+        found = statistics(each.errors.predicted)
+        numbers = [number(found[key]) for key in ("mape", "median_ape", "p95_ape", "bias")]
+        other = without.get(each.name, {})
+        fitted = [number(other.get(key)) for key in ("mape", "bias")]
+        counts = [each.errors.rows, len(each.errors.predicted)]
+        rows.append([each.name, *counts, *numbers, *fitted, number(found["coverage"], 0)])
+    header = ["set", "rows", "answered", "MAPE %", "median %", "p95 %", "bias %"]
+    return table([*header, "source left out: MAPE %", "bias %", "in interval %"], rows)
+
+
+def reached(sets: Sequence[Measured], without: Mapping[str, Mapping[str, float]]) -> str:
+    """Errors by the questions that users ask: rows, sources, mean over rows and over sources."""
+    low = lambda row: row.precision != SIXTEEN  # noqa: E731
+    h100, ultra = lambda row: row.gpu.startswith("H100"), lambda row: row.file == ULTRASCALE
+    nvidia = lambda row: row.source.startswith("nvidia")  # noqa: E731
+    dense = lambda row: row.kind == "dense"  # noqa: E731
+    blackwell = lambda row: row.gpu.startswith(("B", "GB"))  # noqa: E731
+    groups: dict[str, Callable[[Row], bool]] = {
+        "A100, dense": lambda row: row.gpu.startswith("A100"),
+        "H100 bf16, dense, without h100_ultrascale": lambda row: (
+            h100(row) and dense(row) and not low(row) and not ultra(row)
+        ),
+        "H100 fp8, dense, NVIDIA's software": lambda row: (
+            h100(row) and dense(row) and low(row) and nvidia(row)
+        ),
+        "H100 fp8, dense, other software": lambda row: (
+            h100(row) and dense(row) and low(row) and not nvidia(row)
+        ),
+        "H100, mixtures": lambda row: h100(row) and not dense(row),
+        "B200, GB200, dense": lambda row: row.gpu.startswith(("B200", "GB200")) and dense(row),
+        "B300, GB300, dense": lambda row: row.gpu.startswith(("B300", "GB300")) and dense(row),
+        "Blackwell, mixtures": lambda row: blackwell(row) and not dense(row),
+        "nvfp4": lambda row: row.precision == "nvfp4",
+        f"{ULTRASCALE}, no pipeline, up to {MOST_GPUS} GPUs": lambda row: (
+            ultra(row) and row.pp == 1 and row.gpus <= MOST_GPUS
+        ),
+        f"{ULTRASCALE}, the rest": lambda row: ultra(row) and not (row.pp == 1 and row.gpus <= MOST_GPUS),
+    }
+    every, lines = rows_of(sets), []
+    for name, member in groups.items():
+        if not (chosen := [row for row in every if member(row)]):
+            continue
+        errors = np.array([row.error.error_pct for row in chosen])
+        by_source = _by(chosen, lambda row: row.source)
+        means = [statistics([row.error for row in own])["mape"] for own in by_source.values()]
+        files = dict.fromkeys(row.file for row in chosen)
+        whole = all(sum(row.file == file for row in chosen) == len(_rows(sets, file)) for file in files)
+        known = [without[file] for file in files if file in without] if whole else []
+        total = sum(each["rows"] for each in known)
+        fitted = sum(each["mape"] * each["rows"] for each in known) / total if total else None
+        numbers = [
+            np.abs(errors).mean(),
+            np.median(np.abs(errors)),
+            errors.mean(),
+            np.mean(means),
+            max(means),
+        ]
+        lines.append([name, len(chosen), len(by_source), *map(number, numbers), number(fitted)])
+    header = ["", "rows", "sources", "MAPE %", "median %", "bias %", "mean over sources %", "worst source %"]
+    return table([*header, "source left out: MAPE %"], lines)
+
+
+def _rows(sets: Sequence[Measured], file: str) -> Sequence[Row]:
+    return next(each.rows for each in sets if each.name == file)
+
+
+def _by(rows: Iterable[Row], key: Callable[[Row], str]) -> dict[str, list[Row]]:
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+def by_kind(sets: Sequence[Measured]) -> str:
+    """Errors by GPU, kind of model, precision, framework and source, without ultrascale."""
+    rows = [row for row in rows_of(sets) if row.file != ULTRASCALE]
+    keys: dict[str, Callable[[Row], str]] = {
+        "GPU": lambda row: row.gpu,
+        "kind": lambda row: row.kind,
+        "precision": lambda row: row.precision,
+        "framework": lambda row: row.framework,
+        "source": lambda row: f"{row.source}, {row.gpu.partition('-')[0]}, {row.kind}",
+    }
+    lines = []
+    for name, key in keys.items():
+        for value, members in sorted(_by(rows, key).items()):
+            found = statistics([row.error for row in members])
+            numbers = [number(found[key]) for key in ("mape", "median_ape", "bias")]
+            lines.append([f"{name} {value}", len(members), *numbers, number(found["coverage"], 0)])
+    return table(["", "rows", "MAPE %", "median %", "bias %", "in interval %"], lines)
+
+
+def ultrascale(sets: Sequence[Measured]) -> str:
+    """Errors of ultrascale's runs by class of plan and number of GPUs: mean absolute, and bias."""
+    found = [each for each in sets if each.name == ULTRASCALE]
+    if not found:
+        return ""
+    runs, error = [run.plan for run in found[0].runs.runs], found[0].error_pct
+    classes: dict[str, Callable[..., bool]] = {
+        "no pipeline, tp <= 8": lambda plan: plan.pp == 1 and plan.tp <= 8,
+        "no pipeline, tp > 8": lambda plan: plan.pp == 1 and plan.tp > 8,
+        "pipeline in a node": lambda plan: plan.pp > 1 and plan.gpus <= 8,
+        "pipeline over nodes": lambda plan: plan.pp > 1 and plan.gpus > 8,
+    }
+    lines = []
+    for gpus in sorted({plan.gpus for plan in runs}):
+        cells = []
+        for member in classes.values():
+            chosen = error[[member(plan) and plan.gpus == gpus for plan in runs]]
+            cells.append(f"{np.abs(chosen).mean():.0f} ({chosen.mean():+.0f})" if len(chosen) else "-")
+        lines.append([f"{gpus} GPUs", *cells])
+    return table(["", *classes], lines)
+
+
+def coverage(sets: Sequence[Measured]) -> str:
+    """The share of runs inside intervals computed without their source, and the mean width of these."""
+    lines = []
+    for kind in ("dense", "mixture"):
+        rows = [row for row in rows_of(sets) if row.kind == kind and row.file != ULTRASCALE]
+        groups = {f"{kind}, {name}": own for name, own in sorted(_by(rows, lambda row: row.source).items())}
+        for name, members in [*groups.items(), (f"{kind}, all", rows)]:
+            inside = [row.inside for row in members if row.inside is not None]
+            if not members:
+                continue
+            known = [row.error for row in members if row.error.interval_s]
+            ends = [number(_mean_end(known, end), 2) for end in (0, 1)] if known else ["-", "-"]
+            share = number(100 * float(np.mean(inside)), 0) if inside else "-"
+            lines.append([name, len(members), len(known), share, *ends])
+    header = ["left out", "rows", "with an interval", "in it %", "lowest, mean", "highest, mean"]
+    return table(header, lines)
+
+
+def _mean_end(rows: Sequence[RowError], end: int) -> float:
+    ratios = [row.interval_s[end] / row.prediction.iteration_s for row in rows if row.interval_s]
+    return float(np.mean(ratios))
+
+
+def ranges() -> str:
+    """The shipped ranges, one line each."""
+    document = json.loads(TABLE.read_text(encoding="utf-8"))
+    lines = []
+    for name, (low, high, rows, sources) in document["ranges"].items():
+        place, kind, framework, plans = name.split("/")
+        words = [
+            kind,
+            "any framework" if framework == ANY else framework,
+            "all plans" if plans == ANY else plans,
+        ]
+        lines.append([f"{place}: {', '.join(words)}", rows, sources, f"{low:.2f}", f"{high:.2f}"])
+    header = ["GPU or generation, kind, framework, class", "runs", "sources", "lowest", "highest"]
+    classes = "\n".join(f"- *{name}*: {text}." for name, text in CLASSES.items())
+    return f"{table(header, lines)}\n\nClasses, the first that holds:\n\n{classes}"
+
+
+def spreads() -> str:
+    document = json.loads(TABLE.read_text(encoding="utf-8"))
+    return f"{100 * document['site_sd']:.1f} % between sites, {100 * document['gpu_sd']:.1f} % between GPUs"
+
+
+def choosing(sets: Sequence[Measured]) -> str:
+    found = {each.name: choices for each in sets if (choices := each.choices)}
+    rows = [
+        [name, each.groups, each.plans, *map(number, (each.mean, each.p95, each.most))]
+        for name, each in summary(found).items()
+    ]
+    header = ["set", "groups", "plans", "slower than the best, mean %", "p95 %", "most %"]
+    return table(header, rows)
+
+
+def skipped(sets: Sequence[Measured]) -> str:
+    reasons: dict[tuple[str, str], int] = {}
+    for each in sets:
+        for row in each.errors.skipped:
+            reasons[each.name, row.why] = reasons.get((each.name, row.why), 0) + 1
+    lines = [f"- {name}: {count} rows, {why}" for (name, why), count in reasons.items()]
+    return "\n".join(lines) or "None: every row of every set is predicted and counted."
+
+
+def assumed(sets: Sequence[Measured]) -> str:
+    """What rows leave open, by set, with the number of rows."""
+    rows = []
+    for each in sets:
+        counts: dict[str, int] = {}
+        for row in each.errors.predicted:
+            for what in row.assumed:
+                text = re.sub(r"\s+", " ", what).replace("|", "/")
+                counts[text] = counts.get(text, 0) + 1
+        rows += [[each.name, count, text] for text, count in sorted(counts.items(), key=lambda x: -x[1])]
+    lines = ["| set | rows | assumed |", "|---|---:|---|"]
+    return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows)])

@@ -1,0 +1,60 @@
+"""Seconds of copies between GPU and CPU, and of an optimizer that runs on the CPU.
+
+Activations: the layers of a stage run while copies of some of them travel, out during the forward pass and
+back during the backward pass of the same micro-batch; what lasts longer than the layers is exposed
+(Transformer Engine's `cpu_offload`, which spreads the copies over all layers of a stage).
+
+Optimizer (Ren et al., ZeRO-Offload, 2021, sections 4 and 5): gradients travel down, the CPU runs Adam on
+32-bit states, and updated 16-bit weights travel up in pieces while Adam works on the next piece. The
+gradients are charged in full, after their exchange; that they could travel during the backward pass is not
+counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .memory import activations_of
+from .partition import Workload
+
+__all__ = ["OffloadedStep", "activation_copies_s", "offloaded_step"]
+
+Array = NDArray[np.float64]
+# Of the link: copies of pinned memory reach about 25 of PCIe 4's 31.5 GB/s. Assumed of all links.
+_LINK_SHARE = 0.8
+# Bytes of the CPU's memory that Adam moves per parameter: reads gradient (2), master weight and moments (12),
+# writes these and the 16-bit weight (14). Of the memory's peak bandwidth, half is assumed to be reached.
+_ADAM_BYTES, _MEMORY_SHARE = 28.0, 0.5
+
+
+def activation_copies_s(workload: Workload) -> Array:
+    """Seconds to copy what a stage's offloaded layers keep of one micro-batch, one way, (4, plans)."""
+    plans, partition = workload.plans, workload.partition
+    if not plans.offload_layers.any():
+        return np.zeros(partition.layers.shape)
+    count = np.minimum(plans.offload_layers, partition.layers)
+    kept: Array = activations_of(workload).kept
+    if workload.model.dense_layers:
+        share = partition.dense / np.maximum(partition.layers, 1)
+        kept = kept + share * (activations_of(workload.dense_form()).kept - kept)
+    return count * kept / (_LINK_SHARE * workload.system.gpu_cpu_bytes_per_s)
+
+
+@dataclass(frozen=True)
+class OffloadedStep:
+    """Seconds to bring gradients down, and of the CPU's step with the updated weights on their way up."""
+
+    gradients: Array
+    step: Array
+
+
+def offloaded_step(workload: Workload, owned: Array) -> OffloadedStep:
+    """The step on `owned` parameters a GPU; the GPUs of a node share the memory bandwidth of its CPUs."""
+    system, plans = workload.system, workload.plans
+    link = _LINK_SHARE * system.gpu_cpu_bytes_per_s
+    per_gpu = _MEMORY_SHARE * system.cpu_memory_bytes_per_s / system.gpus_per_node
+    down = np.where(plans.fp32_gradients, 4.0, 2.0) * owned / link
+    return OffloadedStep(down, np.maximum(_ADAM_BYTES * owned / per_gpu, 2.0 * owned / link))

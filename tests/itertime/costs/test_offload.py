@@ -1,0 +1,96 @@
+"""Offloading to the CPU: what travels, what computation hides, and what memory it frees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from itertime import Plan, PlanBatch, load_model, load_profile, load_system, predict
+from itertime.costs import Workload
+from itertime.costs.memory import activations_of
+from itertime.costs.offload import activation_copies_s, offloaded_step
+from itertime.errors import UserError
+
+SYSTEM = load_system("dgx-a100-80gb")
+MODEL = load_model("llama2-7b")
+PLAN = Plan(1, 1, 8, 1, 8, recompute="none", zero_stage=1)
+
+
+def workload(plan, model=MODEL, system=SYSTEM):
+    return Workload.of(model, PlanBatch.of([plan]), system, load_profile(system.profile))
+
+
+def link(system, gb_per_s):
+    return replace(system, gpu_cpu_bytes_per_s=gb_per_s * 1e9)
+
+
+def test_copies_take_as_long_as_their_bytes():
+    plan = replace(PLAN, offload_layers=4)
+    kept = activations_of(workload(plan)).kept[0]
+    assert activation_copies_s(workload(plan))[-1, 0] == pytest.approx(4 * kept / (0.8 * 31.5e9))
+
+
+def test_a_link_that_is_fast_enough_costs_nothing_and_a_slow_one_its_excess():
+    plan = replace(PLAN, offload_layers=32)
+    usual, hidden, slow = (
+        predict(MODEL, each, system)
+        for each, system in ((PLAN, SYSTEM), (plan, link(SYSTEM, 1e4)), (plan, link(SYSTEM, 1)))
+    )
+    assert hidden.iteration_s == pytest.approx(usual.iteration_s, rel=1e-12)
+    assert slow.breakdown["offload_comm"] == pytest.approx(slow.iteration_s - usual.iteration_s, rel=1e-9)
+    copied = 2 * activation_copies_s(workload(plan, system=link(SYSTEM, 1)))[-1, 0]
+    layers = sum(usual.breakdown[part] for part in ("gemm", "attention", "elementwise"))
+    assert slow.breakdown["offload_comm"] == pytest.approx(copied - layers, rel=1e-6)
+
+
+@pytest.mark.parametrize("count", [1, 8, 32])
+def test_memory_loses_what_travels_but_one_layer(count):
+    before, after = (
+        predict(MODEL, each, SYSTEM).memory_parts["activations"]
+        for each in (PLAN, replace(PLAN, offload_layers=count))
+    )
+    kept = activations_of(workload(PLAN)).kept[0]
+    assert before - after == pytest.approx((count - 1) * kept, abs=1)
+
+
+def test_a_pipeline_frees_every_micro_batch_in_flight():
+    plan = Plan(1, 4, 2, 1, 16, recompute="none")
+    before, after = (
+        predict(MODEL, each, SYSTEM).memory_parts["activations"]
+        for each in (plan, replace(plan, offload_layers=8))
+    )
+    kept = activations_of(workload(plan)).kept[0]
+    assert before - after == pytest.approx((4 * 8 - 1) * kept, rel=1e-9)
+
+
+def test_the_optimizer_leaves_the_gpu_and_runs_at_the_speed_of_the_cpus_memory():
+    """28 bytes a parameter at half of 409.6 GB/s for 8 GPUs, gradients down at 0.8 of PCIe 4.0."""
+    on_gpu, on_cpu = (predict(MODEL, each, SYSTEM) for each in (PLAN, replace(PLAN, offload_optimizer=True)))
+    owned = on_gpu.memory_parts["optimizer"] / 12
+    assert on_cpu.memory_parts["optimizer"] == on_cpu.memory_parts["optimizer_step"] == 0
+    assert on_cpu.breakdown["optimizer"] == pytest.approx(28 * owned / (0.5 * 409.6e9 / 8), rel=1e-9)
+    assert on_cpu.breakdown["optimizer_copies"] == pytest.approx(2 * owned / (0.8 * 31.5e9), rel=1e-9)
+    assert on_cpu.iteration_s > on_gpu.iteration_s
+
+
+def test_slow_links_hold_up_the_step_itself():
+    owned = np.array([1e9])
+    found = offloaded_step(workload(PLAN, system=link(SYSTEM, 1)), owned)
+    assert found.step[0] == pytest.approx(2e9 / 0.8e9)
+
+
+def test_offloading_everything_lets_a_model_train_on_one_gpu():
+    """ZeRO-Offload (Ren et al. 2021), section 6: 13 billion parameters on one V100 of 32 GB; 80 GB hold as
+    many with gradients and all.
+    """
+    plan = Plan(1, 1, 1, 1, 1)
+    model = load_model("gpt3-13b")
+    assert not predict(model, plan, SYSTEM).fits
+    assert predict(model, replace(plan, offload_optimizer=True), SYSTEM).fits
+
+
+def test_a_stage_cannot_offload_more_layers_than_it_has():
+    with pytest.raises(UserError, match="offload_layers=9: a stage has no more than 8 layers"):
+        Plan(1, 4, 2, 1, 16, offload_layers=9).check(MODEL)
