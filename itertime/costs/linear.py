@@ -53,8 +53,26 @@ def linear_s(workload: Workload) -> Linear:
             casts = np.where(plans.precision == code, found_casts, casts)
         times = found if len(used) == 1 else np.where(plans.precision == code, found, times)
     forward, data, weight = times.sum(axis=1)
+    last = times[0, -1]
+    if workload.model.lora_rank:  # frozen weights have no gradients
+        small = multiplier * _low_rank_s(workload)
+        forward, weight = forward + small[0], small[1] + small[2]
     casts = casts / workload.system.site.hbm_fraction
-    return Linear(forward, data + weight, times[0, -1], casts[0] + nothing, casts[1] + nothing)
+    return Linear(forward, data + weight, last, casts[0] + nothing, casts[1] + nothing)
+
+
+def _low_rank_s(workload: Workload) -> Array:
+    """Seconds of the low-rank products of a layer, (y dx dw, plans): B (A x) beside W x, all in 16 bit (LoRA,
+    Hu et al. 2021). Tensor parallelism splits every A and B once, as Megatron-Bridge's adapters are split.
+    """
+    model, plans = workload.model, workload.plans
+    tokens, t, rank = plans.tokens(model.seq_len), plans.tp, np.full(len(plans), float(model.lora_rank))
+    shapes = []
+    for narrow, wide in model.lora_shapes:
+        shapes += [(tokens, rank, narrow / t), (tokens, wide / t, rank)]
+    m, n, k = np.array(shapes).transpose(1, 0, 2)
+    passes = np.array([m, m, k]), np.array([n, k, n]), np.array([k, n, m])
+    return np.asarray(workload.profile.gemm_s(*passes).sum(axis=1))
 
 
 def _same_input(workload: Workload) -> list[int]:
