@@ -76,11 +76,12 @@ class Prediction:
     """One plan's iteration. `breakdown` (seconds by part) sums to `iteration_s`, `memory_parts` (bytes) to
     `memory_bytes`.
 
-    `mfu` is model FLOPs utilisation: useful FLOPs without recomputation over the peak of all GPUs (PaLM,
-    appendix B). `fits`: whether the plan leaves `memory_headroom`, a share of the GPU's `capacity_bytes`,
-    free. `reason` says why the plan does not fit, and is empty if it does. `extrapolated` names the
-    parts of the profile that the prediction asked for sizes beyond those measured. `interval_s`: lowest and
-    highest seconds of nine in ten measured iterations, None where too little is known.
+    `mfu` is model FLOPs utilisation: useful FLOPs without recomputation over the 16-bit peak of all GPUs
+    (PaLM, appendix B), whatever the plan's precision. `fits`: whether the plan leaves `memory_headroom`, a
+    share of the GPU's `capacity_bytes`, free. `reason` says why the plan does not fit, and is empty if it
+    does. `extrapolated` names the parts of the profile that the prediction asked for sizes beyond those
+    measured. `interval_s`: lowest and highest seconds of nine in ten measured iterations, None where too
+    little is known.
     """
 
     iteration_s: float

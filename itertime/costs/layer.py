@@ -124,9 +124,14 @@ def _add_dispatch(workload: Workload, forward: Parts, backward: Parts) -> None:
 
 
 def _exposed_share(workload: Workload) -> Array | float:
-    """The share of tensor-parallel communication that no matrix product hides."""
+    """The share of tensor-parallel communication that no matrix product hides.
+
+    Frameworks hide it by default only under sequence parallelism, whose gathers and scatters they split
+    (Megatron-LM refuses `--tp-comm-overlap` without `--sequence-parallel`).
+    """
     framework, asked = workload.framework, workload.plans.tp_overlap
-    hides = np.where(asked == HABIT, framework.tp_overlap, asked == 1)
+    habit = workload.plans.sequence_parallel & framework.tp_overlap
+    hides = np.where(asked == HABIT, habit, asked == 1)
     return np.where(hides, framework.tp_exposed, 1.0) if hides.any() else 1.0
 
 

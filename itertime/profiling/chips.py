@@ -7,7 +7,7 @@ from pydantic.dataclasses import dataclass
 from itertime.errors import UnknownName
 from itertime.io import CONFIG, Count, Name, Positive, construct, read_mapping
 
-__all__ = ["CHIPS", "HBM_BYTES_PER_S", "Chip", "chip_named"]
+__all__ = ["CHIPS", "HBM_BYTES_PER_S", "IN_TRAINING_ROWS", "Chip", "chip_named"]
 
 # HBM bandwidth of the GPUs that the element-wise tables name, bytes/s (NVIDIA's data sheets).
 HBM_BYTES_PER_S = {
@@ -50,6 +50,8 @@ class Chip:
 IN_TRAINING = 1.137
 """Of GEMMs at the power limit, fitted to iterations on H100 (`python -m itertime.evidence.fit_frameworks`)
 and assumed for later chips. The A100 does not reach its limit: its iterations ask for 1."""
+IN_TRAINING_ROWS = 229
+"""Iterations that it is fitted to: those of dense models on H100 under te, compile and eager."""
 
 CHIPS = (
     Chip(

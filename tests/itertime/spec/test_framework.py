@@ -81,6 +81,8 @@ def test_only_the_stated_share_of_overlapped_tensor_parallel_communication_is_ex
     assert exposed(TENSOR, tp_exposed=0.25, tp_overlap=True) == pytest.approx(full / 4)
     assert exposed(replace(TENSOR, tp_overlap=True), tp_exposed=0.25) == pytest.approx(full / 4)
     assert exposed(replace(TENSOR, tp_overlap=False), tp_exposed=0.25, tp_overlap=True) == full
+    whole = replace(TENSOR, sequence_parallel=False)
+    assert exposed(whole, tp_exposed=0.25, tp_overlap=True) == exposed(whole) > 0
 
 
 def test_overheads_add_up_by_layer_micro_batch_and_stage() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from itertime import ModelSpec, Plan, load_system, predict
 from itertime.errors import UserError
-from itertime.spec import RECOMPUTE, Site
+from itertime.spec import RECOMPUTE, Site, System
 from itertime.spec.plan import CP_EXCHANGES, CUDA_GRAPHS, DISPATCHERS, RANK_ORDERS
 from itertime.timeline import iteration_graph, write_chrome_trace
 from itertime.timeline.iteration import chrome_trace
@@ -27,6 +27,25 @@ SYSTEMS["oversubscribed"] = replace(
     network_bulk_latency_s=3e-4,
     site=Site(launch_s=1e-4),  # binds in some passes of some plans
 )
+SLOW = """
+extends: te
+name: slow
+source: a test
+gemm_multiplier: 1.1
+fp8_multiplier: 1.2
+attention_multiplier: 1.1
+elementwise_multiplier: 1.2
+cast_multiplier: 1.1
+expert_multiplier: 1.3
+tp_exposed: 0.3
+contention: 0.4
+kernels: 2
+layer_s: 1.0e-3
+pipeline_layer_s: 1.0e-3
+expert_layer_s: 1.0e-3
+micro_batch_s: 1.0e-3
+iteration_s: 0.1
+"""
 SHAPES = st.builds(
     ModelSpec,
     name=st.just("random"),
@@ -102,8 +121,31 @@ def runs(draw):
         bucket_bytes=draw(st.sampled_from([None, 10_000_000, 25_000_000])),
         offload_layers=draw(st.sampled_from([0, 0, 1, 2])),
         offload_optimizer=draw(st.booleans()),
+        tp_overlap=draw(st.sampled_from([None, False, True])),
+        recompute_fraction=draw(st.sampled_from([1.0, 0.5, 0.0])),
     )
     return model, plan, SYSTEMS[draw(st.sampled_from(sorted(SYSTEMS)))]
+
+
+@pytest.fixture(scope="module")
+def hopper(tmp_path_factory: pytest.TempPathFactory) -> System:
+    """H100 at 500 W under a framework of which no constant is neutral."""
+    path = tmp_path_factory.mktemp("frameworks") / "slow.yaml"
+    path.write_text(SLOW)
+    return replace(load_system("dgx-h100"), gpus_per_node=4, power_w=500.0, framework=str(path))
+
+
+@given(run=runs(), precision=st.sampled_from(["bf16", "fp8", "fp8_block"]))
+@settings(max_examples=100, deadline=None)
+def test_prediction_equals_the_task_graph_under_any_framework(hopper, run, precision):
+    model, plan, _ = run
+    plan = replace(plan, precision=precision)
+    if plan.broken_rules(model):
+        return
+    finish = max(end for _, end in iteration_graph(model, plan, hopper).run().values())
+    found = predict(model, plan, hopper)
+    assert found.iteration_s == pytest.approx(finish, rel=1e-9)
+    assert sum(found.breakdown.values()) == pytest.approx(finish, rel=1e-9)
 
 
 @given(runs())
