@@ -20,9 +20,8 @@ from clustersim.runs import run
 from clustersim.speed import Curve, SpeedOnOneType
 from itertime.io import sha256
 from itertime.spec.profile import FOLDER as PROFILES
-from itertime.spec.system import variant_of
 from itertime.spec.profile import read_profile
-from itertime.spec.system import SYSTEMS
+from itertime.spec.system import SYSTEMS, variant_of
 from traces.job import Job
 from traces.native import write_trace
 
