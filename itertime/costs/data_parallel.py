@@ -207,6 +207,8 @@ def _collective_s(
     nbytes: Array,
 ) -> Array:
     """Seconds of the operation; 0 where it is not `used`, and the profile is not asked for it."""
+    if not used.any():
+        return np.zeros(len(used))
     seconds = operation(
         np.where(used, nbytes, 0.0),
         groups.ranks,

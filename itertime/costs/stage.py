@@ -114,13 +114,11 @@ def stage_layers_s(model: ModelSpec, plans: PlanBatch, system: System, profile: 
     first, where = plans.distinct(MICRO_BATCH_COLUMNS)
     work = Workload.of(model, plans.take(first), system, profile)
     reduced = activation_all_reduce_s(work)
-    layer = layer_costs(work, reduced)
-    seconds = sum((*layer.forward.values(), *layer.backward.values()), np.zeros(len(work)))
-    if model.dense_layers:
-        dense = layer_costs(work.dense_form(), reduced)
-        both = (*dense.forward.values(), *dense.backward.values())
-        seconds = np.minimum(seconds, sum(both, np.zeros(len(work))))
-    return (model.layers // plans.pp) * seconds[where]
+    both = [
+        sum((*layer.forward.values(), *layer.backward.values()), np.zeros(len(work)))
+        for layer in layer_costs(work, reduced)
+    ]
+    return (model.layers // plans.pp) * np.minimum.reduce(both)[where]
 
 
 def _distinct_passes(workload: Workload) -> tuple[Pass, Pass]:
@@ -135,17 +133,12 @@ def _distinct_passes(workload: Workload) -> tuple[Pass, Pass]:
 def micro_batch_passes(workload: Workload) -> tuple[Pass, Pass]:
     """Forward and backward pass of one micro-batch under every plan."""
     reduced = activation_all_reduce_s(workload)
-    layer = layer_costs(workload, reduced)
+    layer, *dense = layer_costs(workload, reduced)
     embedding = embedding_s(workload, reduced)
     head = head_s(workload, reduced)
-    forward: Parts = {}
-    backward: Parts = {}
-    if workload.model.dense_layers:
-        dense = layer_costs(workload.dense_form(), reduced)
-        forward, backward = dense.forward, dense.backward
     return (
-        Pass(layer.forward, embedding[0], head[0], forward),
-        Pass(layer.backward, embedding[1], head[1], backward),
+        Pass(layer.forward, embedding[0], head[0], dense[0].forward if dense else {}),
+        Pass(layer.backward, embedding[1], head[1], dense[0].backward if dense else {}),
     )
 
 
