@@ -55,7 +55,7 @@ def layer_costs(workload: Workload, reduced: Array) -> list[LayerCosts]:
 
     `reduced` is the workload's `activation_all_reduce_s`.
     """
-    forms = [workload, workload.dense_form()] if workload.model.dense_layers else [workload]
+    forms = [workload, workload.dense_form] if workload.model.dense_layers else [workload]
     core = _core_attention_s(workload)
     linear = linear_s(forms)
     memory = memory_bound_s(forms, expert_kernels(workload) if workload.model.experts > 1 else ())

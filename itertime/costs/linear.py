@@ -49,7 +49,7 @@ def linear_s(forms: Sequence[Workload]) -> list[Linear]:
         found = multiplier * profile.gemm_s(*shapes, precision=precision)
         if precision != "bf16":
             found = found * framework.fp8_multiplier
-            first = np.concatenate([_first_reads(form, each) for form, each in zip(forms, matrices, strict=True)])
+            first = np.concatenate([*map(_first_reads, forms, matrices)])
             found_casts = profile.cast_s(np.array([m * k * first[:, None], m * n]), precision)
             casts = found_casts if len(used) == 1 else np.where(plans.precision == code, found_casts, casts)
         times = found if len(used) == 1 else np.where(plans.precision == code, found, times)
@@ -83,7 +83,7 @@ def _linear_gemms(workload: Workload) -> list[Shape]:
     values; projection; MLP up (two if gated), down. In a mixture the MLP is the one that every token passes.
     """
     model, plans = workload.model, workload.plans
-    h, tp, tokens = model.hidden, plans.tp, plans.tokens(model.seq_len)
+    h, tp, tokens = model.hidden, plans.tp, workload.tokens
     wide = np.full(len(plans), float(h))
     projection = (tokens, wide, model.v_hidden / tp)
     if model.latent_kv:
@@ -105,8 +105,8 @@ def _latent_gemms(workload: Workload) -> list[Shape]:
     (Megatron Core's MLASelfAttention); the matrices that expand them are split by heads.
     """
     model, plans = workload.model, workload.plans
-    tokens, tp, nothing = plans.tokens(model.seq_len), plans.tp, np.zeros(len(plans))
-    own, wide = tokens / np.where(plans.sequence_parallel, tp, 1), nothing + model.hidden
+    tokens, tp, nothing = workload.tokens, plans.tp, np.zeros(len(plans))
+    own, wide = tokens / workload.sequence_split, nothing + model.hidden
     latent, queries = nothing + model.latent_kv, model.query_width / tp
     shapes = [(own, latent + model.rope_head_dim, wide)]
     if model.latent_q:

@@ -40,8 +40,7 @@ class Kernel(NamedTuple):
 
 def _width(workload: Workload) -> Array:
     """Elements of a micro-batch between layers, on one rank."""
-    model, plans = workload.model, workload.plans
-    return plans.tokens(model.seq_len) * model.hidden / np.where(plans.sequence_parallel, plans.tp, 1.0)
+    return workload.tokens * workload.model.hidden / workload.sequence_split
 
 
 def _residual(workload: Workload, count: int = 1) -> Kernel:
@@ -56,7 +55,7 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
     """Everything in a layer that only moves memory, with the bytes it reads and writes, 16 bit an element."""
     model, plans = workload.model, workload.plans
     t = 1.0 * plans.tp
-    tokens = plans.tokens(model.seq_len)
+    tokens = workload.tokens
     width = _width(workload)
     middle = tokens * (model.shared_ffn_hidden if model.experts > 1 else model.ffn_hidden) / t
     keys = tokens * model.key_width / t
@@ -81,7 +80,7 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
         found += [Kernel(norm, 4 * each, 6 * each, width=model.head_width) for each in (queries, keys)]
     for latent in (model.latent_q, model.latent_kv):
         if latent:
-            each = tokens * latent / np.where(plans.sequence_parallel, t, 1.0)
+            each = tokens * latent / workload.sequence_split
             found.append(Kernel(norm, 4 * each, 6 * each, width=latent))
     if model.attention == "core":
         scores = tokens * model.heads * model.seq_len / t

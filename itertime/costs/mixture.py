@@ -78,8 +78,7 @@ def arriving_tokens(workload: Workload) -> Array:
 
 def _local_tokens(workload: Workload) -> Array:
     """Tokens of a micro-batch on one rank when they reach the router."""
-    plans = workload.plans
-    return plans.tokens(workload.model.seq_len) / np.where(plans.sequence_parallel, plans.tp, 1)
+    return workload.tokens / workload.sequence_split
 
 
 def _imbalance(workload: Workload) -> Array:

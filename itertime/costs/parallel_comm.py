@@ -72,7 +72,7 @@ def context_parallel_s(workload: Workload, attention: tuple[Array, Array]) -> tu
     model, plans, system, profile = workload.model, workload.plans, workload.system, workload.profile
     kv_heads = np.minimum(plans.tp, model.kv_heads)
     both = 2.0 * (model.key_width + model.v_hidden) if model.latent_kv else 4.0 * model.kv_hidden
-    block = both * plans.tokens(model.seq_len) / kv_heads
+    block = both * workload.tokens / kv_heads
     local, sharers = neighbours(workload, plans.cp, plans.tp)
     steps = plans.cp - 1
     across = plans.cp > local
@@ -89,7 +89,7 @@ def context_parallel_s(workload: Workload, attention: tuple[Array, Array]) -> tu
 
 
 def _activation_bytes(workload: Workload) -> Array:
-    return 2.0 * workload.model.hidden * workload.plans.tokens(workload.model.seq_len)
+    return 2.0 * workload.model.hidden * workload.tokens
 
 
 def _tensor_layout(workload: Workload) -> tuple[Whole, Whole]:

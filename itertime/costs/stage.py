@@ -94,7 +94,7 @@ def stage_costs(workload: Workload) -> StageCosts:
     """All parts of an iteration's time; what remains is the order in which the stages run."""
     sharded = [sharded_s(workload)]
     if workload.model.dense_layers:
-        sharded.append(sharded_s(workload.dense_form()))
+        sharded.append(sharded_s(workload.dense_form))
     hop = _hop_s(workload)
     forward, backward = _distinct_passes(workload)
     passes = [
@@ -253,7 +253,7 @@ def _hop_s(workload: Workload) -> Array:
         return np.zeros(len(plans))
     per_stage, domain = plans.next_stage, system.domain_gpus
     across = np.where(per_stage * plans.pp > domain, np.minimum(per_stage / domain, 1.0), 0.0)
-    nbytes = 2.0 * plans.tokens(workload.model.seq_len) * workload.model.hidden / plans.tp
+    nbytes = 2.0 * workload.tokens * workload.model.hidden / plans.tp
     sharers = np.stack([np.minimum(per_stage, domain), np.ones_like(per_stage)])
     stride = np.maximum(per_stage // domain, 1)
     outside, inside = p2p_s(nbytes, np.array([[True], [False]]), system, profile, sharers, stride)
