@@ -199,7 +199,7 @@ def page(folder: Path, names: Sequence[str] = SETS, pictures: Path | None = DOCS
         "choosing": tables.choosing(sets),
         "regret": regret(usual),
         "spreads": tables.spreads(),
-        "coverage": tables.coverage(sets),
+        "coverage": tables.coverage(paths.values()),
         "ranges": tables.ranges(),
         "skipped": tables.skipped(sets),
         "assumed": tables.assumed(sets),

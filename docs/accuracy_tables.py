@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,9 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from itertime.accuracy import ANY, CLASSES, TABLE, kind_of
+from itertime.accuracy.intervals import load_ranges
 from itertime.calibration.run_set import RunSet
 from itertime.calibration.table import read_table
 from itertime.calibration.validation import FileErrors, RowError, statistics, validate
+from itertime.evidence.build_intervals import Sample, samples_of
 from itertime.evidence.choose_plans import Choice, choices_of, summary
 from itertime.spec import Site
 
@@ -34,12 +37,6 @@ class Row:
     kind: str
     pp: int
     gpus: int
-
-    @property
-    def inside(self) -> bool | None:
-        """Whether the measured time is in the interval; None without one."""
-        found = self.error.interval_s
-        return None if found is None else found[0] <= self.error.measured_s <= found[1]
 
     def __getattr__(self, name: str) -> str:
         """The properties that `validate` groups by: gpu, precision, framework, source."""
@@ -224,27 +221,29 @@ def ultrascale(sets: Sequence[Measured]) -> str:
     return table(["", *classes], lines)
 
 
-def coverage(sets: Sequence[Measured]) -> str:
-    """The share of runs inside intervals computed without their source, and the mean width of these."""
+def coverage(paths: Iterable[Path]) -> str:
+    """The share of runs inside intervals that did not see their source, and the mean ends of these. The
+    predictions did not see it either: their constants are fitted without it.
+    """
+    samples = [each for path in paths if path.stem != ULTRASCALE for each in samples_of(path)]
     lines = []
     for kind in ("dense", "mixture"):
-        rows = [row for row in rows_of(sets) if row.kind == kind and row.file != ULTRASCALE]
-        groups = {f"{kind}, {name}": own for name, own in sorted(_by(rows, lambda row: row.source).items())}
-        for name, members in [*groups.items(), (f"{kind}, all", rows)]:
-            inside = [row.inside for row in members if row.inside is not None]
-            if not members:
-                continue
-            known = [row.error for row in members if row.error.interval_s]
-            ends = [number(_mean_end(known, end), 2) for end in (0, 1)] if known else ["-", "-"]
+        members = [each for each in samples if each.kind == kind]
+        sources = sorted({each.source for each in members})
+        groups = [(f"{kind}, {name}", [each for each in members if each.source == name]) for name in sources]
+        for name, group in [*groups, (f"{kind}, all", members)] if members else []:
+            found = [(each, _range_without(each)) for each in group]
+            known = [(math.exp(each.log), ends) for each, ends in found if ends]
+            inside = [low <= ratio <= high for ratio, (low, high) in known]
+            ends = np.mean([ends for _, ends in known], axis=0).tolist() if known else (None, None)
             share = number(100 * float(np.mean(inside)), 0) if inside else "-"
-            lines.append([name, len(members), len(known), share, *ends])
+            lines.append([name, len(group), len(known), share, *(number(end, 2) for end in ends)])
     header = ["left out", "rows", "with an interval", "in it %", "lowest, mean", "highest, mean"]
     return table(header, lines)
 
 
-def _mean_end(rows: Sequence[RowError], end: int) -> float:
-    ratios = [row.interval_s[end] / row.prediction.iteration_s for row in rows if row.interval_s]
-    return float(np.mean(ratios))
+def _range_without(each: Sample) -> tuple[float, float] | None:
+    return load_ranges(each.source).of(each.profile, each.kind, each.framework, each.plans)
 
 
 def ranges() -> str:

@@ -18,11 +18,14 @@ PARTS = {
     "bubble_s": ("bubble",),
     "tp_comm_s": ("tp_comm", "ep_comm", "cp_comm"),
     "pp_comm_s": ("p2p",),
-    "dp_comm_s": ("dp_comm", "embedding_sync", "fsdp_comm", "fsdp_last"),
-    "optimizer_s": ("optimizer",),
-    "overhead_s": ("launch", "overhead", "iteration_overhead"),
+    "dp_comm_s": ("dp_comm", "embedding_sync", "fsdp_comm", "fsdp_last", "contention", "contention_once"),
+    "optimizer_s": ("optimizer", "optimizer_copies"),
+    "overhead_s": ("launch", "overhead", "iteration_overhead", "offload_comm"),
 }
-"""The parts of `Prediction.breakdown` that each field of a `PlanRecord` sums; every part is in one field."""
+"""The parts of `Prediction.breakdown` that each field of a `PlanRecord` sums; every part is in one field.
+
+Contention is the time by which hidden exchanges slow computation; searches hide those of data-parallel ranks.
+"""
 
 _WORDS = {
     "tp": "tp", "pp": "pp", "dp": "dp", "mb": "micro_batch", "cp": "cp", "ep": "ep", "v": "interleave",

@@ -64,11 +64,13 @@ class Features:
 
 def features_of(row: Cells) -> Features:
     """The features of a row. Raises UserError, naming column and value, for one that no run can have."""
-    if _is_low_rank(row):
-        raise UserError("training of low-rank matrices (LoRA) beside frozen weights is not modelled")
+    if _is_low_rank(row) and not row["lora_rank"]:
+        raise UserError("low-rank matrices (LoRA) beside frozen weights: add the column lora_rank")
     for column, why in _contradictions(row):
         raise UserError(f"{column}={row[column]}: {why}")
     assumed = [f"the source does not say {row['missing']}"] if row["missing"] else []
+    if row["lora_rank"]:
+        assumed.append("lora_rank: low-rank matrices beside queries, keys, values and projection only")
     recompute, fraction = _recomputation(row, assumed)
     plan: dict[str, Any] = {
         "precision": _precision(row),

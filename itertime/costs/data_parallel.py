@@ -145,10 +145,14 @@ def sharded_s(workload: Workload) -> Sharded:
     if not (plans.zero_stage >= 2).any():
         return Sharded(zero, zero, zero, zero)
     gather, scatter = _gather_and_scatter_s(workload, partition.shared, plans.zero_group, plans.tp)
+    if workload.model.lora_rank:
+        _, scatter = _gather_and_scatter_s(workload, partition.trained, plans.zero_group, plans.tp)
     if workload.model.experts > 1:
         more = _gather_and_scatter_s(workload, partition.experts, _expert_group(plans), _spread(plans))
         gather, scatter = gather + more[0], scatter + more[1]
     root_gather, root_scatter = _gather_and_scatter_s(workload, partition.tables, plans.zero_group, plans.tp)
+    if workload.model.lora_rank:
+        root_scatter = zero
     return Sharded(gather, gather + scatter, root_gather, scatter + root_scatter)
 
 

@@ -22,12 +22,13 @@ def embedding_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     elements = workload.tokens * model.hidden
     dropped = 5 if model.dropout else 0
     added = dropped + (6 if model.positions == "learned" else 0)
+    frozen = model.lora_rank > 0  # no gradient
     looked_up = profile.elementwise_s(np.array([4 * elements, 6 * elements]), "embedding")
     gradient = (2 + plans.accumulated) * workload.partition.table
     others = profile.elementwise_s(np.array([added * elements, dropped * elements, gradient]))
     hbm_fraction = workload.system.site.hbm_fraction
     forward = (looked_up[0] + others[0]) / hbm_fraction
-    backward = (looked_up[1] + others[1] + others[2]) / hbm_fraction
+    backward = (others[1] if frozen else looked_up[1] + others[1] + others[2]) / hbm_fraction
     return forward + reduced, backward
 
 
@@ -48,6 +49,7 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     if model.encoder:
         gemms += [(tokens, wide, wide), (tokens, wide, wide), (wide, wide, tokens)]
     m, n, k = np.array(gemms).transpose(1, 0, 2)
+    frozen = model.lora_rank > 0
     times = workload.gemm_factor * profile.gemm_s(m, n, k)
     norm = "rmsnorm" if model.norm == "rmsnorm" else "layernorm"
     loss, loss_back = (2, 4) if model.fused_loss else (36, 14)
@@ -58,7 +60,9 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     memory = normed + crossed
     if model.encoder:
         memory = memory + normed + profile.elementwise_s(np.array([4 * tokens * h, 6 * tokens * h]), "gelu")
-    summed = profile.elementwise_s(plans.accumulated * columns * h)
+    if frozen:
+        times[2::3] = 0.0
+    summed = profile.elementwise_s(0.0 if frozen else plans.accumulated * columns * h)
     forward = times[::3].sum(axis=0) + memory[0] / site.hbm_fraction
     data_and_weight = times.sum(axis=0) - times[::3].sum(axis=0)
     return forward, data_and_weight + (memory[1] + summed) / site.hbm_fraction + reduced

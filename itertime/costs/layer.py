@@ -292,12 +292,13 @@ def kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Array | Whole, Ar
         around += 2  # its activation, its addition
     gathered_again = np.where(plans.sequence_parallel & (plans.tp > 1), summed_blocks(model), 0)
     exchanged = _collectives(model, plans) + gathered_again
-    once: Array | Whole = matrices + around + core + exchanged
+    beside = len(model.lora_shapes)  # two products and an addition each; frozen weights have no gradients
+    once: Array | Whole = matrices + 3 * beside + around + core + exchanged
     more, more_back = _of_experts(model, plans)
     once = more + once
     early = once - _after_early_stop(model, plans)
     repeated = np.choose(plans.recompute, [0, repeated_core, once, early, around])
-    back = 3 * matrices + around + 1 + core_back
+    back = (1 if beside else 3) * matrices + 7 * beside + around + 1 + core_back
     return once, back + more_back + exchanged + gathered_again + repeated
 
 

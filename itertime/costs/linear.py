@@ -15,6 +15,7 @@ from .partition import Workload
 __all__ = ["Linear", "linear_s"]
 
 Array = NDArray[np.float64]
+Shape = tuple[Array, Array, Array]
 
 
 @dataclass(frozen=True)
@@ -54,16 +55,30 @@ def linear_s(forms: Sequence[Workload]) -> list[Linear]:
             casts = found_casts if len(used) == 1 else np.where(plans.precision == code, found_casts, casts)
         times = found if len(used) == 1 else np.where(plans.precision == code, found, times)
     results, start = [], 0
-    for each in matrices:
+    for form, each in zip(forms, matrices, strict=True):
         rows = slice(start, start + len(each))
         forward, data, weight = times[:, rows].sum(axis=1)
+        if form.model.lora_rank:  # frozen weights have no gradients
+            small = multiplier * _low_rank_s(form)
+            forward, weight = forward + small[0], small[1] + small[2]
         cast = framework.cast_multiplier * casts[:, rows].sum(axis=1) / workload.system.site.hbm_fraction
         results.append(Linear(forward, data + weight, times[0, rows][-1], cast[0], cast[1]))
         start = rows.stop
     return results
 
 
-Shape = tuple[Array, Array, Array]
+def _low_rank_s(workload: Workload) -> Array:
+    """Seconds of the low-rank products of a layer, (y dx dw, plans): B (A x) beside W x, all in 16 bit (LoRA,
+    Hu et al. 2021). Tensor parallelism splits every A and B once, as Megatron-Bridge's adapters are split.
+    """
+    model, plans = workload.model, workload.plans
+    tokens, t, rank = workload.tokens, plans.tp, np.full(len(plans), float(model.lora_rank))
+    shapes = []
+    for narrow, wide in model.lora_shapes:
+        shapes += [(tokens, rank, narrow / t), (tokens, wide / t, rank)]
+    m, n, k = np.array(shapes).transpose(1, 0, 2)
+    passes = np.array([m, m, k]), np.array([n, k, n]), np.array([k, n, m])
+    return np.asarray(workload.profile.gemm_s(*passes).sum(axis=1))
 
 
 def _first_reads(workload: Workload, matrices: Sequence[Shape]) -> Array:

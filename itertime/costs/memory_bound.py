@@ -72,8 +72,13 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
         activation,
         # Joins the gradients of queries, keys and values.
         Kernel("elementwise", nothing, 4 * joined),
-        Kernel("elementwise", nothing, plans.accumulated * workload.partition.shared),
+        Kernel("elementwise", nothing, plans.accumulated * workload.partition.trained),
     ]
+    if model.lora_rank:  # adds the low-rank result to the frozen one's, and the gradients of their input
+        found += [
+            Kernel("elementwise", 6 * tokens * wide / t, 6 * tokens * narrow / t)
+            for narrow, wide in model.lora_shapes
+        ]
     if model.positions == "rotary":
         found.append(Kernel("rotary", 4 * (queries + keys), 4 * (queries + keys)))
     if model.qk_norm:

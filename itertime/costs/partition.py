@@ -49,6 +49,7 @@ class Partition:
     | `experts` | (plans,) | parameters of one layer's experts on one GPU; 0 without a mixture |
     | `vocab` | (plans,) | the padded vocabulary |
     | `table` | (plans,) | parameters of one vocabulary table (embedding or projection) on one GPU |
+    | `trained` | (plans,) | parameters as `shared` that have gradients: all, or low-rank ones |
     | `tables` | (plans,) | of all tables on the first stage: with pp = 1 the untied projection is there too |
     """
 
@@ -61,6 +62,7 @@ class Partition:
     vocab: Whole
     table: Array
     tables: Array
+    trained: Array
 
     @classmethod
     def of(cls, model: ModelSpec, plans: PlanBatch) -> Partition:
@@ -84,12 +86,21 @@ class Partition:
             vocab=vocab,
             table=table,
             tables=tables,
+            trained=model.lora_parameters / plans.tp if model.lora_rank else shared,
         )
 
     def layer_parameters(self) -> tuple[Array, Array]:
         """Parameters of a stage's layers on one GPU, (4, plans) each: as `shared`, and experts."""
         usual = self.layers - self.dense
         return usual * self.shared + self.dense * self.dense_shared, usual * self.experts
+
+    def trained_parameters(self, model: ModelSpec) -> tuple[Array, Array]:
+        """As `layer_parameters`, of those that have gradients."""
+        return (
+            (self.layers * self.trained, self.layers * self.experts)
+            if model.lora_rank
+            else self.layer_parameters()
+        )
 
     def take(self, rows: Whole) -> Partition:
         """The partition of the plans at `rows`."""
@@ -157,7 +168,12 @@ class Workload:
         Its partition has the parameters of such layers; layers by stage are those of the model itself.
         """
         partition = self.partition
-        dense = replace(partition, shared=partition.dense_shared, experts=np.zeros(len(self)))
+        dense = replace(
+            partition,
+            shared=partition.dense_shared,
+            trained=partition.dense_shared,
+            experts=np.zeros(len(self)),
+        )
         return replace(self, model=self.model.dense_form(), partition=dense)
 
     def take(self, rows: Whole) -> Workload:

@@ -269,8 +269,9 @@ def _once(workload: Workload, forward: Parts, backward: Parts) -> tuple[Parts, E
     first = np.where(plans.pp == 1, LAST, FIRST)
     column = np.arange(len(plans))
     layers = partition.layers[first, column]
-    shared, experts = (parameters[first, column] for parameters in partition.layer_parameters())
-    shared = shared + partition.tables
+    shared, experts = (each[first, column] for each in partition.trained_parameters(workload.model))
+    if not workload.model.lora_rank:
+        shared = shared + partition.tables
     traffic = exchange(workload, layers, shared, experts)
     exposed = np.zeros(len(plans))
     overlaps, framework = plans.grad_overlap.any(), workload.framework
@@ -303,7 +304,7 @@ def _broadcasts(plans: PlanBatch) -> Array:
 def _embedding_sync_s(workload: Workload) -> Array:
     """Seconds to sum the gradients of a tied embedding, which both ends of a pipeline hold."""
     plans, system = workload.plans, workload.system
-    if not workload.model.tied_embeddings or (plans.pp == 1).all():
+    if not workload.model.tied_embeddings or workload.model.lora_rank or (plans.pp == 1).all():
         return np.zeros(len(plans))
     domain = system.domain_gpus
     together = np.where(plans.next_stage * plans.pp > domain, 1, 2)

@@ -13,7 +13,9 @@ The runs of one site share an error. So a run at an unseen site has two errors, 
 A range is the middle nine tenths of the sum. A range of its own needs 20 runs for a class of plans, 10 for a
 framework on a GPU and for a GPU with any framework. GPUs with fewer have the range of their generation: to
 the variance of sites it adds that between GPUs of a generation at one site ("gpu_sd" in the table).
-One simplification: medians count as exact, so their errors add to the apparent differences between sites.
+Constants of frameworks are fitted to some of these runs, so each source is predicted with constants that were
+fitted without it. One simplification: medians count as exact, so their errors add to the apparent differences
+between sites.
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ from itertime.errors import UserError
 from itertime.io import write_text
 from itertime.spec import Site
 
+from .fit_frameworks import FREE, fitted_frameworks
+
 __all__ = ["Evidence", "Sample", "main", "measured_ranges", "samples_of"]
 
 PROGRAM = "python -m itertime.evidence.build_intervals"
@@ -49,6 +53,8 @@ Example, which rewrites the shipped ranges:
 
     cd ../shared/data; {PROGRAM} iterations/*.csv modern_gpus/iterations/*.csv
 """
+FITS = TABLE.parent / "frameworks.json"
+"""Where `fit_frameworks` writes its constants."""
 FEWEST_OF_CLASS, FEWEST = 20, 10  # runs of a class with its own range; of a framework, of a GPU
 _FULL = 5  # runs of a site from which on it has full weight
 _POINTS = 99  # equally likely values that stand for more
@@ -76,10 +82,12 @@ class Sample:
         return self.source, self.profile, self.kind, self.framework
 
 
-def samples_of(path: Path) -> list[Sample]:
-    """The runs of a table that can be expressed. Raises TableError for a malformed file."""
+def samples_of(path: Path, fits: Path = FITS) -> list[Sample]:
+    """The runs of a table that can be expressed, predicted with the constants of frameworks that were fitted
+    without their source, as far as the file `fits` has them. Raises TableError for a malformed file.
+    """
     runs = RunSet.of(read_table(path))
-    logs = np.log(runs.measured_s / runs.evaluate(Site())[0]).tolist()
+    logs = np.log(runs.measured_s / _predicted_s(runs, _constants_without(path.stem, fits))).tolist()
     return [
         Sample(
             source=cells["site"] or path.stem,
@@ -91,6 +99,24 @@ def samples_of(path: Path) -> list[Sample]:
         )
         for cells, run, log in zip(runs.cells, runs.runs, logs, strict=True)
     ]
+
+
+def _constants_without(file: str, fits: Path) -> list[float] | None:
+    """The values of `FREE` fitted without the source of a file; None if it was no part of the fit."""
+    if not fits.is_file():
+        return None
+    entries = json.loads(fits.read_text(encoding="utf-8"))["leave_one_out"].values()
+    found = next((entry["constants"] for entry in entries if file in entry["files"]), None)
+    return None if found is None else [found[constant.name] for constant in FREE]
+
+
+def _predicted_s(runs: RunSet, constants: Sequence[float] | None) -> Array:
+    if constants is None:
+        return runs.evaluate(Site())[0]
+    other, sustained = (
+        runs.evaluate(Site(), fitted_frameworks(constants, sustained=kind))[0] for kind in (False, True)
+    )
+    return np.where([run.profile.gemm_in_training != 1 for run in runs.runs], sustained, other)
 
 
 def measured_ranges(files: Sequence[str | Path]) -> dict[str, Any]:

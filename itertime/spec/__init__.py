@@ -63,7 +63,8 @@ from .kernels import (
     SlowdownCurve,
     WidthRate,
 )
-from .model import ModelSpec, list_models, load_model, model_of, model_reference
+from .model import ModelSpec
+from .model_files import list_models, load_model, model_of, model_reference
 from .operators import Array, GemmModel, GemmTile, PowerTerm
 from .plan import CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RECOMPUTE, Plan, RemainderChunks
 from .plan_batch import HABIT, PlanBatch

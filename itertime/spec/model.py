@@ -1,27 +1,22 @@
 """The model to train: the shape of a transformer, its parameters and its arithmetic.
 
-Published shapes are data files in `itertime/models/`, one YAML file each with its source. `load_model` reads
-them by name, or a user's file of the same form by path.
+`model_files.py` reads published shapes from the files that state them.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
 from itertime.errors import UserError, quoted
-from itertime.io import CONFIG, construct, described
+from itertime.io import CONFIG, described
 
-from .references import Reference
+__all__ = ["ModelSpec"]
 
-__all__ = ["MODELS", "ModelSpec", "list_models", "load_model", "model_of", "model_reference"]
-
-MODELS = Path(__file__).parents[1] / "models"
 Size = Annotated[int, Field(strict=True, ge=1, le=10**9)]
 SizeOrZero = Annotated[int, Field(strict=True, ge=0, le=10**9)]
 Portion = Annotated[float, Field(gt=0, le=1)]
@@ -112,6 +107,10 @@ class ModelSpec:
         SizeOrZero,
         described("rank of trained low-rank matrices (LoRA) beside frozen weights; 0: none"),
     ] = 0
+    lora_targets: Annotated[
+        Literal["attention", "linear"],
+        described("layers beside which these matrices are: queries, keys, values and projection, or all"),
+    ] = "attention"
     parameters_published: Annotated[
         Published, described("the number of parameters as published, for example 8.03B")
     ] = ""
@@ -164,6 +163,8 @@ class ModelSpec:
             self._refuse("full_attention_every", "needs window, the reach of the other layers")
         if self.full_attention_every == 1:
             self._refuse("full_attention_every", "leaves no layer with the window; leave out both")
+        if self.lora_rank and (self.experts > 1 or self.latent_kv):
+            self._refuse("lora_rank", "is modelled without experts and latent_kv only; leave it out")
         if self.biases and self.qkv_biases:
             self._refuse("qkv_biases", "needs biases=false, which says that the other layers have none")
 
@@ -301,8 +302,9 @@ class ModelSpec:
 
     @property
     def parameters(self) -> int:
-        """The number of all trained parameters.
+        """The number of all parameters, without low-rank ones.
 
+        >>> from itertime import load_model
         >>> round(load_model("gpt3-175b").parameters / 1e9)
         175
         """
@@ -311,9 +313,39 @@ class ModelSpec:
         return stack + self.embedding_parameters + self.head_parameters
 
     @property
+    def lora_shapes(self) -> tuple[tuple[int, int], ...]:
+        """Widths, in and out, of every matrix of a layer that has low-rank ones beside it; queries, keys and
+        values are one matrix, and so are an MLP's gate and first.
+        """
+        if not self.lora_rank:
+            return ()
+        attention = (self.hidden, self.q_hidden + 2 * self.kv_hidden), (self.v_hidden, self.hidden)
+        if self.lora_targets == "attention":
+            return attention
+        up = (2 if self.gated_mlp else 1) * self.ffn_hidden
+        return (*attention, (self.hidden, up), (self.ffn_hidden, self.hidden))
+
+    @property
+    def lora_parameters(self) -> int:
+        """Trained parameters of one layer beside frozen weights (LoRA, Hu et al. 2021): A of r rows, B of r
+        columns.
+
+        >>> from itertime import load_model
+        >>> 80 * load_model("llama2-70b-lora").lora_parameters
+        44564480
+        """
+        return sum(self.lora_rank * (narrow + wide) for narrow, wide in self.lora_shapes)
+
+    @property
+    def trained_parameters(self) -> int:
+        """The number of parameters that an iteration updates: all, or the low-rank ones."""
+        return self.layers * self.lora_parameters if self.lora_rank else self.parameters
+
+    @property
     def active_parameters(self) -> int:
         """The number of parameters that one token passes: all but the experts that the router leaves out.
 
+        >>> from itertime import load_model
         >>> round(load_model("mixtral-8x7b").active_parameters / 1e9, 1)
         12.9
         """
@@ -325,7 +357,8 @@ class ModelSpec:
 
         Narayanan et al. (SC'21), equation 3 and its appendix: 72 B s l h^2 (1 + s/6h + V/12lh) for multi-head
         attention and a 4h MLP, written here for any shape. Attention counts all s^2 scores, masked or not, as
-        is usual in MFU. Of the experts, only those that a token passes count.
+        is usual in MFU. Of the experts, only those that a token passes count. Frozen weights count twice, not
+        three times: they have no gradients.
         """
         tokens = float(global_batch) * self.seq_len
         scores = 2.0 * self.seq_len * (self.q_hidden + self.heads * self.rope_head_dim + self.v_hidden)
@@ -334,7 +367,9 @@ class ModelSpec:
         forward = (self.layers - self.dense_layers) * (2.0 * self.layer_matmul_parameters + scores)
         forward += self.dense_layers * (2.0 * dense + scores)
         forward += 2.0 * self.predicted_share * head
-        return 3.0 * tokens * forward
+        if not self.lora_rank:
+            return 3.0 * tokens * forward
+        return tokens * (2.0 * forward + self.layers * (scores + 6.0 * self.lora_parameters))
 
     def with_seq_len(self, seq_len: int | None) -> ModelSpec:
         """The same model on sequences of another length; None keeps the model's own."""
@@ -353,32 +388,3 @@ def _dense_form(model: ModelSpec) -> ModelSpec:
         shared_ffn_hidden=0,
         load_imbalance=1.0,
     )
-
-
-def list_models() -> list[str]:
-    """Names of the shapes that ship with the package, in alphabetical order."""
-    return sorted(path.stem for path in MODELS.glob("*.yaml"))
-
-
-@cache
-def load_model(name: str) -> ModelSpec:
-    """The shipped model `name`, or the model in a YAML or JSON file if `name` is a path (by its ending).
-
-    Raises UnknownName for a name that is not shipped, UserError for a file that is not a model.
-    """
-    return model_of(model_reference(name))
-
-
-def model_reference(name: str) -> Reference:
-    """The keys of a model, and the files that they come from. Raises as `load_model` does."""
-    return Reference.read("model", name, MODELS, ModelSpec)
-
-
-def model_of(reference: Reference) -> ModelSpec:
-    """The model of these keys. UserError, naming file and key, if they are not those of a model."""
-    where = reference.where
-    try:
-        return construct(ModelSpec, reference.content, where)
-    except UserError as error:
-        text = str(error)
-        raise UserError(text if text.startswith(f"{where}: ") else f"{where}: {text}") from error

@@ -16,7 +16,8 @@ from typing import Any
 from itertime.errors import UserError
 from itertime.io import names_file, sha256, shown
 
-from .model import ModelSpec, list_models, load_model, model_of, model_reference
+from .model import ModelSpec
+from .model_files import list_models, load_model, model_of, model_reference
 
 __all__ = ["Models"]
 

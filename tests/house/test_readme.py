@@ -50,13 +50,13 @@ def test_parts_of_a_table() -> None:
 
 
 def test_demo_table_is_what_the_demo_prints() -> None:
-    """Numbers within 3 %, changes within 5 points: the last bits of predictions differ between CPUs, and with
-    them which of two equal jobs runs first. All else is equal.
+    """Numbers within 3 % or 1, changes within 5 points: the last bits of predictions differ between CPUs, and
+    with them which of two equal jobs runs first. All else is equal.
     """
     shown, printed = (parts(text) for text in (refresh.block(README, "demo"), refresh.demo_table()))
     assert shown[2] == printed[2]
     assert shown[0] == pytest.approx(printed[0], abs=5)
-    assert shown[1] == pytest.approx(printed[1], rel=0.03)
+    assert shown[1] == pytest.approx(printed[1], rel=0.03, abs=1)
 
 
 def test_accuracy_table_is_what_validate_measures(shared_dir: Path) -> None:

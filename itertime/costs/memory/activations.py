@@ -54,7 +54,9 @@ def activations_of(workload: Workload) -> Activations:
     cast = element_bytes(workload) if framework.keeps_casts else 2.0  # of an input of a matrix product
     norms = 2.0 * (model.norms_per_layer - 2)  # the inputs of norms beyond the usual two
     # The inputs of the norms, their outputs (inputs of QKV and of the MLP), masks of dropout.
-    outside = tokens * (4.0 + 2 * cast + (2.0 if model.dropout else 0.0) + norms) * h / shared
+    # Inputs of products beside frozen weights are kept for low-rank ones alone.
+    products = 0 if model.lora_rank and model.lora_targets == "attention" else 1
+    outside = tokens * (4.0 + (1 + products) * cast + (2.0 if model.dropout else 0.0) + norms) * h / shared
     # queries, keys, values and the attention's output
     heads = 2 * model.q_hidden + 2 * model.kv_hidden
     if model.latent_kv:
@@ -62,8 +64,10 @@ def activations_of(workload: Workload) -> Activations:
         latents = model.latent_q + model.latent_kv  # before and after their norms
         outside = outside + tokens * ((2 + cast) * latents + 2 * model.rope_head_dim) / shared
     projected = np.where(plans.precision > 0, cast, 0.0) * model.v_hidden if framework.keeps_casts else 0.0
-    inside = tokens * (2 * heads + projected + (_activated(workload) + cast) * f) / t
-    light = tokens * (2 * cast * h / shared + cast * f / t)  # outputs of norms and of the activation
+    inside = tokens * (2 * heads + projected + (_activated(workload) + products * cast) * f) / t
+    light = tokens * (
+        (1 + products) * cast * h / shared + products * cast * f / t
+    )  # outputs of norms and of the activation
     if model.experts > 1:
         copies = tokens / shared * model.experts_per_token * np.minimum(model.load_imbalance, 1.0 * plans.ep)
         # An expert's input, what its activation reads and writes. Weighted there, its output is not kept.

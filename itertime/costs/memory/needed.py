@@ -11,7 +11,8 @@ too (`Framework.gradient_copies`).
 
 Below 16 bit, the casts of a layer's weights are kept from one micro-batch to the next, row-wise and
 transposed (Transformer Engine, `is_first_microbatch`). With the distributed optimizer they replace the 16-bit
-weights (`fp8_param_gather` of Megatron Core, which has no form for NVFP4). ZeRO-3 casts what it gathers.
+weights (`fp8_param_gather` of Megatron Core, which has no form for NVFP4), and so do those of frozen weights.
+ZeRO-3 casts what it gathers.
 """
 
 from __future__ import annotations
@@ -98,8 +99,13 @@ def _parts(workload: Workload) -> dict[str, Array]:
     # A tied embedding is on both ends of the pipeline.
     ends = np.array([partition.table, np.zeros(len(plans)), partition.tables])
     in_layers, experts = (parameters[_STAGES] for parameters in partition.layer_parameters())
+    casts = _casts(workload, in_layers + experts)
     shared = in_layers + ends
-    optimizer, gradients, weights = (_owned(plans, shared, experts, stage) for stage in (1, 2, 3))
+    weights = _owned(plans, shared, experts, 3)
+    if model.lora_rank:  # frozen weights have neither gradients nor states; the low-rank ones are weights too
+        shared, experts = (parameters[_STAGES] for parameters in partition.trained_parameters(model))
+        weights = weights + _owned(plans, shared, experts, 3)
+    optimizer, gradients = (_owned(plans, shared, experts, stage) for stage in (1, 2))
     usual = activations_of(workload)
     kept_by_stage, live = usual.kept * layers, usual.live
     if model.dense_layers:
@@ -120,7 +126,7 @@ def _parts(workload: Workload) -> dict[str, Array]:
     logits = np.zeros(layers.shape)
     logits[-1] = predicted * partition.vocab / plans.tp * per_logit
     return {
-        "weights": 2.0 * weights + gathered + _casts(workload, in_layers + experts),
+        "weights": 2.0 * weights + gathered + casts,
         "gradients": np.where(plans.fp32_gradients, summed, 2.0) * gradients,
         "optimizer": 12.0 * stepped,
         "activations": held + live,
@@ -134,7 +140,8 @@ def _casts(workload: Workload, parameters: Array) -> Array | float:
     plans = workload.plans
     if not (workload.framework.keeps_casts and plans.precision.any()):
         return 0.0
-    replaced = (plans.zero_stage > 0) & (plans.precision != PRECISIONS.index("nvfp4"))
+    frozen = workload.model.lora_rank > 0
+    replaced = ((plans.zero_stage > 0) | frozen) & (plans.precision != PRECISIONS.index("nvfp4"))
     each = 2 * element_bytes(workload) - np.where(replaced, 2.0, 0.0)
     return np.where((plans.precision > 0) & (plans.zero_stage < 3), each, 0.0) * parameters
 

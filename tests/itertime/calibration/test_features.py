@@ -87,8 +87,8 @@ def test_what_a_run_has_anyway_changes_nothing(tmp_path: Path, same: dict[str, A
         ({"recompute_fraction": 0.5}, "recompute_fraction=0.5: contradicts recompute=none"),
         ({"recompute": "full", "recompute_fraction": 0}, "recompute_fraction=0.0: contradicts"),
         ({"grad_dtype": "fp8"}, "grad_dtype=fp8: "),
-        ({"lora_rank": 16}, "(LoRA) beside frozen weights"),
-        ({"model": "llama2-70b-lora"}, "(LoRA) beside frozen weights"),
+        ({"model": "llama2-70b-lora"}, "add the column lora_rank"),
+        ({"note": "QLoRA"}, "add the column lora_rank"),
         ({"cp": 2}, "gpus=8 is not tp x pp x cp x dp = 16"),
         ({"gpu": "TPU"}, "no profile for GPU TPU"),
         ({"ep": 2}, "ep=2: the row states no experts"),
@@ -192,6 +192,13 @@ def test_copies_to_the_cpu_are_charged(tmp_path: Path) -> None:
     run = run_of(tmp_path, cpu_offload_layers=2)
     assert run.assumed == ()
     assert run.plan.offload_layers == 2
+
+
+def test_low_rank_matrices_of_a_row_are_trained_beside_frozen_weights(tmp_path: Path) -> None:
+    run = run_of(tmp_path, lora_rank=16, note="LoRA")
+    assert run.model.lora_rank == 16
+    assert any("lora_rank: low-rank matrices beside queries" in text for text in run.assumed)
+    assert run.model.trained_parameters < run.model.parameters / 100
 
 
 def test_fsdp2_with_a_pipeline_gathers_weights_once(tmp_path: Path) -> None:

@@ -62,7 +62,9 @@ def runs(draw):
         )
     if model.attention == "flash":
         model = replace(model, window=draw(st.sampled_from([0, 128])), qk_norm=draw(st.booleans()))
-        if draw(st.booleans()):
+        if model.experts == 1 and draw(st.booleans()):
+            model = replace(model, lora_rank=8, lora_targets=draw(st.sampled_from(["attention", "linear"])))
+        elif draw(st.booleans()):
             latent = {"kv_heads": 16, "latent_kv": 64, "latent_q": draw(st.sampled_from([0, 128]))}
             model = replace(model, **latent, rope_head_dim=16)
     pp = draw(st.sampled_from([1, 2, 3, 4, 5, 8]))

@@ -1,0 +1,114 @@
+"""Low-rank matrices (LoRA) beside frozen weights: what is trained, and what an iteration saves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from itertime import ModelSpec, Plan, PlanBatch, load_model, load_profile, load_system, predict
+from itertime.costs import Workload
+from itertime.costs.layer import kernel_counts
+from itertime.costs.linear import linear_s
+from itertime.errors import UserError
+
+SYSTEM = load_system("dgx-h100,framework=te")
+WHOLE = load_model("llama2-7b")
+LOW = replace(WHOLE, lora_rank=16)
+PLAN = Plan(1, 1, 8, 1, 8, recompute="none")
+
+
+def linear(model: ModelSpec, plan: Plan = PLAN) -> tuple[float, float]:
+    work = Workload.of(model, PlanBatch.of([plan]), SYSTEM, load_profile(SYSTEM.profile))
+    found = linear_s(work)
+    return float(found.forward[0]), float(found.backward[0])
+
+
+def test_mlperf_trains_44_564_480_parameters_of_llama_2_70b():
+    """Rank 16 beside the matrices of attention: 80 x 16 x (8192 + 10240 + 8192 + 8192)."""
+    model = load_model("llama2-70b-lora")
+    assert model.trained_parameters == 44_564_480
+    assert model.parameters == load_model("llama2-70b").parameters
+
+
+def test_a_rank_of_the_width_on_every_layer_has_weights_of_the_same_order():
+    h, f = WHOLE.hidden, WHOLE.ffn_hidden
+    model = replace(WHOLE, lora_rank=1, lora_targets="linear")
+    assert model.lora_parameters == (h + 3 * h) + (h + h) + (h + 2 * f) + (f + h)
+
+
+def test_frozen_weights_have_no_gradient_products():
+    """Of the frozen matrices dx remains, which takes about as long as the forward pass."""
+    forward, backward = linear(WHOLE)
+    forward_low, backward_low = linear(LOW)
+    small = forward_low - forward
+    assert 0 < small < 0.25 * forward
+    assert 0.8 * forward < backward_low - 2 * small < 1.25 * forward
+    assert backward > 1.6 * forward
+
+
+def test_model_flops_are_two_thirds_but_for_attention():
+    assert LOW.flops_per_iteration(8) / WHOLE.flops_per_iteration(8) == pytest.approx(0.7, abs=0.04)
+    assert replace(LOW, lora_rank=1).flops_per_iteration(8) < LOW.flops_per_iteration(8)
+
+
+def test_states_of_the_optimizer_and_gradients_are_those_of_the_low_rank_matrices():
+    found = predict(LOW, PLAN, SYSTEM)
+    assert found.memory_parts["optimizer"] == pytest.approx(12 * LOW.trained_parameters)
+    assert found.memory_parts["gradients"] == pytest.approx(2 * LOW.trained_parameters)
+    padded = predict(WHOLE, PLAN, SYSTEM).memory_parts["weights"]
+    assert found.memory_parts["weights"] == pytest.approx(padded + 2 * LOW.trained_parameters)
+
+
+def test_data_parallel_ranks_exchange_the_low_rank_gradients_alone():
+    """The bytes, and therefore all but the latency of the exchange, shrink with them."""
+    whole, low = predict(WHOLE, PLAN, SYSTEM).breakdown, predict(LOW, PLAN, SYSTEM).breakdown
+    assert low["dp_comm"] < whole["dp_comm"] / 20
+    assert low["optimizer"] < whole["optimizer"] / 100
+
+
+def test_fsdp_gathers_frozen_weights_and_scatters_low_rank_gradients():
+    plan = replace(PLAN, zero_stage=3, prefetch=False)
+    whole, low = predict(WHOLE, plan, SYSTEM).breakdown, predict(LOW, plan, SYSTEM).breakdown
+    assert 0.55 < low["fsdp_comm"] / whole["fsdp_comm"] < 0.8
+
+
+def test_inputs_of_frozen_products_are_not_kept():
+    """Beside attention alone: neither the MLP's input nor its activation's result, h + f elements."""
+    every = replace(LOW, lora_targets="linear")
+    kept = [predict(model, PLAN, SYSTEM).memory_parts["activations"] for model in (every, LOW)]
+    dropped = 2 * WHOLE.layers * WHOLE.seq_len * (WHOLE.hidden + WHOLE.ffn_hidden)
+    assert kept[0] - kept[1] == pytest.approx(dropped)
+
+
+@pytest.mark.parametrize("tp", [1, 4, 8])
+def test_tensor_parallel_ranks_share_the_low_rank_matrices(tp):
+    found = predict(LOW, Plan(tp, 1, 1, 1, 8), SYSTEM)
+    assert found.memory_parts["optimizer"] == pytest.approx(12 * LOW.trained_parameters / tp)
+
+
+def test_training_beside_frozen_weights_is_faster_and_not_by_more_than_the_arithmetic():
+    plan = replace(PLAN, global_batch=256)
+    whole, low = predict(WHOLE, plan, SYSTEM), predict(LOW, plan, SYSTEM)
+    assert 0.6 * whole.iteration_s < low.iteration_s < whole.iteration_s
+
+
+def test_kernels_are_counted():
+    plans = PlanBatch.of([PLAN])
+    more, back = np.subtract(kernel_counts(LOW, plans), kernel_counts(WHOLE, plans)).ravel()
+    assert (more, back) == (3 * 2, 7 * 2 - 2 * 5)
+
+
+def test_mlperfs_plan_fits_eight_gpus_in_fp8():
+    """NVIDIA ran the benchmark on one DGX H100; with every weight trained no plan of 8 GPUs holds it."""
+    plan = Plan(4, 1, 2, 1, 8, sequence_parallel=True, precision="fp8", recompute="none", cp=1)
+    model = load_model("llama2-70b-lora")
+    assert predict(model, plan, SYSTEM, memory_headroom=0).fits
+    assert not predict(replace(model, lora_rank=0), plan, SYSTEM, memory_headroom=0).fits
+
+
+@pytest.mark.parametrize("name", ["mixtral-8x7b", "deepseek-v3"])
+def test_mixtures_are_refused(name):
+    with pytest.raises(UserError, match="lora_rank=8: is modelled without experts"):
+        replace(load_model(name), lora_rank=8)
