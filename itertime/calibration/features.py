@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from itertime.errors import UserError
-from itertime.spec import DISPATCHERS, PRECISIONS, list_frameworks
+from itertime.spec import DISPATCHERS, list_frameworks
 
+from .names import graphs_of, precision_of, software_of, trained_by_megatron_deepspeed
 from .table import Cells
 
 __all__ = ["Features", "features_of", "is_mixture", "micro_batches", "recompute_alternatives"]
@@ -23,11 +24,14 @@ __all__ = ["Features", "features_of", "is_mixture", "micro_batches", "recompute_
 Recomputation = tuple[str, float]
 """`recompute` and `recompute_fraction` of a plan."""
 
-_SIXTEEN_BIT = ("bf16", "fp16")
+_GRADIENTS = {
+    "fp32": True,
+    "float32": True,
+    **dict.fromkeys(("bf16", "fp16", "bfloat16", "float16"), False),
+}
+"""Types of summed gradients, and whether they have 32 bit."""
 _WITHOUT_EXPERTS = {"experts_per_token": 1, "moe_ffn_hidden": None, "shared_ffn_hidden": None}
 """Columns that only a mixture has, and their values in a dense model."""
-_GRAPHED = frozenset({"attn", "mlp", "moe", "moe_router", "moe_preprocess"})
-"""Parts of a layer that Megatron Core captures in CUDA graphs (`cuda_graph_scope`)."""
 _CHEAP = frozenset({"layernorm", "moe_act", "mlp_act"})
 """Modules that Megatron Core repeats (`recompute_modules`) without a matrix product."""
 _WHOLE = frozenset({"core_attn", "mlp", "moe", "shared_experts"})
@@ -36,13 +40,6 @@ _ROUGH = {
     "mla_up_proj": "recompute_modules: the repeated up-projections (MLA) are not charged",
     "mlp": "recompute_modules: the repeated MLPs of the few dense layers are not charged",
 }
-_FRAMEWORKS = (
-    *(("megatron-deepspeed", "megatron-deepspeed"), ("nanotron", "nanotron"), ("torch.compile", "compile")),
-    *(("transformer engine", "te"), ("automodel", "te"), ("nemo", "te"), ("bridge", "te")),
-    *(("megatron core", "te"), ("mlperf", "te"), ("llm-foundry", "eager"), ("modalities", "eager")),
-    *(("composer", "eager"), ("deepspeed", "eager"), ("fsdp", "eager"), ("hugging", "eager")),
-)
-"""What the text of the column `framework` holds, in lower case, and the framework; the first decides."""
 _SITES = {"mosaicml": "eager", "jean-zay": "megatron-deepspeed", "hf-h100": "nanotron"}
 """Frameworks of sites in tables without the column: llm-foundry, Megatron-DeepSpeed, nanotron."""
 _NEUTRAL = "megatron"
@@ -54,12 +51,14 @@ _SHARES = (1.0, 3 / 4, 2 / 3, 1 / 2, 1 / 3, 1 / 4, 0.0)
 @dataclass(frozen=True)
 class Features:
     """`plan`: fields of `Plan`. `framework`: its name. `assumed`: what the row does not say, or what the plan
-    states only roughly, one sentence each.
+    states only roughly, one sentence each. `repeated`: modules that are computed again with their matrices,
+    which no value of `recompute` names; the plan depends on the model's share of work in them.
     """
 
     plan: dict[str, Any]
     framework: str
     assumed: tuple[str, ...]
+    repeated: frozenset[str] = frozenset()
 
 
 def features_of(row: Cells) -> Features:
@@ -71,13 +70,13 @@ def features_of(row: Cells) -> Features:
     assumed = [f"the source does not say {row['missing']}"] if row["missing"] else []
     if row["lora_rank"]:
         assumed.append("lora_rank: low-rank matrices beside queries, keys, values and projection only")
-    recompute, fraction = _recomputation(row, assumed)
+    recompute, fraction, repeated = _recomputation(row, assumed)
     plan: dict[str, Any] = {
-        "precision": _precision(row),
+        "precision": precision_of(row["precision"]),
         "cp": row["cp"] or 1,
         "cp_exchange": "gather" if _shards_with_fsdp2(row) else "ring",
         "tp_overlap": row["tp_comm_overlap"],
-        "cuda_graphs": _cuda_graphs(row, assumed),
+        "cuda_graphs": graphs_of(row["cuda_graphs"], assumed),
         "recompute": recompute,
         "recompute_fraction": fraction,
         "offload_layers": row["cpu_offload_layers"] or 0,
@@ -93,10 +92,10 @@ def features_of(row: Cells) -> Features:
     elif (row["ep"] or 1) > 1:
         raise UserError(f"ep={row['ep']}: the row states no experts; add the column experts")
     if row["grad_dtype"] is not None:
-        plan["fp32_gradients"] = row["grad_dtype"] == "fp32"
+        plan["fp32_gradients"] = _GRADIENTS[row["grad_dtype"].lower()]
     elif _shards_with_fsdp2(row):  # the default of torchtitan (`mixed_precision_reduce`) and of AutoModel
         plan["fp32_gradients"] = True
-    return Features(plan, _framework(row, assumed), tuple(assumed))
+    return Features(plan, _framework(row, assumed), tuple(assumed), repeated)
 
 
 def is_mixture(row: Cells) -> bool:
@@ -137,7 +136,7 @@ def recompute_alternatives(row: Cells) -> tuple[Recomputation, ...]:
 
 
 def _contradictions(row: Cells) -> Iterator[tuple[str, str]]:
-    if row["grad_dtype"] not in (None, "fp32", *_SIXTEEN_BIT):
+    if (row["grad_dtype"] or "bf16").lower() not in _GRADIENTS:
         yield "grad_dtype", "must be fp32, bf16 or fp16"
     if not is_mixture(row):
         for column, dense in _WITHOUT_EXPERTS.items():
@@ -145,77 +144,57 @@ def _contradictions(row: Cells) -> Iterator[tuple[str, str]]:
                 yield column, "is of a mixture, and the row states no experts; add the column experts"
 
 
-def _precision(row: Cells) -> str:
-    stated = row["precision"]
-    if stated is None or stated in _SIXTEEN_BIT:
-        return "bf16"
-    if stated not in PRECISIONS:
-        raise UserError(f"precision={stated}: no profile has matrices in it; known: {', '.join(PRECISIONS)}")
-    return str(stated)
-
-
-def _cuda_graphs(row: Cells, assumed: list[str]) -> str:
-    """Megatron Core states `implementation:scope`, the scope being the iteration or parts of a layer."""
-    stated = row["cuda_graphs"]
-    if stated in (None, "none"):
-        return "none"
-    scope = stated.rpartition(":")[2]
-    if scope == "full_iteration":
-        return "full"
-    parts = set(scope.split(";"))
-    if not parts <= _GRAPHED:
-        raise UserError(
-            f"cuda_graphs={stated}: must be none, full_iteration, or {', '.join(sorted(_GRAPHED))}"
-        )
-    if not parts & {"attn", "mlp", "moe"}:
-        assumed.append(
-            f"cuda_graphs={stated}: taken as none, as attention and experts are launched one by one"
-        )
-        return "none"
-    return "layers"
-
-
 def _dispatcher(row: Cells, assumed: list[str]) -> str:
     stated = row["moe_dispatcher"]
-    if stated is None and "automodel" in (row["framework"] or "").lower():
+    name = re.sub(r"[^a-z]", "", (stated or "none").lower())
+    if name == "none" and "automodel" in (row["framework"] or "").lower():
         assumed.append("moe_dispatcher: taken as deepep, which AutoModel's recipes of mixtures use")
         return "deepep"
-    if stated is None:
+    if name == "none":
         return DISPATCHERS[0]
-    if stated == "flex":  # Megatron Core's name for DeepEP or HybridEP
+    if name == "flex":  # Megatron Core's name for DeepEP or HybridEP
         assumed.append("moe_dispatcher=flex: taken as deepep")
         return "deepep"
-    if stated not in DISPATCHERS:
+    if name.removeprefix("flex") not in DISPATCHERS:
         raise UserError(f"moe_dispatcher={stated}: must be {', '.join(DISPATCHERS)}")
-    return str(stated)
+    return name.removeprefix("flex")
 
 
-def _recomputation(row: Cells, assumed: list[str]) -> Recomputation:
-    """A stated share of the forward pass says more than the names of modules: it is that share of layers."""
+def _recomputation(row: Cells, assumed: list[str]) -> tuple[str, float, frozenset[str]]:
+    """`recompute`, `recompute_fraction`, and the modules that these do not cover. A stated share of the
+    forward pass says more than the names of modules: it is that share of layers.
+    """
     stated, share = row["recompute"], row["recompute_fraction"]
-    modules = set(re.split(r"[;,+ ]+", row["recompute_modules"] or "")) - {""}
+    modules = frozenset(re.split(r"[;,+ ]+", (row["recompute_modules"] or "").lower())) - {"", "none"}
     if unknown := modules - _CHEAP - _WHOLE - set(_ROUGH):
-        raise UserError(f"recompute_modules={row['recompute_modules']}: {min(unknown)} is not known")
+        raise UserError(
+            f"recompute_modules={row['recompute_modules']}: {min(unknown)} is not known; "
+            f"known are {', '.join(sorted(_CHEAP | _WHOLE | set(_ROUGH)))}"
+        )
     if share is not None and (stated == "none") != (share == 0) and stated != "selective":
         raise UserError(f"recompute_fraction={share}: contradicts recompute={stated}")
     if stated == "selective" and share is not None:
-        return ("full", share) if share else ("none", 1.0)
+        return *(("full", share) if share else ("none", 1.0)), frozenset()
     if stated == "selective" and modules:
-        return _of_modules(row, modules, assumed), 1.0
-    return stated, share or 1.0
+        recompute, repeated = _of_modules(row, modules, assumed)
+        return recompute, 1.0, repeated
+    return stated, share or 1.0, frozenset()
 
 
-def _of_modules(row: Cells, names: set[str], assumed: list[str]) -> str:
+def _of_modules(row: Cells, names: frozenset[str], assumed: list[str]) -> tuple[str, frozenset[str]]:
     rough = names & set(_ROUGH)
-    if rest := names - _CHEAP - {"core_attn"} - (rough if is_mixture(row) else set()):
-        what = f"recompute_modules={row['recompute_modules']}"
-        raise UserError(f"{what}: a plan cannot repeat {min(rest)} alone")
+    if names - _CHEAP - {"core_attn"} - (rough if is_mixture(row) else set()):
+        assumed.append(
+            f"recompute_modules={row['recompute_modules']}: taken as the share of layers that holds as many "
+            "operations"
+        )
+        return "full", names - _CHEAP
     assumed.extend(_ROUGH[name] for name in sorted(rough))
     if "core_attn" not in names:
-        return "elementwise"
+        return "elementwise", frozenset()
     if names & _CHEAP:
         assumed.append("recompute_modules: norms and activations repeated beside attention are not charged")
-    return "selective"
+    return "selective", frozenset()
 
 
 def _is_torchtitan(row: Cells) -> bool:
@@ -224,37 +203,53 @@ def _is_torchtitan(row: Cells) -> bool:
 
 def _shards_with_fsdp2(row: Cells) -> bool:
     """torchtitan and AutoModel: PyTorch's fully_shard and context_parallel, which gathers keys and values."""
-    return "FSDP2" in (row["framework"] or "")
+    text = (row["framework"] or "").lower()
+    return any(name in text for name in ("fsdp2", "torchtitan", "automodel"))
 
 
 def _zero_stage(row: Cells, assumed: list[str]) -> int:
     """With a pipeline, fully_shard keeps the weights of a stage after their first use in an iteration, and
-    reduces gradients once (`reshard_after_forward` of torchtitan): the traffic of ZeRO-1.
+    reduces gradients once (`reshard_after_forward` of torchtitan): the traffic of ZeRO-1. Other software that
+    shards gradients or weights of a pipeline's stages is taken to do the same.
     """
     stage = row["zero_stage"] or 0
-    if stage == 3 and row["pp"] > 1 and _shards_with_fsdp2(row):
-        assumed.append("zero_stage=3 with a pipeline: weights are gathered once an iteration, as in ZeRO-1")
+    if stage >= 2 and row["pp"] > 1:
+        what = "weights are gathered" if stage == 3 else "gradients are reduced"
+        assumed.append(f"zero_stage={stage} with a pipeline: {what} once an iteration, as in ZeRO-1")
         return 1
     return int(stage)
 
 
 def _framework(row: Cells, assumed: list[str]) -> str:
-    """The framework that the row, or its site, names. torchtitan compiles only if its note says so."""
-    stated = row["framework"]
+    """The framework that the row, its site, or the text on its source names. torchtitan compiles only if its
+    note says so.
+    """
+    stated, site = row["framework"], row["site"] or ""
     if stated is None:
-        name = _SITES.get(row["site"] or "", _NEUTRAL)
+        name = _SITES.get(site) or _by_source(row)
         return name if name in list_frameworks() else _NEUTRAL
     text, note = stated.lower(), (row["note"] or "").lower()
     if _is_torchtitan(row):
-        if "torch.compile" in note or row["precision"] not in (None, *_SIXTEEN_BIT):
+        if "torch.compile" in note or precision_of(row["precision"]) != "bf16":
             return "compile"
         if "eager" not in note:
             assumed.append("framework: whether torchtitan compiled the model")
         return "eager"
     if "megatron-lm" in text:
         return _NEUTRAL if row["gpu"].startswith("A100") else "te"
-    found = next((name for part, name in _FRAMEWORKS if part in text), None)
+    found = software_of(text)
     if found is None:
         assumed.append(f"framework={stated}: taken as eager PyTorch")
         return "eager"
     return found if found in list_frameworks() else _NEUTRAL
+
+
+def _by_source(row: Cells) -> str | None:
+    """The framework that site, source and note name. On the A100 only Megatron-DeepSpeed's own pipeline
+    engine differs from the neutral framework by evidence (docs/accuracy.md).
+    """
+    site = row["site"] or ""
+    text = " ".join((site, row["source"] or "", row["note"] or ""))
+    if trained_by_megatron_deepspeed(site, text, row):
+        return "megatron-deepspeed"
+    return None if row["gpu"].upper().startswith("A100") else software_of(text)

@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 from dataclasses import dataclass, replace
 from typing import Any
 
 from itertime.costs import BUFFERS_BYTES
 from itertime.errors import UserError
-from itertime.io import shown
 from itertime.spec import (
     ModelSpec,
     Plan,
@@ -27,49 +25,22 @@ from itertime.spec import (
     System,
     check_predictable,
     list_models,
-    list_systems,
     load_model,
     load_system,
     profile_of,
 )
 
 from .features import Features, features_of, is_mixture, micro_batches, recompute_alternatives
+from .names import published_names, system_of, unknown_layers
 from .table import Cells
 
 __all__ = ["MeasuredRun", "candidate_plans", "measured_run"]
 
 
-_CHIPS = {
-    "A100-SXM-80GB": "dgx-a100-80gb",
-    "A100-SXM-40GB": "dgx-a100-40gb",
-    "A100-SXM-64GB": "leonardo",
-    "A800-SXM-80GB": "dgx-a800-80gb",
-    "H100-SXM-80GB": "dgx-h100",
-    "H100-SXM-64GB": "marenostrum5",
-    "H100-PCIe-80GB": "h100-pcie",
-    "H200-SXM-141GB": "dgx-h200",
-    "B200-SXM-180GB": "dgx-b200",
-    "B300-SXM-270GB": "dgx-b300",
-    "GB200-NVL72": "gb200-nvl72",
-    "GB300-NVL72": "gb300-nvl72",
-}
-"""GPUs as tables name them, and the system whose nodes hold them."""
-_ALIASES = {
-    "A800": "A800-SXM-80GB",
-    "H100-PCIe": "H100-PCIe-80GB",
-    "H200": "H200-SXM-141GB",
-    "B200": "B200-SXM-180GB",
-    "B200-SXM-192GB": "B200-SXM-180GB",
-    "B300": "B300-SXM-270GB",
-    "B300-SXM-288GB": "B300-SXM-270GB",
-    "GB200": "GB200-NVL72",
-    "GB300": "GB300-NVL72",
-}
 _LIMITS_W = {"A100": 400.0, "H100": 700.0}  # of the SXM parts, by NVIDIA's data sheets
-# Meta's H100 has HBM2e, 2.4 TB/s; torchtitan's logs say "95.0 GiB".
-_SITE_GPUS: dict[str, dict[str, Any]] = {
-    "meta-grand-teton": {"hbm_bytes_per_s": 2.4e12, "memory_bytes": 102.0e9}
-}
+# Meta's H100 has 96 GB of HBM2e, 2.4 TB/s; torchtitan's logs say "95.0 GiB".
+_META: dict[str, Any] = {"hbm_bytes_per_s": 2.4e12, "memory_bytes": 102.0e9}
+_SITE_GPUS = {"meta-grand-teton": _META}
 # Software that sites document and the columns cannot express: llm-foundry's Triton attention
 # (`attn_impl: triton`) and fused cross-entropy, InternLM's flash-attention 1.0.5.
 _SOFTWARE: dict[str, dict[str, Any]] = {
@@ -93,6 +64,7 @@ _ALLOCATED = frozenset({_NANOTRON})
 _NEWER_MOSAICML = "precision=amp_bf16"
 _FP32_GRADIENTS = "fp32 gradient accumulation"
 _SITE_SYSTEMS = {_NANOTRON: "p5-48xlarge"}
+_SPLITS = ("balanced", "ends", "remainder")  # to choose from where the usual one cannot divide the layers
 _STATED = (
     *("gpu", "gpus", "gpus_per_node", "node_nic_gbps", "layers", "hidden", "heads", "vocab", "seq_len"),
     *("attention", "tp", "pp", "dp", "global_batch", "recompute", "iteration_s"),
@@ -127,12 +99,14 @@ def measured_run(row: Cells, site: Site) -> MeasuredRun:
     if row["gpus"] != used:
         raise UserError(f"gpus={row['gpus']} is not {' x '.join(degrees)} = {used}")
     system = _system(row, name, features.framework, site)
+    assumed = list(features.assumed)
+    model = _model(row, assumed)
     run = MeasuredRun(
-        model=_model(row),
-        plan=_plan(row, features),
+        model=model,
+        plan=_fitting(_plan(row, features, model), model, assumed),
         system=system,
         profile=profile_of(system),
-        assumed=features.assumed,
+        assumed=tuple(assumed),
         unreported_bytes=BUFFERS_BYTES if row["site"] in _ALLOCATED else 0.0,
     )
     check_predictable(run.model)
@@ -157,7 +131,6 @@ def candidate_plans(row: Cells, run: MeasuredRun) -> list[Plan]:
     return [plan for plan in plans if not plan.broken_rules(run.model)] or [plans[0].check(run.model)]
 
 
-_systems = functools.cache(list_systems)
 _node = functools.cache(load_system)
 
 
@@ -168,10 +141,7 @@ def _check_precision(precision: str, profile: Profile) -> None:
 
 
 def _system_name(row: Cells) -> str:
-    gpu: str = row["gpu"]
-    usual = _CHIPS.get(_ALIASES.get(gpu, gpu), "")
-    if usual not in _systems():
-        raise UserError(f"no profile for GPU {shown(gpu)}")
+    usual = system_of(row["gpu"])
     return _SITE_SYSTEMS.get(row["site"] or "", usual)
 
 
@@ -186,51 +156,66 @@ def _system(row: Cells, name: str, framework: str, site: Site) -> System:
         framework=framework,
         site=site,
         power_w=node.power_w if row["power_w"] in (None, usual) else row["power_w"],
-        **_SITE_GPUS.get(row["site"] or "", {}),
+        **_SITE_GPUS.get(row["site"] or "", _META if row["gpu"].endswith("-96GB") else {}),
     )
     return system.with_nic(row["node_nic_gbps"])
 
 
-def _model(row: Cells) -> ModelSpec:
+def _model(row: Cells, assumed: list[str]) -> ModelSpec:
     """The model of a row: the published one that it names, cut or extended as the row says; or else the shape
-    in its columns.
+    in its columns. Raises UserError for one that neither describes.
     """
-    published = _published(row["model"] or "")
+    name = row["model"] or ""
+    if unknown_layers(name):
+        raise UserError(
+            f"model={name}: has layers of state spaces or linear attention, which no column states; "
+            "such runs cannot be predicted"
+        )
+    published = _published(row, assumed)
     if published is not None:
-        different = _difference(row, published)
-        if different is None:
-            model = replace(
-                published,
-                name=row["id"],
-                layers=row["layers"],
-                vocab=row["vocab"],
-                lora_rank=row["lora_rank"] or published.lora_rank,
-                seq_len=row["seq_len"],
-                attention=row["attention"],
-                dropout=row["attention"] == "core",
-            )
-            return replace(model, **_SOFTWARE.get(row["site"] or "", {}))
-        if is_mixture(row):
-            raise UserError(f"model={row['model']}: {different}")
+        model = replace(
+            published,
+            name=row["id"],
+            layers=row["layers"],
+            vocab=row["vocab"],
+            lora_rank=row["lora_rank"] or published.lora_rank,
+            seq_len=row["seq_len"],
+            attention=row["attention"],
+            dropout=row["attention"] == "core",
+        )
+        return replace(model, **_SOFTWARE.get(row["site"] or "", {}))
     model = _shape(row)
     if row["site"] == _NANOTRON and not row["ffn_hidden"]:
         return replace(model, **_NANOTRON_MODELS.get(row["hidden"], {}))
     return replace(model, **_SOFTWARE.get(row["site"] or "", {}))
 
 
-def _published(name: str) -> ModelSpec | None:
-    """The shipped model of this name, however it is punctuated; None if there is none."""
-    found = _names().get(_plain(name))
-    return None if found is None else load_model(found)
+def _published(row: Cells, assumed: list[str]) -> ModelSpec | None:
+    """The shipped model that a row names, if the row has its shape; of a row whose columns do not describe
+    the layers (`_needs_a_name`), also one of its shape and number of layers. None if there is none. Raises
+    UserError for a mixture that contradicts the model whose name it bears.
+    """
+    names = published_names(row["model"] or "")
+    for each in names:
+        if _difference(row, load_model(each)) is None:
+            return load_model(each)
+    if len(names) == 1 and is_mixture(row):
+        raise UserError(f"model={row['model']}: {_difference(row, load_model(names[0]))}")
+    if not names and _needs_a_name(row):
+        for each in list_models():
+            model = load_model(each)
+            special = bool(model.latent_kv or model.dense_layers) and model.layers == row["layers"]
+            if special and _difference(row, model) is None:
+                assumed.append(f"model: taken as {each}, whose shape it has")
+                return model
+    return None
 
 
-@functools.cache
-def _names() -> dict[str, str]:
-    return {_plain(name): name for name in list_models()}
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
+def _needs_a_name(row: Cells) -> bool:
+    """Whether no column describes all layers: compressed keys and values, or dense layers of a mixture."""
+    width = row["head_dim"] or row["hidden"] // row["heads"]
+    dense = is_mixture(row) and row["ffn_hidden"] not in (None, row["moe_ffn_hidden"])
+    return row["head_dim_v"] not in (None, width) or dense
 
 
 def _difference(row: Cells, model: ModelSpec) -> str | None:
@@ -305,11 +290,14 @@ def _mlp(row: Cells) -> tuple[int, int, int]:
             raise UserError(f"the source does not say {column}")
     if width not in (0, row["moe_ffn_hidden"]):
         what = f"ffn_hidden={width} beside moe_ffn_hidden={row['moe_ffn_hidden']}"
-        raise UserError(f"{what}: some layers may be dense, and no column says which")
+        raise UserError(
+            f"{what}: some layers may be dense, and no column says which; "
+            "name a published model in the column model"
+        )
     return row["experts"], row["experts_per_token"], row["moe_ffn_hidden"]
 
 
-def _plan(row: Cells, features: Features) -> Plan:
+def _plan(row: Cells, features: Features, model: ModelSpec) -> Plan:
     """The plan of a row. By default nanotron sums gradients in 32 bit, splits a pipeline by arithmetic and,
     without ZeRO, overlaps gradients with the backward pass.
     """
@@ -320,6 +308,11 @@ def _plan(row: Cells, features: Features) -> Plan:
     fields = {"fp32_gradients": nanotron or _FP32_GRADIENTS in (row["note"] or ""), **features.plan}
     if _stops_early(row):
         fields["recompute"] = "early-stop"
+    if features.repeated:
+        fields["recompute_fraction"] = _share_of_work(model, features.repeated)
+    together = row["sequence_parallel"]
+    if together is None:  # Megatron Core has no other form of experts beside tp
+        together = is_mixture(row) and row["tp"] > 1
     return Plan(
         tp=row["tp"],
         pp=row["pp"],
@@ -328,11 +321,46 @@ def _plan(row: Cells, features: Features) -> Plan:
         global_batch=row["global_batch"],
         interleave=row["interleave"] or 1,
         zero_group=row["zero_group"],
-        sequence_parallel=bool(row["sequence_parallel"]),
+        sequence_parallel=bool(together),
         grad_overlap=bool(overlap),
         split="compute" if nanotron else _split(row),
         **fields,
     )
+
+
+def _share_of_work(model: ModelSpec, modules: frozenset[str]) -> float:
+    """The share of a forward pass's operations in the layers that is in `modules`. Causal attention counts
+    half of all scores.
+    """
+    mixture = model.experts > 1
+    dense = model.dense_form() if model.dense_layers else model
+    mlp = dense.mlp_matmul_parameters if model.dense_layers or not mixture else 0
+    shared = (3 if model.gated_mlp else 2) * model.hidden * model.shared_ffn_hidden
+    experts = model.experts_per_token * model.mlp_matmul_parameters if mixture else 0
+    reached = model.heads * (model.head_width + model.rope_head_dim)
+    each = {
+        "core_attn": model.seq_len * (model.query_width + model.v_hidden) / 2,
+        "mla_up_proj": model.latent_q * reached + model.latent_kv * (model.q_hidden + model.v_hidden),
+    }
+    with_experts = {"moe": experts + shared, "shared_experts": 0 if "moe" in modules else shared}
+    common = each["core_attn"] + model.attention_matmul_parameters
+    some = (model.layers - model.dense_layers) / model.layers if mixture else 0.0
+    whole = common + some * (experts + shared) + (1 - some) * mlp
+    repeated = sum(each.get(name, 0) + some * with_experts.get(name, 0) for name in modules)
+    repeated += (1 - some) * mlp if "mlp" in modules else 0
+    return min(repeated / whole, 1.0)
+
+
+def _fitting(plan: Plan, model: ModelSpec, assumed: list[str]) -> Plan:
+    """The plan, or if its split cannot divide the layers, one with the first split that can."""
+    if not plan.broken_rules(model):
+        return plan
+    for split in _SPLITS:
+        other = replace(plan, split=split)
+        if plan.pp > 1 and not other.broken_rules(model):
+            assumed.append(f"layers={model.layers}: taken as divided among {plan.pp} stages by split={split}")
+            return other
+    return plan
 
 
 def _split(row: Cells) -> str:

@@ -92,12 +92,13 @@ def _without(kernels: dict[str, AttentionModel], chip: Chip) -> Evidence:
 def with_training(folder: Path, chip: Chip, profile: dict[str, Any]) -> dict[str, Any]:
     """A profile as it is written, from the older tables in `folder`, with the parts of the newer ones.
 
-    A chip that takes its kernels from another gets FlashAttention-2 by `flash_elsewhere`.
+    A chip that takes its kernels from another gets FlashAttention-2 by `flash_elsewhere`. One before Hopper
+    keeps what it has of the other.
     """
     plain = {kind: ElementwiseModel(**model) for kind, model in profile["elementwise"].items()}
     tables = serving_folder(folder)
     evidence = profile["evidence"]
-    if chip.like is not None:
+    if chip.like is not None and family(chip) not in BEFORE_HOPPER:
         flash, found = flash_elsewhere(tables, chip, load_profile(chip.like).attention)
         profile = profile | {"attention": dataclasses.asdict(flash)}
         evidence = [item for item in evidence if item["part"] != "attention"]

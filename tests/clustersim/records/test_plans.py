@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from clustersim import read_run, write_run
 from clustersim.analysis import gpu_time
 from clustersim.records import PARTS, plan_of_label
 from itertime import Plan, load_model, load_system, predict
+from itertime.prediction import GROUPS
 from traces import Job
 
 JOBS = [
@@ -44,6 +46,20 @@ def test_the_parts_sum_to_what_itertime_predicts(run: clustersim.Run) -> None:
         assert sum(getattr(record, part) for part in PARTS) == pytest.approx(record.iteration_s, rel=1e-12)
         assert (record.low_s, record.high_s) == pytest.approx(expected.interval_s)
         assert record.bubble_s == pytest.approx(expected.breakdown["bubble"])
+
+
+def test_every_part_of_an_iteration_is_in_one_field() -> None:
+    recorded = [part for parts in PARTS.values() for part in parts]
+    assert len(recorded) == len(set(recorded))
+    assert {part for parts in GROUPS.values() for part in parts} <= set(recorded)
+
+
+def test_plans_of_a_framework_that_hides_communication_are_recorded() -> None:
+    on_hopper = [replace(job, precision="fp8") if job.model else job for job in JOBS]
+    run = clustersim.run(on_hopper, "fifo", cluster="n16g8", system="dgx-h100", planner="data-parallel")
+    assert {record.precision for record in run.plans} == {"fp8"}
+    for record in run.plans:
+        assert sum(getattr(record, part) for part in PARTS) == pytest.approx(record.iteration_s, rel=1e-12)
 
 
 def test_a_folder_keeps_them(run: clustersim.Run, tmp_path: Path) -> None:

@@ -143,7 +143,8 @@ def test_skipped_rows_are_printed_by_reason(write_table, capsys):
     assert main(["validate", str(write_table({}, *changes, {"id": "wide", "tp": "3", "gpus": "24"}))]) == 0
     lines = [line for line in capsys.readouterr().err.splitlines() if "skipped" in line]
     assert len(lines) == 2
-    assert "5 skipped: no profile for GPU TPU (odd-0, odd-1, odd-2 and 2 more)" in lines[0]
+    assert "5 skipped: gpu=TPU: no profile for GPU TPU" in lines[0]
+    assert "(odd-0, odd-1, odd-2 and 2 more)" in lines[0]
     assert "must divide heads" in lines[1]
 
 

@@ -1,0 +1,180 @@
+"""Names that tables use for GPUs, precisions, CUDA graphs, models and frameworks, and what they mean here."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from itertime.errors import UserError
+from itertime.io import shown
+from itertime.spec import PRECISIONS, list_models
+
+__all__ = [
+    "graphs_of",
+    "precision_of",
+    "published_names",
+    "software_of",
+    "system_of",
+    "trained_by_megatron_deepspeed",
+    "unknown_layers",
+]
+
+_SYSTEMS = {
+    "A100-40": "dgx-a100-40gb",
+    "A100-64": "leonardo",
+    "A100-80": "dgx-a100-80gb",
+    "A800-80": "dgx-a800-80gb",
+    "V100-32": "dgx-v100",
+    "H100-64": "marenostrum5",
+    "H100-80": "dgx-h100",
+    "H100-96": "dgx-h100",
+    "H100-PCIE": "h100-pcie",
+    "H200": "dgx-h200",
+    "B200": "dgx-b200",
+    "B300": "dgx-b300",
+    "GB200": "gb200-nvl72",
+    "GB300": "gb300-nvl72",
+}
+"""Chips, by the GB of memory where several are sold, and the system whose nodes hold them."""
+_FORMS = {
+    **dict.fromkeys(("A100", "A800", "V100", "H100"), ("", "SXM", "PCIE")),
+    **dict.fromkeys(("H200", "B200", "B300"), ("", "SXM")),
+    **dict.fromkeys(("GB200", "GB300"), ("", "SXM", "NVL")),
+}
+"""Forms in which a chip is sold; another form has other clocks or links, and no profile here."""
+_USUAL_GB = {"A100": "80", "A800": "80", "V100": "32", "H100": "80"}
+_PRECISIONS = {
+    "bf16": "bf16|fp16|bfloat16|float16|half|(bf16|fp16)_mixed|mixed_(bf16|fp16)|amp_(bf16|fp16)",
+    "fp8": "fp8_(cs|ds|current|delayed|hybrid|e4m3|tensor|tensorwise|per_tensor)(_scaling)?",
+    "fp8_block": "fp8_(sc|subchannel|blockwise|block)(_scaling)?",
+    "mxfp8": "(fp8_mx|mx_fp8|mxfp8)(_scaling)?",
+    "nvfp4": "(nvfp4|fp4_nv|nv_fp4)(_scaling)?",
+}
+"""Names of recipes: NeMo and Megatron-Bridge add cs (current scaling), ds (delayed scaling), sc (blocks, or
+sub-channels) and mx (OCP microscaling) to fp8.
+"""
+_GRAPHED = frozenset({"attn", "mlp", "moe", "moe_router", "moe_preprocess"})
+"""Parts of a layer that Megatron Core captures in CUDA graphs (`cuda_graph_scope`)."""
+_SOFTWARE = (
+    *(("megatron-deepspeed", "megatron-deepspeed"), ("nanotron", "nanotron"), ("torch.compile", "compile")),
+    *(("transformer engine", "te"), ("automodel", "te"), ("nemo", "te"), ("bridge", "te")),
+    *(("megatron core", "te"), ("mlperf", "te"), ("llm-foundry", "eager"), ("modalities", "eager")),
+    *(("composer", "eager"), ("deepspeed", "eager"), ("fsdp", "eager"), ("hugging", "eager")),
+)
+"""What a text holds, in lower case, and the framework; the first decides."""
+_DEEPSPEED_PIPELINE = r"megatron-deepspeed|deepspeed and megatron|mt-?nlg|smith et al|bigscience|\bbloom\b"
+_MT_NLG = {"layers": 105, "hidden": 20480, "global_batch": 1920}
+_OTHER_LAYERS = (
+    r"mamba|nemotron-?h\b|nemotron-?3-?(nano|super|ultra)|nemotron-?nano|jamba|zamba|"
+    r"qwen3-?next|qwen3\.5|kimi-?linear"
+)
+
+
+def system_of(gpu: str) -> str:
+    """The system whose nodes hold a GPU, as tables name it: `H100-SXM-80GB`, `GB200`, `B300-SXM-288GB`.
+
+    Raises UserError for a GPU, or a form of it, that no profile describes.
+
+    >>> system_of("H100-SXM5-80GB"), system_of("h100-pcie"), system_of("GB300-NVL72")
+    ('dgx-h100', 'h100-pcie', 'gb300-nvl72')
+    """
+    pattern = r"(?:NVIDIA[- ])?([A-Z]{1,2}\d+)[- ]?(?:(SXM|PCIE|NVL)\d*)?[- ]?(?:(\d+) ?GB)?(?:[- ]HBM\d?E?)?"
+    match = re.fullmatch(pattern, gpu.upper())
+    chip, form, memory = match.groups("") if match else ("", "", "")
+    found = None
+    if form in _FORMS.get(chip, ()):
+        of_memory = f"{chip}-{memory or _USUAL_GB[chip]}" if chip in _USUAL_GB else chip
+        found = _SYSTEMS.get(f"{chip}-PCIE" if form == "PCIE" else of_memory)
+    if found is None:
+        known = ", ".join(dict.fromkeys(name.partition("-")[0] for name in _SYSTEMS))
+        raise UserError(
+            f"gpu={shown(gpu)}: no profile for GPU {shown(gpu)}; those known are forms of {known}"
+        )
+    return found
+
+
+def precision_of(stated: str | None) -> str:
+    """The precision that a recipe's name means. Raises UserError for one that no profile can have.
+
+    >>> precision_of("FP8-CS"), precision_of("fp8_sc"), precision_of("fp8_mx"), precision_of(None)
+    ('fp8', 'fp8_block', 'mxfp8', 'bf16')
+    """
+    name = re.sub(r"[- ]+", "_", (stated or "bf16").lower())
+    if name in PRECISIONS:
+        return name
+    found = next((each for each, names in _PRECISIONS.items() if re.fullmatch(names, name)), None)
+    if found is None:
+        known = ", ".join(PRECISIONS)
+        raise UserError(f"precision={stated}: no profile has matrices in it; known: {known}")
+    return found
+
+
+def graphs_of(stated: str | None, assumed: list[str]) -> str:
+    """`cuda_graphs` of a plan. Megatron Core states `implementation:scope`, the scope being the iteration or
+    parts of a layer; without a scope it captures whole layers, as does its older scope `full`.
+    """
+    name = (stated or "none").lower()
+    if name in ("none", "false", "off", "no"):
+        return "none"
+    scope = name.rpartition(":")[2]
+    if scope == "full_iteration":
+        return "full"
+    if scope in ("local", "transformer_engine", "full", "true", "layers"):
+        return "layers"
+    parts = set(re.split(r"[;,+ ]+", scope)) - {""}
+    if not parts <= _GRAPHED:
+        known = ", ".join(sorted(_GRAPHED))
+        raise UserError(f"cuda_graphs={stated}: must be none, layers, full_iteration, or {known}")
+    if not parts & {"attn", "mlp", "moe"}:
+        assumed.append(
+            f"cuda_graphs={stated}: taken as none, as attention and experts are launched one by one"
+        )
+        return "none"
+    return "layers"
+
+
+def software_of(text: str) -> str | None:
+    """The framework that a text names, in any case; None if it names none."""
+    text = text.lower()
+    return next((name for part, name in _SOFTWARE if part in text), None)
+
+
+def trained_by_megatron_deepspeed(site: str, text: str, row: dict[str, object]) -> bool:
+    """Whether a run without a stated framework went through Megatron-DeepSpeed's pipeline engine: its source
+    or note names it, or MT-NLG or BLOOM, which it trained; or it has MT-NLG's layers, width and batch (Smith
+    et al. 2022). vTrain's runs are an exception: they name it, but do not show the time that its engine
+    takes for each layer. Predictions without that time have a bias of -1 % there.
+    """
+    if site == "vtrain-cluster":
+        return False
+    named = re.search(_DEEPSPEED_PIPELINE, text.lower()) is not None
+    return named or all(row[column] == value for column, value in _MT_NLG.items())
+
+
+def published_names(name: str) -> tuple[str, ...]:
+    """Shipped models of this name, however it is punctuated: of exactly this name, or else those of which one
+    name begins with the other (`qwen3-235b`, `deepseek-v3-671b`), the longest first.
+    """
+    plain, names = _plain(name), _names()
+    if plain in names:
+        return (names[plain],)
+    close = [each for each in names if each.startswith(plain) or plain.startswith(each)] if plain else []
+    return tuple(names[each] for each in sorted(close, key=len, reverse=True))
+
+
+def unknown_layers(name: str) -> bool:
+    """Whether a model of this name has layers of state spaces or of linear attention, which no column states.
+
+    >>> unknown_layers("nemotron-h-56b"), unknown_layers("nemotron4-15b")
+    (True, False)
+    """
+    return re.search(_OTHER_LAYERS, name.lower()) is not None
+
+
+@functools.cache
+def _names() -> dict[str, str]:
+    return {_plain(name): name for name in list_models()}
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower().removeprefix("meta-"))
