@@ -23,7 +23,7 @@ PASSES = np.array([[False], [True]])  # forward, backward: the rows of a kernel'
 
 
 class Kernel(NamedTuple):
-    """One memory-bound kernel, or `count` equal ones: its kind in the profile, bytes forward and backward.
+    """One memory-bound kernel, or `runs` equal ones: its kind in the profile, bytes forward and backward.
 
     `width` is that of the rows that it reduces. `of_scores`: it belongs to core attention. `routes`: it
     brings tokens to experts or back.
@@ -32,7 +32,7 @@ class Kernel(NamedTuple):
     kind: str
     forward: Array
     backward: Array
-    count: int = 1
+    runs: int = 1
     of_scores: bool = False
     width: int | None = None
     routes: bool = False
@@ -125,7 +125,7 @@ def memory_bound_s(forms: Sequence[Workload], more: Iterable[Kernel] = ()) -> li
     seconds = np.empty_like(moved)  # (kernels, passes, plans)
     for (kind, width), rows in alike.items():
         seconds[rows] = _seconds(forms[0], kind, width, moved[rows], PASSES)
-    seconds *= np.array([kernel.count for kernel in kernels])[:, None, None]
+    seconds *= np.array([kernel.runs for kernel in kernels])[:, None, None]
     results, start = [], 0
     for each in of_forms:
         results.append(_of_one_form(each, seconds[start : start + len(each)]))

@@ -81,6 +81,8 @@ def context_parallel_s(workload: Workload, attention: tuple[Array, Array]) -> tu
     for blocks, kernel in zip((1, 2), attention, strict=True):
         sent = p2p_s(blocks * block, across, system, profile, sharers)
         ring.append(steps * np.maximum(sent - kernel / plans.cp, 0.0))
+    if not plans.cp_gather.any():
+        return ring[0], ring[1]
     whole = block * plans.cp
     gathered = all_gather_s(whole, plans.cp, local, system, profile, sharers)
     scattered = reduce_scatter_s(whole, plans.cp, local, system, profile, sharers)

@@ -258,9 +258,12 @@ def _hop_s(workload: Workload) -> Array:
     stride = np.maximum(per_stage // domain, 1)
     outside, inside = p2p_s(nbytes, np.array([[True], [False]]), system, profile, sharers, stride)
     sent = system.site.p2p_exposure * (across * outside + (1 - across) * inside)
-    local = ranks_together(plans.tp, domain, system)
-    gathered = all_gather_s(nbytes * plans.tp, plans.tp, local, system, profile, domain // local)
-    return np.where(plans.pp > 1, sent + np.where(plans.sequence_parallel, 0.0, gathered), 0.0)
+    gathers = (plans.tp > 1) & ~plans.sequence_parallel
+    if gathers.any():
+        local = ranks_together(plans.tp, domain, system)
+        gathered = all_gather_s(nbytes * plans.tp, plans.tp, local, system, profile, domain // local)
+        sent = sent + np.where(gathers, gathered, 0.0)
+    return np.where(plans.pp > 1, sent, 0.0)
 
 
 def _once(workload: Workload, forward: Parts, backward: Parts) -> tuple[Parts, Exchange]:
