@@ -94,7 +94,7 @@ def test_experts_all_of_which_are_chosen_do_the_work_of_one_mlp() -> None:
         assert "ep_comm" not in one
         assert other["ep_comm"][0] == 0
     # What permutation and router add to the memory-bound kernels is all that differs there.
-    routes = sum(k.count * k.forward[0] for k in expert_kernels(work(mixture, plan)) if k.routes)
+    routes = sum(k.runs * k.forward[0] for k in expert_kernels(work(mixture, plan)) if k.routes)
     assert (
         routes / PROFILE.hbm_bytes_per_s < parts.forward["elementwise"][0] - whole.forward["elementwise"][0]
     )
