@@ -77,10 +77,10 @@ def context_parallel_s(workload: Workload, attention: tuple[Array, Array]) -> tu
     steps = plans.cp - 1
     across = plans.cp > local
     # One rank at either end of a domain's part of the ring sends to another domain.
-    ring: list[Array] = []
+    ring = []
     for blocks, kernel in zip((1, 2), attention, strict=True):
         sent = p2p_s(blocks * block, across, system, profile, sharers)
-        ring.append(steps * np.maximum(sent - kernel / plans.cp, 0.0))
+        ring.append(np.maximum(sent - kernel / plans.cp, 0.0) * steps)
     if not plans.cp_gather.any():
         return ring[0], ring[1]
     whole = block * plans.cp
