@@ -124,8 +124,8 @@ def memory_bound_s(forms: Sequence[Workload], more: Iterable[Kernel] = ()) -> li
     moved = np.array([(kernel.forward, kernel.backward) for kernel in kernels])
     seconds = np.empty_like(moved)  # (kernels, passes, plans)
     for (kind, width), rows in alike.items():
-        seconds[rows] = _seconds(forms[0], kind, width, moved[rows], PASSES)
-    seconds *= np.array([kernel.runs for kernel in kernels])[:, None, None]
+        seconds[rows] = _profile_s(forms[0], kind, width, moved[rows], PASSES)
+    seconds = np.array([kernel.runs for kernel in kernels])[:, None, None] * _at_site(forms[0], seconds)
     results, start = [], 0
     for each in of_forms:
         results.append(_of_one_form(each, seconds[start : start + len(each)]))
@@ -144,13 +144,18 @@ def _of_one_form(kernels: Sequence[Kernel], seconds: Array) -> MemoryBound:
 def residual_s(workload: Workload) -> Array:
     """Seconds of one addition to the residual stream, forward."""
     kernel = _residual(workload)
-    return _seconds(workload, kernel.kind, kernel.width, kernel.forward, False)
+    return _at_site(workload, _profile_s(workload, kernel.kind, kernel.width, kernel.forward, False))
 
 
-def _seconds(
+def _profile_s(
     workload: Workload, kind: str, width: float | None, nbytes: Array, backward: NDArray[np.bool_] | bool
 ) -> Array:
-    framework = workload.framework
-    style = None if framework.elementwise == "profile" else framework.elementwise
-    seconds = workload.profile.elementwise_s(nbytes, kind, width, style, backward)
-    return framework.elementwise_multiplier * seconds / workload.system.site.hbm_fraction
+    """The profile's seconds in the framework's style."""
+    usual = workload.framework.elementwise
+    return workload.profile.elementwise_s(
+        nbytes, kind, width, None if usual == "profile" else usual, backward
+    )
+
+
+def _at_site(workload: Workload, seconds: Array) -> Array:
+    return workload.framework.elementwise_multiplier * seconds / workload.system.site.hbm_fraction

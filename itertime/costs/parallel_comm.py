@@ -80,7 +80,7 @@ def context_parallel_s(workload: Workload, attention: tuple[Array, Array]) -> tu
     ring = []
     for blocks, kernel in zip((1, 2), attention, strict=True):
         sent = p2p_s(blocks * block, across, system, profile, sharers)
-        ring.append(np.maximum(sent - kernel / plans.cp, 0.0) * steps)
+        ring.append(np.multiply(steps, np.maximum(sent - kernel / plans.cp, 0.0)))
     if not plans.cp_gather.any():
         return ring[0], ring[1]
     whole = block * plans.cp
