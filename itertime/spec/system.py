@@ -258,17 +258,18 @@ def profile_of(system: System) -> Profile:
     It is read once. Raises as `load_profile` and `Profile.variant` do.
     """
     stated = system.power_w, system.hbm_bytes_per_s, system.memory_bytes, system.multiprocessors
-    return _variant(system.profile, *stated)
+    return variant_of(system.profile, *stated)
 
 
 @cache
-def _variant(
+def variant_of(
     name: str,
     power_w: float | None,
     hbm_bytes_per_s: float | None,
     memory_bytes: float | None,
     multiprocessors: int | None,
 ) -> Profile:
+    """The profile `name` with what a system states of its GPUs; kept by arguments."""
     profile = load_profile(name)
     if power_w is hbm_bytes_per_s is memory_bytes is multiprocessors is None:
         return profile

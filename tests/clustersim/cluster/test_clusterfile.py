@@ -108,7 +108,7 @@ def test_a_type_without_a_profile_is_known_but_has_no_system(tmp_path: Path) -> 
         ("groups: [{name: a, gpu_type: a100, nodes: !!float ''}]", "1: not valid YAML: '' is no float"),
         ("groups: [{name: a, gpu_type: a10, nodes: 2}]", "did you mean a100 or"),
         ("groups: [{name: a, gpu_type: tpu-v9, nodes: 2}]", "a type of your own needs a system"),
-        ("groups: [{name: a, system: dgx-a100, nodes: 2}]", "or dgx-a100-80gb or "),
+        ("groups: [{name: a, system: dgx-a100, nodes: 2}]", "or dgx-a100-80gb?"),
         ("groups: [{name: a, system: gone.yaml, nodes: 2}]", "gone.yaml: cannot be read"),
         ("groups: [{name: a, gpu_type: a100, nodes: 2, nic_gbps: -1}]", "nic_gbps=-1"),
         ("groups: [{name: a, gpu_type: a100, nodes: 2, nic_gbps: .nan}]", "nic_gbps=nan"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,11 +49,17 @@ def test_a_run_on_a_changed_system_is_slower_and_is_proved(tmp_path: Path) -> No
     assert '"dgx-a100-80gb,nic_gbps=10"' in (out / "manifest.json").read_text()
 
 
-def test_a_job_whose_model_is_refused_is_rejected_with_the_reason() -> None:
-    found = {record.job_id: record for record in run(jobs(), config=config()).jobs}
+def test_a_job_whose_model_is_refused_is_rejected_with_the_reason(tmp_path: Path) -> None:
+    model = tmp_path / "unfused.yaml"
+    model.write_text("extends: deepseek-v3\nattention: core\n")
+    first, second = jobs()
+    found = {
+        record.job_id: record
+        for record in run([first, replace(second, model=str(model))], config=config()).jobs
+    }
     assert found["a"].state == "finished"
     assert found["b"].state == "rejected"
-    assert "deepseek-v3 cannot be predicted: multi-head latent attention" in found["b"].reason
+    assert "unfused cannot be predicted: compressed keys and values" in found["b"].reason
 
 
 @pytest.mark.parametrize("change", ["nic_gbps={}", "{}=1", "site.launch_us={}", "gpus_per_node={}"])

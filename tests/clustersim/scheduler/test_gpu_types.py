@@ -225,7 +225,7 @@ def test_check_proves_runs_on_several_types(tmp_path: Path, policy: str, network
     assert {"a100", "h100"} <= used
 
 
-@pytest.mark.parametrize("policy", ["elasticflow", "vtrain-aware", "edf-admission"])
+@pytest.mark.parametrize("policy", ["edf-admission"])
 def test_policies_that_plan_with_one_type_say_so(tmp_path: Path, policy: str) -> None:
     (tmp_path / "cluster.yaml").write_text(FILE)
     with pytest.raises(clustersim.UserError, match="one GPU type, the cluster has a100, h100, v100"):

@@ -44,11 +44,7 @@ def test_models_are_listed_with_what_a_prediction_can_do(capsys: pytest.CaptureF
     assert main(["models"]) == 0
     rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines()[1:-1]}
     assert sorted(rows) == list_models()
-    assert (rows["llama3-8b"][-1], rows["gemma2-9b"][-1], rows["deepseek-v3"][-1]) == (
-        "full",
-        "approximate",
-        "refused",
-    )
+    assert (rows["llama3-8b"][-1], rows["gemma2-9b"][-1]) == ("full", "approximate")
     assert rows["mixtral-8x7b"][1:3] == ["46.70", "12.9"]
     listed = document(capsys, "models")["models"]
     assert [row["name"] for row in listed] == list_models()
@@ -71,7 +67,7 @@ def test_a_model_is_shown_as_resolved(capsys: pytest.CaptureFixture[str], tmp_pa
     assert shown["units"]["seq_len"] == "tokens"
     assert [Path(file).name for file in shown["files"]] == ["mine.yaml", "gemma2-9b.yaml"]
     assert shown["parameters"] == load_model(str(path)).parameters
-    assert any("reaches back 4096 tokens" in text for text in shown["approximations"])
+    assert any("caps on logits" in text for text in shown["approximations"])
     assert shown["refusal"] is None
     assert main(["models", "show", str(path)]) == 0
     out = capsys.readouterr().out
@@ -81,12 +77,16 @@ def test_a_model_is_shown_as_resolved(capsys: pytest.CaptureFixture[str], tmp_pa
     assert "  encoder                         false  (default)\n" in out
 
 
-def test_a_refused_model_is_shown_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["models", "show", "deepseek-v3"]) == 0
+def test_a_refused_model_is_shown_with_the_reason(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "unfused.yaml"
+    path.write_text("extends: deepseek-v3\nattention: core\n")
+    assert main(["models", "show", str(path)]) == 0
     out = capsys.readouterr().out
-    assert "671.026 billion parameters (published: 671B)" in out
-    assert "a token passes 37.552 billion of them (published: 37B)" in out
-    assert "not predicted: multi-head latent attention" in out
+    assert "671.026 billion parameters" in out
+    assert "a token passes 37.552 billion of them" in out
+    assert "not predicted: compressed keys and values" in out
 
 
 def test_a_system_is_shown_in_both_units(capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,7 +140,10 @@ def test_set_in_search_timeline_and_validate(
         (["validate", "t.csv", "--set", "system.nic_gbps=4"], "only system.site.KEY=VALUE"),
         (["models", "show", "llama-3-8b"], "did you mean"),
         (["systems", "show", "gone.yaml"], "gone.yaml: cannot be read"),
-        ([*PREDICT, "--model", "deepseek-v3"], "model deepseek-v3 cannot be predicted: multi-head latent"),
+        (
+            [*PREDICT, "--model", "deepseek-v3", "--attention", "core"],
+            "model deepseek-v3 cannot be predicted: compressed keys and values",
+        ),
     ],
 )
 def test_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
@@ -151,9 +154,9 @@ def test_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str], word
 
 
 def test_approximations_are_told_beside_a_prediction(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["predict", "--model", "falcon-7b", "--system", "dgx-a100-80gb", "--global-batch", "8"]
+    arguments = ["predict", "--model", "gemma2-9b", "--system", "dgx-a100-80gb", "--global-batch", "8"]
     assert main(arguments) == 0
-    assert "note: falcon-7b: Attention and MLP run side by side" in capsys.readouterr().err
+    assert "note: gemma2-9b: The caps on logits" in capsys.readouterr().err
     assert len(document(capsys, *arguments)["approximations"]) == 1
     assert document(capsys, *PREDICT)["approximations"] == []
 

@@ -152,7 +152,7 @@ BAD_CELLS = [
     (
         "framework",
         "megatrn",
-        "unknown framework 'megatrn'; did you mean megatron or megatron-deepspeed or eager; "
+        "unknown framework 'megatrn'; did you mean megatron or megatron-deepspeed or nanotron; "
         "or leave the cell empty",
     ),
     ("global_batch", "0.5", "must be a whole number; round it"),

@@ -20,6 +20,7 @@ from clustersim.runs import run
 from clustersim.speed import Curve, SpeedOnOneType
 from itertime.io import sha256
 from itertime.spec.profile import FOLDER as PROFILES
+from itertime.spec.system import variant_of
 from itertime.spec.profile import read_profile
 from itertime.spec.system import SYSTEMS
 from traces.job import Job
@@ -273,6 +274,12 @@ def test_a_manifest_that_makes_no_sense(sound: Run, fields: dict[str, Any]) -> N
     assert unproved.startswith(f"not recomputed: {'unknown planner' if 'planner' in fields else 'table=5'}")
 
 
+def forget() -> None:
+    """Profiles are read again."""
+    read_profile.cache_clear()
+    variant_of.cache_clear()
+
+
 def test_a_system_and_a_profile_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Either may have changed since the run, which is no violation."""
     text = (SYSTEMS / "dgx-a100-80gb.yaml").read_text()
@@ -289,11 +296,11 @@ def test_a_system_and_a_profile_of_files(tmp_path: Path, capsys: pytest.CaptureF
         assert old in before
         file.write_text(before.replace(old, new, 1))
         capsys.readouterr()
-        read_profile.cache_clear()  # as in another process
+        forget()  # as in another process
         assert main(["check", str(out), "--replay"]) == 2
         printed = capsys.readouterr()
         assert "BROKEN" not in printed.out
         assert f"{system}, or its profile, is not what the run read" in printed.err
         file.write_text(before)
-    read_profile.cache_clear()
+    forget()
     assert main(["check", str(out), "--replay"]) == 0

@@ -1,0 +1,125 @@
+"""Predictions over models, systems, frameworks and precisions stay within what hardware of these years does.
+
+The bounds are wide and assumed: no run is known to lie outside. They are to catch a broken profile or a part
+that is missing or counted twice, not to state an accuracy.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+
+from itertime import Plan, load_model, load_system, predict
+from itertime.spec import System, profile_of
+
+PEAK_TFLOPS = {
+    "dgx-h100": 989, "dgx-h200": 989, "dgx-b200": 2250, "dgx-b300": 2250, "gb200-nvl72": 2500,
+    "gb300-nvl72": 2500,
+}  # fmt: skip
+BASE = Plan(1, 1, 8, 1, 128, recompute="none", zero_stage=1, grad_overlap=True)
+SHARDED = replace(BASE, sequence_parallel=True)
+DENSE = {
+    "llama3-8b": BASE,
+    "llama3-70b": replace(SHARDED, tp=4, pp=4, dp=4, interleave=5),
+    "llama3.1-405b": replace(
+        SHARDED, tp=8, pp=8, cp=2, dp=4, interleave=8, split="ends", global_batch=256
+    ),
+}  # fmt: skip
+MIXTURES = {
+    "qwen3-30b-a3b": replace(BASE, dp=16, micro_batch=2, ep=8, global_batch=512),
+    "qwen3-235b-a22b": replace(
+        SHARDED, tp=2, pp=8, dp=16, ep=32, etp=1, interleave=4, split="ends", global_batch=2048
+    ),
+    "deepseek-v3": replace(
+        SHARDED, tp=2, pp=8, dp=64, ep=64, etp=1, interleave=4, split="remainder", global_batch=8192
+    ),
+    "gpt-oss-120b": replace(BASE, pp=4, dp=16, ep=8, micro_batch=2, global_batch=1280),
+}  # fmt: skip
+FRAMEWORKS = ("te", "compile", "eager")
+
+
+def share_of_peak(model: str, plan: Plan, system: str) -> float:
+    """Model FLOPs over the peak of bf16."""
+    spec, run = load_model(model), load_system(system)
+    seconds = predict(spec, plan, run).iteration_s
+    peak = PEAK_TFLOPS[system.partition(",")[0]] * 1e12
+    return spec.flops_per_iteration(plan.global_batch) / plan.gpus / seconds / peak
+
+
+def seconds(model: str, plan: Plan, system: System) -> float:
+    found = predict(load_model(model), plan, system)
+    assert math.isfinite(found.iteration_s)
+    assert min(found.breakdown.values()) >= 0
+    return found.iteration_s
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("system", PEAK_TFLOPS)
+@pytest.mark.parametrize("model", DENSE)
+def test_dense_models_take_a_likely_share_of_the_peak(model: str, system: str, framework: str) -> None:
+    plan, name = DENSE[model], f"{system},framework={framework}"
+    share = share_of_peak(model, plan, name)
+    assert 0.30 < share < 0.70
+    for precision in ("fp8", "fp8_block"):
+        assert 1.1 < share_of_peak(model, replace(plan, precision=precision), name) / share < 1.9
+    if "nvfp4" in profile_of(load_system(name)).precisions:
+        fp8, fp4 = (
+            share_of_peak(model, replace(plan, precision=each), name) / share for each in ("mxfp8", "nvfp4")
+        )
+        assert 1.1 < fp8 < fp4 < 2.2
+
+
+@pytest.mark.parametrize("system", PEAK_TFLOPS)
+@pytest.mark.parametrize("model", MIXTURES)
+def test_mixtures_take_a_likely_share_of_the_peak(model: str, system: str) -> None:
+    assert 0.05 < share_of_peak(model, MIXTURES[model], f"{system},framework=te") < 0.45
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("model", DENSE)
+def test_newer_gpus_are_faster(model: str, framework: str) -> None:
+    named = [load_system(f"{name},framework={framework}") for name in PEAK_TFLOPS]
+    h100, h200, b200, b300, gb200, gb300 = (seconds(model, DENSE[model], system) for system in named)
+    assert 1.0 < h100 / h200 < 1.2
+    assert 1.6 < h100 / b200 < 2.6
+    assert b300 < b200
+    assert gb300 < gb200 < b200
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("system", ["dgx-h100", "dgx-b200", "gb200-nvl72"])
+@pytest.mark.parametrize(
+    ("model", "plan"),
+    [
+        *DENSE.items(),
+        *MIXTURES.items(),
+        ("llama3-8b", replace(BASE, dp=64, zero_stage=3)),
+        ("llama3-70b", replace(SHARDED, tp=16, dp=8)),  # across nodes
+        ("llama3-8b", replace(BASE, cp=8, dp=2, global_batch=8)),
+        ("gpt2-small", BASE),
+    ],
+)
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+def test_more_of_anything_is_never_slower(
+    model: str, plan: Plan, system: str, framework: str, precision: str
+) -> None:
+    usual, plan = load_system(f"{system},framework={framework}"), replace(plan, precision=precision)
+    profile = profile_of(usual)
+    assert profile.power_w is not None
+    better = {
+        "NICs": [usual.with_nic(gbps) for gbps in (400, 800, 1600, 3200, 6400)],
+        "power": [replace(usual, power_w=profile.power_w * share) for share in (0.5, 0.7, 1.0)],
+        "memory": [
+            replace(usual, hbm_bytes_per_s=profile.hbm_bytes_per_s * share) for share in (0.6, 0.8, 1.0)
+        ],
+        "launches": [
+            replace(usual, site=replace(usual.site, launch_s=launch_s)) for launch_s in (4e-5, 2e-5, 1e-5)
+        ],
+    }
+    for what, systems in better.items():
+        times = [seconds(model, plan, each) for each in systems]
+        for slower, faster in itertools.pairwise(times):
+            assert faster <= slower * (1 + 1e-9), what
