@@ -21,7 +21,7 @@ from itertime.planning.curve_cache import CurveCache
 from itertime.planning.space import candidates
 from itertime.schedule import interleaved_s, one_f_one_b_s
 
-from .prediction import KINDS, drawn
+from .prediction import KINDS, drawn, setting
 
 SYSTEM = load_system("dgx-a100-80gb")
 PROFILE = load_profile(SYSTEM.profile)
@@ -35,13 +35,14 @@ def fastest(benchmark: Any) -> float:
     return float(benchmark.stats.stats.min)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "experts"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_cold_prediction(benchmark: Any, kind: str, counted: Count) -> None:
     """Every plan is predicted once."""
-    plans = iter(drawn(kind, MIDDLE, 200, 0))
+    model, system = setting(kind)
+    plans = iter(drawn(kind, model, 200, 0))
 
     def one() -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return (MIDDLE, next(plans), SYSTEM), {}
+        return (model, next(plans), system), {}
 
     benchmark.pedantic(predict, setup=one, rounds=150, warmup_rounds=20)
     counted(f"cold prediction, {kind}: median {benchmark.stats.stats.median * 1e3:.3f} ms")

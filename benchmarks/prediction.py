@@ -12,11 +12,12 @@ import argparse
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from time import process_time
 
 import numpy as np
 
-from itertime import ModelSpec, Plan, load_model, load_system, predict
+from itertime import ModelSpec, Plan, System, load_model, load_system, predict
 
 BASE = Plan(8, 8, 1, 1, 8)
 KINDS: dict[str, dict[str, object]] = {
@@ -29,7 +30,29 @@ KINDS: dict[str, dict[str, object]] = {
     "zero-1, overlap": {"zero_stage": 1, "grad_overlap": True},
     "fsdp": {"pp": 1, "zero_stage": 3},
     "experts": {"ep": 2, "sequence_parallel": True},
+    "fp8": {"precision": "fp8", "interleave": 5, "zero_stage": 1, "grad_overlap": True, "cp": 2},
+    "mixture": {"tp": 1, "pp": 4, "ep": 8, "zero_stage": 1, "grad_overlap": True, "dispatcher": "hybridep"},
+    "two kinds of layers": {
+        "tp": 1, "pp": 4, "ep": 64, "zero_stage": 1, "grad_overlap": True, "precision": "mxfp8",
+        "split": "remainder", "interleave": 4,
+    },
+}  # fmt: skip
+USUAL = "megatron-145.6b", "dgx-a100-80gb"
+OTHERS = {
+    "fp8": ("llama3-70b", "dgx-h100"),
+    "mixture": ("qwen3-30b-a3b", "gb200-nvl72"),
+    "two kinds of layers": ("deepseek-v3", "gb200-nvl72"),
 }
+"""Model and system of a kind, where they are not the usual ones."""
+
+
+def setting(kind: str) -> tuple[ModelSpec, System]:
+    """Model and system of a kind."""
+    name, site = OTHERS.get(kind, USUAL)
+    model = load_model(name)
+    if kind == "experts":
+        model = replace(model, experts=8, experts_per_token=2)
+    return model, load_system(site)
 
 
 def drawn(kind: str, model: ModelSpec, count: int, seed: int) -> list[Plan]:
@@ -39,7 +62,8 @@ def drawn(kind: str, model: ModelSpec, count: int, seed: int) -> list[Plan]:
     while len(plans) < count:
         dp, size, rounds = (int(value) for value in rng.integers((2, 1, 1), (33, 5, 25)))
         plan = replace(BASE, **KINDS[kind], recompute=str(rng.choice(["none", "selective", "full"])))
-        plan = replace(plan, dp=2 * dp, micro_batch=size, global_batch=2 * dp * size * plan.pp * rounds)
+        dp *= max(2, plan.ep)
+        plan = replace(plan, dp=dp, micro_batch=size, global_batch=dp * size * plan.pp * rounds)
         if not plan.broken_rules(model):
             plans.append(plan)
     return plans
@@ -57,15 +81,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     logging.getLogger("itertime").setLevel(logging.ERROR)  # sizes beyond the profile's range
-    dense, system = load_model("megatron-145.6b"), load_system("dgx-a100-80gb")
-    mixture = replace(dense, experts=8, experts_per_token=2)
-    print(f"{'kind':18}{'median ms':>10}{'p95 ms':>10}{'best ms':>10}")
+    print(f"{'kind':20}{'median ms':>10}{'p95 ms':>10}{'best ms':>10}")
     for kind in KINDS:
-        model = mixture if kind == "experts" else dense
+        model, system = setting(kind)
         plans = drawn(kind, model, options.plans + 5, options.seed)
-        times = [milliseconds(lambda plan=plan, model=model: predict(model, plan, system)) for plan in plans]  # type: ignore[misc]
+        times = [milliseconds(partial(predict, model, plan, system)) for plan in plans]
         median, high = np.percentile(times[5:], [50, 95])
-        print(f"{kind:18}{median:10.3f}{high:10.3f}{min(times[5:]):10.3f}")
+        print(f"{kind:20}{median:10.3f}{high:10.3f}{min(times[5:]):10.3f}")
 
 
 if __name__ == "__main__":

@@ -101,8 +101,9 @@ def _sums(
     gathered = np.zeros_like(reduced)
     if (plans.zero_stage > 0).any():
         reduced += _collective_s(reduce_scatter_s, workload, copies, whole, nbytes)
-        between = _groups(workload, ranks // group, apart * group)
-        reduced += _collective_s(all_reduce_s, workload, between, scattered, nbytes / group)
+        if scattered.any():
+            between = _groups(workload, ranks // group, apart * group)
+            reduced += _collective_s(all_reduce_s, workload, between, scattered, nbytes / group)
         inside = _groups(workload, group, apart)
         gathers = (plans.zero_stage == 1) | (plans.zero_stage == 2)
         gathered = _collective_s(all_gather_s, workload, inside, gathers, 2.0 * parameters)
@@ -211,6 +212,8 @@ def _collective_s(
     nbytes: Array,
 ) -> Array:
     """Seconds of the operation; 0 where it is not `used`, and the profile is not asked for it."""
+    if not used.any():
+        return np.zeros(len(used))
     seconds = operation(
         np.where(used, nbytes, 0.0),
         groups.ranks,

@@ -19,7 +19,7 @@ def embedding_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     table's gradient is written and accumulated whole. `reduced`: `activation_all_reduce_s`.
     """
     model, plans, profile = workload.model, workload.plans, workload.profile
-    elements = plans.tokens(model.seq_len) * model.hidden
+    elements = workload.tokens * model.hidden
     dropped = 5 if model.dropout else 0
     added = dropped + (6 if model.positions == "learned" else 0)
     frozen = model.lora_rank > 0  # no gradient
@@ -41,7 +41,7 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     BertLMHead). `reduced`: `activation_all_reduce_s`.
     """
     model, plans, profile, site = workload.model, workload.plans, workload.profile, workload.system.site
-    tokens = plans.tokens(model.seq_len) * model.predicted_share
+    tokens = workload.tokens * model.predicted_share
     h = model.hidden
     columns = workload.partition.vocab / plans.tp
     wide = np.full(len(plans), float(h))

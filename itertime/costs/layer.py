@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from itertime.spec import CUDA_GRAPHS, HABIT, RECOMPUTE, AttentionKernel, ModelSpec, PlanBatch
 
-from .linear import linear_s
-from .memory_bound import memory_bound_s, residual_s
+from .linear import Linear, linear_s
+from .memory_bound import MemoryBound, memory_bound_s, residual_s
 from .mixture import Experts, expert_kernel_counts, expert_kernels, expert_parallel_s, experts_s, overlapped_s
 from .parallel_comm import context_parallel_s, summed_blocks, tensor_parallel_s
 from .partition import Workload
@@ -50,13 +50,23 @@ class LayerCosts:
     backward: Parts
 
 
-def layer_costs(workload: Workload, reduced: Array) -> LayerCosts:
-    """Costs of one layer under every plan; `reduced` is its `activation_all_reduce_s`."""
+def layer_costs(workload: Workload, reduced: Array) -> list[LayerCosts]:
+    """Costs of one layer under every plan, and where a mixture has dense layers, of one of these too.
+
+    `reduced` is the workload's `activation_all_reduce_s`.
+    """
+    forms = [workload, workload.dense_form] if workload.model.dense_layers else [workload]
+    core = _core_attention_s(workload)
+    linear = linear_s(forms)
+    memory = memory_bound_s(forms, expert_kernels(workload) if workload.model.experts > 1 else ())
+    return [_layer_costs(*each, core, reduced) for each in zip(forms, linear, memory, strict=True)]
+
+
+def _layer_costs(
+    workload: Workload, linear: Linear, memory: MemoryBound, core: tuple[Array, Array], reduced: Array
+) -> LayerCosts:
     model, plans, site = workload.model, workload.plans, workload.system.site
-    framework = workload.framework
-    linear = linear_s(workload)
-    memory = memory_bound_s(workload, expert_kernels(workload) if model.experts > 1 else ())
-    core_forward, core_backward = _core_attention_s(workload)
+    framework, (core_forward, core_backward) = workload.framework, core
     forward = {
         "gemm": linear.forward,
         "attention": core_forward,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from .partition import Workload
 __all__ = ["Linear", "linear_s"]
 
 Array = NDArray[np.float64]
+Shape = tuple[Array, Array, Array]
 
 
 @dataclass(frozen=True)
@@ -27,38 +29,42 @@ class Linear:
     casts_backward: Array
 
 
-def linear_s(workload: Workload) -> Linear:
+def linear_s(forms: Sequence[Workload]) -> list[Linear]:
     """y = x w for every weight matrix; backward dx = dy w^T and dw = x^T dy.
+
+    `forms` are the same plans with different kinds of layers. The profile answers for all of them at once.
 
     Below 16 bit, x is cast before the forward products, once for all matrices that read it, and dy before the
     backward ones (Micikevicius et al., FP8 Formats for Deep Learning, 2022; NVIDIA Transformer Engine).
     """
-    framework, plans = workload.framework, workload.plans
-    m, n, k, batch = _linear_gemms(workload)
-    shapes = np.array([m, m, k]), np.array([n, k, n]), np.array([k, n, m]), batch
+    workload = forms[0]
+    framework, plans, profile = workload.framework, workload.plans, workload.profile
+    matrices = [_linear_gemms(form) for form in forms]
+    m, n, k = np.array([shape for each in matrices for shape in each]).transpose(1, 0, 2)
+    shapes = np.array([m, m, k]), np.array([n, k, n]), np.array([k, n, m]), np.ones(m.shape)
     multiplier = workload.gemm_factor
-    nothing = np.zeros(len(plans))
-    used = np.unique(plans.precision).tolist()
-    times, casts = np.zeros((3, *m.shape)), np.zeros((2, len(plans)))
+    used = set(plans.precision.tolist())
+    times, casts = np.zeros((3, *m.shape)), np.zeros((2, *m.shape))
     for code in used:
         precision = PRECISIONS[code]
-        found = multiplier * workload.profile.gemm_s(*shapes, precision=precision)
+        found = multiplier * profile.gemm_s(*shapes, precision=precision)
         if precision != "bf16":
             found = found * framework.fp8_multiplier
-            read = m * k * batch
-            read[_same_input(workload)] = 0.0
-            forward = workload.profile.cast_s(read, precision).sum(axis=0)
-            backward = workload.profile.cast_s(m * n * batch, precision).sum(axis=0)
-            found_casts = framework.cast_multiplier * np.array([forward, backward])
-            casts = np.where(plans.precision == code, found_casts, casts)
+            first = np.concatenate([*map(_first_reads, forms, matrices)])
+            found_casts = profile.cast_s(np.array([m * k * first[:, None], m * n]), precision)
+            casts = found_casts if len(used) == 1 else np.where(plans.precision == code, found_casts, casts)
         times = found if len(used) == 1 else np.where(plans.precision == code, found, times)
-    forward, data, weight = times.sum(axis=1)
-    last = times[0, -1]
-    if workload.model.lora_rank:  # frozen weights have no gradients
-        small = multiplier * _low_rank_s(workload)
-        forward, weight = forward + small[0], small[1] + small[2]
-    casts = casts / workload.system.site.hbm_fraction
-    return Linear(forward, data + weight, last, casts[0] + nothing, casts[1] + nothing)
+    results, start = [], 0
+    for form, each in zip(forms, matrices, strict=True):
+        rows = slice(start, start + len(each))
+        forward, data, weight = times[:, rows].sum(axis=1)
+        if form.model.lora_rank:  # frozen weights have no gradients
+            small = multiplier * _low_rank_s(form)
+            forward, weight = forward + small[0], small[1] + small[2]
+        cast = framework.cast_multiplier * casts[:, rows].sum(axis=1) / workload.system.site.hbm_fraction
+        results.append(Linear(forward, data + weight, times[0, rows][-1], cast[0], cast[1]))
+        start = rows.stop
+    return results
 
 
 def _low_rank_s(workload: Workload) -> Array:
@@ -66,7 +72,7 @@ def _low_rank_s(workload: Workload) -> Array:
     Hu et al. 2021). Tensor parallelism splits every A and B once, as Megatron-Bridge's adapters are split.
     """
     model, plans = workload.model, workload.plans
-    tokens, t, rank = plans.tokens(model.seq_len), plans.tp, np.full(len(plans), float(model.lora_rank))
+    tokens, t, rank = workload.tokens, plans.tp, np.full(len(plans), float(model.lora_rank))
     shapes = []
     for narrow, wide in model.lora_shapes:
         shapes += [(tokens, rank, narrow / t), (tokens, wide / t, rank)]
@@ -75,20 +81,24 @@ def _low_rank_s(workload: Workload) -> Array:
     return np.asarray(workload.profile.gemm_s(*passes).sum(axis=1))
 
 
-def _same_input(workload: Workload) -> list[int]:
-    """The matrices of `_linear_gemms` that read what the one before reads: queries' compression, the gate."""
-    model = workload.model
-    gate = 2 + len(_latent_gemms(workload)) if model.latent_kv else 3
-    gated = model.gated_mlp and (model.experts == 1 or model.shared_ffn_hidden)
-    return [1] * bool(model.latent_kv) + [gate] * bool(gated)
+def _first_reads(workload: Workload, matrices: Sequence[Shape]) -> Array:
+    """1 for each matrix of `_linear_gemms`, 0 for those that read what the one before reads: queries'
+    compression, the gate.
+    """
+    model, first = workload.model, np.ones(len(matrices))
+    if model.latent_kv:
+        first[1] = 0.0
+    if model.gated_mlp and (model.experts == 1 or model.shared_ffn_hidden):
+        first[-2] = 0.0
+    return first
 
 
-def _linear_gemms(workload: Workload) -> tuple[Array, Array, Array, Array]:
-    """m, n, k and batch, (matrices, plans) each, on one rank: fused QKV, or those of compressed keys and
+def _linear_gemms(workload: Workload) -> list[Shape]:
+    """m, n and k of every matrix, (plans,) each, on one rank: fused QKV, or those of compressed keys and
     values; projection; MLP up (two if gated), down. In a mixture the MLP is the one that every token passes.
     """
     model, plans = workload.model, workload.plans
-    h, tp, tokens = model.hidden, plans.tp, plans.tokens(model.seq_len)
+    h, tp, tokens = model.hidden, plans.tp, workload.tokens
     wide = np.full(len(plans), float(h))
     projection = (tokens, wide, model.v_hidden / tp)
     if model.latent_kv:
@@ -100,19 +110,18 @@ def _linear_gemms(workload: Workload) -> tuple[Array, Array, Array, Array]:
     if ffn:
         f = ffn / tp
         shapes += [*[(tokens, f, wide)] * (2 if model.gated_mlp else 1), (tokens, wide, f)]
-    m, n, k = np.array(shapes).transpose(1, 0, 2)
-    return m, n, k, np.ones(m.shape)
+    return shapes
 
 
-def _latent_gemms(workload: Workload) -> list[tuple[Array, Array, Array]]:
+def _latent_gemms(workload: Workload) -> list[Shape]:
     """m, n and k of what leads to queries, keys and values through latents (DeepSeek-V2, 2024, section 2.1).
 
     Every tensor-parallel rank compresses its share of the tokens under sequence parallelism, else all of them
     (Megatron Core's MLASelfAttention); the matrices that expand them are split by heads.
     """
     model, plans = workload.model, workload.plans
-    tokens, tp, nothing = plans.tokens(model.seq_len), plans.tp, np.zeros(len(plans))
-    own, wide = tokens / np.where(plans.sequence_parallel, tp, 1), nothing + model.hidden
+    tokens, tp, nothing = workload.tokens, plans.tp, np.zeros(len(plans))
+    own, wide = tokens / workload.sequence_split, nothing + model.hidden
     latent, queries = nothing + model.latent_kv, model.query_width / tp
     shapes = [(own, latent + model.rope_head_dim, wide)]
     if model.latent_q:

@@ -6,8 +6,9 @@ is 16 bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,8 @@ Array = NDArray[np.float64]
 PASSES = np.array([[False], [True]])  # forward, backward: the rows of a kernel's bytes
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """One memory-bound kernel, or `count` equal ones: its kind in the profile, bytes forward and backward.
+class Kernel(NamedTuple):
+    """One memory-bound kernel, or `runs` equal ones: its kind in the profile, bytes forward and backward.
 
     `width` is that of the rows that it reduces. `of_scores`: it belongs to core attention. `routes`: it
     brings tokens to experts or back.
@@ -32,7 +32,7 @@ class Kernel:
     kind: str
     forward: Array
     backward: Array
-    count: int = 1
+    runs: int = 1
     of_scores: bool = False
     width: int | None = None
     routes: bool = False
@@ -40,8 +40,7 @@ class Kernel:
 
 def _width(workload: Workload) -> Array:
     """Elements of a micro-batch between layers, on one rank."""
-    model, plans = workload.model, workload.plans
-    return plans.tokens(model.seq_len) * model.hidden / np.where(plans.sequence_parallel, plans.tp, 1.0)
+    return workload.tokens * workload.model.hidden / workload.sequence_split
 
 
 def _residual(workload: Workload, count: int = 1) -> Kernel:
@@ -56,7 +55,7 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
     """Everything in a layer that only moves memory, with the bytes it reads and writes, 16 bit an element."""
     model, plans = workload.model, workload.plans
     t = 1.0 * plans.tp
-    tokens = plans.tokens(model.seq_len)
+    tokens = workload.tokens
     width = _width(workload)
     middle = tokens * (model.shared_ffn_hidden if model.experts > 1 else model.ffn_hidden) / t
     keys = tokens * model.key_width / t
@@ -86,7 +85,7 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
         found += [Kernel(norm, 4 * each, 6 * each, width=model.head_width) for each in (queries, keys)]
     for latent in (model.latent_q, model.latent_kv):
         if latent:
-            each = tokens * latent / np.where(plans.sequence_parallel, t, 1.0)
+            each = tokens * latent / workload.sequence_split
             found.append(Kernel(norm, 4 * each, 6 * each, width=latent))
     if model.attention == "core":
         scores = tokens * model.heads * model.seq_len / t
@@ -110,29 +109,53 @@ class MemoryBound:
     routing: Array
 
 
-def memory_bound_s(workload: Workload, more: Iterable[Kernel] = ()) -> MemoryBound:
-    """The memory-bound kernels of one layer on one micro-batch, as the framework fuses them, and `more`."""
-    both = np.zeros((2, len(workload)))
-    scores, routing = np.zeros(len(workload)), np.zeros(len(workload))
-    for kernel in (*_memory_bound_kernels(workload), *more):
-        seconds = kernel.count * _seconds(workload, kernel, np.array([kernel.forward, kernel.backward]))
-        both += seconds
-        if kernel.of_scores:
-            scores += seconds[0]
-        if kernel.routes:
-            routing += seconds[0]
+def memory_bound_s(forms: Sequence[Workload], more: Iterable[Kernel] = ()) -> list[MemoryBound]:
+    """The memory-bound kernels of one layer on one micro-batch, as the framework fuses them.
+
+    `forms` are the same plans with different kinds of layers; `more` belongs to the first. The profile
+    answers for all kernels of one kind at once.
+    """
+    of_forms = [_memory_bound_kernels(form) for form in forms]
+    of_forms[0] += more
+    kernels = [kernel for each in of_forms for kernel in each]
+    alike: dict[tuple[str, float | None], list[int]] = {}
+    for row, kernel in enumerate(kernels):
+        alike.setdefault((kernel.kind, kernel.width), []).append(row)
+    moved = np.array([(kernel.forward, kernel.backward) for kernel in kernels])
+    seconds = np.empty_like(moved)  # (kernels, passes, plans)
+    for (kind, width), rows in alike.items():
+        seconds[rows] = _profile_s(forms[0], kind, width, moved[rows], PASSES)
+    seconds = np.array([kernel.runs for kernel in kernels])[:, None, None] * _at_site(forms[0], seconds)
+    results, start = [], 0
+    for each in of_forms:
+        results.append(_of_one_form(each, seconds[start : start + len(each)]))
+        start += len(each)
+    return results
+
+
+def _of_one_form(kernels: Sequence[Kernel], seconds: Array) -> MemoryBound:
+    both, nothing = seconds.sum(axis=0), np.zeros(seconds.shape[2])
+    timed = list(zip(kernels, seconds[:, 0], strict=True))
+    scores = sum((one for kernel, one in timed if kernel.of_scores), nothing)
+    routing = sum((one for kernel, one in timed if kernel.routes), nothing)
     return MemoryBound(both[0], both[1], scores, routing)
 
 
 def residual_s(workload: Workload) -> Array:
     """Seconds of one addition to the residual stream, forward."""
     kernel = _residual(workload)
-    return _seconds(workload, kernel, kernel.forward)
+    return _at_site(workload, _profile_s(workload, kernel.kind, kernel.width, kernel.forward, False))
 
 
-def _seconds(workload: Workload, kernel: Kernel, nbytes: Array) -> Array:
-    framework = workload.framework
-    style = None if framework.elementwise == "profile" else framework.elementwise
-    backward = PASSES if nbytes.ndim == 2 else False
-    seconds = workload.profile.elementwise_s(nbytes, kernel.kind, kernel.width, style, backward)
-    return framework.elementwise_multiplier * seconds / workload.system.site.hbm_fraction
+def _profile_s(
+    workload: Workload, kind: str, width: float | None, nbytes: Array, backward: NDArray[np.bool_] | bool
+) -> Array:
+    """The profile's seconds in the framework's style."""
+    usual = workload.framework.elementwise
+    return workload.profile.elementwise_s(
+        nbytes, kind, width, None if usual == "profile" else usual, backward
+    )
+
+
+def _at_site(workload: Workload, seconds: Array) -> Array:
+    return workload.framework.elementwise_multiplier * seconds / workload.system.site.hbm_fraction

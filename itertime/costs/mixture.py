@@ -78,8 +78,7 @@ def arriving_tokens(workload: Workload) -> Array:
 
 def _local_tokens(workload: Workload) -> Array:
     """Tokens of a micro-batch on one rank when they reach the router."""
-    plans = workload.plans
-    return plans.tokens(workload.model.seq_len) / np.where(plans.sequence_parallel, plans.tp, 1)
+    return workload.tokens / workload.sequence_split
 
 
 def _imbalance(workload: Workload) -> Array:
@@ -188,7 +187,8 @@ def expert_parallel_s(workload: Workload) -> Array:
         routed = RoutedTokens(tokens, row, model.experts_per_token, model.experts)
         for code in set(plans.dispatcher.tolist()):
             arguments = (routed, plans.ep, local, system, profile, DISPATCHERS[code])
-            both = dispatch_s(*arguments) + combine_s(*arguments)
+            there = dispatch_s(*arguments)
+            both = there + (there if code == _ALL_TO_ALL else combine_s(*arguments))  # all-to-alls are alike
             seconds = np.where(plans.dispatcher == code, both, seconds)
         seconds = np.where(plans.ep > 1, seconds, 0.0)
     if (plans.etp > 1).any():

@@ -39,7 +39,7 @@ def activation_copies_s(workload: Workload) -> Array:
     kept: Array = activations_of(workload).kept
     if workload.model.dense_layers:
         share = partition.dense / np.maximum(partition.layers, 1)
-        kept = kept + share * (activations_of(workload.dense_form()).kept - kept)
+        kept = kept + share * (activations_of(workload.dense_form).kept - kept)
     return count * kept / (_LINK_SHARE * workload.system.gpu_cpu_bytes_per_s)
 
 

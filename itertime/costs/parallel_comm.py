@@ -72,7 +72,7 @@ def context_parallel_s(workload: Workload, attention: tuple[Array, Array]) -> tu
     model, plans, system, profile = workload.model, workload.plans, workload.system, workload.profile
     kv_heads = np.minimum(plans.tp, model.kv_heads)
     both = 2.0 * (model.key_width + model.v_hidden) if model.latent_kv else 4.0 * model.kv_hidden
-    block = both * plans.tokens(model.seq_len) / kv_heads
+    block = both * workload.tokens / kv_heads
     local, sharers = neighbours(workload, plans.cp, plans.tp)
     steps = plans.cp - 1
     across = plans.cp > local
@@ -80,7 +80,9 @@ def context_parallel_s(workload: Workload, attention: tuple[Array, Array]) -> tu
     ring = []
     for blocks, kernel in zip((1, 2), attention, strict=True):
         sent = p2p_s(blocks * block, across, system, profile, sharers)
-        ring.append(steps * np.maximum(sent - kernel / plans.cp, 0.0))
+        ring.append(np.multiply(steps, np.maximum(sent - kernel / plans.cp, 0.0)))
+    if not plans.cp_gather.any():
+        return ring[0], ring[1]
     whole = block * plans.cp
     gathered = all_gather_s(whole, plans.cp, local, system, profile, sharers)
     scattered = reduce_scatter_s(whole, plans.cp, local, system, profile, sharers)
@@ -89,7 +91,7 @@ def context_parallel_s(workload: Workload, attention: tuple[Array, Array]) -> tu
 
 
 def _activation_bytes(workload: Workload) -> Array:
-    return 2.0 * workload.model.hidden * workload.plans.tokens(workload.model.seq_len)
+    return 2.0 * workload.model.hidden * workload.tokens
 
 
 def _tensor_layout(workload: Workload) -> tuple[Whole, Whole]:

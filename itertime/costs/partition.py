@@ -11,6 +11,7 @@ last chunks of the last stages. These differ by what their stage differs from a 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,12 +145,23 @@ class Workload:
     def __len__(self) -> int:
         return len(self.plans)
 
+    @cached_property
+    def tokens(self) -> Array:
+        """Tokens of one micro-batch on one context-parallel rank, (plans,)."""
+        return self.plans.tokens(self.model.seq_len)
+
+    @cached_property
+    def sequence_split(self) -> Whole:
+        """Ranks that share the tokens between matrix products, (plans,): tp under sequence parallelism."""
+        return np.where(self.plans.sequence_parallel, self.plans.tp, 1)
+
     @property
     def gemm_factor(self) -> float:
         """The time of a GEMM in training, under the framework and at the site, over that of the profile."""
         of_software = self.system.site.gemm_multiplier * self.framework.gemm_multiplier
         return of_software * self.profile.gemm_in_training
 
+    @cached_property
     def dense_form(self) -> Workload:
         """The same plans of a model whose every layer is one of the mixture's dense layers.
 
@@ -201,7 +213,7 @@ def _split(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
         return _balanced_split(model, plans)
     pp = plans.pp
     even = model.layers // pp
-    stages = np.stack([np.minimum(pp - 1, 1), np.maximum(pp - 2, 0), np.zeros_like(pp), np.ones_like(pp)])
+    stages = np.array([np.minimum(pp - 1, 1), np.maximum(pp - 2, 0), np.zeros_like(pp), np.ones_like(pp)])
     return np.array([even, even, even, even]), stages
 
 
@@ -211,8 +223,6 @@ def _split_in_chunks(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
     "ends" is `get_num_layers_to_build` of Megatron-LM (transformer_block.py) with embedding and loss counted.
     Where "remainder" leaves several chunks empty, these are the last ones of the last stages: LIGHT stages.
     """
-    no = np.zeros_like(plans.ends)
-    other_layers, other_stages = _split(model, replace(plans, ends=no, remainder=no))
     pp, chunks = plans.pp, plans.pp * plans.interleave
     remains = RemainderChunks.of(model, chunks)
     most = np.where(plans.ends, (model.layers + 2) // chunks, remains.most)
@@ -224,6 +234,10 @@ def _split_in_chunks(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
     layers = [first, full, np.where(light > 0, full - most, full), last]
     stages = [np.minimum(pp - 1, 1), np.maximum(pp - 2, 0) - light, light, np.ones_like(pp)]
     chosen = plans.ends | plans.remainder
+    if chosen.all():
+        return np.array(layers), np.array(stages)
+    no = np.zeros_like(plans.ends)
+    other_layers, other_stages = _split(model, replace(plans, ends=no, remainder=no))
     return np.where(chosen, np.stack(layers), other_layers), np.where(chosen, np.stack(stages), other_stages)
 
 

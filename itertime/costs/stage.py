@@ -94,7 +94,7 @@ def stage_costs(workload: Workload) -> StageCosts:
     """All parts of an iteration's time; what remains is the order in which the stages run."""
     sharded = [sharded_s(workload)]
     if workload.model.dense_layers:
-        sharded.append(sharded_s(workload.dense_form()))
+        sharded.append(sharded_s(workload.dense_form))
     hop = _hop_s(workload)
     forward, backward = _distinct_passes(workload)
     passes = [
@@ -114,13 +114,11 @@ def stage_layers_s(model: ModelSpec, plans: PlanBatch, system: System, profile: 
     first, where = plans.distinct(MICRO_BATCH_COLUMNS)
     work = Workload.of(model, plans.take(first), system, profile)
     reduced = activation_all_reduce_s(work)
-    layer = layer_costs(work, reduced)
-    seconds = sum((*layer.forward.values(), *layer.backward.values()), np.zeros(len(work)))
-    if model.dense_layers:
-        dense = layer_costs(work.dense_form(), reduced)
-        both = (*dense.forward.values(), *dense.backward.values())
-        seconds = np.minimum(seconds, sum(both, np.zeros(len(work))))
-    return (model.layers // plans.pp) * seconds[where]
+    both = [
+        sum((*layer.forward.values(), *layer.backward.values()), np.zeros(len(work)))
+        for layer in layer_costs(work, reduced)
+    ]
+    return (model.layers // plans.pp) * np.minimum.reduce(both)[where]
 
 
 def _distinct_passes(workload: Workload) -> tuple[Pass, Pass]:
@@ -135,17 +133,12 @@ def _distinct_passes(workload: Workload) -> tuple[Pass, Pass]:
 def micro_batch_passes(workload: Workload) -> tuple[Pass, Pass]:
     """Forward and backward pass of one micro-batch under every plan."""
     reduced = activation_all_reduce_s(workload)
-    layer = layer_costs(workload, reduced)
+    layer, *dense = layer_costs(workload, reduced)
     embedding = embedding_s(workload, reduced)
     head = head_s(workload, reduced)
-    forward: Parts = {}
-    backward: Parts = {}
-    if workload.model.dense_layers:
-        dense = layer_costs(workload.dense_form(), reduced)
-        forward, backward = dense.forward, dense.backward
     return (
-        Pass(layer.forward, embedding[0], head[0], forward),
-        Pass(layer.backward, embedding[1], head[1], backward),
+        Pass(layer.forward, embedding[0], head[0], dense[0].forward if dense else {}),
+        Pass(layer.backward, embedding[1], head[1], dense[0].backward if dense else {}),
     )
 
 
@@ -260,14 +253,17 @@ def _hop_s(workload: Workload) -> Array:
         return np.zeros(len(plans))
     per_stage, domain = plans.next_stage, system.domain_gpus
     across = np.where(per_stage * plans.pp > domain, np.minimum(per_stage / domain, 1.0), 0.0)
-    nbytes = 2.0 * plans.tokens(workload.model.seq_len) * workload.model.hidden / plans.tp
+    nbytes = 2.0 * workload.tokens * workload.model.hidden / plans.tp
     sharers = np.stack([np.minimum(per_stage, domain), np.ones_like(per_stage)])
     stride = np.maximum(per_stage // domain, 1)
     outside, inside = p2p_s(nbytes, np.array([[True], [False]]), system, profile, sharers, stride)
     sent = system.site.p2p_exposure * (across * outside + (1 - across) * inside)
-    local = ranks_together(plans.tp, domain, system)
-    gathered = all_gather_s(nbytes * plans.tp, plans.tp, local, system, profile, domain // local)
-    return np.where(plans.pp > 1, sent + np.where(plans.sequence_parallel, 0.0, gathered), 0.0)
+    gathers = (plans.tp > 1) & ~plans.sequence_parallel
+    if gathers.any():
+        local = ranks_together(plans.tp, domain, system)
+        gathered = all_gather_s(nbytes * plans.tp, plans.tp, local, system, profile, domain // local)
+        sent = sent + np.where(gathers, gathered, 0.0)
+    return np.where(plans.pp > 1, sent, 0.0)
 
 
 def _once(workload: Workload, forward: Parts, backward: Parts) -> tuple[Parts, Exchange]:

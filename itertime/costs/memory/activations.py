@@ -48,9 +48,9 @@ def activations_of(workload: Workload) -> Activations:
     """
     model, plans, framework = workload.model, workload.plans, workload.framework
     t = 1.0 * plans.tp
-    tokens = plans.tokens(model.seq_len)
+    tokens = workload.tokens
     h, f = model.hidden, model.shared_ffn_hidden if model.experts > 1 else model.ffn_hidden
-    shared = np.where(plans.sequence_parallel, t, 1.0)
+    shared = workload.sequence_split
     cast = element_bytes(workload) if framework.keeps_casts else 2.0  # of an input of a matrix product
     norms = 2.0 * (model.norms_per_layer - 2)  # the inputs of norms beyond the usual two
     # The inputs of the norms, their outputs (inputs of QKV and of the MLP), masks of dropout.

@@ -98,19 +98,19 @@ def _parts(workload: Workload) -> dict[str, Array]:
     gathered = np.where(plans.zero_stage == 3, 2 * 2.0 * (partition.shared + partition.experts), 0.0)
     # A tied embedding is on both ends of the pipeline.
     ends = np.array([partition.table, np.zeros(len(plans)), partition.tables])
-    shared, experts = (parameters[_STAGES] for parameters in partition.layer_parameters())
-    weights = _owned(plans, shared + ends, experts, 3)
+    in_layers, experts = (parameters[_STAGES] for parameters in partition.layer_parameters())
+    casts = _casts(workload, in_layers + experts)
+    shared = in_layers + ends
+    weights = _owned(plans, shared, experts, 3)
     if model.lora_rank:  # frozen weights have neither gradients nor states; the low-rank ones are weights too
         shared, experts = (parameters[_STAGES] for parameters in partition.trained_parameters(model))
         weights = weights + _owned(plans, shared, experts, 3)
-    else:
-        shared = shared + ends
     optimizer, gradients = (_owned(plans, shared, experts, stage) for stage in (1, 2))
     usual = activations_of(workload)
     kept_by_stage, live = usual.kept * layers, usual.live
     if model.dense_layers:
         dense = partition.dense[_STAGES]
-        other = activations_of(workload.dense_form())
+        other = activations_of(workload.dense_form)
         kept_by_stage = usual.kept * (layers - dense) + other.kept * dense
         live = np.where(layers > dense, np.where(dense > 0, np.maximum(live, other.live), live), other.live)
     if plans.offload_layers.any():
@@ -122,11 +122,11 @@ def _parts(workload: Workload) -> dict[str, Array]:
     per_logit = 2.0 if fused else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
     stepped = np.where(plans.offload_optimizer, 0.0, optimizer)  # on the GPU
     summed = 6.0 if workload.framework.gradient_copies else 4.0
-    predicted = plans.tokens(model.seq_len) * model.predicted_share
+    predicted = workload.tokens * model.predicted_share
     logits = np.zeros(layers.shape)
     logits[-1] = predicted * partition.vocab / plans.tp * per_logit
     return {
-        "weights": 2.0 * weights + gathered + _casts(workload),
+        "weights": 2.0 * weights + gathered + casts,
         "gradients": np.where(plans.fp32_gradients, summed, 2.0) * gradients,
         "optimizer": 12.0 * stepped,
         "activations": held + live,
@@ -135,16 +135,15 @@ def _parts(workload: Workload) -> dict[str, Array]:
     }
 
 
-def _casts(workload: Workload) -> Array | float:
-    """Bytes by which kept casts of the layers' weights exceed what they replace, (3, plans)."""
+def _casts(workload: Workload, parameters: Array) -> Array | float:
+    """Bytes by which kept casts of the layers' `parameters` exceed what they replace, (3, plans)."""
     plans = workload.plans
     if not (workload.framework.keeps_casts and plans.precision.any()):
         return 0.0
-    shared, experts = (parameters[_STAGES] for parameters in workload.partition.layer_parameters())
     frozen = workload.model.lora_rank > 0
     replaced = ((plans.zero_stage > 0) | frozen) & (plans.precision != PRECISIONS.index("nvfp4"))
     each = 2 * element_bytes(workload) - np.where(replaced, 2.0, 0.0)
-    return np.where((plans.precision > 0) & (plans.zero_stage < 3), each, 0.0) * (shared + experts)
+    return np.where((plans.precision > 0) & (plans.zero_stage < 3), each, 0.0) * parameters
 
 
 def _owned(plans: PlanBatch, shared: Array, experts: Array, stage: int) -> Array:

@@ -18,7 +18,7 @@ __all__ = ["CastModel", "ElementwiseModel", "ElementwiseStyle", "WidthRate"]
 
 Array = NDArray[np.float64]
 
-FEW = 4  # numbers: up to this many, plain Python is faster than arrays
+FEW = 10  # numbers: up to this many, plain Python is faster than arrays
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -97,15 +97,10 @@ class ElementwiseStyle:
         """Seconds as `ElementwiseModel.seconds`; `backward` says, by element, which of the two it is."""
         if isinstance(backward, bool):
             return (self.backward if backward else self.forward).seconds(nbytes, width)
-        nbytes, backward = np.asarray(nbytes, dtype=float), np.asarray(backward)
-        if nbytes.size <= FEW and nbytes.shape == backward.shape:
-            of = [(one.rate(width), one.launch_s) for one in (self.forward, self.backward)]
-            times = []
-            for size, way in zip(nbytes.ravel().tolist(), backward.ravel().tolist(), strict=True):
-                rate, launch_s = of[way]
-                times.append(size / rate + launch_s if size > 0 else 0.0)
-            return np.array(times).reshape(nbytes.shape)
-        return np.where(backward, self.backward.seconds(nbytes, width), self.forward.seconds(nbytes, width))
+        nbytes = np.asarray(nbytes, dtype=float)
+        rate = np.where(backward, self.backward.rate(width), self.forward.rate(width))
+        launch_s = np.where(backward, self.backward.launch_s, self.forward.launch_s)
+        return np.where(nbytes > 0, nbytes / rate + launch_s, 0.0)
 
 
 @dataclass(frozen=True, config=CONFIG)

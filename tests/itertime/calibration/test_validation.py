@@ -202,7 +202,7 @@ def gemm_and_attention_shares(path):
     for row in read_table(path):
         run = measured_run(row, Site())
         workload = Workload.of(run.model, PlanBatch.of([run.plan]), run.system, run.profile)
-        costs = layer_costs(workload, np.zeros(1))
+        costs = layer_costs(workload, np.zeros(1))[0]
         layer_s = sum(2 * costs.forward[part][0] + costs.backward[part][0] for part in ("gemm", "attention"))
         layers = run.plan.microbatches * run.model.layers
         shares.setdefault(run.plan.recompute, []).append(layers * layer_s / row["iteration_s"])

@@ -22,7 +22,7 @@ TOKENS = 2 * 2048
 
 
 def costs(model: ModelSpec) -> LayerCosts:
-    return layer_costs(Workload.of(model, PLANS, SYSTEM, PROFILE), np.zeros(1))
+    return layer_costs(Workload.of(model, PLANS, SYSTEM, PROFILE), np.zeros(1))[0]
 
 
 def test_a_head_dim_that_follows_from_the_width_changes_nothing() -> None:
@@ -64,7 +64,7 @@ def test_norms_of_outputs_are_charged_and_keep_their_input() -> None:
 def test_early_stop_repeats_the_last_gemm_before_a_norm() -> None:
     early = PlanBatch.of([Plan(1, 1, 1, 2, 8, recompute="early-stop")])
     repeated = [
-        layer_costs(Workload.of(model, early, SYSTEM, PROFILE), np.zeros(1)).backward["recompute"]
+        layer_costs(Workload.of(model, early, SYSTEM, PROFILE), np.zeros(1))[0].backward["recompute"]
         for model in (replace(DENSE, norms_per_layer=4), DENSE)
     ]
     assert repeated[0] - repeated[1] > PROFILE.gemm_s(TOKENS, 4096, 8192)

@@ -21,7 +21,7 @@ PLAN = Plan(1, 1, 8, 1, 8, recompute="none")
 
 def linear(model: ModelSpec, plan: Plan = PLAN) -> tuple[float, float]:
     work = Workload.of(model, PlanBatch.of([plan]), SYSTEM, load_profile(SYSTEM.profile))
-    found = linear_s(work)
+    (found,) = linear_s([work])
     return float(found.forward[0]), float(found.backward[0])
 
 

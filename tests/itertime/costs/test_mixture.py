@@ -41,7 +41,7 @@ def work(model: ModelSpec, *plans: Plan) -> Workload:
 
 def layer(model: ModelSpec, plan: Plan) -> LayerCosts:
     found = work(model, plan)
-    return layer_costs(found, activation_all_reduce_s(found))
+    return layer_costs(found, activation_all_reduce_s(found))[0]
 
 
 @st.composite
@@ -94,7 +94,7 @@ def test_experts_all_of_which_are_chosen_do_the_work_of_one_mlp() -> None:
         assert "ep_comm" not in one
         assert other["ep_comm"][0] == 0
     # What permutation and router add to the memory-bound kernels is all that differs there.
-    routes = sum(k.count * k.forward[0] for k in expert_kernels(work(mixture, plan)) if k.routes)
+    routes = sum(k.runs * k.forward[0] for k in expert_kernels(work(mixture, plan)) if k.routes)
     assert (
         routes / PROFILE.hbm_bytes_per_s < parts.forward["elementwise"][0] - whole.forward["elementwise"][0]
     )
@@ -179,7 +179,7 @@ def test_latent_attention_by_hand() -> None:
     ]  # fmt: skip
     alone = sum(float(PROFILE.gemm_s(tokens, n, k)) for n, k in shapes)
     found = work(model, PLAN)
-    assert linear_s(found).forward[0] == pytest.approx(found.gemm_factor * alone)
+    assert linear_s([found])[0].forward[0] == pytest.approx(found.gemm_factor * alone)
     kernel = AttentionKernel("flash", 128)
     attention = PROFILE.attention_s(1, 128, 128, 192, 4096, 4096, kernel=kernel)
     assert layer(model, PLAN).forward["attention"][0] == pytest.approx(float(attention))

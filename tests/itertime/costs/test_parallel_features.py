@@ -24,7 +24,7 @@ PLAN = Plan(1, 1, 16, 1, 16, recompute="none")
 def layer(model, plan, system=SYSTEM):
     plans = PlanBatch.of([plan])
     workload = Workload.of(model, plans, system, PROFILE)
-    costs = layer_costs(workload, activation_all_reduce_s(workload))
+    costs = layer_costs(workload, activation_all_reduce_s(workload))[0]
     return {k: v[0] for k, v in costs.forward.items()}, {k: v[0] for k, v in costs.backward.items()}
 
 
@@ -161,7 +161,7 @@ def test_plans_of_every_kind_at_once_equal_each_alone():
     ]
     assert not any(plan.broken_rules(mixture) for plan in plans)
     workload = Workload.of(mixture, PlanBatch.of(plans), SYSTEM, PROFILE)
-    together = layer_costs(workload, activation_all_reduce_s(workload))
+    together = layer_costs(workload, activation_all_reduce_s(workload))[0]
     for row, plan in enumerate(plans):
         alone = layer(mixture, plan)
         for costs, one in ((together.forward, alone[0]), (together.backward, alone[1])):

@@ -29,7 +29,7 @@ PLAN = Plan(8, 4, 4, 2, 128)
 def layer(model=MODEL, tp=8, micro_batch=2, recompute="none", system=SYSTEM, **plan):
     work = PlanBatch.of([Plan(tp, 1, 64, micro_batch, 64 * micro_batch, recompute=recompute, **plan)])
     workload = Workload.of(model, work, system, PROFILE)
-    costs = layer_costs(workload, activation_all_reduce_s(workload))
+    costs = layer_costs(workload, activation_all_reduce_s(workload))[0]
     return {k: v[0] for k, v in costs.forward.items()}, {k: v[0] for k, v in costs.backward.items()}
 
 
