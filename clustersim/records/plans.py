@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple, Protocol
 
 from clustersim.cluster import Cluster
-from itertime.spec import PRECISIONS, Plan
+from itertime.spec import CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RECOMPUTE, Plan
 
 from .records import EventRecord
 
@@ -29,9 +29,21 @@ Contention is the time by which hidden exchanges slow computation; searches hide
 
 _WORDS = {
     "tp": "tp", "pp": "pp", "dp": "dp", "mb": "micro_batch", "cp": "cp", "ep": "ep", "v": "interleave",
-    "zero": "zero_stage",
+    "etp": "etp", "zero": "zero_stage", "offload": "offload_layers",
 }  # fmt: skip
 _WORD = re.compile(r"([a-z]+)(\d+)")
+_SHARE = re.compile(r"part(\d\.\d{1,17})")
+_SWITCHES: dict[str, tuple[str, str | bool]] = {
+    "sp": ("sequence_parallel", True),
+    "ends": ("split", "ends"),
+    "ep-overlap": ("ep_overlap", True),
+    "tp-overlap": ("tp_overlap", True),
+    "no-tp-overlap": ("tp_overlap", False),
+    "offload-optimizer": ("offload_optimizer", True),
+    **{name: ("precision", name) for name in PRECISIONS[1:]},
+    **{name: ("dispatcher", name) for name in DISPATCHERS[1:]},
+    **{f"graphs-{name}": ("cuda_graphs", name) for name in CUDA_GRAPHS[1:]},
+}
 
 
 class PlanKey(NamedTuple):
@@ -115,7 +127,7 @@ def plan_words(label: str) -> str:
     >>> plan_words("tp8 pp2 dp4 mb1 full"), plan_words("tp8 pp2 dp4 mb1 none")
     ('tp8 pp2 dp4 mb1 full recompute', 'tp8 pp2 dp4 mb1')
     """
-    if label.endswith((" full", " selective", " early-stop")):
+    if label.endswith(tuple(f" {name}" for name in RECOMPUTE[1:])):
         return label + " recompute"
     return label.removesuffix(" none")
 
@@ -127,21 +139,19 @@ def plan_of_label(label: str, global_batch: int) -> Plan | None:
     2
     """
     *words, recompute = label.split() or [""]
-    values: dict[str, int] = {}
-    precision = next((word for word in words if word in PRECISIONS), "bf16")
+    values: dict[str, int | float | str | bool] = {}
     for word in words:
-        match = _WORD.fullmatch(word)
+        match, share = _WORD.fullmatch(word), _SHARE.fullmatch(word)
         if match and match[1] in _WORDS and len(match[2]) < 9:
             values[_WORDS[match[1]]] = int(match[2])
-        elif word not in ("sp", precision):
+        elif word in _SWITCHES:
+            name, value = _SWITCHES[word]
+            values[name] = value
+        elif share:
+            values["recompute_fraction"] = float(share[1])
+        else:
             return None
-    if not {"tp", "pp", "dp", "micro_batch"} <= set(values):
+    if recompute not in RECOMPUTE or not {"tp", "pp", "dp", "micro_batch"} <= set(values):
         return None
-    plan = Plan(
-        **values,  # type: ignore[arg-type]
-        global_batch=global_batch,
-        recompute=recompute,
-        sequence_parallel="sp" in words,
-        precision=precision,
-    )
+    plan = Plan(**values, global_batch=global_batch, recompute=recompute)  # type: ignore[arg-type]
     return plan if plan.label == label else None

@@ -56,6 +56,7 @@ __all__ = [
     "numbers_of",
     "plan_document",
     "plan_of",
+    "print_without_effect",
     "system_of",
     "words_of",
 ]
@@ -226,6 +227,50 @@ def plan_of(options: Mapping[str, Any]) -> Plan:
         zero_stage=options["zero"],
         bucket_bytes=None if bucket_mb is None else bucket_mb * 1_000_000,
     )
+
+
+def print_without_effect(model: ModelSpec, options: Mapping[str, Any]) -> None:
+    """Says on stderr which options of a plan, or of a search for plans, change nothing for this model beside
+    the others, by parameter name (`Context.params`).
+    """
+    for text in _without_effect(model, options):
+        print(f"note: {text}", file=sys.stderr)
+
+
+def _without_effect(model: ModelSpec, options: Mapping[str, Any]) -> list[str]:
+    def always(name: str, value: str) -> bool:
+        return words_of(str(options[name])) == (value,)
+
+    one_rank = model.experts == 1 or always("ep", "1")
+    # ranks that share an expert exchange tokens too
+    whole_experts = model.experts == 1 or (
+        always("tp", "1") if options["etp"] is None else options["etp"] == 1
+    )
+    share, dispatcher = options.get("recompute_fraction", 1), options["dispatcher"]
+    overlap = "--tp-overlap" if options["tp_overlap"] else "--no-tp-overlap"
+    idle = [
+        (
+            dispatcher != "alltoall" and one_rank,
+            f"--dispatcher {dispatcher} changes nothing without expert parallelism",
+        ),
+        (
+            options["ep_overlap"] and one_rank and whole_experts,
+            "--ep-overlap changes nothing without expert parallelism",
+        ),
+        (
+            options["tp_overlap"] is not None and always("tp", "1"),
+            f"{overlap} changes nothing without tensor parallelism",
+        ),
+        (
+            share != 1 and always("recompute", "none"),
+            f"--recompute-fraction {share:g} changes nothing with --recompute none",
+        ),
+        (
+            options.get("bucket_mb") is not None and not options["grad_overlap"],
+            "--bucket-mb hides nothing without --grad-overlap: buckets add latency at most",
+        ),
+    ]
+    return [text for without, text in idle if without]
 
 
 def words_of(text: str) -> tuple[str, ...]:

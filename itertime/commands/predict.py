@@ -52,6 +52,7 @@ from .options import (
     model_of,
     plan_document,
     plan_of,
+    print_without_effect,
     system_of,
 )
 
@@ -107,6 +108,7 @@ def predict(
 
     spec = model_of(model, seq_len, attention, settings)
     plan = plan_of(context.params)
+    print_without_effect(spec, context.params)
     machine = system_of(system, settings, framework)
     prediction = run(spec, plan, machine, memory_headroom=memory_headroom)
     if json:

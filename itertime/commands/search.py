@@ -12,6 +12,10 @@ from itertime.commandline import print_json
 from .options import (
     MEMORY_HEADROOM,
     Attention,
+    CudaGraphs,
+    Dispatcher,
+    EpOverlap,
+    Etp,
     FrameworkName,
     GlobalBatch,
     GradOverlap,
@@ -22,8 +26,10 @@ from .options import (
     SeqLen,
     Settings,
     SystemName,
+    TpOverlap,
     model_of,
     numbers_of,
+    print_without_effect,
     system_of,
     words_of,
 )
@@ -111,6 +117,11 @@ def search(
     ep: EpChoices = "all",
     framework: FrameworkName = None,
     precision: Precision = "bf16",
+    etp: Etp = None,
+    tp_overlap: TpOverlap = None,
+    cuda_graphs: CudaGraphs = "none",
+    dispatcher: Dispatcher = "alltoall",
+    ep_overlap: EpOverlap = False,
     grad_overlap: GradOverlap = False,
     offload_optimizer: OffloadOptimizerChoice = False,
     memory_headroom: Headroom = MEMORY_HEADROOM,
@@ -126,6 +137,7 @@ def search(
     spec = model_of(model, seq_len, attention, settings)
     machine = system_of(system, settings, framework)
     space = _space(context.params)
+    print_without_effect(spec, context.params)
     result = run(
         spec,
         global_batch,
@@ -183,6 +195,7 @@ def _space(options: Mapping[str, Any]) -> Space:
         precision=options["precision"],
         ends=True,
         offload_optimizer=options["offload_optimizer"],
+        **{name: options[name] for name in ("etp", "dispatcher", "cuda_graphs", "ep_overlap", "tp_overlap")},
     )
 
 

@@ -249,7 +249,13 @@ def _smallest_pipeline(planner: Planner, model: ModelSpec, global_batch: int, tp
     """The fewest stages with which one replica fits under full recompute at micro-batch 1; 0 if it never
     fits.
     """
-    space = Space(tp=(tp,), micro_batch=(1,), recompute=("full",), precision=planner.space.precision)
+    space = Space(
+        tp=(tp,),
+        micro_batch=(1,),
+        recompute=("full",),
+        precision=planner.space.precision,
+        etp=planner.space.etp,
+    )
     fit = planner.fitting(model, global_batch, space, tp * model.layers)
     pipelines = fit.pp[fit.dp == 1]
     return int(pipelines.min()) if len(pipelines) else 0

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itertime.errors import UserError, quoted
-from itertime.spec import HABIT, PRECISIONS, RECOMPUTE, ModelSpec, PlanBatch, System
+from itertime.spec import CUDA_GRAPHS, DISPATCHERS, HABIT, PRECISIONS, RECOMPUTE, ModelSpec, PlanBatch, System
 
 __all__ = ["LARGEST", "MICRO_BATCHES", "WHOLE", "Space", "candidates", "divisors", "tensor_splits"]
 
@@ -28,8 +28,8 @@ class Space:
     `ends`, pipelines that the layers do not divide into evenly are split in this way where that is possible
     (`Plan.split`); not those of two interleaved stages, whose time has no closed form. A mixture of experts
     under tensor parallelism always has sequence parallelism. With `offload_optimizer`, every plan is also
-    tried with the optimizer on the CPU. The defaults are the space of vTrain's studies;
-    `WHOLE` has everything.
+    tried with the optimizer on the CPU. `precision` and what follows `offload_optimizer` hold for all plans,
+    as in `Plan`. The defaults are the space of vTrain's studies; `WHOLE` has everything.
     """
 
     tp: tuple[int, ...] = ()
@@ -45,6 +45,11 @@ class Space:
     precision: str = "bf16"
     ends: bool = False
     offload_optimizer: bool = False
+    etp: int | None = None
+    dispatcher: str = "alltoall"
+    cuda_graphs: str = "none"
+    ep_overlap: bool = False
+    tp_overlap: bool | None = None
 
     def __post_init__(self) -> None:
         for name, known in (("recompute", RECOMPUTE), ("zero_stage", (0, 1, 2, 3))):
@@ -53,12 +58,18 @@ class Space:
                     raise UserError(
                         f"search: {name}={quoted(value)}: must be among {', '.join(map(str, known))}"
                     )
-        if self.precision not in PRECISIONS:
-            raise UserError(
-                f"search: precision={quoted(self.precision)}: must be among {', '.join(PRECISIONS)}"
-            )
-        for name in ("tp", "pp", "micro_batch", "interleave", "cp", "ep"):
-            for value in getattr(self, name):
+        for name, words in (
+            ("precision", PRECISIONS),
+            ("dispatcher", DISPATCHERS),
+            ("cuda_graphs", CUDA_GRAPHS),
+        ):
+            if getattr(self, name) not in words:
+                raise UserError(
+                    f"search: {name}={quoted(getattr(self, name))}: must be among {', '.join(words)}"
+                )
+        for name in ("tp", "pp", "micro_batch", "interleave", "cp", "ep", "etp"):
+            stated = getattr(self, name)
+            for value in () if stated is None else (stated,) if name == "etp" else stated:
                 if not isinstance(value, int) or not 1 <= value <= LARGEST:
                     raise UserError(
                         f"search: {name}={quoted(value)}: must be a whole number from 1 to {LARGEST:,}"
@@ -78,31 +89,39 @@ def divisors(number: int) -> list[int]:
     return sorted({*small, *(number // i for i in small)})
 
 
-def tensor_splits(model: ModelSpec, system: System) -> list[int]:
-    """The powers of two within an NVLink domain that divide the model's heads and widths."""
+def tensor_splits(model: ModelSpec, system: System, etp: int | None = None) -> list[int]:
+    """The powers of two within an NVLink domain that divide the model's heads and widths; with `etp`, which
+    must divide them instead, not those of the experts.
+    """
     sizes = [1 << i for i in range(system.domain_gpus.bit_length())]
-    return [tp for tp in sizes if tp <= system.domain_gpus and _splits(model, tp)]
+    return [tp for tp in sizes if tp <= system.domain_gpus and _splits(model, tp, etp)]
 
 
-def _splits(model: ModelSpec, tp: int) -> bool:
+def _splits(model: ModelSpec, tp: int, etp: int | None) -> bool:
     kv = model.kv_heads % tp == 0 or tp % model.kv_heads == 0
-    return model.heads % tp == 0 and model.ffn_hidden % tp == 0 and kv
+    return model.heads % tp == 0 and model.ffn_hidden % (etp or tp) == 0 and kv
 
 
 def candidates(
     model: ModelSpec, global_batch: int, system: System, space: Space, gpus: Sequence[int]
 ) -> PlanBatch:
     """Every plan of the space that keeps the rules and uses one of the numbers of GPUs in `gpus` (ascending),
-    whether or not it fits in memory. Raises UserError for more than `MOST_PLANS`.
+    whether or not it fits in memory. Raises UserError for more than `MOST_PLANS`, and for a space with `etp`
+    of a model without experts.
     """
-    tps = [tp for tp in space.tp if _splits(model, tp)] if space.tp else tensor_splits(model, system)
+    etp = space.etp
+    if etp is not None and model.experts == 1:
+        raise UserError(f"search: etp={etp}: needs a model with experts")
+    tps = tensor_splits(model, system, etp)
+    if space.tp:
+        tps = [tp for tp in space.tp if _splits(model, tp, etp)]
     shapes = _shapes(tps, _stages(model, space), divisors(global_batch), space.cp, gpus)
     shapes = _schedules(shapes, model, global_batch, space)
     choices = _choices(model, space)
     if shapes.shape[1] * choices.shape[1] > 2 * MOST_PLANS:
         size = f"about {shapes.shape[1] * choices.shape[1] / 1e6:,.0f} million"
         raise UserError(f"search: {size} plans are too many; restrict the space, or take fewer GPUs")
-    shape, choice = np.nonzero(_keeps_rules(shapes, choices, model))
+    shape, choice = np.nonzero(_keeps_rules(shapes, choices, model, etp))
     return _batch(shapes[:, shape], choices[:, choice], model, global_batch, space)
 
 
@@ -172,7 +191,7 @@ def _choices(model: ModelSpec, space: Space) -> Whole:
     return _product(recompute, space.zero_stage, sequence, experts, [0, 1][: 1 + space.offload_optimizer])
 
 
-def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec) -> NDArray[np.bool_]:
+def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec, etp: int | None) -> NDArray[np.bool_]:
     """Which combinations remain, (shapes, choices): not those that break a rule, nor those without effect
     (ZeRO on one rank, sequence parallelism without tp).
     """
@@ -185,7 +204,8 @@ def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec) -> NDArray[np.
         pieces = 2 * cp * np.where(sequence == 1, tp, 1)
         keeps &= (cp == 1) | ((model.attention != "core") & (model.seq_len % pieces == 0))
     if model.experts > 1:
-        keeps &= (model.experts % ep == 0) & (ranks % ep == 0) & ((tp == 1) | (sequence == 1))
+        shared = ranks % ep == 0 if etp is None else ranks * tp % (ep * etp) == 0
+        keeps &= (model.experts % ep == 0) & shared & ((tp == 1) | (sequence == 1))
         return keeps
     return keeps & (ep == 1)
 
@@ -218,11 +238,11 @@ def _batch(shapes: Whole, choices: Whole, model: ModelSpec, global_batch: int, s
         prefetch=~no,
         bucket_bytes=nothing,
         precision=nothing + PRECISIONS.index(space.precision),
-        etp=tp,
-        tp_overlap=nothing + HABIT,
-        cuda_graphs=nothing,
-        dispatcher=nothing,
-        ep_overlap=no,
+        etp=tp if space.etp is None else nothing + space.etp,
+        tp_overlap=nothing + (HABIT if space.tp_overlap is None else int(space.tp_overlap)),
+        cuda_graphs=nothing + CUDA_GRAPHS.index(space.cuda_graphs),
+        dispatcher=nothing + DISPATCHERS.index(space.dispatcher),
+        ep_overlap=no | space.ep_overlap,
         recompute_permille=nothing + 1000,
         offload_layers=nothing,
         offload_optimizer=offloaded == 1,

@@ -148,9 +148,13 @@ class Plan:
 
         >>> Plan(tp=8, pp=2, dp=4, micro_batch=1, global_batch=64, interleave=2).label
         'tp8 pp2 dp4 mb1 v2 full'
+        >>> Plan(tp=2, pp=1, dp=4, micro_batch=1, global_batch=64, ep=8, etp=1, dispatcher="deepep").label
+        'tp2 pp1 dp4 mb1 ep8 etp1 deepep full'
         """
         words = [f"tp{self.tp}", f"pp{self.pp}", f"dp{self.dp}", f"mb{self.micro_batch}"]
         words += [f"{name}{value}" for name, value in (("cp", self.cp), ("ep", self.ep)) if value > 1]
+        if self.etp not in (None, self.tp):
+            words.append(f"etp{self.etp}")
         if self.interleave > 1:
             words.append(f"v{self.interleave}")
         if self.split == "ends":
@@ -161,11 +165,27 @@ class Plan:
             words.append("sp")
         if self.precision != "bf16":
             words.append(self.precision)
+        words += self._software_words()
         if self.offload_layers:
             words.append(f"offload{self.offload_layers}")
         if self.offload_optimizer:
             words.append("offload-optimizer")
+        if self.recompute_fraction != 1:
+            words.append(f"part{float(self.recompute_fraction)}")
         return " ".join([*words, self.recompute])
+
+    def _software_words(self) -> list[str]:
+        """The words of a label for how kernels are launched and communication travels."""
+        words = []
+        if self.dispatcher != "alltoall":
+            words.append(self.dispatcher)
+        if self.ep_overlap:
+            words.append("ep-overlap")
+        if self.tp_overlap is not None:
+            words.append("tp-overlap" if self.tp_overlap else "no-tp-overlap")
+        if self.cuda_graphs != "none":
+            words.append(f"graphs-{self.cuda_graphs}")
+        return words
 
     @property
     def microbatches(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,15 +89,35 @@ def test_plans_are_told_apart_by_gpu_type(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "plan",
     [Plan(8, 2, 4, 1, 64, interleave=2), Plan(1, 1, 8, 2, 64, zero_stage=1, recompute="none"),
-     Plan(8, 1, 4, 2, 64, sequence_parallel=True, recompute="selective"), Plan(2, 4, 1, 1, 64, cp=2, ep=2)],
+     Plan(8, 1, 4, 2, 64, sequence_parallel=True, recompute="selective"), Plan(2, 4, 1, 1, 64, cp=2, ep=2),
+     Plan(2, 1, 4, 1, 64, ep=8, etp=1, dispatcher="deepep", ep_overlap=True, sequence_parallel=True),
+     Plan(8, 1, 1, 1, 64, tp_overlap=True, cuda_graphs="layers", precision="mxfp8"),
+     Plan(8, 1, 1, 1, 64, tp_overlap=False, cuda_graphs="full", dispatcher="hybridep"),
+     Plan(1, 1, 8, 1, 64, recompute="elementwise", recompute_fraction=0.25),
+     Plan(1, 1, 8, 1, 64, recompute_fraction=0),
+     Plan(2, 5, 1, 1, 64, split="ends", offload_layers=4, offload_optimizer=True)],
 )  # fmt: skip
 def test_labels_are_read_back(plan: Plan) -> None:
     assert plan_of_label(plan.label, 64) == plan
 
 
+def test_plans_that_differ_in_what_a_label_shows_have_different_labels() -> None:
+    plan = Plan(2, 1, 4, 1, 64)
+    changes: list[dict[str, Any]] = [
+        {"etp": 1}, {"dispatcher": "deepep"}, {"dispatcher": "hybridep"}, {"cuda_graphs": "layers"},
+        {"cuda_graphs": "full"}, {"ep_overlap": True}, {"tp_overlap": True}, {"tp_overlap": False},
+        {"recompute_fraction": 0.5}, {"offload_layers": 2}, {"offload_optimizer": True},
+    ]  # fmt: skip
+    labels = {replace(plan, **change).label for change in changes}
+    assert len(labels | {plan.label}) == len(changes) + 1
+    assert plan.label == "tp2 pp1 dp4 mb1 full"
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "full", "tp8 pp2 dp4", "tp8 pp2 dp4 mb1 zz3 full", "tp8 pp2 dp4 mb1 sp sp full",
+     "tp8 pp2 dp4 mb1 graphs-full layers", "tp8 pp2 dp4 mb1 hybridep deepep full",
+     "tp8 pp2 dp4 mb1 part1.0 full", "tp8 pp2 dp4 mb1 etp8 full",
      "tp08 pp2 dp4 mb1 full", "tp8 tp8 pp2 dp4 mb1 full", "a plan of a table"],
 )  # fmt: skip
 def test_other_text_is_no_plan(text: str) -> None:

@@ -70,6 +70,54 @@ def test_candidates_of_a_mixture_keep_its_rules_and_spread_its_experts():
     assert best.prediction.iteration_s == predict(mixture, best.plan, SYSTEM).iteration_s
 
 
+@pytest.mark.parametrize("etp", [1, 2, 4])
+def test_candidates_with_experts_split_apart_are_all_that_keep_the_rules(etp: int) -> None:
+    mixture = load_model("mixtral-8x7b")
+    space = Space(tp=(1, 2, 4), pp=(1, 2), micro_batch=(1,), recompute=("full",), ep=(1, 2, 4, 8), etp=etp)
+    plans = candidates(mixture, 16, SYSTEM, space, (16,))
+    found = {plans.plan(row) for row in range(len(plans))}
+    shapes = [(tp, pp, 16 // tp // pp, ep) for tp in (1, 2, 4) for pp in (1, 2) for ep in (1, 2, 4, 8)]
+    tried = [
+        Plan(tp, pp, dp, 1, 16, ep=ep, etp=None if etp == tp else etp, sequence_parallel=tp > 1)
+        for tp, pp, dp, ep in shapes
+    ]
+    assert {plan for plan in found if plan.sequence_parallel == (plan.tp > 1)} == {
+        plan for plan in tried if not plan.broken_rules(mixture)
+    }
+    best = search(mixture, 16, SYSTEM, 16, space=space).plans[0]
+    assert best.prediction.iteration_s == predict(mixture, best.plan, SYSTEM).iteration_s
+
+
+def test_what_holds_for_all_plans_of_a_space_is_in_each_of_them() -> None:
+    stated = {
+        "dispatcher": "deepep",
+        "cuda_graphs": "full",
+        "ep_overlap": True,
+        "tp_overlap": False,
+        "etp": 1,
+    }
+    space = Space(tp=(2, 4), micro_batch=(1,), recompute=("full",), **stated)
+    mixture, system = load_model("mixtral-8x7b"), load_system("dgx-h100")
+    found = search(mixture, 64, system, 64, space=space).plans
+    assert found
+    for entry in found:
+        assert {name: getattr(entry.plan, name) for name in stated} == stated
+        assert entry.plan.broken_rules(mixture) == []
+        alone = predict(mixture, entry.plan, system).iteration_s
+        assert entry.prediction.iteration_s == pytest.approx(alone, rel=1e-12)
+
+
+def test_experts_split_apart_need_experts() -> None:
+    with pytest.raises(UserError, match="etp=2: needs a model with experts"):
+        search(MODEL, 64, SYSTEM, 8, space=Space(etp=2))
+
+
+@pytest.mark.parametrize(("field", "value"), [("dispatcher", "mail"), ("cuda_graphs", "all"), ("etp", 0)])
+def test_a_space_whose_plans_would_all_be_impossible_is_refused(field: str, value: object) -> None:
+    with pytest.raises(UserError, match=field):
+        Space(**{field: value})
+
+
 def test_runners_up_follow_in_order_and_all_fit():
     found = search(MODEL, 1024, SYSTEM, max_gpus=128, top=50).plans
     times = [entry.prediction.iteration_s for entry in found]
