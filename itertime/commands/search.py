@@ -36,7 +36,8 @@ from .options import (
 from .search_output import document_of, notes_document, print_found, print_notes
 
 if TYPE_CHECKING:
-    from itertime.planning import Space
+    from itertime.planning import SearchResult, Space
+    from itertime.spec import ModelSpec, System
 
 __all__ = ["search"]
 
@@ -128,12 +129,10 @@ def search(
     json: Json = False,
 ) -> None:
     """Find the best plans for a model on a number of GPUs that keep the rules and fit in memory."""
-    from itertime.planning import judge
     from itertime.planning import search as run
 
     objective = _objective(objective, pareto, gpus, max_gpus)
     _check_price(price)
-    by_cost, front = objective == "cost", objective == "pareto"
     spec = model_of(model, seq_len, attention, settings)
     machine = system_of(system, settings, framework)
     space = _space(context.params)
@@ -146,15 +145,24 @@ def search(
         max_gpus=max_gpus,
         space=space,
         objective=objective,
-        top=top or (WHOLE_FRONT if front else TOP),
+        top=top or (WHOLE_FRONT if objective == "pareto" else TOP),
         memory_headroom=memory_headroom,
     )
-    choice = None if front else judge(spec, machine, result, objective)
-    if json:
-        print_json(document_of(spec, result, by_cost, price) | notes_document(machine, choice))
+    _print(spec, machine, result, context.params | {"objective": objective})
+
+
+def _print(model: ModelSpec, system: System, result: SearchResult, options: Mapping[str, Any]) -> None:
+    """Prints what a search found and how far to trust it, as the options by parameter name ask."""
+    from itertime.planning import judge
+
+    objective, price = options["objective"], options["price"]
+    by_cost, front = objective == "cost", objective == "pareto"
+    choice = None if front else judge(model, system, result, objective)
+    if options["json"]:
+        print_json(document_of(model, result, by_cost, price) | notes_document(system, choice))
     else:
-        print_found(spec, result, by_cost, price, against_best=not front, explain=explain)
-        print_notes(machine, result, choice, price)
+        print_found(model, result, by_cost, price, against_best=not front, explain=options["explain"])
+        print_notes(system, result, choice, price)
 
 
 def _objective(stated: str, pareto: bool, gpus: int | None, max_gpus: int | None) -> str:
