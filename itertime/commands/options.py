@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,8 +59,10 @@ __all__ = [
     "plan_of",
     "system_of",
     "words_of",
+    "wrapped",
 ]
 
+LINE = 100  # characters of a line of words in the output
 OWNERS = ("model.", "system.")
 
 ModelName = Annotated[str, typer.Option("--model", help="A name (see `itertime models`) or a YAML file.")]
@@ -185,7 +188,7 @@ def model_of(
     model = replace(model_of(reference).with_seq_len(seq_len), **chosen)
     check_predictable(model)
     for text in approximations_of(model):
-        print(printable(f"note: {model.name}: {text}"), file=sys.stderr)
+        print(wrapped(printable(f"note: {model.name}: {text}")), file=sys.stderr)
     return model
 
 
@@ -226,6 +229,11 @@ def plan_of(options: Mapping[str, Any]) -> Plan:
         zero_stage=options["zero"],
         bucket_bytes=None if bucket_mb is None else bucket_mb * 1_000_000,
     )
+
+
+def wrapped(text: str) -> str:
+    """Words in lines of at most `LINE` characters, further ones indented."""
+    return textwrap.fill(text, LINE, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def words_of(text: str) -> tuple[str, ...]:
@@ -273,12 +281,15 @@ def error_note(system: System) -> str:
     )
 
 
-def plan_document(model: ModelSpec, plan: Plan, prediction: Prediction) -> dict[str, Any]:
-    """One plan and its prediction, as `--json` prints it."""
+def plan_document(model: ModelSpec, plan: Plan, system: System, prediction: Prediction) -> dict[str, Any]:
+    """One plan and its prediction, as `--json` prints it. `power_w` is the system's; null: the profile's."""
     from itertime.spec import approximations_of
 
     return {
         "model": model.name,
+        "system": system.name,
+        "framework": system.framework,
+        "power_w": system.power_w,
         **vars(plan),
         "gpus": plan.gpus,
         "iteration_s": prediction.iteration_s,

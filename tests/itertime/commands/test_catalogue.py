@@ -77,9 +77,7 @@ def test_a_model_is_shown_as_resolved(capsys: pytest.CaptureFixture[str], tmp_pa
     assert "  encoder                         false  (default)\n" in out
 
 
-def test_a_refused_model_is_shown_with_the_reason(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_refused_model_is_shown_with_the_reason(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "unfused.yaml"
     path.write_text("extends: deepseek-v3\nattention: core\n")
     assert main(["models", "show", str(path)]) == 0
