@@ -43,8 +43,8 @@ GPU_TYPES: Mapping[str, str | None] = {
     "gb300": "gb300-nvl72",
     "v100": None,
 }
-"""GPU type -> its system, for the types that need no `system` in a cluster file. None: a known type without a
-profile."""
+"""GPU type -> its system, for the types that need no `system` in a cluster file. None: a known type
+that has speeds only where the file names its system."""
 
 DEFAULT_SYSTEM = "dgx-a100-80gb"
 _V100_GPUS_PER_NODE = 8

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from itertime.errors import TableError, printable
-from itertime.io import check_repeated, shown
+from itertime.io import GPU_W, check_repeated, shown
 from itertime.spec import RECOMPUTE
 
 __all__ = ["Cells", "read_table"]
@@ -66,6 +66,15 @@ def _positive(value: str) -> float:
         raise ValueError("must be above 0")
     if not _SMALLEST <= number <= _LARGEST:
         raise ValueError("is beyond what any machine has; check its unit")
+    return number
+
+
+def _power(value: str) -> float:
+    number, (least, most) = _number(value), GPU_W
+    if not least <= number <= most:
+        raise ValueError(
+            f"must be the limit of one GPU, {least} to {most:,} W; leave it empty for the usual one"
+        )
     return number
 
 
@@ -139,7 +148,7 @@ _COLUMNS = {
     "head_dim": _Column(_count, needed=False),
     "head_dim_v": _Column(_count, needed=False),
     "lora_rank": _Column(_whole, needed=False),
-    "power_w": _Column(_positive, needed=False),
+    "power_w": _Column(_power, needed=False),
     "tp_comm_overlap": _Column(_switch, needed=False),
     "cuda_graphs": _Column(_text, needed=False),
     "cpu_offload_layers": _Column(_whole, needed=False),

@@ -12,6 +12,7 @@ from .options import MEMORY_HEADROOM, GlobalBatch, Headroom, Json, SystemName, p
 
 if TYPE_CHECKING:
     from itertime.planning import Answer, Training
+    from itertime.spec import System
 
 __all__ = ["budget"]
 
@@ -35,19 +36,20 @@ def budget(
     from itertime.planning import Budget, Space, generated, published
     from itertime.spec import load_system
 
+    machine = load_system(system)
     space = Space(recompute=words_of(recompute))
     given = Budget(
         gpus=gpus,
         days=days,
         global_batch=global_batch,
-        system=load_system(system),
+        system=machine,
         space=space,
         tokens_per_parameter=tokens_per_parameter,
         memory_headroom=memory_headroom,
     )
     answers = {"published": given.largest(published()), "generated": given.largest(generated())}
     if json:
-        documents = {name: _document(answer) for name, answer in answers.items()}
+        documents = {name: _document(answer, machine) for name, answer in answers.items()}
         print_json({"gpus": gpus, "days": days, "rule_parameters": given.rule_parameters(), **documents})
         return
     print(f"{gpus} GPUs for {days:g} days, {tokens_per_parameter:g} tokens per parameter")
@@ -58,15 +60,15 @@ def budget(
         _print_training("simulated", answer.simulated)
 
 
-def _document(answer: Answer) -> dict[str, Any]:
+def _document(answer: Answer, system: System) -> dict[str, Any]:
     return {
-        "naive": _training(answer.naive),
-        "simulated": _training(answer.simulated),
+        "naive": _training(answer.naive, system),
+        "simulated": _training(answer.simulated, system),
         "tried": len(answer.tried),
     }
 
 
-def _training(training: Training | None) -> dict[str, Any] | None:
+def _training(training: Training | None, system: System) -> dict[str, Any] | None:
     """`days` and `plan` are null where no plan fits."""
     if training is None:
         return None
@@ -80,7 +82,7 @@ def _training(training: Training | None) -> dict[str, Any] | None:
         "tokens": training.tokens,
         "ideal_days": training.ideal_days,
         "days": training.days if found else None,
-        "plan": plan_document(model, found.plan, found.prediction) if found else None,
+        "plan": plan_document(model, found.plan, system, found.prediction) if found else None,
     }
 
 

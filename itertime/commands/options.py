@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,8 +60,10 @@ __all__ = [
     "print_without_effect",
     "system_of",
     "words_of",
+    "wrapped",
 ]
 
+LINE = 100  # characters of a line of words in the output
 OWNERS = ("model.", "system.")
 
 ModelName = Annotated[str, typer.Option("--model", help="A name (see `itertime models`) or a YAML file.")]
@@ -186,7 +189,7 @@ def model_of(
     model = replace(model_of(reference).with_seq_len(seq_len), **chosen)
     check_predictable(model)
     for text in approximations_of(model):
-        print(printable(f"note: {model.name}: {text}"), file=sys.stderr)
+        print(wrapped(printable(f"note: {model.name}: {text}")), file=sys.stderr)
     return model
 
 
@@ -273,6 +276,11 @@ def _without_effect(model: ModelSpec, options: Mapping[str, Any]) -> list[str]:
     return [text for without, text in idle if without]
 
 
+def wrapped(text: str) -> str:
+    """Words in lines of at most `LINE` characters, further ones indented."""
+    return textwrap.fill(text, LINE, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
 def words_of(text: str) -> tuple[str, ...]:
     """The words of a comma-separated list, each once."""
     return tuple(dict.fromkeys(word.strip() for word in text.split(",")))
@@ -318,12 +326,15 @@ def error_note(system: System) -> str:
     )
 
 
-def plan_document(model: ModelSpec, plan: Plan, prediction: Prediction) -> dict[str, Any]:
-    """One plan and its prediction, as `--json` prints it."""
+def plan_document(model: ModelSpec, plan: Plan, system: System, prediction: Prediction) -> dict[str, Any]:
+    """One plan and its prediction, as `--json` prints it. `power_w` is the system's; null: the profile's."""
     from itertime.spec import approximations_of
 
     return {
         "model": model.name,
+        "system": system.name,
+        "framework": system.framework,
+        "power_w": system.power_w,
         **vars(plan),
         "gpus": plan.gpus,
         "iteration_s": prediction.iteration_s,

@@ -54,6 +54,7 @@ from .options import (
     plan_of,
     print_without_effect,
     system_of,
+    wrapped,
 )
 
 if TYPE_CHECKING:
@@ -112,11 +113,11 @@ def predict(
     machine = system_of(system, settings, framework)
     prediction = run(spec, plan, machine, memory_headroom=memory_headroom)
     if json:
-        print_json(plan_document(spec, plan, prediction))
+        print_json(plan_document(spec, plan, machine, prediction))
     else:
         _print_prediction(spec, plan, prediction)
         if prediction.interval_s is None and (note := error_note(machine)):
-            print(f"warning: {note}", file=sys.stderr)
+            print(wrapped(f"warning: {note}"), file=sys.stderr)
 
 
 def _print_prediction(model: ModelSpec, plan: Plan, prediction: Prediction) -> None:

@@ -105,7 +105,7 @@ def print_layer(rows: list[LayerKernel], parts: dict[str, float]) -> None:
             before = row.pass_
             passing = sum(one.seconds for one in rows if one.pass_ == before)
             print(f"{before}: {passing * 1e6:,.1f} us, {passing / total:.1%}")
-            print(f" {'kernel':<{NAME}}{'shape':<{SHAPE}}{'us':>9}{'x':>4}{'share':>7}  rate, limit")
+            print(f" {'kernel':<{NAME}}{'shape':<{SHAPE}}{'us':>9}{'x':>5}{'share':>7} rate, limit")
         runs = f"{row.runs:.2g}" if row.each_s else ""
         told = f"{row.rate:.0f} {row.unit}, {row.limit}" if row.unit else row.limit
         name, shape = (
@@ -113,7 +113,7 @@ def print_layer(rows: list[LayerKernel], parts: dict[str, float]) -> None:
             row.shape if len(row.shape) < SHAPE else row.shape.replace(" batch", " b"),
         )
         print(
-            f" {name:<{NAME}}{shape:<{SHAPE}}{row.seconds * 1e6:>9,.1f}{runs:>4}"
-            f"{row.seconds / total:>7.1%}  {told}"
+            f" {name:<{NAME}}{shape:<{SHAPE}}{row.seconds * 1e6:>9,.1f}{runs:>5}"
+            f"{row.seconds / total:>7.1%} {told}"
         )
     print(f"one layer and micro-batch: {total * 1e6:,.1f} us")

@@ -33,7 +33,14 @@ from .options import (
     system_of,
     words_of,
 )
-from .search_output import document_of, notes_document, print_found, print_notes
+from .search_output import (
+    DEFAULT_USD_PER_GPU_HOUR,
+    document_of,
+    notes_document,
+    price_of,
+    print_found,
+    print_notes,
+)
 
 if TYPE_CHECKING:
     from itertime.planning import SearchResult, Space
@@ -46,7 +53,12 @@ TOP, WHOLE_FRONT = 10, 1_000_000
 Gpus = Annotated[int | None, typer.Option("--gpus", min=1, help="Use exactly this many GPUs.")]
 MaxGpus = Annotated[int | None, typer.Option("--max-gpus", min=1, help="Use at most this many GPUs.")]
 Objective = Annotated[str, typer.Option("--objective", help="time, cost (dollars per iteration), or pareto.")]
-Price = Annotated[float, typer.Option("--price", help="Dollars per GPU-hour.")]
+Price = Annotated[
+    float | None,
+    typer.Option(
+        "--price", help=f"Dollars per GPU-hour; default: the system's, or {DEFAULT_USD_PER_GPU_HOUR:g}."
+    ),
+]
 Pareto = Annotated[
     bool,
     typer.Option(
@@ -100,7 +112,7 @@ def search(
     gpus: Gpus = None,
     max_gpus: MaxGpus = None,
     objective: Objective = "time",
-    price: Price = 5.0,
+    price: Price = None,
     pareto: Pareto = False,
     explain: Explain = False,
     top: Top = None,
@@ -132,9 +144,9 @@ def search(
     from itertime.planning import search as run
 
     objective = _objective(objective, pareto, gpus, max_gpus)
-    _check_price(price)
     spec = model_of(model, seq_len, attention, settings)
     machine = system_of(system, settings, framework)
+    price, price_from = price_of(machine, price)
     space = _space(context.params)
     print_without_effect(spec, context.params)
     result = run(
@@ -148,21 +160,23 @@ def search(
         top=top or (WHOLE_FRONT if objective == "pareto" else TOP),
         memory_headroom=memory_headroom,
     )
-    _print(spec, machine, result, context.params | {"objective": objective})
+    stated = {"objective": objective, "price": price, "price_from": price_from}
+    _print(spec, machine, result, context.params | stated)
 
 
 def _print(model: ModelSpec, system: System, result: SearchResult, options: Mapping[str, Any]) -> None:
     """Prints what a search found and how far to trust it, as the options by parameter name ask."""
     from itertime.planning import judge
 
-    objective, price = options["objective"], options["price"]
+    objective, price, price_from = (options[name] for name in ("objective", "price", "price_from"))
     by_cost, front = objective == "cost", objective == "pareto"
     choice = None if front else judge(model, system, result, objective)
     if options["json"]:
-        print_json(document_of(model, result, by_cost, price) | notes_document(system, choice))
+        notes = notes_document(system, choice, price, price_from)
+        print_json(document_of(model, system, result, by_cost, price) | notes)
     else:
         print_found(model, result, by_cost, price, against_best=not front, explain=options["explain"])
-        print_notes(system, result, choice, price)
+        print_notes(system, result, choice, f"{price:g} a GPU-hour, {price_from}")
 
 
 def _objective(stated: str, pareto: bool, gpus: int | None, max_gpus: int | None) -> str:
@@ -175,13 +189,6 @@ def _objective(stated: str, pareto: bool, gpus: int | None, max_gpus: int | None
     if objective == "pareto" and (max_gpus is None or gpus is not None):
         raise UserError("--pareto: needs --max-gpus; leave out --gpus")
     return objective
-
-
-def _check_price(price: float) -> None:
-    from itertime.errors import UserError
-
-    if not 0 < price < 1e9:
-        raise UserError(f"--price={price:g}: must be dollars per GPU-hour, above 0")
 
 
 def _space(options: Mapping[str, Any]) -> Space:

@@ -4,23 +4,49 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .options import error_note, plan_document
+from .options import error_note, plan_document, wrapped
 
 if TYPE_CHECKING:
     from itertime.planning import Choice, Found, SearchResult
     from itertime.spec import ModelSpec, System
 
-__all__ = ["document_of", "notes_document", "print_found", "print_notes"]
+__all__ = [
+    "DEFAULT_USD_PER_GPU_HOUR",
+    "document_of",
+    "notes_document",
+    "price_of",
+    "print_found",
+    "print_notes",
+]
 
 HOUR_S = 3600.0
+DEFAULT_USD_PER_GPU_HOUR = 5.0  # vTrain's figure
 BAR = 40  # characters of a whole iteration
 MEMORY_OF = 3  # plans whose memory is shown part by part
 
 
-def document_of(model: ModelSpec, result: SearchResult, by_cost: bool, price: float) -> dict[str, Any]:
+def price_of(system: System, stated: float | None) -> tuple[float, str]:
+    """Dollars per GPU-hour, and where they come from: the option, the system, or the default.
+
+    UserError for an option that is no price.
+    """
+    from itertime.errors import UserError
+
+    if stated is not None:
+        if not 0 < stated < 1e9:
+            raise UserError(f"--price={stated:g}: must be dollars per GPU-hour, above 0")
+        return stated, "as --price says"
+    if system.usd_per_gpu_hour is not None:
+        return system.usd_per_gpu_hour, f"as system {system.name} says"
+    return DEFAULT_USD_PER_GPU_HOUR, "by default: the system states no price"
+
+
+def document_of(
+    model: ModelSpec, system: System, result: SearchResult, by_cost: bool, price: float
+) -> dict[str, Any]:
     """The document of `--json`. `by_cost`: compare plans in dollars, at `price` dollars per GPU-hour."""
     plans = [
-        plan_document(model, found.plan, found.prediction)
+        plan_document(model, found.plan, system, found.prediction)
         | {"cost_usd": _value(found, True, price), **_worse(result.plans[0], found, by_cost, price)}
         for found in result.plans
     ]
@@ -52,24 +78,31 @@ def print_found(
         _explain(result.plans[0])
 
 
-def notes_document(system: System, choice: Choice | None) -> dict[str, Any]:
-    """What `--json` says about the search as a whole: see `Choice`, and a warning where errors are large."""
-    return {"choice": None if choice is None else vars(choice), "warning": error_note(system)}
+def notes_document(system: System, choice: Choice | None, price: float, price_from: str) -> dict[str, Any]:
+    """What `--json` says about the search as a whole: see `Choice`, a warning where errors are large, and the
+    dollars of a GPU-hour.
+    """
+    return {
+        "choice": None if choice is None else vars(choice),
+        "warning": error_note(system),
+        "usd_per_gpu_hour": price,
+        "price_from": price_from,
+    }
 
 
-def print_notes(system: System, result: SearchResult, choice: Choice | None, price: float) -> None:
+def print_notes(system: System, result: SearchResult, choice: Choice | None, price: str) -> None:
     """What the dollars are of, and how sure the seconds and the choice of the first plan are."""
     if not result.plans:
         return
-    print(f"$: of one iteration, at {price:g} a GPU-hour")
+    print(f"$: of one iteration, at {price}")
     if any(found.prediction.interval_s for found in result.plans):
         print("in brackets: the seconds of nine in ten measured iterations of such plans")
     else:
         print(f"no interval known for {system.name}")
     if note := error_note(system):
-        print(f"warning: {note}")
+        print(wrapped(f"warning: {note}"))
     if choice is not None:
-        print(_of_choice(choice))
+        print(wrapped(_of_choice(choice)))
 
 
 def _of_choice(choice: Choice) -> str:

@@ -19,6 +19,7 @@
 | `Positive`, `NonNegative` | field types: numbers above 0, from 0, of a magnitude that a machine can have |
 | `Fraction`, `Share`, `Ratio` | field types: above 0 to 1, 0 to 1, from 1 |
 | `Latency` | field type: 0 to 1 s |
+| `GpuPower`, `GPU_W` | field type: the power limit of a GPU in watts; the least and the most |
 | `MAX_BYTES` | the largest data file that is read |
 | `replacing` | a temporary path whose file replaces the real one if all goes well |
 | `temporary_beside` | a new file with an unpredictable name in the folder of another |
@@ -38,9 +39,11 @@ from itertime.errors import quoted, shown
 from .files import digest, not_utf8, read_text, replacing, sha256, temporary_beside, write_bytes, write_text
 from .mappings import (
     CONFIG,
+    GPU_W,
     MAX_BYTES,
     Count,
     Fraction,
+    GpuPower,
     Latency,
     Name,
     NonNegative,
@@ -59,9 +62,11 @@ from .yaml_text import YamlError, parse_yaml, yaml_nodes
 
 __all__ = [
     "CONFIG",
+    "GPU_W",
     "MAX_BYTES",
     "Count",
     "Fraction",
+    "GpuPower",
     "Key",
     "Latency",
     "Layout",

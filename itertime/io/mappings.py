@@ -21,9 +21,11 @@ from .yaml_text import TOO_DEEP, YamlError, parse_yaml
 
 __all__ = [
     "CONFIG",
+    "GPU_W",
     "MAX_BYTES",
     "Count",
     "Fraction",
+    "GpuPower",
     "Latency",
     "Name",
     "NonNegative",
@@ -40,6 +42,7 @@ ENDINGS = (".yaml", ".yml", ".json")
 
 MAX_BYTES = 4_000_000
 SMALLEST, LARGEST = 1e-30, 1e30  # of numbers other than 0: products of a few of them stay finite
+GPU_W = (50, 3000)  # least and most watts of one GPU's power limit; the largest of 2026 takes 1,400
 MOST = 10**9  # of whole numbers: the product of two fits into 64 bits
 
 UNKNOWN_KEY = ("unexpected_keyword_argument", "extra_forbidden")  # types of pydantic's errors
@@ -74,6 +77,16 @@ def _at_most_1_s(value: float) -> float:
     return value
 
 
+def _power(value: Any) -> Any:
+    _not_bool(value)
+    if isinstance(value, int | float) and not GPU_W[0] <= value <= GPU_W[1]:
+        least, most = GPU_W
+        raise ValueError(
+            f"must be the limit of one GPU, {least} to {most:,} W; leave it out for the usual one"
+        )
+    return value
+
+
 CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False)
 Name = Annotated[str, AfterValidator(_nonempty)]
 Positive = Annotated[float, BeforeValidator(_not_bool), Field(gt=0), AfterValidator(_plausible)]
@@ -82,6 +95,7 @@ Latency = Annotated[float, BeforeValidator(_not_bool), Field(ge=0), AfterValidat
 Fraction = Annotated[float, BeforeValidator(_not_bool), Field(gt=0, le=1), AfterValidator(_plausible)]
 Ratio = Annotated[float, BeforeValidator(_not_bool), Field(ge=1), AfterValidator(_plausible)]
 Share = Annotated[float, BeforeValidator(_not_bool), Field(ge=0, le=1)]
+GpuPower = Annotated[float, BeforeValidator(_power), Field(ge=GPU_W[0], le=GPU_W[1])]
 Count = Annotated[int, BeforeValidator(_not_bool), Field(ge=1, le=MOST)]
 Whole = Annotated[int, BeforeValidator(_not_bool), Field(ge=0, le=MOST)]
 

@@ -41,5 +41,5 @@ def model_of(reference: Reference) -> ModelSpec:
     try:
         return construct(ModelSpec, reference.content, where)
     except UserError as error:
-        text = str(error)
+        text = str(error).removeprefix(f"model {reference.content.get('name')}: ")
         raise UserError(text if text.startswith(f"{where}: ") else f"{where}: {text}") from error

@@ -11,10 +11,12 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from itertime.errors import UserError, quoted
 from itertime.io import (
     CONFIG,
     Count,
     Fraction,
+    GpuPower,
     Latency,
     Name,
     NonNegative,
@@ -26,7 +28,7 @@ from itertime.io import (
     names_file,
 )
 
-from .framework import NEUTRAL
+from .framework import NEUTRAL, load_framework
 from .profile import Profile, load_profile
 from .references import Reference
 
@@ -121,7 +123,10 @@ class System:
     """
 
     name: Annotated[Name, described("of the system")]
-    profile: Annotated[Name, described("the profile of its GPUs: a shipped name or a JSON file")]
+    profile: Annotated[
+        Name,
+        described("the profile of its GPUs: a shipped name, or a JSON file beside this one"),
+    ]
     gpus_per_node: Annotated[Count, described("GPUs of a node")]
     nic_bytes_per_s: Annotated[
         Positive, described("sum over a node's NICs; also as `nic_gbps`, in Gb/s", "bytes/s")
@@ -129,7 +134,10 @@ class System:
     nvlink_bytes_per_s: Annotated[Positive, described("a GPU's sum over its links", "bytes/s")]
     source: Annotated[Name, described("where the figures come from")]
     framework: Annotated[
-        Name, described("the software of its users: a shipped name (`itertime frameworks`) or a YAML file")
+        Name,
+        described(
+            "software of its users: a shipped name (`itertime frameworks`), or a YAML file beside this one"
+        ),
     ] = NEUTRAL
     gpu_nic_bytes_per_s: Annotated[
         Positive, described("most that one GPU moves to and from the NICs: its PCIe link", "bytes/s")
@@ -167,7 +175,7 @@ class System:
         Positive,
         described("bandwidth within the node in the profile's tables of collectives over this node's", "1"),
     ] = 1.0
-    power_w: Annotated[Positive | None, described("power limit of a GPU; by default the profile's", "W")] = (
+    power_w: Annotated[GpuPower | None, described("power limit of a GPU; by default the profile's", "W")] = (
         None
     )
     hbm_bytes_per_s: Annotated[
@@ -295,5 +303,12 @@ def system_reference(name_or_path: str | Path) -> Reference:
 
 
 def system_of(reference: Reference) -> System:
-    """The system of these keys. UserError, naming file and key, if they are not those of a system."""
-    return construct(System, reference.content, reference.where)
+    """The system of these keys. UserError, naming file and key, if they are not those of a system, or if its
+    framework cannot be loaded.
+    """
+    system = construct(System, reference.content, reference.where)
+    try:
+        load_framework(system.framework)
+    except UserError as error:
+        raise UserError(f"{reference.where}: framework={quoted(system.framework)}: {error}") from None
+    return system

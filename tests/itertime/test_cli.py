@@ -31,6 +31,13 @@ def test_predict(capsys):
     assert 0 < run["mfu"] < 1
 
 
+def test_predict_says_the_system_and_its_software(capsys):
+    run = document(capsys, PREDICT)
+    assert (run["system"], run["framework"], run["power_w"]) == ("dgx-a100-80gb", "megatron", None)
+    run = document(capsys, [*PREDICT, "--framework", "te", "--set", "system.power_w=300"])
+    assert (run["framework"], run["power_w"], run["precision"]) == ("te", 300, "bf16")
+
+
 def test_predict_in_words(capsys):
     assert main(PREDICT) == 0
     out = capsys.readouterr().out
@@ -82,7 +89,16 @@ def test_a_plan_that_does_not_fit_is_an_answer_with_a_reason(capsys):
 
 def test_search(capsys):
     result = document(capsys, [*SEARCH, "--gpus", "64", "--top", "5"])
-    assert set(result) == {"plans", "evaluated", "feasible", "seconds", "choice", "warning"}
+    assert set(result) == {
+        "plans",
+        "evaluated",
+        "feasible",
+        "seconds",
+        "choice",
+        "warning",
+        "usd_per_gpu_hour",
+        "price_from",
+    }
     assert len(result["plans"]) == 5
     keys = {
         "tp",
@@ -124,7 +140,9 @@ def test_validate(capsys, tmp_path, write_table):
     (entry,) = result["files"]
     assert {"file", "rows", "skipped", "mape", "median_ape", "p95_ape", "bias", "r2"} <= set(entry)
     assert entry["rows"] == 2
-    assert entry["skipped"] == [{"id": "odd", "why": "no profile for GPU TPU"}]
+    (skipped,) = entry["skipped"]
+    assert skipped["id"] == "odd"
+    assert skipped["why"].startswith("gpu=TPU: no profile for GPU TPU")
     assert result["all"]["mape"] == entry["mape"]
     assert (tmp_path / "rows.csv").read_text().startswith("id,measured_s,predicted_s")
     assert main(["validate", str(path), str(path), "--system", "dgx-a100-80gb"]) == 0

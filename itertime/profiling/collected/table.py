@@ -11,10 +11,18 @@ import numpy as np
 import pandas as pd
 
 from itertime.errors import UserError
-from itertime.profiling.chips import Chip
+from itertime.profiling.chips import CHIPS, Chip
 from itertime.profiling.fit_gemm import fit_gemm
 from itertime.profiling.measurements import NAMES, read_table, significant
-from itertime.spec import Evidence, PowerTerm, Profile, SizeTable, load_profile
+from itertime.spec import (
+    AttentionModel,
+    Evidence,
+    GemmModel,
+    PowerTerm,
+    Profile,
+    SizeTable,
+    load_profile,
+)
 
 from .elementwise import fit_collected
 from .newer import STYLED, fit_attention_kernel, fit_casts, fit_style
@@ -24,6 +32,7 @@ __all__ = ["fit_table"]
 
 STYLES = {"eager": "elementwise", "compiled": "elementwise-compiled"}
 KERNELS = ("cudnn", "flash3")
+SAME_PEAK = 0.01
 
 
 @dataclass
@@ -32,12 +41,18 @@ class _Parts:
 
     profile: Profile
     name: str
+    note_of_arithmetic: str
+    """Of matrix products and attention that the base lends: how they were brought to the chip."""
     evidence: list[Evidence] = field(default_factory=list)
 
     def put(self, evidence: list[Evidence], **fields: Any) -> None:
         """Take these fields and their evidence."""
         self.profile = dataclasses.replace(self.profile, **fields)
         self.evidence += evidence
+
+    def lend(self, part: str) -> None:
+        """State that matrix products or an attention kernel are the base's."""
+        self.keep(part, self.note_of_arithmetic)
 
     def keep(self, part: str, note: str = "not collected") -> None:
         """State that a part is the base's."""
@@ -58,15 +73,19 @@ def fit_table(path: Path, chip: Chip, base: str | None) -> tuple[Profile, list[E
     have = _tables(path)
     if not have:
         read_table(path, "gemm", ("m", "n", "k"))  # raises
-    parts = _Parts(_adapted(load_profile(base), path, chip, have), base)
+    lender = load_profile(base)
+    ratio = _peak_ratio(lender, chip)
+    note = "not collected" if ratio == 1 else f"not collected; at the ratio of bf16 peaks, {ratio:.4g}"
+    parts = _Parts(_adapted(lender, path, chip, have), base, note)
     parts.put(
-        [],
+        _in_training(parts, chip),
         name=chip.name,
         gpu=chip.gpu,
         source=chip.source,
         peak_flops_per_s=chip.peak_flops_per_s,
         hbm_bytes_per_s=chip.hbm_bytes_per_s,
         memory_bytes=chip.memory_bytes,
+        gemm_in_training=_gemm_in_training(lender, chip),
     )
     _products(parts, path, chip, have)
     _memory_bound(parts, path, chip, have)
@@ -92,10 +111,64 @@ def _rows(path: Path, table: str) -> pd.DataFrame:
 
 def _adapted(base: Profile, path: Path, chip: Chip, have: dict[str, int]) -> Profile:
     """The base with the memory of the chip, at the power limit that the table states, as far as both are
-    known: what it lends holds there.
+    known: what it lends holds there. Arithmetic of a chip with another peak follows the ratio of the peaks,
+    at no larger a fraction of the peak than the base reaches.
     """
     limit_w = _limit_w(path) if "gemm" in have and base.power is not None else None
-    return base.variant(power_w=limit_w, hbm_bytes_per_s=chip.hbm_bytes_per_s, memory_bytes=chip.memory_bytes)
+    ratio = _peak_ratio(base, chip)
+    if ratio == 1:
+        return base.variant(
+            power_w=limit_w, hbm_bytes_per_s=chip.hbm_bytes_per_s, memory_bytes=chip.memory_bytes
+        )
+    rate, power = 1.0, base.power
+    if power is not None and limit_w is not None:
+        rate = min(power.at(limit_w, ratio)[1], 1.0)
+        power = PowerTerm(limit_w, power.exponent, power.headroom / rate)
+    lent = base.variant(hbm_bytes_per_s=chip.hbm_bytes_per_s, memory_bytes=chip.memory_bytes)
+
+    def gemm(model: GemmModel) -> GemmModel:
+        return dataclasses.replace(
+            model.scaled(rate),
+            multiprocessors=chip.multiprocessors,
+            peak_flops_per_s=model.peak_flops_per_s * ratio,
+        )
+
+    def attention(model: AttentionModel) -> AttentionModel:
+        each = rate * ratio * model.multiprocessors / chip.multiprocessors
+        return model.scaled(each, multiprocessors=chip.multiprocessors)
+
+    return dataclasses.replace(
+        lent,
+        power=power,
+        gemm=gemm(lent.gemm),
+        gemm_precisions={name: gemm(model) for name, model in lent.gemm_precisions.items()},
+        grouped_gemm={name: gemm(model) for name, model in lent.grouped_gemm.items()},
+        attention=attention(lent.attention),
+        attention_kernels={name: attention(model) for name, model in lent.attention_kernels.items()},
+    )
+
+
+def _peak_ratio(base: Profile, chip: Chip) -> float:
+    """The 16-bit peak of the chip over that of the base; 1 for the same silicon, whose sheets round."""
+    ratio = chip.peak_flops_per_s / base.peak_flops_per_s
+    return 1.0 if abs(ratio - 1) < SAME_PEAK else ratio
+
+
+def _gemm_in_training(base: Profile, chip: Chip) -> float:
+    """That of the chip if the package knows it or the user states it, else the base's."""
+    known = chip.gemm_in_training != 1 or chip in CHIPS
+    return chip.gemm_in_training if known else base.gemm_in_training
+
+
+def _in_training(parts: _Parts, chip: Chip) -> list[Evidence]:
+    """What is assumed of products between a layer's other kernels; nothing where they take no longer."""
+    factor = _gemm_in_training(parts.profile, chip)
+    if factor == 1:
+        return []
+    own = factor == chip.gemm_in_training
+    source = f"that of {chip.name}" if own else f"that of the profile {parts.name}"
+    note = f"times {factor:g}; operators alone do not tell"
+    return [Evidence("gemm in training", "assumed", source, rows=0, note=note)]
 
 
 def _limit_w(path: Path) -> float | None:
@@ -112,7 +185,7 @@ def _products(parts: _Parts, path: Path, chip: Chip, have: dict[str, int]) -> No
         parts.put([*evidence, *check_accumulation(_rows(path, "gemm"), gemm)], gemm=gemm)
         _state_power(parts, path)
     else:
-        parts.keep("gemm")
+        parts.lend("gemm")
     own = parts.profile.gemm
     precisions = dict(parts.profile.gemm_precisions)
     if have.get("gemm-fp8", 0) >= 4:
@@ -120,7 +193,7 @@ def _products(parts: _Parts, path: Path, chip: Chip, have: dict[str, int]) -> No
         parts.put(evidence, gemm_precisions=precisions)
     for name in precisions:
         if name != "fp8" or "gemm-fp8" not in have:
-            parts.keep(f"gemm, {name}")
+            parts.lend(f"gemm, {name}")
     grouped = dict(parts.profile.grouped_gemm)
     rows = _rows(path, "grouped") if "grouped" in have else pd.DataFrame({"impl": []})
     rows = rows.loc[rows.impl == "grouped"]
@@ -129,7 +202,7 @@ def _products(parts: _Parts, path: Path, chip: Chip, have: dict[str, int]) -> No
         parts.put(evidence, grouped_gemm=grouped)
     for name in grouped:
         if name != "bf16" or len(rows) < 4:
-            parts.keep(f"grouped_gemm, {name}")
+            parts.lend(f"grouped_gemm, {name}")
 
 
 def _state_power(parts: _Parts, path: Path) -> None:
@@ -187,7 +260,7 @@ def _attention(parts: _Parts, path: Path, chip: Chip, have: dict[str, int]) -> N
     if "attention" in have:
         flash, evidence = fit_attention_kernel("flash", _rows(path, "attention"), like)
     if flash is None:
-        parts.keep("attention", "not collected, or too few sequence lengths")
+        parts.lend("attention")
     else:
         parts.put(evidence, attention=flash)
     parts.keep("attention, earlier kernels over FlashAttention-2")
@@ -202,7 +275,7 @@ def _attention(parts: _Parts, path: Path, chip: Chip, have: dict[str, int]) -> N
             lent.discard(name)
             parts.put(evidence, attention_kernels=kernels)
     for name in sorted(lent):
-        parts.keep(f"attention, {name}")
+        parts.lend(f"attention, {name}")
 
 
 def _collectives(parts: _Parts, path: Path, have: dict[str, int]) -> None:

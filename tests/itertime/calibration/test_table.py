@@ -132,3 +132,11 @@ def test_any_text_in_the_cells_gives_a_table_or_an_error(table_row, tmp_path, ch
 )
 def test_numbers_are_of_a_size_that_machines_have(write_table, column, value, says):
     assert says in complaint(write_table({column: value}))
+
+
+@pytest.mark.parametrize("watts", ["20", "49.9", "3001", "-700"])
+def test_a_power_limit_is_that_of_one_gpu(write_table, table_row, watts):
+    path = write_table({"power_w": "700"}, {"power_w": watts}, columns=[*table_row, "power_w"])
+    text = complaint(path)
+    assert f"power_w={watts}" in text
+    assert "50 to 3,000 W; leave it empty for the usual one" in text

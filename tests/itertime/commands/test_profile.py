@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,7 @@ def test_layer_fits_a_terminal_and_sums_up(capsys: pytest.CaptureFixture[str]) -
     assert main(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 100
+    assert not [line for line in lines if re.search(r"\.\d+\.", line)]  # two columns as one number
     assert lines[-1].startswith("one layer and micro-batch: ")
     assert main([*arguments, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

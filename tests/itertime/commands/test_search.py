@@ -136,6 +136,25 @@ def test_cost_is_dollars_at_the_price_and_says_what_makes_a_runner_up_dearer(cap
         assert sum(plan["worse_because"].values()) == pytest.approx(plan["worse_by"])
 
 
+@pytest.mark.parametrize(
+    ("more", "usd", "told"),
+    [
+        ([], 4, "as system dgx-a100-80gb says"),
+        (["--price", "2.5"], 2.5, "as --price says"),
+        (["--set", "system.usd_per_gpu_hour=null"], 5, "by default: the system states no price"),
+    ],
+)
+def test_the_price_is_the_systems_unless_stated(capsys, more, usd, told):
+    command = [*SMALL, "--gpus", "8", "--top", "1", *more]
+    assert main(command) == 0
+    assert f"$: of one iteration, at {usd:g} a GPU-hour, {told}\n" in capsys.readouterr().out
+    assert main([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["usd_per_gpu_hour"], found["price_from"]) == (usd, told)
+    best = found["plans"][0]
+    assert best["cost_usd"] == pytest.approx(best["gpus"] * best["iteration_s"] * usd / 3600)
+
+
 def test_a_runner_up_in_time_is_explained_in_seconds(capsys):
     best, *others = plans_of(capsys, "--gpus", "64")
     for plan in others:
@@ -168,7 +187,7 @@ def test_words(capsys):
     assert main([*SEARCH, "--max-gpus", "64", "--pareto", "--top", "2"]) == 0
     head, *_, dollars, brackets = capsys.readouterr().out.splitlines()
     assert " fit in memory with 0.1 of it free, " in head
-    assert dollars == "$: of one iteration, at 5 a GPU-hour"
+    assert dollars == "$: of one iteration, at 4 a GPU-hour, as system dgx-a100-80gb says"
     assert brackets.startswith("in brackets: ")
 
 
@@ -198,7 +217,7 @@ def test_the_optimism_of_the_best_is_said(capsys):
     assert choice["tied"] < choice["rivals"] <= document["feasible"]
     assert document["warning"] == ""
     assert main([*SEARCH, "--gpus", "64"]) == 0
-    out = capsys.readouterr().out
+    out = " ".join(capsys.readouterr().out.split())
     assert f"best of many: as the best of {choice['rivals']:,} by prediction" in out
     assert f"should take {choice['optimism']:.0%} more than predicted" in out
     assert f"{choice['tied']:,} other plans are within {choice['margin']:.0%} of it" in out
@@ -236,7 +255,7 @@ def test_h100_has_intervals_and_no_warning(capsys):
 def test_a_borrowed_interval_names_the_gpus_that_it_is_of(capsys):
     where = ["--model", MODEL.name, "--system", "dgx-h200,framework=te", "--global-batch", "64"]
     assert main(["search", *where, "--gpus", "64"]) == 0
-    out = capsys.readouterr().out
+    out = " ".join(capsys.readouterr().out.split())
     assert "in brackets: the seconds of nine in ten" in out
     assert "intervals are those of h100-80gb, widened" in out
 
@@ -248,7 +267,9 @@ def test_large_errors_of_a_framework_are_said(capsys, monkeypatch):
     monkeypatch.setattr(errors_by_gpu, "LARGE_PCT", known.mape_pct)
     where = ["--model", MODEL.name, "--system", "dgx-h100,framework=te", "--global-batch", "64"]
     assert main(["search", *where, "--gpus", "64"]) == 0
-    out = capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert max(len(line) for line in printed.partition("warning:")[2].splitlines()) <= 100
+    out = " ".join(printed.split())
     error = f"with framework te are unreliable: off by {known.mape_pct:.0f} % on average"
     assert f"warning: predictions on profile h100-80gb {error}" in out
 

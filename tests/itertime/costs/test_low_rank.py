@@ -109,6 +109,11 @@ def test_mlperfs_plan_fits_eight_gpus_in_fp8():
 
 
 @pytest.mark.parametrize("name", ["mixtral-8x7b", "deepseek-v3"])
-def test_mixtures_are_refused(name):
+def test_mixtures_are_refused(name, tmp_path):
     with pytest.raises(UserError, match="lora_rank=8: is modelled without experts"):
         replace(load_model(name), lora_rank=8)
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"extends: {name}\nname: mine\nlora_rank: 8\n")
+    with pytest.raises(UserError) as error:
+        load_model(str(file))
+    assert str(error.value).startswith(f"{file}: lora_rank=8: is modelled without experts")

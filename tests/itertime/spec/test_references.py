@@ -14,7 +14,17 @@ from hypothesis import strategies as st
 
 from itertime import ModelSpec, Site, load_model, load_system
 from itertime.errors import UserError
-from itertime.spec import model_of, model_reference, resolved_digest, system_of, system_reference
+from itertime.spec import (
+    load_framework,
+    load_profile,
+    model_of,
+    model_reference,
+    profile_of,
+    profile_path,
+    resolved_digest,
+    system_of,
+    system_reference,
+)
 
 NODE = "name: node\nprofile: a100-80gb\ngpus_per_node: 8\nnvlink_bytes_per_s: 3e11\nsource: here\n"
 
@@ -188,3 +198,49 @@ def test_a_model_may_be_json(tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     path.write_text(json.dumps({"extends": "llama3-8b", "layers": 2}))
     assert load_model(str(path)).layers == 2
+
+
+def test_a_systems_files_lie_beside_it_or_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside, current = tmp_path / "beside", tmp_path / "current"
+    beside.mkdir()
+    current.mkdir()
+    monkeypatch.chdir(current)
+    mine = "extends: te\nname: {}\n"
+    path = write(
+        beside, node="extends: dgx-h100\nframework: mine.yaml\n", mine=mine.format("beside the system")
+    )
+    assert load_framework(load_system(str(path)).framework).name == "beside the system"
+    (beside / "mine.yaml").unlink()
+    write(current, mine=mine.format("in the current folder"))
+    assert load_framework(load_system(str(path)).framework).name == "in the current folder"
+    (beside / "own.json").write_text(profile_path("a100-80gb").read_text())
+    path = write(beside, node="extends: dgx-h100\nprofile: own.json\n", child="extends: node.yaml\n")
+    for file in (path, beside / "child.yaml"):
+        assert profile_of(load_system(str(file))) == load_profile("a100-80gb")
+
+
+@pytest.mark.parametrize(
+    ("framework", "problem"), [("tee", "did you mean te"), ("no.yaml", "no.yaml: cannot be read")]
+)
+def test_a_framework_that_does_not_load_names_the_systems_file(
+    tmp_path: Path, framework: str, problem: str
+) -> None:
+    path = write(tmp_path, node=f"extends: dgx-h100\nframework: {framework}\n")
+    with pytest.raises(UserError, match=problem) as error:
+        load_system(str(path))
+    assert str(error.value).startswith(f"{path}: framework={framework!r}: ")
+
+
+@pytest.mark.parametrize("watts", ["49", "3001", "0", "-700", "700000", ".nan"])
+def test_no_gpu_has_such_a_power_limit(tmp_path: Path, watts: str) -> None:
+    path = write(tmp_path, node=f"extends: dgx-h100\npower_w: {watts}\n")
+    with pytest.raises(UserError, match="50 to 3,000 W; leave it out for the usual one") as error:
+        load_system(str(path))
+    assert str(error.value).startswith(f"{path}: power_w=")
+
+
+@pytest.mark.parametrize("watts", [50, 700, 3000.0])
+def test_limits_of_gpus_are_accepted(watts: float) -> None:
+    assert load_system(f"dgx-h100,power_w={watts}").power_w == watts
