@@ -59,7 +59,7 @@ def test_a_job_whose_model_is_refused_is_rejected_with_the_reason(tmp_path: Path
     }
     assert found["a"].state == "finished"
     assert found["b"].state == "rejected"
-    assert "unfused cannot be predicted: compressed keys and values" in found["b"].reason
+    assert "unfused.yaml cannot be predicted: compressed keys and values" in found["b"].reason
 
 
 @pytest.mark.parametrize("change", ["nic_gbps={}", "{}=1", "site.launch_us={}", "gpus_per_node={}"])
