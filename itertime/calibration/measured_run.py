@@ -379,7 +379,7 @@ def _stops_early(row: Cells) -> bool:
     llm-foundry checkpoints without reentrance (`activation_checkpointing_reentrant: false` in its files),
     which stops early since PyTorch 2.1; the version is not documented. Speed shows that the newer benchmarks,
     those with precision amp_bf16, stop early: with every GEMM repeated, the layers' GEMMs and attention alone
-    would take 98 to 105 % of the measured time on the A100 and 85 to 100 % on the H100 (older runs: at most
+    would take 98 to 105 % of the measured time on the A100 and 86 to 101 % on the H100 (older runs: at most
     97 %). That early stops predict those on the H100 better, 2.8 instead of 6.4 %, was seen when it was
     decided.
     """
