@@ -10,7 +10,7 @@ from accuracy_tables import Measured
 
 LARGEST = 200  # runs of a set
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
-MARKS = "osD^vPX*"
+MARKS = "osD^vPX*<"  # one more than colours, so that no two sets look alike
 FAMILIES: dict[str, Callable[[Measured], bool]] = {
     "a100": lambda each: each.name.startswith("a100") or each.name == "published",
     "h100": lambda each: each.name.startswith("h100") and not each.mixture and each.name != "h100_ultrascale",
