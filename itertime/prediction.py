@@ -223,7 +223,7 @@ def _pipeline(costs: StageCosts) -> Parts:
     for name in {**costs.forward, **costs.backward}:
         seconds = costs.forward.get(name, 0.0) + costs.backward.get(name, np.zeros(present.shape))
         parts[name] = plans.microbatches * seconds[slowest, column]
-    return parts | {"bubble": bubble}
+    return parts | {"bubble": np.maximum(bubble, 0.0)}  # rounding may leave less than nothing
 
 
 def _interleaved(costs: StageCosts, chosen: NDArray[np.bool_]) -> Array:

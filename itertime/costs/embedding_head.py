@@ -52,7 +52,7 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     frozen = model.lora_rank > 0
     times = workload.gemm_factor * profile.gemm_s(m, n, k)
     norm = "rmsnorm" if model.norm == "rmsnorm" else "layernorm"
-    loss, loss_back = (2, 4) if model.fused_loss else (36, 14)
+    loss, loss_back = (2, 4) if workload.fused_loss else (36, 14)
     normed = profile.elementwise_s(np.array([4 * tokens * h, 6 * tokens * h]), norm, h)
     crossed = profile.elementwise_s(
         np.array([loss * tokens * columns, loss_back * tokens * columns]), "cross_entropy"

@@ -156,6 +156,11 @@ class Workload:
         return np.where(self.plans.sequence_parallel, self.plans.tp, 1)
 
     @property
+    def fused_loss(self) -> bool:
+        """Whether one kernel computes the cross-entropy: the model says so, or the framework has it."""
+        return self.model.fused_loss or self.framework.fused_loss
+
+    @property
     def gemm_factor(self) -> float:
         """The time of a GEMM in training, under the framework and at the site, over that of the profile."""
         of_software = self.system.site.gemm_multiplier * self.framework.gemm_multiplier

@@ -67,7 +67,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(frozen=True)
 class Sample:
-    """A measured run: who measured, on what, with what; `log`: of measured over predicted seconds."""
+    """A measured run: its source, GPU and framework; `log`: of measured over predicted seconds."""
 
     source: str
     profile: str

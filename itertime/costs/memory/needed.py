@@ -118,8 +118,7 @@ def _parts(workload: Workload) -> dict[str, Array]:
         kept_by_stage = (1 - shares) * kept_by_stage
         live = live + np.where(plans.offload_layers > 0, usual.kept, 0.0)  # of the layer being copied
     held = (kept_by_stage + usual.given) * _in_flight(plans)
-    fused = model.fused_loss or workload.framework.fused_loss
-    per_logit = 2.0 if fused else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
+    per_logit = 2.0 if workload.fused_loss else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
     stepped = np.where(plans.offload_optimizer, 0.0, optimizer)  # on the GPU
     summed = 6.0 if workload.framework.gradient_copies else 4.0
     predicted = workload.tokens * model.predicted_share

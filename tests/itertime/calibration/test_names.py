@@ -133,7 +133,7 @@ def test_names_of_models() -> None:
     assert published_names("Qwen3-235B-A22B") == published_names("qwen3-235b") == ("qwen3-235b-a22b",)
     assert published_names("deepseek-v3-671b") == ("deepseek-v3",)
     assert published_names("Meta-Llama-3-8B") == ("llama3-8b",)
-    assert published_names("") == published_names("nobody's model") == ()
+    assert published_names("") == published_names("an unpublished model") == ()
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ CELLS: dict[str, st.SearchStrategy[Any]] = {
     "moe_ffn_hidden": st.sampled_from(["", 2048]),
     "shared_ffn_hidden": st.sampled_from(["", "", 2048]),
     "framework": st.sampled_from(["", "NeMo", "torchtitan", "NeMo AutoModel", "Megatron-DeepSpeed", "new"]),
-    "model": st.sampled_from(["", "llama3-8b", "deepseek-v3", "kimi-k2-1t", "nobody's"]),
+    "model": st.sampled_from(["", "llama3-8b", "deepseek-v3", "kimi-k2-1t", "unpublished"]),
     "cuda_graphs": st.sampled_from(["", "local", "transformer_engine:attn", "full_iteration"]),
     "moe_dispatcher": st.sampled_from(["", "alltoall", "hybridep", "flex"]),
     "tp_comm_overlap": st.sampled_from(["", True, False]),

@@ -97,6 +97,14 @@ def test_overheads_add_up_by_layer_micro_batch_and_stage() -> None:
     assert more == pytest.approx((batches + 3) * 1e-3, rel=1e-6)
 
 
+def test_a_framework_with_a_fused_loss_saves_time_and_memory_as_a_model_does() -> None:
+    by_model = predict(replace(MODEL, fused_loss=True), SHARDED, SYSTEM, framework=NEUTRAL)
+    by_framework = predict(MODEL, SHARDED, SYSTEM, framework=replace(NEUTRAL, fused_loss=True))
+    plain = predict(MODEL, SHARDED, SYSTEM, framework=NEUTRAL)
+    assert by_framework.iteration_s == by_model.iteration_s < plain.iteration_s
+    assert by_framework.memory_bytes == by_model.memory_bytes < plain.memory_bytes
+
+
 def test_a_graph_of_everything_leaves_no_launch() -> None:
     tiny = replace(MODEL, layers=2, hidden=256, heads=4, kv_heads=4, ffn_hidden=512, seq_len=128)
     plan = Plan(tp=1, pp=1, dp=1, micro_batch=1, global_batch=1, recompute="none")
