@@ -184,7 +184,8 @@ def _parse(content: bytes, key: str) -> dict[int, Row]:
     for count, gpus, seconds, size, mfu, *plan in json.loads(body):
         _check((count, gpus), (seconds, size, mfu), plan)
         *others, options = plan  # the last field
-        rows[count] = gpus, seconds, size, mfu, Plan(*others, parse_options(options))
+        named = dict(zip(_FIELDS, [*others, parse_options(options)], strict=True))
+        rows[count] = gpus, seconds, size, mfu, Plan(**named)
     return rows
 
 
