@@ -9,6 +9,10 @@
 | `Plan` | one way to train a model: degrees of parallelism, micro-batch, schedule, recomputation, ZeRO |
 | `RemainderChunks` | layers of the chunks of a pipeline that is split by `Plan.split` "remainder" |
 | `PlanBatch` | many plans of one model as columns of arrays |
+| `PlanOptions`, `parse_options` | a plan's batches, balance, clipping, optimizer, compression; from text |
+| `DEFAULT_OPTIONS` | the options of a plan that states none |
+| `ONE_BIT` | compressions that are optimizers of their own |
+| `broken_options` | the rules of such options, for one plan or many |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
 | `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS` | a plan's choices; a `PlanBatch` has indices |
 | `Framework` | the software that trains: its kernels, what it hides, what it adds |
@@ -70,8 +74,21 @@ from .lengths import LENGTHS, Lengths, list_lengths, load_lengths
 from .model import ModelSpec
 from .model_files import list_models, load_model, model_of, model_reference
 from .operators import Array, GemmModel, GemmTile, PowerTerm
-from .plan import CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RECOMPUTE, Plan, RemainderChunks
-from .plan_batch import HABIT, PlanBatch
+from .plans import (
+    CUDA_GRAPHS,
+    DEFAULT_OPTIONS,
+    DISPATCHERS,
+    HABIT,
+    ONE_BIT,
+    PRECISIONS,
+    RECOMPUTE,
+    Plan,
+    PlanBatch,
+    PlanOptions,
+    RemainderChunks,
+    broken_options,
+    parse_options,
+)
 from .profile import Evidence, Profile, list_profiles, load_profile, profile_path
 from .references import Reference, resolved_digest
 from .size_table import SizeTable
@@ -90,11 +107,13 @@ from .user_models import Models
 
 __all__ = [
     "CUDA_GRAPHS",
+    "DEFAULT_OPTIONS",
     "DISPATCHERS",
     "FLASH",
     "HABIT",
     "LENGTHS",
     "NETWORK_EFFICIENCY",
+    "ONE_BIT",
     "PRECISIONS",
     "RECOMPUTE",
     "Array",
@@ -114,6 +133,7 @@ __all__ = [
     "Models",
     "Plan",
     "PlanBatch",
+    "PlanOptions",
     "PowerTerm",
     "Profile",
     "Reference",
@@ -124,6 +144,7 @@ __all__ = [
     "System",
     "WidthRate",
     "approximations_of",
+    "broken_options",
     "check_predictable",
     "framework_of",
     "framework_reference",
@@ -140,6 +161,7 @@ __all__ = [
     "load_system",
     "model_of",
     "model_reference",
+    "parse_options",
     "profile_of",
     "profile_path",
     "refusal_of",
