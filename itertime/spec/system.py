@@ -118,6 +118,8 @@ class System:
     `cpu_memory_bytes_per_s` is that of a DGX A100's two CPUs, 8 channels of DDR4-3200 each. `nvlink_slowdown`
     is 1.5 for a GPU with two thirds of the links of the one that was measured: bytes take longer, the latency
     of a message does not change.
+    `site_link_bytes_per_s` is what the link achieves, not what it is sold as: over long distances the two
+    differ by the protocol's windows and losses, for which no default could hold.
     `power_w`, `hbm_bytes_per_s`, `memory_bytes` and `multiprocessors` describe a variant of the GPU that the
     profile measures (`profile_of`).
     """
@@ -203,6 +205,16 @@ class System:
         Count | None, described("nodes under one block of spine switches; by default all are", "nodes")
     ] = None
     spine_oversubscription: Annotated[Ratio, described("the same for the uplinks of a block", "1")] = 1.0
+    site_link_bytes_per_s: Annotated[
+        Positive | None,
+        described(
+            "what all GPUs of a site together send to other sites; by default workers exchange over NICs",
+            "bytes/s",
+        ),
+    ] = None
+    site_link_latency_s: Annotated[
+        Latency | None, described("one message from site to site; by default that of the network", "s")
+    ] = None
     site: Annotated[Site, described("corrections for one site")] = dataclasses.field(default_factory=Site)
 
     @model_validator(mode="after")
@@ -210,6 +222,9 @@ class System:
         if self.nvlink_domain is not None and self.nvlink_domain % self.gpus_per_node:
             text = f"must be a multiple of gpus_per_node={self.gpus_per_node}"
             raise ValueError(f"nvlink_domain={self.nvlink_domain}: {text}")
+        if self.site_link_latency_s is not None and self.site_link_bytes_per_s is None:
+            text = "needs a link; give site_link_bytes_per_s too"
+            raise ValueError(f"site_link_latency_s={self.site_link_latency_s:g}: {text}")
         return self
 
     @property
