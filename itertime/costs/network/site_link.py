@@ -28,8 +28,7 @@ def all_reduce_between_sites_s(
     no bytes. The system must have a site link. All arguments broadcast.
     """
     assert system.site_link_bytes_per_s is not None
-    latency = system.site_link_latency_s
-    hop = system.network_latency_s if latency is None else latency
+    hop = system.site_link_latency_s
     size, count = np.asarray(nbytes, dtype=float), np.asarray(sites, dtype=float)
     of_a_gpu = min(system.nic_bytes_per_s / system.gpus_per_node, system.gpu_nic_bytes_per_s)
     nics = system.achieved_network * np.asarray(gpus_per_site) * of_a_gpu

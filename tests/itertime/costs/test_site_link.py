@@ -34,13 +34,6 @@ def test_one_site_or_no_bytes_take_no_time() -> None:
     assert all_reduce_between_sites_s(np.array([1e9, 0.0]), np.array([1, 4]), 64, LINK).tolist() == [0, 0]
 
 
-def test_without_a_latency_of_its_own_the_link_has_that_of_the_network() -> None:
-    plain = replace(LINK, site_link_latency_s=None)
-    slow = replace(plain, network_latency_s=0.5)
-    seconds = [float(all_reduce_between_sites_s(1e9, 2, 64, system)) for system in (plain, slow)]
-    assert seconds[1] - seconds[0] == pytest.approx(2 * (0.5 - H100.network_latency_s))
-
-
 def test_a_link_faster_than_the_nics_of_a_site_is_limited_by_them() -> None:
     """Eight GPUs have 400 GB/s of NICs, of which collectives reach a fraction."""
     wide = replace(LINK, site_link_bytes_per_s=1e13, site_link_latency_s=0.0)
