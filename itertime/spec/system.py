@@ -47,7 +47,9 @@ __all__ = [
 SYSTEMS = Path(__file__).parents[1] / "systems"
 _CHANGES = re.compile(r",(?=[a-z][a-z0-9_.]*=)")
 """Where a change begins in the name of a system."""
-Algorithms = Annotated[tuple[Literal["ring", "tree", "nvls-tree", "hierarchical"], ...], Field(min_length=1)]
+Algorithms = Annotated[
+    tuple[Literal["ring", "tree", "nvls-tree", "hierarchical", "sharp"], ...], Field(min_length=1)
+]
 NETWORK_EFFICIENCY = 0.8
 """Achieved fraction of the NICs where neither site nor system states one (sources: `Site`)."""
 
