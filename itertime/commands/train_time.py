@@ -32,6 +32,7 @@ from .options import (
     ModelName,
     OffloadLayers,
     OffloadOptimizer,
+    Options,
     Pp,
     Precision,
     Prefetch,
@@ -125,6 +126,7 @@ def train_time(
     recompute_fraction: RecomputeFraction = 1.0,
     offload_layers: OffloadLayers = 0,
     offload_optimizer: OffloadOptimizer = False,
+    options: Options = "",
     memory_headroom: Headroom = MEMORY_HEADROOM,
     json: Json = False,
 ) -> None:

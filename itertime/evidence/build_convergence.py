@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import math
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,12 @@ COLUMNS = (
     *("steps_to_converge", "startup_s", "source"),
 )
 Row = dict[str, str]
+_NUMBERS: dict[str, tuple[Callable[[str], float], str]] = {
+    "gpus": (int, "a whole number from 1"),
+    "global_batch": (int, "a whole number from 1"),
+    "steps_to_converge": (float, "a number above 0"),
+    "startup_s": (float, "a number"),
+}
 
 
 def steps_table(rows: Iterable[Row]) -> list[list[str]]:
@@ -123,7 +130,7 @@ def _rows(path: Path) -> list[Row]:
                     f"{path}:{where}: source={quoted(row['source'])}: must be "
                     "REPOSITORY/training_results_vROUND@COMMIT ORGANISATION/..."
                 )
-            for name in ("gpus", "global_batch", "steps_to_converge", "startup_s"):
+            for name in _NUMBERS:
                 _check_number(f"{path}:{where}", name, row[name])
             if not row["duplicate_of"]:
                 rows.append(row | {"round": source[1], "organisation": source[2]})
@@ -131,12 +138,13 @@ def _rows(path: Path) -> list[Row]:
 
 
 def _check_number(where: str, name: str, text: str) -> None:
+    kind, rule = _NUMBERS[name]
     try:
-        good = np.isfinite(float(text)) and (name not in ("gpus", "global_batch") or int(text) > 0)
+        number = kind(text)
     except ValueError:
-        good = False
-    if not good:
-        raise TableError(f"{where}: {name}={quoted(text)}: must be a number")
+        number = math.nan
+    if not math.isfinite(number) or (rule != "a number" and number <= 0):
+        raise TableError(f"{where}: {name}={quoted(text)}: must be {rule}")
 
 
 def _write(path: Path, header: str, lines: Sequence[Sequence[str]], comment: str) -> None:
