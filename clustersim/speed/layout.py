@@ -154,14 +154,14 @@ class LayoutTimes:
 
     def __init__(self, speed: Speed):
         self._speed = speed
-        self._known: dict[tuple[object, object, Layout], IterationTimes] = {}
+        self._known: dict[tuple[object, object, object, Layout], IterationTimes] = {}
 
     def of(self, curve: Curve, gpus: int, layout: Layout) -> IterationTimes | None:
         """The times of a job with `curve` on `gpus` GPUs; None if its traffic is unknown."""
         plan, planner = curve.training.get(gpus), self._speed.planner_of(layout.gpu_type)
         if plan is None or planner is None:
             return None
-        key = curve.model, plan, layout
+        key = curve.model, curve.framework, plan, layout
         if key not in self._known:
             self._known[key] = IterationTimes(curve, gpus, layout, planner.under(curve.framework))
         return self._known[key]
