@@ -13,7 +13,7 @@
 
 Why
 - The slowest of ranks that draw on their own is an order statistic, and computed. Ranks that exchange samples
-  depend on each other, and are sampled.
+  depend on each other, and are sampled, but for cases so small that all outcomes can be tried.
 - Work is drawn once for given sizes. Plans that differ in kernels ask it again, which takes microseconds.
 """
 
