@@ -117,6 +117,7 @@ class Partition:
 class Workload:
     """Plans of one model on one system: the argument of all cost functions.
 
+    `plans` are those of one worker where `workers` train side by side (`PlanBatch.worker`).
     `Workload.of` computes the partition, once for all of them. It raises UserError for a model whose
     architecture the costs would misstate (`spec/fidelity.py`).
     """
@@ -140,6 +141,7 @@ class Workload:
         """The workload under `framework`; None is the system's."""
         check_predictable(model)
         framework = framework or load_framework(system.framework)
+        plans = plans.worker
         return cls(model, plans, system, profile, framework, Partition.of(model, plans))
 
     def __len__(self) -> int:
