@@ -23,7 +23,7 @@ import numpy as np
 from itertime import Plan, PlanBatch, System, load_model, load_profile, load_system, predict
 from itertime.costs import Workload
 from itertime.costs.exchange import sent_per_iteration
-from itertime.costs.exchange.local_steps import sent_bytes, worker_parameters
+from itertime.costs.exchange.local_steps import entry_bytes, worker_parameters
 from itertime.costs.network import all_reduce_between_sites_s
 from itertime.errors import UserError
 from itertime.io import replacing, write_text
@@ -126,7 +126,7 @@ def sent_gb(model: ModelSpec, plan: Plan, system: System, sites: int) -> float:
     buffer over each link, that of P ranks 2 (P-1)/P.
     """
     work = Workload.of(model, PlanBatch.of([plan]), system, profile_of(system))
-    size = float((sent_bytes(work) * worker_parameters(work))[0]) / 1e9
+    size = float((entry_bytes(work) * worker_parameters(work))[0]) / 1e9
     ring = sites if plan.options != PlanOptions() else GPUS
     return 2 * (ring - 1) / ring * size * sent_per_iteration(plan.options)
 
@@ -203,7 +203,7 @@ def open_diloco_s(gbps: float) -> float:
     options = PlanOptions(workers=4, local_steps=500, outer="diloco", compression="fp16")
     plan = Plan(1, 1, 32, 1, 512, options=options)
     work = Workload.of(model, PlanBatch.of([plan]), system, load_profile(system.profile))
-    nbytes = sent_bytes(work) * worker_parameters(work)
+    nbytes = entry_bytes(work) * worker_parameters(work)
     return float(all_reduce_between_sites_s(nbytes, 4, work.plans.gpus, system)[0])
 
 
