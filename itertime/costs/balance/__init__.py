@@ -10,6 +10,9 @@
 | `stratified_counts`, `bin_edges` | how many samples of each bin of lengths a rank takes; the bins |
 | `packs_of`, `Packs` | samples packed into rows: packing factor, efficiency, squares |
 | `exchange_bytes`, `SampleExchange` | the all-gather that dealing anew takes |
+| `MicroBatch`, `micro_batch_of` | what the mean micro-batch computes: tokens, sequences of attention |
+| `fullest` | how much fuller the fullest micro-batch is, which memory must hold |
+| `draws_of`, `node_ranks` | the draws of plans; their data-parallel ranks in a node |
 
 Why
 - A draw is made once for given sizes. Plans that differ in kernels ask its hull, which takes microseconds.
@@ -18,6 +21,7 @@ Why
 
 from .drawn_work import BALANCES, BATCHINGS, DrawnWork, SlowestRank, check_balance, drawn_work, rows_of
 from .exchange import SampleExchange, exchange_bytes
+from .micro_batch import MicroBatch, draws_of, fullest, micro_batch_of, node_ranks
 from .packing import Packs, packs_of
 from .strata import bin_edges, stratified_counts
 
@@ -25,13 +29,18 @@ __all__ = [
     "BALANCES",
     "BATCHINGS",
     "DrawnWork",
+    "MicroBatch",
     "Packs",
     "SampleExchange",
     "SlowestRank",
     "bin_edges",
     "check_balance",
     "drawn_work",
+    "draws_of",
     "exchange_bytes",
+    "fullest",
+    "micro_batch_of",
+    "node_ranks",
     "packs_of",
     "rows_of",
     "stratified_counts",
