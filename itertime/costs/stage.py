@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from itertime.schedule import InterleavedPasses
 from itertime.spec import PlanBatch
 
+from .balance.imbalance import Spread, add_imbalance, balance_s
 from .exchange import Exchange, Sharded, exchange, exposed_s, optimizer_s, sharded_s
-from .imbalance import Spread, add_imbalance, balance_s
 from .layer import Parts
 from .network import all_gather_s, all_reduce_s, p2p_s, ranks_together
 from .offload import activation_copies_s

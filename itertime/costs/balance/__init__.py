@@ -15,6 +15,9 @@
 | `fullest` | how much fuller the fullest micro-batch is, which memory must hold |
 | `draws_of`, `node_ranks` | the draws of plans; their data-parallel ranks in a node |
 
+`balance.imbalance` has what the slowest rank and the exchange of samples add to an iteration. It stands
+apart, because it needs the partition, which needs the above.
+
 Why
 - The slowest of ranks that draw on their own is an order statistic, and computed. Ranks that exchange samples
   depend on each other, and are sampled.

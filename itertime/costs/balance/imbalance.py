@@ -12,10 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .balance import draws_of, exchange_bytes, node_ranks
-from .exchange.groups import collective_s, groups_of
-from .network import all_gather_s
-from .partition import Workload
+from itertime.costs.exchange.groups import collective_s, groups_of
+from itertime.costs.network import all_gather_s
+from itertime.costs.partition import Workload
+
+from .exchange import exchange_bytes
+from .micro_batch import draws_of, node_ranks
 
 __all__ = ["ARRAYS", "Growth", "Spread", "add_imbalance", "balance_s", "varies"]
 
