@@ -118,7 +118,7 @@ def test_a_graph_of_everything_leaves_no_launch_in_an_iteration(model):
 
 
 def test_eager_bert_is_bound_by_launches_until_its_batch_is_large():
-    """BERT-Large in eager PyTorch takes the same time for 1 to 4 samples, and a graph makes it more than twice
+    """BERT-Large in eager PyTorch takes the same time for 1 and 4 samples, and a graph makes it over twice
     as fast; of 64 samples the GPU's time hides the launches.
     """
     model, eager = load_model("bert-large"), load_framework("eager")
