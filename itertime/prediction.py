@@ -59,7 +59,9 @@ GROUPS = {
     "context-parallel communication": ("cp_comm",),
     "expert-parallel communication": ("ep_comm",),
     "pipeline communication": ("p2p", "embedding_sync"),
-    "data-parallel communication, exposed": ("dp_comm", "fsdp_comm", "fsdp_last"),
+    "data-parallel communication, exposed": ("dp_comm", "fsdp_comm", "fsdp_last", "outer_sync"),
+    "compression and clipping of gradients": ("compression", "clipping"),
+    "waiting for the slowest rank, balancing": ("imbalance", "balance"),
     "bubble": ("bubble",),
     "optimizer": ("optimizer",),
     "copies to and from the CPU, exposed": ("offload_comm", "optimizer_copies"),
@@ -81,7 +83,8 @@ class Prediction:
     share of the GPU's `capacity_bytes`, free. `reason` says why the plan does not fit, and is empty if it
     does. `extrapolated` names the parts of the profile that the prediction asked for sizes beyond those
     measured. `interval_s`: lowest and highest seconds of nine in ten measured iterations, None where too
-    little is known.
+    little is known. `spread_s`: 5th and 95th percentile of an iteration's seconds from draw to draw of the
+    samples, None where their lengths do not vary.
     """
 
     iteration_s: float
@@ -95,6 +98,7 @@ class Prediction:
     interval_s: tuple[float, float] | None = None
     capacity_bytes: float = math.inf
     memory_headroom: float = 0.0
+    spread_s: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

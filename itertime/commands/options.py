@@ -336,6 +336,7 @@ def plan_document(model: ModelSpec, plan: Plan, system: System, prediction: Pred
         "framework": system.framework,
         "power_w": system.power_w,
         **vars(plan),
+        "options": plan.options.text,
         "gpus": plan.gpus,
         "iteration_s": prediction.iteration_s,
         "interval_s": prediction.interval_s,

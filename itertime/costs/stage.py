@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from itertime.schedule import InterleavedPasses
 from itertime.spec import ModelSpec, PlanBatch, System
 
-from .data_parallel import Exchange, Sharded, exchange, exposed_s, optimizer_s, sharded_s
 from .embedding_head import embedding_s, head_s
+from .exchange import Exchange, Sharded, exchange, exposed_s, optimizer_s, sharded_s
 from .kernel_times import KernelTimes
 from .layer import Parts, layer_costs
 from .network import all_gather_s, all_reduce_s, p2p_s, ranks_together

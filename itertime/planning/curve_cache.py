@@ -23,7 +23,7 @@ from typing import Any
 
 from itertime.errors import UserError
 from itertime.io import write_bytes
-from itertime.spec import Plan
+from itertime.spec import Plan, parse_options
 
 __all__ = [
     "CODE",
@@ -70,7 +70,7 @@ class CurveCache:
         path = self._path(key)
         try:
             rows = _parse(_read(path), key)
-        except (OSError, ValueError, TypeError, RecursionError) as error:
+        except (OSError, ValueError, TypeError, RecursionError, UserError) as error:
             if not isinstance(error, FileNotFoundError):
                 _log.debug("%s is not used: %s", path, error)
             return None
@@ -80,7 +80,7 @@ class CurveCache:
 
     def save(self, key: str, rows: dict[int, Row]) -> None:
         """Keeps `rows`, whole or not at all, then removes old files beyond the bounds."""
-        listed = [[count, *row[:4], *vars(row[4]).values()] for count, row in rows.items()]
+        listed = [[count, *row[:4], *_plain(row[4])] for count, row in rows.items()]
         body = json.dumps(listed, allow_nan=False, separators=(",", ":")).encode()
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -155,6 +155,12 @@ def source_hash(root: Path, names: Iterable[str]) -> str:
     return seen.hexdigest()
 
 
+def _plain(plan: Plan) -> list[object]:
+    """The fields of a plan as JSON holds them; the options, the last one, as text."""
+    *others, options = vars(plan).values()
+    return [*others, options.text]
+
+
 def _digest(body: bytes) -> str:
     return hashlib.blake2b(body, digest_size=20).hexdigest()
 
@@ -177,7 +183,9 @@ def _parse(content: bytes, key: str) -> dict[int, Row]:
     rows: dict[int, Row] = {}
     for count, gpus, seconds, size, mfu, *plan in json.loads(body):
         _check((count, gpus), (seconds, size, mfu), plan)
-        rows[count] = gpus, seconds, size, mfu, Plan(*plan)
+        *others, options = plan  # the last field
+        named = dict(zip(_FIELDS, [*others, parse_options(options)], strict=True))
+        rows[count] = gpus, seconds, size, mfu, Plan(**named)
     return rows
 
 

@@ -9,6 +9,10 @@
 | `Plan` | one way to train a model: degrees of parallelism, micro-batch, schedule, recomputation, ZeRO |
 | `RemainderChunks` | layers of the chunks of a pipeline that is split by `Plan.split` "remainder" |
 | `PlanBatch` | many plans of one model as columns of arrays |
+| `PlanOptions`, `parse_options` | a plan's batches, balance, clipping, optimizer, compression; from text |
+| `DEFAULT_OPTIONS` | the options of a plan that states none |
+| `ONE_BIT` | compressions that are optimizers of their own |
+| `broken_options` | the rules of such options, for one plan or many |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
 | `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS` | a plan's choices; a `PlanBatch` has indices |
 | `Framework` | the software that trains: its kernels, what it hides, what it adds |
@@ -66,8 +70,21 @@ from .kernels import (
 from .model import ModelSpec
 from .model_files import list_models, load_model, model_of, model_reference
 from .operators import Array, GemmModel, GemmTile, PowerTerm
-from .plan import CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RECOMPUTE, Plan, RemainderChunks
-from .plan_batch import HABIT, PlanBatch
+from .plans import (
+    CUDA_GRAPHS,
+    DEFAULT_OPTIONS,
+    DISPATCHERS,
+    HABIT,
+    ONE_BIT,
+    PRECISIONS,
+    RECOMPUTE,
+    Plan,
+    PlanBatch,
+    PlanOptions,
+    RemainderChunks,
+    broken_options,
+    parse_options,
+)
 from .profile import Evidence, Profile, list_profiles, load_profile, profile_path
 from .references import Reference, resolved_digest
 from .size_table import SizeTable
@@ -86,10 +103,12 @@ from .user_models import Models
 
 __all__ = [
     "CUDA_GRAPHS",
+    "DEFAULT_OPTIONS",
     "DISPATCHERS",
     "FLASH",
     "HABIT",
     "NETWORK_EFFICIENCY",
+    "ONE_BIT",
     "PRECISIONS",
     "RECOMPUTE",
     "Array",
@@ -108,6 +127,7 @@ __all__ = [
     "Models",
     "Plan",
     "PlanBatch",
+    "PlanOptions",
     "PowerTerm",
     "Profile",
     "Reference",
@@ -118,6 +138,7 @@ __all__ = [
     "System",
     "WidthRate",
     "approximations_of",
+    "broken_options",
     "check_predictable",
     "framework_of",
     "framework_reference",
@@ -132,6 +153,7 @@ __all__ = [
     "load_system",
     "model_of",
     "model_reference",
+    "parse_options",
     "profile_of",
     "profile_path",
     "refusal_of",

@@ -1,10 +1,10 @@
 """Models and systems as users name them: a shipped name, or a file that may extend another one.
 
 A file with `extends: NAME|FILE` has all keys of the other, except those that it states itself. A file is
-relative to the one that names it; those that a system names as `profile` and `framework` may also be relative
-to the current folder, if none lies beside the system's file. Nested keys (`site`) are merged one by one.
-Bandwidths may be stated in Gb/s and times in microseconds: `nic_gbps` for `nic_bytes_per_s`, `launch_us` for
-`launch_s`.
+relative to the one that names it; those that a system names as `profile` and `framework`, and a model as
+`lengths`, may also be relative to the current folder, if none lies beside its file. Nested keys (`site`) are
+merged one by one. Bandwidths may be stated in Gb/s and times in microseconds: `nic_gbps` for
+`nic_bytes_per_s`, `launch_us` for `launch_s`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["Reference", "resolved_digest"]
 
 _LONGEST_CHAIN = 8
 _PACKAGE = Path(__file__).parents[1]
-_FILES = ("profile", "framework")
-"""Keys of a system that may name a file."""
+_FILES = ("profile", "framework", "lengths")
+"""Keys of a system or a model that may name a file."""
 _NOT_INHERITED = ("name", "parameters_published", "active_parameters_published")
 """Keys that a file does not take from the one that it extends, because they describe that one alone."""
 
@@ -131,7 +131,8 @@ def _base(what: str, base: Any, chain: list[Path], folder: Path) -> Path:
 def _files_beside(path: Path, content: Mapping[str, Any]) -> dict[str, str]:
     """The values of `_FILES` that are files relative to the folder of `path`, as paths."""
     named = {key: content[key] for key in _FILES if isinstance(content.get(key), str)}
-    found = {key: path.parent / value for key, value in named.items() if names_file(value)}
+    files = {key: value for key, value in named.items() if names_file(value) or value.endswith(".csv")}
+    found = {key: path.parent / value for key, value in files.items()}
     return {key: str(file) for key, file in found.items() if os.path.isfile(file)}
 
 

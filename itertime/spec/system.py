@@ -47,7 +47,8 @@ __all__ = [
 SYSTEMS = Path(__file__).parents[1] / "systems"
 _CHANGES = re.compile(r",(?=[a-z][a-z0-9_.]*=)")
 """Where a change begins in the name of a system."""
-Algorithms = Annotated[tuple[Literal["ring", "tree", "nvls-tree", "hierarchical"], ...], Field(min_length=1)]
+Algorithm = Literal["ring", "tree", "nvls-tree", "hierarchical", "sharp"]
+Algorithms = Annotated[tuple[Algorithm, ...], Field(min_length=1)]
 NETWORK_EFFICIENCY = 0.8
 """Achieved fraction of the NICs where neither site nor system states one (sources: `Site`)."""
 
@@ -160,6 +161,13 @@ class System:
         Fraction, described("fraction of the NIC bandwidth that collectives achieve", "1")
     ] = NETWORK_EFFICIENCY
     nics_per_node: Annotated[Count | None, described("NICs of a node; by default one per GPU")] = None
+    site_link_bytes_per_s: Annotated[
+        Positive | None,
+        described(
+            "link of one site to the others, over which `workers` exchange; by default their NICs", "bytes/s"
+        ),
+    ] = None
+    site_link_latency_s: Annotated[Latency, described("one hop between sites", "s")] = 30e-3
     cpu_link_bytes_per_s: Annotated[Positive, described("the link between a node's CPUs", "bytes/s")] = 16e9
     gpu_cpu_bytes_per_s: Annotated[
         Positive, described("the link of one GPU to its CPU, one direction", "bytes/s")

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.costs.data_parallel import expert_copies
+from itertime.costs.exchange import expert_copies
 from itertime.costs.partition import FIRST, HEAVY, LAST, Workload
 from itertime.errors import UserError
 from itertime.spec import PRECISIONS, PlanBatch

@@ -16,7 +16,7 @@ from itertime.costs import FIRST, HEAVY, LAST, Workload, chunk_times, memory, st
 from itertime.errors import UserError
 from itertime.prediction import evaluate
 from itertime.spec import PlanBatch
-from itertime.spec.plan import SPLITS
+from itertime.spec.plans import SPLITS
 from itertime.timeline import iteration_graph
 
 LLAMA = ModelSpec(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from itertime import ModelSpec, Plan, PlanBatch, load_model, load_profile, load_system, predict
 from itertime.costs import Workload, stage_costs
 from itertime.costs import stage as costs
-from itertime.costs.data_parallel import exposed_s
+from itertime.costs.exchange import exposed_s
 from itertime.costs.layer import layer_costs
 from itertime.costs.parallel_comm import activation_all_reduce_s
 from itertime.costs.partition import FIRST, HEAVY, LAST, Partition, padded_vocab

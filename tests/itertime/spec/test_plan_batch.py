@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import example, given
@@ -12,7 +12,7 @@ from itertime import Plan, PlanBatch
 from itertime.costs.stage import MICRO_BATCH_COLUMNS
 
 PLAN = PlanBatch.of([Plan(tp=2, pp=1, dp=4, micro_batch=1, global_batch=64)])
-SWITCHES = {field.name for field in fields(PlanBatch) if getattr(PLAN, field.name).dtype == bool}
+SWITCHES = {name for name in MICRO_BATCH_COLUMNS if getattr(PLAN, name).dtype == bool}
 # Small numbers so that values repeat, large ones so that the keys exceed 64 bits.
 NUMBERS = st.one_of(st.integers(0, 9), st.integers(0, 10**15))
 

@@ -108,7 +108,7 @@ def test_numbers_without_a_decimal_point_are_numbers(tmp_path: Path) -> None:
         ({"leaf_oversubscription": "0.5"}, "leaf_oversubscription=0.5"),
         ({"nodes_per_spine": "0"}, "nodes_per_spine=0"),
         ({"collective_algorithms": "[]"}, "collective_algorithms=[]"),
-        ({"collective_algorithms": "[star]"}, "'ring', 'tree', 'nvls-tree' or 'hierarchical'"),
+        ({"collective_algorithms": "[star]"}, "'ring', 'tree', 'nvls-tree', 'hierarchical' or 'sharp'"),
         ({"gpus_per_node": "1.5"}, "gpus_per_node=1.5"),
         ({"gpus_per_node": "yes"}, "gpus_per_node=True: must be a number"),
         ({"site": "{network_efficiency: 1.2}"}, "site.network_efficiency=1.2"),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .plan import CP_EXCHANGES, CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RANK_ORDERS, RECOMPUTE, Plan
+from .choices import CP_EXCHANGES, CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RANK_ORDERS, RECOMPUTE
+from .options import DEFAULT_OPTIONS, PlanOptions
+from .plan import Plan
 
 __all__ = ["HABIT", "PlanBatch"]
 
@@ -33,7 +35,8 @@ class PlanBatch:
 
     `recompute`, `precision`, `cuda_graphs` and `dispatcher` hold indices into RECOMPUTE, PRECISIONS,
     CUDA_GRAPHS and DISPATCHERS. `bucket_bytes` is 0 where a plan has None. `etp` is never unstated.
-    `tp_overlap` is 0, 1 or HABIT. `recompute_permille` is `recompute_fraction` in thousandths.
+    `tp_overlap` is 0, 1 or HABIT. `recompute_permille` is `recompute_fraction` in thousandths. `options` is
+    one value, that of all plans: what it selects is a branch of the cost functions, not a column.
     """
 
     tp: NDArray[np.int64]
@@ -68,14 +71,19 @@ class PlanBatch:
     offload_optimizer: NDArray[np.bool_]
     ends: NDArray[np.bool_]
     remainder: NDArray[np.bool_]
+    options: PlanOptions = DEFAULT_OPTIONS
 
     @classmethod
     def of(cls, plans: Sequence[Plan]) -> PlanBatch:
-        """The columns of `plans`, in their order."""
+        """The columns of `plans`, in their order. Raises ValueError for plans of different options."""
+        options = plans[0].options if plans else DEFAULT_OPTIONS
+        if any(plan.options != options for plan in plans):
+            raise ValueError("the plans of a batch must have the same options")
         numbers = np.array([_numbers(plan) for plan in plans], dtype=np.int64).reshape(-1, len(_NUMBERS))
         switches = np.array([_switches(plan) for plan in plans], dtype=bool).reshape(-1, len(_SWITCHES))
         columns = dict(zip(_NUMBERS, numbers.T, strict=True))
-        return cls(**columns, **dict(zip(_SWITCHES, switches.T, strict=True)))  # type: ignore[arg-type]
+        columns |= dict(zip(_SWITCHES, switches.T, strict=True))
+        return cls(**columns, options=options)  # type: ignore[arg-type]
 
     @cached_property
     def gpus(self) -> NDArray[np.int64]:
@@ -109,7 +117,7 @@ class PlanBatch:
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_] | slice) -> PlanBatch:
         """The plans at `rows` (indices, a mask, or a slice)."""
-        return PlanBatch(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+        return replace(self, **{name: getattr(self, name)[rows] for name in COLUMNS})
 
     def distinct(self, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows that differ in the columns `names`, sorted by these columns, and the index among them of every
@@ -171,7 +179,11 @@ class PlanBatch:
             recompute_fraction=float(self.recompute_permille[row]) / 1000,
             offload_layers=int(self.offload_layers[row]),
             offload_optimizer=bool(self.offload_optimizer[row]),
+            options=self.options,
         )
+
+
+COLUMNS = tuple(field.name for field in fields(PlanBatch) if field.name != "options")
 
 
 def _range(column: NDArray[np.int64] | NDArray[np.bool_]) -> tuple[int, int]:

@@ -4,36 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from itertime.errors import UserError, quoted
+from itertime.spec.model import ModelSpec
 
-from .model import ModelSpec
+from .choices import (
+    CP_EXCHANGES,
+    CUDA_GRAPHS,
+    DISPATCHERS,
+    PRECISIONS,
+    RANK_ORDERS,
+    RECOMPUTE,
+    SCHEDULES,
+    SPLITS,
+)
+from .option_rules import broken_options
+from .options import DEFAULT_OPTIONS, PlanOptions
+from .remainder import RemainderChunks
 
-__all__ = [
-    "CP_EXCHANGES",
-    "CUDA_GRAPHS",
-    "DISPATCHERS",
-    "PRECISIONS",
-    "RANK_ORDERS",
-    "RECOMPUTE",
-    "SCHEDULES",
-    "SPLITS",
-    "Plan",
-    "RemainderChunks",
-]
+__all__ = ["Plan"]
 
-Count = int | NDArray[np.int64]
-
-RECOMPUTE = ("none", "selective", "full", "early-stop", "elementwise")
-PRECISIONS = ("bf16", "fp8", "fp8_block", "mxfp8", "nvfp4")
-CUDA_GRAPHS = ("none", "layers", "full")
-DISPATCHERS = ("alltoall", "deepep", "hybridep")
-SCHEDULES = ("1f1b", "gpipe")
-SPLITS = ("even", "balanced", "compute", "ends", "remainder")
-CP_EXCHANGES = ("ring", "gather")
-RANK_ORDERS = ("tp-cp-dp-pp", "tp-cp-pp-dp")
 _MAX = 10**7
 _MAX_BYTES = 10**15
 _COUNTS = (
@@ -80,6 +69,7 @@ class Plan:
     | `recompute_fraction` | share of the layers that repeat what `recompute` says |
     | `offload_layers` | layers of a stage whose activations wait in the CPU's memory |
     | `offload_optimizer` | the CPU keeps the optimizer's states and runs its step |
+    | `options` | batches, balance, clipping, optimizer, and what saves communication: `PlanOptions` |
 
     `precision`: attention, norms, router, embedding and projection stay in 16 bit. "fp8" has one scale per
     tensor, "fp8_block" one per block (DeepSeek-V3, 2024, section 3.3), "mxfp8" and "nvfp4" one per 32 and 16
@@ -137,6 +127,7 @@ class Plan:
     recompute_fraction: float = 1.0
     offload_layers: int = 0
     offload_optimizer: bool = False
+    options: PlanOptions = DEFAULT_OPTIONS
 
     @property
     def gpus(self) -> int:
@@ -172,7 +163,7 @@ class Plan:
             words.append("offload-optimizer")
         if self.recompute_fraction != 1:
             words.append(f"part{float(self.recompute_fraction)}")
-        return " ".join([*words, self.recompute])
+        return " ".join([*words, self.recompute, *filter(None, [self.options.text])])
 
     def _software_words(self) -> list[str]:
         """The words of a label for how kernels are launched and communication travels."""
@@ -280,6 +271,7 @@ class Plan:
                 f"offload_layers={self.offload_layers}: a stage has no more than {-(-layers // pp)} layers",
             ),
             (self.zero_stage >= 2 and pp > 1, f"zero_stage={self.zero_stage}: needs pp=1"),
+            *((bool(broken), why) for broken, why in broken_options(self.options, model, self)),
         ]
 
     def _chunk_rules(self, model: ModelSpec) -> list[tuple[bool, str]]:
@@ -331,27 +323,6 @@ class Plan:
                 f"tp={self.tp}: needs sequence_parallel in a model with experts",
             ),
         ]
-
-
-@dataclass(frozen=True)
-class RemainderChunks:
-    """The split "remainder" of a model's layers over chunks; numbers, or arrays of one element a plan.
-
-    The first chunk holds `first` layers, all others `most`. The last chunk that holds layers lacks `lacking`
-    of them; the `empty` chunks after it hold none.
-    """
-
-    first: Count
-    most: Count
-    lacking: Count
-    empty: Count
-
-    @classmethod
-    def of(cls, model: ModelSpec, chunks: Count) -> RemainderChunks:
-        most = -(-model.layers // chunks)
-        first: Count = np.maximum(most, model.dense_layers)
-        others = -(-(model.layers - first) // most)
-        return cls(first, most, first + others * most - model.layers, chunks - 1 - others)
 
 
 def _why_ep(plan: Plan) -> str:

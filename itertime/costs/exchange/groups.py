@@ -1,0 +1,98 @@
+"""Groups of data-parallel ranks that communicate, and a collective of such groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.costs.network import ranks_together
+from itertime.costs.partition import Workload
+from itertime.spec import PlanBatch
+
+__all__ = [
+    "Groups",
+    "collective_s",
+    "expert_copies",
+    "expert_group",
+    "expert_spread",
+    "gradient_bytes",
+    "groups_of",
+]
+
+Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of data-parallel ranks, one kind per plan.
+
+    `ranks` GPUs, `local` of them in one NVLink domain, whose NICs `sharers` groups share; `stride` domains
+    from one of a group's domains to the next.
+    """
+
+    ranks: Whole
+    local: Whole
+    sharers: Whole
+    stride: Whole
+
+
+def expert_spread(plans: PlanBatch) -> Whole:
+    """GPUs that hold different experts, or parts of them: copies of an expert are so many GPUs apart."""
+    return plans.ep * plans.etp
+
+
+def expert_group(plans: PlanBatch) -> Whole:
+    return expert_copies(plans, plans.zero_group)
+
+
+def expert_copies(plans: PlanBatch, group: Whole) -> Whole:
+    """GPUs that share an expert's ZeRO shards where `group` data-parallel ranks share those of the rest."""
+    return np.maximum(group * plans.tp // expert_spread(plans), 1)
+
+
+def gradient_bytes(workload: Workload) -> Array:
+    """Bytes of one parameter's gradient."""
+    return np.where(workload.plans.fp32_gradients, 4.0, 2.0)
+
+
+def collective_s(
+    operation: Callable[..., Array],
+    workload: Workload,
+    groups: Groups,
+    used: NDArray[np.bool_],
+    nbytes: Array,
+) -> Array:
+    """Seconds of the operation; 0 where it is not `used`, and the profile is not asked for it."""
+    if not used.any():
+        return np.zeros(len(used))
+    seconds = operation(
+        np.where(used, nbytes, 0.0),
+        groups.ranks,
+        groups.local,
+        workload.system,
+        workload.profile,
+        groups.sharers,
+        groups.stride,
+    )
+    return np.where(used, seconds, 0.0)
+
+
+def groups_of(workload: Workload, ranks: Whole, apart: Whole) -> Groups:
+    """Groups of `ranks` data-parallel ranks, each `apart` GPUs of its stage from the next.
+
+    Ranks count tp first, then cp, dp, pp (SC'21, section 3); or dp last, and then the stages of a pipeline
+    lie between neighbouring ranks.
+    """
+    plans, system = workload.plans, workload.system
+    domain = system.domain_gpus
+    spacing = apart * np.where(plans.pp_before_dp, plans.pp, 1)
+    local = ranks_together(ranks, np.maximum(domain // spacing, 1), system)
+    if plans.pp_before_dp.any():
+        together = np.minimum(plans.cp * plans.tp // apart, domain // plans.tp)
+        local = np.where(plans.pp_before_dp, np.maximum(local, np.minimum(ranks, together)), local)
+    sharers = np.maximum(domain // local, 1)
+    return Groups(ranks, local, sharers, np.maximum(spacing // domain, 1))

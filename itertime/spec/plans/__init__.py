@@ -1,0 +1,51 @@
+"""How a model is trained: one plan, its options and rules, and many plans as columns.
+
+| name | what |
+|---|---|
+| `Plan` | degrees of parallelism, micro-batch, schedule, recomputation, ZeRO |
+| `PlanOptions`, `parse_options` | batches, balance, clipping, optimizer, compression; from text |
+| `DEFAULT_OPTIONS` | the options of a plan that states none |
+| `ONE_BIT` | compressions that are optimizers of their own |
+| `broken_options` | the rules of options, for one plan or many |
+| `RemainderChunks` | layers of the chunks of a pipeline that is split by `Plan.split` "remainder" |
+| `PlanBatch` | many plans of one model and the same options as columns of arrays |
+| `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
+| `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS` | choices of a plan; a `PlanBatch` has indices |
+| `CP_EXCHANGES`, `RANK_ORDERS`, `SCHEDULES`, `SPLITS` | other choices |
+"""
+
+from .choices import (
+    CP_EXCHANGES,
+    CUDA_GRAPHS,
+    DISPATCHERS,
+    PRECISIONS,
+    RANK_ORDERS,
+    RECOMPUTE,
+    SCHEDULES,
+    SPLITS,
+)
+from .option_rules import broken_options
+from .options import DEFAULT_OPTIONS, ONE_BIT, PlanOptions, parse_options
+from .plan import Plan
+from .plan_batch import HABIT, PlanBatch
+from .remainder import RemainderChunks
+
+__all__ = [
+    "CP_EXCHANGES",
+    "CUDA_GRAPHS",
+    "DEFAULT_OPTIONS",
+    "DISPATCHERS",
+    "HABIT",
+    "ONE_BIT",
+    "PRECISIONS",
+    "RANK_ORDERS",
+    "RECOMPUTE",
+    "SCHEDULES",
+    "SPLITS",
+    "Plan",
+    "PlanBatch",
+    "PlanOptions",
+    "RemainderChunks",
+    "broken_options",
+    "parse_options",
+]

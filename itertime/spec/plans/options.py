@@ -1,0 +1,154 @@
+"""Options of a plan: how samples become batches, the optimizer, and what saves communication.
+
+A plan has one `PlanOptions`, and so has a batch of plans: the cost functions branch on its plain values, so
+an option that is not used costs nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictBool
+from pydantic.dataclasses import dataclass
+
+from itertime.errors import UserError, quoted, shown
+from itertime.io import CONFIG, Count, Fraction, Share, construct, described
+
+__all__ = ["DEFAULT_OPTIONS", "ONE_BIT", "PlanOptions", "parse_options"]
+
+ONE_BIT = ("onebit-adam", "onebit-lamb", "zeroone-adam")
+"""Compressions that send the momentum's signs in place of gradients, and are optimizers of their own."""
+_LONGEST = 2_000  # characters of a text of options
+Rank = Annotated[Count, Field(le=10_000)]
+
+
+@dataclass(frozen=True, config=CONFIG)
+class PlanOptions:
+    """How a plan trains beyond its degrees of parallelism; the defaults change nothing.
+
+    What an option does to convergence is not predicted anywhere: the number of steps is an input. Rules that
+    depend on the model and on the plan are in `option_rules.py`.
+
+    >>> PlanOptions(clipping="bucket", optimizer="lamb").text
+    'clipping=bucket,optimizer=lamb'
+    """
+
+    batching: Annotated[
+        Literal["padded", "longest", "unpadded", "packed"],
+        described(
+            "samples of a model with `lengths` take the sequence length, or that of the longest in their "
+            "micro-batch, or their own, or share rows of the sequence length"
+        ),
+    ] = "padded"
+    balance: Annotated[
+        Literal["drawn", "sorted", "exchanged", "stratified", "stratified-exchanged"],
+        described(
+            "how samples of different lengths come to data-parallel ranks: as drawn, sorted over all ranks, "
+            "exchanged within a node, in fixed numbers by length, or the last two together"
+        ),
+    ] = "drawn"
+    clipping: Annotated[
+        Literal["after", "none", "before", "bucket"],
+        described(
+            "gradient clipping: by the norm of the reduced gradients, none, by a rank's own norm before any "
+            "is reduced, or bucket by bucket before each is reduced"
+        ),
+    ] = "after"
+    optimizer: Annotated[
+        Literal["adam", "adamw", "fused-adam", "lamb", "came", "sgd"],
+        described("its states and what its step moves; lamb with ZeRO-1 is distributed LAMB"),
+    ] = "adam"
+    compression: Annotated[
+        Literal["none", "fp16", "fp8", "int8", "int4", "topk", "powersgd"]
+        | Literal["onebit-adam", "onebit-lamb", "zeroone-adam"],
+        described("what gradients are sent as"),
+    ] = "none"
+    compression_rank: Annotated[Rank, described("rank of PowerSGD's factors", "1")] = 4
+    compression_density: Annotated[
+        Fraction, described("share of a gradient's entries that top-k sends", "1")
+    ] = 0.01
+    warmup_share: Annotated[
+        Share, described("share of the iterations that exchange everything uncompressed", "1")
+    ] = 0.0
+    quantized_weights: Annotated[StrictBool, described("ZeRO gathers weights in 8 bit (ZeRO++, qwZ)")] = False
+    weight_shards: Annotated[
+        Count | None, described("ranks that share one copy of the weights; by default as ZeRO says")
+    ] = None
+    gradient_shards: Annotated[
+        Count | None, described("ranks that share one copy of the gradients; by default as ZeRO says")
+    ] = None
+    optimizer_shards: Annotated[
+        Count | None,
+        described("ranks that share the optimizer's states; by default as ZeRO says"),
+    ] = None
+    secondary_shards: Annotated[
+        Count | None,
+        described("ranks that share a second copy of the weights for the backward pass (ZeRO++, hpZ)"),
+    ] = None
+    workers: Annotated[
+        Count, described("groups of data-parallel ranks that exchange only every `local_steps` iterations")
+    ] = 1
+    local_steps: Annotated[Count, described("iterations between two exchanges of the workers")] = 1
+    outer: Annotated[
+        Literal["average", "diloco", "des-loc"],
+        described("what workers exchange: weights (Local SGD), outer gradients, or weights and moments"),
+    ] = "average"
+    momentum_steps: Annotated[
+        Count | None, described("of des-loc, for first moments; by default `local_steps`")
+    ] = None
+    variance_steps: Annotated[
+        Count | None, described("of des-loc, for second moments; by default `local_steps`")
+    ] = None
+
+    @property
+    def text(self) -> str:
+        """The options that differ from the defaults as `parse_options` reads them; "" for none."""
+        if self == DEFAULT_OPTIONS:
+            return ""
+        changed = ((name, getattr(self, name)) for name in _NAMES)
+        return ",".join(
+            f"{name}={_written(value)}" for name, value in changed if value != getattr(DEFAULT_OPTIONS, name)
+        )
+
+
+DEFAULT_OPTIONS = PlanOptions()
+"""The options of a plan that states none."""
+_NAMES = tuple(field.name for field in fields(PlanOptions))
+
+
+def _written(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def parse_options(text: str, where: str = "options") -> PlanOptions:
+    """The options in a text like "clipping=bucket,optimizer=lamb"; "" is the defaults.
+
+    Raises UserError, beginning with `where`, for text of another form, and for an unknown or repeated key or
+    a wrong value.
+
+    >>> parse_options("workers=4, local_steps=500, outer=diloco").local_steps
+    500
+    """
+    if len(text) > _LONGEST:
+        raise UserError(f"{where}: has {len(text)} characters; the limit is {_LONGEST}")
+    values: dict[str, object] = {}
+    for part in text.split(",") if text.strip() else ():
+        key, equals, value = part.partition("=")
+        key, value = key.strip(), value.strip()
+        if not equals or not key or not value:
+            raise UserError(f"{where}: {shown(part.strip())}: must be KEY=VALUE, like clipping=bucket")
+        if key in values:
+            raise UserError(f"{where}: key {quoted(key)} is given twice; remove one")
+        values[key] = _value(value)
+    return construct(PlanOptions, values, where)
+
+
+def _value(text: str) -> object:
+    """A number or a switch as such; anything else stays text. `none` is a word here."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return {"true": True, "false": False}.get(text.lower(), text)

@@ -1,0 +1,35 @@
+"""The split "remainder" of a model's layers, which plans and their batches share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.spec.model import ModelSpec
+
+__all__ = ["RemainderChunks"]
+
+Count = int | NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RemainderChunks:
+    """The split "remainder" of a model's layers over chunks; numbers, or arrays of one element a plan.
+
+    The first chunk holds `first` layers, all others `most`. The last chunk that holds layers lacks `lacking`
+    of them; the `empty` chunks after it hold none.
+    """
+
+    first: Count
+    most: Count
+    lacking: Count
+    empty: Count
+
+    @classmethod
+    def of(cls, model: ModelSpec, chunks: Count) -> RemainderChunks:
+        most = -(-model.layers // chunks)
+        first: Count = np.maximum(most, model.dense_layers)
+        others = -(-(model.layers - first) // most)
+        return cls(first, most, first + others * most - model.layers, chunks - 1 - others)
