@@ -140,7 +140,7 @@ _BERT_COLUMNS = {
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of table: its name with an article, the columns that are read, and those that need no reading."""
+    """A kind of table: its name with an article, columns that are read, and columns that are not."""
 
     name: str
     columns: Mapping[str, Column]

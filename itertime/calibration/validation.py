@@ -1,4 +1,4 @@
-"""Predicted against measured: predictions for the rows of iteration tables, and their errors."""
+"""Predicted against measured: predictions for the rows of tables of measured runs, and their errors."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from itertime.io import with_guard, write_text
 from itertime.prediction import Prediction, predict
 from itertime.spec import Site
 
-from .measured_run import MeasuredRun, candidate_plans, measured_run
-from .table import Cells, read_table
+from .bert_run import stated_precision
+from .measured_run import MeasuredRun
+from .run_set import expressed
+from .table import BERT, Cells, read_table
 
 __all__ = [
     "GROUPINGS",
@@ -31,7 +33,7 @@ __all__ = [
     "write_rows",
 ]
 
-GROUPINGS = ("framework", "precision", "gpu", "source")
+GROUPINGS = ("framework", "precision", "gpu", "source", "batching")
 """What `summary` can group rows by."""
 
 
@@ -87,7 +89,10 @@ class FileErrors:
 
 
 def validate(path: str | Path, site: Site | None = None) -> FileErrors:
-    """Predict every row of a table, with the constants of `site`. Raises TableError for a malformed file."""
+    """Predict every row of a table of measured runs, with the constants of `site`.
+
+    Raises TableError for a malformed file.
+    """
     predicted, skipped = [], []
     for row in read_table(path):
         try:
@@ -154,8 +159,7 @@ def _predict_row(row: Cells, site: Site, file: str) -> RowError:
     memory of all that it can be, or the one that needs least if none fits. Runs may fill the memory: a
     measured run needs no headroom.
     """
-    run = measured_run(row, site)
-    plans = candidate_plans(row, run)
+    run, plans = expressed(row, site)
     found = [(plan, predict(run.model, plan, run.system, run.profile, memory_headroom=0.0)) for plan in plans]
     possible = [each for each in found if each[1].fits] or found[:1]
     plan, prediction = min(possible, key=lambda each: each[1].iteration_s)
@@ -174,7 +178,10 @@ def _predict_row(row: Cells, site: Site, file: str) -> RowError:
 
 
 def _groups(row: Cells, run: MeasuredRun, source: str) -> dict[str, str]:
-    values = (run.system.framework, run.plan.precision, row["gpu"], source)
+    precision = stated_precision(row) if row.get("kind") == BERT else run.plan.precision
+    options = run.plan.options
+    batching = options.batching if options.balance == "drawn" else f"{options.batching}, {options.balance}"
+    values = (run.system.framework, precision, row["gpu"], source, batching)
     return dict(zip(GROUPINGS, values, strict=True))
 
 
