@@ -121,7 +121,7 @@ def _parts(workload: Workload) -> dict[str, Array]:
     per_logit = 2.0 if workload.fused_loss else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
     stepped = np.where(plans.offload_optimizer, 0.0, optimizer)  # on the GPU
     summed = 6.0 if workload.framework.gradient_copies else 4.0
-    predicted = workload.tokens * model.predicted_share
+    predicted = workload.micro_batch.real * model.predicted_share
     logits = np.zeros(layers.shape)
     logits[-1] = predicted * partition.vocab / plans.tp * per_logit
     return {
