@@ -264,7 +264,7 @@ def _compute_gbps(network: str) -> float | None:
     others = [part for part in parts if not re.match(r"\s*(storage|management)\s*:", part.lower())]
     sums = []
     for part in named or others:
-        each = re.search(r"(?<!\d)(\d{1,2}) ?x .*?(\d{1,4}) ?gb", part.lower())
+        each = re.search(r"(?<!\d)(\d{1,2}) ?x .*?(\d{1,4}) ?(?:gb|$)", part.strip().lower())
         if each:
             sums.append(float(each[1]) * float(each[2]))
     return max(sums, default=None) or None
