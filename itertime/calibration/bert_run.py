@@ -57,6 +57,8 @@ _BALANCES = {
     (): "drawn",
 }
 _EITHER = "fp16 or fp8"
+_SERVERS = {"DSS8440": "dell-dss8440"}
+"""Servers that an id names and whose links differ from what their GPUs could use."""
 
 
 def bert_run(row: Cells, site: Site) -> MeasuredRun:
@@ -172,14 +174,16 @@ def _plan(row: Cells, options: PlanOptions, model: ModelSpec, assumed: list[str]
         )
     if "lamb" not in row["optimizer"].lower():
         raise UserError(f"optimizer={shown(row['optimizer'])}: must be LAMB or Adam")
-    blocks = _overlaps(row)
+    blocks, node = _overlaps(row), min(row["gpus_per_node"], gpus)
+    scattered = {} if steps > 1 else {"gradient_shards": node}
     return replace(
         plan,
         zero_stage=1,
-        zero_group=min(row["gpus_per_node"], gpus),
+        zero_group=node,
+        prefetch=blocks,
         grad_overlap=blocks,
         bucket_bytes=-(-2 * model.parameters // _BLOCKS) if blocks else None,
-        options=replace(options, optimizer="lamb"),
+        options=replace(options, optimizer="lamb", **scattered),
     )
 
 
@@ -191,7 +195,7 @@ def _overlaps(row: Cells) -> bool:
 def _system(row: Cells, site: Site, assumed: list[str]) -> System:
     """The system of a row: nodes and NICs as stated, GPUs limited to the stated power."""
     gpu, power = _gpu(row["gpu"])
-    node = load_system(system_of(gpu))
+    node = _server(row["id"], load_system(system_of(gpu)))
     usual = profile_of(node).power_w
     several = row["gpus"] > row["gpus_per_node"]
     nic = _nic_gbps(row, assumed) if several else row["node_nic_gbps"]
@@ -211,6 +215,19 @@ def _system(row: Cells, site: Site, assumed: list[str]) -> System:
     return system if nic is None else system.with_nic(nic)
 
 
+def _server(name: str, usual: System) -> System:
+    """The usual node of a GPU, or the server that the name of a row names, with these GPUs."""
+    found = next((each for each in _SERVERS if each in name.upper()), None)
+    if found is None:
+        return usual
+    return replace(
+        load_system(_SERVERS[found]),
+        hbm_bytes_per_s=usual.hbm_bytes_per_s,
+        memory_bytes=usual.memory_bytes,
+        power_w=usual.power_w,
+    )
+
+
 def _sums_in_switches(row: Cells) -> bool:
     """Whether switches sum: NVIDIA's runs on its largest clusters (`SBATCH_NETWORK=sharp`)."""
     return row["gpus"] >= (1024 if "A100" in row["gpu"].upper() else 512) and "NVIDIA/" in (
@@ -220,8 +237,8 @@ def _sums_in_switches(row: Cells) -> bool:
 
 def _framework(row: Cells) -> str:
     if "adam" in row["optimizer"].lower():
-        return "apex-bert"
-    return "apex-bert" if "A100" in row["gpu"].upper() else "te-bert"
+        return "apex-ddp-bert"
+    return "apex-bert" if re.search(r"\bA(100|30)\b", row["gpu"].upper()) else "te-bert"
 
 
 def _gpu(stated: str) -> tuple[str, float | None]:
