@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .balance import exchange_bytes
+from .balance import draws_of, exchange_bytes, node_ranks
 from .exchange.groups import collective_s, groups_of
-from .micro_batch import draws_of, node_ranks
 from .network import all_gather_s
 from .partition import Workload
 
