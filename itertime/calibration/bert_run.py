@@ -57,6 +57,7 @@ _BALANCES = {
     (): "drawn",
 }
 _EITHER = "fp16 or fp8"
+_EVALUATED, _EVALUATION_STEP = 10_000, 25_000  # samples
 _SERVERS = {"DSS8440": "dell-dss8440"}
 """Servers that an id names and whose links differ from what their GPUs could use."""
 
@@ -75,7 +76,14 @@ def bert_run(row: Cells, site: Site) -> MeasuredRun:
     system = _system(row, site, assumed)
     model = _model(row)
     plan = _plan(row, PlanOptions(batching=batching, balance=balance), model, assumed)
-    run = MeasuredRun(model, plan, system, profile_of(system), tuple(assumed))
+    run = MeasuredRun(
+        model,
+        plan,
+        system,
+        profile_of(system),
+        tuple(assumed),
+        evaluation=_evaluation(row["global_batch"]),
+    )
     for precision in _precisions(row):
         check_precision(precision, run.profile)
     return run
@@ -239,6 +247,18 @@ def _framework(row: Cells) -> str:
     if "adam" in row["optimizer"].lower():
         return "apex-ddp-bert"
     return "apex-bert" if re.search(r"\bA(100|30)\b", row["gpu"].upper()) else "te-bert"
+
+
+def _evaluation(global_batch: int) -> float:
+    """Seconds of evaluation in a measured step over those of an iteration. MLPerf evaluates 10,000 samples,
+    forward alone, every FLOOR(0.05 (230.23 GBS + 3,000,000), 25,000) samples of training
+    (mlcommons/training_policies, training_rules.adoc); a forward pass counts a third of an iteration.
+
+    >>> round(100 * _evaluation(448), 1)
+    2.2
+    """
+    every = 0.05 * (230.23 * global_batch + 3_000_000) // _EVALUATION_STEP * _EVALUATION_STEP
+    return _EVALUATED / 3 / every
 
 
 def _gpu(stated: str) -> tuple[str, float | None]:

@@ -76,7 +76,8 @@ class MeasuredRun:
     """A measured run: the arguments that predict it, its framework in the system.
 
     `assumed`: what the row does not say, or what these arguments state only roughly, one sentence each.
-    `unreported_bytes`: memory that a prediction counts and the row's figure lacks.
+    `unreported_bytes`: memory that a prediction counts and the row's figure lacks. `evaluation`: seconds of
+    evaluating the model that the measured time holds, over those of an iteration.
     """
 
     model: ModelSpec
@@ -85,6 +86,7 @@ class MeasuredRun:
     profile: Profile
     assumed: tuple[str, ...] = ()
     unreported_bytes: float = 0.0
+    evaluation: float = 0.0
 
 
 def measured_run(row: Cells, site: Site) -> MeasuredRun:

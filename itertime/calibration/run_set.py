@@ -100,6 +100,11 @@ class RunSet:
         return np.array([run.unreported_bytes for run in self.runs])
 
     @functools.cached_property
+    def _with_evaluation(self) -> Array:
+        """Measured seconds over those of the iteration in them."""
+        return np.array([1 + run.evaluation for run in self.runs])
+
+    @functools.cached_property
     def frameworks(self) -> tuple[str, ...]:
         """The framework of every run."""
         return tuple(run.system.framework for run in self.runs)
@@ -107,7 +112,7 @@ class RunSet:
     def evaluate(
         self, site: Site | None = None, frameworks: Mapping[str, Framework] | None = None
     ) -> tuple[Array, Array]:
-        """Predicted seconds of every run and the bytes that its row would state, at a site (None: the neutral
+        """Predicted seconds and bytes of every run, as its row would state them, at a site (None: the neutral
         one), with the shipped frameworks or those in `frameworks`, by name.
 
         Where the source leaves open the micro-batch or what is recomputed, the run is the fastest that fits
@@ -122,7 +127,7 @@ class RunSet:
             np.minimum.at(seconds, group.rows[possible], found[possible])
             chosen = possible & (found == seconds[group.rows])
             memory[group.rows[chosen]] = needed[chosen]
-        return seconds, memory - self.unreported_bytes
+        return seconds * self._with_evaluation, memory - self.unreported_bytes
 
     def _evaluated(
         self, group: _Group, site: Site | None, frameworks: Mapping[str, Framework]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +165,7 @@ def _predict_row(row: Cells, site: Site, file: str) -> RowError:
     plan, prediction = min(possible, key=lambda each: each[1].iteration_s)
     source = row["site"] or file
     interval = interval_s(run.model, plan, run.system, prediction.iteration_s, without=source)
+    prediction = _with_evaluation(prediction, run.evaluation)
     return RowError(
         id=row["id"],
         measured_s=row["iteration_s"],
@@ -174,6 +175,18 @@ def _predict_row(row: Cells, site: Site, file: str) -> RowError:
         assumed=run.assumed,
         groups=_groups(row, run, source),
         unreported_bytes=run.unreported_bytes,
+    )
+
+
+def _with_evaluation(prediction: Prediction, share: float) -> Prediction:
+    """The prediction of a measured time that holds evaluations: so many times the iteration's."""
+    if share == 0:
+        return prediction
+    added = share * prediction.iteration_s
+    return replace(
+        prediction,
+        iteration_s=prediction.iteration_s + added,
+        breakdown=prediction.breakdown | {"evaluation": added},
     )
 
 
