@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,21 @@ class Exchange:
     """Seconds to combine all gradients, and to gather updated weights, of the first stage, which ends last.
 
     Both go in `buckets` equal pieces along the passes that can hide them. With interleaved chunks, `buckets`
-    counts those of the first chunk: the rest of the pipeline hides the others.
+    counts those of the first chunk: the rest of the pipeline hides the others. `calls` counts those of all
+    chunks, where a chunk whose gradients go at once has one.
+
+    `kernels`: by name and in order, seconds of what the GPU runs on each bucket before it is sent, (plans,).
+    `norm_s`: seconds of a norm that is taken once, before or after the exchange. `overlapped`: plans whose
+    gradients travel during the last backward pass.
     """
 
     reduce_s: Array
     gather_s: Array
     buckets: Whole
+    calls: Whole
+    overlapped: NDArray[np.bool_]
+    norm_s: Array
+    kernels: dict[str, Array] = field(default_factory=dict)
 
 
 def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -> Exchange:
@@ -52,7 +61,14 @@ def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -
         more = _sums(workload, experts / calls, copies, expert_group(plans), apart)
         reduced, gathered = reduced + more[0], gathered + more[1]
     per_chunk = calls / plans.interleave
-    return Exchange(reduced * per_chunk, gathered * per_chunk, buckets)
+    return Exchange(
+        reduce_s=reduced * per_chunk,
+        gather_s=gathered * per_chunk,
+        buckets=buckets,
+        calls=calls,
+        overlapped=plans.grad_overlap,
+        norm_s=np.zeros(len(plans)),
+    )
 
 
 def _sums(

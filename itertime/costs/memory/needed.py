@@ -2,8 +2,9 @@
 
 Mixed precision: 16-bit weights and gradients (32-bit gradients where the plan says so), and per parameter 12
 bytes of Adam with 32-bit master weights, divided over ZeRO's groups (Rajbhandari et al., ZeRO, SC'20, section
-3.1). While the optimizer runs it holds its gradients in 32 bit; the activations have been freed before. That
-moments and master weights have 32 bit is assumed of every framework.
+3.1); `state_bytes` has those of other optimizers. While the optimizer runs it holds its gradients in 32 bit;
+the activations have been freed before. That moments and master weights have 32 bit is assumed of every
+framework.
 
 Sums of gradients in 32 bit take 4 bytes where products add to them (Megatron Core, docs of the distributed
 optimizer: 6 + 12/d bytes with weights). Frameworks that sum after the backward pass hold the 16-bit gradients
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.costs.exchange import expert_copies
+from itertime.costs.exchange import expert_copies, state_bytes
 from itertime.costs.partition import FIRST, HEAVY, LAST, Workload
 from itertime.errors import UserError
 from itertime.spec import PRECISIONS, PlanBatch
@@ -127,7 +128,7 @@ def _parts(workload: Workload) -> dict[str, Array]:
     return {
         "weights": 2.0 * weights + gathered + casts,
         "gradients": np.where(plans.fp32_gradients, summed, 2.0) * gradients,
-        "optimizer": 12.0 * stepped,
+        "optimizer": state_bytes(model, plans.options) * stepped,
         "activations": held + live,
         "logits": logits,
         "optimizer_step": np.maximum(4.0 * stepped - held - live - logits, 0.0),
