@@ -8,12 +8,14 @@
 | `clipping_s`, `Clipping` | seconds of gradient clipping, and what it leaves to overlap |
 | `optimizer_s` | seconds of the optimizer's step |
 | `state_bytes` | bytes of the optimizer's states per parameter |
+| `once_s` | all of it that happens once an iteration |
 | `expert_copies` | GPUs that share an expert's ZeRO shards |
 """
 
 from .clipping import Clipping, clipping_s
 from .gradients import Exchange, Sharded, exchange, exposed_s, sharded_s
 from .groups import expert_copies
+from .once import once_s
 from .optimizer import optimizer_s, state_bytes
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "exchange",
     "expert_copies",
     "exposed_s",
+    "once_s",
     "optimizer_s",
     "sharded_s",
     "state_bytes",

@@ -46,7 +46,7 @@ from itertime.costs.layer import Parts
 from itertime.costs.partition import Workload
 
 from .groups import gradient_bytes, norm_sums_s
-from .optimizer import NORM_BYTES, includes_norm, optimizer_group, owned_parameters
+from .optimizer import NORM_BYTES, includes_norm, owned_parameters
 
 __all__ = ["Clipping", "clipping_s"]
 
@@ -82,7 +82,7 @@ def clipping_s(workload: Workload, shared: Array, experts: Array, calls: Whole) 
     nothing = np.zeros(len(plans))
     if clipping == "after":
         norm = _kernel_s(workload, NORM_BYTES * owned_parameters(plans, shared, experts))
-        norm = norm + norm_sums_s(workload, SCALAR_BYTES, optimizer_group(plans))
+        norm = norm + norm_sums_s(workload, SCALAR_BYTES, plans.optimizer_shards)
         return Clipping({}, norm, plans.grad_overlap)
     nbytes = gradient_bytes(workload) * (shared + experts) / calls
     kernels = {"norm": _kernel_s(workload, nbytes), "scale": _kernel_s(workload, 2 * nbytes)}

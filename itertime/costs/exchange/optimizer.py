@@ -50,7 +50,6 @@ from .groups import expert_copies, gradient_bytes, norm_sums_s
 __all__ = [
     "NORM_BYTES",
     "includes_norm",
-    "optimizer_group",
     "optimizer_s",
     "owned_parameters",
     "state_bytes",
@@ -94,15 +93,9 @@ _STEPS = {
 _COPIES = 4.0 + 6.0  # written by the unscaling; read and written by the copy to 16 bit
 
 
-def optimizer_group(plans: PlanBatch) -> Whole:
-    """Data-parallel ranks that share the optimizer's states."""
-    return np.where(plans.zero_stage >= 1, plans.zero_group, 1)
-
-
 def owned_parameters(plans: PlanBatch, shared: Array, experts: Array) -> Array:
     """Of `shared` and `experts` parameters per GPU, those that a rank updates."""
-    group = optimizer_group(plans)
-    return shared / group + experts / expert_copies(plans, group)
+    return shared / plans.optimizer_shards + experts / expert_copies(plans, plans.optimizer_shards)
 
 
 def includes_norm(options: PlanOptions) -> bool:
@@ -153,7 +146,7 @@ def _fused_step_s(workload: Workload, owned: Array, share: Array, layers: Whole)
     seconds = np.maximum(seconds, np.where(owned > 0, issued, 0.0))
     if plans.options.optimizer != "lamb":
         return seconds
-    norms = 2 * norm_sums_s(workload, 4.0 * (whole[0] + whole[1]), optimizer_group(plans), stages=False)
+    norms = 2 * norm_sums_s(workload, 4.0 * (whole[0] + whole[1]), plans.optimizer_shards, stages=False)
     return seconds + np.where(owned > 0, norms, 0.0)
 
 

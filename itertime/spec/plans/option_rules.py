@@ -72,12 +72,13 @@ def _batch_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> list
 
 
 def _optimizer_rules(options: PlanOptions, plans: Degrees) -> list[tuple[Broken, str]]:
-    clipping, optimizer = options.clipping, options.optimizer
+    clipping, optimizer, stated = options.clipping, options.optimizer, options.gradient_shards
+    scattered = plans.zero_stage >= 2 if stated is None else stated > 1
     return [
         (
-            (clipping in ("before", "bucket")) & (plans.zero_stage >= 2),
+            (clipping in ("before", "bucket")) & scattered,
             f"clipping={clipping}: needs a rank's whole gradients, which ZeRO-2 scatters with every "
-            "micro-batch; take zero_stage=0 or 1, or clipping=after",
+            "micro-batch; take zero_stage=0 or 1 (gradient_shards=1), or clipping=after",
         ),
         (
             (optimizer not in _ADAMS) & plans.offload_optimizer,

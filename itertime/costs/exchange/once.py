@@ -7,12 +7,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from itertime.costs.layer import Parts
+from itertime.costs.network import all_reduce_s
+from itertime.costs.partition import FIRST, LAST, Workload
 from itertime.spec import PlanBatch
 
-from .exchange import Exchange, clipping_s, exchange, exposed_s, optimizer_s
-from .layer import Parts
-from .network import all_reduce_s
-from .partition import FIRST, LAST, Workload
+from .clipping import clipping_s
+from .gradients import Exchange, exchange, exposed_s
+from .optimizer import optimizer_s
 
 __all__ = ["once_s"]
 
@@ -23,7 +25,7 @@ def once_s(workload: Workload, forward: Array, backward: Array) -> tuple[Parts, 
     """Seconds by part that an iteration spends once, on the first stage, which ends last.
 
     `forward` and `backward`: seconds of the passes of its first chunk, which buckets may overlap. Kernels
-    that run on a bucket before it is sent lengthen the backward pass (`exchange/clipping.py` derives it).
+    that run on a bucket before it is sent lengthen the backward pass (`clipping.py` derives it).
     """
     plans, partition, site = workload.plans, workload.partition, workload.system.site
     first = np.where(plans.pp == 1, LAST, FIRST)
@@ -58,9 +60,9 @@ def once_s(workload: Workload, forward: Array, backward: Array) -> tuple[Parts, 
 
 
 def _broadcasts(plans: PlanBatch) -> Array:
-    """Ranks that send their share of the updated weights to their ZeRO group, one after the other."""
-    ranks = np.where(plans.zero_group > 1, plans.zero_group, 0.0)
-    return np.where((plans.zero_stage == 1) | (plans.zero_stage == 2), ranks, 0.0)
+    """Ranks that send their share of the updated weights to those that need it, one after the other."""
+    ranks = plans.optimizer_shards / plans.weight_shards
+    return np.where(ranks > 1, ranks, 0.0)
 
 
 def _embedding_sync_s(workload: Workload) -> Array:
