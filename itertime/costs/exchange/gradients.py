@@ -82,13 +82,24 @@ def _sums(
     ranks. Otherwise it is an all-reduce: no ZeRO, or ZeRO in groups, each of which needs the whole sum. After
     the step, weights travel from the shards of the optimizer to those of the weights (Wu et al. 2023, PaRO,
     section 3, which divides each over no ranks, a group's or all).
+
+    Distributed LAMB in groups sends less: a reduce-scatter within the group, then an all-reduce of each shard
+    over the groups (Apex, apex/contrib/optimizers/distributed_fused_lamb.py, `dwu_group_size`).
     """
     plans = workload.plans
     nbytes = gradient_bytes(workload) * parameters / shards.gradients
     between = groups_of(workload, ranks // shards.gradients, apart * shards.gradients)
     whole = shards.optimizer == ranks
-    reduced = collective_s(all_reduce_s, workload, between, ~whole, nbytes)
+    scattered = np.zeros_like(whole)
+    if plans.options.optimizer == "lamb":
+        scattered = (shards.gradients == 1) & (shards.optimizer > 1) & ~whole
+    reduced = collective_s(all_reduce_s, workload, between, ~whole & ~scattered, nbytes)
     reduced = reduced + collective_s(reduce_scatter_s, workload, between, whole, nbytes)
+    if scattered.any():
+        group = shards.optimizer
+        within, over = groups_of(workload, group, apart), groups_of(workload, ranks // group, apart * group)
+        reduced = reduced + collective_s(reduce_scatter_s, workload, within, scattered, nbytes)
+        reduced = reduced + collective_s(all_reduce_s, workload, over, scattered, nbytes / group)
     if not plans.shards_optimizer.any():
         return reduced, np.zeros_like(reduced)
     inside = groups_of(workload, shards.optimizer // shards.weights, apart * shards.weights)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from itertime import Plan, load_model, load_system, predict
 from itertime.costs import Workload
 from itertime.costs.exchange import exchange, optimizer_s, state_bytes
+from itertime.costs.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from itertime.spec import ModelSpec, PlanBatch, PlanOptions, Site, System, load_profile
 
 BERT, GPT = load_model("bert-large"), load_model("megatron-1.7b")
@@ -119,6 +120,17 @@ def test_distributed_lamb_exchanges_gradients_and_weights_as_zero_1_does(plan: P
         found[name] = exchange(Workload.of(GPT, batch, A100, PROFILE), layers, np.array([1e9]), np.zeros(1))
     assert found["lamb"].reduce_s == found["adam"].reduce_s
     assert found["lamb"].gather_s == found["adam"].gather_s
+
+
+def test_distributed_lamb_in_nodes_sends_one_shard_of_each_gpu_between_them() -> None:
+    """128 nodes of 8: a reduce-scatter in the node, then all-reduces of an eighth, 8 at a time on its NICs."""
+    plan = Plan(1, 1, 1024, 1, 1024, zero_stage=1, zero_group=8, options=PlanOptions(optimizer="lamb"))
+    workload = Workload.of(BERT, PlanBatch.of([plan]), A100, PROFILE)
+    found = exchange(workload, np.array([24]), np.array([3e8]), np.zeros(1))
+    inside = reduce_scatter_s(6e8, 8, 8, A100, PROFILE)
+    between = all_reduce_s(6e8 / 8, 128, 1, A100, PROFILE, nic_sharers=8)
+    assert found.reduce_s == pytest.approx(inside + between, rel=1e-12)
+    assert found.gather_s == pytest.approx(all_gather_s(6e8, 8, 8, A100, PROFILE), rel=1e-12)
 
 
 def test_the_norms_of_layers_travel_only_where_ranks_share_layers() -> None:
