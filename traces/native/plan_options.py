@@ -21,7 +21,16 @@ class _Degrees(NamedTuple):
     zero_stage: Any
     pp: Any
     dp: Any
+    global_batch: int
+    tp: int = 1
     cp: int = 1
+    ep: int = 1
+    etp: int = 1
+    offload_optimizer: bool = False
+
+    @property
+    def zero_group(self) -> Any:
+        return self.dp
 
 
 def impossible(text: str, model: ModelSpec, global_batch: int) -> str:
@@ -34,10 +43,10 @@ def impossible(text: str, model: ModelSpec, global_batch: int) -> str:
     ranks = sorted({*small, *(global_batch // dp for dp in small)})
     zero, pp, dp = (axis.ravel() for axis in np.meshgrid(_ZERO_STAGES, _PIPELINES, ranks, indexing="ij"))
     broken = np.zeros(len(dp), dtype=int)
-    for wrong, _ in broken_options(options, model, _Degrees(zero, pp, dp)):
+    for wrong, _ in broken_options(options, model, _Degrees(zero, pp, dp, global_batch)):
         broken += wrong
     closest = int(broken.argmin())
     if not broken[closest]:
         return ""
-    plan = _Degrees(int(zero[closest]), int(pp[closest]), int(dp[closest]))
+    plan = _Degrees(int(zero[closest]), int(pp[closest]), int(dp[closest]), global_batch)
     return "; ".join(why for wrong, why in broken_options(options, model, plan) if wrong)

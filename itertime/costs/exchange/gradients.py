@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,21 @@ class Exchange:
     """Seconds to combine all gradients, and to gather updated weights, of the first stage, which ends last.
 
     Both go in `buckets` equal pieces along the passes that can hide them. With interleaved chunks, `buckets`
-    counts those of the first chunk: the rest of the pipeline hides the others.
+    counts those of the first chunk: the rest of the pipeline hides the others. `calls` counts those of all
+    chunks, where a chunk whose gradients go at once has one.
+
+    `kernels`: by name and in order, seconds of what the GPU runs on each bucket before it is sent, (plans,).
+    `norm_s`: seconds of a norm that is taken once, before or after the exchange. `overlapped`: plans whose
+    gradients travel during the last backward pass.
     """
 
     reduce_s: Array
     gather_s: Array
     buckets: Whole
+    calls: Whole
+    overlapped: NDArray[np.bool_]
+    norm_s: Array
+    kernels: dict[str, Array] = field(default_factory=dict)
 
 
 def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -> Exchange:
@@ -52,7 +61,14 @@ def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -
         more = _sums(workload, experts / calls, copies, shards.of_experts(plans), apart)
         reduced, gathered = reduced + more[0], gathered + more[1]
     per_chunk = calls / plans.interleave
-    return Exchange(reduced * per_chunk, gathered * per_chunk, buckets)
+    return Exchange(
+        reduce_s=reduced * per_chunk,
+        gather_s=gathered * per_chunk,
+        buckets=buckets,
+        calls=calls,
+        overlapped=plans.grad_overlap,
+        norm_s=np.zeros(len(plans)),
+    )
 
 
 def _sums(
@@ -66,13 +82,24 @@ def _sums(
     ranks. Otherwise it is an all-reduce: no ZeRO, or ZeRO in groups, each of which needs the whole sum. After
     the step, weights travel from the shards of the optimizer to those of the weights (Wu et al. 2023, PaRO,
     section 3, which divides each over no ranks, a group's or all).
+
+    Distributed LAMB in groups sends less: a reduce-scatter within the group, then an all-reduce of each shard
+    over the groups (Apex, apex/contrib/optimizers/distributed_fused_lamb.py, `dwu_group_size`).
     """
     plans = workload.plans
     nbytes = gradient_bytes(workload) * parameters / shards.gradients
     between = groups_of(workload, ranks // shards.gradients, apart * shards.gradients)
     whole = shards.optimizer == ranks
-    reduced = collective_s(all_reduce_s, workload, between, ~whole, nbytes)
+    scattered = np.zeros_like(whole)
+    if plans.options.optimizer == "lamb":
+        scattered = (shards.gradients == 1) & (shards.optimizer > 1) & ~whole
+    reduced = collective_s(all_reduce_s, workload, between, ~whole & ~scattered, nbytes)
     reduced = reduced + collective_s(reduce_scatter_s, workload, between, whole, nbytes)
+    if scattered.any():
+        group = shards.optimizer
+        within, over = groups_of(workload, group, apart), groups_of(workload, ranks // group, apart * group)
+        reduced = reduced + collective_s(reduce_scatter_s, workload, within, scattered, nbytes)
+        reduced = reduced + collective_s(all_reduce_s, workload, over, scattered, nbytes / group)
     if not plans.shards_optimizer.any():
         return reduced, np.zeros_like(reduced)
     inside = groups_of(workload, shards.optimizer // shards.weights, apart * shards.weights)
