@@ -10,5 +10,6 @@ __all__ = [
     "search",
     "search_output",
     "timeline",
+    "train_time",
     "validate",
 ]

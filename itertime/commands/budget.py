@@ -8,7 +8,16 @@ import typer
 
 from itertime.commandline import print_json
 
-from .options import MEMORY_HEADROOM, GlobalBatch, Headroom, Json, SystemName, plan_document, words_of
+from .options import (
+    MEMORY_HEADROOM,
+    GlobalBatch,
+    Headroom,
+    Json,
+    Options,
+    SystemName,
+    plan_document,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from itertime.planning import Answer, Training
@@ -29,15 +38,16 @@ def budget(
             "--tokens-per-parameter", help="Tokens to train on per parameter; 20 is the Chinchilla rule."
         ),
     ] = 20.0,
+    options: Options = "",
     memory_headroom: Headroom = MEMORY_HEADROOM,
     json: Json = False,
 ) -> None:
     """Find the largest model that GPUs train compute-optimally in a number of days, at peak and simulated."""
     from itertime.planning import Budget, Space, generated, published
-    from itertime.spec import load_system
+    from itertime.spec import load_system, parse_options
 
     machine = load_system(system)
-    space = Space(recompute=words_of(recompute))
+    space = Space(recompute=words_of(recompute), options=parse_options(options, "--options"))
     given = Budget(
         gpus=gpus,
         days=days,

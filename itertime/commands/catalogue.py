@@ -1,4 +1,6 @@
-"""`itertime models`, `systems` and `frameworks`: list the shipped ones, and show one with all its values."""
+"""`itertime models`, `systems` and `frameworks`: list the shipped ones, and show one with all its values; the
+options of plans, and the shipped lengths of samples.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from .options import Json
 if TYPE_CHECKING:
     from itertime.spec import Framework, ModelSpec, Reference, System
 
-__all__ = ["frameworks_app", "models_app", "systems_app"]
+__all__ = ["frameworks_app", "models_app", "plan_options", "systems_app"]
 
 COLUMNS = 80
 GBPS = 1e9 / 8  # bytes/s
@@ -169,6 +171,25 @@ def show_framework(framework: FrameworkArgument, json: Json = False) -> None:
         return
     print(f"{printable(spec.name)}:")
     _print_values(reference, vars(spec))
+
+
+def plan_options(json: Json = False) -> None:
+    """List the keys of --options: values, the first by default, and meaning."""
+    from dataclasses import asdict
+
+    from itertime.io import keys_of
+    from itertime.spec import PlanOptions
+
+    keys = list(keys_of(PlanOptions))
+    if json:
+        print_json({"plan_options": [asdict(key) for key in keys]})
+        return
+    print("options of a plan: --options KEY=VALUE,KEY=VALUE; what they do to convergence is not predicted")
+    for key in keys:
+        unit = "" if key.unit in ("", "1") else f" {key.unit}"
+        default = f"; default {key.default}" if key.default else ""
+        _print_wrapped(key.name, f"{key.values}{unit}{default}")
+        print(textwrap.fill(key.text, COLUMNS, initial_indent="    ", subsequent_indent="    "))
 
 
 def _model_row(spec: ModelSpec) -> dict[str, Any]:

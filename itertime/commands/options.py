@@ -36,6 +36,7 @@ __all__ = [
     "ModelName",
     "OffloadLayers",
     "OffloadOptimizer",
+    "Options",
     "Pp",
     "Precision",
     "Prefetch",
@@ -170,6 +171,13 @@ OffloadLayers = Annotated[
 OffloadOptimizer = Annotated[
     bool, typer.Option("--offload-optimizer", help="Keep and run the optimizer on the CPU.")
 ]
+Options = Annotated[
+    str,
+    typer.Option(
+        "--options",
+        help="KEY=VALUE,...: batches, balance, clipping, optimizer, ...; see `itertime plan-options`.",
+    ),
+]
 
 
 def model_of(
@@ -221,9 +229,10 @@ def plan_of(options: Mapping[str, Any]) -> Plan:
     """The plan of the options that `predict` and `timeline` share, by parameter name (`Context.params`)."""
     from dataclasses import fields
 
-    from itertime.spec import Plan
+    from itertime.spec import Plan, parse_options
 
     same_name = {field.name: options[field.name] for field in fields(Plan) if field.name in options}
+    same_name["options"] = parse_options(options["options"], "--options")
     bucket_mb = options["bucket_mb"]
     return Plan(
         **same_name,
@@ -273,7 +282,37 @@ def _without_effect(model: ModelSpec, options: Mapping[str, Any]) -> list[str]:
             "--bucket-mb hides nothing without --grad-overlap: buckets add latency at most",
         ),
     ]
-    return [text for without, text in idle if without]
+    return [text for without, text in (*idle, *_idle_options(model, options)) if without]
+
+
+def _idle_options(model: ModelSpec, options: Mapping[str, Any]) -> list[tuple[bool, str]]:
+    """Of `--options`: which change nothing beside the other options, and the sentence that says so."""
+    from itertime.spec import DEFAULT_OPTIONS, parse_options
+
+    chosen = parse_options(options["options"], "--options")
+    alone = options.get("dp", 0) * options.get("cp", 1) == 1  # a search has no dp
+    names = ("balance", "clipping", "compression", "quantized_weights")
+    texts = {name: f"{name}={str(getattr(chosen, name)).lower()}" for name in names}
+    stated = {name: getattr(chosen, name) != getattr(DEFAULT_OPTIONS, name) for name in names}
+    exchanged = stated | {"clipping": chosen.clipping in ("before", "bucket")}
+    return [
+        *(
+            (alone and exchanged[name], f"--options {texts[name]} changes nothing without data parallelism")
+            for name in ("balance", "clipping", "compression")
+        ),
+        (
+            chosen.clipping == "bucket" and not alone and not options["grad_overlap"],
+            f"--options {texts['clipping']} hides nothing without --grad-overlap",
+        ),
+        (
+            stated["quantized_weights"] and words_of(str(options["zero"])) == ("0",),
+            f"--options {texts['quantized_weights']} changes nothing with --zero 0, where none are gathered",
+        ),
+        (
+            chosen.workers > 1 and chosen.local_steps == 1,
+            f"--options workers={chosen.workers} exchanges in every iteration; state local_steps too",
+        ),
+    ]
 
 
 def wrapped(text: str) -> str:
@@ -328,6 +367,8 @@ def error_note(system: System) -> str:
 
 def plan_document(model: ModelSpec, plan: Plan, system: System, prediction: Prediction) -> dict[str, Any]:
     """One plan and its prediction, as `--json` prints it. `power_w` is the system's; null: the profile's."""
+    from dataclasses import asdict
+
     from itertime.spec import approximations_of
 
     return {
@@ -336,10 +377,12 @@ def plan_document(model: ModelSpec, plan: Plan, system: System, prediction: Pred
         "framework": system.framework,
         "power_w": system.power_w,
         **vars(plan),
-        "options": plan.options.text,
+        "options": asdict(plan.options),
+        "plan_options": plan.options.text,
         "gpus": plan.gpus,
         "iteration_s": prediction.iteration_s,
         "interval_s": prediction.interval_s,
+        "spread_s": prediction.spread_s,
         "memory_gb": prediction.memory_bytes / 1e9,
         "gpu_memory_gb": prediction.capacity_bytes / 1e9,
         "memory_headroom": prediction.memory_headroom,

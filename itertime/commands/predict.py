@@ -32,6 +32,7 @@ from .options import (
     ModelName,
     OffloadLayers,
     OffloadOptimizer,
+    Options,
     Pp,
     Precision,
     Prefetch,
@@ -101,6 +102,7 @@ def predict(
     recompute_fraction: RecomputeFraction = 1.0,
     offload_layers: OffloadLayers = 0,
     offload_optimizer: OffloadOptimizer = False,
+    options: Options = "",
     memory_headroom: Headroom = MEMORY_HEADROOM,
     json: Json = False,
 ) -> None:
@@ -128,6 +130,9 @@ def _print_prediction(model: ModelSpec, plan: Plan, prediction: Prediction) -> N
         print(f"nine in ten measured iterations of such plans lie between {low:.4f} and {high:.4f} s")
     else:
         print("no interval is known for this GPU")
+    if prediction.spread_s:
+        low, high = prediction.spread_s
+        print(f"nine in ten iterations lie between {low:.4f} and {high:.4f} s by balancing alone")
     for name, seconds in prediction.breakdown.items():
         if seconds > 0:
             print(f"  {name:18} {seconds:10.4f} s {seconds / prediction.iteration_s:6.1%}")

@@ -20,6 +20,7 @@ from .options import (
     Json,
     MicroBatch,
     ModelName,
+    Options,
     Precision,
     Recompute,
     SeqLen,
@@ -153,6 +154,7 @@ def layer(
     etp: Etp = None,
     tp_overlap: TpOverlap = None,
     dispatcher: Dispatcher = "alltoall",
+    options: Options = "",
     framework: FrameworkName = None,
     system: Annotated[
         str | None,
@@ -166,7 +168,7 @@ def layer(
     Their sum is what `itertime predict` charges for a layer and micro-batch. GB/s of a collective: its buffer
     over its time. x: runs, times what framework and site multiply.
     """
-    from itertime.spec import Plan, load_profile, profile_of
+    from itertime.spec import Plan, load_profile, parse_options, profile_of
     from itertime.timeline import layer_kernels
 
     spec = model_of(model, seq_len, attention, settings)
@@ -187,6 +189,7 @@ def layer(
         etp=etp,
         tp_overlap=tp_overlap,
         dispatcher=dispatcher,
+        options=parse_options(options, "--options"),
     )
     rows, parts = layer_kernels(spec, plan, machine, profile)
     if json:

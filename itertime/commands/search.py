@@ -22,6 +22,7 @@ from .options import (
     Headroom,
     Json,
     ModelName,
+    Options,
     Precision,
     SeqLen,
     Settings,
@@ -137,6 +138,7 @@ def search(
     ep_overlap: EpOverlap = False,
     grad_overlap: GradOverlap = False,
     offload_optimizer: OffloadOptimizerChoice = False,
+    options: Options = "",
     memory_headroom: Headroom = MEMORY_HEADROOM,
     json: Json = False,
 ) -> None:
@@ -194,6 +196,7 @@ def _objective(stated: str, pareto: bool, gpus: int | None, max_gpus: int | None
 def _space(options: Mapping[str, Any]) -> Space:
     """The plans to look at, from the options by parameter name (`Context.params`)."""
     from itertime.planning import MICRO_BATCHES, Space
+    from itertime.spec import parse_options
 
     sequence_parallel = options["sequence_parallel"]
     return Space(
@@ -210,6 +213,7 @@ def _space(options: Mapping[str, Any]) -> Space:
         precision=options["precision"],
         ends=True,
         offload_optimizer=options["offload_optimizer"],
+        options=parse_options(options["options"], "--options"),
         **{name: options[name] for name in ("etp", "dispatcher", "cuda_graphs", "ep_overlap", "tp_overlap")},
     )
 

@@ -27,6 +27,7 @@ from .options import (
     ModelName,
     OffloadLayers,
     OffloadOptimizer,
+    Options,
     Pp,
     Precision,
     Prefetch,
@@ -101,6 +102,7 @@ def timeline(
     recompute_fraction: RecomputeFraction = 1.0,
     offload_layers: OffloadLayers = 0,
     offload_optimizer: OffloadOptimizer = False,
+    options: Options = "",
 ) -> None:
     """Draw one iteration task by task: a web page, or a trace for chrome://tracing or ui.perfetto.dev."""
     from itertime.errors import UserError

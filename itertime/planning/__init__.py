@@ -14,6 +14,10 @@
 | `Budget` | GPUs and days, and the largest model that they train compute-optimally |
 | `Answer`, `Training` | that model at peak and as simulated; the training of one model |
 | `published`, `generated` | shapes to try: those of SC'21, and those between them |
+| `train_time`, `TrainTime` | seconds until a model reaches its target, and their parts |
+| `Steps`, `StartUp`, `Evaluations` | what a training takes that no prediction says |
+| `NO_EVALUATIONS`, `evaluations_of` | a training without any; the rule of a model |
+| `load_convergence`, `list_convergence` | steps by optimizer and batch; the models that have them |
 
 Why
 - Planners know no job and no cluster. The importers of traces need them too, to turn a logged run time into
@@ -21,6 +25,8 @@ Why
 - Planners search the space of vTrain's studies; `itertime search` looks at all of it. Planners are compared
   with each other, as in the paper, so they share a space without ZeRO and interleaving. `data-parallel` would
   otherwise win by means other than parallelism. `make_planner(..., space=WHOLE)` gives a planner everything.
+- Convergence is an input. Nothing about a model and a plan says how many steps reach a target, so they come
+  from logs or from the user, and an answer says from which. Beyond the logs there is no answer.
 - The cache trusts nothing. There is no pickle; digest, key, types and ranges are checked. The key holds a
   hash of the source, so a changed formula never meets an old number. A failing disk is no error: there is
   just no cache.
@@ -28,28 +34,39 @@ Why
 
 from .budget import Answer, Budget, Training, generated, published
 from .choice import Choice
+from .convergence import StartUp, Steps, list_convergence, load_convergence
 from .curve_cache import default_cache
 from .planner import PLANNERS, PlannedRun, Planner, make_planner
 from .search import Found, SearchResult, judge, search
 from .space import MICRO_BATCHES, WHOLE, Space
+from .train_time import NO_EVALUATIONS, Evaluations, TrainTime, evaluations_of, train_time
 
 __all__ = [
     "MICRO_BATCHES",
+    "NO_EVALUATIONS",
     "PLANNERS",
     "WHOLE",
     "Answer",
     "Budget",
     "Choice",
+    "Evaluations",
     "Found",
     "PlannedRun",
     "Planner",
     "SearchResult",
     "Space",
+    "StartUp",
+    "Steps",
+    "TrainTime",
     "Training",
     "default_cache",
+    "evaluations_of",
     "generated",
     "judge",
+    "list_convergence",
+    "load_convergence",
     "make_planner",
     "published",
     "search",
+    "train_time",
 ]

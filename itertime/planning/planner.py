@@ -25,7 +25,16 @@ import numpy as np
 from itertime.costs import MEMORY_HEADROOM, checked_headroom
 from itertime.errors import UnknownName, UserError
 from itertime.prediction import evaluate
-from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, load_framework, profile_of
+from itertime.spec import (
+    ModelSpec,
+    Plan,
+    PlanBatch,
+    PlanOptions,
+    Profile,
+    System,
+    load_framework,
+    profile_of,
+)
 
 from .curve_cache import CurveCache
 from .search import best_of_counts, fitting_plans, pareto_front, rank
@@ -73,14 +82,20 @@ class Planner:
         self.memory_headroom = checked_headroom(memory_headroom)
         self._choose = _RULES[name]
         self._known: dict[tuple[ModelSpec, int, Counts], Curve] = {}
-        self._variants: dict[tuple[str, str], Planner] = {}
+        self._variants: dict[tuple[str, str, PlanOptions], Planner] = {}
 
-    def under(self, framework: str | None = None, precision: str | None = None) -> Planner:
-        """The same rule for jobs of another framework or precision; None keeps this planner's. UnknownName
-        for a framework that does not exist, UserError for a precision that no plan can have.
+    def under(
+        self,
+        framework: str | None = None,
+        precision: str | None = None,
+        options: PlanOptions | None = None,
+    ) -> Planner:
+        """The same rule for jobs of another framework, precision or options; None keeps this planner's.
+        UnknownName for a framework that does not exist, UserError for a precision that no plan can have.
         """
-        key = framework or self.system.framework, precision or self.space.precision
-        if key == (self.system.framework, self.space.precision):
+        mine = self.system.framework, self.space.precision, self.space.options
+        key = framework or mine[0], precision or mine[1], mine[2] if options is None else options
+        if key == mine:
             return self
         if key not in self._variants:
             load_framework(key[0])
@@ -88,7 +103,7 @@ class Planner:
                 self.name,
                 replace(self.system, framework=key[0]),
                 self.profile,
-                replace(self.space, precision=key[1]),
+                replace(self.space, precision=key[1], options=key[2]),
                 self.cache,
                 self.memory_headroom,
             )
@@ -255,6 +270,7 @@ def _smallest_pipeline(planner: Planner, model: ModelSpec, global_batch: int, tp
         recompute=("full",),
         precision=planner.space.precision,
         etp=planner.space.etp,
+        options=planner.space.options,
     )
     fit = planner.fitting(model, global_batch, space, tp * model.layers)
     pipelines = fit.pp[fit.dp == 1]

@@ -151,10 +151,10 @@ def _counts(gpus: int | None, max_gpus: int | None, global_batch: int, objective
 def _completed(
     model: ModelSpec, plan: Plan, system: System, profile: Profile, found: Prediction
 ) -> Prediction:
-    """`found` with the fields that only single predictions have: the interval, and what is extrapolated."""
+    """`found` with the fields that only single predictions have: interval, spread, extrapolations."""
     alone = predict(model, plan, system, profile)
     interval = interval_s(model, plan, system, found.iteration_s)
-    return replace(found, interval_s=interval, extrapolated=alone.extrapolated)
+    return replace(found, interval_s=interval, spread_s=alone.spread_s, extrapolated=alone.extrapolated)
 
 
 def fitting_plans(

@@ -9,7 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itertime.errors import UserError, quoted
-from itertime.spec import CUDA_GRAPHS, DISPATCHERS, HABIT, PRECISIONS, RECOMPUTE, ModelSpec, PlanBatch, System
+from itertime.spec import (
+    CUDA_GRAPHS,
+    DEFAULT_OPTIONS,
+    DISPATCHERS,
+    HABIT,
+    PRECISIONS,
+    RECOMPUTE,
+    ModelSpec,
+    PlanBatch,
+    PlanOptions,
+    System,
+    broken_options,
+)
 
 __all__ = ["LARGEST", "MICRO_BATCHES", "WHOLE", "Space", "candidates", "divisors", "tensor_splits"]
 
@@ -29,7 +41,8 @@ class Space:
     (`Plan.split`); not those of two interleaved stages, whose time has no closed form. A mixture of experts
     under tensor parallelism always has sequence parallelism. With `offload_optimizer`, every plan is also
     tried with the optimizer on the CPU. `precision` and what follows `offload_optimizer` hold for all plans,
-    as in `Plan`. The defaults are the space of vTrain's studies; `WHOLE` has everything.
+    as in `Plan`; plans that break a rule of `options` are left out. The defaults are the space of vTrain's
+    studies; `WHOLE` has everything.
     """
 
     tp: tuple[int, ...] = ()
@@ -50,6 +63,7 @@ class Space:
     cuda_graphs: str = "none"
     ep_overlap: bool = False
     tp_overlap: bool | None = None
+    options: PlanOptions = DEFAULT_OPTIONS
 
     def __post_init__(self) -> None:
         for name, known in (("recompute", RECOMPUTE), ("zero_stage", (0, 1, 2, 3))):
@@ -106,8 +120,8 @@ def candidates(
     model: ModelSpec, global_batch: int, system: System, space: Space, gpus: Sequence[int]
 ) -> PlanBatch:
     """Every plan of the space that keeps the rules and uses one of the numbers of GPUs in `gpus` (ascending),
-    whether or not it fits in memory. Raises UserError for more than `MOST_PLANS`, and for a space with `etp`
-    of a model without experts.
+    whether or not it fits in memory. Raises UserError for more than `MOST_PLANS`, for a space with `etp` of a
+    model without experts, and for options that no plan of the model can have.
     """
     etp = space.etp
     if etp is not None and model.experts == 1:
@@ -122,7 +136,18 @@ def candidates(
         size = f"about {shapes.shape[1] * choices.shape[1] / 1e6:,.0f} million"
         raise UserError(f"search: {size} plans are too many; restrict the space, or take fewer GPUs")
     shape, choice = np.nonzero(_keeps_rules(shapes, choices, model, etp))
-    return _batch(shapes[:, shape], choices[:, choice], model, global_batch, space)
+    plans = _batch(shapes[:, shape], choices[:, choice], model, global_batch, space)
+    return _with_options(plans, model)
+
+
+def _with_options(plans: PlanBatch, model: ModelSpec) -> PlanBatch:
+    """The plans that can have their options. UserError for options that break a rule whatever the plan."""
+    keeps = np.ones(len(plans), dtype=bool)
+    for broken, rule in broken_options(plans.options, model, plans):
+        if np.ndim(broken) == 0 and broken:
+            raise UserError(f"search: {model.name}: {rule}")
+        keeps &= ~np.asarray(broken)
+    return plans if keeps.all() else plans.take(keeps)
 
 
 def _stages(model: ModelSpec, space: Space) -> list[int]:
@@ -248,4 +273,5 @@ def _batch(shapes: Whole, choices: Whole, model: ModelSpec, global_batch: int, s
         offload_optimizer=offloaded == 1,
         ends=model.layers % (pp * interleave) != 0,
         remainder=no,
+        options=space.options,
     )

@@ -300,3 +300,16 @@ def test_rules_of_many_plans_are_those_of_each(options, model):
     assert together.tolist() == alone
     assert 0 in alone
     assert max(alone) > 0
+
+
+@pytest.mark.parametrize("balance", ["drawn", "exchanged", "stratified-exchanged", "sorted"])
+def test_a_worker_waits_for_its_own_slowest_rank(balance):
+    model = replace(load_model("bert-large"), lengths="wikipedia-512")
+    plan = Plan(
+        1, 1, 64, 4, 1024, recompute="none", options=PlanOptions(batching="unpadded", balance=balance)
+    )
+    workers = replace(plan, options=replace(plan.options, workers=4, local_steps=10))
+    alone = replace(plan, dp=16, global_batch=256)
+    found, job = predict(model, workers, H100), predict(model, alone, H100)
+    assert found.breakdown | {"outer_sync": 0.0} == job.breakdown | {"outer_sync": 0.0}
+    assert found.memory_parts == job.memory_parts

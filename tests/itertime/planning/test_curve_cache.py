@@ -17,6 +17,7 @@ from itertime import PLANNERS, Planner, Site, Space, load_model, load_profile, l
 from itertime.planning import WHOLE, default_cache
 from itertime.planning import curve_cache as module
 from itertime.planning.curve_cache import CODE, CurveCache
+from itertime.spec import PlanOptions
 
 SYSTEM, MODEL = load_system("dgx-a100-80gb"), load_model("llama2-7b")
 PACKAGE = Path(itertime.__file__).parent
@@ -70,6 +71,8 @@ def changed(value):
         return value + 1
     if isinstance(value, tuple):
         return (*value, 1)
+    if isinstance(value, PlanOptions):
+        return replace(value, clipping="bucket")
     return "other" if value is None or isinstance(value, str) else replace(value, gemm_multiplier=1.5)
 
 
@@ -87,6 +90,11 @@ def test_everything_a_curve_depends_on_is_in_its_key(cache):
         other = object.__new__(Site)
         other.__dict__.update(vars(SYSTEM.site), **{field.name: changed(getattr(SYSTEM.site, field.name))})
         others.append((*base[:5], replace(SYSTEM, site=other), profile.digest))
+    for field in fields(PlanOptions):
+        other = object.__new__(PlanOptions)
+        value = getattr(WHOLE.options, field.name)
+        other.__dict__.update(vars(WHOLE.options), **{field.name: changed(value)})
+        others.append((base[0], replace(WHOLE, options=other), *base[2:]))
     slower = replace(profile, launch_s=2 * profile.launch_s)
     keys |= {cache.key(*other) for other in others} | {cache.key(*base[:6], slower.digest)}
     assert len(keys) == len(others) + 2

@@ -1,0 +1,224 @@
+"""`itertime train-time`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from itertime.commandline import print_json
+
+from .options import (
+    MEMORY_HEADROOM,
+    Attention,
+    BucketMb,
+    Cp,
+    CpExchange,
+    CudaGraphs,
+    Dispatcher,
+    Dp,
+    Ep,
+    EpOverlap,
+    Etp,
+    Fp32Gradients,
+    FrameworkName,
+    GlobalBatch,
+    GradOverlap,
+    Headroom,
+    Interleave,
+    Json,
+    MicroBatch,
+    ModelName,
+    OffloadLayers,
+    OffloadOptimizer,
+    Options,
+    Pp,
+    Precision,
+    Prefetch,
+    RankOrder,
+    Recompute,
+    RecomputeFraction,
+    Schedule,
+    SeqLen,
+    SequenceParallel,
+    Settings,
+    Split,
+    SystemName,
+    Tp,
+    TpOverlap,
+    Zero,
+    ZeroGroup,
+    error_note,
+    model_of,
+    plan_document,
+    plan_of,
+    print_without_effect,
+    system_of,
+    wrapped,
+)
+
+if TYPE_CHECKING:
+    from itertime.planning import Evaluations, TrainTime
+    from itertime.spec import ModelSpec, Plan
+
+__all__ = ["train_time"]
+
+StepsGiven = Annotated[
+    float | None,
+    typer.Option("--steps", help="Steps to the target; default: those of the model's table of logs."),
+]
+StartUpGiven = Annotated[
+    float | None,
+    typer.Option("--startup", help="Seconds before the first step; default: those of logs by GPUs."),
+]
+EvalEvery = Annotated[
+    int | None,
+    typer.Option("--eval-every", min=1, help="Samples between evaluations; default: MLPerf's rule for BERT."),
+]
+EvalSamples = Annotated[
+    int | None,
+    typer.Option(
+        "--eval-samples", min=0, help="Samples of an evaluation; 0: none; default: as MLPerf's BERT."
+    ),
+]
+LABEL = 13  # characters of the name of a part
+
+
+def train_time(
+    context: typer.Context,
+    model: ModelName,
+    system: SystemName,
+    global_batch: GlobalBatch,
+    steps: StepsGiven = None,
+    startup: StartUpGiven = None,
+    eval_every: EvalEvery = None,
+    eval_samples: EvalSamples = None,
+    tp: Tp = 1,
+    pp: Pp = 1,
+    dp: Dp = 1,
+    micro_batch: MicroBatch = 1,
+    seq_len: SeqLen = None,
+    attention: Attention = None,
+    settings: Settings = None,
+    interleave: Interleave = 1,
+    recompute: Recompute = "full",
+    zero: Zero = 0,
+    zero_group: ZeroGroup = None,
+    sequence_parallel: SequenceParallel = False,
+    grad_overlap: GradOverlap = False,
+    schedule: Schedule = "1f1b",
+    split: Split = "even",
+    fp32_gradients: Fp32Gradients = False,
+    cp: Cp = 1,
+    cp_exchange: CpExchange = "ring",
+    ep: Ep = 1,
+    rank_order: RankOrder = "tp-cp-dp-pp",
+    prefetch: Prefetch = True,
+    bucket_mb: BucketMb = None,
+    framework: FrameworkName = None,
+    precision: Precision = "bf16",
+    etp: Etp = None,
+    tp_overlap: TpOverlap = None,
+    cuda_graphs: CudaGraphs = "none",
+    dispatcher: Dispatcher = "alltoall",
+    ep_overlap: EpOverlap = False,
+    recompute_fraction: RecomputeFraction = 1.0,
+    offload_layers: OffloadLayers = 0,
+    offload_optimizer: OffloadOptimizer = False,
+    options: Options = "",
+    memory_headroom: Headroom = MEMORY_HEADROOM,
+    json: Json = False,
+) -> None:
+    """Predict the seconds of a training to its target: start-up, steps, evaluations.
+
+    The seconds of a step and of an evaluation are predicted. How many steps a training takes is an input,
+    from a table of logs by optimizer and global batch, or as --steps says.
+    """
+    from itertime.planning import StartUp, Steps
+    from itertime.planning import train_time as run
+
+    spec = model_of(model, seq_len, attention, settings)
+    plan = plan_of(context.params)
+    print_without_effect(spec, context.params)
+    machine = system_of(system, settings, framework)
+    found = run(
+        spec,
+        plan,
+        machine,
+        steps=None if steps is None else Steps.given(steps, "--steps"),
+        startup=None if startup is None else StartUp.given(startup, "--startup"),
+        evaluations=_evaluations(spec, plan, eval_every, eval_samples),
+        memory_headroom=memory_headroom,
+    )
+    if json:
+        print_json(plan_document(spec, plan, machine, found.prediction) | _document(found))
+    else:
+        _print(spec, plan, found)
+    if not found.evaluated and eval_samples != 0:
+        _note(
+            f"no evaluations are counted: {spec.name} has no rule for them; "
+            "state --eval-every and --eval-samples"
+        )
+    if len(found.steps.organisations) == 1:
+        (name,) = found.steps.organisations
+        _note(f"all logs behind these steps are of {name}: with them, a time of {name}'s own is not held out")
+    if found.prediction.interval_s is None and (text := error_note(machine)):
+        print(wrapped(f"warning: {text}"), file=sys.stderr)
+
+
+def _note(text: str) -> None:
+    print(wrapped(f"note: {text}"), file=sys.stderr)
+
+
+def _evaluations(model: ModelSpec, plan: Plan, every: int | None, samples: int | None) -> Evaluations | None:
+    """The evaluations that the options state, completed by the rule of the model. None leaves them to the
+    library; UserError for half a rule of a model that has none.
+    """
+    from itertime.errors import UserError
+    from itertime.planning import NO_EVALUATIONS, Evaluations, evaluations_of
+
+    if samples == 0:
+        return NO_EVALUATIONS
+    usual = evaluations_of(model, plan.global_batch)
+    if every is None and samples is None:
+        return None
+    if usual is NO_EVALUATIONS and (every is None or samples is None):
+        missing, stated = ("--eval-every", "--eval-samples")[:: 1 if every is None else -1]
+        raise UserError(f"{stated}: {model.name} has no rule of evaluation; state {missing} too")
+    return Evaluations(every or usual.every, samples or usual.samples)
+
+
+def _document(found: TrainTime) -> dict[str, Any]:
+    """What `--json` says beside the plan: `input` names what no prediction says."""
+    return {
+        "train_s": found.seconds,
+        "train_range_s": found.range_s,
+        "train_parts_s": found.parts,
+        "steps": vars(found.steps),
+        "start_up": vars(found.start_up),
+        "evaluations": {"count": found.evaluated, "seconds": found.evaluation_s, **vars(found.evaluations)},
+        "input": ["steps", "start_up"],
+        "predicted": ["iteration_s", "evaluations.seconds"],
+    }
+
+
+def _print(model: ModelSpec, plan: Plan, found: TrainTime) -> None:
+    print(f"{model.name} to its target on {plan.gpus} GPUs: {plan.label}")
+    low, high = found.range_s
+    between = f", {low:.2f} to {high:.2f} s by the spread of the logs" if low < high else ""
+    print(f"{found.seconds:.2f} s{between}")
+    every = f", one every {found.evaluations.every:,} samples" if found.evaluated else ""
+    words = {
+        "start-up": f"input: {found.start_up.origin}",
+        "steps": f"{found.steps.count:,.6g} of {found.prediction.iteration_s:.4f} s; steps are an input: "
+        f"{found.steps.origin}; their seconds are predicted",
+        "evaluations": f"{found.evaluated} of {found.evaluation_s:.4f} s, predicted{every}",
+    }
+    for part, seconds in found.parts.items():
+        print(f"  {part:{LABEL}} {seconds:10.2f} s {seconds / found.seconds:6.1%}  {words[part]}")
+    if found.prediction.interval_s:
+        low, high = found.prediction.interval_s
+        print(f"nine in ten measured steps of such plans lie between {low:.4f} and {high:.4f} s")
+    if not found.prediction.fits:
+        print(f"does not fit: {found.prediction.reason}", file=sys.stderr)

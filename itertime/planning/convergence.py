@@ -1,0 +1,218 @@
+"""Steps to a target quality, and the seconds before the first of them: tables computed from result logs.
+
+Convergence is an input: nothing here follows from a model. `python -m itertime.evidence.build_convergence`
+computes the tables from the logs of MLPerf Training, and each row says of which and how many.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from itertime.errors import UserError
+
+__all__ = [
+    "CONVERGENCE",
+    "STARTUP",
+    "STEPS_SUFFIX",
+    "UPDATE_RULES",
+    "WAY_OUT",
+    "Convergence",
+    "StartUp",
+    "Steps",
+    "StepsRow",
+    "list_convergence",
+    "load_convergence",
+    "start_up",
+]
+
+CONVERGENCE = Path(__file__).parents[1] / "convergence"
+STEPS_SUFFIX = "_steps.csv"
+STARTUP = "startup.csv"
+UPDATE_RULES = {"adam": "adam", "adamw": "adam", "fused-adam": "adam", "lamb": "lamb"}
+"""The rule by which an optimizer updates weights, and by which logs are grouped. apex's FusedAdam, which the
+logs call Adam, decouples weight decay by default (`adam_w_mode`), so these three are one rule.
+"""
+WAY_OUT = "give the steps that your training takes: --steps N"
+
+
+@dataclass(frozen=True)
+class StepsRow:
+    """The logs of one rule and global batch: medians over systems, `low` and `high` with eight in ten of them
+    between. Where fewer than five logs exist, the range of batches with more is put around `steps`, and
+    `own_range` is false.
+    """
+
+    optimizer: str
+    global_batch: int
+    logs: int
+    rounds: str
+    organisations: tuple[str, ...]
+    low: float
+    steps: float
+    high: float
+    own_range: bool
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps to the target; eight in ten logs lie from `low` to `high`. `origin`: where they come from, in
+    words. `organisations`: those whose logs they are; empty for steps that are given.
+    """
+
+    count: float
+    low: float
+    high: float
+    origin: str
+    organisations: tuple[str, ...] = ()
+
+    @classmethod
+    def given(cls, count: float, option: str = "steps") -> Steps:
+        """Steps that the user states, as `option`. UserError unless they are a number above 0."""
+        if not 0 < count < 1e12:
+            raise UserError(f"{option}={count:g}: must be a number of steps, above 0")
+        return cls(count, count, count, "given")
+
+
+@dataclass(frozen=True)
+class StartUp:
+    """Seconds from the start of the clock to the first step, within which eight in ten logs lie from `low_s`
+    to `high_s`, and where they come from, in words.
+    """
+
+    seconds: float
+    low_s: float
+    high_s: float
+    origin: str
+
+    @classmethod
+    def given(cls, seconds: float, option: str = "startup") -> StartUp:
+        """Seconds that the user states, as `option`. UserError below 0."""
+        if not 0 <= seconds < 1e9:
+            raise UserError(f"{option}={seconds:g}: must be seconds, from 0")
+        return cls(seconds, seconds, seconds, "given")
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """The steps of one model by rule and global batch; the rows of a rule are in rising order."""
+
+    model: str
+    rows: tuple[StepsRow, ...]
+
+    def steps(self, optimizer: str, global_batch: int) -> Steps:
+        """Steps with an optimizer of a plan at a global batch.
+
+        Between the batches of the table, the logarithm of the steps is linear in the logarithm of the batch.
+        UserError for an optimizer without logs, and for a batch outside the table: steps stop falling with
+        the batch at a size that is not known from smaller ones (Shallue et al., JMLR 20, 2019, section 4.1).
+        """
+        rule = UPDATE_RULES.get(optimizer, "")
+        rows = [row for row in self.rows if row.optimizer == rule]
+        if not rows:
+            known = ", ".join(name for name, each in UPDATE_RULES.items() if self._has(each))
+            raise UserError(f"optimizer={optimizer}: {self.model} has steps of {known} only; {WAY_OUT}")
+        batches = [row.global_batch for row in rows]
+        place = bisect_left(batches, global_batch)
+        if place < len(rows) and batches[place] == global_batch:
+            return _of_one(rows[place])
+        if place in (0, len(rows)):
+            least, most = batches[0], batches[-1]
+            stated = f"from {least:,} to {most:,}" if least < most else f"at {least:,} alone"
+            raise UserError(
+                f"global_batch={global_batch}: {self.model} with {optimizer} has steps {stated}; "
+                f"what lies outside is not known; {WAY_OUT}"
+            )
+        return _between(rows[place - 1], rows[place], global_batch)
+
+    def _has(self, rule: str) -> bool:
+        return any(row.optimizer == rule for row in self.rows)
+
+
+def _of_one(row: StepsRow) -> Steps:
+    return Steps(row.steps, row.low, row.high, f"{_logs(row)} at {row.global_batch:,}", row.organisations)
+
+
+def _between(below: StepsRow, above: StepsRow, global_batch: int) -> Steps:
+    share = math.log(global_batch / below.global_batch) / math.log(above.global_batch / below.global_batch)
+
+    def between(first: float, second: float) -> float:
+        return math.exp((1 - share) * math.log(first) + share * math.log(second))
+
+    return Steps(
+        between(below.steps, above.steps),
+        between(below.low, above.low),
+        between(below.high, above.high),
+        f"between {_logs(below)} at {below.global_batch:,} and {_logs(above)} at {above.global_batch:,}, "
+        "logarithms linear",
+        tuple(sorted({*below.organisations, *above.organisations})),
+    )
+
+
+def _logs(row: StepsRow) -> str:
+    """The logs of a row in words.
+
+    >>> _logs(StepsRow("adam", 16384, 2, "1.1 to 2.0", ("Samsung",), 179.0, 184.0, 189.0, False))
+    '2 logs (MLPerf 1.1 to 2.0, Samsung)'
+    """
+    few = ", ".join(row.organisations) if len(row.organisations) <= 3 else f"{len(row.organisations)} sources"
+    return f"{row.logs} log{'s' if row.logs > 1 else ''} (MLPerf {row.rounds}, {few})"
+
+
+def list_convergence() -> tuple[str, ...]:
+    """The models that have a table of steps."""
+    return tuple(
+        sorted(path.name.removesuffix(STEPS_SUFFIX) for path in CONVERGENCE.glob(f"*{STEPS_SUFFIX}"))
+    )
+
+
+def load_convergence(model: str) -> Convergence:
+    """The table of a model, by its name. UserError for a model without one."""
+    known = list_convergence()
+    if model not in known:
+        raise UserError(f"model={model}: has no table of steps ({', '.join(known)} has one); {WAY_OUT}")
+    return _convergence(model)
+
+
+@functools.cache
+def _convergence(model: str) -> Convergence:
+    rows = [
+        StepsRow(
+            optimizer=row["optimizer"],
+            global_batch=int(row["global_batch"]),
+            logs=int(row["logs"]),
+            rounds=row["rounds"],
+            organisations=tuple(row["organisations"].split("; ")),
+            low=float(row["steps_low"]),
+            steps=float(row["steps"]),
+            high=float(row["steps_high"]),
+            own_range=row["own_range"] == "yes",
+        )
+        for row in _read(CONVERGENCE / f"{model}{STEPS_SUFFIX}")
+    ]
+    return Convergence(model, tuple(sorted(rows, key=lambda row: (row.optimizer, row.global_batch))))
+
+
+def start_up(gpus: int, one_graph: bool) -> StartUp:
+    """Seconds before the first step on a number of GPUs, from the logs of the row of the shipped table that
+    holds it. `one_graph`: whether an iteration is one CUDA graph, captured before the clock starts, so that
+    the first step need not load every kernel.
+    """
+    kind = "yes" if one_graph else "no"
+    rows = [row for row in _read(CONVERGENCE / STARTUP) if row["one_graph"] == kind]
+    row = next(row for row in reversed(rows) if gpus >= int(row["gpus_from"]) or row is rows[0])
+    graph = "one CUDA graph an iteration" if one_graph else "no such graph"
+    origin = f"the middle of {row['logs']} logs of MLPerf's BERT on {row['gpus_from']} and more GPUs, {graph}"
+    return StartUp(float(row["startup_s"]), float(row["startup_low_s"]), float(row["startup_high_s"]), origin)
+
+
+@functools.cache
+def _read(path: Path) -> Sequence[dict[str, str]]:
+    """The rows of a shipped table, without the lines that say where it comes from."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return list(csv.DictReader(line for line in lines if not line.startswith("#")))

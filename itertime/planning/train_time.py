@@ -1,0 +1,188 @@
+"""Time to train: seconds until a model reaches its target quality.
+
+    seconds = start-up + steps x seconds of a step + evaluations x seconds of an evaluation
+
+The seconds of a step and of an evaluation are predicted. Steps and start-up are inputs, from tables of
+logs or given: whether training converges, and how soon, no prediction here says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+
+import numpy as np
+
+from itertime.costs import MEMORY_HEADROOM, Workload, stage_costs
+from itertime.errors import UserError
+from itertime.prediction import Prediction, predict
+from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, load_model, profile_of
+
+from .convergence import WAY_OUT, StartUp, Steps, list_convergence, load_convergence, start_up
+
+__all__ = [
+    "NO_EVALUATIONS",
+    "Evaluations",
+    "TrainTime",
+    "evaluation_s",
+    "evaluations_of",
+    "mlperf_evaluations",
+    "steps_of",
+    "train_time",
+]
+
+
+@dataclass(frozen=True)
+class Evaluations:
+    """How often quality is evaluated: `every` so many samples of training, on `samples` each time.
+    `NO_EVALUATIONS` has no samples.
+    """
+
+    every: int
+    samples: int
+
+    def __post_init__(self) -> None:
+        for name, least in (("every", 1), ("samples", 0)):
+            value = getattr(self, name)
+            if not least <= value <= 10**12:
+                raise UserError(f"evaluations: {name}={value}: must be from {least} to 10^12 samples")
+
+    def count(self, trained: float) -> int:
+        """Evaluations in a training on so many samples, the last of which ends it: at least one.
+
+        >>> Evaluations(every=175_000, samples=10_000).count(684 * 4096)
+        16
+        """
+        return max(round(trained / self.every), 1) if self.samples else 0
+
+
+NO_EVALUATIONS = Evaluations(every=1, samples=0)
+
+
+def mlperf_evaluations(global_batch: int) -> Evaluations:
+    """The rule of MLPerf Training for BERT: every FLOOR(0.05 (230.23 GBS + 3,000,000), 25,000) samples, on
+    10,000 sequences of the evaluation set (mlcommons/training_policies, training_rules.adoc, "Quality
+    measurement"; mlcommons/training, language_model/tensorflow/bert, README, "Evaluation").
+
+    >>> mlperf_evaluations(16_384)
+    Evaluations(every=325000, samples=10000)
+    """
+    step = 25_000
+    return Evaluations(every=int(0.05 * (230.23 * global_batch + 3_000_000) / step) * step, samples=10_000)
+
+
+@dataclass(frozen=True)
+class TrainTime:
+    """A training to its target: what is predicted (`prediction` of a step, `evaluation_s` of one evaluation)
+    and what is put in (`steps`, `start_up`, `evaluations`, of which there are `evaluated`).
+    """
+
+    prediction: Prediction
+    steps: Steps
+    start_up: StartUp
+    evaluations: Evaluations
+    evaluated: int
+    evaluation_s: float
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Seconds by part, in order of time."""
+        return {
+            "start-up": self.start_up.seconds,
+            "steps": self.steps.count * self.prediction.iteration_s,
+            "evaluations": self.evaluated * self.evaluation_s,
+        }
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.parts.values())
+
+    @property
+    def range_s(self) -> tuple[float, float]:
+        """Seconds with the low and with the high end of steps and start-up; the step as predicted."""
+        low, high = (
+            starting + steps / self.steps.count * (self.seconds - self.start_up.seconds)
+            for starting, steps in (
+                (self.start_up.low_s, self.steps.low),
+                (self.start_up.high_s, self.steps.high),
+            )
+        )
+        return low, high
+
+
+def train_time(
+    model: ModelSpec,
+    plan: Plan,
+    system: System,
+    *,
+    steps: Steps | None = None,
+    startup: StartUp | None = None,
+    evaluations: Evaluations | None = None,
+    profile: Profile | None = None,
+    memory_headroom: float = MEMORY_HEADROOM,
+) -> TrainTime:
+    """Seconds until the target is reached. Steps, start-up and evaluations are those given; None: steps of
+    the model's table, start-up by the number of GPUs, and MLPerf's evaluations for a model with a table, none
+    for another.
+
+    UserError where the table does not answer, and for an impossible plan.
+    """
+    steps = steps_of(model, plan) if steps is None else steps
+    prediction = predict(model, plan, system, profile, memory_headroom=memory_headroom)
+    if startup is None:
+        startup = start_up(plan.gpus, plan.cuda_graphs == "full")
+    if evaluations is None:
+        evaluations = evaluations_of(model, plan.global_batch)
+    evaluated = evaluations.count(steps.count * plan.global_batch)
+    seconds = evaluation_s(model, plan, system, evaluations.samples, profile) if evaluated else 0.0
+    return TrainTime(prediction, steps, startup, evaluations, evaluated, seconds)
+
+
+def evaluations_of(model: ModelSpec, global_batch: int) -> Evaluations:
+    """The rule of a model with a table of steps; `NO_EVALUATIONS` for any other."""
+    return mlperf_evaluations(global_batch) if model.name in list_convergence() else NO_EVALUATIONS
+
+
+def steps_of(model: ModelSpec, plan: Plan) -> Steps:
+    """The steps of a plan by the table of its model.
+
+    UserError for a model without a table or changed since, and for a plan that does not train as the logs
+    did: another optimizer, gradients that are compressed, workers that exchange every few steps.
+    """
+    table = load_convergence(model.name)
+    shipped = load_model(model.name)
+    if replace(model, attention=shipped.attention) != shipped:
+        raise UserError(
+            f"model={model.name}: the table of steps is that of the shipped model, and this one differs from "
+            f"it; {WAY_OUT}"
+        )
+    options = plan.options
+    if options.compression != "none":
+        raise UserError(
+            f"compression={options.compression}: the logs behind the table of steps send whole gradients, "
+            f"and what compression does to convergence is an input; {WAY_OUT}"
+        )
+    if options.workers > 1:
+        raise UserError(
+            f"workers={options.workers}: the logs behind the table of steps exchange gradients in each step; "
+            f"what local steps do to convergence is an input; {WAY_OUT}"
+        )
+    return table.steps(options.optimizer, plan.global_batch)
+
+
+def evaluation_s(
+    model: ModelSpec, plan: Plan, system: System, samples: int, profile: Profile | None = None
+) -> float:
+    """Seconds of the forward pass on `samples`, dealt over the replicas of the model.
+
+    The micro-batches are those of the plan, or smaller ones where a replica has fewer samples. They follow
+    each other through the pipeline's slowest stage. Reading the set and summing up are left out.
+    """
+    replica = ceil(samples / plan.dp)
+    size = min(plan.micro_batch, replica)
+    batches = ceil(replica / size)
+    alone = replace(plan, micro_batch=size, global_batch=plan.dp * size * batches)
+    work = Workload.of(model, PlanBatch.of([alone]), system, profile or profile_of(system))
+    forward = sum(stage_costs(work).forward.values(), np.zeros(work.partition.stages.shape))
+    slowest = np.where(work.partition.stages > 0, forward, 0.0).max()
+    return float(slowest) * (batches + plan.pp - 1)

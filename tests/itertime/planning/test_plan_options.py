@@ -1,0 +1,89 @@
+"""Options of plans in searches and planners: all plans have them, and those that cannot are left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from itertime import PLANNERS, Space, evaluate, load_model, load_system, make_planner, predict
+from itertime.errors import UserError
+from itertime.planning import WHOLE, search
+from itertime.planning.curve_cache import CurveCache
+from itertime.planning.search import among_best
+from itertime.planning.space import candidates
+from itertime.spec import DEFAULT_OPTIONS, PlanOptions, parse_options, profile_of
+
+SYSTEM, MODEL = load_system("dgx-a100-80gb"), load_model("llama2-7b")
+BUCKET = PlanOptions(clipping="bucket")
+
+
+def test_all_plans_of_a_search_have_the_options_of_the_space():
+    found = search(MODEL, 32, SYSTEM, 16, space=replace(WHOLE, options=BUCKET), top=5)
+    plain = search(MODEL, 32, SYSTEM, 16, space=WHOLE, top=5)
+    assert {one.plan.options for one in found.plans} == {BUCKET}
+    assert {one.plan.options for one in plain.plans} == {DEFAULT_OPTIONS}
+    assert found.evaluated == plain.evaluated
+
+
+@pytest.mark.parametrize(
+    "text", ["compression=onebit-adam", "workers=3", "workers=4,local_steps=8", "compression=topk"]
+)
+def test_candidates_are_those_that_keep_the_rules_of_the_options(text):
+    """The vectorised rules against `Plan.broken_rules`, plan by plan."""
+    options = parse_options(text)
+    space = replace(WHOLE, options=options, micro_batch=(1, 2), recompute=("none",))
+    kept = candidates(MODEL, 48, SYSTEM, space, range(1, 49))
+    every = candidates(MODEL, 48, SYSTEM, replace(space, options=DEFAULT_OPTIONS), range(1, 49))
+    plans = [replace(every.plan(row), options=options) for row in range(len(every))]
+    good = [plan for plan in plans if not plan.broken_rules(MODEL)]
+    assert 0 < len(good) < len(plans)
+    assert [kept.plan(row) for row in range(len(kept))] == good
+
+
+def test_options_that_no_plan_of_the_model_can_have_are_an_error():
+    with pytest.raises(UserError, match=r"llama2-7b: batching=unpadded: needs the lengths"):
+        search(MODEL, 32, SYSTEM, 16, space=Space(options=PlanOptions(batching="unpadded")))
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_planners_keep_the_options_of_jobs(name):
+    planner = make_planner(name, SYSTEM, space=Space(micro_batch=(1,), recompute=("none",)))
+    jobs = planner.under(options=BUCKET)
+    run = jobs.curve(MODEL, 32, [16])[16]
+    assert run.plan.options == BUCKET
+    assert planner.curve(MODEL, 32, [16])[16].plan.options == DEFAULT_OPTIONS
+    assert jobs is planner.under(options=BUCKET)
+    assert planner.under() is planner.under(options=DEFAULT_OPTIONS) is planner
+    assert jobs.under() is jobs
+    other = planner.under("te", "fp8", BUCKET)
+    assert (other.system.framework, other.space.precision, other.space.options) == ("te", "fp8", BUCKET)
+
+
+def test_curves_of_options_are_kept_apart(tmp_path):
+    cache = CurveCache(tmp_path)
+    space = Space(micro_batch=(1,), recompute=("none",))
+    planner = make_planner("3d", SYSTEM, space=space, cache=cache)
+    first = planner.under(options=BUCKET).curve(MODEL, 32, [8])
+    planner.curve(MODEL, 32, [8])
+    assert len(list(tmp_path.glob("*.json"))) == 2
+    again = make_planner("3d", SYSTEM, space=space, cache=cache).under(options=BUCKET)
+    assert again.curve(MODEL, 32, [8]) == first
+    assert len(list(tmp_path.glob("*.json"))) == 2
+
+
+def test_pruning_keeps_the_best_plans():
+    """The rows that survive the bound hold the best plans of an evaluation of all."""
+    space = replace(WHOLE, options=PlanOptions(clipping="before", optimizer="lamb"), grad_overlap=True)
+    profile = profile_of(SYSTEM)
+    plans = candidates(MODEL, 64, SYSTEM, space, range(1, 65))
+    survivors = among_best(MODEL, plans, SYSTEM, profile, 10)
+    assert len(survivors) < len(plans)
+    seconds = evaluate(MODEL, plans, SYSTEM, profile).iteration_s
+    assert set(np.argsort(seconds, kind="stable")[:10]) <= set(survivors)
+
+
+def test_a_plan_of_a_search_predicts_as_it_does_alone():
+    (best,) = search(MODEL, 32, SYSTEM, 16, space=replace(WHOLE, options=BUCKET), top=1).plans
+    assert predict(MODEL, best.plan, SYSTEM).iteration_s == best.prediction.iteration_s
