@@ -60,6 +60,7 @@ def broken_options(options: PlanOptions, model: ModelSpec, plans: Degrees) -> li
         return []
     return [
         *_batch_rules(options, model, plans),
+        *_optimizer_rules(options, plans),
         *_compression_rules(options, model, plans),
         *_compression_keys(options, plans),
         *_weight_rules(options, plans),
@@ -84,6 +85,22 @@ def _batch_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> list
         (
             balance != "drawn" and not uneven,
             f"balance={balance}: needs batching=unpadded or longest, where ranks differ; leave it out",
+        ),
+    ]
+
+
+def _optimizer_rules(options: PlanOptions, plans: Degrees) -> list[tuple[Broken, str]]:
+    clipping, optimizer, stated = options.clipping, options.optimizer, options.gradient_shards
+    scattered = plans.zero_stage >= 2 if stated is None else stated > 1
+    return [
+        (
+            (clipping in ("before", "bucket")) & scattered,
+            f"clipping={clipping}: needs a rank's whole gradients, which ZeRO-2 scatters with every "
+            "micro-batch; take zero_stage=0 or 1 (gradient_shards=1), or clipping=after",
+        ),
+        (
+            (optimizer not in _ADAMS) & plans.offload_optimizer,
+            f"optimizer={optimizer}: runs on the GPU only; take offload_optimizer=false, or an Adam",
         ),
     ]
 

@@ -24,11 +24,18 @@ def test_all_plans_of_a_search_have_the_options_of_the_space():
     plain = search(MODEL, 32, SYSTEM, 16, space=WHOLE, top=5)
     assert {one.plan.options for one in found.plans} == {BUCKET}
     assert {one.plan.options for one in plain.plans} == {DEFAULT_OPTIONS}
-    assert found.evaluated == plain.evaluated
+    assert 0 < found.evaluated < plain.evaluated  # ZeRO-2 and -3 scatter gradients before a rank clips them
 
 
 @pytest.mark.parametrize(
-    "text", ["compression=onebit-adam", "workers=3", "workers=4,local_steps=8", "compression=topk"]
+    "text",
+    [
+        "compression=onebit-adam",
+        "workers=3",
+        "workers=4,local_steps=8",
+        "compression=topk",
+        "clipping=bucket",
+    ],
 )
 def test_candidates_are_those_that_keep_the_rules_of_the_options(text):
     """The vectorised rules against `Plan.broken_rules`, plan by plan."""
