@@ -111,9 +111,8 @@ def stage_costs(workload: Workload) -> StageCosts:
         _stage_pass(workload, forward, _shards_forward(workload, sharded, forward), hop, LAST),
         _stage_pass(workload, backward, _shards_backward(workload, sharded, backward), hop, FIRST),
     ]
-    kernels = pass_kernels_s(workload)
-    if kernels is not None:
-        passes[0]["compression"], passes[1]["compression"] = kernels
+    for parts, kernels in zip(passes, pass_kernels_s(workload), strict=False):
+        parts["compression"] = kernels
     spread = None
     if longer:
         growth = _growth(workload, (forward, backward), longer)
