@@ -12,7 +12,7 @@ from itertime.schedule import InterleavedPasses
 from itertime.spec import PlanBatch
 
 from .balance.imbalance import Spread, add_imbalance, balance_s
-from .exchange import Exchange, Sharded, once_s, sharded_s
+from .exchange import Exchange, Sharded, once_s, pass_kernels_s, sharded_s
 from .layer import Parts
 from .network import all_gather_s, p2p_s, ranks_together
 from .offload import activation_copies_s
@@ -62,6 +62,8 @@ def stage_costs(workload: Workload) -> StageCosts:
         _stage_pass(workload, forward, _shards_forward(workload, sharded, forward), hop, LAST),
         _stage_pass(workload, backward, _shards_backward(workload, sharded, backward), hop, FIRST),
     ]
+    for parts, kernels in zip(passes, pass_kernels_s(workload), strict=False):
+        parts["compression"] = kernels
     spread = None
     if each.growth:
         idle = [_idle(workload, *pair) for pair in zip((forward, backward), passes, strict=True)]

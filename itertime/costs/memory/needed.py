@@ -27,7 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itertime.costs.balance import fullest
-from itertime.costs.exchange import expert_copies, outer_state_bytes, state_bytes
+from itertime.costs.exchange import (
+    error_bytes,
+    expert_copies,
+    outer_state_bytes,
+    secondary_bytes,
+    state_bytes,
+)
 from itertime.costs.partition import FIRST, HEAVY, LAST, Workload
 from itertime.errors import UserError
 from itertime.spec import PRECISIONS, PlanBatch
@@ -146,10 +152,21 @@ def _parts(workload: Workload) -> dict[str, Array]:
         "gradients": np.where(plans.fp32_gradients, summed, 2.0) * gradients,
         "optimizer": state_bytes(model, plans.options) * stepped,
         **({"outer_optimizer": outer * stepped} if outer else {}),
+        **_compression(workload, shared + experts),
         "activations": held + live,
         "logits": logits,
         "optimizer_step": np.maximum(4.0 * stepped - held - live - logits, 0.0),
     }
+
+
+def _compression(workload: Workload, parameters: Array) -> dict[str, Array]:
+    """Bytes of errors that were not sent and of a second copy of the weights, (3, plans); {} for neither."""
+    options, parts = workload.plans.options, {}
+    if options.compression != "none":
+        parts["compression_errors"] = error_bytes(workload) * parameters
+    if options.secondary_shards is not None:
+        parts["secondary_weights"] = secondary_bytes(workload) * parameters
+    return parts
 
 
 def _casts(workload: Workload, parameters: Array) -> Array | float:
