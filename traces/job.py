@@ -44,6 +44,7 @@ class Job:
     | partition, qos | text | where it was submitted, and its quality of service; informational |
     | framework | name | the software that it trains with; None = that of the nodes' system |
     | precision | name | of its matrix products; None = bf16 |
+    | plan_options | text | options of its plans (`itertime.spec.PlanOptions`); None = defaults |
     """
 
     job_id: str
@@ -68,6 +69,7 @@ class Job:
     qos: str | None = None
     framework: str | None = None
     precision: str | None = None
+    plan_options: str | None = None
 
     @property
     def kind(self) -> Literal["iterations", "duration"]:

@@ -18,6 +18,7 @@ Everything here is computed from records alone, so an old run can be analysed ag
 | `Usage` | the snapshots of a run as arrays, with integrals and averages over time |
 | `gpu_time` | where the GPU-seconds of a run went, as `GpuTime`: seconds in each of the `CATEGORIES` |
 | `GpuTime` | GPU-seconds by category and by training plan; the categories sum to the total |
+| `plan_keys` | the plan of each allocation |
 | `CATEGORIES` | the categories and their display names: compute, bubble, communication, idle, ... |
 | `allocations` | every `Allocation` of a run, in the order in which they began |
 | `Allocation` | the GPUs that one event gave a job, and how long the job held them |
@@ -40,7 +41,7 @@ depends on which of them a job holds.
 from .allocations import Allocation, Holdings, allocations, blocks_of, end_of_run_s, gpu_blocks, holdings
 from .arrays import Usage
 from .demand import HARDLY_ANY, LONG_TAIL, NEGLIGIBLE_WAIT, has_waited
-from .gpu_time import CATEGORIES, GpuTime, gpu_time
+from .gpu_time import CATEGORIES, GpuTime, gpu_time, plan_keys
 from .job_story import Explanation, Spell, Wait, explain
 from .metrics import METRICS, summarise
 from .statistics import LEAST_PAIRS, Difference, holm, paired_difference
@@ -73,6 +74,7 @@ __all__ = [
     "holm",
     "measured_jobs",
     "paired_difference",
+    "plan_keys",
     "summarise",
     "window_metrics",
     "window_summary",

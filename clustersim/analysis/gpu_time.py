@@ -20,7 +20,7 @@ from .allocations import Holdings, holdings
 from .arrays import Usage
 from .tables import finished, jobs_of, numbered, per_run, rows_by_number, snapshots_of
 
-__all__ = ["CATEGORIES", "GpuTime", "gpu_time"]
+__all__ = ["CATEGORIES", "GpuTime", "gpu_time", "plan_keys"]
 
 CATEGORIES = {
     "compute": "Compute",
@@ -29,6 +29,7 @@ CATEGORIES = {
     "tp_comm": "Tensor-parallel communication",
     "pp_comm": "Pipeline communication",
     "dp_comm": "Data-parallel communication",
+    "imbalance": "Waiting for the rank with the longest samples",
     "network": "Slowed by the network",
     "running": "Running, not split",
     "unused": "Held, not used by the plan",
@@ -50,6 +51,7 @@ _PARTS = {
     "tp_comm": ("tp_comm_s",),
     "pp_comm": ("pp_comm_s",),
     "dp_comm": ("dp_comm_s",),
+    "imbalance": ("imbalance_s",),
 }
 
 
@@ -81,7 +83,7 @@ def gpu_time(run: Run) -> GpuTime | None:
     parts["overhead"] = ((paid + ran * (1 - progress - lost)) * held.gpus).tolist()
     parts["lost"] = (ran * lost * held.gpus).tolist()
     running = ran * progress * held.gpus
-    keys, numbers = _plan_keys(run)
+    keys, numbers = plan_keys(run)
     plans = {plan.key: plan for plan in run.plans}
     slowed = _slowed(run, [plans.get(key) for key in keys], numbers)
     for i in np.flatnonzero(slowed):
@@ -113,10 +115,12 @@ def _interval(run: Run) -> tuple[float, float] | None:
     return (from_s, from_s + span_s) if span_s else None
 
 
-def _plan_keys(run: Run) -> tuple[list[PlanKey], np.ndarray]:
-    """The distinct keys of the plans of all allocations, and the number of each allocation's key."""
+def plan_keys(run: Run) -> tuple[list[PlanKey], np.ndarray]:
+    """The distinct keys of the plans of all allocations, and the number of each allocation's key. Every job
+    of the log must have a record.
+    """
     jobs, held = jobs_of(run), holdings(run)
-    facts = ("model", "global_batch", "seq_len", "framework", "precision")
+    facts = ("model", "global_batch", "seq_len", "framework", "precision", "plan_options")
     work, works = numbered(list(zip(*map(jobs.values, facts), strict=True)))
     types = [""] * len(held.given)
     if run.cluster.groups:

@@ -62,7 +62,7 @@ class Recomputed:
 
     def _curve(
         self, model: str, global_batch: int | None, seq_len: int | None, framework: str, precision: str,
-        gpu_type: str, gpus: int,
+        plan_options: str, gpu_type: str, gpus: int,
     ) -> Curve | str:  # fmt: skip
         """The speeds of a job that asks for `gpus` GPUs, on one GPU type; or why they are unknown."""
         if self._speed is None:
@@ -72,7 +72,8 @@ class Recomputed:
             return f"model {shown(model)} is not known here"
         if global_batch is None:
             return f"no global batch of model {shown(model)} is stated"
-        job = _job(model, global_batch, seq_len, framework, precision, gpus)
+        software = framework, precision, plan_options
+        job = _job(PlanKey(model, global_batch, seq_len, *software, gpu_type, gpus, ""))
         try:
             return speed.curve_on(job, gpu_type) if gpu_type else speed.curve(job)
         except (CannotRun, *_FAILURES) as error:
@@ -138,9 +139,8 @@ class Recomputed:
         """The row of plans.csv for a plan; None if the row cannot be computed."""
         if self._speed is None or key.global_batch is None or key.model not in self._known_models:
             return None
-        job = _job(key.model, key.global_batch, key.seq_len, key.framework, key.precision, key.gpus)
         try:
-            return plan_record(job, key, self._speed)
+            return plan_record(_job(key), key, self._speed)
         except _FAILURES:
             return None
 
@@ -164,19 +164,19 @@ def recorded_models(manifest: Mapping[str, Any]) -> Models:
         return Models.recorded({})
 
 
-def _job(
-    model: str, global_batch: int, seq_len: int | None, framework: str, precision: str, gpus: int
-) -> Job:
+def _job(key: PlanKey) -> Job:
+    """A job that may run the plan."""
     return Job(
         "",
         0.0,
-        model=model,
-        gpus=gpus,
-        global_batch=global_batch,
-        seq_len=seq_len,
+        model=key.model,
+        gpus=key.gpus,
+        global_batch=key.global_batch,
+        seq_len=key.seq_len,
         iterations=1.0,
-        framework=framework or None,
-        precision=precision or None,
+        framework=key.framework or None,
+        precision=key.precision or None,
+        plan_options=key.plan_options or None,
     )
 
 

@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from clustersim.analysis import Explanation, Spell, Wait
+    from clustersim.records import JobRecord, PlanKey, PlanRecord
     from clustersim.rundir import StreamedRun
 
 __all__ = ["explain"]
@@ -50,9 +51,10 @@ def explain(
 
 def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
     from clustersim.analysis import Wait
+    from clustersim.records import plan_key
 
     job = story.record
-    software = " ".join(filter(None, (job.framework, job.precision)))
+    software = " ".join(filter(None, (job.framework, job.precision, job.plan_options)))
     gpus = f"{job.gpus} GPUs" if job.gpus else ""
     what = ", ".join(text for text in (job.model, software, gpus, job.tenant) if text)
     yield f"job {job.job_id} ({what}) under {run.policy}: {job.state}" + (
@@ -61,8 +63,12 @@ def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
     yield f"  t={_n(job.submit_s)} s: {'submitted' if story.submitted else 'would have been submitted'}" + (
         f", to be done by t={_n(job.deadline_s)} s" if job.deadline_s is not None else ""
     )
+    varying = _varying_plans(run, job)
     for spell in story.spells:
-        yield from _wait(run, spell) if isinstance(spell, Wait) else _ran(run, spell)
+        if isinstance(spell, Wait):
+            yield from _wait(run, spell)
+        else:
+            yield from _ran(run, spell, varying.get(plan_key(job, spell.given, run.cluster)))
     if job.jct_s is not None:
         ran_s = job.jct_s - job.wait_s
         yield (
@@ -95,8 +101,17 @@ def _wait(run: StreamedRun, wait: Wait) -> Iterator[str]:
         yield f"      GPUs were held by {_named(held)}"
 
 
-def _ran(run: StreamedRun, spell: Spell) -> Iterator[str]:
-    from clustersim.records import plan_words
+def _varying_plans(run: StreamedRun, job: JobRecord) -> dict[PlanKey, PlanRecord]:
+    """The plans of jobs like this one whose iterations differ in time; only options of a plan make them."""
+    from clustersim.records import spread_words
+
+    if not job.plan_options:
+        return {}
+    return {plan.key: plan for plan in run.plans if spread_words(plan)}
+
+
+def _ran(run: StreamedRun, spell: Spell, varying: PlanRecord | None) -> Iterator[str]:
+    from clustersim.records import plan_words, spread_words
     from clustersim.rundir import placement_text
 
     event = spell.given
@@ -104,6 +119,9 @@ def _ran(run: StreamedRun, spell: Spell) -> Iterator[str]:
     kind = f"{run.cluster.type_of(event.placement[0][0])} " if run.cluster.mixed else ""
     where = f"{event.gpus} {kind}GPUs, nodes {placement_text(event.placement)}{plan}"
     yield f"  t={_n(event.time_s)} s: {_VERBS[event.event]} {where}"
+    if varying is not None:
+        mean = f"{1000 * varying.iteration_s:,.4g} ms on average"
+        yield f"      nine in ten iterations take {spread_words(varying)} by the samples drawn, {mean}"
     if spell.paid_s > 0:
         yield f"      paid {_n(spell.paid_s)} s of overhead, {_n(spell.paid_s * event.gpus)} GPU-seconds"
     takers = f"; its nodes went to {_named(spell.takers)}" if spell.takers else ""

@@ -47,6 +47,7 @@ def record_of(active: ActiveJob, state: str, reason: str = "") -> JobRecord:
     record.seq_len = job.seq_len
     record.framework = job.framework or ""
     record.precision = job.precision or ""
+    record.plan_options = job.plan_options or ""
     record.cost_usd = active.cost_usd
     record.interruptions = active.interruptions
     record.lost_work_s = active.lost_work_s
@@ -88,6 +89,7 @@ def _untouched(job: Job, state: str, reason: str) -> JobRecord:
         seq_len=job.seq_len,
         framework=job.framework or "",
         precision=job.precision or "",
+        plan_options=job.plan_options or "",
     )
 
 

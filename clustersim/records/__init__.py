@@ -14,6 +14,7 @@
 | `PlanRecord`, `PARTS` | an iteration's time under one training plan, in parts; what each part sums |
 | `PlanKey`, `plan_key` | what identifies a plan within a run: model, batch, GPUs, plan |
 | `plan_of_label`, `plan_words` | the plan of a label; a label for readers |
+| `spread_words` | between which times the iterations of one job lie, for readers |
 | `Exact` | type of a number that tables write with every digit |
 
 | events of the log | |
@@ -47,7 +48,7 @@ Why
 """
 
 from .columns import Columns, Fields, all_equal, by_field
-from .plans import PARTS, PlanKey, PlanRecord, plan_key, plan_of_label, plan_words
+from .plans import PARTS, PlanKey, PlanRecord, plan_key, plan_of_label, plan_words, spread_words
 from .recorder import MemoryRecorder, Recorder
 from .records import (
     ALLOCATES,
@@ -135,4 +136,5 @@ __all__ = [
     "plan_key",
     "plan_of_label",
     "plan_words",
+    "spread_words",
 ]

@@ -6,11 +6,12 @@ import re
 from typing import NamedTuple, Protocol
 
 from clustersim.cluster import Cluster
-from itertime.spec import CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RECOMPUTE, Plan
+from itertime.errors import UserError
+from itertime.spec import CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RECOMPUTE, Plan, parse_options
 
 from .records import EventRecord
 
-__all__ = ["PARTS", "PlanKey", "PlanRecord", "plan_key", "plan_of_label", "plan_words"]
+__all__ = ["PARTS", "PlanKey", "PlanRecord", "plan_key", "plan_of_label", "plan_words", "spread_words"]
 
 PARTS = {
     "compute_s": ("gemm", "attention", "elementwise", "embedding", "head"),
@@ -18,13 +19,18 @@ PARTS = {
     "bubble_s": ("bubble",),
     "tp_comm_s": ("tp_comm", "ep_comm", "cp_comm"),
     "pp_comm_s": ("p2p",),
-    "dp_comm_s": ("dp_comm", "embedding_sync", "fsdp_comm", "fsdp_last", "contention", "contention_once"),
-    "optimizer_s": ("optimizer", "optimizer_copies"),
+    "dp_comm_s": (
+        "dp_comm", "embedding_sync", "fsdp_comm", "fsdp_last", "outer_sync", "balance", "contention",
+        "contention_once",
+    ),
+    "optimizer_s": ("optimizer", "optimizer_copies", "clipping", "compression"),
     "overhead_s": ("launch", "overhead", "iteration_overhead", "offload_comm"),
-}
+    "imbalance_s": ("imbalance",),
+}  # fmt: skip
 """The parts of `Prediction.breakdown` that each field of a `PlanRecord` sums; every part is in one field.
 
 Contention is the time by which hidden exchanges slow computation; searches hide those of data-parallel ranks.
+Balance is the exchange of samples between ranks, imbalance the wait for the rank with the longest samples.
 """
 
 _WORDS = {
@@ -54,6 +60,7 @@ class PlanKey(NamedTuple):
     seq_len: int | None
     framework: str
     precision: str
+    plan_options: str
     gpu_type: str
     gpus: int
     plan: str
@@ -62,9 +69,12 @@ class PlanKey(NamedTuple):
 class PlanRecord(NamedTuple):
     """One plan on the GPUs of one kind of job. Seconds are per iteration; the `PARTS` sum to `iteration_s`.
 
-    `framework`, `precision`: as jobs state them; empty for those that inherit that of the nodes, and bf16.
+    `framework`, `precision`, `plan_options`: as jobs state them; empty for those that inherit that of the
+    nodes, for bf16, and for a plan's defaults.
     `gpu_type`: empty on a cluster without groups. `gpus`: GPUs held, of which the plan uses `plan_gpus`.
     `low_s`, `high_s`: nine in ten measured iterations lie between them; None if too few were measured.
+    `spread_low_s`, `spread_high_s`: between them lie nine in ten iterations of one job, as the samples that
+    its ranks draw differ in length; None where all iterations take equally long.
     `seq_len`: None means the model's own. The split is that of `itertime` for the slowest pipeline stage;
     `bubble_s` is the time that this stage waits for the others.
     """
@@ -74,6 +84,7 @@ class PlanRecord(NamedTuple):
     seq_len: int | None
     framework: str
     precision: str
+    plan_options: str
     gpu_type: str
     gpus: int
     plan: str
@@ -81,6 +92,8 @@ class PlanRecord(NamedTuple):
     iteration_s: float
     low_s: float | None
     high_s: float | None
+    spread_low_s: float | None
+    spread_high_s: float | None
     memory_gb: float
     mfu: float
     compute_s: float
@@ -91,10 +104,11 @@ class PlanRecord(NamedTuple):
     dp_comm_s: float
     optimizer_s: float
     overhead_s: float
+    imbalance_s: float
 
     @property
     def key(self) -> PlanKey:
-        return PlanKey(*self[:8])
+        return PlanKey(*self[:9])
 
 
 class Trained(Protocol):
@@ -110,26 +124,44 @@ class Trained(Protocol):
     def framework(self) -> str | None: ...
     @property
     def precision(self) -> str | None: ...
+    @property
+    def plan_options(self) -> str | None: ...
 
 
 def plan_key(job: Trained, given: EventRecord, cluster: Cluster) -> PlanKey:
     """The key of the plan that `job` runs after the event `given`."""
     gpu_type = cluster.type_of(given.placement[0][0]) if cluster.groups and given.placement else ""
-    software = job.framework or "", job.precision or ""
+    software = job.framework or "", job.precision or "", job.plan_options or ""
     return PlanKey(
         job.model or "", job.global_batch, job.seq_len, *software, gpu_type, given.gpus, given.plan
     )
 
 
 def plan_words(label: str) -> str:
-    """A plan's label for readers: its last word names what is recomputed, and is explained or left out.
+    """A plan's label for readers: the word for what is recomputed is explained or left out. It is the last
+    one but for the plan's options.
 
-    >>> plan_words("tp8 pp2 dp4 mb1 full"), plan_words("tp8 pp2 dp4 mb1 none")
-    ('tp8 pp2 dp4 mb1 full recompute', 'tp8 pp2 dp4 mb1')
+    >>> plan_words("tp8 pp2 dp4 mb1 full"), plan_words("tp8 pp2 dp4 mb1 none clipping=bucket")
+    ('tp8 pp2 dp4 mb1 full recompute', 'tp8 pp2 dp4 mb1 clipping=bucket')
     """
+    label, options = _options_apart(label)
     if label.endswith(tuple(f" {name}" for name in RECOMPUTE[1:])):
-        return label + " recompute"
-    return label.removesuffix(" none")
+        label += " recompute"
+    return " ".join(filter(None, (label.removesuffix(" none"), options)))
+
+
+def _options_apart(label: str) -> tuple[str, str]:
+    """A plan's label without its options, and these as text; "" for a label without."""
+    rest, _, last = label.rpartition(" ")
+    return (rest, last) if "=" in last else (label, "")
+
+
+def spread_words(record: PlanRecord) -> str:
+    """The times between which nine in ten iterations of one job lie; "" where all take equally long."""
+    if record.spread_low_s is None or record.spread_high_s is None:
+        return ""
+    low, high = (f"{1000 * seconds:,.4g}" for seconds in (record.spread_low_s, record.spread_high_s))
+    return f"{low} to {high} ms"
 
 
 def plan_of_label(label: str, global_batch: int) -> Plan | None:
@@ -137,8 +169,15 @@ def plan_of_label(label: str, global_batch: int) -> Plan | None:
 
     >>> plan_of_label("tp8 pp2 dp4 mb1 v2 full", 64).interleave
     2
+    >>> plan_of_label("tp1 pp1 dp8 mb1 none clipping=bucket", 64).options.clipping
+    'bucket'
     """
-    *words, recompute = label.split() or [""]
+    degrees, text = _options_apart(label)
+    try:
+        options = parse_options(text)
+    except UserError:
+        return None
+    *words, recompute = degrees.split() or [""]
     values: dict[str, int | float | str | bool] = {}
     for word in words:
         match, share = _WORD.fullmatch(word), _SHARE.fullmatch(word)
@@ -153,5 +192,5 @@ def plan_of_label(label: str, global_batch: int) -> Plan | None:
             return None
     if recompute not in RECOMPUTE or not {"tp", "pp", "dp", "micro_batch"} <= set(values):
         return None
-    plan = Plan(**values, global_batch=global_batch, recompute=recompute)  # type: ignore[arg-type]
+    plan = Plan(**values, global_batch=global_batch, recompute=recompute, options=options)  # type: ignore[arg-type]
     return plan if plan.label == label else None

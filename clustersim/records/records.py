@@ -93,7 +93,8 @@ class JobRecord:
     `queue_s` is the wait until the first start, `wait_s` all time without GPUs, `lost_s` time with GPUs but
     without progress (overheads), `overhead_gpu_s` the same in GPU-seconds, `isolated_s` the run time on the
     requested GPUs without wait or overhead, `gpus` the effective request. `global_batch`, `seq_len`,
-    `framework` and `precision` are as submitted, the last two empty where the job states none.
+    `framework`, `precision` and `plan_options` are as submitted, the last three empty where the job states
+    none.
     `interruptions`: how often a failure took the job's GPUs; `lost_work_s`, `lost_work_gpu_s`: seconds and
     GPU-seconds of work lost in interruptions, which are part of `lost_s`. `cost_usd`: US dollars for the GPUs
     held, where the cluster states prices by GPU type; None elsewhere, and for a job that held none.
@@ -129,6 +130,7 @@ class JobRecord:
     framework: str = ""
     precision: str = ""
     cost_usd: float | None = None
+    plan_options: str = ""
 
 
 JOB_COLUMNS = tuple(f.name for f in fields(JobRecord))

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from clustersim.analysis import blocks_of, end_of_run_s, holdings
+from clustersim.analysis import Holdings, blocks_of, end_of_run_s, holdings, plan_keys
 from clustersim.analysis.tables import Table, events_of, jobs_of, numbered
-from clustersim.records import NODE_DOWN, NODE_UP, STATES, Run, plan_words
+from clustersim.records import NODE_DOWN, NODE_UP, STATES, Run, plan_words, spread_words
 
 from .runs import Group
 
@@ -66,9 +66,9 @@ def page_data(groups: Sequence[Group]) -> dict[str, Any]:
 
 
 def _software(known: _Known) -> list[str]:
-    """The framework and the precision of each job, as far as it states them."""
-    stated = zip(known.values("framework"), known.values("precision"), strict=True)
-    return [" ".join(filter(None, both)) for both in stated]
+    """The framework, the precision and the plan's options of each job, as far as it states them."""
+    facts = map(known.values, ("framework", "precision", "plan_options"))
+    return [" ".join(filter(None, stated)) for stated in zip(*facts, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -194,8 +194,8 @@ def _held(run: Run, clock: _Clock, rows: Sequence[int]) -> dict[str, Any]:
     held = holdings(run)
     blocks = blocks_of(run)
     begins, ends = (np.array(clock.steps(times), dtype=int) for times in (held.from_s, held.to_s))
-    words, plans = numbered([plan_words(label) for label in held.plans])
     known = held.job < len(rows)
+    words, plans = _plan_texts(run, held, known)
     events = events_of(run).values("event")
     begun = [events[row] for row in held.given.tolist()]
     kinds, kind_names = numbered([*begun, *held.ended])
@@ -206,7 +206,7 @@ def _held(run: Run, clock: _Clock, rows: Sequence[int]) -> dict[str, Any]:
         "to": (ends - begins).tolist(),
         "paid": clock.lengths(held.paid_s),
         "gpus": held.gpus.astype(int).tolist(),
-        "plan": np.array(words, dtype=int)[held.plan].tolist(),
+        "plan": words.tolist(),
         "kind": kinds[: len(begun)],
         "ended": kinds[len(begun) :],
         "plans": plans,
@@ -217,6 +217,23 @@ def _held(run: Run, clock: _Clock, rows: Sequence[int]) -> dict[str, Any]:
         "gpu": [gpu for _, _, gpu, _ in flat],
         "row": [count for _, _, _, count in flat],
     }
+
+
+def _plan_texts(run: Run, held: Holdings, known: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """The plan of each allocation as a number of a text. The text says how much the iterations of one job
+    differ in time, if they do. `known`: whether the job of an allocation has a record.
+    """
+    varying = {plan.key: spread for plan in run.plans if (spread := spread_words(plan))}
+    if not varying or not known.all():
+        words, plans = numbered([plan_words(label) for label in held.plans])
+        return np.array(words, dtype=int)[held.plan], plans
+    keys, of_key = plan_keys(run)
+    texts = [
+        f"{plan_words(key.plan)} ({varying[key]} an iteration)" if key in varying else plan_words(key.plan)
+        for key in keys
+    ]
+    words, plans = numbered(texts)
+    return np.array(words, dtype=int)[of_key], plans
 
 
 def _down(run: Run, clock: _Clock) -> list[tuple[int, int, int]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import fsum
 
 from clustersim.analysis import GpuTime
-from clustersim.records import PlanKey, PlanRecord
+from clustersim.records import PlanKey, PlanRecord, spread_words
 
 from .numbers import duration
 from .runs import Named
@@ -21,11 +21,14 @@ class PlanRow:
 
     Cells: model, global batch, GPUs, tp, pp, dp, micro-batch, the rest of the plan, time per iteration, the
     range that holds nine in ten measured times, MFU, memory, shares of bubble and of communication.
+    `spread`: the times between which nine in ten iterations of one job lie, as its samples differ in length;
+    empty where all take equally long.
     """
 
     used: tuple[tuple[Named, str], ...]
     gpu_h: float
     cells: tuple[str, ...]
+    spread: str
 
 
 def plan_rows(times: Sequence[tuple[Named, GpuTime | None]]) -> list[PlanRow]:
@@ -42,6 +45,7 @@ def plan_rows(times: Sequence[tuple[Named, GpuTime | None]]) -> list[PlanRow]:
             tuple((one, f"{gpu_h:,.0f}") for one, gpu_h in used[key]),
             fsum(gpu_h for _, gpu_h in used[key]),
             _cells(records[key]),
+            spread_words(records[key]),
         )
         for key in sorted(records, key=lambda key: (key.model, key.global_batch, key.seq_len or 0, *key[3:]))
     ]

@@ -20,7 +20,7 @@ from clustersim.records import Exact
 from itertime.errors import TableError, UserError
 from itertime.io import Table, open_table, shown, without_guard
 
-from .csv_out import Column
+from .csv_out import Column, required
 
 __all__ = ["StoredRows", "parse_rows", "plain_text"]
 
@@ -98,25 +98,27 @@ def _blocks(
     table: Table, columns: Sequence[Column], record: Callable[..., Any], cluster: Cluster,
     text: Callable[[str], str],
 ) -> Iterator[Iterator[Any]]:  # fmt: skip
-    missing = [column.name for column in columns if column.name not in table.columns]
+    missing = [column.name for column in required(columns) if column.name not in table.columns]
     if missing:
         raise TableError(f"{table.path}:1: missing column {', '.join(missing)}; run the simulation again")
-    kinds = {column.name: column.kind for column in columns}
-    names = [name for name in get_type_hints(record) if name in kinds]  # in the order of the record's fields
+    known = {column.name: column for column in columns}
+    fields = [name for name in get_type_hints(record) if name in known]  # in the order of the record's fields
+    names = [name for name in fields if name in table.columns]
     positions = [table.columns.index(name) for name in names]
-    readers = [_reader(kinds[name], cluster, text) for name in names]
+    readers = [_reader(known[name].kind, cluster, text) for name in names]
     make = _maker(record)
     while block := list(islice(table.rows, _BLOCK)):
         try:
             cells = list(zip(*[row for _, row in block], strict=True))
             if len(cells) != len(table.columns):
                 raise ValueError
-            values = [
-                _values(read, cells[position]) for read, position in zip(readers, positions, strict=True)
-            ]
+            values = {
+                name: _values(read, cells[position])
+                for name, read, position in zip(names, readers, positions, strict=True)
+            }
         except ValueError:
             raise _first_mistake(table, block, names, positions, readers) from None
-        yield make(values)
+        yield make([values.get(name) or [known[name].blank] * len(block) for name in fields])
 
 
 def _maker(record: Callable[..., Any]) -> Callable[[Sequence[list[Any]]], Iterator[Any]]:

@@ -37,24 +37,38 @@ __all__ = [
     "header_of",
     "lines_of",
     "placement_text",
+    "required",
     "table_of",
 ]
 
 _BLOCK = 2000  # records that are turned into text at once
+_OPTIONAL = ("plan_options", "spread_low_s", "spread_high_s", "imbalance_s")
+_BLANKS: dict[Any, str | float] = {str: "", float: 0.0}
 _NEEDS_QUOTES = re.compile(r'[,"\r\n]')
 
 
 @dataclass(frozen=True)
 class Column:
-    """One field of a record: its name, its type, and the CSV cells of a block of its values."""
+    """One field of a record: its name, its type, and the CSV cells of a block of its values.
+
+    An `optional` column is left out of a table in which every value is `blank`.
+    """
 
     name: str
     kind: Any
     to_cells: Callable[[Sequence[Any]], Sequence[str]]
+    optional: bool = False
+
+    @property
+    def blank(self) -> str | float | None:
+        """The value that an absent column stands for."""
+        return _BLANKS.get(self.kind)
 
 
 def csv_text(columns: Sequence[Column], records: Iterable[Any]) -> str:
     """A header and one line per record, each with a line feed at its end."""
+    records = list(records)
+    columns = [c for c in columns if not c.optional or any(getattr(r, c.name) != c.blank for r in records)]
     lines, rest = [header_of(columns)], iter(records)
     names = [column.name for column in columns]
     while block := list(islice(rest, _BLOCK)):
@@ -154,7 +168,12 @@ def table_of(record: type, first: Sequence[str] = ()) -> tuple[Column, ...]:
     """The columns of a class of records: its fields, those of `first` in front."""
     kinds = get_type_hints(record)
     order = [*first, *(name for name in kinds if name not in first)]
-    return tuple(Column(name, kinds[name], _WRITERS[kinds[name]]) for name in order)
+    return tuple(Column(name, kinds[name], _WRITERS[kinds[name]], name in _OPTIONAL) for name in order)
+
+
+def required(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """The columns that every table has."""
+    return tuple(column for column in columns if not column.optional)
 
 
 JOBS = table_of(

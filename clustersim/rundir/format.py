@@ -15,7 +15,7 @@ from clustersim.records import JOB_COLUMNS, JobRecord, Recorded, by_field
 from itertime.errors import UserError
 from itertime.io import digest, quoted, sha256, shown
 
-from .csv_out import JOBS, header_of, lines_of
+from .csv_out import JOBS, header_of, lines_of, required
 
 __all__ = [
     "EVENTS_FILE",
@@ -189,7 +189,14 @@ def _hash_of(path: Path) -> str:
 
 def csv_hash(jobs: Iterable[JobRecord]) -> str:
     """The hash of jobs.csv; the same for jobs that are stored as Parquet."""
-    found, rest = hashlib.sha256(f"{header_of(JOBS)}\n".encode()), iter(jobs)
+    short, rest = required(JOBS), iter(jobs)
+    with_options, without = (hashlib.sha256(f"{header_of(each)}\n".encode()) for each in (JOBS, short))
+    stated = False  # the optional column, which only the last record may need
     while block := list(islice(rest, _BLOCK)):
-        found.update("".join(f"{line}\n" for line in lines_of(JOBS, by_field(block, JOB_COLUMNS))).encode())
-    return found.hexdigest()
+        fields = by_field(block, JOB_COLUMNS)
+        stated = stated or any(fields[JOBS[-1].name])
+        lines = lines_of(JOBS, fields)
+        with_options.update("".join(f"{line}\n" for line in lines).encode())
+        if not stated:
+            without.update("".join(f"{line.removesuffix(',')}\n" for line in lines).encode())
+    return (with_options if stated else without).hexdigest()

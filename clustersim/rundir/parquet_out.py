@@ -10,7 +10,7 @@ from typing import Self
 from clustersim.records import JobRecord
 from itertime.errors import UserError
 
-from .csv_out import JOBS
+from .csv_out import Column
 
 __all__ = ["ParquetRows"]
 
@@ -19,17 +19,18 @@ _TYPES = {str: "string", int: "int64", int | None: "int64", bool | None: "bool"}
 
 
 class ParquetRows:
-    """A Parquet file that grows by job records; `path` is its destination, `temporary` the file until then.
+    """A Parquet file with `columns` of job records that grows; `path` is its destination, `temporary` the
+    file until then.
 
     UserError, in one line that names `path`, if it cannot be written.
     """
 
-    def __init__(self, path: Path, temporary: Path):
+    def __init__(self, path: Path, temporary: Path, columns: Sequence[Column]):
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        self._path = path
-        self._schema = pa.schema([(c.name, pa.type_for_alias(_TYPES.get(c.kind, "double"))) for c in JOBS])
+        self._path, self._columns = path, columns
+        self._schema = pa.schema([(c.name, pa.type_for_alias(_TYPES.get(c.kind, "double"))) for c in columns])
         try:
             self._writer = pq.ParquetWriter(temporary, self._schema)
         except OSError as error:
@@ -50,7 +51,7 @@ class ParquetRows:
         import pyarrow as pa
 
         arrays = []
-        for column, field in zip(JOBS, self._schema, strict=True):
+        for column, field in zip(self._columns, self._schema, strict=True):
             arrays.append(pa.array([getattr(record, column.name) for record in records], field.type))
         try:
             self._writer.write_table(pa.table(arrays, schema=self._schema))

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from clustersim.records import Columns, JobRecord, by_field
 from itertime.errors import UserError
 
-from .csv_out import JOBS, Column, header_of, lines_of
+from .csv_out import JOBS, Column, header_of, lines_of, required
 
 __all__ = ["GrowingFile", "GrowingTable", "Spool"]
 
@@ -92,13 +92,24 @@ class GrowingTable:
 
 
 class Spool:
-    """Rows of jobs, added in any order and read in the order of submission."""
+    """Rows of jobs, added in any order and read in the order of submission.
+
+    The optional column of jobs is their last one. It is left out of `columns` and of the rows read if no job
+    states it.
+    """
 
     def __init__(self, path: Path, temporary: Path, numbers: Columns):
         self._file, self._temporary, self._numbers = GrowingFile(path, temporary), temporary, numbers
         self._starts, self._orders = array("Q"), array("Q")
         self._waiting: list[JobRecord] = []
         self._end = 0
+        self._stated = False  # the optional column
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of the rows so far."""
+        self.flush()
+        return JOBS if self._stated else required(JOBS)
 
     def add(self, record: JobRecord, order: int) -> None:
         self._orders.append(order)
@@ -111,6 +122,7 @@ class Spool:
             return
         fields = by_field(self._waiting, [column.name for column in JOBS])
         self._numbers.extend(fields)
+        self._stated = self._stated or any(fields[JOBS[-1].name])
         rows = [f"{line}\n".encode() for line in lines_of(JOBS, fields)]
         *starts, self._end = accumulate(map(len, rows), initial=self._end)
         self._starts.extend(starts)
@@ -127,4 +139,5 @@ class Spool:
         places = array("Q", sorted(range(len(self._orders)), key=self._orders.__getitem__))
         with self._temporary.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as rows:
             for i in places:
-                yield rows[self._starts[i] : self._starts[i + 1]]
+                row = rows[self._starts[i] : self._starts[i + 1]]
+                yield row if self._stated else row.removesuffix(b",\n") + b"\n"

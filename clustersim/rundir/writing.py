@@ -226,7 +226,7 @@ class RunWriter:
         if self._parquet:
             return self._write_parquet()
         file = self._open(self._jobs_file)
-        file.write(f"{header_of(JOBS)}\n".encode())
+        file.write(f"{header_of(self._spool.columns)}\n".encode())
         rows = self._spool.rows()
         while block := b"".join(islice(rows, _ROWS)):
             file.write(block)
@@ -234,13 +234,13 @@ class RunWriter:
         return found, found
 
     def _write_parquet(self) -> tuple[str, str]:
-        text, path = hashlib.sha256(f"{header_of(JOBS)}\n".encode()), self._beside[self._jobs_file]
-        rows = self._spool.rows()
-        with ParquetRows(self.folder / self._jobs_file, path) as file:
+        columns, path = self._spool.columns, self._beside[self._jobs_file]
+        text, rows = hashlib.sha256(f"{header_of(columns)}\n".encode()), self._spool.rows()
+        with ParquetRows(self.folder / self._jobs_file, path, columns) as file:
             while block := b"".join(islice(rows, _ROWS)):
                 text.update(block)
                 cells = enumerate(csv.reader(io.StringIO(block.decode(), newline="")))
-                table = Table(path, [column.name for column in JOBS], cells)
+                table = Table(path, [column.name for column in columns], cells)
                 file.add(list(parse_rows(table, JOBS, JobRecord, self.cluster, without_guard)))
         with path.open("rb") as written:
             os.fsync(written.fileno())

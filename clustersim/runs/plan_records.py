@@ -50,12 +50,14 @@ def plan_record(job: Job, key: PlanKey, speed: Speed) -> PlanRecord | None:
     if abs(found.iteration_s - ran_s) > _SAME * ran_s:
         return None
     low_s, high_s = interval_s(model, plan, system, found.iteration_s) or (None, None)
+    spread_low_s, spread_high_s = found.spread_s or (None, None)
     return PlanRecord(
         model=job.model,
         global_batch=job.global_batch,
         seq_len=job.seq_len,
         framework=key.framework,
         precision=key.precision,
+        plan_options=key.plan_options,
         gpu_type=key.gpu_type,
         gpus=key.gpus,
         plan=key.plan,
@@ -63,6 +65,8 @@ def plan_record(job: Job, key: PlanKey, speed: Speed) -> PlanRecord | None:
         iteration_s=found.iteration_s,
         low_s=low_s,
         high_s=high_s,
+        spread_low_s=spread_low_s,
+        spread_high_s=spread_high_s,
         memory_gb=found.memory_bytes / 1e9,
         mfu=found.mfu,
         **_parts(found),

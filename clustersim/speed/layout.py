@@ -24,10 +24,11 @@ from typing import NamedTuple
 from clustersim.cluster import Cluster, Placement
 from itertime.planning import Planner
 from itertime.prediction import evaluate
-from itertime.spec import Plan, PlanBatch, System
+from itertime.spec import DEFAULT_OPTIONS, Plan, PlanBatch, System
 
 from .curve import Curve
 from .speed import Speed
+from .traffic import sent_share
 
 __all__ = [
     "IterationTimes",
@@ -154,21 +155,22 @@ class LayoutTimes:
 
     def __init__(self, speed: Speed):
         self._speed = speed
-        self._known: dict[tuple[object, object, Layout], IterationTimes] = {}
+        self._known: dict[tuple[object, object, object, Layout], IterationTimes] = {}
 
     def of(self, curve: Curve, gpus: int, layout: Layout) -> IterationTimes | None:
         """The times of a job with `curve` on `gpus` GPUs; None if its traffic is unknown."""
         plan, planner = curve.training.get(gpus), self._speed.planner_of(layout.gpu_type)
         if plan is None or planner is None:
             return None
-        key = curve.model, plan, layout
+        key = curve.model, curve.framework, plan, layout
         if key not in self._known:
             self._known[key] = IterationTimes(curve, gpus, layout, planner.under(curve.framework))
         return self._known[key]
 
 
 class IterationTimes:
-    """Seconds per iteration of one kind of job in one layout.
+    """Seconds per iteration of one kind of job in one layout. `sent_share`: what the job sends, of what it
+    would send if its plan had no options.
 
     For a job that shares its uplinks the time is interpolated linearly between exact times, which are a
     factor of 2^(1/4) in oversubscription apart. The time of a transfer is linear in the oversubscription, and
@@ -177,6 +179,10 @@ class IterationTimes:
 
     def __init__(self, curve: Curve, gpus: int, layout: Layout, planner: Planner):
         self._curve, self._gpus, self._layout, self._planner = curve, gpus, layout, planner
+        self.sent_share = 1.0
+        if curve.model is not None and curve.training[gpus].options != DEFAULT_OPTIONS:
+            system = system_at(planner.system, layout, 1.0)
+            self.sent_share = sent_share(curve.model, curve.training[gpus], system, planner.profile)
         self._exact: dict[int, float] = {}
         self._lines: dict[int, tuple[float, float, float, float]] = {}
 
@@ -193,6 +199,16 @@ class IterationTimes:
             self._lines[low] = below, above, self._at(low), self._at(low + 1)
         below, above, early, late = self._lines[low]
         return early + (late - early) * (oversubscription - below) / (above - below)
+
+    def oversubscription(self, share: float) -> float:
+        """The argument of `unit_s` for a job that gets `share` of what it sends on average.
+
+        A job with a `sent_share` of 1 sends all the time. Any other sends at the full rate of its NICs in a
+        part of the iteration. The other jobs' mean traffic is then on the links with it.
+        """
+        if share >= 1.0:
+            return 1.0
+        return 1.0 / share + (1.0 - self.sent_share) * self._layout.oversubscription
 
     def _at(self, knot: int) -> float:
         seconds = self._exact.get(knot)

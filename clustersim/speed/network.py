@@ -7,7 +7,8 @@
 | `contention` | as `tiers`, but jobs that leave a leaf share its uplinks max-min fairly |
 
 Every job is assumed to send at its full demand all the time. The overlap of bursts of several jobs is not
-simulated; the worst case is charged. Jobs that are known by their duration or by a throughput table send
+simulated; the worst case is charged. A job whose plan compresses gradients, or exchanges them only now and
+then, takes from others as much less as it sends less (`traffic.py`). Jobs that are known by their duration or by a throughput table send
 nothing and have the same speed everywhere, because their traffic is unknown.
 """
 
@@ -82,7 +83,7 @@ class Network(Generic[AnySender]):
         self._times_of[job] = times
         self._entered[job] = None
         if self._shared and demand:
-            self._links.add(job, demand)
+            self._links.add(job, {link: times.sent_share * amount for link, amount in demand.items()})
 
     def _changed_speeds(self) -> dict[AnySender, float]:
         shares = dict.fromkeys(self._entered, 1.0)
@@ -90,7 +91,8 @@ class Network(Generic[AnySender]):
         self._entered = {}
         changed = {}
         for job, share in shares.items():
-            unit_s = self._times_of[job].unit_s(1.0 / share)
+            times = self._times_of[job]
+            unit_s = times.unit_s(times.oversubscription(share))
             if self._speeds.get(job) != unit_s:
                 self._speeds[job] = changed[job] = unit_s
         return changed

@@ -21,8 +21,8 @@ from clustersim.cluster import Cluster, Pool
 from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
 from itertime.io import shown
-from itertime.planning import PLANNERS, Planner, default_cache, make_planner
-from itertime.spec import Models, ModelSpec, load_system, refusal_of
+from itertime.planning import PLANNERS, PlannedRun, Planner, default_cache, make_planner
+from itertime.spec import Models, ModelSpec, PlanOptions, load_system, parse_options, refusal_of
 from traces.job import Job
 
 from .curve import CannotRun, Curve, Offer, regular_counts, worthwhile
@@ -158,13 +158,13 @@ class SpeedOnOneType:
                 f"{job.model} cannot be predicted: {reason}; a throughput table can state its speed"
             )
         counts = self._counts_for(job)
-        runs = dict(planner.curve(model, job.global_batch, self._counts, job.seq_len))
+        runs = self._planned(job, planner, model, self._counts)
         irregular = tuple(n for n in counts if n not in self._counts)
         if irregular:
-            runs.update(planner.curve(model, job.global_batch, irregular, job.seq_len))
+            runs.update(self._planned(job, planner, model, irregular))
         unit_s = {n: runs[n].iteration_s for n in counts if n in runs}
         if not unit_s:
-            raise CannotRun(self._why_no_plan(job, planner, counts, runs))
+            raise CannotRun(self._why_no_plan(job, model, counts, runs))
         return Curve(
             unit_s=unit_s,
             sizes=worthwhile(unit_s),
@@ -174,6 +174,19 @@ class SpeedOnOneType:
             model=model.with_seq_len(job.seq_len),
             framework=job.framework,
         )
+
+    def _planned(
+        self, job: Job, planner: Planner, model: ModelSpec, counts: Sequence[int]
+    ) -> dict[int, PlannedRun]:
+        """The plans on the counts that have one. CannotRun for options that no plan of the model can have."""
+        assert job.global_batch is not None
+        try:
+            return dict(planner.curve(model, job.global_batch, counts, job.seq_len))
+        except UserError as error:
+            if job.plan_options is None:
+                raise
+            wrong = str(error).removeprefix(f"search: {model.name}: ")
+            raise CannotRun(f"{job.model} cannot have plan_options={job.plan_options}: {wrong}") from None
 
     def _planner_for(self, job: Job) -> tuple[Planner, ModelSpec]:
         """The planner, and the job's model. CannotRun if there is none of them. UserError for a file that is
@@ -194,18 +207,19 @@ class SpeedOnOneType:
         return planner, model
 
     def _planner_under(self, planner: Planner, job: Job) -> Planner:
-        """The planner for the framework and the precision that the job states. CannotRun if the GPUs cannot
-        run its precision. UserError for a framework that does not exist.
+        """The planner for the framework, the precision and the plan's options that the job states. CannotRun
+        if the GPUs cannot run its precision. UserError for a framework or options that do not exist.
         """
-        if job.framework is None and job.precision is None:
+        if job.framework is None and job.precision is None and job.plan_options is None:
             return planner
         profile, precision = planner.profile, job.precision or "bf16"
         able = [name for name in profile.precisions if name == "bf16" or name in profile.casts]
         if precision not in able:
             what = f"the profile {profile.name} has {', '.join(able)}"
             raise CannotRun(f"its GPUs do not run precision {precision}: {what}")
+        options = _options_of(job)
         try:
-            return planner.under(job.framework, job.precision)
+            return planner.under(job.framework, job.precision, options)
         except UserError as error:
             raise UserError(f"job {shown(job.job_id)}: framework={shown(job.framework)}: {error}") from None
 
@@ -221,14 +235,35 @@ class SpeedOnOneType:
         return sorted(n for n in counts if low <= n <= high or n == job.gpus)
 
     def _why_no_plan(
-        self, job: Job, planner: Planner, counts: Sequence[int], runs: Mapping[int, object]
+        self, job: Job, model: ModelSpec, counts: Sequence[int], runs: Mapping[int, object]
     ) -> str:
         if not counts:
             low, high = job.min_gpus or 1, job.max_gpus or self.cluster.gpus
             return f"allows {low} to {high} GPUs, the cluster has {self.cluster.gpus}"
+        assert self.planner is not None
         where = f"{counts[0]} to {counts[-1]} GPUs" if len(counts) > 1 else f"{counts[0]} GPUs"
-        text = f"no {planner.name} plan of {job.model} with global batch {job.global_batch} fits on {where}"
-        return f"{text}; the smallest count that does is {min(runs)}" if runs else text
+        text = f"no {self.planner.name} plan of {job.model} with global batch {job.global_batch}"
+        if runs:
+            return f"{text} fits on {where}; the smallest count that does is {min(runs)}"
+        if broken := self._broken_options(job, model, counts):
+            return f"{text} on {where} can have plan_options={job.plan_options}: {broken}"
+        return f"{text} fits on {where}"
+
+    def _broken_options(self, job: Job, model: ModelSpec, counts: Sequence[int]) -> str:
+        """The rules that the job's options break in the plan that it would have on the most GPUs without
+        them; "" for a job without options, or without such a plan.
+        """
+        assert self.planner is not None
+        assert job.global_batch is not None
+        options = _options_of(job)
+        if options is None:
+            return ""
+        planner = self.planner.under(job.framework, job.precision)
+        runs = planner.curve(model, job.global_batch, counts, job.seq_len)
+        if not runs:
+            return ""
+        plan = replace(runs[max(runs)].plan, options=options)
+        return "; ".join(plan.broken_rules(model.with_seq_len(job.seq_len)))
 
 
 class SpeedByType:
@@ -296,8 +331,19 @@ def _kind_of(job: Job) -> object:
     """What a job's curve depends on."""
     if job.kind == "duration":
         return job.gpus
-    software = job.framework, job.precision
+    software = job.framework, job.precision, job.plan_options
     return job.model, job.global_batch, job.seq_len, *software, job.gpus, job.min_gpus, job.max_gpus
+
+
+def _options_of(job: Job) -> PlanOptions | None:
+    """The options that the job states for its plans. UserError for text that states none."""
+    if job.plan_options is None:
+        return None
+    try:
+        return parse_options(job.plan_options)
+    except UserError as error:
+        at = f"job {shown(job.job_id)}: plan_options={shown(job.plan_options)}"
+        raise UserError(f"{at}: {str(error).removeprefix('options: ')}") from None
 
 
 def speed_for(

@@ -24,6 +24,7 @@ from itertime.io import (
 from itertime.spec import Models
 from traces.job import Job
 
+from .plan_options import impossible
 from .schema import COLUMNS, NAMES, contradictions
 
 __all__ = ["TEXTS", "read_rows"]
@@ -116,7 +117,8 @@ class _Problems:
 
 
 class _Models:
-    """What is wrong with a model's name, looked up once per name and only if a job needs a model.
+    """What is wrong with a model's name, or with the options of its plans, looked up once per name and per
+    options, and only if a job needs a model.
 
     Only the first name that resembles no model gets the whole list of models.
     """
@@ -124,6 +126,7 @@ class _Models:
     def __init__(self, known: Collection[str] | None, models: Models):
         self._known, self._models = known, models
         self._answers, self._listed = dict[str, str | None](), False
+        self._options = dict[tuple[str, str, int], str]()
 
     def problem(self, name: str) -> str | None:
         if name not in self._answers:
@@ -135,6 +138,16 @@ class _Models:
                 return f"unknown model {quoted(name)}; the first such error lists those known"
             return f"{answer}; a throughput table (--table) or a folder (--model-path) may state others"
         return answer
+
+    def options_problem(self, options: str, name: str, global_batch: int) -> str:
+        """Why no plan of the model, which is known, can have these options; "" if one can, and for a model
+        whose speed a throughput table states.
+        """
+        key = options, name, global_batch
+        if key not in self._options:
+            model = self._models.find(name)
+            self._options[key] = impossible(options, model, global_batch) if model else ""
+        return self._options[key]
 
     def _find(self, name: str) -> str | None:
         if self._known is None:
@@ -205,8 +218,13 @@ def _jobs(table: Table, problems: _Problems, models: _Models) -> Iterator[tuple[
             continue
         for column, value, text in contradictions(job):
             problems.add(line, column, value, text)
-        if job.model is not None and job.kind == "iterations" and (unknown := models.problem(job.model)):
-            problems.add(line, "model", job.model, unknown)
+        if job.model is not None and job.global_batch is not None and job.kind == "iterations":
+            if unknown := models.problem(job.model):
+                problems.add(line, "model", job.model, unknown)
+            elif job.plan_options and (
+                wrong := models.options_problem(job.plan_options, job.model, job.global_batch)
+            ):
+                problems.add(line, "plan_options", job.plan_options, wrong)
         yield line, job
 
 

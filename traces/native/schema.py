@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from itertime.errors import UnknownName
-from itertime.spec import PRECISIONS, list_frameworks
+from itertime.errors import UnknownName, UserError
+from itertime.spec import PRECISIONS, list_frameworks, parse_options
 from traces.job import MAX_GPUS, Job
 
 __all__ = [
@@ -132,6 +132,14 @@ def _one_of(what: str, names: Callable[[], Sequence[str]]) -> Callable[[str], st
     return parse
 
 
+def _options(text: str) -> str | None:
+    """Options of plans, each that is no default, in one order; None if there are none."""
+    try:
+        return parse_options(_text(text), "options").text or None
+    except UserError as error:
+        raise ValueError(str(error).removeprefix("options: ")) from None
+
+
 COLUMNS: dict[str, Callable[[str], Any]] = {
     "job_id": _text,
     "submit_s": _time,
@@ -155,6 +163,7 @@ COLUMNS: dict[str, Callable[[str], Any]] = {
     "qos": _text,
     "framework": _one_of("framework", cache(list_frameworks)),
     "precision": _one_of("precision", lambda: PRECISIONS),
+    "plan_options": _options,
 }
 """Column name -> parser of its non-empty cells, in the order in which columns are written."""
 
@@ -177,8 +186,8 @@ def contradictions(job: Job) -> Iterator[tuple[str, object, str]]:
         yield "logged_start_s", f"{job.logged_start_s:g}", text
 
 
-NAMES = ("framework", "precision")
-"""The columns that hold one of a few names."""
+NAMES = ("framework", "precision", "plan_options")
+"""The columns of text that is parsed: one of a few names, or options."""
 
 _NUMBERS = tuple(name for name, parse in COLUMNS.items() if parse is not _text and name not in NAMES)
 

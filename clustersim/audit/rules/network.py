@@ -94,7 +94,7 @@ class PlansOnNetwork(PlansAsPredicted):
         if record is None:
             return None
         key = plan_key(record, event, self.history.cluster)
-        curve = self.due.curve(*key[:7])
+        curve = self.due.curve(*key[:8])
         return None if isinstance(curve, str) else _Sender(event.job_id, curve)
 
     def _report_pending(self) -> None:

@@ -99,7 +99,7 @@ class PlansAsPredicted(Rule):
     def _curves(self, job: JobRecord) -> Iterator[Curve]:
         assert job.gpus is not None
         for gpu_type in self.history.cluster.gpu_types:
-            software = job.framework, job.precision
+            software = job.framework, job.precision, job.plan_options
             curve = self.due.curve(job.model, job.global_batch, job.seq_len, *software, gpu_type, job.gpus)
             if isinstance(curve, str):
                 if not self.history.cluster.mixed:
@@ -121,7 +121,7 @@ class PlansAsPredicted(Rule):
         elif not self.due.has_table:
             self.report_at(i, event, f"{what}: names no plan")
             return
-        curve = self.due.curve(*key[:7])
+        curve = self.due.curve(*key[:8])
         if isinstance(curve, str):
             self._skip(curve)
             return
@@ -137,7 +137,7 @@ class PlansAsPredicted(Rule):
             self._skip(_DEPENDS_ON_TRACE)
 
     def _find_wrong_plan(self, key: PlanKey) -> str:
-        curve = self.due.curve(*key[:7])
+        curve = self.due.curve(*key[:8])
         assert isinstance(curve, Curve)
         if key.gpus not in curve.unit_s:
             return f"cannot run on {key.gpus} GPUs"

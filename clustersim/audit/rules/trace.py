@@ -132,6 +132,7 @@ class TraceMatches(Rule):
             ("seq_len", job.seq_len, record.seq_len),
             ("framework", job.framework or "", record.framework),
             ("precision", job.precision or "", record.precision),
+            ("plan_options", job.plan_options or "", record.plan_options),
         ):
             if not as_stated(recorded, submitted):
                 what = f"job {job.job_id}: {name} is {recorded} in its record"

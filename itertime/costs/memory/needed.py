@@ -17,12 +17,13 @@ ZeRO-3 casts what it gathers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from itertime.costs.exchange import expert_copies
+from itertime.costs.micro_batch import fullest
 from itertime.costs.partition import FIRST, HEAVY, LAST, Workload
 from itertime.errors import UserError
 from itertime.spec import PRECISIONS, PlanBatch
@@ -79,7 +80,7 @@ def memory(workload: Workload, headroom: float = MEMORY_HEADROOM) -> Memory:
     A plan fits if it leaves `headroom`, a share of the GPU's memory, free.
     """
     site, partition = workload.system.site, workload.partition
-    stages = _parts(workload)
+    stages = _parts(_at_its_fullest(workload))
     totals = np.where(partition.stages[_STAGES] > 0, sum(stages.values(), np.zeros(len(workload))), -1.0)
     fullest, column = totals.argmax(axis=0), np.arange(len(workload))
     parts = {name: value[fullest, column] for name, value in stages.items()}
@@ -90,22 +91,33 @@ def memory(workload: Workload, headroom: float = MEMORY_HEADROOM) -> Memory:
     return Memory(parts, needed + parts["site"], capacity, checked_headroom(headroom))
 
 
+def _at_its_fullest(workload: Workload) -> Workload:
+    """The workload with the fullest micro-batch of an iteration in place of the mean one."""
+    if workload.lengths is None:
+        return workload
+    mean, domain = workload.micro_batch, workload.system.domain_gpus
+    more = fullest(workload.model, workload.plans, workload.lengths, mean, domain)
+    return replace(workload, micro_batch=mean.scaled(more, more))
+
+
 def _parts(workload: Workload) -> dict[str, Array]:
     """Bytes by part of the first, the second and the last stage, (3, plans)."""
     model, plans, partition = workload.model, workload.plans, workload.partition
     layers = partition.layers[_STAGES]
     # This layer's weights and the next one's.
-    gathered = np.where(plans.zero_stage == 3, 2 * 2.0 * (partition.shared + partition.experts), 0.0)
+    gathered = np.where(plans.gathers_weights, 2 * 2.0 * (partition.shared + partition.experts), 0.0)
     # A tied embedding is on both ends of the pipeline.
     ends = np.array([partition.table, np.zeros(len(plans)), partition.tables])
     in_layers, experts = (parameters[_STAGES] for parameters in partition.layer_parameters())
     casts = _casts(workload, in_layers + experts)
     shared = in_layers + ends
-    weights = _owned(plans, shared, experts, 3)
+    weights = _owned(plans, shared, experts, plans.weight_shards)
     if model.lora_rank:  # frozen weights have neither gradients nor states; the low-rank ones are weights too
         shared, experts = (parameters[_STAGES] for parameters in partition.trained_parameters(model))
-        weights = weights + _owned(plans, shared, experts, 3)
-    optimizer, gradients = (_owned(plans, shared, experts, stage) for stage in (1, 2))
+        weights = weights + _owned(plans, shared, experts, plans.weight_shards)
+    optimizer, gradients = (
+        _owned(plans, shared, experts, shards) for shards in (plans.optimizer_shards, plans.gradient_shards)
+    )
     usual = activations_of(workload)
     kept_by_stage, live = usual.kept * layers, usual.live
     if model.dense_layers:
@@ -121,7 +133,7 @@ def _parts(workload: Workload) -> dict[str, Array]:
     per_logit = 2.0 if workload.fused_loss else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
     stepped = np.where(plans.offload_optimizer, 0.0, optimizer)  # on the GPU
     summed = 6.0 if workload.framework.gradient_copies else 4.0
-    predicted = workload.tokens * model.predicted_share
+    predicted = workload.micro_batch.real * model.predicted_share
     logits = np.zeros(layers.shape)
     logits[-1] = predicted * partition.vocab / plans.tp * per_logit
     return {
@@ -140,17 +152,16 @@ def _casts(workload: Workload, parameters: Array) -> Array | float:
     if not (workload.framework.keeps_casts and plans.precision.any()):
         return 0.0
     frozen = workload.model.lora_rank > 0
-    replaced = ((plans.zero_stage > 0) | frozen) & (plans.precision != PRECISIONS.index("nvfp4"))
+    replaced = (plans.shards_optimizer | frozen) & (plans.precision != PRECISIONS.index("nvfp4"))
     each = 2 * element_bytes(workload) - np.where(replaced, 2.0, 0.0)
-    return np.where((plans.precision > 0) & (plans.zero_stage < 3), each, 0.0) * parameters
+    return np.where((plans.precision > 0) & ~plans.gathers_weights, each, 0.0) * parameters
 
 
-def _owned(plans: PlanBatch, shared: Array, experts: Array, stage: int) -> Array:
-    """Parameters that a GPU keeps of what ZeRO shards from `stage` on."""
-    group = np.where(plans.zero_stage >= stage, plans.zero_group, 1)
+def _owned(plans: PlanBatch, shared: Array, experts: Array, shards: NDArray[np.int64]) -> Array:
+    """Parameters that a GPU keeps where `shards` data-parallel ranks share one copy."""
     if not experts.any():
-        return shared / group
-    return shared / group + experts / expert_copies(plans, group)
+        return shared / shards
+    return shared / shards + experts / expert_copies(plans, shards)
 
 
 def _in_flight(plans: PlanBatch) -> Array:

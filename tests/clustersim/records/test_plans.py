@@ -66,9 +66,9 @@ def test_plans_of_a_framework_that_hides_communication_are_recorded() -> None:
 def test_a_folder_keeps_them(run: clustersim.Run, tmp_path: Path) -> None:
     written = write_run(tmp_path / "run", run)
     read = read_run(tmp_path / "run")
-    assert [p[:7] for p in read.plans] == [p[:7] for p in run.plans]
+    assert [p.key for p in read.plans] == [p.key for p in run.plans]
     for ours, theirs in zip(read.plans, run.plans, strict=True):
-        assert ours[7:] == pytest.approx(theirs[7:], abs=1e-6)
+        assert ours[9:] == pytest.approx(theirs[9:], abs=1e-6)
     assert (read.jobs[1].global_batch, read.jobs[1].seq_len) == (512, 1024)
     assert "plans.csv" in written.manifest["files"]
 

@@ -1,0 +1,42 @@
+"""Samples of different lengths, dealt to the ranks of an iteration, which takes as long as its slowest rank.
+
+| name | what |
+|---|---|
+| `drawn_work`, `DrawnWork` | the tokens and squared lengths of every rank of an iteration |
+| `sampled_work` | the same by seeded draws alone |
+| `SlowestRank` | the slowest rank of an iteration: mean, percentiles, standard error; and the mean rank |
+| `check_balance` | why samples cannot be dealt so |
+| `BATCHINGS`, `BALANCES` | how samples become micro-batches; how they are dealt to ranks |
+| `rows_of` | rows that the samples of a rank take |
+| `stratified_counts`, `bin_edges` | how many samples of each bin of lengths a rank takes; the bins |
+| `packs_of`, `Packs` | samples packed into rows: packing factor, efficiency, squares |
+| `exchange_bytes`, `SampleExchange` | the all-gather that dealing anew takes |
+
+Why
+- The slowest of ranks that draw on their own is an order statistic, and computed. Ranks that exchange samples
+  depend on each other, and are sampled.
+- Work is drawn once for given sizes. Plans that differ in kernels ask it again, which takes microseconds.
+"""
+
+from .drawn_work import BALANCES, BATCHINGS, check_balance, drawn_work, rows_of, sampled_work
+from .exchange import SampleExchange, exchange_bytes
+from .packing import Packs, packs_of
+from .slowest import DrawnWork, SlowestRank
+from .strata import bin_edges, stratified_counts
+
+__all__ = [
+    "BALANCES",
+    "BATCHINGS",
+    "DrawnWork",
+    "Packs",
+    "SampleExchange",
+    "SlowestRank",
+    "bin_edges",
+    "check_balance",
+    "drawn_work",
+    "exchange_bytes",
+    "packs_of",
+    "rows_of",
+    "sampled_work",
+    "stratified_counts",
+]

@@ -1,0 +1,43 @@
+"""Whether any plan of a model can have the options that a job states for its plans."""
+
+from __future__ import annotations
+
+from math import isqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from itertime.spec import ModelSpec, broken_options, parse_options
+
+__all__ = ["impossible"]
+
+_PIPELINES = (1, 2)
+_ZERO_STAGES = (0, 1, 2, 3)
+
+
+class _Degrees(NamedTuple):
+    """What the rules of options ask of plans: numbers of one, arrays of many."""
+
+    zero_stage: Any
+    pp: Any
+    dp: Any
+    cp: int = 1
+
+
+def impossible(text: str, model: ModelSpec, global_batch: int) -> str:
+    """Why no plan of `model` can have the options `text`: the rules that the closest plan breaks; "" if some
+    plan can. Plans have any divisor of the global batch as data-parallel ranks, with and without pipeline,
+    and every ZeRO stage.
+    """
+    options = parse_options(text)
+    small = [dp for dp in range(1, isqrt(global_batch) + 1) if global_batch % dp == 0]
+    ranks = sorted({*small, *(global_batch // dp for dp in small)})
+    zero, pp, dp = (axis.ravel() for axis in np.meshgrid(_ZERO_STAGES, _PIPELINES, ranks, indexing="ij"))
+    broken = np.zeros(len(dp), dtype=int)
+    for wrong, _ in broken_options(options, model, _Degrees(zero, pp, dp)):
+        broken += wrong
+    closest = int(broken.argmin())
+    if not broken[closest]:
+        return ""
+    plan = _Degrees(int(zero[closest]), int(pp[closest]), int(dp[closest]))
+    return "; ".join(why for wrong, why in broken_options(options, model, plan) if wrong)
