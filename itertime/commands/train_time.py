@@ -171,9 +171,14 @@ def _print_notes(model: ModelSpec, system: System, found: TrainTime, eval_sample
             f"no evaluations are counted: {model.name} has no rule for them; "
             "state --eval-every and --eval-samples"
         )
-    if len(found.steps.organisations) == 1:
-        (name,) = found.steps.organisations
-        _note(f"all logs behind these steps are of {name}: with them, a time of {name}'s own is not held out")
+    for words, sources in (
+        ("these steps", found.steps.organisations),
+        ("this start-up", found.start_up.organisations),
+    ):
+        if len(sources) == 1:
+            _note(
+                f"all logs behind {words} are of {sources[0]}: a time of {sources[0]}'s own is not held out"
+            )
     if found.prediction.interval_s is None and (text := error_note(system)):
         print(wrapped(f"warning: {text}"), file=sys.stderr)
 
