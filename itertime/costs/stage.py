@@ -12,7 +12,7 @@ from itertime.schedule import InterleavedPasses
 from itertime.spec import ModelSpec, PlanBatch, System
 
 from .embedding_head import embedding_s, head_s
-from .exchange import Exchange, Sharded, exchange, exposed_s, optimizer_s, sharded_s
+from .exchange import Exchange, Sharded, exchange, exposed_s, optimizer_s, outer_sync_s, sharded_s
 from .imbalance import Growth, Spread, add_imbalance, balance_s, varies
 from .kernel_times import KernelTimes
 from .layer import Parts, layer_costs
@@ -351,6 +351,8 @@ def _once(workload: Workload, forward: Parts, backward: Parts) -> tuple[Parts, E
         + framework.iteration_s
         + _broadcasts(plans) * site.zero_broadcast_s,
     }
+    if plans.options.workers > 1:
+        once["outer_sync"] = outer_sync_s(workload, shared, experts)
     if framework.contention:
         once["contention_once"] = framework.contention * (traffic.gather_s + traffic.reduce_s - exposed)
     return once, traffic
