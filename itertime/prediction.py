@@ -103,12 +103,13 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """`Prediction`s of many plans: one element per plan in every array."""
+    """`Prediction`s of many plans: one element per plan in every array. `spread`: the two of `spread_s`."""
 
     iteration_s: Array
     breakdown: Parts
     memory: Memory
     mfu: Array
+    spread: tuple[Array, Array] | None = None
 
     def prediction(self, row: int) -> Prediction:
         total, fits = float(self.memory.total[row]), bool(self.memory.fits[row])
@@ -123,6 +124,7 @@ class Evaluation:
             mfu=float(self.mfu[row]),
             capacity_bytes=self.memory.capacity,
             memory_headroom=self.memory.headroom,
+            spread_s=self.spread and (float(self.spread[0][row]), float(self.spread[1][row])),
         )
 
 
@@ -182,9 +184,47 @@ def evaluate(
     costs = stage_costs(workload)
     breakdown = _pipeline(costs) | costs.once
     iteration = sum(breakdown.values(), np.zeros(len(plans)))
-    flops = plans.global_batch * model.flops_per_iteration(1)
-    mfu = flops / (iteration * profile.peak_flops * plans.gpus)
-    return Evaluation(iteration, breakdown, memory(workload, memory_headroom), mfu)
+    mfu = _useful_flops(workload) / (iteration * profile.peak_flops * plans.gpus)
+    spread = _spread_s(costs, iteration) if costs.spread else None
+    return Evaluation(iteration, breakdown, memory(workload, memory_headroom), mfu, spread)
+
+
+def _useful_flops(workload: Workload) -> Array:
+    """Model FLOPs of an iteration of every plan, those of padding left out.
+
+    `ModelSpec.flops_per_iteration` is a sum of one term in s and one in s^2 for a sample of s tokens, so two
+    sizes give both terms.
+    """
+    model, lengths = workload.model, workload.lengths
+    each = model.flops_per_iteration(1)
+    if lengths is not None:
+        s = model.seq_len
+        twice = model.with_seq_len(2 * s).flops_per_iteration(1)
+        square = (twice - 2 * each) / 2
+        each = (each - square) * lengths.mean / s + square * lengths.mean_square / s**2
+    return np.asarray(workload.plans.global_batch * each)
+
+
+def _spread_s(costs: StageCosts, iteration: Array) -> tuple[Array, Array]:
+    """Seconds of an iteration at the 5th and the 95th percentile of its slowest rank. What hides the exchange
+    of gradients, and the bubble, are taken as in the mean iteration.
+    """
+    assert costs.spread is not None
+    plans = costs.workload.plans
+    slowest, column = _stage_s(costs)[2].argmax(axis=0), np.arange(len(plans))
+    low, high = (
+        iteration + plans.microbatches * each[slowest, column]
+        for each in (costs.spread.low, costs.spread.high)
+    )
+    return low, high
+
+
+def _stage_s(costs: StageCosts) -> tuple[Array, Array, Array]:
+    """Seconds of a micro-batch's forward pass, backward pass and both, (4, plans); 0 where no stage is."""
+    present = costs.workload.partition.stages > 0
+    forward = np.where(present, sum(costs.forward.values(), np.zeros(present.shape)), 0.0)
+    backward = np.where(present, sum(costs.backward.values(), np.zeros(present.shape)), 0.0)
+    return forward, backward, forward + backward
 
 
 def _pipeline(costs: StageCosts) -> Parts:
@@ -193,9 +233,7 @@ def _pipeline(costs: StageCosts) -> Parts:
     """
     plans, stages = costs.workload.plans, costs.workload.partition.stages
     present = stages > 0
-    forward = np.where(present, sum(costs.forward.values(), np.zeros(present.shape)), 0.0)
-    backward = np.where(present, sum(costs.backward.values(), np.zeros(present.shape)), 0.0)
-    stage = forward + backward
+    forward, backward, stage = _stage_s(costs)
     slowest = stage.argmax(axis=0)
     column = np.arange(len(plans))
     longest = stage[slowest, column]

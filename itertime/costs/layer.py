@@ -237,14 +237,14 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
     that masks leave all ranks equally much to do (Llama 3, 2024, section 3.3.2).
     """
     model, plans, profile, site = workload.model, workload.plans, workload.profile, workload.system.site
-    s, d = float(model.seq_len), float(model.head_width + model.rope_head_dim)
-    heads = model.heads / plans.tp
+    batch, s = workload.micro_batch.sequences, workload.micro_batch.length
+    d, heads = float(model.head_width + model.rope_head_dim), model.heads / plans.tp
     if model.attention != "core":
         kv_heads = np.maximum(model.kv_heads / plans.tp, 1.0)
         causal = not model.encoder
         kernel = _attention_kernel(workload)
         factor = site.attention_multiplier * workload.framework.attention_multiplier
-        arguments = (plans.micro_batch, heads, kv_heads, d, s / plans.cp, s, causal)
+        arguments = (batch, heads, kv_heads, d, s / plans.cp, s, causal)
         limited = model.windowed_layers / model.layers
         both = []
         for backward in (False, True):
@@ -255,9 +255,11 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
                 seconds = seconds + limited * (within - seconds)
             both.append(factor * seconds)
         return both[0], both[1]
-    batch = plans.micro_batch * heads
-    n, k = np.array([[s], [d]]), np.array([[d], [s]])
-    scores, context = profile.gemm_s(s, n, k, batch) * (UNALIGNED_SLOWDOWN if model.head_width % 8 else 1.0)
+    wide = np.full(len(plans), d)
+    n, k = np.array([s, wide]), np.array([wide, s])
+    scores, context = profile.gemm_s(s, n, k, batch * heads) * (
+        UNALIGNED_SLOWDOWN if model.head_width % 8 else 1.0
+    )
     multiplier = workload.gemm_factor
     # dV, dQ and dK have the shape of the context, dP that of the scores
     return multiplier * (scores + context), multiplier * (scores + 3 * context)

@@ -88,7 +88,7 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
             each = tokens * latent / workload.sequence_split
             found.append(Kernel(norm, 4 * each, 6 * each, width=latent))
     if model.attention == "core":
-        scores = tokens * model.heads * model.seq_len / t
+        scores = tokens * model.heads * workload.micro_batch.length / t
         # Into the batched GEMMs' layout and back.
         found.append(Kernel("elementwise", 4 * queries, 8 * queries))
         found.append(Kernel("softmax", 4 * scores, 6 * scores, of_scores=True, width=model.seq_len))

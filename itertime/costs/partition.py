@@ -18,15 +18,18 @@ from numpy.typing import NDArray
 
 from itertime.spec import (
     Framework,
+    Lengths,
     ModelSpec,
     PlanBatch,
     RemainderChunks,
     System,
     check_predictable,
     load_framework,
+    load_lengths,
 )
 
 from .kernel_times import KernelTimes
+from .micro_batch import MicroBatch, micro_batch_of
 
 __all__ = ["FIRST", "HEAVY", "LAST", "LIGHT", "Partition", "Workload", "padded_vocab"]
 
@@ -117,8 +120,10 @@ class Partition:
 class Workload:
     """Plans of one model on one system: the argument of all cost functions.
 
-    `Workload.of` computes the partition, once for all of them. It raises UserError for a model whose
-    architecture the costs would misstate (`spec/fidelity.py`).
+    `Workload.of` computes the partition, and what the mean micro-batch computes, once for all of them.
+    `lengths` are those of the samples, None where each has the model's `seq_len` tokens. `of` raises
+    UserError for a model whose architecture the costs would misstate (`spec/fidelity.py`), and for wrong
+    lengths.
     """
 
     model: ModelSpec
@@ -127,6 +132,8 @@ class Workload:
     profile: KernelTimes
     framework: Framework
     partition: Partition
+    lengths: Lengths | None
+    micro_batch: MicroBatch
 
     @classmethod
     def of(
@@ -140,15 +147,18 @@ class Workload:
         """The workload under `framework`; None is the system's."""
         check_predictable(model)
         framework = framework or load_framework(system.framework)
-        return cls(model, plans, system, profile, framework, Partition.of(model, plans))
+        lengths = load_lengths(model.lengths, model.seq_len) if model.lengths else None
+        micro_batch = micro_batch_of(model, plans, lengths, system.domain_gpus)
+        partition = Partition.of(model, plans)
+        return cls(model, plans, system, profile, framework, partition, lengths, micro_batch)
 
     def __len__(self) -> int:
         return len(self.plans)
 
-    @cached_property
+    @property
     def tokens(self) -> Array:
-        """Tokens of one micro-batch on one context-parallel rank, (plans,)."""
-        return self.plans.tokens(self.model.seq_len)
+        """Tokens that one micro-batch computes on one context-parallel rank, (plans,)."""
+        return self.micro_batch.tokens
 
     @cached_property
     def sequence_split(self) -> Whole:
@@ -183,7 +193,12 @@ class Workload:
 
     def take(self, rows: Whole) -> Workload:
         """The workload of the plans at `rows`."""
-        return replace(self, plans=self.plans.take(rows), partition=self.partition.take(rows))
+        return replace(
+            self,
+            plans=self.plans.take(rows),
+            partition=self.partition.take(rows),
+            micro_batch=self.micro_batch.take(rows),
+        )
 
 
 def padded_vocab(model: ModelSpec, tp: Whole) -> Whole:

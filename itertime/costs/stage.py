@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,10 @@ from itertime.spec import ModelSpec, PlanBatch, System
 
 from .embedding_head import embedding_s, head_s
 from .exchange import Exchange, Sharded, exchange, exposed_s, optimizer_s, sharded_s
+from .imbalance import Growth, Spread, add_imbalance, balance_s, varies
 from .kernel_times import KernelTimes
 from .layer import Parts, layer_costs
+from .micro_batch import MicroBatch
 from .network import all_gather_s, all_reduce_s, p2p_s, ranks_together
 from .offload import activation_copies_s
 from .parallel_comm import activation_all_reduce_s
@@ -54,6 +56,11 @@ MICRO_BATCH_COLUMNS = (
     "recompute_permille",
 )
 """The columns of a `PlanBatch` that decide the time of one micro-batch in a layer and in the model's ends."""
+_DEALT = ("dp", "global_batch", "pp_before_dp")
+"""Further ones where its samples depend on those of the other micro-batches."""
+_MORE = 1.5
+"""Work whose seconds show how a pass grows: far enough that steps of the GPU's waves matter little, and about
+as far as the slowest of many ranks lies above the mean rank if samples stay as drawn."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,8 @@ class StageCosts:
     `once`, (plans,).
 
     The four rows are the kinds of stages (see `Partition`). "dp_comm" is the exposed part of `exchange`.
+    Passes are those of the slowest data-parallel rank: "imbalance" is what it takes longer than the mean one,
+    and `spread` how that varies from iteration to iteration; None where it does not.
     """
 
     workload: Workload
@@ -69,6 +78,7 @@ class StageCosts:
     backward: Parts
     once: Parts
     exchange: Exchange
+    spread: Spread | None = None
 
 
 @dataclass(frozen=True)
@@ -96,14 +106,20 @@ def stage_costs(workload: Workload) -> StageCosts:
     if workload.model.dense_layers:
         sharded.append(sharded_s(workload.dense_form))
     hop = _hop_s(workload)
-    forward, backward = _distinct_passes(workload)
+    (forward, backward), *longer = _distinct_passes(workload)
     passes = [
         _stage_pass(workload, forward, _shards_forward(workload, sharded, forward), hop, LAST),
         _stage_pass(workload, backward, _shards_backward(workload, sharded, backward), hop, FIRST),
     ]
+    spread = None
+    if longer:
+        growth = _growth(workload, (forward, backward), longer)
+        spread = add_imbalance(workload, passes[0], passes[1], growth)
     once, traffic = _once(workload, passes[0], passes[1])
     once["fsdp_last"] = sharded[-1].last_scatter  # of the first layer, which is dense if any is
-    return StageCosts(workload, passes[0], passes[1], once, traffic)
+    if longer:
+        once["balance"] = balance_s(workload)
+    return StageCosts(workload, passes[0], passes[1], once, traffic, spread)
 
 
 def stage_layers_s(model: ModelSpec, plans: PlanBatch, system: System, profile: KernelTimes) -> Array:
@@ -111,7 +127,7 @@ def stage_layers_s(model: ModelSpec, plans: PlanBatch, system: System, profile: 
     slowest stage, which has at least as many layers. In a mixture with dense layers all count as the shorter
     kind.
     """
-    first, where = plans.distinct(MICRO_BATCH_COLUMNS)
+    first, where = plans.distinct(_columns(plans))
     work = Workload.of(model, plans.take(first), system, profile)
     reduced = activation_all_reduce_s(work)
     both = [
@@ -121,13 +137,55 @@ def stage_layers_s(model: ModelSpec, plans: PlanBatch, system: System, profile: 
     return (model.layers // plans.pp) * np.minimum.reduce(both)[where]
 
 
-def _distinct_passes(workload: Workload) -> tuple[Pass, Pass]:
-    """`micro_batch_passes`, each distinct case computed once, however many plans share it."""
+def _columns(plans: PlanBatch) -> tuple[str, ...]:
+    """`MICRO_BATCH_COLUMNS`, and what else decides the longest sample of a micro-batch."""
+    dealt = plans.options.batching == "longest" and plans.options.balance != "drawn"
+    return MICRO_BATCH_COLUMNS + (_DEALT if dealt else ())
+
+
+def _distinct_passes(workload: Workload) -> list[tuple[Pass, Pass]]:
+    """`micro_batch_passes`, each distinct case computed once, however many plans share it. Where ranks differ
+    in their work, also those of a micro-batch with `_MORE` times the tokens, and of one with as many more
+    squares of attention's lengths.
+    """
+    several = varies(workload)
     if len(workload) == 1:
-        return micro_batch_passes(workload)
-    first, where = workload.plans.distinct(MICRO_BATCH_COLUMNS)
-    forward, backward = micro_batch_passes(workload.take(first))
-    return forward.take(where), backward.take(where)
+        if not several:
+            return [micro_batch_passes(workload)]
+        first = where = np.zeros(1, dtype=np.int64)
+    else:
+        first, where = workload.plans.distinct(_columns(workload.plans))
+    mean = workload.take(first)
+    if not several:
+        forward, backward = micro_batch_passes(mean)
+        return [(forward.take(where), backward.take(where))]
+    sizes = (mean.micro_batch, *(mean.micro_batch.scaled(*more) for more in ((_MORE, 1.0), (1.0, _MORE))))
+    all_sizes = replace(workload.take(np.tile(first, 3)), micro_batch=MicroBatch.joined(sizes))
+    forward, backward = micro_batch_passes(all_sizes)
+    starts = (where + number * len(first) for number in range(3))
+    return [(forward.take(rows), backward.take(rows)) for rows in starts]
+
+
+def _growth(
+    workload: Workload, mean: tuple[Pass, Pass], longer: Sequence[tuple[Pass, Pass]]
+) -> tuple[Growth, Growth]:
+    """How the GPU's time of both passes grows with a micro-batch's tokens, and with its squares."""
+    found = []
+    for direction in (0, 1):
+        busy = [_busy_s(workload, each[direction]) for each in (mean, *longer)]
+        found.append(Growth(*((more - busy[0]) / (_MORE - 1) for more in busy[1:])))
+    return found[0], found[1]
+
+
+def _busy_s(workload: Workload, one: Pass) -> Array:
+    """Seconds of a pass that the GPU computes and communicates within layers, (4, plans)."""
+    layers = _layers_s(workload, one)
+    busy = sum(
+        (seconds for part, seconds in layers.items() if part not in ("launch", "overhead")),
+        np.zeros(workload.partition.layers.shape),
+    )
+    has_embedding = (_KIND == FIRST) | ((_KIND == LAST) & (workload.plans.pp == 1))
+    return busy + np.where(has_embedding, one.embedding, 0.0) + np.where(_KIND == LAST, one.head, 0.0)
 
 
 def micro_batch_passes(workload: Workload) -> tuple[Pass, Pass]:

@@ -24,6 +24,9 @@
 | `model_reference`, `system_reference`, `framework_reference` | keys and files, changes by `KEY=VALUE` |
 | `Models` | models by name or path: shipped ones, and files of the user, as a trace names them |
 | `model_of`, `system_of`, `framework_of`, `Reference` | the model, system or framework that such keys make |
+| `Lengths` | how many tokens the samples of a data set have |
+| `load_lengths`, `list_lengths` | a shipped distribution or a table of the user; names of the shipped ones |
+| `LENGTHS` | the folder of the shipped ones |
 | `is_system_file` | whether a file states a system, rather than a shipped name |
 | `resolved_digest` | hash of a model or a system as resolved |
 | `Profile` | seconds of a GPU's kernels and of collectives within a node |
@@ -67,6 +70,7 @@ from .kernels import (
     SlowdownCurve,
     WidthRate,
 )
+from .lengths import LENGTHS, Lengths, list_lengths, load_lengths
 from .model import ModelSpec
 from .model_files import list_models, load_model, model_of, model_reference
 from .operators import Array, GemmModel, GemmTile, PowerTerm
@@ -107,6 +111,7 @@ __all__ = [
     "DISPATCHERS",
     "FLASH",
     "HABIT",
+    "LENGTHS",
     "NETWORK_EFFICIENCY",
     "ONE_BIT",
     "PRECISIONS",
@@ -123,6 +128,7 @@ __all__ = [
     "Framework",
     "GemmModel",
     "GemmTile",
+    "Lengths",
     "ModelSpec",
     "Models",
     "Plan",
@@ -144,10 +150,12 @@ __all__ = [
     "framework_reference",
     "is_system_file",
     "list_frameworks",
+    "list_lengths",
     "list_models",
     "list_profiles",
     "list_systems",
     "load_framework",
+    "load_lengths",
     "load_model",
     "load_profile",
     "load_system",

@@ -74,7 +74,7 @@ def activations_of(workload: Workload) -> Activations:
         inside = inside + copies * (cast * h + ((4 if model.gated_mlp else 2) + cast) * model.ffn_hidden)
         light = light + copies * cast * model.ffn_hidden
     if model.attention == "core":
-        scores = tokens * (5.0 if model.dropout else 2.0) * model.heads * model.seq_len / t
+        scores = tokens * (5.0 if model.dropout else 2.0) * model.heads * workload.micro_batch.length / t
     else:
         scores = tokens * 4.0 * model.heads / t  # the kernel's row sums
     given = tokens * 2 * h / shared

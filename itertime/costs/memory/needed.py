@@ -17,12 +17,13 @@ ZeRO-3 casts what it gathers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from itertime.costs.exchange import expert_copies
+from itertime.costs.micro_batch import fullest
 from itertime.costs.partition import FIRST, HEAVY, LAST, Workload
 from itertime.errors import UserError
 from itertime.spec import PRECISIONS, PlanBatch
@@ -79,7 +80,7 @@ def memory(workload: Workload, headroom: float = MEMORY_HEADROOM) -> Memory:
     A plan fits if it leaves `headroom`, a share of the GPU's memory, free.
     """
     site, partition = workload.system.site, workload.partition
-    stages = _parts(workload)
+    stages = _parts(_at_its_fullest(workload))
     totals = np.where(partition.stages[_STAGES] > 0, sum(stages.values(), np.zeros(len(workload))), -1.0)
     fullest, column = totals.argmax(axis=0), np.arange(len(workload))
     parts = {name: value[fullest, column] for name, value in stages.items()}
@@ -88,6 +89,15 @@ def memory(workload: Workload, headroom: float = MEMORY_HEADROOM) -> Memory:
     parts["site"] = (site.memory_multiplier - 1) * needed + site.memory_overhead_bytes
     capacity = workload.profile.memory_bytes
     return Memory(parts, needed + parts["site"], capacity, checked_headroom(headroom))
+
+
+def _at_its_fullest(workload: Workload) -> Workload:
+    """The workload with the fullest micro-batch of an iteration in place of the mean one."""
+    if workload.lengths is None:
+        return workload
+    mean, domain = workload.micro_batch, workload.system.domain_gpus
+    more = fullest(workload.model, workload.plans, workload.lengths, mean, domain)
+    return replace(workload, micro_batch=mean.scaled(more, more))
 
 
 def _parts(workload: Workload) -> dict[str, Array]:
@@ -121,7 +131,7 @@ def _parts(workload: Workload) -> dict[str, Array]:
     per_logit = 2.0 if workload.fused_loss else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
     stepped = np.where(plans.offload_optimizer, 0.0, optimizer)  # on the GPU
     summed = 6.0 if workload.framework.gradient_copies else 4.0
-    predicted = workload.tokens * model.predicted_share
+    predicted = workload.micro_batch.real * model.predicted_share
     logits = np.zeros(layers.shape)
     logits[-1] = predicted * partition.vocab / plans.tp * per_logit
     return {

@@ -16,6 +16,7 @@ from itertime.costs import Workload, stage_costs
 from itertime.costs import stage as costs
 from itertime.costs.exchange import exposed_s
 from itertime.costs.layer import layer_costs
+from itertime.costs.micro_batch import micro_batch_of
 from itertime.costs.parallel_comm import activation_all_reduce_s
 from itertime.costs.partition import FIRST, HEAVY, LAST, Partition, padded_vocab
 from itertime.costs.stage import MICRO_BATCH_COLUMNS
@@ -360,5 +361,6 @@ def test_a_micro_batch_depends_on_no_column_beside_the_named_ones(name):
     batch = PlanBatch.of([replace(plan, ep=2)] if model.experts > 1 else [plan])
     workload = Workload.of(model, batch, SYSTEM, PROFILE)
     watched = WatchedPlans(**{column: getattr(batch, column) for column in COLUMNS})
-    costs.micro_batch_passes(replace(workload, plans=watched))
+    micro_batch = micro_batch_of(model, watched, None, SYSTEM.domain_gpus)
+    costs.micro_batch_passes(replace(workload, plans=watched, micro_batch=micro_batch))
     assert {"tp", "micro_batch", "recompute"} <= vars(watched)["_read"] <= set(MICRO_BATCH_COLUMNS)

@@ -1,0 +1,57 @@
+"""Draws of samples, and how they are dealt to ranks.
+
+A unit is what is dealt: a sample, or a row of packed samples. Units are drawn by their index, in the order of
+their work, and independently of each other: a data set has far more samples than an iteration.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Indices", "deal", "draw"]
+
+Indices = NDArray[np.int32]
+
+
+def draw(rng: np.random.Generator, shares: ArrayLike, shape: tuple[int, ...]) -> Indices:
+    """Units drawn with the probabilities `shares`, by the alias method (Walker 1977; Vose 1991)."""
+    keep, alias = _alias_table(shares)
+    u = rng.random(shape)
+    u *= len(keep)
+    column = u.astype(np.int32)
+    u -= column
+    return np.where(u < keep[column], column, alias[column])
+
+
+def _alias_table(shares: ArrayLike) -> tuple[NDArray[np.float64], Indices]:
+    """For each of the equally likely columns: the probability of its own index, and the other index."""
+    keep = np.array(shares, dtype=float)
+    count = len(keep)
+    keep *= count / keep.sum()
+    alias = np.arange(count, dtype=np.int32)
+    small = [i for i in range(count) if keep[i] < 1]
+    large = [i for i in range(count) if keep[i] >= 1]
+    while small and large:
+        low, high = small.pop(), large[-1]
+        alias[low] = high
+        keep[high] -= 1 - keep[low]
+        if keep[high] < 1:
+            small.append(large.pop())
+    keep[[*small, *large]] = 1.0  # what rounding left
+    return keep, alias
+
+
+def deal(pools: Indices, ranks: int) -> Indices:
+    """Sort the units of each pool from the largest, and deal them in a snake: the order of the ranks turns
+    around from round to round, as Samsung's and NVIDIA's MLPerf runs do (`group_exchange_padding`).
+
+    `pools`: pools x units. Returns pools x `ranks` x units of a rank, each rank from the largest.
+
+    >>> deal(np.array([[1, 2, 3, 4, 5, 6]], dtype=np.int32), 2).tolist()
+    [[[6, 3, 2], [5, 4, 1]]]
+    """
+    count = len(pools)
+    rounds = np.sort(pools, axis=1, kind="stable")[:, ::-1].reshape(count, -1, ranks).copy()
+    rounds[:, 1::2] = rounds[:, 1::2, ::-1]
+    return rounds.swapaxes(1, 2)
