@@ -8,8 +8,8 @@
 
 Every job is assumed to send at its full demand all the time. The overlap of bursts of several jobs is not
 simulated; the worst case is charged. A job whose plan compresses gradients, or exchanges them only now and
-then, takes from others as much less as it sends less (`traffic.py`). Jobs that are known by their duration or by a throughput table send
-nothing and have the same speed everywhere, because their traffic is unknown.
+then, takes from others as much less as it sends less (`traffic.py`). Jobs that are known by their duration or
+by a throughput table send nothing and have the same speed everywhere, because their traffic is unknown.
 """
 
 from __future__ import annotations
