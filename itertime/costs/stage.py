@@ -264,7 +264,7 @@ class _Shards:
 def _shards_forward(workload: Workload, sharded: Sequence[Sharded], one: Pass) -> _Shards:
     """Of a forward pass under ZeRO-3: nothing hides the first layer's gather."""
     layers = workload.partition.layers
-    if not (workload.plans.zero_stage >= 2).any():
+    if not workload.plans.scatters_gradients.any():
         return _Shards(np.zeros(layers.shape), np.zeros(layers.shape))
     counts, alone = layers, sharded[0].forward
     exposed = np.maximum(alone - _hidden_by(workload, one.layer), 0.0)
@@ -283,7 +283,7 @@ def _shards_forward(workload: Workload, sharded: Sequence[Sharded], one: Pass) -
 def _shards_backward(workload: Workload, sharded: Sequence[Sharded], one: Pass) -> _Shards:
     """Of a backward pass under ZeRO-2 and -3."""
     layers = workload.partition.layers
-    if not (workload.plans.zero_stage >= 2).any():
+    if not workload.plans.scatters_gradients.any():
         return _Shards(np.zeros(layers.shape), np.zeros(layers.shape))
     counts = [layers - workload.partition.dense, workload.partition.dense] if one.dense else [layers]
     exposed = moved = np.zeros(layers.shape)
@@ -357,9 +357,9 @@ def _once(workload: Workload, forward: Parts, backward: Parts) -> tuple[Parts, E
 
 
 def _broadcasts(plans: PlanBatch) -> Array:
-    """Ranks that send their share of the updated weights to their ZeRO group, one after the other."""
-    ranks = np.where(plans.zero_group > 1, plans.zero_group, 0.0)
-    return np.where((plans.zero_stage == 1) | (plans.zero_stage == 2), ranks, 0.0)
+    """Ranks that send their share of the updated weights to those that need it, one after the other."""
+    ranks = plans.optimizer_shards / plans.weight_shards
+    return np.where(ranks > 1, ranks, 0.0)
 
 
 def _embedding_sync_s(workload: Workload) -> Array:

@@ -39,13 +39,6 @@ class ModelSpec:
     heads: Annotated[Size, described("heads of queries")]
     vocab: Annotated[Size, described("entries of the vocabulary, without padding", "tokens")]
     seq_len: Annotated[Size, described("length of a training sequence", "tokens")]
-    lengths: Annotated[
-        str,
-        described(
-            "lengths of the samples: a shipped table (`itertime lengths`), or a CSV file beside this one; by "
-            "default every sample has `seq_len` tokens"
-        ),
-    ] = ""
     kv_heads: Annotated[SizeOrZero, described("heads of keys and of values; 0: as `heads`")] = 0
     ffn_hidden: Annotated[SizeOrZero, described("width of an MLP, or of one expert; 0: 4 `hidden`")] = 0
     gated_mlp: Annotated[StrictBool, described("the MLP has a gate (SwiGLU, GeGLU): three matrices")] = False
@@ -128,6 +121,13 @@ class ModelSpec:
         tuple[str, ...], described("sentences on what no key can state, and no prediction charges")
     ] = ()
     source: Annotated[str, described("where the figures come from")] = ""
+    lengths: Annotated[
+        str,
+        described(
+            "lengths of the samples: a shipped table (`itertime lengths`), or a CSV file beside this one; by "
+            "default every sample has `seq_len` tokens"
+        ),
+    ] = ""
 
     @model_validator(mode="wrap")
     @classmethod

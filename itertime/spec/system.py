@@ -119,6 +119,9 @@ class System:
     `cpu_memory_bytes_per_s` is that of a DGX A100's two CPUs, 8 channels of DDR4-3200 each. `nvlink_slowdown`
     is 1.5 for a GPU with two thirds of the links of the one that was measured: bytes take longer, the latency
     of a message does not change.
+    `site_link_bytes_per_s` is what the link achieves, not what it is sold as: over long distances the two
+    differ by the protocol's windows and losses, for which no default could hold. Its latency is assumed: some
+    6,000 km of fibre.
     `power_w`, `hbm_bytes_per_s`, `memory_bytes` and `multiprocessors` describe a variant of the GPU that the
     profile measures (`profile_of`).
     """
@@ -161,13 +164,6 @@ class System:
         Fraction, described("fraction of the NIC bandwidth that collectives achieve", "1")
     ] = NETWORK_EFFICIENCY
     nics_per_node: Annotated[Count | None, described("NICs of a node; by default one per GPU")] = None
-    site_link_bytes_per_s: Annotated[
-        Positive | None,
-        described(
-            "link of one site to the others, over which `workers` exchange; by default their NICs", "bytes/s"
-        ),
-    ] = None
-    site_link_latency_s: Annotated[Latency, described("one hop between sites", "s")] = 30e-3
     cpu_link_bytes_per_s: Annotated[Positive, described("the link between a node's CPUs", "bytes/s")] = 16e9
     gpu_cpu_bytes_per_s: Annotated[
         Positive, described("the link of one GPU to its CPU, one direction", "bytes/s")
@@ -211,6 +207,14 @@ class System:
         Count | None, described("nodes under one block of spine switches; by default all are", "nodes")
     ] = None
     spine_oversubscription: Annotated[Ratio, described("the same for the uplinks of a block", "1")] = 1.0
+    site_link_bytes_per_s: Annotated[
+        Positive | None,
+        described(
+            "what all GPUs of a site together send to other sites; by default workers exchange over NICs",
+            "bytes/s",
+        ),
+    ] = None
+    site_link_latency_s: Annotated[Latency, described("one message from site to site", "s")] = 30e-3
     site: Annotated[Site, described("corrections for one site")] = dataclasses.field(default_factory=Site)
 
     @model_validator(mode="after")

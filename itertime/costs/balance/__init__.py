@@ -2,7 +2,8 @@
 
 | name | what |
 |---|---|
-| `drawn_work`, `DrawnWork` | seeded draws of every rank's tokens and squared lengths, as convex hulls |
+| `drawn_work`, `DrawnWork` | the tokens and squared lengths of every rank of an iteration |
+| `sampled_work` | the same by seeded draws alone |
 | `SlowestRank` | the slowest rank of an iteration: mean, percentiles, standard error; and the mean rank |
 | `check_balance` | why samples cannot be dealt so |
 | `BATCHINGS`, `BALANCES` | how samples become micro-batches; how they are dealt to ranks |
@@ -12,13 +13,15 @@
 | `exchange_bytes`, `SampleExchange` | the all-gather that dealing anew takes |
 
 Why
-- A draw is made once for given sizes. Plans that differ in kernels ask its hull, which takes microseconds.
-- Strategies are compared on the same draws, as the seed is the same.
+- The slowest of ranks that draw on their own is an order statistic, and computed. Ranks that exchange samples
+  depend on each other, and are sampled.
+- Work is drawn once for given sizes. Plans that differ in kernels ask it again, which takes microseconds.
 """
 
-from .drawn_work import BALANCES, BATCHINGS, DrawnWork, SlowestRank, check_balance, drawn_work, rows_of
+from .drawn_work import BALANCES, BATCHINGS, check_balance, drawn_work, rows_of, sampled_work
 from .exchange import SampleExchange, exchange_bytes
 from .packing import Packs, packs_of
+from .slowest import DrawnWork, SlowestRank
 from .strata import bin_edges, stratified_counts
 
 __all__ = [
@@ -34,5 +37,6 @@ __all__ = [
     "exchange_bytes",
     "packs_of",
     "rows_of",
+    "sampled_work",
     "stratified_counts",
 ]

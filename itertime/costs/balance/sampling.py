@@ -1,7 +1,7 @@
 """Draws of samples, and how they are dealt to ranks.
 
-A unit is what is dealt: a sample, or a row of packed samples. Units are drawn by their index, in the order of
-their work, and independently of each other: a data set has far more samples than an iteration.
+A unit is what is dealt: a sample, or a row of packed samples. Units are known by their index, in rising order
+of their work. They are drawn independently of each other: a data set has far more than an iteration takes.
 """
 
 from __future__ import annotations
@@ -11,20 +11,25 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["Indices", "deal", "draw"]
 
-Indices = NDArray[np.int32]
+Indices = NDArray[np.integer]
 
 
-def draw(rng: np.random.Generator, shares: ArrayLike, shape: tuple[int, ...]) -> Indices:
-    """Units drawn with the probabilities `shares`, by the alias method (Walker 1977; Vose 1991)."""
+def draw(rng: np.random.Generator, shares: ArrayLike, shape: tuple[int, ...], first: int = 0) -> Indices:
+    """Indices from `first` on with the probabilities `shares`, by the alias method (Walker 1977; Vose 1991).
+
+    They have 16 bits where these suffice, as they are sorted faster.
+    """
     keep, alias = _alias_table(shares)
     u = rng.random(shape)
     u *= len(keep)
     column = u.astype(np.int32)
     u -= column
-    return np.where(u < keep[column], column, alias[column])
+    small = first + len(keep) <= np.iinfo(np.int16).max
+    picked = np.where(u < keep.take(column), column, alias.take(column)) + np.int32(first)
+    return picked.astype(np.int16) if small else picked
 
 
-def _alias_table(shares: ArrayLike) -> tuple[NDArray[np.float64], Indices]:
+def _alias_table(shares: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     """For each of the equally likely columns: the probability of its own index, and the other index."""
     keep = np.array(shares, dtype=float)
     count = len(keep)
@@ -48,10 +53,9 @@ def deal(pools: Indices, ranks: int) -> Indices:
 
     `pools`: pools x units. Returns pools x `ranks` x units of a rank, each rank from the largest.
 
-    >>> deal(np.array([[1, 2, 3, 4, 5, 6]], dtype=np.int32), 2).tolist()
+    >>> deal(np.array([[1, 2, 3, 4, 5, 6]], dtype=np.int16), 2).tolist()
     [[[6, 3, 2], [5, 4, 1]]]
     """
-    count = len(pools)
-    rounds = np.sort(pools, axis=1, kind="stable")[:, ::-1].reshape(count, -1, ranks).copy()
+    rounds = np.sort(pools, axis=1)[:, ::-1].reshape(len(pools), -1, ranks).copy()
     rounds[:, 1::2] = rounds[:, 1::2, ::-1]
     return rounds.swapaxes(1, 2)

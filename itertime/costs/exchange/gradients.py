@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from itertime.costs.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from itertime.costs.partition import Workload
 
-from .groups import collective_s, expert_group, expert_spread, gradient_bytes, groups_of
+from .groups import Shards, collective_s, expert_spread, gradient_bytes, groups_of
 
 __all__ = ["Exchange", "Sharded", "exchange", "exposed_s", "sharded_s"]
 
@@ -44,42 +44,40 @@ def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -
     by_size = np.ceil(size / np.where(plans.bucket_bytes > 0, plans.bucket_bytes, np.inf)).astype(np.int64)
     buckets = np.where(plans.bucket_bytes > 0, np.maximum(by_size, 1), by_layer)
     calls = np.where(plans.grad_overlap | (plans.bucket_bytes > 0), buckets, 1) * plans.interleave
-    ranks = plans.dp * plans.cp
-    reduced, gathered = _sums(workload, shared / calls, ranks, plans.zero_group, plans.tp)
+    ranks, shards = plans.dp * plans.cp, Shards.of(plans)
+    reduced, gathered = _sums(workload, shared / calls, ranks, shards, plans.tp)
     if experts.any():
         apart = expert_spread(plans)
         copies = ranks * plans.tp // apart
-        more = _sums(workload, experts / calls, copies, expert_group(plans), apart)
+        more = _sums(workload, experts / calls, copies, shards.of_experts(plans), apart)
         reduced, gathered = reduced + more[0], gathered + more[1]
     per_chunk = calls / plans.interleave
     return Exchange(reduced * per_chunk, gathered * per_chunk, buckets)
 
 
 def _sums(
-    workload: Workload, parameters: Array, ranks: Whole, group: Whole, apart: Whole
+    workload: Workload, parameters: Array, ranks: Whole, shards: Shards, apart: Whole
 ) -> tuple[Array, Array]:
     """Seconds to combine gradients and to gather weights of `parameters` parameters per GPU, one call each.
 
-    `ranks` ranks, each `apart` from the next, hold copies; ZeRO shards over `group` of them. No ZeRO: one
-    all-reduce. ZeRO-1 over all ranks: reduce-scatter and all-gather. In smaller groups every group needs the
-    whole sum, an all-reduce, and gathers for itself. From ZeRO-2 on, every micro-batch scatters its gradients
-    (`sharded_s`); what remains is the sum over groups, if there are several.
+    `ranks` ranks, each `apart` from the next, hold copies. What every micro-batch scatters (`sharded_s`) is
+    already summed within the `shards` of the gradients; what remains is the sum over those groups. If all
+    ranks share the optimizer's states, each needs its part of the sum, a reduce-scatter: ZeRO-1 over all
+    ranks. Otherwise it is an all-reduce: no ZeRO, or ZeRO in groups, each of which needs the whole sum. After
+    the step, weights travel from the shards of the optimizer to those of the weights (Wu et al. 2023, PaRO,
+    section 3, which divides each over no ranks, a group's or all).
     """
     plans = workload.plans
-    nbytes = gradient_bytes(workload) * parameters
-    copies = groups_of(workload, ranks, apart)
-    whole, scattered = (plans.zero_stage == 1) & (group == ranks), plans.zero_stage >= 2
-    reduced = collective_s(all_reduce_s, workload, copies, ~whole & ~scattered, nbytes)
-    gathered = np.zeros_like(reduced)
-    if (plans.zero_stage > 0).any():
-        reduced += collective_s(reduce_scatter_s, workload, copies, whole, nbytes)
-        if scattered.any():
-            between = groups_of(workload, ranks // group, apart * group)
-            reduced += collective_s(all_reduce_s, workload, between, scattered, nbytes / group)
-        inside = groups_of(workload, group, apart)
-        gathers = (plans.zero_stage == 1) | (plans.zero_stage == 2)
-        gathered = collective_s(all_gather_s, workload, inside, gathers, 2.0 * parameters)
-    return reduced, gathered
+    nbytes = gradient_bytes(workload) * parameters / shards.gradients
+    between = groups_of(workload, ranks // shards.gradients, apart * shards.gradients)
+    whole = shards.optimizer == ranks
+    reduced = collective_s(all_reduce_s, workload, between, ~whole, nbytes)
+    reduced = reduced + collective_s(reduce_scatter_s, workload, between, whole, nbytes)
+    if not plans.shards_optimizer.any():
+        return reduced, np.zeros_like(reduced)
+    inside = groups_of(workload, shards.optimizer // shards.weights, apart * shards.weights)
+    gathers = plans.shards_optimizer & (shards.optimizer > shards.weights)
+    return reduced, collective_s(all_gather_s, workload, inside, gathers, 2.0 * parameters / shards.weights)
 
 
 def exposed_s(comm: Array, cover: Array, buckets: Whole, overlap: NDArray[np.bool_]) -> Array:
@@ -114,26 +112,31 @@ def sharded_s(workload: Workload) -> Sharded:
     """
     plans, partition = workload.plans, workload.partition
     zero = np.zeros(len(plans))
-    if not (plans.zero_stage >= 2).any():
+    if not plans.scatters_gradients.any():
         return Sharded(zero, zero, zero, zero)
-    gather, scatter = _gather_and_scatter_s(workload, partition.shared, plans.zero_group, plans.tp)
+    shards = Shards.of(plans)
+    gather, scatter = _gather_and_scatter_s(workload, partition.shared, shards, plans.tp)
     if workload.model.lora_rank:
-        _, scatter = _gather_and_scatter_s(workload, partition.trained, plans.zero_group, plans.tp)
+        _, scatter = _gather_and_scatter_s(workload, partition.trained, shards, plans.tp)
     if workload.model.experts > 1:
-        more = _gather_and_scatter_s(workload, partition.experts, expert_group(plans), expert_spread(plans))
+        of_experts = shards.of_experts(plans)
+        more = _gather_and_scatter_s(workload, partition.experts, of_experts, expert_spread(plans))
         gather, scatter = gather + more[0], scatter + more[1]
-    root_gather, root_scatter = _gather_and_scatter_s(workload, partition.tables, plans.zero_group, plans.tp)
+    root_gather, root_scatter = _gather_and_scatter_s(workload, partition.tables, shards, plans.tp)
     if workload.model.lora_rank:
         root_scatter = zero
     return Sharded(gather, gather + scatter, root_gather, scatter + root_scatter)
 
 
 def _gather_and_scatter_s(
-    workload: Workload, parameters: Array, ranks: Whole, apart: Whole
+    workload: Workload, parameters: Array, shards: Shards, apart: Whole
 ) -> tuple[Array, Array]:
     """Seconds to gather the weights, and to scatter the gradients, of `parameters` parameters per GPU."""
     plans = workload.plans
-    groups = groups_of(workload, ranks, apart)
-    gather = collective_s(all_gather_s, workload, groups, plans.zero_stage == 3, 2.0 * parameters)
+    gathering = scattering = groups_of(workload, shards.gradients, apart)
+    if not np.array_equal(shards.weights, shards.gradients):
+        gathering = groups_of(workload, shards.weights, apart)
+    gather = collective_s(all_gather_s, workload, gathering, plans.gathers_weights, 2.0 * parameters)
     gradients = gradient_bytes(workload) * parameters
-    return gather, collective_s(reduce_scatter_s, workload, groups, plans.zero_stage >= 2, gradients)
+    scatter = collective_s(reduce_scatter_s, workload, scattering, plans.scatters_gradients, gradients)
+    return gather, scatter

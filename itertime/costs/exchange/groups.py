@@ -14,9 +14,9 @@ from itertime.spec import PlanBatch
 
 __all__ = [
     "Groups",
+    "Shards",
     "collective_s",
     "expert_copies",
-    "expert_group",
     "expert_spread",
     "gradient_bytes",
     "groups_of",
@@ -45,13 +45,30 @@ def expert_spread(plans: PlanBatch) -> Whole:
     return plans.ep * plans.etp
 
 
-def expert_group(plans: PlanBatch) -> Whole:
-    return expert_copies(plans, plans.zero_group)
-
-
 def expert_copies(plans: PlanBatch, group: Whole) -> Whole:
-    """GPUs that share an expert's ZeRO shards where `group` data-parallel ranks share those of the rest."""
+    """GPUs that share an expert's shards where `group` data-parallel ranks share those of the rest."""
     return np.maximum(group * plans.tp // expert_spread(plans), 1)
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Ranks that share one copy of the weights, of the gradients and of the optimizer's states, (plans,)."""
+
+    weights: Whole
+    gradients: Whole
+    optimizer: Whole
+
+    @classmethod
+    def of(cls, plans: PlanBatch) -> Shards:
+        """Those of all parameters but experts."""
+        return cls(plans.weight_shards, plans.gradient_shards, plans.optimizer_shards)
+
+    def of_experts(self, plans: PlanBatch) -> Shards:
+        """The same of experts, of which there are fewer copies."""
+        weights, gradients, optimizer = (
+            expert_copies(plans, ranks) for ranks in (self.weights, self.gradients, self.optimizer)
+        )
+        return Shards(weights, gradients, optimizer)
 
 
 def gradient_bytes(workload: Workload) -> Array:

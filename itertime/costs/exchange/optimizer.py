@@ -24,8 +24,7 @@ def optimizer_s(workload: Workload, shared: Array, experts: Array) -> Parts:
     that offloads it "optimizer_copies".
     """
     plans = workload.plans
-    group = np.where(plans.zero_stage >= 1, plans.zero_group, 1)
-    owned = shared / group + experts / expert_copies(plans, group)
+    owned = shared / plans.optimizer_shards + experts / expert_copies(plans, plans.optimizer_shards)
     seconds = workload.profile.elementwise_s(OPTIMIZER_BYTES * owned, "adam")
     seconds = seconds / workload.system.site.hbm_fraction
     if not plans.offload_optimizer.any():

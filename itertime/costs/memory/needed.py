@@ -105,17 +105,19 @@ def _parts(workload: Workload) -> dict[str, Array]:
     model, plans, partition = workload.model, workload.plans, workload.partition
     layers = partition.layers[_STAGES]
     # This layer's weights and the next one's.
-    gathered = np.where(plans.zero_stage == 3, 2 * 2.0 * (partition.shared + partition.experts), 0.0)
+    gathered = np.where(plans.gathers_weights, 2 * 2.0 * (partition.shared + partition.experts), 0.0)
     # A tied embedding is on both ends of the pipeline.
     ends = np.array([partition.table, np.zeros(len(plans)), partition.tables])
     in_layers, experts = (parameters[_STAGES] for parameters in partition.layer_parameters())
     casts = _casts(workload, in_layers + experts)
     shared = in_layers + ends
-    weights = _owned(plans, shared, experts, 3)
+    weights = _owned(plans, shared, experts, plans.weight_shards)
     if model.lora_rank:  # frozen weights have neither gradients nor states; the low-rank ones are weights too
         shared, experts = (parameters[_STAGES] for parameters in partition.trained_parameters(model))
-        weights = weights + _owned(plans, shared, experts, 3)
-    optimizer, gradients = (_owned(plans, shared, experts, stage) for stage in (1, 2))
+        weights = weights + _owned(plans, shared, experts, plans.weight_shards)
+    optimizer, gradients = (
+        _owned(plans, shared, experts, shards) for shards in (plans.optimizer_shards, plans.gradient_shards)
+    )
     usual = activations_of(workload)
     kept_by_stage, live = usual.kept * layers, usual.live
     if model.dense_layers:
@@ -150,17 +152,16 @@ def _casts(workload: Workload, parameters: Array) -> Array | float:
     if not (workload.framework.keeps_casts and plans.precision.any()):
         return 0.0
     frozen = workload.model.lora_rank > 0
-    replaced = ((plans.zero_stage > 0) | frozen) & (plans.precision != PRECISIONS.index("nvfp4"))
+    replaced = (plans.shards_optimizer | frozen) & (plans.precision != PRECISIONS.index("nvfp4"))
     each = 2 * element_bytes(workload) - np.where(replaced, 2.0, 0.0)
-    return np.where((plans.precision > 0) & (plans.zero_stage < 3), each, 0.0) * parameters
+    return np.where((plans.precision > 0) & ~plans.gathers_weights, each, 0.0) * parameters
 
 
-def _owned(plans: PlanBatch, shared: Array, experts: Array, stage: int) -> Array:
-    """Parameters that a GPU keeps of what ZeRO shards from `stage` on."""
-    group = np.where(plans.zero_stage >= stage, plans.zero_group, 1)
+def _owned(plans: PlanBatch, shared: Array, experts: Array, shards: NDArray[np.int64]) -> Array:
+    """Parameters that a GPU keeps where `shards` data-parallel ranks share one copy."""
     if not experts.any():
-        return shared / group
-    return shared / group + experts / expert_copies(plans, group)
+        return shared / shards
+    return shared / shards + experts / expert_copies(plans, shards)
 
 
 def _in_flight(plans: PlanBatch) -> Array:

@@ -19,6 +19,13 @@ and logarithmic depth, where that is faster (Sanders, Speck, Traeff 2009). Where
 same). The part in the nodes runs at the same time, so the slower of the two counts; the latency of the hops
 between nodes is added.
 
+In-network reduction. With `sharp` the switches of an InfiniBand fabric sum (Graham et al., SHArP, COMHPC
+2016; its streaming aggregation for large messages: Graham et al., ISC 2020). A node sends each byte once, up
+the tree of switches, and receives each sum once. So its NICs carry S bytes in each direction, where a ring
+has 2 (P-1)/P S. The depth L is that of the tree: the leaves, and the tiers above that the group spans. Where
+the system does not state how many nodes a switch joins, it has 40 ports, half of them down (NVIDIA QM8700).
+Only all-reduces use it: NCCL's CollNet algorithms are all-reduces (NCCL User Guide, `NCCL_ALGO`).
+
 NICs. A ring enters and leaves a node through one NIC, so two of its GPUs should be beside that NIC, or one
 GPU that does both. Where GPUs share NICs, a group may have several GPUs in the node that are not neighbours,
 because others of a tensor-parallel group lie between them. The ring of such a group leaves across the CPUs:
@@ -72,6 +79,8 @@ class NodeTimes(Protocol):
 
 BULK_BYTES = 4e6
 """Size of the message that a hop delays by half of its bulk latency (`benchmarks/network_hops.py`)."""
+SWITCH_PORTS_DOWN = 20
+"""Nodes below a leaf switch that sums, and leaves below one above it, where the system states neither."""
 
 
 def all_reduce_s(
@@ -92,7 +101,9 @@ def all_reduce_s(
     - ring: max(in-node all-reduce, 2 (P-1)/P S/B) + 2 (N-1) a + 2 C b, where C is N - 1, or N with several
       ranks in a node;
     - tree: max(in-node, 2 S/B) + 2 ceil(log2 N) (a + b);
-    - hierarchical: max(in-node, 2 (N-1)/N S/B) + 2 ceil(log2 N) (a + b).
+    - hierarchical: max(in-node, 2 (N-1)/N S/B) + 2 ceil(log2 N) (a + b);
+    - sharp: max(in-node, S/B) + 2 L a + 2 b, with L levels of switches; b is that of the nodes' proxies,
+      which send once and receive once.
     """
     size, nodes, local = _layout(nbytes, ranks, ranks_per_node)
     inside = _inside_s("all_reduce", size, local, system, profile)
@@ -113,6 +124,9 @@ def all_reduce_s(
         seconds.append(np.maximum(inside, through_tree) + depth)
     if "hierarchical" in system.collective_algorithms:
         seconds.append(np.maximum(inside, _left(nodes) * through_nics) + depth)
+    if "sharp" in system.collective_algorithms:
+        levels = _switch_levels(nodes, stride, system)
+        seconds.append(np.maximum(inside, through_nics / 2) + levels * hop + 2 * bulk)
     return system.site.all_reduce_multiplier * _choose(inside, np.minimum.reduce(seconds), size, nodes)
 
 
@@ -324,6 +338,16 @@ def all_to_all_share(nodes: ArrayLike, stride: ArrayLike, system: System) -> Arr
         up = (count - together) / np.maximum(count - 1, 1)
         share = np.minimum(share, 1 / np.maximum(oversubscription * up, 1.0))
     return share
+
+
+def _switch_levels(nodes: Array, stride: ArrayLike, system: System) -> Array:
+    """Tiers of switches from the nodes of a group up to the switch that joins all: 1, 2, 3 or more."""
+    apart = np.maximum(nodes * np.asarray(stride, dtype=float), 1.0)
+    domain = system.domain_nodes
+    leaf = max((system.nodes_per_leaf or SWITCH_PORTS_DOWN) // domain, 1)
+    spine = max((system.nodes_per_spine or leaf * domain * SWITCH_PORTS_DOWN) // domain, leaf)
+    above = np.ceil(np.log(np.maximum(apart / spine, 1.0)) / np.log(SWITCH_PORTS_DOWN) - 1e-9)
+    return np.where(apart > leaf, np.where(apart > spine, 2.0 + above, 2.0), 1.0)
 
 
 def _tiers(system: System) -> Iterator[tuple[int, float]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,6 +107,58 @@ class PlanBatch:
     @cached_property
     def microbatches(self) -> NDArray[np.int64]:
         return self.global_batch // (self.dp * self.micro_batch)
+
+    @cached_property
+    def worker(self) -> PlanBatch:
+        """The plans of one worker, which trains on its share of ranks and samples; these plans themselves if
+        they have one worker only.
+        """
+        workers = self.options.workers
+        if workers == 1:
+            return self
+        dp = self.dp // workers
+        group = np.where(self.zero_group == self.dp * self.cp, dp * self.cp, self.zero_group)
+        return replace(self, dp=dp, global_batch=self.global_batch // workers, zero_group=group)
+
+    @cached_property
+    def weight_shards(self) -> NDArray[np.int64]:
+        """Data-parallel ranks that share one copy of the weights, (plans,)."""
+        return self._shards(self.options.weight_shards, 3)
+
+    @cached_property
+    def gradient_shards(self) -> NDArray[np.int64]:
+        """Data-parallel ranks that share one copy of the gradients, (plans,)."""
+        return self._shards(self.options.gradient_shards, 2)
+
+    @cached_property
+    def optimizer_shards(self) -> NDArray[np.int64]:
+        """Data-parallel ranks that share the optimizer's states, (plans,)."""
+        return self._shards(self.options.optimizer_shards, 1)
+
+    def _shards(self, stated: int | None, stage: int) -> NDArray[np.int64]:
+        """The `stated` number of ranks; if none is, those of ZeRO, which shards from `stage` on."""
+        return np.where(self.zero_stage >= stage, self.zero_group, 1) if stated is None else self._all(stated)
+
+    @cached_property
+    def gathers_weights(self) -> NDArray[np.bool_]:
+        """Whether every micro-batch gathers the weights of a layer: ZeRO-3, or stated shards of weights."""
+        stated = self.options.weight_shards
+        return self.zero_stage == 3 if stated is None else self._all(stated > 1)
+
+    @cached_property
+    def scatters_gradients(self) -> NDArray[np.bool_]:
+        """Whether every micro-batch scatters its gradients: from ZeRO-2 on, or stated shards of gradients."""
+        stated = self.options.gradient_shards
+        return self.zero_stage >= 2 if stated is None else self._all(stated > 1)
+
+    @cached_property
+    def shards_optimizer(self) -> NDArray[np.bool_]:
+        """Whether ranks step parts of the weights: from ZeRO-1 on, or stated shards of the states."""
+        stated = self.options.optimizer_shards
+        return self.zero_stage > 0 if stated is None else self._all(stated > 1)
+
+    def _all(self, value: int | bool) -> NDArray[Any]:
+        return np.full(len(self), value)
 
     def _split(self, row: int) -> str:
         columns = {"balanced": self.balanced, "compute": self.by_compute}

@@ -20,7 +20,7 @@ from itertime.costs.network.collectives import (
     reduce_scatter_s,
     ring_share,
 )
-from itertime.spec import Site, load_profile, load_system
+from itertime.spec import Site, System, load_profile, load_system
 from tests.places import ROOT
 
 PROFILE = load_profile("a100-80gb")
@@ -319,3 +319,42 @@ def test_a_tree_between_two_nodes_sends_each_byte_once() -> None:
     tree = dataclasses.replace(IDEAL, collective_algorithms=("nvls-tree",), nic_bytes_per_s=10e9)
     assert all_reduce_s(1e9, 16, 8, tree, PROFILE) == pytest.approx(1e9 / 10e9, rel=1e-9)
     assert all_reduce_s(1e9, 32, 8, tree, PROFILE) == pytest.approx(2e9 / 10e9, rel=1e-9)
+
+
+def _summing(**changes: object) -> System:
+    """One GPU a node, whose switches sum; a hop takes 10 us."""
+    narrow = {"network_latency_s": 10e-6, "gpu_nic_bytes_per_s": IDEAL.nic_bytes_per_s}
+    return dataclasses.replace(IDEAL, **{**narrow, "collective_algorithms": ("sharp",), **changes})
+
+
+@pytest.mark.parametrize(("count", "levels"), [(2, 1), (20, 1), (21, 2), (400, 2), (401, 3), (8001, 4)])
+def test_switches_that_sum_take_each_byte_once_and_a_level_by_twenties(count: int, levels: int) -> None:
+    """S/B up the tree of switches and down again, however many nodes there are (Graham et al. 2016)."""
+    expected = 1e9 / IDEAL.nic_bytes_per_s + 2 * levels * 10e-6
+    assert all_reduce_s(1e9, count, 1, _summing(), PROFILE) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_levels_of_summing_switches_are_those_that_the_system_states() -> None:
+    tiers = _summing(nodes_per_leaf=4, nodes_per_spine=16)
+    found = all_reduce_s(1e9, np.array([4, 5, 16, 17, 320, 321]), 1, tiers, PROFILE)
+    np.testing.assert_allclose(
+        found - 1e9 / IDEAL.nic_bytes_per_s, 2e-5 * np.array([1, 2, 2, 3, 3, 4]), rtol=1e-6
+    )
+
+
+def test_a_summing_fabric_halves_large_all_reduces_and_changes_nothing_else() -> None:
+    """Beside a ring of P ranks, 2 (P-1)/P S, in the limit of bytes alone; no other collective uses it."""
+    ring = _summing(network_latency_s=0, collective_algorithms=("ring",))
+    both = _summing(network_latency_s=0, collective_algorithms=("ring", "sharp"))
+    for count in (2, 16, 128):
+        ratio = all_reduce_s(1e9, count, 1, ring, PROFILE) / all_reduce_s(1e9, count, 1, both, PROFILE)
+        assert ratio == pytest.approx(2 * (count - 1) / count, rel=1e-12)
+    for collective in (reduce_scatter_s, all_gather_s, all_to_all_s):
+        assert collective(1e9, 128, 8, both, PROFILE) == collective(1e9, 128, 8, ring, PROFILE)
+
+
+@given(sizes, nodes, locals_, sharers)
+def test_one_more_algorithm_never_costs_time(size: float, count: int, local: int, groups: int) -> None:
+    more = dataclasses.replace(SYSTEM, collective_algorithms=(*SYSTEM.collective_algorithms, "sharp"))
+    usual = all_reduce_s(size, count * local, local, SYSTEM, PROFILE, groups)
+    assert all_reduce_s(size, count * local, local, more, PROFILE, groups) <= usual

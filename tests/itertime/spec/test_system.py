@@ -111,6 +111,13 @@ def test_numbers_without_a_decimal_point_are_numbers(tmp_path: Path) -> None:
         ({"collective_algorithms": "[star]"}, "'ring', 'tree', 'nvls-tree', 'hierarchical' or 'sharp'"),
         ({"gpus_per_node": "1.5"}, "gpus_per_node=1.5"),
         ({"gpus_per_node": "yes"}, "gpus_per_node=True: must be a number"),
+        ({"site_link_gbps": "-8"}, "site_link_bytes_per_s=-1000000000.0: input should be greater than 0"),
+        ({"site_link_gbps": "10 Gb/s"}, "site_link_gbps='10 Gb/s': must be a number"),
+        (
+            {"site_link_gbps": "10", "site_link_latency_s": "30"},
+            "site_link_latency_s=30: must be at most 1 s",
+        ),
+        ({"site_link_bytes": "1e9"}, "did you mean 'site_link_bytes_per_s'?"),
         ({"site": "{network_efficiency: 1.2}"}, "site.network_efficiency=1.2"),
         ({"site": "{layer_overhead_s: -0.1}"}, "site.layer_overhead_s=-0.1"),
         ({"site": "3"}, "site=3"),
@@ -215,6 +222,13 @@ def test_a_system_states_a_variant_of_its_gpu(tmp_path: Path) -> None:
     assert (small.hbm_bytes_per_s, small.memory_bytes) == (1555e9, 42e9)
     ratio = small.elementwise_s(1e10, "layernorm", 4096) / plain.elementwise_s(1e10, "layernorm", 4096)
     assert ratio == pytest.approx(2039 / 1555, rel=0.01)
+
+
+def test_the_link_between_sites_is_stated_in_gb_per_s(tmp_path: Path) -> None:
+    system = load_system(write(tmp_path, {"site_link_gbps": "10", "site_link_latency_us": "30000"}))
+    assert (system.site_link_bytes_per_s, system.site_link_latency_s) == (1.25e9, 0.03)
+    assert load_system("dgx-h100,site_link_gbps=100").site_link_bytes_per_s == 12.5e9
+    assert load_system("dgx-h100").site_link_bytes_per_s is None
 
 
 def test_every_shipped_system_predicts() -> None:

@@ -1,0 +1,46 @@
+"""Convex hulls of the work of ranks: which of them can be the slowest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Points", "stacked", "upper_hull"]
+
+Points = NDArray[np.float64]
+"""The last axis: tokens, and sum of squared lengths."""
+
+
+def upper_hull(points: Points) -> Points:
+    """Corners of the upper right hull of points x 2: one of them maximises every a x + b y, a and b >= 0.
+
+    Andrew's monotone chain (1979) on the points that no other exceeds in both coordinates.
+
+    >>> upper_hull(np.array([(0.0, 3.0), (1.0, 1.0), (2.0, 2.0), (3.0, 0.0), (1.0, 2.4)])).tolist()
+    [[3.0, 0.0], [2.0, 2.0], [0.0, 3.0]]
+    """
+    order = np.lexsort((-points[:, 1], -points[:, 0]))
+    ordered = points[order]
+    best = np.maximum.accumulate(ordered[:, 1])
+    front = ordered[np.concatenate(([True], best[1:] > best[:-1]))]
+    kept: list[tuple[float, float]] = []
+    for x, y in front.tolist():  # x falls, y rises
+        while len(kept) > 1 and not _turns(kept[-2], kept[-1], (x, y)):
+            kept.pop()
+        kept.append((x, y))
+    return np.array(kept)
+
+
+def _turns(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
+    """Whether `b` lies beyond the line from `a` to `c`, which goes to the upper left."""
+    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]) > 0
+
+
+def stacked(hulls: Sequence[Points]) -> Points:
+    """hulls x corners x 2; hulls with fewer corners repeat their last one."""
+    most = max(map(len, hulls))
+    return np.stack(
+        [np.concatenate([hull, np.repeat(hull[-1:], most - len(hull), axis=0)]) for hull in hulls]
+    )
