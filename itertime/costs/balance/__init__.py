@@ -3,10 +3,9 @@
 | name | what |
 |---|---|
 | `drawn_work`, `DrawnWork` | the tokens and squared lengths of every rank of an iteration |
-| `sampled_work` | the same by seeded draws alone |
+| `sampled_work`, `Dealt` | the same by seeded draws alone; its arguments |
 | `SlowestRank` | the slowest rank of an iteration: mean, percentiles, standard error; and the mean rank |
 | `check_balance` | why samples cannot be dealt so |
-| `BATCHINGS`, `BALANCES` | how samples become micro-batches; how they are dealt to ranks |
 | `rows_of` | rows that the samples of a rank take |
 | `stratified_counts`, `bin_edges` | how many samples of each bin of lengths a rank takes; the bins |
 | `packs_of`, `Packs` | samples packed into rows: packing factor, efficiency, squares |
@@ -18,15 +17,14 @@ Why
 - Work is drawn once for given sizes. Plans that differ in kernels ask it again, which takes microseconds.
 """
 
-from .drawn_work import BALANCES, BATCHINGS, check_balance, drawn_work, rows_of, sampled_work
+from .drawn_work import Dealt, check_balance, drawn_work, rows_of, sampled_work
 from .exchange import SampleExchange, exchange_bytes
 from .packing import Packs, packs_of
 from .slowest import DrawnWork, SlowestRank
 from .strata import bin_edges, stratified_counts
 
 __all__ = [
-    "BALANCES",
-    "BATCHINGS",
+    "Dealt",
     "DrawnWork",
     "Packs",
     "SampleExchange",
