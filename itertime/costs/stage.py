@@ -12,7 +12,17 @@ from itertime.schedule import InterleavedPasses
 from itertime.spec import ModelSpec, PlanBatch, System
 
 from .embedding_head import embedding_s, head_s
-from .exchange import Exchange, Sharded, exchange, exposed_s, optimizer_s, sharded_s
+from .exchange import (
+    Exchange,
+    Sharded,
+    compression_kernels_s,
+    exchange,
+    exposed_s,
+    optimizer_s,
+    outer_sync_s,
+    pass_kernels_s,
+    sharded_s,
+)
 from .imbalance import Growth, Spread, add_imbalance, balance_s, varies
 from .kernel_times import KernelTimes
 from .layer import Parts, layer_costs
@@ -111,6 +121,9 @@ def stage_costs(workload: Workload) -> StageCosts:
         _stage_pass(workload, forward, _shards_forward(workload, sharded, forward), hop, LAST),
         _stage_pass(workload, backward, _shards_backward(workload, sharded, backward), hop, FIRST),
     ]
+    kernels = pass_kernels_s(workload)
+    if kernels is not None:
+        passes[0]["compression"], passes[1]["compression"] = kernels
     spread = None
     if longer:
         growth = _growth(workload, (forward, backward), longer)
@@ -334,15 +347,16 @@ def _once(workload: Workload, forward: Parts, backward: Parts) -> tuple[Parts, E
     if not workload.model.lora_rank:
         shared = shared + partition.tables
     traffic = exchange(workload, layers, shared, experts)
-    exposed = np.zeros(len(plans))
-    overlaps, framework = plans.grad_overlap.any(), workload.framework
-    for comm, parts in ((traffic.gather_s, forward), (traffic.reduce_s, backward)):
-        if not overlaps:
-            exposed = exposed + comm
-            continue
-        cover = _at_ends(_shared(parts), plans.interleave)[first, column] + parts["embedding"][first, column]
-        cover = cover + np.where(plans.interleave == 1, parts["head"][first, column], 0.0)
-        exposed = exposed + exposed_s(comm, cover, traffic.buckets, plans.grad_overlap)
+    exposed, framework = traffic.total_s, workload.framework
+    if plans.grad_overlap.any():
+        covers = [
+            _at_ends(_shared(parts), plans.interleave)[first, column]
+            + parts["embedding"][first, column]
+            + np.where(plans.interleave == 1, parts["head"][first, column], 0.0)
+            for parts in (forward, backward)
+        ]
+        exposed = exposed_s(traffic.gather_s, covers[0], traffic.buckets, plans.grad_overlap)
+        exposed = exposed + traffic.exposed_reduce_s(covers[1], plans.grad_overlap)
     once = {
         "dp_comm": exposed,
         "embedding_sync": _embedding_sync_s(workload),
@@ -351,8 +365,12 @@ def _once(workload: Workload, forward: Parts, backward: Parts) -> tuple[Parts, E
         + framework.iteration_s
         + _broadcasts(plans) * site.zero_broadcast_s,
     }
+    if plans.options.compression != "none":
+        once["compression_once"] = compression_kernels_s(workload, shared + experts)
+    if plans.options.workers > 1:
+        once["outer_sync"] = outer_sync_s(workload, shared, experts)
     if framework.contention:
-        once["contention_once"] = framework.contention * (traffic.gather_s + traffic.reduce_s - exposed)
+        once["contention_once"] = framework.contention * (traffic.total_s - exposed)
     return once, traffic
 
 

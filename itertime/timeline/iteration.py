@@ -37,20 +37,25 @@ def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profi
     )
     count = int(buckets)
     _check_size(4 * count, "larger buckets")
-    along = [
-        [seconds / count] * count if plan.grad_overlap and seconds else [] for seconds in (gather, reduce)
-    ]
+    mixed = costs.exchange.in_step or costs.exchange.warmup > 0
+    hidden = plan.grad_overlap and not mixed
+    along = [[seconds / count] * count if hidden and seconds else [] for seconds in (gather, reduce)]
     after = [add_pipeline(graph, _passes(costs), plan.microbatches, plan.schedule, *along)]
     if along[1]:
         after.append(f"reduce {count - 1}")
-    if not plan.grad_overlap:
+    if mixed:  # what no pass hides, on average over the warm-up and the rest
+        exposed = float(costs.once["dp_comm"][0])
+        after = [graph.add("reduce gradients", 0, "network", exposed, after)]
+    elif not plan.grad_overlap:
         after = [graph.add("reduce gradients", 0, "network", reduce, after)]
         after = [graph.add("gather weights", 0, "network", gather, after)]
     for name, stream, part in (
         ("scatter last gradients", "network", "fsdp_last"),
         ("embedding gradients", "network", "embedding_sync"),
+        ("compress gradients", "compute", "compression_once"),
         ("gradients to the CPU", "network", "optimizer_copies"),
         ("optimizer", "compute", "optimizer"),
+        (f"exchange between workers (1/{plan.options.local_steps})", "network", "outer_sync"),
         ("overhead", "compute", "iteration_overhead"),
         ("slowed by communication", "compute", "contention_once"),
     ):

@@ -5,21 +5,39 @@
 | `exchange`, `Exchange` | seconds to combine gradients and to gather weights once an iteration, in buckets |
 | `exposed_s` | what a pass does not hide of such buckets |
 | `sharded_s`, `Sharded` | seconds of what ZeRO-2 and ZeRO-3 move with every micro-batch |
+| `compression_kernels_s`, `pass_kernels_s` | seconds of kernels that compress: once an iteration, by pass |
+| `error_bytes`, `secondary_bytes` | bytes a parameter of errors not sent, of ZeRO++'s second weights |
+| `sent_bytes` | bytes that a rank sends for a parameter |
 | `optimizer_s`, `OPTIMIZER_BYTES` | seconds of the optimizer's step; bytes that Adam moves |
+| `outer_sync_s`, `workers_exchange_s` | seconds of exchanges between workers: their mean, and one of them |
+| `sent_per_iteration`, `outer_state_bytes` | what workers exchange, and what memory that takes |
 | `expert_copies` | GPUs that share an expert's ZeRO shards |
 """
 
+from .compression import error_bytes, sent_bytes
+from .compression_kernels import compression_kernels_s
 from .gradients import Exchange, Sharded, exchange, exposed_s, sharded_s
 from .groups import expert_copies
+from .local_steps import outer_state_bytes, outer_sync_s, sent_per_iteration, workers_exchange_s
 from .optimizer import OPTIMIZER_BYTES, optimizer_s
+from .quantised_zero import pass_kernels_s, secondary_bytes
 
 __all__ = [
     "OPTIMIZER_BYTES",
     "Exchange",
     "Sharded",
+    "compression_kernels_s",
+    "error_bytes",
     "exchange",
     "expert_copies",
     "exposed_s",
     "optimizer_s",
+    "outer_state_bytes",
+    "outer_sync_s",
+    "pass_kernels_s",
+    "secondary_bytes",
+    "sent_bytes",
+    "sent_per_iteration",
     "sharded_s",
+    "workers_exchange_s",
 ]

@@ -7,7 +7,9 @@ from numpy.typing import NDArray
 
 from itertime.costs.offload import offloaded_step
 from itertime.costs.partition import Workload
+from itertime.spec import ONE_BIT
 
+from .compression_kernels import step_bytes
 from .groups import expert_copies
 
 __all__ = ["OPTIMIZER_BYTES", "optimizer_s"]
@@ -25,7 +27,8 @@ def optimizer_s(workload: Workload, shared: Array, experts: Array) -> Parts:
     """
     plans = workload.plans
     owned = shared / plans.optimizer_shards + experts / expert_copies(plans, plans.optimizer_shards)
-    seconds = workload.profile.elementwise_s(OPTIMIZER_BYTES * owned, "adam")
+    each = step_bytes(workload) if plans.options.compression in ONE_BIT else OPTIMIZER_BYTES
+    seconds = workload.profile.elementwise_s(each * owned, "adam")
     seconds = seconds / workload.system.site.hbm_fraction
     if not plans.offload_optimizer.any():
         return {"optimizer": seconds}
