@@ -1,4 +1,4 @@
-"""Whether any plan of a model can have the options that a job states for its plans."""
+"""What a job states and no plan of its model can have."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from itertime.spec import ModelSpec, broken_options, parse_options
+from itertime.spec import ModelSpec, broken_options, load_lengths, parse_options
+from traces.job import Job
 
-__all__ = ["impossible"]
+__all__ = ["misfit"]
 
 _PIPELINES = (1, 2)
 _ZERO_STAGES = (0, 1, 2, 3)
@@ -33,7 +34,25 @@ class _Degrees(NamedTuple):
         return self.dp
 
 
-def impossible(text: str, model: ModelSpec, global_batch: int) -> str:
+def misfit(job: Job, model: ModelSpec) -> tuple[str, object, str] | None:
+    """The column and the value that do not fit `model`, and why; None if all fit. The job states its global
+    batch.
+    """
+    if model.lengths and job.seq_len is not None:
+        lengths = load_lengths(model.lengths)
+        if lengths.longest > job.seq_len:
+            what = f"is below {lengths.longest}, the longest sample of {lengths.name}"
+            return "seq_len", job.seq_len, f"{what}; raise it, or leave it empty"
+    if (
+        job.plan_options
+        and job.global_batch
+        and (why := _impossible(job.plan_options, model, job.global_batch))
+    ):
+        return "plan_options", job.plan_options, why
+    return None
+
+
+def _impossible(text: str, model: ModelSpec, global_batch: int) -> str:
     """Why no plan of `model` can have the options `text`: the rules that the closest plan breaks; "" if some
     plan can. Plans have any divisor of the global batch as data-parallel ranks, with and without pipeline,
     and every ZeRO stage.
