@@ -18,7 +18,8 @@ from scipy.fft import irfft, next_fast_len, rfft
 
 __all__ = ["Maximum", "Part", "SumDistribution", "sum_distribution"]
 
-GRID_POINTS = 2**14  # of a sum
+GRID_POINTS, MOST_POINTS = 2**14, 2**20  # of a sum
+PART_POINTS = 16  # between the least and the largest value of a part, at least
 ON_GRID = 1e-9  # steps from a point of the grid that count as none
 
 Array = NDArray[np.float64]
@@ -66,21 +67,22 @@ def sum_distribution(parts: Sequence[Part], step: float | None = None) -> SumDis
 
     Works that lie between two points of a grid count for both, in proportion to their distance, which keeps
     the mean. Where all are on the grid of width `step`, the result is exact. Without `step`, the sum has
-    about `GRID_POINTS` points, between its least and its largest value or, if that is less, as far from its
-    mean as `_reach` says.
+    about `GRID_POINTS` points between its least and its largest value or, if that is less, as far from its
+    mean as `_reach` says; more points if parts need them, and at most `MOST_POINTS`.
     """
     start = math.fsum(part.number * float(part.works.min()) for part in parts)
     span = math.fsum(part.number * float(np.ptp(part.works)) for part in parts)
     if span <= 0:
         return SumDistribution(start, 1.0, np.ones(1))
     above_start, reach = _mean(parts) - start, _reach(parts)
-    if step is None:
-        step = min(span, 2 * reach) / GRID_POINTS
-        cut = 2 * reach < span
-    else:
-        cut = False
+    furthest = max(float(np.ptp(part.works)) for part in parts)
+    cut = step is None and 2 * reach < span
+    most = GRID_POINTS
+    while cut and most < MOST_POINTS and 2 * reach / most > furthest / PART_POINTS:
+        most *= 2
+    step = step or min(span, 2 * reach) / most
     points = 1 + sum(part.number * math.ceil(np.ptp(part.works) / step - ON_GRID) for part in parts)
-    size = GRID_POINTS if cut else next_fast_len(points, real=True)
+    size = most if cut else next_fast_len(points, real=True)
     product = np.ones(size // 2 + 1, dtype=complex)
     for part in parts:
         product *= rfft(_on_grid(part, step, size)) ** part.number
