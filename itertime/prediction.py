@@ -185,7 +185,7 @@ def evaluate(
     costs = stage_costs(workload)
     breakdown = _pipeline(costs) | costs.once
     iteration = sum(breakdown.values(), np.zeros(len(plans)))
-    mfu = _useful_flops(workload) / (iteration * profile.peak_flops * plans.gpus)
+    mfu = _useful_flops(workload) / (iteration * profile.peak_flops * workload.plans.gpus)
     spread = _spread_s(costs, iteration) if costs.spread else None
     return Evaluation(iteration, breakdown, memory(workload, memory_headroom), mfu, spread)
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from itertime.spec import ModelSpec, PlanBatch, System
 
 from .balance import MicroBatch
+from .balance.imbalance import Growth, varies
 from .embedding_head import embedding_s, head_s
-from .imbalance import Growth, varies
 from .kernel_times import KernelTimes
 from .layer import Parts, layer_costs
 from .parallel_comm import activation_all_reduce_s

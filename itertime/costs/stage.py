@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from itertime.schedule import InterleavedPasses
 from itertime.spec import PlanBatch
 
-from .exchange import Exchange, Sharded, exchange, exposed_s, optimizer_s, sharded_s
-from .imbalance import Spread, add_imbalance, balance_s
+from .balance.imbalance import Spread, add_imbalance, balance_s
+from .exchange import Exchange, Sharded, exchange, exposed_s, optimizer_s, outer_sync_s, sharded_s
 from .layer import Parts
 from .network import all_gather_s, all_reduce_s, p2p_s, ranks_together
 from .offload import activation_copies_s
@@ -64,7 +64,8 @@ def stage_costs(workload: Workload) -> StageCosts:
     ]
     spread = None
     if each.growth:
-        spread = add_imbalance(workload, passes[0], passes[1], each.growth)
+        idle = [_idle(workload, *pair) for pair in zip((forward, backward), passes, strict=True)]
+        spread = add_imbalance(workload, passes, idle, each.growth)
     once, traffic = _once(workload, passes[0], passes[1])
     once["fsdp_last"] = sharded[-1].last_scatter  # of the first layer, which is dense if any is
     if each.growth:
@@ -115,6 +116,15 @@ def _hide_ends(parts: Parts, plans: PlanBatch) -> None:
         hidden = np.minimum(parts[end], idle)
         parts[end] = parts[end] - hidden
         idle = np.where(plans.interleave == 1, idle - hidden, idle)
+
+
+def _idle(workload: Workload, one: Pass, parts: Parts) -> Array:
+    """Seconds that the GPU waits for launches in a pass, (4, plans), beside those that its ends fill."""
+    if "launch" not in parts:
+        return np.zeros(workload.partition.layers.shape)
+    has_embedding = (_KIND == FIRST) | ((_KIND == LAST) & (workload.plans.pp == 1))
+    ends = np.where(has_embedding, one.embedding, 0.0) + np.where(_KIND == LAST, one.head, 0.0)
+    return np.maximum(parts["launch"] - (ends - parts["embedding"] - parts["head"]), 0.0)
 
 
 def _at_ends(stages: Array, chunks: Whole) -> Array:
@@ -223,6 +233,8 @@ def _once(workload: Workload, forward: Parts, backward: Parts) -> tuple[Parts, E
         + framework.iteration_s
         + _broadcasts(plans) * site.zero_broadcast_s,
     }
+    if plans.options.workers > 1:
+        once["outer_sync"] = outer_sync_s(workload, shared, experts)
     if framework.contention:
         once["contention_once"] = framework.contention * (traffic.gather_s + traffic.reduce_s - exposed)
     return once, traffic

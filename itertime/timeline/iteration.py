@@ -51,6 +51,7 @@ def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profi
         ("embedding gradients", "network", "embedding_sync"),
         ("gradients to the CPU", "network", "optimizer_copies"),
         ("optimizer", "compute", "optimizer"),
+        (f"exchange between workers (1/{plan.options.local_steps})", "network", "outer_sync"),
         ("overhead", "compute", "iteration_overhead"),
         ("slowed by communication", "compute", "contention_once"),
     ):

@@ -5,6 +5,9 @@ bytes of Adam with 32-bit master weights, divided over ZeRO's groups (Rajbhandar
 3.1). While the optimizer runs it holds its gradients in 32 bit; the activations have been freed before. That
 moments and master weights have 32 bit is assumed of every framework.
 
+Workers of DiLoCo keep the weights of the last exchange and an outer momentum, 8 bytes. What they exchange
+lies where the step had its 32-bit gradients.
+
 Sums of gradients in 32 bit take 4 bytes where products add to them (Megatron Core, docs of the distributed
 optimizer: 6 + 12/d bytes with weights). Frameworks that sum after the backward pass hold the 16-bit gradients
 too (`Framework.gradient_copies`).
@@ -23,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itertime.costs.balance import fullest
-from itertime.costs.exchange import expert_copies
+from itertime.costs.exchange import expert_copies, outer_state_bytes
 from itertime.costs.partition import FIRST, HEAVY, LAST, Workload
 from itertime.errors import UserError
 from itertime.spec import PRECISIONS, PlanBatch
@@ -134,12 +137,14 @@ def _parts(workload: Workload) -> dict[str, Array]:
     stepped = np.where(plans.offload_optimizer, 0.0, optimizer)  # on the GPU
     summed = 6.0 if workload.framework.gradient_copies else 4.0
     predicted = workload.micro_batch.real * model.predicted_share
+    outer = outer_state_bytes(plans.options)
     logits = np.zeros(layers.shape)
     logits[-1] = predicted * partition.vocab / plans.tp * per_logit
     return {
         "weights": 2.0 * weights + gathered + casts,
         "gradients": np.where(plans.fp32_gradients, summed, 2.0) * gradients,
         "optimizer": 12.0 * stepped,
+        **({"outer_optimizer": outer * stepped} if outer else {}),
         "activations": held + live,
         "logits": logits,
         "optimizer_step": np.maximum(4.0 * stepped - held - live - logits, 0.0),

@@ -16,11 +16,17 @@ __all__ = ["Degrees", "broken_options"]
 Broken = bool | NDArray[np.bool_]
 STRATA = 4  # quarters of the sequence length, from each of which a rank takes samples
 _ADAMS = ("adam", "adamw", "fused-adam")
+_WITH_MOMENTS = (*_ADAMS, "lamb")
+_OF_WORKERS = ("none", "fp16", "fp8", "int8", "int4")
+_SHARDS = ("weight_shards", "gradient_shards", "optimizer_shards")
 _STATES_OF = {"onebit-adam": _ADAMS, "zeroone-adam": _ADAMS, "onebit-lamb": ("lamb",)}
 
 
 class Degrees(Protocol):
     """What the rules ask of a plan: numbers of one, or arrays of many."""
+
+    @property
+    def tp(self) -> Any: ...
 
     @property
     def pp(self) -> Any: ...
@@ -32,7 +38,16 @@ class Degrees(Protocol):
     def cp(self) -> Any: ...
 
     @property
+    def ep(self) -> Any: ...
+
+    @property
+    def etp(self) -> Any: ...
+
+    @property
     def zero_stage(self) -> Any: ...
+
+    @property
+    def zero_group(self) -> Any: ...
 
     @property
     def global_batch(self) -> Any: ...
@@ -47,7 +62,8 @@ def broken_options(options: PlanOptions, model: ModelSpec, plans: Degrees) -> li
     return [
         *_batch_rules(options, model, plans),
         *_compression_rules(options, plans),
-        *_worker_rules(options, plans),
+        *_worker_rules(options, model, plans),
+        *_shard_rules(options, plans),
     ]
 
 
@@ -109,18 +125,93 @@ def _compression_rules(options: PlanOptions, plans: Degrees) -> list[tuple[Broke
     ]
 
 
-def _worker_rules(options: PlanOptions, plans: Degrees) -> list[tuple[Broken, str]]:
-    workers, steps = options.workers, options.local_steps
+def _worker_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> list[tuple[Broken, str]]:
+    workers, steps, outer = options.workers, options.local_steps, options.outer
+    many = workers > 1
     moments = {"momentum_steps": options.momentum_steps, "variance_steps": options.variance_steps}
+    ranks = _worker_ranks(options, plans)
     return [
-        (plans.dp % workers != 0, f"workers={workers}: must divide dp"),
-        (workers == 1 and steps > 1, f"local_steps={steps}: needs workers > 1"),
+        (plans.dp % workers != 0, f"workers={workers}: must divide dp; take another number of workers"),
+        (not many and steps > 1, f"local_steps={steps}: needs workers > 1; give workers, or leave it out"),
         (
-            workers == 1 and options.outer != "average",
-            f"outer={options.outer}: needs workers > 1",
+            not many and outer != "average",
+            f"outer={outer}: needs workers > 1; give workers, or leave it out",
         ),
         *(
-            (value is not None and options.outer != "des-loc", f"{name}={value}: needs outer=des-loc")
+            (
+                value is not None and outer != "des-loc",
+                f"{name}={value}: needs outer=des-loc, which exchanges moments; leave it out",
+            )
             for name, value in moments.items()
         ),
+        (
+            many and outer == "des-loc" and options.optimizer not in _WITH_MOMENTS,
+            f"outer=des-loc: needs an optimizer with two moments, {' or '.join(_WITH_MOMENTS)}, "
+            f"not {options.optimizer}",
+        ),
+        (
+            many and options.compression not in _OF_WORKERS,
+            f"compression={options.compression}: workers exchange weights, not gradients; "
+            f"take workers=1, or compression={' or '.join(_OF_WORKERS[1:])}",
+        ),
+        (
+            many and ranks % _zero_group(options, plans) != 0,
+            f"workers={workers}: zero_group must divide dp x cp / workers, the ranks of a worker; "
+            "give another one, or none for all of them",
+        ),
+        (
+            many and model.experts > 1 and ranks * plans.tp % (plans.ep * _etp(plans)) != 0,
+            f"workers={workers}: ep x etp must divide dp x cp x tp / workers, those of a worker's stage; "
+            "take a smaller ep",
+        ),
     ]
+
+
+def _shard_rules(options: PlanOptions, plans: Degrees) -> list[tuple[Broken, str]]:
+    """Rules on the ranks that share one copy of weights, gradients and states: each a multiple of the one
+    before, and a divisor of all.
+    """
+    stated = {name: getattr(options, name) for name in _SHARDS}
+    if all(value is None for value in stated.values()):
+        return []
+    group = _zero_group(options, plans)
+    weights, gradients, states = (
+        np.where(plans.zero_stage >= stage, group, 1) if value is None else value
+        for stage, value in zip((3, 2, 1), stated.values(), strict=True)
+    )
+    ranks = _worker_ranks(options, plans)
+    written = ", ".join(f"{name}={value}" for name, value in stated.items() if value is not None)
+    return [
+        *(
+            (
+                value is not None and ranks % value != 0,
+                f"{name}={value}: must divide dp x cp / workers, the ranks of a worker; take a divisor",
+            )
+            for name, value in stated.items()
+        ),
+        (
+            (gradients % weights != 0) | (states % gradients != 0),
+            f"{written}: gradient_shards must be a multiple of weight_shards, and optimizer_shards of "
+            "gradient_shards; give all three (those left out are as zero_stage and zero_group say)",
+        ),
+        (
+            ((weights > 1) | (gradients > 1)) & (plans.pp > 1),
+            f"{written}: weights and gradients are shared with every micro-batch, which needs pp=1; "
+            "give optimizer_shards alone",
+        ),
+    ]
+
+
+def _worker_ranks(options: PlanOptions, plans: Degrees) -> Any:
+    """Data-parallel ranks of one worker; at least 1, also where workers do not divide dp."""
+    return np.maximum(plans.dp // options.workers, 1) * plans.cp
+
+
+def _zero_group(options: PlanOptions, plans: Degrees) -> Any:
+    """Ranks over which ZeRO shards; all of a worker where none are stated."""
+    ranks, stated = _worker_ranks(options, plans), plans.zero_group
+    return ranks if stated is None else np.where(stated == plans.dp * plans.cp, ranks, stated)
+
+
+def _etp(plans: Degrees) -> Any:
+    return plans.tp if plans.etp is None else plans.etp
