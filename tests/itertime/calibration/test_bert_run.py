@@ -247,7 +247,7 @@ def test_a_named_server_has_its_own_links_and_the_cards_of_the_row(write: Write)
     change = {"gpu": "NVIDIA A100-PCIE-40GB (250W)", "gpus": "8", "global_batch": "384"}
     usual, _ = run_of(write(change))
     server, _ = run_of(write({**change, "id": "mlperf-1.0-Dell-DSS8440x8A100"}))
-    assert server.system.nvlink_slowdown == 2 * usual.system.nvlink_slowdown
+    assert server.system.nvlink_slowdown > 2 * usual.system.nvlink_slowdown
     assert server.system.hbm_bytes_per_s == usual.system.hbm_bytes_per_s == 1555e9
 
 
