@@ -234,7 +234,7 @@ def test_diloco_keeps_an_anchor_and_a_momentum(outer, nbytes):
     [
         ({"workers": 3}, "workers=3: must divide dp; take another number of workers"),
         ({"workers": 128}, "workers=128: must divide dp"),
-        ({"local_steps": 10}, "local_steps=10: needs workers > 1; give workers, or leave it out"),
+        ({"local_steps": 10}, "local_steps=10: needs workers > 1, or compression=zeroone-adam"),
         ({"outer": "diloco"}, "outer=diloco: needs workers > 1; give workers, or leave it out"),
         (
             {"workers": 2, "momentum_steps": 4},
