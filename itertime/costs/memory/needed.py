@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from itertime.costs.balance import fullest
 from itertime.costs.exchange import expert_copies, outer_state_bytes
-from itertime.costs.micro_batch import fullest
 from itertime.costs.partition import FIRST, HEAVY, LAST, Workload
 from itertime.errors import UserError
 from itertime.spec import PRECISIONS, PlanBatch
