@@ -60,7 +60,7 @@ GROUPS = {
     "expert-parallel communication": ("ep_comm",),
     "pipeline communication": ("p2p", "embedding_sync"),
     "data-parallel communication, exposed": ("dp_comm", "fsdp_comm", "fsdp_last", "outer_sync"),
-    "compression and clipping of gradients": ("compression", "clipping"),
+    "compression and clipping of gradients": ("compression", "compression_once", "clipping"),
     "waiting for the slowest rank, balancing": ("imbalance", "balance"),
     "bubble": ("bubble",),
     "optimizer": ("optimizer",),
@@ -184,7 +184,7 @@ def evaluate(
     costs = stage_costs(workload)
     breakdown = _pipeline(costs) | costs.once
     iteration = sum(breakdown.values(), np.zeros(len(plans)))
-    mfu = _useful_flops(workload) / (iteration * profile.peak_flops * plans.gpus)
+    mfu = _useful_flops(workload) / (iteration * profile.peak_flops * workload.plans.gpus)
     spread = _spread_s(costs, iteration) if costs.spread else None
     return Evaluation(iteration, breakdown, memory(workload, memory_headroom), mfu, spread)
 

@@ -97,7 +97,7 @@ def balance_s(workload: Workload) -> Array:
     if not sent.bytes_per_rank:
         return np.zeros(len(plans))
     within = node_ranks(plans, workload.system.domain_gpus)
-    ranks = within if sent.in_node else plans.dp // plans.options.workers
+    ranks = within if sent.in_node else plans.dp
     groups = groups_of(workload, ranks, plans.tp * plans.cp)
     samples = (ranks * plans.microbatches * plans.micro_batch).astype(float)
     each: Array = sent.bytes_per_rank / ARRAYS * samples

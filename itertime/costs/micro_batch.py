@@ -130,9 +130,8 @@ def draws_of(model: ModelSpec, plans: PlanBatch, lengths: Lengths, domain_gpus: 
 
     Raises UserError where samples cannot be dealt as the options say (`balance.check_balance`).
     """
-    meeting = plans.dp // plans.options.workers
     dealt = plans.microbatches * plans.micro_batch
-    columns = (meeting, dealt, node_ranks(plans, domain_gpus), plans.micro_batch)
+    columns = (plans.dp, dealt, node_ranks(plans, domain_gpus), plans.micro_batch)
     return [
         drawn_work(lengths, plans.options, ranks, samples, within, size, model.seq_len)
         for ranks, samples, within, size in zip(*(column.tolist() for column in columns), strict=True)

@@ -17,10 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from itertime.spec import System
+
 from .memory import activations_of
 from .partition import Workload
 
-__all__ = ["OffloadedStep", "activation_copies_s", "offloaded_step"]
+__all__ = ["OffloadedStep", "activation_copies_s", "copy_s", "offloaded_step", "on_cpu_s"]
 
 Array = NDArray[np.float64]
 # Of the link: copies of pinned memory reach about 25 of PCIe 4's 31.5 GB/s. Assumed of all links.
@@ -40,7 +42,17 @@ def activation_copies_s(workload: Workload) -> Array:
     if workload.model.dense_layers:
         share = partition.dense / np.maximum(partition.layers, 1)
         kept = kept + share * (activations_of(workload.dense_form).kept - kept)
-    return count * kept / (_LINK_SHARE * workload.system.gpu_cpu_bytes_per_s)
+    return copy_s(count * kept, workload.system)
+
+
+def copy_s(nbytes: Array, system: System) -> Array:
+    """Seconds to copy bytes of one GPU to or from its CPU."""
+    return nbytes / (_LINK_SHARE * system.gpu_cpu_bytes_per_s)
+
+
+def on_cpu_s(nbytes: Array, system: System) -> Array:
+    """Seconds in which the CPUs of a node move so many bytes of their memory for each of its GPUs."""
+    return nbytes / (_MEMORY_SHARE * system.cpu_memory_bytes_per_s / system.gpus_per_node)
 
 
 @dataclass(frozen=True)
@@ -54,7 +66,6 @@ class OffloadedStep:
 def offloaded_step(workload: Workload, owned: Array) -> OffloadedStep:
     """The step on `owned` parameters a GPU; the GPUs of a node share the memory bandwidth of its CPUs."""
     system, plans = workload.system, workload.plans
-    link = _LINK_SHARE * system.gpu_cpu_bytes_per_s
-    per_gpu = _MEMORY_SHARE * system.cpu_memory_bytes_per_s / system.gpus_per_node
-    down = np.where(plans.fp32_gradients, 4.0, 2.0) * owned / link
-    return OffloadedStep(down, np.maximum(_ADAM_BYTES * owned / per_gpu, 2.0 * owned / link))
+    down = copy_s(np.where(plans.fp32_gradients, 4.0, 2.0) * owned, system)
+    step = np.maximum(on_cpu_s(_ADAM_BYTES * owned, system), copy_s(2.0 * owned, system))
+    return OffloadedStep(down, step)

@@ -120,6 +120,7 @@ class Partition:
 class Workload:
     """Plans of one model on one system: the argument of all cost functions.
 
+    `plans` are those of one worker where `workers` train side by side (`PlanBatch.worker`).
     `Workload.of` computes the partition, and what the mean micro-batch computes, once for all of them.
     `lengths` are those of the samples, None where each has the model's `seq_len` tokens. `of` raises
     UserError for a model whose architecture the costs would misstate (`spec/fidelity.py`), and for wrong
@@ -147,6 +148,7 @@ class Workload:
         """The workload under `framework`; None is the system's."""
         check_predictable(model)
         framework = framework or load_framework(system.framework)
+        plans = plans.worker
         lengths = load_lengths(model.lengths, model.seq_len) if model.lengths else None
         micro_batch = micro_batch_of(model, plans, lengths, system.domain_gpus)
         partition = Partition.of(model, plans)

@@ -12,7 +12,7 @@ from itertime.schedule import InterleavedPasses
 from itertime.spec import ModelSpec, PlanBatch, System
 
 from .embedding_head import embedding_s, head_s
-from .exchange import Exchange, Sharded, once_s, sharded_s
+from .exchange import Exchange, Sharded, once_s, pass_kernels_s, sharded_s
 from .imbalance import Growth, Spread, add_imbalance, balance_s, varies
 from .kernel_times import KernelTimes
 from .layer import Parts, layer_costs
@@ -111,6 +111,8 @@ def stage_costs(workload: Workload) -> StageCosts:
         _stage_pass(workload, forward, _shards_forward(workload, sharded, forward), hop, LAST),
         _stage_pass(workload, backward, _shards_backward(workload, sharded, backward), hop, FIRST),
     ]
+    for parts, kernels in zip(passes, pass_kernels_s(workload), strict=False):
+        parts["compression"] = kernels
     spread = None
     if longer:
         growth = _growth(workload, (forward, backward), longer)

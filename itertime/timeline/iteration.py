@@ -36,9 +36,11 @@ def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profi
     for name, stream, part in (
         ("scatter last gradients", "network", "fsdp_last"),
         ("embedding gradients", "network", "embedding_sync"),
+        ("compress gradients", "compute", "compression_once"),
         ("norm of gradients", "compute", "norm"),
         ("gradients to the CPU", "network", "optimizer_copies"),
         ("optimizer", "compute", "optimizer"),
+        (f"exchange between workers (1/{plan.options.local_steps})", "network", "outer_sync"),
         ("overhead", "compute", "iteration_overhead"),
         ("slowed by communication", "compute", "contention_once"),
     ):
@@ -51,11 +53,16 @@ def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profi
 def _add_passes_and_exchange(graph: Graph, plan: Plan, costs: StageCosts) -> list[str]:
     """Adds all passes, the exchange of gradients and weights, and the kernels on buckets before it. Returns
     what the tasks after them wait for.
+
+    On average over a warm-up and the rest no schedule is exact: what no pass hides follows the passes then.
     """
     traffic = costs.exchange
     gather, reduce, norm = (float(each[0]) for each in (traffic.gather_s, traffic.reduce_s, traffic.norm_s))
     count, calls, overlapped = int(traffic.buckets[0]), int(traffic.calls[0]), bool(traffic.overlapped[0])
     kernels = {name: float(seconds[0]) for name, seconds in traffic.kernels.items()}
+    mixed = traffic.warmup is not None
+    if mixed:
+        overlapped, gather, reduce = False, 0.0, float(costs.once["dp_comm"][0])
     _check_size((4 + 2 * len(kernels)) * max(count, calls), "larger buckets")
     gathers = [gather / count] * count if plan.grad_overlap and gather else []
     reduces = [reduce / count] * count if overlapped and (reduce or kernels) else []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,7 +11,9 @@ from itertime.costs.partition import FIRST, LAST, Workload
 from itertime.spec import PlanBatch
 
 from .clipping import clipping_s
+from .compression_kernels import compression_kernels_s
 from .gradients import Exchange, exchange, exposed_s
+from .local_steps import outer_sync_s
 from .optimizer import optimizer_s
 
 __all__ = ["once_s"]
@@ -39,12 +39,12 @@ def once_s(workload: Workload, forward: Array, backward: Array) -> tuple[Parts, 
     once: Parts = {}
     if clipping is not None:
         once["clipping"] = clipping.seconds(traffic.calls)
-        traffic = replace(
-            traffic, kernels=clipping.kernels, overlapped=clipping.overlapped, norm_s=clipping.norm_s
-        )
+        traffic = traffic.clipped(clipping.kernels, clipping.norm_s, clipping.overlapped)
     along = backward + traffic.buckets * sum(traffic.kernels.values(), np.zeros(len(plans)))
     exposed = exposed_s(traffic.gather_s, forward, traffic.buckets, plans.grad_overlap)
-    exposed = exposed + exposed_s(traffic.reduce_s, along, traffic.buckets, traffic.overlapped)
+    exposed = exposed + traffic.exposed_reduce_s(along)
+    if plans.options.compression != "none":
+        once["compression_once"] = compression_kernels_s(workload, shared + experts)
     once |= {
         "dp_comm": exposed,
         "embedding_sync": _embedding_sync_s(workload),
@@ -53,9 +53,10 @@ def once_s(workload: Workload, forward: Array, backward: Array) -> tuple[Parts, 
         + workload.framework.iteration_s
         + _broadcasts(plans) * site.zero_broadcast_s,
     }
+    if plans.options.workers > 1:
+        once["outer_sync"] = outer_sync_s(workload, shared, experts)
     if workload.framework.contention:
-        hidden = traffic.gather_s + traffic.reduce_s - exposed
-        once["contention_once"] = workload.framework.contention * hidden
+        once["contention_once"] = workload.framework.contention * (traffic.total_s - exposed)
     return once, traffic
 
 

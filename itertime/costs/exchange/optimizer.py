@@ -43,8 +43,9 @@ from numpy.typing import NDArray
 
 from itertime.costs.offload import offloaded_step
 from itertime.costs.partition import Workload
-from itertime.spec import CUDA_GRAPHS, ModelSpec, PlanBatch, PlanOptions
+from itertime.spec import CUDA_GRAPHS, ONE_BIT, ModelSpec, PlanBatch, PlanOptions
 
+from .compression_kernels import step_bytes
 from .groups import expert_copies, gradient_bytes, norm_sums_s
 
 __all__ = [
@@ -100,7 +101,8 @@ def owned_parameters(plans: PlanBatch, shared: Array, experts: Array) -> Array:
 
 def includes_norm(options: PlanOptions) -> bool:
     """Whether the bytes of the step include the norm of the gradients."""
-    return options.clipping == "after" and not _STEPS[options.optimizer].lists
+    own = options.compression in ONE_BIT or not _STEPS[options.optimizer].lists
+    return options.clipping == "after" and own
 
 
 def state_bytes(model: ModelSpec, options: PlanOptions) -> float:
@@ -115,7 +117,10 @@ def optimizer_s(workload: Workload, shared: Array, experts: Array, layers: Whole
     """
     plans = workload.plans
     owned = owned_parameters(plans, shared, experts)
-    if _STEPS[plans.options.optimizer].lists:
+    if plans.options.compression in ONE_BIT:
+        seconds = workload.profile.elementwise_s(step_bytes(workload) * owned, "adam")
+        seconds = seconds / workload.system.site.hbm_fraction
+    elif _STEPS[plans.options.optimizer].lists:
         seconds = _fused_step_s(workload, owned, owned / np.maximum(shared + experts, 1.0), layers)
     else:
         nbytes = ADAM_BYTES if includes_norm(plans.options) else ADAM_BYTES - NORM_BYTES

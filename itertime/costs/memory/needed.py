@@ -6,6 +6,9 @@ bytes of Adam with 32-bit master weights, divided over ZeRO's groups (Rajbhandar
 the activations have been freed before. That moments and master weights have 32 bit is assumed of every
 framework.
 
+Workers of DiLoCo keep the weights of the last exchange and an outer momentum, 8 bytes. What they exchange
+lies where the step had its 32-bit gradients.
+
 Sums of gradients in 32 bit take 4 bytes where products add to them (Megatron Core, docs of the distributed
 optimizer: 6 + 12/d bytes with weights). Frameworks that sum after the backward pass hold the 16-bit gradients
 too (`Framework.gradient_copies`).
@@ -23,7 +26,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.costs.exchange import expert_copies, state_bytes
+from itertime.costs.exchange import (
+    error_bytes,
+    expert_copies,
+    outer_state_bytes,
+    secondary_bytes,
+    state_bytes,
+)
 from itertime.costs.micro_batch import fullest
 from itertime.costs.partition import FIRST, HEAVY, LAST, Workload
 from itertime.errors import UserError
@@ -135,16 +144,29 @@ def _parts(workload: Workload) -> dict[str, Array]:
     stepped = np.where(plans.offload_optimizer, 0.0, optimizer)  # on the GPU
     summed = 6.0 if workload.framework.gradient_copies else 4.0
     predicted = workload.micro_batch.real * model.predicted_share
+    outer = outer_state_bytes(plans.options)
     logits = np.zeros(layers.shape)
     logits[-1] = predicted * partition.vocab / plans.tp * per_logit
     return {
         "weights": 2.0 * weights + gathered + casts,
         "gradients": np.where(plans.fp32_gradients, summed, 2.0) * gradients,
         "optimizer": state_bytes(model, plans.options) * stepped,
+        **({"outer_optimizer": outer * stepped} if outer else {}),
+        **_compression(workload, shared + experts),
         "activations": held + live,
         "logits": logits,
         "optimizer_step": np.maximum(4.0 * stepped - held - live - logits, 0.0),
     }
+
+
+def _compression(workload: Workload, parameters: Array) -> dict[str, Array]:
+    """Bytes of errors that were not sent and of a second copy of the weights, (3, plans); {} for neither."""
+    options, parts = workload.plans.options, {}
+    if options.compression != "none":
+        parts["compression_errors"] = error_bytes(workload) * parameters
+    if options.secondary_shards is not None:
+        parts["secondary_weights"] = secondary_bytes(workload) * parameters
+    return parts
 
 
 def _casts(workload: Workload, parameters: Array) -> Array | float:

@@ -15,11 +15,17 @@ __all__ = ["Degrees", "broken_options"]
 
 Broken = bool | NDArray[np.bool_]
 _ADAMS = ("adam", "adamw", "fused-adam")
+_WITH_MOMENTS = (*_ADAMS, "lamb")
+_OF_WORKERS = ("none", "fp16", "fp8", "int8", "int4")
+_SHARDS = ("weight_shards", "gradient_shards", "optimizer_shards")
 _STATES_OF = {"onebit-adam": _ADAMS, "zeroone-adam": _ADAMS, "onebit-lamb": ("lamb",)}
 
 
 class Degrees(Protocol):
     """What the rules ask of a plan: numbers of one, or arrays of many."""
+
+    @property
+    def tp(self) -> Any: ...
 
     @property
     def pp(self) -> Any: ...
@@ -31,7 +37,16 @@ class Degrees(Protocol):
     def cp(self) -> Any: ...
 
     @property
+    def ep(self) -> Any: ...
+
+    @property
+    def etp(self) -> Any: ...
+
+    @property
     def zero_stage(self) -> Any: ...
+
+    @property
+    def zero_group(self) -> Any: ...
 
     @property
     def offload_optimizer(self) -> Any: ...
@@ -46,8 +61,11 @@ def broken_options(options: PlanOptions, model: ModelSpec, plans: Degrees) -> li
     return [
         *_batch_rules(options, model, plans),
         *_optimizer_rules(options, plans),
-        *_compression_rules(options, plans),
-        *_worker_rules(options, plans),
+        *_compression_rules(options, model, plans),
+        *_compression_keys(options, plans),
+        *_weight_rules(options, plans),
+        *_worker_rules(options, model, plans),
+        *_shard_rules(options, plans),
     ]
 
 
@@ -87,22 +105,57 @@ def _optimizer_rules(options: PlanOptions, plans: Degrees) -> list[tuple[Broken,
     ]
 
 
-def _compression_rules(options: PlanOptions, plans: Degrees) -> list[tuple[Broken, str]]:
+def _compression_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> list[tuple[Broken, str]]:
     compression, optimizer = options.compression, options.optimizer
-    whole = compression in (*ONE_BIT, "topk", "powersgd")
+    one_bit = compression in ONE_BIT
+    whole = one_bit or compression in ("topk", "powersgd")
     states = _STATES_OF.get(compression, (optimizer,))
+    shards = [getattr(options, name) or 1 for name in _SHARDS]
     return [
         (
-            whole & (plans.zero_stage > 0),
-            f"compression={compression}: needs whole gradients on every rank; take zero_stage=0",
+            whole & ((plans.zero_stage > 0) | (max(shards) > 1)),
+            f"compression={compression}: needs whole gradients on every rank; take zero_stage=0 without "
+            "shards, or compression=int8",
         ),
         (
             optimizer not in states,
             f"compression={compression}: is made for optimizer={' or '.join(states)}, not {optimizer}",
         ),
         (
-            compression == "none" and options.warmup_share > 0,
-            f"warmup_share={options.warmup_share:g}: needs a compression; leave it out",
+            one_bit & plans.offload_optimizer,
+            f"compression={compression}: exchanges in the optimizer's step on the GPU; leave out "
+            "offload_optimizer",
+        ),
+        (
+            one_bit and options.clipping == "bucket",
+            f"compression={compression}: exchanges the momentum at once, not gradients in buckets; "
+            "take clipping=before or none",
+        ),
+        (
+            compression == "powersgd" and options.clipping == "bucket",
+            "compression=powersgd: scales what it left out of buckets of other norms; take clipping=after",
+        ),
+        (
+            compression == "powersgd" and (model.experts > 1 or model.lora_rank > 0),
+            "compression=powersgd: is not modelled for mixtures of experts, nor for low-rank adapters; "
+            "take compression=topk",
+        ),
+    ]
+
+
+def _compression_keys(options: PlanOptions, plans: Degrees) -> list[tuple[Broken, str]]:
+    """Keys that need a compression, or one of them."""
+    compression, warmup = options.compression, options.warmup_share
+    scatters = (plans.zero_stage >= 2) | ((options.gradient_shards or 1) > 1)
+    return [
+        (
+            compression == "none" and warmup > 0,
+            f"warmup_share={warmup:g}: needs a compression; leave it out",
+        ),
+        (
+            (warmup > 0) & scatters,
+            f"warmup_share={warmup:g}: needs gradients that are exchanged once an iteration; "
+            "take zero_stage=0 or 1, or leave it out",
         ),
         (
             compression != "powersgd" and options.compression_rank != DEFAULT_OPTIONS.compression_rank,
@@ -115,18 +168,118 @@ def _compression_rules(options: PlanOptions, plans: Degrees) -> list[tuple[Broke
     ]
 
 
-def _worker_rules(options: PlanOptions, plans: Degrees) -> list[tuple[Broken, str]]:
-    workers, steps = options.workers, options.local_steps
-    moments = {"momentum_steps": options.momentum_steps, "variance_steps": options.variance_steps}
+def _weight_rules(options: PlanOptions, plans: Degrees) -> list[tuple[Broken, str]]:
+    """Rules of what ZeRO++ does to the weights that every micro-batch gathers."""
+    second, stated = options.secondary_shards, options.weight_shards
+    gathers = plans.zero_stage == 3 if stated is None else stated > 1
+    ranks = _zero_group(options, plans) if stated is None else stated
     return [
-        (plans.dp % workers != 0, f"workers={workers}: must divide dp"),
-        (workers == 1 and steps > 1, f"local_steps={steps}: needs workers > 1"),
         (
-            workers == 1 and options.outer != "average",
-            f"outer={options.outer}: needs workers > 1",
+            options.quantized_weights & np.logical_not(gathers),
+            "quantized_weights=true: needs weights that are gathered; take zero_stage=3, or leave it out",
         ),
-        *(
-            (value is not None and options.outer != "des-loc", f"{name}={value}: needs outer=des-loc")
-            for name, value in moments.items()
+        (
+            (second is not None) & np.logical_not(gathers),
+            f"secondary_shards={second}: needs weights that are gathered; take zero_stage=3, or leave it out",
+        ),
+        (
+            second is not None and ranks % second != 0,
+            f"secondary_shards={second}: must divide the ranks that share the weights; take those of a node",
         ),
     ]
+
+
+def _worker_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> list[tuple[Broken, str]]:
+    workers, steps, outer = options.workers, options.local_steps, options.outer
+    many = workers > 1
+    moments = {"momentum_steps": options.momentum_steps, "variance_steps": options.variance_steps}
+    ranks = _worker_ranks(options, plans)
+    return [
+        (plans.dp % workers != 0, f"workers={workers}: must divide dp; take another number of workers"),
+        (
+            not many and steps > 1 and options.compression != "zeroone-adam",
+            f"local_steps={steps}: needs workers > 1, or compression=zeroone-adam; "
+            "give one of them, or leave it out",
+        ),
+        (
+            not many and outer != "average",
+            f"outer={outer}: needs workers > 1; give workers, or leave it out",
+        ),
+        *(
+            (
+                value is not None and outer != "des-loc",
+                f"{name}={value}: needs outer=des-loc, which exchanges moments; leave it out",
+            )
+            for name, value in moments.items()
+        ),
+        (
+            many and outer == "des-loc" and options.optimizer not in _WITH_MOMENTS,
+            f"outer=des-loc: needs an optimizer with two moments, {' or '.join(_WITH_MOMENTS)}, "
+            f"not {options.optimizer}",
+        ),
+        (
+            many and options.compression not in _OF_WORKERS,
+            f"compression={options.compression}: workers exchange weights, not gradients; "
+            f"take workers=1, or compression={' or '.join(_OF_WORKERS[1:])}",
+        ),
+        (
+            many and ranks % _zero_group(options, plans) != 0,
+            f"workers={workers}: zero_group must divide dp x cp / workers, the ranks of a worker; "
+            "give another one, or none for all of them",
+        ),
+        (
+            many and model.experts > 1 and ranks * plans.tp % (plans.ep * _etp(plans)) != 0,
+            f"workers={workers}: ep x etp must divide dp x cp x tp / workers, those of a worker's stage; "
+            "take a smaller ep",
+        ),
+    ]
+
+
+def _shard_rules(options: PlanOptions, plans: Degrees) -> list[tuple[Broken, str]]:
+    """Rules on the ranks that share one copy of weights, gradients and states: each a multiple of the one
+    before, and a divisor of all.
+    """
+    stated = {name: getattr(options, name) for name in _SHARDS}
+    if all(value is None for value in stated.values()):
+        return []
+    group = _zero_group(options, plans)
+    weights, gradients, states = (
+        np.where(plans.zero_stage >= stage, group, 1) if value is None else value
+        for stage, value in zip((3, 2, 1), stated.values(), strict=True)
+    )
+    ranks = _worker_ranks(options, plans)
+    written = ", ".join(f"{name}={value}" for name, value in stated.items() if value is not None)
+    return [
+        *(
+            (
+                value is not None and ranks % value != 0,
+                f"{name}={value}: must divide dp x cp / workers, the ranks of a worker; take a divisor",
+            )
+            for name, value in stated.items()
+        ),
+        (
+            (gradients % weights != 0) | (states % gradients != 0),
+            f"{written}: gradient_shards must be a multiple of weight_shards, and optimizer_shards of "
+            "gradient_shards; give all three (those left out are as zero_stage and zero_group say)",
+        ),
+        (
+            ((weights > 1) | (gradients > 1)) & (plans.pp > 1),
+            f"{written}: weights and gradients are shared with every micro-batch, which needs pp=1; "
+            "give optimizer_shards alone",
+        ),
+    ]
+
+
+def _worker_ranks(options: PlanOptions, plans: Degrees) -> Any:
+    """Data-parallel ranks of one worker; at least 1, also where workers do not divide dp."""
+    return np.maximum(plans.dp // options.workers, 1) * plans.cp
+
+
+def _zero_group(options: PlanOptions, plans: Degrees) -> Any:
+    """Ranks over which ZeRO shards; all of a worker where none are stated."""
+    ranks, stated = _worker_ranks(options, plans), plans.zero_group
+    return ranks if stated is None else np.where(stated == plans.dp * plans.cp, ranks, stated)
+
+
+def _etp(plans: Degrees) -> Any:
+    return plans.tp if plans.etp is None else plans.etp

@@ -123,7 +123,7 @@ def test_distributed_lamb_exchanges_gradients_and_weights_as_zero_1_does(plan: P
 
 
 def test_distributed_lamb_in_nodes_sends_one_shard_of_each_gpu_between_them() -> None:
-    """128 nodes of 8: a reduce-scatter in the node, then all-reduces of eighths, 8 at once on the NICs."""
+    """128 nodes of 8: a reduce-scatter in the node, then all-reduces of an eighth, 8 of them at a time."""
     plan = Plan(1, 1, 1024, 1, 1024, zero_stage=1, zero_group=8, options=PlanOptions(optimizer="lamb"))
     workload = Workload.of(BERT, PlanBatch.of([plan]), A100, PROFILE)
     found = exchange(workload, np.array([24]), np.array([3e8]), np.zeros(1))

@@ -1,0 +1,164 @@
+"""The exchange between workers: groups of data-parallel ranks that train alone for `local_steps` iterations.
+
+Within a worker, every iteration is that of a job of its own (`PlanBatch.worker`). After H = `local_steps` of
+them the workers exchange, all at the same time, and nothing hides it:
+
+- "average": Local SGD averages the weights (Stich, ICLR 2019, algorithm 1; McMahan et al., AISTATS 2017,
+  FedAvg). The moments of an adaptive optimizer stay with each worker.
+- "diloco": each worker sends how far its weights went from where all began, an outer gradient, and Nesterov's
+  momentum steps from there by the mean (Douillard et al. 2023, DiLoCo, algorithm 1). A worker keeps the
+  weights it began with and the outer momentum, in 32 bit.
+- "des-loc": weights are averaged every H iterations, first moments every `momentum_steps`, second moments
+  every `variance_steps` (Iacob et al. 2025, DES-LOC, algorithm 1). With one period for all it is Local Adam.
+
+An entry is sent in the bytes of a gradient (4 with `fp32_gradients`, else 2), or in fewer with a compression.
+Streaming or delayed exchanges, which overlap the next steps, are not modelled. Nor is convergence: that H
+steps apart are as good as steps together is an input.
+
+The way. A system with a site link has one worker at every site, and all that its GPUs exchange shares the
+link of the site. Otherwise workers exchange over NVLink and NICs. A worker's ranks that hold the same
+parameters each exchange a part of them, and then gather the whole within the worker.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.costs.network import all_gather_s, all_reduce_between_sites_s, all_reduce_s, ranks_together
+from itertime.costs.offload import copy_s, on_cpu_s
+from itertime.costs.partition import Workload
+from itertime.spec import PlanOptions
+
+from .groups import Groups, Shards, collective_s, expert_spread, gradient_bytes, groups_of
+
+__all__ = [
+    "outer_state_bytes",
+    "outer_sync_s",
+    "sent_bytes",
+    "sent_per_iteration",
+    "worker_parameters",
+    "workers_exchange_s",
+]
+
+Array = NDArray[np.float64]
+COMPRESSED_BYTES = {"fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
+"""Bytes of an entry by compression; the scales of blocks are left out."""
+AVERAGED_BYTES, MOMENT_BYTES = 10.0, 8.0
+"""Bytes that a GPU's memory moves per parameter to take over a mean: reads it, and writes the 32-bit state;
+of a weight the 16-bit copy too."""
+NESTEROV_BYTES = 38.0
+"""The same of DiLoCo. The outer gradient: reads weight and anchor, writes the difference (12). The step:
+reads the mean, anchor and momentum; writes momentum, anchor and weight, and the 16-bit copy (26)."""
+_ANCHOR_AND_MOMENTUM = 8.0  # bytes, 32 bit each
+
+
+def outer_sync_s(workload: Workload, shared: Array, experts: Array) -> Array:
+    """Seconds of the exchanges between workers, their mean over the iterations, (plans,).
+
+    `shared` and `experts`: parameters of a stage per GPU, as for `exchange`.
+    """
+    options, shards = workload.plans.options, workload.plans.optimizer_shards
+    owned = shared / shards + experts / Shards.of(workload.plans).of_experts(workload.plans).optimizer
+    nbytes = sent_bytes(workload)
+    once = workers_exchange_s(workload, shared, experts, nbytes)
+    of_weights = NESTEROV_BYTES if options.outer == "diloco" else AVERAGED_BYTES
+    weights, *moments = _periods(options)
+    seconds = (once + _step_s(workload, owned, of_weights, nbytes)) / weights
+    for period in moments:
+        seconds = seconds + (once + _step_s(workload, owned, MOMENT_BYTES, nbytes)) / period
+    return seconds
+
+
+def workers_exchange_s(
+    workload: Workload, shared: Array, experts: Array, bytes_per_parameter: Array
+) -> Array:
+    """Seconds of one exchange of all workers, each of whose parameters takes so many bytes, (plans,).
+
+    Over the site link, an all-reduce of all that a worker has. Otherwise every GPU all-reduces its part with
+    its likes in the other workers. Then ranks that hold the same parameters gather the parts.
+    """
+    plans, system, workers = workload.plans, workload.system, workload.plans.options.workers
+    ranks = plans.dp * plans.cp
+    held = Shards.of(plans)
+    alone = Shards(ranks, ranks, ranks).of_experts(plans).weights
+    if system.site_link_bytes_per_s is not None:
+        nbytes = bytes_per_parameter * worker_parameters(workload)
+        seconds = all_reduce_between_sites_s(nbytes, workers, plans.gpus, system)
+    else:
+        nbytes = bytes_per_parameter * (shared / ranks + experts / alone)
+        all_of_them = np.ones(len(plans), dtype=bool)
+        seconds = collective_s(all_reduce_s, workload, _likes(workload), all_of_them, nbytes)
+    inside = groups_of(workload, ranks // held.optimizer, plans.tp * held.optimizer)
+    nbytes = bytes_per_parameter * shared / held.optimizer
+    seconds = seconds + collective_s(all_gather_s, workload, inside, ranks > held.optimizer, nbytes)
+    if experts.any():
+        held, apart = held.of_experts(plans), expert_spread(plans)
+        inside = groups_of(workload, alone // held.optimizer, apart * held.optimizer)
+        nbytes = bytes_per_parameter * experts / held.optimizer
+        seconds = seconds + collective_s(all_gather_s, workload, inside, alone > held.optimizer, nbytes)
+    return seconds
+
+
+def worker_parameters(workload: Workload) -> Array:
+    """Trained parameters of one worker, (plans,): the copies that tensor-parallel ranks hold count as such,
+    those of data-parallel ranks do not, and a tied table counts once.
+    """
+    plans, partition, model = workload.plans, workload.partition, workload.model
+    shared, experts = partition.trained_parameters(model)
+    tables = 0.0 if model.lora_rank else partition.table * (1 if model.tied_embeddings else 2)
+    of_layers = (partition.stages * shared).sum(axis=0)
+    in_experts: Array = (partition.stages * experts).sum(axis=0) * expert_spread(plans)
+    return in_experts + (of_layers + tables) * plans.tp
+
+
+def sent_bytes(workload: Workload) -> Array:
+    """Bytes in which one entry is sent between workers, (plans,)."""
+    stated = COMPRESSED_BYTES.get(workload.plans.options.compression)
+    return gradient_bytes(workload) if stated is None else np.full(len(workload), stated)
+
+
+def sent_per_iteration(options: PlanOptions) -> float:
+    """Entries that workers exchange per parameter and iteration, the mean over the iterations; plain data
+    parallelism exchanges one.
+
+    >>> 1 / sent_per_iteration(PlanOptions(workers=8, local_steps=500, outer="diloco"))
+    500.0
+    """
+    return sum(1 / period for period in _periods(options))
+
+
+def outer_state_bytes(options: PlanOptions) -> float:
+    """Bytes of GPU memory per parameter that a rank owns for what workers keep from one exchange to the
+    next.
+    """
+    return _ANCHOR_AND_MOMENTUM if options.workers > 1 and options.outer == "diloco" else 0.0
+
+
+def _periods(options: PlanOptions) -> tuple[int, ...]:
+    """Iterations between two exchanges: of the weights, and of each of the moments that are exchanged."""
+    steps = options.local_steps
+    if options.outer != "des-loc":
+        return (steps,)
+    return steps, options.momentum_steps or steps, options.variance_steps or steps
+
+
+def _likes(workload: Workload) -> Groups:
+    """Groups of the GPUs that have the same place in every worker; workers are numbered last."""
+    plans, system = workload.plans, workload.system
+    domain, workers = system.domain_gpus, np.full(len(plans), plans.options.workers)
+    local = ranks_together(workers, np.maximum(domain // plans.gpus, 1), system)
+    return Groups(workers, local, np.maximum(domain // local, 1), np.maximum(plans.gpus // domain, 1))
+
+
+def _step_s(workload: Workload, owned: Array, nbytes: float, sent: Array) -> Array:
+    """Seconds to take over what was exchanged: `nbytes` bytes of traffic on each of `owned` parameters.
+
+    Where the CPU keeps the states, what is exchanged travels up and down, in `sent` bytes an entry.
+    """
+    plans, system = workload.plans, workload.system
+    seconds = workload.profile.elementwise_s(nbytes * owned, "adam") / system.site.hbm_fraction
+    if not plans.offload_optimizer.any():
+        return seconds
+    on_cpu = on_cpu_s(nbytes * owned, system) + copy_s(2 * sent * owned, system)
+    return np.where(plans.offload_optimizer, on_cpu, seconds)

@@ -1,0 +1,315 @@
+"""Workers that exchange every so many iterations: volume, way, memory and rules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from itertime import Plan, PlanBatch, load_model, load_system, predict
+from itertime.costs import Workload
+from itertime.costs.exchange import exchange, outer_state_bytes, sent_per_iteration, workers_exchange_s
+from itertime.costs.exchange.local_steps import (
+    AVERAGED_BYTES,
+    MOMENT_BYTES,
+    NESTEROV_BYTES,
+    sent_bytes,
+    worker_parameters,
+)
+from itertime.spec import PlanOptions, broken_options, load_profile
+
+H100 = load_system("dgx-h100")
+PROFILE = load_profile(H100.profile)
+SITES = replace(H100, site_link_bytes_per_s=1.25e9, site_link_latency_s=0.03)
+LLAMA = load_model("llama2-7b")
+PLAN = Plan(1, 1, 64, 1, 256, zero_stage=1, recompute="none", grad_overlap=True)
+DILOCO = PlanOptions(workers=4, local_steps=500, outer="diloco")
+
+
+def workload(plan, model=LLAMA, system=H100):
+    return Workload.of(model, PlanBatch.of([plan]), system, PROFILE)
+
+
+def synced(options, plan=PLAN, model=LLAMA, system=SITES):
+    return predict(model, replace(plan, options=options), system).breakdown["outer_sync"]
+
+
+# Within a worker
+
+
+@pytest.mark.parametrize(
+    ("model", "plan"),
+    [
+        (LLAMA, PLAN),
+        (LLAMA, replace(PLAN, tp=2, pp=4, dp=8, global_batch=64, interleave=2)),
+        (LLAMA, replace(PLAN, zero_stage=3, zero_group=8)),
+        (load_model("mixtral-8x7b"), Plan(2, 2, 16, 1, 64, ep=4, sequence_parallel=True)),
+        (load_model("llama2-70b-lora"), Plan(8, 1, 8, 1, 32)),
+    ],
+)
+def test_a_worker_trains_as_a_job_of_its_own(model, plan):
+    """Time and memory are those of a fourth of the ranks with a fourth of the samples, but for the exchange
+    and what DiLoCo keeps.
+    """
+    alone = replace(plan, dp=plan.dp // 4, global_batch=plan.global_batch // 4)
+    worker, job = predict(model, replace(plan, options=DILOCO), SITES), predict(model, alone, SITES)
+    parts = dict(worker.breakdown)
+    outer_s = parts.pop("outer_sync")
+    assert parts == job.breakdown
+    assert worker.iteration_s == pytest.approx(job.iteration_s + outer_s, rel=1e-12)
+    memory = dict(worker.memory_parts)
+    assert memory.pop("outer_optimizer") == pytest.approx(8 / 12 * memory["optimizer"])
+    assert memory == job.memory_parts
+    assert worker.mfu == pytest.approx(job.mfu * job.iteration_s / worker.iteration_s, rel=1e-12)
+
+
+def test_a_stated_group_of_zero_stays_and_all_ranks_become_those_of_a_worker():
+    plans = PlanBatch.of([replace(PLAN, options=DILOCO), replace(PLAN, zero_group=8, options=DILOCO)])
+    assert plans.worker.optimizer_shards.tolist() == [16, 8]
+    assert plans.worker.microbatches.tolist() == plans.microbatches.tolist() == [4, 4]
+    assert plans.worker.gpus.tolist() == [16, 16]
+
+
+def test_one_worker_changes_nothing():
+    plain = PlanBatch.of([PLAN])
+    assert plain.worker is plain
+    assert "outer_sync" not in predict(LLAMA, PLAN, SITES).breakdown
+
+
+# Volume
+
+
+def test_seldom_exchanges_cost_nothing_in_the_end():
+    seconds = [synced(replace(DILOCO, local_steps=steps)) for steps in (1, 10, 100, 1000, 10**7)]
+    assert seconds == sorted(seconds, reverse=True)
+    assert [each * 10**n for n, each in enumerate(seconds[:4])] == pytest.approx([seconds[0]] * 4)
+    assert seconds[-1] < 1e-5
+
+
+def test_without_steps_between_a_mean_of_weights_moves_what_an_all_reduce_of_gradients_moves():
+    """Every rank a worker: each all-reduces all its weights over the NICs, and then writes them."""
+    options = PlanOptions(workers=64)
+    assert sent_per_iteration(options) == 1
+    plan = replace(PLAN, zero_stage=0, grad_overlap=False)
+    plain, each = workload(plan), workload(replace(plan, options=options))
+    shared = plain.partition.layers[-1] * plain.partition.shared + plain.partition.tables
+    nothing = np.zeros(1)
+    reduced = exchange(plain, plain.partition.layers[-1], shared, nothing).reduce_s
+    sent = sent_bytes(each)
+    assert workers_exchange_s(each, shared, nothing, sent) == pytest.approx(reduced, rel=1e-12)
+    assert synced(options, plan, system=H100) > predict(LLAMA, plan, H100).breakdown["dp_comm"]
+
+
+def test_published_savings():
+    """DiLoCo: "communicating 500 times less" (Douillard et al. 2023, abstract). DES-LOC: 170 times less than
+    data parallelism and half of Local Adam (Iacob et al. 2025, abstract), at 256 iterations between exchanges
+    of weights, 3 and 6 times as many for the moments. 400 times less with 8 bits instead of 32 every 100
+    iterations (Jaghouar et al. 2024, INTELLECT-1).
+    """
+    assert 1 / sent_per_iteration(replace(DILOCO, workers=8)) == 500
+    local_adam = PlanOptions(workers=4, local_steps=256, outer="des-loc")
+    des_loc = replace(local_adam, momentum_steps=768, variance_steps=1536)
+    assert 1 / sent_per_iteration(des_loc) == pytest.approx(170, rel=0.005)
+    assert sent_per_iteration(local_adam) == pytest.approx(2 * sent_per_iteration(des_loc))
+    eight_bits = replace(DILOCO, local_steps=100, compression="int8")
+    plain, sent = (
+        sent_bytes(workload(replace(PLAN, fp32_gradients=True, options=options)))[0]
+        for options in (PlanOptions(), eight_bits)
+    )
+    assert plain / (sent * sent_per_iteration(eight_bits)) == 400
+
+
+@pytest.mark.parametrize(
+    ("options", "nbytes"),
+    [
+        (DILOCO, 4.0),
+        (replace(DILOCO, compression="fp16"), 2.0),
+        (replace(DILOCO, compression="fp8"), 1.0),
+        (replace(DILOCO, compression="int4"), 0.5),
+    ],
+)
+def test_what_is_sent_has_the_bytes_of_a_gradient_or_of_its_compression(options, nbytes):
+    plan = replace(PLAN, fp32_gradients=True, options=options)
+    assert sent_bytes(workload(plan)).tolist() == [nbytes]
+    if options is DILOCO:
+        assert sent_bytes(workload(replace(plan, fp32_gradients=False))).tolist() == [2.0]
+
+
+# The way
+
+
+@pytest.mark.parametrize(
+    ("name", "plan"),
+    [
+        ("llama2-7b", PLAN),
+        ("llama2-7b", replace(PLAN, tp=8, pp=2, dp=4, global_batch=64)),
+        ("gpt3-1.3b", replace(PLAN, tp=2, pp=4, dp=8, global_batch=64)),
+        ("mixtral-8x7b", Plan(2, 4, 8, 1, 64, ep=4, etp=1, sequence_parallel=True)),
+        ("deepseek-v2-lite", Plan(1, 1, 8, 1, 64, ep=2)),
+    ],
+)
+def test_a_site_sends_every_parameter_once(name, plan):
+    """Padding of the vocabulary and copies of norms aside."""
+    model = load_model(name)
+    found = worker_parameters(workload(replace(plan, options=replace(DILOCO, workers=2)), model))[0]
+    assert found == pytest.approx(model.parameters, rel=0.01)
+
+
+def test_over_a_link_between_sites():
+    """A ring of four sites moves 2 x 3/4 of 13.5 GB over 1.25 GB/s, in six messages; ZeRO's ranks hold
+    different parts, so that nothing is gathered. Then Nesterov's step on a sixteenth.
+    """
+    size = 2 * worker_parameters(workload(PLAN))[0]
+    step = PROFILE.elementwise_s(NESTEROV_BYTES * size / 2 / 16, "adam")
+    assert 500 * synced(DILOCO) == pytest.approx(1.5 * size / 1.25e9 + 6 * 0.03 + step, rel=1e-9)
+    assert size == pytest.approx(13.5e9, rel=0.01)
+
+
+def test_tensor_parallel_ranks_share_the_link_of_their_site():
+    usual, sliced = (replace(PLAN, tp=tp, dp=64 // tp, global_batch=256) for tp in (1, 8))
+    assert synced(DILOCO, usual) == pytest.approx(synced(DILOCO, sliced), rel=0.01)
+
+
+def test_lora_exchanges_what_it_trains():
+    model, plan = load_model("llama2-70b-lora"), Plan(8, 1, 8, 1, 32, options=DILOCO)
+    found = worker_parameters(workload(plan, model))[0]
+    assert found == pytest.approx(model.layers * model.lora_parameters)
+    assert found < 0.01 * model.parameters
+
+
+def test_moments_are_exchanged_in_their_own_time():
+    options = PlanOptions(workers=4, local_steps=10, outer="des-loc", momentum_steps=20, variance_steps=50)
+    once = 10 * synced(replace(options, outer="average", momentum_steps=None, variance_steps=None))
+    owned = worker_parameters(workload(PLAN))[0] / 16
+    weight, moment = (
+        float(PROFILE.elementwise_s(each * owned, "adam")) for each in (AVERAGED_BYTES, MOMENT_BYTES)
+    )
+    moments = once - weight + moment
+    assert synced(options) == pytest.approx(once / 10 + moments / 20 + moments / 50, rel=1e-9)
+
+
+def test_ranks_of_a_worker_without_zero_gather_what_each_of_them_exchanged():
+    """Sixteen ranks hold the same weights: each exchanges a sixteenth, and gathers the rest."""
+    split, whole = (workload(replace(PLAN, zero_stage=stage, options=DILOCO)) for stage in (1, 0))
+    shared, nothing = np.array([1e9]), np.zeros(1)
+    sent = np.array([2.0])
+    more = workers_exchange_s(whole, shared, nothing, sent) - workers_exchange_s(split, shared, nothing, sent)
+    assert more == pytest.approx(gather_s(2e9, 16), rel=1e-9)
+
+
+def gather_s(nbytes, ranks):
+    from_one = replace(PLAN, dp=ranks, global_batch=ranks, grad_overlap=False)
+    one = workload(from_one)
+    return exchange(one, np.array([1]), np.array([nbytes / 2]), np.zeros(1)).gather_s
+
+
+def test_experts_go_with_the_rest():
+    model = load_model("mixtral-8x7b")
+    plan = Plan(2, 1, 16, 1, 64, ep=4, sequence_parallel=True, options=DILOCO)
+    one = workload(plan, model)
+    nothing, some, sent = np.zeros(1), np.array([1e9]), np.array([2.0])
+    assert workers_exchange_s(one, nothing, some, sent) > workers_exchange_s(one, nothing, nothing, sent)
+
+
+def test_a_cpu_that_keeps_the_states_takes_them_over_from_a_slower_memory():
+    on_gpu, on_cpu = (
+        predict(LLAMA, replace(PLAN, offload_optimizer=offload, options=DILOCO), SITES)
+        for offload in (False, True)
+    )
+    assert on_cpu.breakdown["outer_sync"] > on_gpu.breakdown["outer_sync"]
+    assert (on_cpu.memory_parts["outer_optimizer"], on_cpu.memory_parts["optimizer"]) == (0, 0)
+
+
+@pytest.mark.parametrize(("outer", "nbytes"), [("average", 0.0), ("diloco", 8.0), ("des-loc", 0.0)])
+def test_diloco_keeps_an_anchor_and_a_momentum(outer, nbytes):
+    assert outer_state_bytes(PlanOptions(workers=2, outer=outer)) == nbytes
+
+
+# Rules
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"workers": 3}, "workers=3: must divide dp; take another number of workers"),
+        ({"workers": 128}, "workers=128: must divide dp"),
+        ({"local_steps": 10}, "local_steps=10: needs workers > 1, or compression=zeroone-adam"),
+        ({"outer": "diloco"}, "outer=diloco: needs workers > 1; give workers, or leave it out"),
+        (
+            {"workers": 2, "momentum_steps": 4},
+            "momentum_steps=4: needs outer=des-loc, which exchanges moments; leave it out",
+        ),
+        ({"workers": 2, "outer": "diloco", "variance_steps": 4}, "variance_steps=4: needs outer=des-loc"),
+        (
+            {"workers": 2, "outer": "des-loc", "optimizer": "sgd"},
+            "outer=des-loc: needs an optimizer with two moments, adam or adamw or fused-adam or lamb, not",
+        ),
+        ({"workers": 2, "outer": "des-loc", "optimizer": "came"}, "not came"),
+        (
+            {"workers": 2, "compression": "powersgd"},
+            "compression=powersgd: workers exchange weights, not gradients; take workers=1, or compression=",
+        ),
+    ],
+)
+def test_options_that_exclude_each_other(options, says):
+    assert says in "; ".join(replace(PLAN, options=PlanOptions(**options)).broken_rules(LLAMA))
+
+
+def test_groups_within_a_worker():
+    stated = replace(PLAN, zero_group=32, options=DILOCO)
+    assert (
+        "workers=4: zero_group must divide dp x cp / workers, the ranks of a worker; give"
+        in stated.broken_rules(LLAMA)[0]
+    )
+    assert replace(stated, zero_group=16).broken_rules(LLAMA) == []
+    mixture = Plan(1, 1, 16, 1, 64, ep=8, options=DILOCO)
+    says = (
+        "workers=4: ep x etp must divide dp x cp x tp / workers, those of a worker's stage; take a smaller ep"
+    )
+    assert mixture.broken_rules(load_model("mixtral-8x7b")) == [says]
+    assert replace(mixture, ep=4).broken_rules(load_model("mixtral-8x7b")) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        DILOCO,
+        PlanOptions(workers=3, local_steps=2),
+        PlanOptions(workers=2, weight_shards=2, gradient_shards=2, optimizer_shards=4),
+        PlanOptions(optimizer_shards=6),
+    ],
+)
+@pytest.mark.parametrize("model", ["llama2-7b", "mixtral-8x7b"])
+def test_rules_of_many_plans_are_those_of_each(options, model):
+    plans = [
+        Plan(2, pp, dp, 1, 96, cp=cp, ep=ep, etp=etp, zero_stage=stage, zero_group=group, options=options)
+        for pp, dp, cp, ep, etp in (
+            (1, 8, 1, 1, None),
+            (2, 6, 2, 4, 1),
+            (1, 12, 2, 8, 2),
+            (4, 32, 1, 2, None),
+        )
+        for stage, group in ((0, None), (1, None), (3, 2), (1, 12), (3, 6))
+    ]
+    shape, batch = load_model(model), PlanBatch.of(plans)
+    together = np.zeros(len(plans), dtype=int)
+    for broken, _ in broken_options(options, shape, batch):
+        together += np.broadcast_to(broken, len(plans))
+    alone = [sum(bool(broken) for broken, _ in broken_options(options, shape, plan)) for plan in plans]
+    assert together.tolist() == alone
+    assert 0 in alone
+    assert max(alone) > 0
+
+
+@pytest.mark.parametrize("balance", ["drawn", "exchanged", "stratified-exchanged", "sorted"])
+def test_a_worker_waits_for_its_own_slowest_rank(balance):
+    model = replace(load_model("bert-large"), lengths="wikipedia-512")
+    plan = Plan(
+        1, 1, 64, 4, 1024, recompute="none", options=PlanOptions(batching="unpadded", balance=balance)
+    )
+    workers = replace(plan, options=replace(plan.options, workers=4, local_steps=10))
+    alone = replace(plan, dp=16, global_batch=256)
+    found, job = predict(model, workers, H100), predict(model, alone, H100)
+    assert found.breakdown | {"outer_sync": 0.0} == job.breakdown | {"outer_sync": 0.0}
+    assert found.memory_parts == job.memory_parts

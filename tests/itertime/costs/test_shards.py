@@ -1,0 +1,141 @@
+"""Groups of different sizes for weights, gradients and optimizer states."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from itertime import Plan, PlanBatch, evaluate, load_model, load_system, predict
+from itertime.costs.network import all_gather_s, all_reduce_s, reduce_scatter_s
+from itertime.spec import PlanOptions, load_profile
+
+H100 = load_system("dgx-h100")
+PROFILE = load_profile(H100.profile)
+LLAMA = load_model("llama2-7b")
+PARO = {  # weights, gradients, states of 64 ranks: none (1), those of a node (8), all
+    "NNI": (1, 1, 8), "NNG": (1, 1, 64), "NII": (1, 8, 8), "NIG": (1, 8, 64), "NGG": (1, 64, 64),
+    "III": (8, 8, 8), "IIG": (8, 8, 64), "IGG": (8, 64, 64), "GGG": (64, 64, 64),
+}  # fmt: skip
+
+
+def shared_by(weights: int, gradients: int, optimizer: int) -> PlanOptions:
+    return PlanOptions(weight_shards=weights, gradient_shards=gradients, optimizer_shards=optimizer)
+
+
+def of(name: str, **change: object) -> Plan:
+    plan = Plan(1, 1, 64, 1, 128, recompute="none", grad_overlap=False, prefetch=False)
+    return replace(plan, options=shared_by(*PARO[name]), **change)
+
+
+@pytest.mark.parametrize("model", ["llama2-7b", "mixtral-8x7b", "deepseek-v2-lite", "llama2-70b-lora"])
+@pytest.mark.parametrize("group", [1, 2, 8, 16, 64, None])
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_zero_and_hybrid_sharding_are_special_cases(model: str, group: int | None, stage: int) -> None:
+    """ZeRO-1, -2, -3 over all ranks, and in groups: MiCS, and FSDP's hybrid sharding. Every part is the same
+    number, not nearly so.
+    """
+    name, ranks = load_model(model), 64
+    system = replace(H100, site=replace(H100.site, zero_broadcast_s=1e-3))
+    usual = Plan(1, 1, ranks, 1, 128, zero_stage=stage, zero_group=group, ep=4 if name.experts > 1 else 1)
+    count = group or ranks
+    shards = [count if stage >= least else 1 for least in (3, 2, 1)]
+    stated = replace(usual, zero_stage=0, zero_group=None, options=shared_by(*shards))
+    for change in ({}, {"grad_overlap": True}, {"fp32_gradients": True, "precision": "fp8"}):
+        if count == 1 and stage == 3:
+            continue  # ZeRO-3 over one rank holds two layers' weights; one rank that shares nothing does not
+        plans = [replace(plan, **change).check(name) for plan in (usual, stated)]
+        found = [evaluate(name, PlanBatch.of([plan]), system) for plan in plans]
+        assert found[0].breakdown == found[1].breakdown
+        if count > 1:
+            assert found[0].memory.parts == found[1].memory.parts
+
+
+@pytest.mark.parametrize("name", PARO)
+def test_memory_is_divided_by_the_ranks_that_share_it(name: str) -> None:
+    weights, gradients, optimizer = PARO[name]
+    whole = predict(LLAMA, replace(of("NNI"), options=PlanOptions()), H100).memory_parts
+    parts = predict(LLAMA, of(name), H100).memory_parts
+    gathered = 2 * 2.0 * LLAMA.layer_parameters if weights > 1 else 0.0
+    assert parts["weights"] == pytest.approx(whole["weights"] / weights + gathered)
+    assert parts["gradients"] == pytest.approx(whole["gradients"] / gradients)
+    assert parts["optimizer"] == pytest.approx(whole["optimizer"] / optimizer)
+
+
+def collective(operation, nbytes: float, ranks: int, local: int, sharers: int, stride: int) -> float:
+    """Seconds of a group of `ranks`, `local` of them in a node, `sharers` such groups beside each other."""
+    sizes = (np.array([each]) for each in (ranks, local))
+    return float(operation(np.array([nbytes]), *sizes, H100, PROFILE, sharers, stride)[0])
+
+
+def test_states_over_all_ranks_are_reached_between_the_nodes() -> None:
+    """PaRO-IIG on 8 nodes of 8: gradients summed in the node are scattered between the nodes, and updated
+    weights come back; the eight groups of a node share its NICs.
+    """
+    parts = predict(LLAMA, of("IIG"), H100).breakdown
+    layer = LLAMA.layers * LLAMA.layer_parameters
+    tables = 2 * 32_000 * LLAMA.hidden
+    own = 2.0 * (layer + tables) / 8
+    expected = sum(collective(each, own, 8, 1, 8, 1) for each in (reduce_scatter_s, all_gather_s))
+    assert parts["dp_comm"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_groups_that_each_need_the_whole_sum_all_reduce_between_the_nodes() -> None:
+    """PaRO-III, which is MiCS: what is left after the scatter in the node is one all-reduce of its parts."""
+    parts = predict(LLAMA, of("III"), H100).breakdown
+    own = 2.0 * (LLAMA.layers * LLAMA.layer_parameters + 2 * 32_000 * LLAMA.hidden) / 8
+    assert parts["dp_comm"] == pytest.approx(collective(all_reduce_s, own, 8, 1, 8, 1), rel=1e-6)
+
+
+def test_every_micro_batch_scatters_in_the_group_of_the_gradients() -> None:
+    """PaRO-NIG: no weights travel in a pass, and gradients only within the node."""
+    parts = {name: predict(LLAMA, of(name), H100).breakdown["fsdp_comm"] for name in PARO}
+    assert parts["NNI"] == parts["NNG"] == 0
+    assert parts["NII"] == parts["NIG"] < parts["NGG"]
+    assert parts["III"] == parts["IIG"] < parts["IGG"] < parts["GGG"]
+    scattered = collective(reduce_scatter_s, 2.0 * LLAMA.layer_parameters, 8, 8, 1, 1)
+    assert parts["NIG"] == pytest.approx(2 * LLAMA.layers * scattered, rel=1e-6)  # of two micro-batches
+
+
+def test_on_a_slow_network_groups_of_a_node_beat_groups_of_all() -> None:
+    """The point of PaRO and of MiCS: ZeRO-3 gathers all weights over the network twice a micro-batch."""
+    slow = H100.with_nic(100)
+    seconds = {name: predict(LLAMA, of(name), slow).iteration_s for name in ("III", "IIG", "GGG")}
+    assert max(seconds["III"], seconds["IIG"]) < seconds["GGG"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "says"),
+    [
+        (
+            Plan(1, 1, 8, 1, 8, options=PlanOptions(optimizer_shards=3)),
+            "optimizer_shards=3: must divide dp x cp / workers, the ranks of a worker; take a divisor",
+        ),
+        (
+            Plan(1, 1, 8, 1, 8, options=PlanOptions(optimizer_shards=8, workers=4)),
+            "optimizer_shards=8: must divide dp x cp / workers",
+        ),
+        (
+            Plan(1, 1, 8, 1, 8, options=PlanOptions(weight_shards=4)),
+            "weight_shards=4: gradient_shards must be a multiple of weight_shards, and optimizer_shards of",
+        ),
+        (
+            Plan(1, 1, 8, 1, 8, zero_stage=3, options=PlanOptions(gradient_shards=4)),
+            "gradient_shards=4: gradient_shards must be a multiple of weight_shards",
+        ),
+        (
+            Plan(1, 2, 8, 1, 8, options=shared_by(1, 4, 8)),
+            "weights and gradients are shared with every micro-batch, which needs pp=1; give optimizer",
+        ),
+    ],
+)
+def test_groups_that_do_not_nest_are_refused(plan: Plan, says: str) -> None:
+    assert says in "; ".join(plan.broken_rules(LLAMA))
+
+
+def test_groups_that_nest_are_taken() -> None:
+    for name in PARO:
+        assert of(name).broken_rules(LLAMA) == []
+    assert Plan(1, 2, 8, 1, 8, options=PlanOptions(optimizer_shards=4)).broken_rules(LLAMA) == []
+    assert Plan(1, 1, 8, 1, 8, zero_stage=2, options=PlanOptions(weight_shards=4)).broken_rules(LLAMA) == []
