@@ -5,6 +5,7 @@
 | `python -m itertime.evidence.build_intervals` | the intervals of `itertime.accuracy` |
 | `python -m itertime.evidence.build_errors` | its errors by GPU and framework |
 | `python -m itertime.evidence.build_lengths` | the shipped lengths of samples |
+| `python -m itertime.evidence.balance_table` | what these lengths cost, by how they are dealt to ranks |
 | `python -m itertime.evidence.choose_plans` | what choosing the plan predicted best costs |
 | `python -m itertime.evidence.fit_frameworks` | the constants of frameworks, each source left out in turn |
 | `python -m itertime.evidence.build_convergence` | steps to convergence and start-up, of BERT's result logs |

@@ -1,44 +1,34 @@
 """What the ranks of an iteration have to do when samples differ in length, by how they are dealt to ranks.
 
 Where ranks draw on their own, as drawn or by strata, their slowest is an order statistic, which is computed.
-Where ranks exchange samples it is sampled. Samples of a rank that is dealt sorted samples, or has strata, run
-in the order of their lengths, so those of a micro-batch are alike; else in the order drawn.
+Where ranks exchange samples it is sampled, unless a node has so few outcomes that all of them are taken.
+Samples of a rank that is dealt sorted samples, or has strata, run in the order of their lengths, so those of
+a micro-batch are alike; else in the order drawn.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from itertime.errors import UserError
-from itertime.spec import Lengths
+from itertime.spec import Lengths, PlanOptions
 
+from .enumeration import pools_of
 from .hulls import Points, stacked, upper_hull
 from .order_statistics import Array
 from .packing import packs_of
-from .sampling import Indices, deal, draw
-from .slowest import DrawnWork, IndependentRanks, SampledRanks, UnitPart
+from .sampling import Indices, deal, draw, work_of_ranks
+from .slowest import DrawnWork, IndependentNodes, IndependentRanks, SampledRanks, UnitPart
 from .strata import bin_edges, stratified_counts
 
-__all__ = ["BALANCES", "BATCHINGS", "Dealing", "check_balance", "drawn_work", "rows_of", "sampled_work"]
-
-BATCHINGS = ("padded", "longest", "unpadded", "packed")
-BALANCES = ("drawn", "sorted", "exchanged", "stratified", "stratified-exchanged")
+__all__ = ["Dealt", "check_balance", "drawn_work", "rows_of", "sampled_work"]
 
 MOST_DRAWS, FEWEST_DRAWS = 512, 8
 DRAWN_UNITS = 4_000_000  # over all draws: bounds the seconds that sampling takes
 UNITS_AT_ONCE = 1_000_000  # bounds the memory
-
-
-class Dealing(Protocol):
-    """How samples become micro-batches and are dealt to ranks: these fields of a plan's options."""
-
-    @property
-    def batching(self) -> str: ...
-    @property
-    def balance(self) -> str: ...
 
 
 def rows_of(lengths: Lengths, batching: str, samples: int, seq_len: int) -> int:
@@ -48,27 +38,25 @@ def rows_of(lengths: Lengths, batching: str, samples: int, seq_len: int) -> int:
     return max(1, round(samples / packs_of(lengths, seq_len).samples))
 
 
-def check_balance(lengths: Lengths, options: Dealing, samples: int, seq_len: int) -> None:
+def check_balance(lengths: Lengths, batching: str, balance: str, samples: int, seq_len: int) -> None:
     """UserError if `samples` samples of these lengths a rank cannot be dealt so.
 
     The reasons: a sample longer than `seq_len`; for strata a bin without samples, fewer samples than bins,
     and packed rows.
     """
     lengths.check(seq_len)
-    if options.balance not in BALANCES or options.batching not in BATCHINGS:
-        raise ValueError(f"unknown balance {options.balance!r} or batching {options.batching!r}")
-    if options.balance.startswith("stratified"):
-        if options.batching == "packed":
+    if balance.startswith("stratified"):
+        if batching == "packed":
             raise UserError(
-                f"balance={options.balance}: bins of lengths have no meaning for batching=packed, whose rows "
-                f"hold samples of several lengths; choose another balance"
+                f"balance={balance}: bins of lengths have no meaning for batching=packed, whose rows hold "
+                f"samples of several lengths; choose another balance"
             )
         stratified_counts(lengths, samples, seq_len)
 
 
 def drawn_work(
     lengths: Lengths,
-    options: Dealing,
+    options: PlanOptions,
     ranks: int,
     samples: int,
     node_ranks: int,
@@ -82,88 +70,95 @@ def drawn_work(
     whose number divides `samples`. The same arguments give the same draws. Raises UserError as
     `check_balance` does.
     """
-    check_balance(lengths, options, samples, seq_len)
-    return _work(_key(lengths, options, ranks, samples, node_ranks, micro_batch, seq_len, seed))
+    batching, balance = options.batching, options.balance
+    return _work(Dealt(lengths, batching, balance, ranks, samples, node_ranks, micro_batch, seq_len, seed))
 
 
-def sampled_work(
-    lengths: Lengths,
-    options: Dealing,
-    ranks: int,
-    samples: int,
-    node_ranks: int,
-    micro_batch: int,
-    seq_len: int,
-    seed: int = 0,
-) -> SampledRanks:
+def sampled_work(dealt: Dealt) -> SampledRanks:
     """The same by seeded draws, also where `drawn_work` is exact: one checks the other."""
-    check_balance(lengths, options, samples, seq_len)
-    return _sampled(_key(lengths, options, ranks, samples, node_ranks, micro_batch, seq_len, seed))
+    return _sampled(dealt)
 
 
-class _Key(NamedTuple):
-    """What the draws depend on; `group`: ranks among which samples are dealt, 1 for none."""
+class Dealt(NamedTuple):
+    """The arguments of `drawn_work`, of its options those that matter."""
 
     lengths: Lengths
     batching: str
-    strata: bool
+    balance: str
     ranks: int
     samples: int
-    group: int
+    node_ranks: int
     micro_batch: int
     seq_len: int
-    seed: int
+    seed: int = 0
 
+    @property
+    def strata(self) -> bool:
+        """Whether a rank takes fixed numbers of samples from bins of lengths."""
+        return self.balance.startswith("stratified")
 
-def _key(
-    lengths: Lengths,
-    options: Dealing,
-    ranks: int,
-    samples: int,
-    node_ranks: int,
-    micro_batch: int,
-    seq_len: int,
-    seed: int,
-) -> _Key:
-    if min(ranks, samples, node_ranks, micro_batch) < 1 or samples % micro_batch:
-        raise ValueError(f"{ranks=}, {samples=}, {node_ranks=}, {micro_batch=}: wrong sizes")
-    group = {"sorted": ranks, "exchanged": node_ranks, "stratified-exchanged": node_ranks}.get(
-        options.balance, 1
-    )
-    strata = options.balance.startswith("stratified")
-    alike = micro_batch if options.batching == "longest" else 1
-    return _Key(lengths, options.batching, strata, ranks, samples, min(group, ranks), alike, seq_len, seed)
+    @property
+    def group(self) -> int:
+        """Ranks among which samples are dealt anew; 1 for none."""
+        if self.balance == "sorted":
+            return self.ranks
+        return min(self.node_ranks, self.ranks) if "exchanged" in self.balance else 1
+
+    @property
+    def alike(self) -> int:
+        """Samples that count as the longest of them."""
+        return self.micro_batch if self.batching == "longest" else 1
 
 
 @lru_cache(maxsize=4096)
-def _work(key: _Key) -> DrawnWork:
-    if key.batching == "padded":
-        point = np.array([(key.seq_len, key.seq_len**2)], dtype=float)
-        return IndependentRanks.of([UnitPart(point, np.ones(1), key.samples)], key.ranks)
-    if key.group > 1 or (key.micro_batch > 1 and key.strata):
-        return _sampled(key)
-    if key.micro_batch == 1:
-        return IndependentRanks.of(_units(key), key.ranks)
-    (units,) = _units(key)
-    longest = np.diff(np.cumsum(units.shares) ** key.micro_batch, prepend=0.0)
-    batches = UnitPart(units.points * key.micro_batch, longest, key.samples // key.micro_batch)
-    return IndependentRanks.of([batches], key.ranks)
+def _work(dealt: Dealt) -> DrawnWork:
+    _check(dealt)
+    if dealt.batching == "padded":
+        point = np.array([(dealt.seq_len, dealt.seq_len**2)], dtype=float)
+        return IndependentRanks.of([UnitPart(point, np.ones(1), dealt.samples)], dealt.ranks)
+    parts = _units(dealt)
+    if dealt.group > 1 or (dealt.alike > 1 and dealt.balance != "drawn"):
+        return _enumerated(dealt, parts) or _sampled(dealt)
+    if dealt.alike > 1:
+        points, shares, samples = parts[0]
+        longest = np.diff(np.cumsum(shares) ** dealt.alike, prepend=0.0)  # David and Nagaraja, section 2.1
+        parts = [UnitPart(points * dealt.alike, longest, samples // dealt.alike)]
+    return IndependentRanks.of(parts, dealt.ranks)
 
 
-def _units(key: _Key) -> list[UnitPart]:
+def _enumerated(dealt: Dealt, parts: list[UnitPart]) -> IndependentNodes | None:
+    """All outcomes of one of the nodes; None if they are too many, or the nodes differ in size."""
+    nodes, rest = divmod(dealt.ranks, dealt.group)
+    pools = None if rest else pools_of(parts, dealt.group)
+    if pools is None:
+        return None
+    points = np.concatenate([part.points for part in parts])
+    work = work_of_ranks(points, deal(pools[0], dealt.group), dealt.alike)
+    tokens, squares = (pools[1] @ work.mean(axis=1)).tolist()
+    return IndependentNodes(stacked([upper_hull(each) for each in work]), pools[1], nodes, tokens, squares)
+
+
+def _check(dealt: Dealt) -> None:
+    sizes = dealt[3:7]
+    if min(sizes) < 1 or dealt.samples % dealt.micro_batch:
+        raise ValueError(f"{dealt.ranks=}, {dealt.samples=}, {dealt.node_ranks=}, {dealt.micro_batch=}")
+    check_balance(dealt.lengths, dealt.batching, dealt.balance, dealt.samples, dealt.seq_len)
+
+
+def _units(dealt: Dealt) -> list[UnitPart]:
     """What is dealt, samples or packed rows, in rising order of work, by bin, with the number of a rank."""
-    if key.batching == "packed":
-        packs = packs_of(key.lengths, key.seq_len)
-        points = np.array([(key.seq_len, squares) for squares in packs.squares], dtype=float)
+    if dealt.batching == "packed":
+        packs = packs_of(dealt.lengths, dealt.seq_len)
+        points = np.array([(dealt.seq_len, squares) for squares in packs.squares], dtype=float)
         order = np.argsort(points[:, 1], kind="stable")
-        rows = rows_of(key.lengths, key.batching, key.samples, key.seq_len)
+        rows = rows_of(dealt.lengths, dealt.batching, dealt.samples, dealt.seq_len)
         return [UnitPart(points[order], np.array(packs.shares)[order], rows)]
-    tokens = np.array(key.lengths.tokens, dtype=float)
-    points, shares = np.stack([tokens, tokens**2], axis=1), np.array(key.lengths.shares)
-    if not key.strata:
-        return [UnitPart(points, shares, key.samples)]
-    ends = np.searchsorted(tokens, bin_edges(key.seq_len), side="right").tolist()
-    counts = stratified_counts(key.lengths, key.samples, key.seq_len)
+    tokens = np.array(dealt.lengths.tokens, dtype=float)
+    points, shares = np.stack([tokens, tokens**2], axis=1), np.array(dealt.lengths.shares)
+    if not dealt.strata:
+        return [UnitPart(points, shares, dealt.samples)]
+    ends = np.searchsorted(tokens, bin_edges(dealt.seq_len), side="right").tolist()
+    counts = stratified_counts(dealt.lengths, dealt.samples, dealt.seq_len)
     return [
         UnitPart(points[start:end], shares[start:end], count)
         for start, end, count in zip([0, *ends], ends, counts, strict=False)
@@ -171,7 +166,8 @@ def _units(key: _Key) -> list[UnitPart]:
 
 
 @lru_cache(maxsize=4096)
-def _sampled(key: _Key) -> SampledRanks:
+def _sampled(key: Dealt) -> SampledRanks:
+    _check(key)
     parts = _units(key)
     points = np.concatenate([part.points for part in parts])
     rng = np.random.default_rng(key.seed)
@@ -179,18 +175,19 @@ def _sampled(key: _Key) -> SampledRanks:
     draws = max(FEWEST_DRAWS, min(MOST_DRAWS, DRAWN_UNITS // size))
     hulls: list[Points] = []
     means: list[Array] = []
-    for first in range(0, draws, at_once := max(1, UNITS_AT_ONCE // size)):
+    at_once = max(1, UNITS_AT_ONCE // size)
+    for first in range(0, draws, at_once):
         dealt = _dealt(key, parts, rng, min(at_once, draws - first))
-        work = _work_of_ranks(points, dealt, key.micro_batch)
+        work = work_of_ranks(points, dealt, key.alike)
         means.extend(work.mean(axis=1))
         hulls.extend(upper_hull(each) for each in work)
-    exact = key.micro_batch == 1
+    exact = key.alike == 1
     expected = IndependentRanks.of(parts, 1)
     tokens, squares = (expected.tokens, expected.squares) if exact else np.mean(means, axis=0).tolist()
     return SampledRanks(stacked(hulls), np.array(means), tokens, squares, exact)
 
 
-def _dealt(key: _Key, parts: list[UnitPart], rng: np.random.Generator, draws: int) -> Indices:
+def _dealt(key: Dealt, parts: list[UnitPart], rng: np.random.Generator, draws: int) -> Indices:
     """draws x ranks x units of a rank, as indices into the units of all parts."""
     drawn, first = [], 0
     for part in parts:
@@ -198,7 +195,7 @@ def _dealt(key: _Key, parts: list[UnitPart], rng: np.random.Generator, draws: in
         first += len(part.shares)
     units = np.concatenate(drawn, axis=1).reshape(draws, key.ranks, -1)
     if key.group == 1:
-        return np.sort(units, axis=2) if key.strata else units
+        return units if key.balance == "drawn" else np.sort(units, axis=2)
     whole = key.ranks // key.group * key.group  # the last node may have fewer ranks
     nodes = [(units[:, :whole], key.group), (units[:, whole:], key.ranks - whole)]
     dealt = [
@@ -207,11 +204,3 @@ def _dealt(key: _Key, parts: list[UnitPart], rng: np.random.Generator, draws: in
         if ranks
     ]
     return np.concatenate(dealt, axis=1)
-
-
-def _work_of_ranks(points: Points, dealt: Indices, micro_batch: int) -> Points:
-    """draws x ranks x (tokens, squares). Every sample of a micro-batch counts as its longest."""
-    if micro_batch > 1:
-        dealt = dealt.reshape(*dealt.shape[:2], -1, micro_batch).max(axis=3)
-    sums = [column.take(dealt).sum(axis=2) for column in points.T]
-    return micro_batch * np.stack(sums, axis=2)

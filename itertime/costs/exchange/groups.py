@@ -25,6 +25,7 @@ __all__ = [
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
+LEAST_BYTES = 512.0  # of the collectives that profiles measure
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,8 @@ def norm_sums_s(workload: Workload, nbytes: Array | float, group: Whole, stages:
     """Seconds to add up `nbytes` bytes of norms over the ranks that hold the parts of one copy of the model.
 
     Tensor and pipeline parallelism divide a copy, experts do, and so does a `group` of data-parallel ranks
-    that shares the rest. Without `stages`, each stage adds up its own.
+    that shares the rest. Without `stages`, each stage adds up its own. Fewer bytes than profiles measure
+    take as long as the fewest that they do: the latency of a message.
     """
     plans, domain = workload.plans, workload.system.domain_gpus
     divided = group
@@ -131,4 +133,4 @@ def norm_sums_s(workload: Workload, nbytes: Array | float, group: Whole, stages:
     if stages:
         local = np.where(plans.next_stage * plans.pp <= domain, local * plans.pp, local)
         ranks = ranks * plans.pp
-    return all_reduce_s(nbytes, ranks, local, workload.system, workload.profile)
+    return all_reduce_s(np.maximum(nbytes, LEAST_BYTES), ranks, local, workload.system, workload.profile)

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from itertime.costs.balance import fullest
 from itertime.costs.exchange import (
     error_bytes,
     expert_copies,
@@ -33,7 +34,6 @@ from itertime.costs.exchange import (
     secondary_bytes,
     state_bytes,
 )
-from itertime.costs.micro_batch import fullest
 from itertime.costs.partition import FIRST, HEAVY, LAST, Workload
 from itertime.errors import UserError
 from itertime.spec import PRECISIONS, PlanBatch

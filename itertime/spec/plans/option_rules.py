@@ -14,6 +14,7 @@ from .options import DEFAULT_OPTIONS, ONE_BIT, PlanOptions
 __all__ = ["Degrees", "broken_options"]
 
 Broken = bool | NDArray[np.bool_]
+STRATA = 4  # quarters of the sequence length, from each of which a rank takes samples
 _ADAMS = ("adam", "adamw", "fused-adam")
 _WITH_MOMENTS = (*_ADAMS, "lamb")
 _OF_WORKERS = ("none", "fp16", "fp8", "int8", "int4")
@@ -49,6 +50,9 @@ class Degrees(Protocol):
     def zero_group(self) -> Any: ...
 
     @property
+    def global_batch(self) -> Any: ...
+
+    @property
     def offload_optimizer(self) -> Any: ...
 
 
@@ -76,6 +80,16 @@ def _batch_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> list
         (
             batching != "padded" and not model.lengths,
             f"batching={batching}: needs the lengths of the samples; set the model's key lengths",
+        ),
+        (
+            batching in ("unpadded", "packed") and model.attention == "core",
+            f"batching={batching}: needs attention of samples of different lengths in one kernel; set the "
+            "model's attention=flash, or take batching=padded or longest",
+        ),
+        (
+            balance.startswith("stratified") & (plans.global_batch // plans.dp < STRATA),
+            f"balance={balance}: needs at least {STRATA} samples on a rank, one of each stratum; enlarge "
+            "global_batch or take fewer ranks",
         ),
         (uneven & (plans.pp > 1), f"batching={batching}: needs pp=1; take batching=packed or padded"),
         (

@@ -1,0 +1,199 @@
+"""Tables of sample lengths: what they say, what is wrong with them, and where the shipped one comes from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from itertime.errors import TableError, UnknownName, UserError
+from itertime.evidence.build_lengths import class_table
+from itertime.evidence.build_lengths import main as build
+from itertime.spec import LENGTHS, Lengths, list_lengths, load_lengths, load_model
+
+HISTOGRAM = Path("mlperf") / "wikipedia_length_histogram_512.csv"
+LARGE = st.integers(0, 10**9)
+
+
+def write(folder: Path, text: str, name: str = "lengths.csv") -> str:
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_histogram_becomes_shares(tmp_path: Path) -> None:
+    lengths = load_lengths(write(tmp_path, "tokens,sequences\n2,1\n3,0\n5,3\n"))
+    assert (lengths.name, lengths.tokens, lengths.shares) == ("lengths", (2, 5), (0.25, 0.75))
+    assert lengths.source == str(tmp_path / "lengths.csv")
+    assert (lengths.mean, lengths.mean_square, lengths.longest) == (4.25, 19.75, 5)
+    assert [lengths.quantile(q) for q in (0, 0.25, 0.26, 1)] == [2, 2, 5, 5]
+
+
+def test_shares_and_classes_are_read_too(tmp_path: Path) -> None:
+    shares = load_lengths(write(tmp_path, "share,tokens\n0.25,2\n0.75,5\n"))
+    assert (shares.tokens, shares.shares) == ((2, 5), (0.25, 0.75))
+    classes = load_lengths(
+        write(tmp_path, "# why\nfirst,last,mean,share\n1,3,2.25,0.5\n9,9,9,0.5\n", "c.csv")
+    )
+    assert classes.tokens == (1, 2, 3, 9)
+    assert classes.shares == pytest.approx((0.5 * 5 / 24, 0.5 / 3, 0.5 * 11 / 24, 0.5))
+    assert classes.mean == pytest.approx((2.25 + 9) / 2)
+
+
+HEAD = "tokens,sequences\n"
+WRONG = [
+    ("", "l.csv:1: is empty; expected the header tokens,sequences"),
+    ("a;b\n1;2\n", "l.csv:1: columns a;b: columns must be separated by commas"),
+    ("tokens,count\n1,2\n", "l.csv:1: columns tokens,count: needs the columns tokens,sequences"),
+    ("tokens,sequences,tokens\n1,2,3\n", "l.csv:1: column tokens appears twice; keep one"),
+    (HEAD, "l.csv:1: has no rows below the header; add a row for each length"),
+    (HEAD + "1,0\n2,0\n", "l.csv:1: all values of sequences are 0; give the sequences of at least one"),
+    (HEAD + "0,5\n", "l.csv:2: tokens=0: must be a whole number from 1 to 1,000,000,000; correct the cell"),
+    (HEAD + "-1,5\n", "l.csv:2: tokens=-1: must be a whole number"),
+    (HEAD + "1.5,5\n", "l.csv:2: tokens=1.5: must be a whole number"),
+    (HEAD + "1,-5\n", "l.csv:2: sequences=-5: must be a whole number from 0"),
+    (HEAD + "1,2.5\n", "l.csv:2: sequences=2.5: must be a whole number"),
+    (HEAD + "1,inf\n", "l.csv:2: sequences=inf: must be a whole number"),
+    (HEAD + "1,nan\n", "l.csv:2: sequences=nan: must be a whole number"),
+    (HEAD + "1,\n", "l.csv:2: sequences=: must be a whole number"),
+    (HEAD + "1,1" + "0" * 30 + "\n", "l.csv:2: sequences=1000"),
+    (HEAD + "1,２\n", "l.csv:2: sequences=２: must be a whole number"),
+    (HEAD + "1,2\n1,3\n", "l.csv:3: tokens=1: appears twice; lengths must rise from row to row"),
+    (HEAD + "5,2\n1,3\n", "l.csv:3: tokens=1: follows 5; lengths must rise from row to row"),
+    (HEAD + "1,2,3\n", "l.csv:2: has 3 cells, the header has 2; give every column one value"),
+    ("tokens,share\n1,0.5\n2,0.4\n", "l.csv:1: the values of share sum to 0.9; they must sum to 1"),
+    ("tokens,share\n1,0\n", "l.csv:1: the values of share sum to 0; they must sum to 1"),
+    ("tokens,share\n1,-0.5\n2,1.5\n", "l.csv:2: share=-0.5: must be a number from 0 to 1"),
+    ("tokens,share\n1,nan\n", "l.csv:2: share=nan: must be a number from 0 to 1"),
+    ("tokens,share\n1,1_0\n", "l.csv:2: share=1_0: must be a number from 0 to 1"),
+    ("first,last,mean,share\n5,4,4,1\n", "l.csv:2: last=4: must be a whole number from 5"),
+    ("first,last,mean,share\n1,9,10,1\n", "l.csv:2: mean=10: must be a number from 1 to 9"),
+    ("first,last,mean,share\n1,9,8,1\n", "l.csv:2: mean=8: must be within 1.66667 of the middle of 1 to 9"),
+    ("first,last,mean,share\n1,9,5,.5\n9,9,9,.5\n", "l.csv:3: first=9: appears twice"),
+    ("first,last,mean,share\n1,999999999,5e8,1\n", "l.csv:2: more than 100,000 lengths; merge"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG, ids=range(len(WRONG)))
+def test_a_wrong_table_is_told(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(TableError) as caught:
+        load_lengths(write(tmp_path, text, "l.csv"))
+    assert str(caught.value).removeprefix(f"{tmp_path}/").startswith(message)
+
+
+def test_a_length_above_the_sequence_length_is_told(tmp_path: Path) -> None:
+    path = write(tmp_path, "tokens,sequences\n2,1\n513,2\n")
+    rule = (
+        "tokens=513: longer than seq_len=512 of the model; cut or leave out longer samples, or raise seq_len"
+    )
+    with pytest.raises(TableError) as caught:
+        load_lengths(path, 512)
+    assert str(caught.value) == f"{path}:3: {rule}"
+    with pytest.raises(UserError) as told:
+        load_lengths(path).check(512)
+    assert str(told.value) == f"{path}: {rule}"
+    load_lengths(path, 513).check(513)
+
+
+def test_unknown_names_and_missing_files_are_told(tmp_path: Path) -> None:
+    with pytest.raises(
+        UnknownName, match="unknown length distribution 'wikipedia'; did you mean wikipedia-512"
+    ):
+        load_lengths("wikipedia")
+    with pytest.raises(UserError, match=r"none\.csv: cannot be read: No such file"):
+        load_lengths(str(tmp_path / "none.csv"))
+    with pytest.raises(UserError, match="cannot be read: Is a directory"):
+        load_lengths(f"{tmp_path}/")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "shares"),
+    [
+        ((), ()),
+        ((1,), (0.5, 0.5)),
+        ((0,), (1.0,)),
+        ((2, 1), (0.5, 0.5)),
+        ((1, 2), (0.0, 1.0)),
+        ((1,), (0.9,)),
+    ],
+)
+def test_lengths_made_by_hand_keep_the_rules(tokens: tuple[int, ...], shares: tuple[float, ...]) -> None:
+    with pytest.raises(UserError, match=r"^lengths mine: "):
+        Lengths("mine", "here", tokens, shares)
+
+
+def test_not_a_number_is_no_share() -> None:
+    with pytest.raises(UserError, match="sum to 1, not nan"):
+        Lengths("mine", "here", (1,), (float("nan"),))
+
+
+@given(st.text("0123456789,-.e\n tokensquc", max_size=60) | st.text(max_size=20))
+def test_any_text_is_a_table_or_told(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.mktemp("fuzz") / "l.csv"
+    path.write_text(HEAD + text, encoding="utf-8", newline="")
+    try:
+        lengths = load_lengths(str(path))
+    except UserError as error:
+        told = str(error)
+        assert "l.csv" in told
+        return
+    assert 1 <= lengths.tokens[0] <= lengths.mean <= lengths.longest
+
+
+def test_the_shipped_table_is_small_and_has_a_source() -> None:
+    assert list_lengths() == ["wikipedia-512"]
+    text = (LENGTHS / "wikipedia-512.csv").read_text()
+    assert len(text.splitlines()) < 64
+    assert "python -m itertime.evidence.build_lengths" in text
+    assert "graphcore/examples @ 2d8b5653" in text
+    lengths = load_lengths("wikipedia-512", 512)
+    assert lengths.source == "lengths/wikipedia-512.csv of itertime"
+    assert lengths.longest == 512
+    assert lengths.shares[-1] == pytest.approx(0.234, abs=5e-4)  # published: 23.4 %
+
+
+def test_the_shipped_table_follows_from_the_histogram(shared_dir: Path, tmp_path: Path) -> None:
+    """The program's own table: mean, mean square and the share at 512 tokens are those of the histogram."""
+    histogram = shared_dir / "data" / HISTOGRAM
+    if not histogram.is_file():
+        pytest.skip(f"no histogram of lengths at {histogram}")
+    assert build([str(histogram), "-o", str(tmp_path / "l.csv")]) == 0
+    assert (tmp_path / "l.csv").read_text() == (LENGTHS / "wikipedia-512.csv").read_text()
+    exact, shipped = load_lengths(str(histogram)), load_lengths("wikipedia-512")
+    assert shipped.mean == pytest.approx(exact.mean, rel=1e-6)
+    assert shipped.mean_square == pytest.approx(exact.mean_square, rel=1e-5)
+    assert shipped.shares[-1] == pytest.approx(exact.shares[-1], rel=1e-8)
+    far = max(abs(shipped.quantile(q) - exact.quantile(q)) for q in np.linspace(0, 1, 201))
+    assert far <= 1
+
+
+@settings(max_examples=50)
+@given(
+    counts=st.dictionaries(st.integers(1, 300), st.integers(1, 10**6), min_size=1), classes=st.integers(1, 80)
+)
+def test_classes_keep_mean_and_share(
+    tmp_path_factory: pytest.TempPathFactory, counts: dict[int, int], classes: int
+) -> None:
+    """Of any histogram: the mean is kept, also with gaps and peaks."""
+    folder = tmp_path_factory.mktemp("classes")
+    rows = "".join(f"{tokens},{count}\n" for tokens, count in sorted(counts.items()))
+    exact = load_lengths(write(folder, HEAD + rows))
+    classed = load_lengths(write(folder, class_table(exact, classes), "c.csv"))
+    assert classed.mean == pytest.approx(exact.mean, rel=1e-5)
+    peaks = [tokens for tokens, share in zip(exact.tokens, exact.shares, strict=True) if share >= 1 / classes]
+    for tokens in peaks:
+        share = classed.shares[classed.tokens.index(tokens)]
+        assert share == pytest.approx(exact.shares[exact.tokens.index(tokens)], abs=1e-8)
+
+
+def test_equal_tables_are_one_key() -> None:
+    one, same = (Lengths("a", "b", (1, 2), (0.5, 0.5)) for _ in range(2))
+    assert len({one, same, Lengths("a", "b", (1, 2), (0.4, 0.6))}) == 2
+
+
+def test_a_shipped_model_has_these_lengths() -> None:
+    model = load_model("bert-large-wikipedia")
+    assert load_lengths(model.lengths).longest == model.seq_len == 512
