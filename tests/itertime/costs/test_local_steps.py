@@ -304,7 +304,7 @@ def test_rules_of_many_plans_are_those_of_each(options, model):
 
 @pytest.mark.parametrize("balance", ["drawn", "exchanged", "stratified-exchanged", "sorted"])
 def test_a_worker_waits_for_its_own_slowest_rank(balance):
-    model = replace(load_model("bert-large"), lengths="wikipedia-512")
+    model = load_model("bert-large-wikipedia")
     plan = Plan(
         1, 1, 64, 4, 1024, recompute="none", options=PlanOptions(batching="unpadded", balance=balance)
     )
