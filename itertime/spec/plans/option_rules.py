@@ -14,6 +14,7 @@ from .options import DEFAULT_OPTIONS, ONE_BIT, PlanOptions
 __all__ = ["Degrees", "broken_options"]
 
 Broken = bool | NDArray[np.bool_]
+_BINS = 4  # of lengths, as in itertime.costs.balance
 _ADAMS = ("adam", "adamw", "fused-adam")
 _WITH_MOMENTS = (*_ADAMS, "lamb")
 _OF_WORKERS = ("none", "fp16", "fp8", "int8", "int4")
@@ -44,6 +45,9 @@ class Degrees(Protocol):
 
     @property
     def zero_stage(self) -> Any: ...
+
+    @property
+    def global_batch(self) -> Any: ...
 
     @property
     def zero_group(self) -> Any: ...
@@ -84,6 +88,10 @@ def _batch_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> list
         (
             balance != "drawn" and not uneven,
             f"balance={balance}: needs batching=unpadded or longest, where ranks differ; leave it out",
+        ),
+        (
+            balance.startswith("stratified") & (plans.global_batch // plans.dp < _BINS),
+            f"balance={balance}: needs {_BINS} samples a rank, one of each bin of lengths; take fewer ranks",
         ),
     ]
 
