@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ from itertime.schedule import (
     middle_stages_s,
     one_f_one_b_s,
 )
-from itertime.spec import Framework, ModelSpec, Plan, PlanBatch, Profile, System, profile_of
+from itertime.spec import Framework, Lengths, ModelSpec, Plan, PlanBatch, Profile, System, profile_of
 
 __all__ = [
     "GROUPS",
@@ -190,19 +191,20 @@ def evaluate(
 
 
 def _useful_flops(workload: Workload) -> Array:
-    """Model FLOPs of an iteration of every plan, those of padding left out.
-
-    `ModelSpec.flops_per_iteration` is a sum of one term in s and one in s^2 for a sample of s tokens, so two
-    sizes give both terms.
-    """
+    """Model FLOPs of an iteration of every plan, those of padding left out."""
     model, lengths = workload.model, workload.lengths
-    each = model.flops_per_iteration(1)
-    if lengths is not None:
-        s = model.seq_len
-        twice = model.with_seq_len(2 * s).flops_per_iteration(1)
-        square = (twice - 2 * each) / 2
-        each = (each - square) * lengths.mean / s + square * lengths.mean_square / s**2
+    each = model.flops_per_iteration(1) if lengths is None else _sample_flops(model, lengths)
     return np.asarray(workload.plans.global_batch * each)
+
+
+@lru_cache(maxsize=256)
+def _sample_flops(model: ModelSpec, lengths: Lengths) -> float:
+    """Mean model FLOPs of a sample. `ModelSpec.flops_per_iteration` is a sum of one term in s and one in s^2
+    for a sample of s tokens, so two sizes give both terms.
+    """
+    s, each = model.seq_len, model.flops_per_iteration(1)
+    square = (model.with_seq_len(2 * s).flops_per_iteration(1) - 2 * each) / 2
+    return (each - square) * lengths.mean / s + square * lengths.mean_square / s**2
 
 
 def _spread_s(costs: StageCosts, iteration: Array) -> tuple[Array, Array]:

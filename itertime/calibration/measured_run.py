@@ -34,7 +34,7 @@ from .features import Features, features_of, is_mixture, micro_batches, recomput
 from .names import published_names, system_of, unknown_layers
 from .table import Cells
 
-__all__ = ["MeasuredRun", "candidate_plans", "measured_run"]
+__all__ = ["MeasuredRun", "candidate_plans", "check_precision", "measured_run"]
 
 
 _LIMITS_W = {"A100": 400.0, "H100": 700.0}  # of the SXM parts, by NVIDIA's data sheets
@@ -76,7 +76,8 @@ class MeasuredRun:
     """A measured run: the arguments that predict it, its framework in the system.
 
     `assumed`: what the row does not say, or what these arguments state only roughly, one sentence each.
-    `unreported_bytes`: memory that a prediction counts and the row's figure lacks.
+    `unreported_bytes`: memory that a prediction counts and the row's figure lacks. `evaluation`: seconds of
+    evaluating the model that the measured time holds, over those of an iteration.
     """
 
     model: ModelSpec
@@ -85,6 +86,7 @@ class MeasuredRun:
     profile: Profile
     assumed: tuple[str, ...] = ()
     unreported_bytes: float = 0.0
+    evaluation: float = 0.0
 
 
 def measured_run(row: Cells, site: Site) -> MeasuredRun:
@@ -110,7 +112,7 @@ def measured_run(row: Cells, site: Site) -> MeasuredRun:
         unreported_bytes=BUFFERS_BYTES if row["site"] in _ALLOCATED else 0.0,
     )
     check_predictable(run.model)
-    _check_precision(run.plan.precision, run.profile)
+    check_precision(run.plan.precision, run.profile)
     return run
 
 
@@ -134,7 +136,8 @@ def candidate_plans(row: Cells, run: MeasuredRun) -> list[Plan]:
 _node = functools.cache(load_system)
 
 
-def _check_precision(precision: str, profile: Profile) -> None:
+def check_precision(precision: str, profile: Profile) -> None:
+    """Raises UserError if a profile has no matrix products or casts in a precision."""
     known = [each for each in profile.precisions if each == "bf16" or each in profile.casts]
     if precision not in known:
         raise UserError(f"precision={precision}: the profile {profile.name} has {', '.join(known)} only")

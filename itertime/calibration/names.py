@@ -23,6 +23,9 @@ _SYSTEMS = {
     "A100-40": "dgx-a100-40gb",
     "A100-64": "leonardo",
     "A100-80": "dgx-a100-80gb",
+    "A100-PCIE-40": "a100-pcie-40gb",
+    "A100-PCIE": "a100-pcie",
+    "A30": "a30",
     "A800-80": "dgx-a800-80gb",
     "V100-32": "dgx-v100",
     "H100-64": "marenostrum5",
@@ -39,6 +42,7 @@ _SYSTEMS = {
 _FORMS = {
     **dict.fromkeys(("A100", "A800", "V100", "H100"), ("", "SXM", "PCIE")),
     **dict.fromkeys(("H200", "B200", "B300"), ("", "SXM")),
+    "A30": ("",),
     **dict.fromkeys(("GB200", "GB300"), ("", "SXM", "NVL")),
 }
 """Forms in which a chip is sold; another form has other clocks or links, and no profile here."""
@@ -84,7 +88,9 @@ def system_of(gpu: str) -> str:
     found = None
     if form in _FORMS.get(chip, ()):
         of_memory = f"{chip}-{memory or _USUAL_GB[chip]}" if chip in _USUAL_GB else chip
-        found = _SYSTEMS.get(f"{chip}-PCIE" if form == "PCIE" else of_memory)
+        found = _SYSTEMS.get(of_memory)
+        if form == "PCIE":
+            found = _SYSTEMS.get(f"{chip}-PCIE-{memory}") or _SYSTEMS.get(f"{chip}-PCIE")
     if found is None:
         known = ", ".join(dict.fromkeys(name.partition("-")[0] for name in _SYSTEMS))
         raise UserError(

@@ -11,14 +11,38 @@ from numpy.typing import NDArray
 
 from itertime.errors import UserError
 from itertime.prediction import evaluate
-from itertime.spec import Framework, ModelSpec, Plan, PlanBatch, Profile, Site, System, load_framework
+from itertime.spec import (
+    Framework,
+    ModelSpec,
+    Plan,
+    PlanBatch,
+    PlanOptions,
+    Profile,
+    Site,
+    System,
+    load_framework,
+)
 
+from .bert_run import bert_plans, bert_run
 from .measured_run import MeasuredRun, candidate_plans, measured_run
-from .table import Cells
+from .table import BERT, Cells
 
-__all__ = ["RunSet"]
+__all__ = ["RunSet", "expressed"]
 
 Array = NDArray[np.float64]
+
+
+def expressed(row: Cells, site: Site) -> tuple[MeasuredRun, list[Plan]]:
+    """The run of a row of either kind of table, at a site, and all plans that it may have had.
+
+    Raises UserError, with the reason, if it cannot be expressed.
+    """
+    run = (bert_run if row.get("kind") == BERT else measured_run)(row, site)
+    return run, _plans_of(row, run)
+
+
+def _plans_of(row: Cells, run: MeasuredRun) -> list[Plan]:
+    return (bert_plans if row.get("kind") == BERT else candidate_plans)(row, run)
 
 
 @dataclass(frozen=True)
@@ -51,8 +75,7 @@ class RunSet:
         kept, runs, skipped = [], [], []
         for row in rows:
             try:
-                run = measured_run(row, Site())
-                candidate_plans(row, run)
+                run, _ = expressed(row, Site())
                 kept.append(row)
                 runs.append(run)
             except UserError as error:
@@ -77,6 +100,11 @@ class RunSet:
         return np.array([run.unreported_bytes for run in self.runs])
 
     @functools.cached_property
+    def _with_evaluation(self) -> Array:
+        """Measured seconds over those of the iteration in them."""
+        return np.array([1 + run.evaluation for run in self.runs])
+
+    @functools.cached_property
     def frameworks(self) -> tuple[str, ...]:
         """The framework of every run."""
         return tuple(run.system.framework for run in self.runs)
@@ -84,7 +112,7 @@ class RunSet:
     def evaluate(
         self, site: Site | None = None, frameworks: Mapping[str, Framework] | None = None
     ) -> tuple[Array, Array]:
-        """Predicted seconds of every run and the bytes that its row would state, at a site (None: the neutral
+        """Predicted seconds and bytes of every run, as its row would state them, at a site (None: the neutral
         one), with the shipped frameworks or those in `frameworks`, by name.
 
         Where the source leaves open the micro-batch or what is recomputed, the run is the fastest that fits
@@ -99,7 +127,7 @@ class RunSet:
             np.minimum.at(seconds, group.rows[possible], found[possible])
             chosen = possible & (found == seconds[group.rows])
             memory[group.rows[chosen]] = needed[chosen]
-        return seconds, memory - self.unreported_bytes
+        return seconds * self._with_evaluation, memory - self.unreported_bytes
 
     def _evaluated(
         self, group: _Group, site: Site | None, frameworks: Mapping[str, Framework]
@@ -127,13 +155,14 @@ class RunSet:
     @functools.cached_property
     def _groups(self) -> list[_Group]:
         """Runs that differ only in their plans, grouped so that each group is one evaluation."""
-        members: dict[tuple[ModelSpec, System, int], list[tuple[int, Plan]]] = {}
+        members: dict[tuple[ModelSpec, System, int, PlanOptions], list[tuple[int, Plan]]] = {}
         profiles = {id(run.profile): run.profile for run in self.runs}
         for row, (cells, run) in enumerate(zip(self.cells, self.runs, strict=True)):
-            key = (replace(run.model, name="run"), replace(run.system, name="run"), id(run.profile))
-            members.setdefault(key, []).extend((row, plan) for plan in candidate_plans(cells, run))
+            model, system = replace(run.model, name="run"), replace(run.system, name="run")
+            key = (model, system, id(run.profile), run.plan.options)
+            members.setdefault(key, []).extend((row, plan) for plan in _plans_of(cells, run))
         groups = []
-        for (model, system, profile), entries in members.items():
+        for (model, system, profile, _), entries in members.items():
             rows = np.array([row for row, _ in entries])
             groups.append(
                 _Group(

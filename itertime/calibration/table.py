@@ -1,164 +1,102 @@
-"""Iteration tables: measured seconds per iteration, one row a run, each with its own model, plan and system.
+"""Tables of measured runs: seconds per iteration, one row a run.
 
-The columns are those of `../shared/data/README.md` and `../shared/data/modern_gpus/README.md`. A file that is
-not such a table raises TableError with its line.
+Two kinds, which the names of their columns tell apart. An *iteration table* states a model, a plan and a
+system by column; its columns are those of `../shared/data/README.md` and
+`../shared/data/modern_gpus/README.md`. A *BERT table* holds steps of MLPerf's BERT under data parallelism
+alone, and says how samples become micro-batches; its columns are those of `../shared/data/mlperf/README.md`,
+and `bert_run.py` says what they mean. A file that is neither raises TableError with its line.
 """
 
 from __future__ import annotations
 
 import csv
 import logging
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from itertime.errors import TableError, printable
-from itertime.io import GPU_W, check_repeated, shown
+from itertime.io import check_repeated, shown
 from itertime.spec import RECOMPUTE
 
-__all__ = ["Cells", "read_table"]
+from .cells import (
+    Column,
+    count,
+    free_text,
+    marked,
+    number,
+    one_of,
+    positive,
+    power,
+    share,
+    stage,
+    switch,
+    whole,
+)
+
+__all__ = ["BERT", "Cells", "read_table"]
 
 Cells = dict[str, Any]
+BERT = "bert"
+"""The kind, in the cell "kind", of the rows of a BERT table."""
 
-
-@dataclass(frozen=True)
-class _Column:
-    parse: Callable[[str], Any]
-    needed: bool = True
-
-
-def _text(value: str) -> str:
-    return value
-
-
-def _count(value: str) -> int:
-    number = _number(value)
-    if number != int(number) or not 1 <= number <= 10**12:
-        raise ValueError("must be a whole number of at least 1")
-    return int(number)
-
-
-def _whole(value: str) -> int:
-    return 0 if value == "0" else _count(value)
-
-
-def _share(value: str) -> float:
-    number = _number(value)
-    if not 0 <= number <= 1:
-        raise ValueError("must be a number from 0 to 1")
-    return number
-
-
-def _stage(value: str) -> int:
-    if value not in ("0", "1", "2", "3"):
-        raise ValueError("must be 0, 1, 2 or 3")
-    return int(value)
-
-
-_SMALLEST, _LARGEST = 1e-12, 1e12  # of a measured quantity in the units of these columns
-
-
-def _positive(value: str) -> float:
-    number = _number(value)
-    if number <= 0:
-        raise ValueError("must be above 0")
-    if not _SMALLEST <= number <= _LARGEST:
-        raise ValueError("is beyond what any machine has; check its unit")
-    return number
-
-
-def _power(value: str) -> float:
-    number, (least, most) = _number(value), GPU_W
-    if not least <= number <= most:
-        raise ValueError(
-            f"must be the limit of one GPU, {least} to {most:,} W; leave it empty for the usual one"
-        )
-    return number
-
-
-def _number(value: str) -> float:
-    try:
-        number = float(value)
-    except ValueError:
-        raise ValueError("must be a number") from None
-    if not math.isfinite(number):
-        raise ValueError("must be a finite number")
-    return number
-
-
-def _switch(value: str) -> bool:
-    if value.lower() not in ("true", "false"):
-        raise ValueError("must be True or False")
-    return value.lower() == "true"
-
-
-def _one_of(*choices: str) -> Callable[[str], str]:
-    def parse(value: str) -> str:
-        if value not in choices:
-            raise ValueError(f"must be {', '.join(choices[:-1])} or {choices[-1]}")
-        return value
-
-    return parse
-
-
-_COLUMNS = {
-    "id": _Column(_text),
-    "site": _Column(_text, needed=False),
-    "gpu": _Column(_text),
-    "gpus": _Column(_count),
-    "gpus_per_node": _Column(_count),
-    "node_nic_gbps": _Column(_positive),
-    "layers": _Column(_count),
-    "hidden": _Column(_count),
-    "heads": _Column(_count),
-    "kv_heads": _Column(_count, needed=False),
-    "ffn_hidden": _Column(_count, needed=False),
-    "gated_mlp": _Column(_switch, needed=False),
-    "vocab": _Column(_count),
-    "seq_len": _Column(_count),
-    "attention": _Column(_one_of("core", "flash")),
-    "tp": _Column(_count),
-    "pp": _Column(_count),
-    "dp": _Column(_count),
-    "interleave": _Column(_count, needed=False),
-    "micro_batch": _Column(_count, needed=False),
-    "global_batch": _Column(_count),
-    "zero_stage": _Column(_stage, needed=False),
-    "zero_group": _Column(_count, needed=False),
-    "recompute": _Column(_one_of(*reversed(RECOMPUTE))),
-    "sequence_parallel": _Column(_switch, needed=False),
-    "grad_overlap": _Column(_switch, needed=False),
-    "iteration_s": _Column(_positive),
-    "memory_gb": _Column(_positive, needed=False),
-    "source": _Column(_text, needed=False),
-    "note": _Column(_text, needed=False),
-    "model": _Column(_text, needed=False),
-    "framework": _Column(_text, needed=False),
-    "missing": _Column(_text, needed=False),
-    "precision": _Column(_text, needed=False),
-    "cp": _Column(_count, needed=False),
-    "ep": _Column(_count, needed=False),
-    "etp": _Column(_count, needed=False),
-    "experts": _Column(_count, needed=False),
-    "experts_per_token": _Column(_count, needed=False),
-    "moe_ffn_hidden": _Column(_count, needed=False),
-    "shared_ffn_hidden": _Column(_count, needed=False),
-    "head_dim": _Column(_count, needed=False),
-    "head_dim_v": _Column(_count, needed=False),
-    "lora_rank": _Column(_whole, needed=False),
-    "power_w": _Column(_power, needed=False),
-    "tp_comm_overlap": _Column(_switch, needed=False),
-    "cuda_graphs": _Column(_text, needed=False),
-    "cpu_offload_layers": _Column(_whole, needed=False),
-    "recompute_modules": _Column(_text, needed=False),
-    "recompute_fraction": _Column(_share, needed=False),
-    "moe_dispatcher": _Column(_text, needed=False),
-    "moe_a2a_overlap": _Column(_switch, needed=False),
-    "grad_dtype": _Column(_text, needed=False),
+_ITERATION_COLUMNS = {
+    "id": Column(free_text),
+    "site": Column(free_text, needed=False),
+    "gpu": Column(free_text),
+    "gpus": Column(count),
+    "gpus_per_node": Column(count),
+    "node_nic_gbps": Column(positive),
+    "layers": Column(count),
+    "hidden": Column(count),
+    "heads": Column(count),
+    "kv_heads": Column(count, needed=False),
+    "ffn_hidden": Column(count, needed=False),
+    "gated_mlp": Column(switch, needed=False),
+    "vocab": Column(count),
+    "seq_len": Column(count),
+    "attention": Column(one_of("core", "flash")),
+    "tp": Column(count),
+    "pp": Column(count),
+    "dp": Column(count),
+    "interleave": Column(count, needed=False),
+    "micro_batch": Column(count, needed=False),
+    "global_batch": Column(count),
+    "zero_stage": Column(stage, needed=False),
+    "zero_group": Column(count, needed=False),
+    "recompute": Column(one_of(*reversed(RECOMPUTE))),
+    "sequence_parallel": Column(switch, needed=False),
+    "grad_overlap": Column(switch, needed=False),
+    "iteration_s": Column(positive),
+    "memory_gb": Column(positive, needed=False),
+    "source": Column(free_text, needed=False),
+    "note": Column(free_text, needed=False),
+    "model": Column(free_text, needed=False),
+    "framework": Column(free_text, needed=False),
+    "missing": Column(free_text, needed=False),
+    "precision": Column(free_text, needed=False),
+    "cp": Column(count, needed=False),
+    "ep": Column(count, needed=False),
+    "etp": Column(count, needed=False),
+    "experts": Column(count, needed=False),
+    "experts_per_token": Column(count, needed=False),
+    "moe_ffn_hidden": Column(count, needed=False),
+    "shared_ffn_hidden": Column(count, needed=False),
+    "head_dim": Column(count, needed=False),
+    "head_dim_v": Column(count, needed=False),
+    "lora_rank": Column(whole, needed=False),
+    "power_w": Column(power, needed=False),
+    "tp_comm_overlap": Column(switch, needed=False),
+    "cuda_graphs": Column(free_text, needed=False),
+    "cpu_offload_layers": Column(whole, needed=False),
+    "recompute_modules": Column(free_text, needed=False),
+    "recompute_fraction": Column(share, needed=False),
+    "moe_dispatcher": Column(free_text, needed=False),
+    "moe_a2a_overlap": Column(switch, needed=False),
+    "grad_dtype": Column(free_text, needed=False),
 }
-"""Columns that say what ran, and how."""
+"""Columns of an iteration table that say what ran, and how."""
 _INFORMATION = frozenset(
     (
         *("release", "recipe", "measured_as"),
@@ -167,24 +105,81 @@ _INFORMATION = frozenset(
     )
 )
 """Columns about the source of a row, and figures that follow from its time."""
+_BERT_COLUMNS = {
+    "id": Column(free_text),
+    "duplicate_of": Column(free_text, needed=False),
+    "gpu": Column(free_text),
+    "gpus": Column(count),
+    "gpus_per_node": Column(count),
+    "node_nic_gbps": Column(positive),
+    "layers": Column(count),
+    "hidden": Column(count),
+    "heads": Column(count),
+    "vocab": Column(count),
+    "samples_per_gpu_step": Column(count),
+    "grad_accumulation": Column(count),
+    "global_batch": Column(count),
+    "work": Column(free_text),
+    "tokens_per_gpu_step": Column(positive, needed=False),
+    "precision": Column(free_text),
+    "optimizer": Column(free_text),
+    "cuda_graph": Column(marked, needed=False),
+    "step_s": Column(positive),
+    "step_s_without_eval": Column(positive, needed=False),
+    "fixed_work_fp16": Column(marked, needed=False),
+    "framework": Column(free_text, needed=False),
+    "network": Column(free_text, needed=False),
+    "source": Column(free_text, needed=False),
+    "step_cv_over_runs": Column(number, needed=False),
+    "steps_to_converge": Column(positive, needed=False),
+    "time_to_train_s": Column(positive, needed=False),
+    "startup_s": Column(number, needed=False),
+}
+"""Columns of a BERT table."""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of table: its name with an article, columns that are read, and columns that are not."""
+
+    name: str
+    columns: Mapping[str, Column]
+    information: frozenset[str] = frozenset()
+
+    @property
+    def needed(self) -> list[str]:
+        return [name for name, column in self.columns.items() if column.needed]
+
+
+_ITERATIONS = _Kind("an iteration table", _ITERATION_COLUMNS, _INFORMATION)
+_BERT = _Kind("a BERT table", _BERT_COLUMNS)
+_OF_ITERATIONS, _OF_BERT = (
+    frozenset(one.needed) - frozenset(other.columns)
+    for one, other in ((_ITERATIONS, _BERT), (_BERT, _ITERATIONS))
+)
+"""Columns that tell the kinds apart: needed in one, unknown in the other."""
 _log = logging.getLogger("itertime")
 _LONGEST_CELL = 10_000
 _MOST_NAMED = 10  # unknown columns in a warning
 
 
 def read_table(path: str | Path) -> list[Cells]:
-    """The rows of an iteration table, in order: column -> value, None for an empty cell; "line" -> the line
-    of the file.
+    """The rows of a table of measured runs, in order: column -> value, None for an empty cell; "line" -> the
+    line of the file.
 
-    Columns that are not known are ignored, and one warning names them. Raises TableError for a file that is
-    not such a table: missing, other text, missing or repeated columns, ragged rows, cells of the wrong kind,
+    A row of a BERT table has the "kind" `BERT`, and its step as "iteration_s". Columns that are not known are
+    ignored, and one warning names them. Raises TableError for a file that is not such a table: missing,
+    other text, missing or repeated columns, columns of both kinds, ragged rows, cells of the wrong kind,
     repeated ids.
     """
     path = Path(path)
     rows: list[Cells] = []
     seen: dict[str, int] = {}
+    kind = _ITERATIONS
     for line, header, cells in _lines(path):
-        row = _row(path, line, header, cells)
+        if not rows:
+            kind = _kind_of(path, header)
+        row = _row(path, line, kind, header, cells)
         if row["id"] is None:
             raise TableError(f"{path}:{line}: id=: is empty; give every row its own name")
         if row["id"] in seen:
@@ -217,40 +212,56 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str], list[str]]]:
         ) from error
 
 
+def _kind_of(path: Path, header: list[str]) -> _Kind:
+    """The kind of table that has these columns: a BERT table if any of them is one's alone."""
+    of_bert = [name for name in header if name in _OF_BERT]
+    of_iterations = [name for name in header if name in _OF_ITERATIONS]
+    if of_bert and of_iterations:
+        raise TableError(
+            f"{path}:1: has columns of a BERT table ({', '.join(of_bert[:3])}) beside those of an iteration "
+            f"table ({', '.join(of_iterations[:3])}); keep the columns of one kind"
+        )
+    return _BERT if of_bert else _ITERATIONS
+
+
 def _check_header(path: Path, header: list[str]) -> None:
     if not header:
         raise TableError(f"{path}:1: the file is empty; the first line must name the columns")
-    foreign = [shown(name) for name in header if name not in _COLUMNS and name not in _INFORMATION]
+    kind = _kind_of(path, header)
+    known = frozenset(kind.columns) | kind.information
+    foreign = [shown(name) for name in header if name not in known]
     if foreign:
         more = f" and {len(foreign) - _MOST_NAMED} more" if len(foreign) > _MOST_NAMED else ""
         named = ", ".join(foreign[:_MOST_NAMED]) + more
         what = f"ignored, as no column of these names is known: {named}"
         _log.warning("warning: %s:1: %s; do they change the work of a run?", printable(str(path)), what)
-    check_repeated(header, f"{path}:1", _COLUMNS)
-    missing = [name for name, column in _COLUMNS.items() if column.needed and name not in header]
+    check_repeated(header, f"{path}:1", kind.columns)
+    missing = [name for name in kind.needed if name not in header]
     if missing:
         raise TableError(
-            f"{path}:1: column {missing[0]} is missing; an iteration table needs {', '.join(missing)} too"
+            f"{path}:1: column {missing[0]} is missing; {kind.name} needs {', '.join(missing)} too"
         )
 
 
-def _row(path: Path, line: int, header: list[str], cells: list[str]) -> Cells:
+def _row(path: Path, line: int, kind: _Kind, header: list[str], cells: list[str]) -> Cells:
     if len(cells) != len(header):
         raise TableError(
             f"{path}:{line}: has {len(cells)} cells where the header has {len(header)}; complete the row"
         )
-    row: Cells = dict.fromkeys(_COLUMNS)
+    row: Cells = dict.fromkeys(kind.columns)
     row["line"] = line
-    for name, text in zip(header, cells, strict=True):
-        value = text.strip()
-        if name not in _COLUMNS or not value:
+    for name, cell in zip(header, cells, strict=True):
+        value = cell.strip()
+        if name not in kind.columns or not value:
             continue
         if len(value) > _LONGEST_CELL:
             raise TableError(
                 f"{path}:{line}: {name}: has {len(value)} characters; the limit is {_LONGEST_CELL}"
             )
         try:
-            row[name] = _COLUMNS[name].parse(value)
+            row[name] = kind.columns[name].parse(value)
         except ValueError as error:
             raise TableError(f"{path}:{line}: {name}={shown(value)}: {error}") from None
+    if kind is _BERT:
+        row |= {"kind": BERT, "iteration_s": row["step_s"], "memory_gb": None, "site": None}
     return row

@@ -1,11 +1,11 @@
-"""Predicted against measured: predictions for the rows of iteration tables, and their errors."""
+"""Predicted against measured: predictions for the rows of tables of measured runs, and their errors."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from itertime.io import with_guard, write_text
 from itertime.prediction import Prediction, predict
 from itertime.spec import Site
 
-from .measured_run import MeasuredRun, candidate_plans, measured_run
-from .table import Cells, read_table
+from .bert_run import stated_precision
+from .measured_run import MeasuredRun
+from .run_set import expressed
+from .table import BERT, Cells, read_table
 
 __all__ = [
     "GROUPINGS",
@@ -31,7 +33,7 @@ __all__ = [
     "write_rows",
 ]
 
-GROUPINGS = ("framework", "precision", "gpu", "source")
+GROUPINGS = ("framework", "precision", "gpu", "source", "batching")
 """What `summary` can group rows by."""
 
 
@@ -87,7 +89,10 @@ class FileErrors:
 
 
 def validate(path: str | Path, site: Site | None = None) -> FileErrors:
-    """Predict every row of a table, with the constants of `site`. Raises TableError for a malformed file."""
+    """Predict every row of a table of measured runs, with the constants of `site`.
+
+    Raises TableError for a malformed file.
+    """
     predicted, skipped = [], []
     for row in read_table(path):
         try:
@@ -154,13 +159,13 @@ def _predict_row(row: Cells, site: Site, file: str) -> RowError:
     memory of all that it can be, or the one that needs least if none fits. Runs may fill the memory: a
     measured run needs no headroom.
     """
-    run = measured_run(row, site)
-    plans = candidate_plans(row, run)
+    run, plans = expressed(row, site)
     found = [(plan, predict(run.model, plan, run.system, run.profile, memory_headroom=0.0)) for plan in plans]
     possible = [each for each in found if each[1].fits] or found[:1]
     plan, prediction = min(possible, key=lambda each: each[1].iteration_s)
     source = row["site"] or file
     interval = interval_s(run.model, plan, run.system, prediction.iteration_s, without=source)
+    prediction = _with_evaluation(prediction, run.evaluation)
     return RowError(
         id=row["id"],
         measured_s=row["iteration_s"],
@@ -173,8 +178,23 @@ def _predict_row(row: Cells, site: Site, file: str) -> RowError:
     )
 
 
+def _with_evaluation(prediction: Prediction, share: float) -> Prediction:
+    """The prediction of a measured time that holds evaluations: so many times the iteration's."""
+    if share == 0:
+        return prediction
+    added = share * prediction.iteration_s
+    return replace(
+        prediction,
+        iteration_s=prediction.iteration_s + added,
+        breakdown=prediction.breakdown | {"evaluation": added},
+    )
+
+
 def _groups(row: Cells, run: MeasuredRun, source: str) -> dict[str, str]:
-    values = (run.system.framework, run.plan.precision, row["gpu"], source)
+    precision = stated_precision(row) if row.get("kind") == BERT else run.plan.precision
+    options = run.plan.options
+    batching = options.batching if options.balance == "drawn" else f"{options.batching}, {options.balance}"
+    values = (run.system.framework, precision, row["gpu"], source, batching)
     return dict(zip(GROUPINGS, values, strict=True))
 
 

@@ -24,7 +24,7 @@ def validate(
     ] = None,
     settings: Settings = None,
     by: Annotated[
-        str | None, typer.Option("--by", help="Errors by framework, precision, gpu or source, too.")
+        str | None, typer.Option("--by", help="Errors by framework, precision, gpu, source or batching, too.")
     ] = None,
     rows: Annotated[
         Path | None, typer.Option("--rows", help="Write measured and predicted values to this file.")

@@ -21,6 +21,8 @@ Why
   launch its kernels, layer by layer. Embedding and projection fill what the layers of their chunk leave idle.
 - The floor is part of the passes, so schedules, task graph and pruning need not know it. Where it does not
   bind, which is every large model on A100, it changes no digit.
+- An iteration takes the passes of its slowest data-parallel rank: what they take longer than the mean rank's
+  is a part of the passes, so what hides behind them, and the task graph, need not know it either.
 - The neutral launch time is that of eager PyTorch, measured without a GPU. What frameworks add differs by
   site, like `Site.layer_overhead_s`.
 """
@@ -29,14 +31,8 @@ from .kernel_times import KernelTimes
 from .layer import Parts
 from .memory import BUFFERS_BYTES, MEMORY_HEADROOM, Memory, checked_headroom, memory
 from .partition import FIRST, HEAVY, LAST, LIGHT, Workload
-from .stage import (
-    StageCosts,
-    chunk_times,
-    interleaved_passes,
-    micro_batch_passes,
-    stage_costs,
-    stage_layers_s,
-)
+from .passes import micro_batch_passes, stage_layers_s
+from .stage import StageCosts, chunk_times, interleaved_passes, stage_costs
 
 __all__ = [
     "BUFFERS_BYTES",

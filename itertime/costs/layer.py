@@ -240,6 +240,8 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
     batch, s = workload.micro_batch.sequences, workload.micro_batch.length
     d, heads = float(model.head_width + model.rope_head_dim), model.heads / plans.tp
     if model.attention != "core":
+        if workload.framework.whole_rows:
+            batch, s = batch * (s / model.seq_len), np.full(len(plans), float(model.seq_len))
         kv_heads = np.maximum(model.kv_heads / plans.tp, 1.0)
         causal = not model.encoder
         kernel = _attention_kernel(workload)

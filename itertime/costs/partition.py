@@ -28,8 +28,8 @@ from itertime.spec import (
     load_lengths,
 )
 
+from .balance import MicroBatch, micro_batch_of
 from .kernel_times import KernelTimes
-from .micro_batch import MicroBatch, micro_batch_of
 
 __all__ = ["FIRST", "HEAVY", "LAST", "LIGHT", "Partition", "Workload", "padded_vocab"]
 

@@ -3,74 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from itertime.schedule import InterleavedPasses
-from itertime.spec import ModelSpec, PlanBatch, System
+from itertime.spec import PlanBatch
 
-from .embedding_head import embedding_s, head_s
-from .exchange import (
-    Exchange,
-    Sharded,
-    compression_kernels_s,
-    exchange,
-    exposed_s,
-    optimizer_s,
-    outer_sync_s,
-    pass_kernels_s,
-    sharded_s,
-)
-from .imbalance import Growth, Spread, add_imbalance, balance_s, varies
-from .kernel_times import KernelTimes
-from .layer import Parts, layer_costs
-from .micro_batch import MicroBatch
-from .network import all_gather_s, all_reduce_s, p2p_s, ranks_together
+from .balance.imbalance import Spread, add_imbalance, balance_s
+from .exchange import Exchange, Sharded, once_s, pass_kernels_s, sharded_s
+from .layer import Parts
+from .network import all_gather_s, p2p_s, ranks_together
 from .offload import activation_copies_s
-from .parallel_comm import activation_all_reduce_s
 from .partition import FIRST, HEAVY, LAST, Workload
+from .passes import Pass, distinct_passes
 
 __all__ = [
-    "MICRO_BATCH_COLUMNS",
     "ChunkTimes",
-    "Pass",
     "StageCosts",
     "chunk_times",
     "interleaved_passes",
-    "micro_batch_passes",
     "stage_costs",
-    "stage_layers_s",
 ]
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 _KIND = np.arange(4)[:, None]
-
-MICRO_BATCH_COLUMNS = (
-    "tp",
-    "micro_batch",
-    "recompute",
-    "sequence_parallel",
-    "fp32_gradients",
-    "cp_gather",
-    "cp",
-    "ep",
-    "precision",
-    "etp",
-    "tp_overlap",
-    "cuda_graphs",
-    "dispatcher",
-    "ep_overlap",
-    "recompute_permille",
-)
-"""The columns of a `PlanBatch` that decide the time of one micro-batch in a layer and in the model's ends."""
-_DEALT = ("dp", "global_batch", "pp_before_dp")
-"""Further ones where its samples depend on those of the other micro-batches."""
-_MORE = 1.5
-"""Work whose seconds show how a pass grows: far enough that steps of the GPU's waves matter little, and about
-as far as the slowest of many ranks lies above the mean rank if samples stay as drawn."""
 
 
 @dataclass(frozen=True)
@@ -91,126 +50,29 @@ class StageCosts:
     spread: Spread | None = None
 
 
-@dataclass(frozen=True)
-class Pass:
-    """Seconds of one pass of one micro-batch: one layer by part, the embedding, the head.
-
-    `dense`: the same as `layer` of one of a mixture's dense layers; empty for a model without any.
-    """
-
-    layer: Parts
-    embedding: Array
-    head: Array
-    dense: Parts
-
-    def take(self, rows: Whole) -> Pass:
-        layer, dense = (
-            {part: seconds[rows] for part, seconds in parts.items()} for parts in (self.layer, self.dense)
-        )
-        return Pass(layer, self.embedding[rows], self.head[rows], dense)
-
-
 def stage_costs(workload: Workload) -> StageCosts:
     """All parts of an iteration's time; what remains is the order in which the stages run."""
     sharded = [sharded_s(workload)]
     if workload.model.dense_layers:
         sharded.append(sharded_s(workload.dense_form))
     hop = _hop_s(workload)
-    (forward, backward), *longer = _distinct_passes(workload)
+    each = distinct_passes(workload)
+    forward, backward = each.forward, each.backward
     passes = [
         _stage_pass(workload, forward, _shards_forward(workload, sharded, forward), hop, LAST),
         _stage_pass(workload, backward, _shards_backward(workload, sharded, backward), hop, FIRST),
     ]
-    kernels = pass_kernels_s(workload)
-    if kernels is not None:
-        passes[0]["compression"], passes[1]["compression"] = kernels
+    for parts, kernels in zip(passes, pass_kernels_s(workload), strict=False):
+        parts["compression"] = kernels
     spread = None
-    if longer:
-        growth = _growth(workload, (forward, backward), longer)
-        spread = add_imbalance(workload, passes[0], passes[1], growth)
-    once, traffic = _once(workload, passes[0], passes[1])
+    if each.growth:
+        idle = [_idle(workload, *pair) for pair in zip((forward, backward), passes, strict=True)]
+        spread = add_imbalance(workload, passes, idle, each.growth)
+    once, traffic = once_s(workload, *(_first_chunk_s(workload, each) for each in passes))
     once["fsdp_last"] = sharded[-1].last_scatter  # of the first layer, which is dense if any is
-    if longer:
+    if each.growth:
         once["balance"] = balance_s(workload)
     return StageCosts(workload, passes[0], passes[1], once, traffic, spread)
-
-
-def stage_layers_s(model: ModelSpec, plans: PlanBatch, system: System, profile: KernelTimes) -> Array:
-    """Seconds of one micro-batch in `layers // pp` layers, without ends and sends: a lower bound for the
-    slowest stage, which has at least as many layers. In a mixture with dense layers all count as the shorter
-    kind.
-    """
-    first, where = plans.distinct(_columns(plans))
-    work = Workload.of(model, plans.take(first), system, profile)
-    reduced = activation_all_reduce_s(work)
-    both = [
-        sum((*layer.forward.values(), *layer.backward.values()), np.zeros(len(work)))
-        for layer in layer_costs(work, reduced)
-    ]
-    return (model.layers // plans.pp) * np.minimum.reduce(both)[where]
-
-
-def _columns(plans: PlanBatch) -> tuple[str, ...]:
-    """`MICRO_BATCH_COLUMNS`, and what else decides the longest sample of a micro-batch."""
-    dealt = plans.options.batching == "longest" and plans.options.balance != "drawn"
-    return MICRO_BATCH_COLUMNS + (_DEALT if dealt else ())
-
-
-def _distinct_passes(workload: Workload) -> list[tuple[Pass, Pass]]:
-    """`micro_batch_passes`, each distinct case computed once, however many plans share it. Where ranks differ
-    in their work, also those of a micro-batch with `_MORE` times the tokens, and of one with as many more
-    squares of attention's lengths.
-    """
-    several = varies(workload)
-    if len(workload) == 1:
-        if not several:
-            return [micro_batch_passes(workload)]
-        first = where = np.zeros(1, dtype=np.int64)
-    else:
-        first, where = workload.plans.distinct(_columns(workload.plans))
-    mean = workload.take(first)
-    if not several:
-        forward, backward = micro_batch_passes(mean)
-        return [(forward.take(where), backward.take(where))]
-    sizes = (mean.micro_batch, *(mean.micro_batch.scaled(*more) for more in ((_MORE, 1.0), (1.0, _MORE))))
-    all_sizes = replace(workload.take(np.tile(first, 3)), micro_batch=MicroBatch.joined(sizes))
-    forward, backward = micro_batch_passes(all_sizes)
-    starts = (where + number * len(first) for number in range(3))
-    return [(forward.take(rows), backward.take(rows)) for rows in starts]
-
-
-def _growth(
-    workload: Workload, mean: tuple[Pass, Pass], longer: Sequence[tuple[Pass, Pass]]
-) -> tuple[Growth, Growth]:
-    """How the GPU's time of both passes grows with a micro-batch's tokens, and with its squares."""
-    found = []
-    for direction in (0, 1):
-        busy = [_busy_s(workload, each[direction]) for each in (mean, *longer)]
-        found.append(Growth(*((more - busy[0]) / (_MORE - 1) for more in busy[1:])))
-    return found[0], found[1]
-
-
-def _busy_s(workload: Workload, one: Pass) -> Array:
-    """Seconds of a pass that the GPU computes and communicates within layers, (4, plans)."""
-    layers = _layers_s(workload, one)
-    busy = sum(
-        (seconds for part, seconds in layers.items() if part not in ("launch", "overhead")),
-        np.zeros(workload.partition.layers.shape),
-    )
-    has_embedding = (_KIND == FIRST) | ((_KIND == LAST) & (workload.plans.pp == 1))
-    return busy + np.where(has_embedding, one.embedding, 0.0) + np.where(_KIND == LAST, one.head, 0.0)
-
-
-def micro_batch_passes(workload: Workload) -> tuple[Pass, Pass]:
-    """Forward and backward pass of one micro-batch under every plan."""
-    reduced = activation_all_reduce_s(workload)
-    layer, *dense = layer_costs(workload, reduced)
-    embedding = embedding_s(workload, reduced)
-    head = head_s(workload, reduced)
-    return (
-        Pass(layer.forward, embedding[0], head[0], dense[0].forward if dense else {}),
-        Pass(layer.backward, embedding[1], head[1], dense[0].backward if dense else {}),
-    )
 
 
 def _layers_s(workload: Workload, one: Pass) -> Parts:
@@ -258,12 +120,31 @@ def _hide_ends(parts: Parts, plans: PlanBatch) -> None:
         idle = np.where(plans.interleave == 1, idle - hidden, idle)
 
 
+def _idle(workload: Workload, one: Pass, parts: Parts) -> Array:
+    """Seconds that the GPU waits for launches in a pass, (4, plans), beside those that its ends fill."""
+    if "launch" not in parts:
+        return np.zeros(workload.partition.layers.shape)
+    has_embedding = (_KIND == FIRST) | ((_KIND == LAST) & (workload.plans.pp == 1))
+    ends = np.where(has_embedding, one.embedding, 0.0) + np.where(_KIND == LAST, one.head, 0.0)
+    return np.maximum(parts["launch"] - (ends - parts["embedding"] - parts["head"]), 0.0)
+
+
 def _at_ends(stages: Array, chunks: Whole) -> Array:
     """Of seconds by kind of stage, (4, plans): those of the chunk that differs from the stage's others.
 
     All other chunks of all stages take as long as those of a middle stage.
     """
     return np.where(chunks == 1, stages, stages[HEAVY] / chunks + (stages - stages[HEAVY]))
+
+
+def _first_chunk_s(workload: Workload, parts: Parts) -> Array:
+    """Seconds of a pass through the first chunk of the first stage, (plans,), where buckets overlap it."""
+    plans, column = workload.plans, np.arange(len(workload))
+    if not plans.grad_overlap.any():
+        return np.zeros(len(workload))
+    first = np.where(plans.pp == 1, LAST, FIRST)
+    chunk = _at_ends(_shared(parts), plans.interleave)[first, column] + parts["embedding"][first, column]
+    return chunk + np.where(plans.interleave == 1, parts["head"][first, column], 0.0)
 
 
 @dataclass(frozen=True)
@@ -335,62 +216,6 @@ def _hop_s(workload: Workload) -> Array:
         gathered = all_gather_s(nbytes * plans.tp, plans.tp, local, system, profile, domain // local)
         sent = sent + np.where(gathers, gathered, 0.0)
     return np.where(plans.pp > 1, sent, 0.0)
-
-
-def _once(workload: Workload, forward: Parts, backward: Parts) -> tuple[Parts, Exchange]:
-    """Seconds by part that an iteration spends once, on the first stage, which ends last."""
-    plans, partition, site = workload.plans, workload.partition, workload.system.site
-    first = np.where(plans.pp == 1, LAST, FIRST)
-    column = np.arange(len(plans))
-    layers = partition.layers[first, column]
-    shared, experts = (each[first, column] for each in partition.trained_parameters(workload.model))
-    if not workload.model.lora_rank:
-        shared = shared + partition.tables
-    traffic = exchange(workload, layers, shared, experts)
-    exposed, framework = traffic.total_s, workload.framework
-    if plans.grad_overlap.any():
-        covers = [
-            _at_ends(_shared(parts), plans.interleave)[first, column]
-            + parts["embedding"][first, column]
-            + np.where(plans.interleave == 1, parts["head"][first, column], 0.0)
-            for parts in (forward, backward)
-        ]
-        exposed = exposed_s(traffic.gather_s, covers[0], traffic.buckets, plans.grad_overlap)
-        exposed = exposed + traffic.exposed_reduce_s(covers[1], plans.grad_overlap)
-    once = {
-        "dp_comm": exposed,
-        "embedding_sync": _embedding_sync_s(workload),
-        **optimizer_s(workload, shared, experts),
-        "iteration_overhead": site.iteration_overhead_s
-        + framework.iteration_s
-        + _broadcasts(plans) * site.zero_broadcast_s,
-    }
-    if plans.options.compression != "none":
-        once["compression_once"] = compression_kernels_s(workload, shared + experts)
-    if plans.options.workers > 1:
-        once["outer_sync"] = outer_sync_s(workload, shared, experts)
-    if framework.contention:
-        once["contention_once"] = framework.contention * (traffic.total_s - exposed)
-    return once, traffic
-
-
-def _broadcasts(plans: PlanBatch) -> Array:
-    """Ranks that send their share of the updated weights to those that need it, one after the other."""
-    ranks = plans.optimizer_shards / plans.weight_shards
-    return np.where(ranks > 1, ranks, 0.0)
-
-
-def _embedding_sync_s(workload: Workload) -> Array:
-    """Seconds to sum the gradients of a tied embedding, which both ends of a pipeline hold."""
-    plans, system = workload.plans, workload.system
-    if not workload.model.tied_embeddings or workload.model.lora_rank or (plans.pp == 1).all():
-        return np.zeros(len(plans))
-    domain = system.domain_gpus
-    together = np.where(plans.next_stage * plans.pp > domain, 1, 2)
-    apart = np.maximum(plans.next_stage * (plans.pp - 1) // domain, 1)
-    nbytes = 2.0 * workload.partition.table
-    seconds = all_reduce_s(nbytes, 2, together, system, workload.profile, domain, apart)
-    return np.where(plans.pp > 1, seconds, 0.0)
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,12 @@ class Framework:
     attention_multiplier: Annotated[
         Positive, described("multiplies the times of the attention kernel", "1")
     ] = 1.0
+    whole_rows: Annotated[
+        StrictBool,
+        described(
+            "the attention kernel meets `seq_len` keys with every query, however short its sample is (FMHA)"
+        ),
+    ] = False
     elementwise_multiplier: Annotated[
         Positive, described("multiplies the times of memory-bound kernels", "1")
     ] = 1.0

@@ -1,8 +1,9 @@
 """What the ranks of an iteration have to do when samples differ in length, by how they are dealt to ranks.
 
 Where ranks draw on their own, as drawn or by strata, their slowest is an order statistic, which is computed.
-Where ranks exchange samples it is sampled. Samples of a rank that is dealt sorted samples, or has strata, run
-in the order of their lengths, so those of a micro-batch are alike; else in the order drawn.
+Where ranks exchange samples it is sampled, unless a node has so few outcomes that all of them are taken.
+Samples of a rank that is dealt sorted samples, or has strata, run in the order of their lengths, so those of
+a micro-batch are alike; else in the order drawn.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import numpy as np
 from itertime.errors import UserError
 from itertime.spec import Lengths, PlanOptions
 
+from .enumeration import pools_of
 from .hulls import Points, stacked, upper_hull
 from .order_statistics import Array
 from .packing import packs_of
-from .sampling import Indices, deal, draw
-from .slowest import DrawnWork, IndependentRanks, SampledRanks, UnitPart
+from .sampling import Indices, deal, draw, work_of_ranks
+from .slowest import DrawnWork, IndependentNodes, IndependentRanks, SampledRanks, UnitPart
 from .strata import bin_edges, stratified_counts
 
 __all__ = ["Dealt", "check_balance", "drawn_work", "rows_of", "sampled_work"]
@@ -114,14 +116,26 @@ def _work(dealt: Dealt) -> DrawnWork:
     if dealt.batching == "padded":
         point = np.array([(dealt.seq_len, dealt.seq_len**2)], dtype=float)
         return IndependentRanks.of([UnitPart(point, np.ones(1), dealt.samples)], dealt.ranks)
-    if dealt.group > 1 or (dealt.alike > 1 and dealt.balance != "drawn"):
-        return _sampled(dealt)
     parts = _units(dealt)
+    if dealt.group > 1 or (dealt.alike > 1 and dealt.balance != "drawn"):
+        return _enumerated(dealt, parts) or _sampled(dealt)
     if dealt.alike > 1:
         points, shares, samples = parts[0]
         longest = np.diff(np.cumsum(shares) ** dealt.alike, prepend=0.0)  # David and Nagaraja, section 2.1
         parts = [UnitPart(points * dealt.alike, longest, samples // dealt.alike)]
     return IndependentRanks.of(parts, dealt.ranks)
+
+
+def _enumerated(dealt: Dealt, parts: list[UnitPart]) -> IndependentNodes | None:
+    """All outcomes of one of the nodes; None if they are too many, or the nodes differ in size."""
+    nodes, rest = divmod(dealt.ranks, dealt.group)
+    pools = None if rest else pools_of(parts, dealt.group)
+    if pools is None:
+        return None
+    points = np.concatenate([part.points for part in parts])
+    work = work_of_ranks(points, deal(pools[0], dealt.group), dealt.alike)
+    tokens, squares = (pools[1] @ work.mean(axis=1)).tolist()
+    return IndependentNodes(stacked([upper_hull(each) for each in work]), pools[1], nodes, tokens, squares)
 
 
 def _check(dealt: Dealt) -> None:
@@ -164,7 +178,7 @@ def _sampled(key: Dealt) -> SampledRanks:
     at_once = max(1, UNITS_AT_ONCE // size)
     for first in range(0, draws, at_once):
         dealt = _dealt(key, parts, rng, min(at_once, draws - first))
-        work = _work_of_ranks(points, dealt, key.alike)
+        work = work_of_ranks(points, dealt, key.alike)
         means.extend(work.mean(axis=1))
         hulls.extend(upper_hull(each) for each in work)
     exact = key.alike == 1
@@ -190,11 +204,3 @@ def _dealt(key: Dealt, parts: list[UnitPart], rng: np.random.Generator, draws: i
         if ranks
     ]
     return np.concatenate(dealt, axis=1)
-
-
-def _work_of_ranks(points: Points, dealt: Indices, micro_batch: int) -> Points:
-    """draws x ranks x (tokens, squares). Every sample of a micro-batch counts as its longest."""
-    if micro_batch > 1:
-        dealt = dealt.reshape(*dealt.shape[:2], -1, micro_batch).max(axis=3)
-    sums = [column.take(dealt).sum(axis=2) for column in points.T]
-    return micro_batch * np.stack(sums, axis=2)

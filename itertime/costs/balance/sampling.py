@@ -9,7 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Indices", "deal", "draw"]
+from .hulls import Points
+
+__all__ = ["Indices", "deal", "draw", "work_of_ranks"]
 
 Indices = NDArray[np.integer]
 
@@ -59,3 +61,14 @@ def deal(pools: Indices, ranks: int) -> Indices:
     rounds = np.sort(pools, axis=1)[:, ::-1].reshape(len(pools), -1, ranks).copy()
     rounds[:, 1::2] = rounds[:, 1::2, ::-1]
     return rounds.swapaxes(1, 2)
+
+
+def work_of_ranks(points: Points, dealt: Indices, micro_batch: int) -> Points:
+    """Tokens and squares of every rank: draws x ranks x 2, from draws x ranks x units of a rank.
+
+    `points`: units x 2. Every sample of a micro-batch counts as its longest.
+    """
+    if micro_batch > 1:
+        dealt = dealt.reshape(*dealt.shape[:2], -1, micro_batch).max(axis=3)
+    sums = [column.take(dealt).sum(axis=2) for column in points.T]
+    return micro_batch * np.stack(sums, axis=2)

@@ -1,4 +1,4 @@
-"""The slowest rank of an iteration, exactly for ranks that are independent, else from draws.
+"""The slowest rank of an iteration: exactly for independent ranks and for few outcomes, else from draws.
 
 The work of a rank is linear * tokens + quadratic * squares: products take a time in proportion to the tokens
 that pass them, attention one in proportion to the sum of the squared lengths. The two factors depend on model
@@ -17,7 +17,7 @@ import numpy as np
 from .hulls import Points
 from .order_statistics import Array, Maximum, Part, sum_distribution
 
-__all__ = ["DrawnWork", "IndependentRanks", "SampledRanks", "SlowestRank", "UnitPart"]
+__all__ = ["DrawnWork", "IndependentNodes", "IndependentRanks", "SampledRanks", "SlowestRank", "UnitPart"]
 
 NODES = 64  # intervals of the share of the squares in a rank's work, between which the maximum is linear
 
@@ -106,6 +106,33 @@ class IndependentRanks:
             mean = max(mean, 1.0)
             self._known[node] = Maximum(mean, min(low, mean), max(high, mean))
         return self._known[node]
+
+
+@dataclass(frozen=True, eq=False)
+class IndependentNodes:
+    """`nodes` nodes, each of which has the outcome i with the probability `chances[i]`: exact.
+
+    `hulls`: outcomes x corners x 2, as those of `SampledRanks`. `tokens`, `squares`: expected, of a rank.
+    """
+
+    hulls: Points
+    chances: Array
+    nodes: int
+    tokens: float
+    squares: float
+
+    def slowest(self, linear: float, quadratic: float) -> SlowestRank:
+        """See `DrawnWork`."""
+        assert linear >= 0
+        assert quadratic >= 0
+        slowest = (self.hulls @ np.array((linear, quadratic))).max(axis=1)
+        order = np.argsort(slowest)
+        below = np.minimum(np.cumsum(self.chances[order]), 1.0) ** self.nodes
+        below[-1] = 1.0
+        average = linear * self.tokens + quadratic * self.squares
+        mean = max(float(slowest[order] @ np.diff(below, prepend=0.0)), average)
+        low, high = slowest[order[np.searchsorted(below, (0.05 - 1e-12, 0.95 - 1e-12))]].tolist()
+        return SlowestRank(mean, min(low, mean), max(high, mean), 0.0, average)
 
 
 @dataclass(frozen=True, eq=False)

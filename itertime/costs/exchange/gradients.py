@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,33 +25,46 @@ class Exchange:
     """Seconds to combine all gradients, and to gather updated weights, of the first stage, which ends last.
 
     Both go in `buckets` equal pieces along the passes that can hide them. With interleaved chunks, `buckets`
-    counts those of the first chunk: the rest of the pipeline hides the others.
+    counts those of the first chunk: the rest of the pipeline hides the others. `calls` counts those of all
+    chunks, where a chunk whose gradients go at once has one.
 
-    `in_step`: gradients are combined in the optimizer's step, where no pass hides it. A share `warmup` of the
-    iterations combines them uncompressed and in buckets, in `warmup_s` seconds.
+    `kernels`: by name and in order, seconds of what the GPU runs on each bucket before it is sent, (plans,).
+    `norm_s`: seconds of a norm that is taken once, before or after the exchange. `overlapped`: plans whose
+    gradients travel during the last backward pass.
+
+    In a share `warmup_share` of the iterations the exchange is the uncompressed `warmup`.
     """
 
     reduce_s: Array
     gather_s: Array
     buckets: Whole
-    in_step: bool = False
-    warmup: float = 0.0
-    warmup_s: Array | float = 0.0
+    calls: Whole
+    overlapped: NDArray[np.bool_]
+    norm_s: Array
+    kernels: dict[str, Array] = field(default_factory=dict)
+    warmup_share: float = 0.0
+    warmup: Exchange | None = None
 
     @property
     def total_s(self) -> Array:
         """Seconds of communication, hidden or not, on average over the run."""
-        if not self.warmup:
-            return self.reduce_s + self.gather_s
-        return (1 - self.warmup) * self.reduce_s + self.warmup * self.warmup_s + self.gather_s
+        if self.warmup is None:
+            return self.gather_s + self.reduce_s
+        return self.gather_s + self._mean(self.reduce_s, self.warmup.reduce_s)
 
-    def exposed_reduce_s(self, cover: Array, overlap: NDArray[np.bool_]) -> Array:
+    def exposed_reduce_s(self, cover: Array) -> Array:
         """Seconds to combine gradients that a backward pass of `cover` seconds does not hide, on average."""
-        shown = exposed_s(self.reduce_s, cover, self.buckets, overlap & (not self.in_step))
-        if not self.warmup:
-            return shown
-        first = exposed_s(np.asarray(self.warmup_s), cover, self.buckets, overlap)
-        return (1 - self.warmup) * shown + self.warmup * first
+        shown = exposed_s(self.reduce_s, cover, self.buckets, self.overlapped)
+        return shown if self.warmup is None else self._mean(shown, self.warmup.exposed_reduce_s(cover))
+
+    def _mean(self, compressed: Array, first: Array) -> Array:
+        return (1 - self.warmup_share) * compressed + self.warmup_share * first
+
+    def clipped(self, kernels: dict[str, Array], norm_s: Array, overlapped: NDArray[np.bool_]) -> Exchange:
+        """The exchange with the kernels of clipping, of which only plans in `overlapped` keep the overlap."""
+        warmup = self.warmup and self.warmup.clipped(kernels, norm_s, overlapped)
+        kept = self.overlapped & overlapped
+        return replace(self, kernels=kernels, norm_s=norm_s, overlapped=kept, warmup=warmup)
 
 
 def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -> Exchange:
@@ -77,22 +90,21 @@ def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -
         copies = ranks * plans.tp // apart
         more = _sums(workload, experts / calls, copies, shards.of_experts(plans), apart)
         reduced, gathered = reduced + more[0], gathered + more[1]
-    per_chunk = calls / (1 if in_step(options) else plans.interleave)
-    found = Exchange(reduced * per_chunk, gathered * per_chunk, buckets)
-    return _compressed(workload, found, layers, shared, experts) if options.compression != "none" else found
-
-
-def _compressed(
-    workload: Workload, found: Exchange, layers: Whole, shared: Array, experts: Array
-) -> Exchange:
-    """The exchange with its warm-up, whose iterations send everything uncompressed."""
-    options = workload.plans.options
     late = in_step(options)
+    per_chunk = calls / (1 if late else plans.interleave)
+    found = Exchange(
+        reduce_s=reduced * per_chunk,
+        gather_s=gathered * per_chunk,
+        buckets=buckets,
+        calls=calls,
+        overlapped=np.zeros(len(plans), dtype=bool) if late else plans.grad_overlap,
+        norm_s=np.zeros(len(plans)),
+    )
     if not options.warmup_share:
-        return replace(found, in_step=late)
-    plans = replace(workload.plans, options=replace(options, compression="none", warmup_share=0.0))
+        return found
+    plans = replace(plans, options=replace(options, compression="none", warmup_share=0.0))
     full = exchange(replace(workload, plans=plans), layers, shared, experts)
-    return replace(found, in_step=late, warmup=options.warmup_share, warmup_s=full.reduce_s)
+    return replace(found, warmup_share=options.warmup_share, warmup=full)
 
 
 def _sums(
@@ -106,13 +118,24 @@ def _sums(
     ranks. Otherwise it is an all-reduce: no ZeRO, or ZeRO in groups, each of which needs the whole sum. After
     the step, weights travel from the shards of the optimizer to those of the weights (Wu et al. 2023, PaRO,
     section 3, which divides each over no ranks, a group's or all).
+
+    Distributed LAMB in groups sends less: a reduce-scatter within the group, then an all-reduce of each shard
+    over the groups (Apex, apex/contrib/optimizers/distributed_fused_lamb.py, `dwu_group_size`).
     """
     plans = workload.plans
     left = parameters / shards.gradients
     between = groups_of(workload, ranks // shards.gradients, apart * shards.gradients)
     whole = shards.optimizer == ranks
-    reduced = combined_s(workload, between, ~whole, left)
+    scattered = np.zeros_like(whole)
+    if plans.options.optimizer == "lamb":
+        scattered = (shards.gradients == 1) & (shards.optimizer > 1) & ~whole
+    reduced = combined_s(workload, between, ~whole & ~scattered, left)
     reduced = reduced + scattered_s(workload, between, whole, left)
+    if scattered.any():
+        group = shards.optimizer
+        within, over = groups_of(workload, group, apart), groups_of(workload, ranks // group, apart * group)
+        reduced = reduced + scattered_s(workload, within, scattered, left)
+        reduced = reduced + combined_s(workload, over, scattered, left / group)
     if not plans.shards_optimizer.any():
         return reduced, np.zeros_like(reduced)
     inside = groups_of(workload, shards.optimizer // shards.weights, apart * shards.weights)

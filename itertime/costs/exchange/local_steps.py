@@ -33,9 +33,9 @@ from itertime.spec import PlanOptions
 from .groups import Groups, Shards, collective_s, expert_spread, gradient_bytes, groups_of
 
 __all__ = [
+    "entry_bytes",
     "outer_state_bytes",
     "outer_sync_s",
-    "sent_bytes",
     "sent_per_iteration",
     "worker_parameters",
     "workers_exchange_s",
@@ -60,7 +60,7 @@ def outer_sync_s(workload: Workload, shared: Array, experts: Array) -> Array:
     """
     options, shards = workload.plans.options, workload.plans.optimizer_shards
     owned = shared / shards + experts / Shards.of(workload.plans).of_experts(workload.plans).optimizer
-    nbytes = sent_bytes(workload)
+    nbytes = entry_bytes(workload)
     once = workers_exchange_s(workload, shared, experts, nbytes)
     of_weights = NESTEROV_BYTES if options.outer == "diloco" else AVERAGED_BYTES
     weights, *moments = _periods(options)
@@ -112,7 +112,7 @@ def worker_parameters(workload: Workload) -> Array:
     return in_experts + (of_layers + tables) * plans.tp
 
 
-def sent_bytes(workload: Workload) -> Array:
+def entry_bytes(workload: Workload) -> Array:
     """Bytes in which one entry is sent between workers, (plans,)."""
     stated = COMPRESSED_BYTES.get(workload.plans.options.compression)
     return gradient_bytes(workload) if stated is None else np.full(len(workload), stated)

@@ -65,14 +65,14 @@ def moved_s(workload: Workload, parameters: Array, shards: Shards, apart: Whole)
     return Moved(forward, backward, scatter)
 
 
-def pass_kernels_s(workload: Workload) -> tuple[Array, Array] | None:
+def pass_kernels_s(workload: Workload) -> list[Array]:
     """Seconds that a stage's kernels add to the forward and the backward pass of one micro-batch, (4, plans):
-    they quantise, unpack and sum. None where no plan has any.
+    they quantise, unpack and sum. Empty where no plan has any.
     """
     plans, options, partition = workload.plans, workload.plans.options, workload.partition
     scatters = options.compression != "none" and plans.scatters_gradients.any()
     if not (options.quantized_weights or options.secondary_shards is not None or scatters):
-        return None
+        return []
     none, gathers = np.zeros(len(plans)), plans.gathers_weights
     forward, backward = none, none
     if options.quantized_weights:  # reads 2 bytes and writes 1, or the reverse
@@ -88,11 +88,10 @@ def pass_kernels_s(workload: Workload) -> tuple[Array, Array] | None:
     parameters = np.array(shared + experts + partition.tables)
     layers = np.maximum(partition.layers, 1)
     hbm = workload.system.site.hbm_fraction
-    both = [
+    return [
         layers * workload.profile.elementwise_s(each * parameters / layers) / hbm
         for each in (forward, backward)
     ]
-    return both[0], both[1]
 
 
 def _secondary(workload: Workload) -> Whole:

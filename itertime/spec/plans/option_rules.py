@@ -14,7 +14,7 @@ from .options import DEFAULT_OPTIONS, ONE_BIT, PlanOptions
 __all__ = ["Degrees", "broken_options"]
 
 Broken = bool | NDArray[np.bool_]
-_BINS = 4  # of lengths, as in itertime.costs.balance
+STRATA = 4  # quarters of the sequence length, from each of which a rank takes samples
 _ADAMS = ("adam", "adamw", "fused-adam")
 _WITH_MOMENTS = (*_ADAMS, "lamb")
 _OF_WORKERS = ("none", "fp16", "fp8", "int8", "int4")
@@ -47,10 +47,10 @@ class Degrees(Protocol):
     def zero_stage(self) -> Any: ...
 
     @property
-    def global_batch(self) -> Any: ...
+    def zero_group(self) -> Any: ...
 
     @property
-    def zero_group(self) -> Any: ...
+    def global_batch(self) -> Any: ...
 
     @property
     def offload_optimizer(self) -> Any: ...
@@ -64,6 +64,7 @@ def broken_options(options: PlanOptions, model: ModelSpec, plans: Degrees) -> li
         return []
     return [
         *_batch_rules(options, model, plans),
+        *_optimizer_rules(options, plans),
         *_compression_rules(options, model, plans),
         *_compression_keys(options, plans),
         *_weight_rules(options, plans),
@@ -80,6 +81,16 @@ def _batch_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> list
             batching != "padded" and not model.lengths,
             f"batching={batching}: needs the lengths of the samples; set the model's key lengths",
         ),
+        (
+            batching in ("unpadded", "packed") and model.attention == "core",
+            f"batching={batching}: needs attention of samples of different lengths in one kernel; set the "
+            "model's attention=flash, or take batching=padded or longest",
+        ),
+        (
+            balance.startswith("stratified") & (plans.global_batch // plans.dp < STRATA),
+            f"balance={balance}: needs at least {STRATA} samples on a rank, one of each stratum; enlarge "
+            "global_batch or take fewer ranks",
+        ),
         (uneven & (plans.pp > 1), f"batching={batching}: needs pp=1; take batching=packed or padded"),
         (
             (batching != "padded") & (plans.cp > 1),
@@ -89,9 +100,21 @@ def _batch_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> list
             balance != "drawn" and not uneven,
             f"balance={balance}: needs batching=unpadded or longest, where ranks differ; leave it out",
         ),
+    ]
+
+
+def _optimizer_rules(options: PlanOptions, plans: Degrees) -> list[tuple[Broken, str]]:
+    clipping, optimizer, stated = options.clipping, options.optimizer, options.gradient_shards
+    scattered = plans.zero_stage >= 2 if stated is None else stated > 1
+    return [
         (
-            balance.startswith("stratified") & (plans.global_batch // plans.dp < _BINS),
-            f"balance={balance}: needs {_BINS} samples a rank, one of each bin of lengths; take fewer ranks",
+            (clipping in ("before", "bucket")) & scattered,
+            f"clipping={clipping}: needs a rank's whole gradients, which ZeRO-2 scatters with every "
+            "micro-batch; take zero_stage=0 or 1 (gradient_shards=1), or clipping=after",
+        ),
+        (
+            (optimizer not in _ADAMS) & plans.offload_optimizer,
+            f"optimizer={optimizer}: runs on the GPU only; take offload_optimizer=false, or an Adam",
         ),
     ]
 

@@ -80,6 +80,9 @@ def run_of(folder: Path, *parts: Mapping[str, Any]) -> MeasuredRun:
         ("GB200 GB200-186GB GB200-NVL72-186GB", "gb200-nvl72"),
         ("GB300-NVL72 GB300-SXM-288GB", "gb300-nvl72"),
         ("A100-SXM4-40GB", "dgx-a100-40gb"),
+        ("A100-PCIe A100-PCIe-80GB NVIDIA-A100-PCIE-80GB", "a100-pcie"),
+        ("A100-PCIE-40GB", "a100-pcie-40gb"),
+        ("A30 A30-24GB", "a30"),
         ("V100-SXM2-32GB", "dgx-v100"),
     ],
 )
@@ -88,7 +91,7 @@ def test_names_of_gpus(names: str, system: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["GH200", "H20", "H800-SXM-80GB", "H100-NVL-94GB", "A100-PCIe-80GB", "", "B"]
+    "name", ["GH200", "H20", "H800-SXM-80GB", "H100-NVL-94GB", "V100-PCIe-16GB", "L40", "L40S", "", "B"]
 )
 def test_gpus_without_a_profile(name: str) -> None:
     with pytest.raises(UserError, match=r"no profile for GPU .*; those known are"):

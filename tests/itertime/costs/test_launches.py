@@ -8,7 +8,7 @@ import pytest
 
 from itertime import ModelSpec, Plan, PlanBatch, load_model, load_system, predict
 from itertime.costs.layer import kernel_counts
-from itertime.spec import CUDA_GRAPHS, Site
+from itertime.spec import CUDA_GRAPHS, Site, load_framework
 
 SYSTEM = load_system("dgx-a100-80gb")
 LARGE = load_model("megatron-145.6b")
@@ -104,3 +104,34 @@ def test_many_plans_at_once_are_issued_like_one():
     for row, plan in enumerate(plans):
         alone = kernel_counts(SMALL, PlanBatch.of([plan]))
         assert [int(each[row]) for each in both] == [int(each[0]) for each in alone]
+
+
+@pytest.mark.parametrize("model", ["bert-large", "gpt2-medium"])
+def test_a_graph_of_everything_leaves_no_launch_in_an_iteration(model):
+    """Neither in the layers nor at the model's ends nor in the optimizer: as if launches took no time."""
+    plan, shape = Plan(1, 1, 8, 2, 16, recompute="none", zero_stage=1, grad_overlap=True), load_model(model)
+    eager = load_framework("eager")
+    graph = predict(shape, replace(plan, cuda_graphs="full"), SYSTEM, framework=eager)
+    free = predict(shape, plan, replace(SYSTEM, site=Site(launch_s=0.0)), framework=eager)
+    assert graph.breakdown == free.breakdown
+    assert "launch" not in graph.breakdown or graph.breakdown["launch"] == 0
+
+
+def test_eager_bert_is_bound_by_launches_until_its_batch_is_large():
+    """BERT-Large in eager PyTorch takes the same time for 1 and 4 samples, and a graph makes it over twice
+    as fast; of 64 samples the GPU's time hides the launches.
+    """
+    model, eager = load_model("bert-large"), load_framework("eager")
+
+    def run(samples, graphs="none"):
+        plan = Plan(1, 1, 8, samples, 8 * samples, recompute="none", cuda_graphs=graphs)
+        return predict(model, plan, SYSTEM, framework=eager)
+
+    one, four, many = run(1), run(4), run(64)
+    passes = [
+        each.iteration_s - each.breakdown["dp_comm"] - each.breakdown["optimizer"] for each in (one, four)
+    ]
+    assert passes[0] == pytest.approx(passes[1], rel=1e-3)
+    assert one.iteration_s > 2 * run(1, "full").iteration_s
+    assert many.breakdown.get("launch", 0.0) == 0
+    assert many.iteration_s == run(64, "full").iteration_s

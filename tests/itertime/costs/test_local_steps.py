@@ -14,7 +14,7 @@ from itertime.costs.exchange.local_steps import (
     AVERAGED_BYTES,
     MOMENT_BYTES,
     NESTEROV_BYTES,
-    sent_bytes,
+    entry_bytes,
     worker_parameters,
 )
 from itertime.spec import PlanOptions, broken_options, load_profile
@@ -96,7 +96,7 @@ def test_without_steps_between_a_mean_of_weights_moves_what_an_all_reduce_of_gra
     shared = plain.partition.layers[-1] * plain.partition.shared + plain.partition.tables
     nothing = np.zeros(1)
     reduced = exchange(plain, plain.partition.layers[-1], shared, nothing).reduce_s
-    sent = sent_bytes(each)
+    sent = entry_bytes(each)
     assert workers_exchange_s(each, shared, nothing, sent) == pytest.approx(reduced, rel=1e-12)
     assert synced(options, plan, system=H100) > predict(LLAMA, plan, H100).breakdown["dp_comm"]
 
@@ -114,7 +114,7 @@ def test_published_savings():
     assert sent_per_iteration(local_adam) == pytest.approx(2 * sent_per_iteration(des_loc))
     eight_bits = replace(DILOCO, local_steps=100, compression="int8")
     plain, sent = (
-        sent_bytes(workload(replace(PLAN, fp32_gradients=True, options=options)))[0]
+        entry_bytes(workload(replace(PLAN, fp32_gradients=True, options=options)))[0]
         for options in (PlanOptions(), eight_bits)
     )
     assert plain / (sent * sent_per_iteration(eight_bits)) == 400
@@ -131,9 +131,9 @@ def test_published_savings():
 )
 def test_what_is_sent_has_the_bytes_of_a_gradient_or_of_its_compression(options, nbytes):
     plan = replace(PLAN, fp32_gradients=True, options=options)
-    assert sent_bytes(workload(plan)).tolist() == [nbytes]
+    assert entry_bytes(workload(plan)).tolist() == [nbytes]
     if options is DILOCO:
-        assert sent_bytes(workload(replace(plan, fp32_gradients=False))).tolist() == [2.0]
+        assert entry_bytes(workload(replace(plan, fp32_gradients=False))).tolist() == [2.0]
 
 
 # The way
@@ -234,7 +234,7 @@ def test_diloco_keeps_an_anchor_and_a_momentum(outer, nbytes):
     [
         ({"workers": 3}, "workers=3: must divide dp; take another number of workers"),
         ({"workers": 128}, "workers=128: must divide dp"),
-        ({"local_steps": 10}, "local_steps=10: needs workers > 1; give workers, or leave it out"),
+        ({"local_steps": 10}, "local_steps=10: needs workers > 1, or compression=zeroone-adam"),
         ({"outer": "diloco"}, "outer=diloco: needs workers > 1; give workers, or leave it out"),
         (
             {"workers": 2, "momentum_steps": 4},

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from itertime import ModelSpec, Plan, PlanBatch, load_model, load_profile, load_system, predict
 from itertime.costs import Workload, stage_costs
-from itertime.costs import stage as costs
+from itertime.costs import passes as costs
+from itertime.costs.balance import micro_batch_of
 from itertime.costs.exchange import exposed_s
 from itertime.costs.layer import layer_costs
-from itertime.costs.micro_batch import micro_batch_of
 from itertime.costs.parallel_comm import activation_all_reduce_s
 from itertime.costs.partition import FIRST, HEAVY, LAST, Partition, padded_vocab
-from itertime.costs.stage import MICRO_BATCH_COLUMNS
+from itertime.costs.passes import MICRO_BATCH_COLUMNS
 
 SYSTEM = load_system("dgx-a100-80gb")
 PROFILE = load_profile(SYSTEM.profile)

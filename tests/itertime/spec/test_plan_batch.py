@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from itertime import Plan, PlanBatch
-from itertime.costs.stage import MICRO_BATCH_COLUMNS
+from itertime.costs.passes import MICRO_BATCH_COLUMNS
 
 PLAN = PlanBatch.of([Plan(tp=2, pp=1, dp=4, micro_batch=1, global_batch=64)])
 SWITCHES = {name for name in MICRO_BATCH_COLUMNS if getattr(PLAN, name).dtype == bool}

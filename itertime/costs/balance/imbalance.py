@@ -7,21 +7,24 @@ both.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .balance import exchange_bytes
-from .exchange.groups import collective_s, groups_of
+from itertime.costs.exchange.groups import collective_s, groups_of
+from itertime.costs.network import all_gather_s
+from itertime.costs.partition import Workload
+
+from .exchange import exchange_bytes
 from .micro_batch import draws_of, node_ranks
-from .network import all_gather_s
-from .partition import Workload
 
 __all__ = ["ARRAYS", "Growth", "Spread", "add_imbalance", "balance_s", "varies"]
 
 Array = NDArray[np.float64]
 Parts = dict[str, Array]
+ROUNDING_S = 1e-12
 ARRAYS = 4
 """All-gathers of an exchange of samples: one for each array of a sample."""
 
@@ -56,10 +59,10 @@ def varies(workload: Workload) -> bool:
 
 
 def add_imbalance(
-    workload: Workload, forward: Parts, backward: Parts, growth: tuple[Growth, Growth]
+    workload: Workload, passes: Sequence[Parts], idle: Sequence[Array], growth: Sequence[Growth]
 ) -> Spread:
     """Adds "imbalance" to both passes: what the slowest rank takes longer than the mean rank, spread over its
-    micro-batches.
+    micro-batches. `idle`: seconds of each pass, (4, plans), that the GPU waits for launches.
 
     The work of a rank is a sum of tokens and squares, weighted by the seconds in which all stages grow with
     them. The relative excess of the slowest rank then applies to every stage.
@@ -76,12 +79,10 @@ def add_imbalance(
     values = np.array([(one.mean, one.low, one.high) for one in found]).T
     excess = values / np.array([one.average for one in found]) - 1
     mean, low, high = (np.zeros(stages.shape) for _ in range(3))
-    for parts, grown in ((forward, growth[0].both), (backward, growth[1].both)):
-        idle = parts.get("launch", 0.0)
-        waits = np.asarray(idle) > 0
+    for parts, waits, each in zip(passes, idle, growth, strict=True):
+        grown = np.where(stages > 0, each.both, 0.0)
         more = [
-            np.where(stages > 0, np.where(waits, np.maximum(one * grown - idle, 0.0), one * grown), 0.0)
-            for one in excess
+            np.where(waits > ROUNDING_S, np.maximum(one * grown - waits, 0.0), one * grown) for one in excess
         ]
         parts["imbalance"] = more[0]
         mean, low, high = mean + more[0], low + more[1], high + more[2]

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Any
 
@@ -29,7 +30,9 @@ from numpy.typing import NDArray
 
 from itertime.spec import Lengths, ModelSpec, PlanBatch
 
-from .balance import DrawnWork, bin_edges, drawn_work, packs_of, rows_of
+from .drawn_work import DrawnWork, drawn_work, rows_of
+from .packing import packs_of
+from .strata import bin_edges
 
 __all__ = ["MicroBatch", "draws_of", "fullest", "micro_batch_of", "node_ranks"]
 
@@ -125,6 +128,10 @@ def node_ranks(plans: PlanBatch, domain_gpus: int) -> Whole:
     return np.minimum(np.maximum(domain_gpus // spacing, 1), plans.dp)
 
 
+_drawn = lru_cache(maxsize=4096)(drawn_work)
+"""`drawn_work`, which checks its arguments in every call."""
+
+
 def draws_of(model: ModelSpec, plans: PlanBatch, lengths: Lengths, domain_gpus: int) -> list[DrawnWork]:
     """The draws of every plan: ranks that meet in every iteration, and the samples of each.
 
@@ -133,7 +140,7 @@ def draws_of(model: ModelSpec, plans: PlanBatch, lengths: Lengths, domain_gpus: 
     dealt = plans.microbatches * plans.micro_batch
     columns = (plans.dp, dealt, node_ranks(plans, domain_gpus), plans.micro_batch)
     return [
-        drawn_work(lengths, plans.options, ranks, samples, within, size, model.seq_len)
+        _drawn(lengths, plans.options, ranks, samples, within, size, model.seq_len)
         for ranks, samples, within, size in zip(*(column.tolist() for column in columns), strict=True)
     ]
 
@@ -165,10 +172,19 @@ def fullest(
     if balance == "sorted":
         variance = variance / plans.dp
     drawn = plans.dp * plans.microbatches
-    above = np.array([NormalDist().inv_cdf(FULLEST ** (1 / one)) for one in drawn.tolist()])
-    return np.minimum(1 + np.maximum(above, 0.0) * np.sqrt(variance) / mean.tokens, most)
+    above = np.array([_highest(one) for one in drawn.tolist()])
+    return np.minimum(1 + above * np.sqrt(variance) / mean.tokens, most)
 
 
+@lru_cache(maxsize=4096)
+def _highest(draws: int) -> float:
+    """What the highest of so many standard normal numbers does not exceed in `FULLEST` of all cases, at
+    least 0.
+    """
+    return max(NormalDist().inv_cdf(FULLEST ** (1 / draws)), 0.0)
+
+
+@lru_cache(maxsize=64)
 def _variance_in_bins(lengths: Lengths, seq_len: int) -> float:
     """Mean variance of a sample's length within its bin."""
     tokens, shares = np.array(lengths.tokens, dtype=float), np.array(lengths.shares)

@@ -1,0 +1,308 @@
+"""One row of a BERT table as a run: MLPerf's BERT-Large under data parallelism alone.
+
+The columns say what was measured; what they leave open is what the submitters' code does, by the files that
+`../shared/data/mlperf/README.md` names. There are two codes.
+
+| | NVIDIA's | Samsung's |
+|---|---|---|
+| rows | all with LAMB | those with Adam |
+| optimizer | distributed LAMB: each node shards it | FusedAdam, whole on every rank |
+| gradients | reduced at once after the backward pass; on H100 from 512 GPUs on in 5 blocks beside it | in \
+buckets of 25 MB beside it |
+| clipping | by the norm of the reduced gradients | bucket by bucket before the all-reduce |
+| switches | sum gradients (SHARP) on NVIDIA's own clusters from 1,024 A100, or 512 H100, on | do not |
+
+A row is skipped, with the reason, if its way of batching is not known or if it is the measurement of another
+row once more.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from itertime.errors import UserError
+from itertime.io import shown
+from itertime.spec import (
+    ModelSpec,
+    Plan,
+    PlanOptions,
+    Site,
+    System,
+    load_model,
+    load_system,
+    parse_options,
+    profile_of,
+)
+
+from .measured_run import MeasuredRun, check_precision
+from .names import system_of
+from .table import Cells
+
+__all__ = ["bert_plans", "bert_run", "stated_precision"]
+
+_MODEL, _LENGTHS = "bert-large", "wikipedia-512"
+_STATED = (
+    *("gpu", "gpus", "gpus_per_node", "layers", "hidden", "heads", "vocab", "samples_per_gpu_step"),
+    *("grad_accumulation", "global_batch", "precision", "optimizer", "iteration_s"),
+)
+_CTS_W = 500.0
+"""Power limit of the A100 with a custom thermal solution (NVIDIA A100 data sheet, 2021, footnote)."""
+_SAMSUNG_BUCKET_BYTES = 25 * 2**20
+_BLOCKS = 5
+_BALANCES = {
+    ("sorted",): "sorted",
+    ("stratified", "exchanged"): "stratified-exchanged",
+    ("stratified",): "stratified",
+    ("exchanged",): "exchanged",
+    (): "drawn",
+}
+_EITHER = "fp16 or fp8"
+_EVALUATED, _EVALUATION_STEP = 10_000, 25_000  # samples
+_SERVERS = {"DSS8440": "dell-dss8440"}
+"""Servers that an id names and whose links differ from what their GPUs could use."""
+
+
+def bert_run(row: Cells, site: Site) -> MeasuredRun:
+    """The run of a row of a BERT table, at a site. Raises UserError, with the reason, if the row is to be
+    skipped or cannot be expressed.
+    """
+    if row["duplicate_of"]:
+        raise UserError(f"the measurement of {shown(row['duplicate_of'])} submitted again; that row counts")
+    for column in _STATED:
+        if row[column] is None:
+            raise UserError(f"the source does not say {column}")
+    assumed: list[str] = []
+    batching, balance = _batching(row)
+    system = _system(row, site, assumed)
+    model = _model(row)
+    plan = _plan(row, parse_options(f"batching={batching},balance={balance}"), model, assumed)
+    run = MeasuredRun(
+        model,
+        plan,
+        system,
+        profile_of(system),
+        tuple(assumed),
+        evaluation=_evaluation(row["global_batch"]),
+    )
+    for precision in _precisions(row):
+        check_precision(precision, run.profile)
+    return run
+
+
+def bert_plans(row: Cells, run: MeasuredRun) -> list[Plan]:
+    """The plan of a row; both precisions if the source leaves open which it was. Raises UserError, naming the
+    broken rules, for a plan that cannot train the model.
+    """
+    plans = [replace(run.plan, precision=precision) for precision in _precisions(row)]
+    return [plan.check(run.model) for plan in plans]
+
+
+def stated_precision(row: Cells) -> str:
+    """The precision by which a row is grouped: of its plan, or that the source does not say which."""
+    found = _precisions(row)
+    return found[0] if len(found) == 1 else _EITHER
+
+
+def _batching(row: Cells) -> tuple[str, str]:
+    """`batching` and `balance` of a plan's options. Raises UserError for a way that is not known."""
+    work = (row["work"] or "unknown").lower()
+    if work == "unknown":
+        raise UserError("the way of batching is not known: what a GPU computes depends on it")
+    kind = re.match(r"(unpadded|packed|padded to (\d+))\b", work)
+    if kind is None:
+        raise UserError(
+            f"work={shown(row['work'])}: this way of batching is not known; known are unpadded, packed and "
+            "padded to a number of tokens"
+        )
+    seq_len = load_model(_MODEL).seq_len
+    if kind[2] and int(kind[2]) != seq_len:
+        raise UserError(f"work={shown(row['work'])}: the samples have up to {seq_len} tokens; pad to as many")
+    batching = kind[1].partition(" ")[0]
+    if batching != "unpadded":
+        return batching, "drawn"
+    words = tuple(word for word in ("sorted", "stratified", "exchanged") if word in work)
+    if words not in _BALANCES:
+        raise UserError(f"work={shown(row['work'])}: samples are sorted over all ranks, or dealt otherwise")
+    return batching, _BALANCES[words]
+
+
+def _precisions(row: Cells) -> tuple[str, ...]:
+    """What the matrices of the layers may have been in; of several the run is the fastest that fits."""
+    stated = row["precision"].lower()
+    if stated.startswith(_EITHER):
+        return "bf16", "fp8"
+    if stated in ("fp16", "bf16"):
+        return ("bf16",)
+    if stated == "fp8":
+        return ("fp8",)
+    raise UserError(f"precision={shown(row['precision'])}: must be fp16, bf16, fp8, or {_EITHER}")
+
+
+def _model(row: Cells) -> ModelSpec:
+    """BERT-Large with a fused attention kernel, cut or extended as the row says."""
+    known = load_model(_MODEL)
+    ffn = known.ffn_hidden // known.hidden * row["hidden"]
+    shape = {name: row[name] for name in ("layers", "hidden", "heads", "vocab")}
+    return replace(
+        known,
+        name=row["id"],
+        kv_heads=0,
+        ffn_hidden=ffn,
+        attention="flash",
+        lengths=_LENGTHS,
+        **shape,
+    )
+
+
+def _plan(row: Cells, options: PlanOptions, model: ModelSpec, assumed: list[str]) -> Plan:
+    gpus, samples, steps = row["gpus"], row["samples_per_gpu_step"], row["grad_accumulation"]
+    if gpus * samples != row["global_batch"]:
+        what = f"is not gpus x samples_per_gpu_step = {gpus * samples}"
+        raise UserError(f"global_batch={row['global_batch']}: {what}")
+    if samples % steps:
+        raise UserError(f"grad_accumulation={steps}: does not divide samples_per_gpu_step={samples}")
+    plan = Plan(
+        tp=1,
+        pp=1,
+        dp=gpus,
+        micro_batch=samples // steps,
+        global_batch=row["global_batch"],
+        recompute="none",
+        precision=_precisions(row)[0],
+        cuda_graphs="full" if row["cuda_graph"] else "none",
+    )
+    if len(_precisions(row)) > 1:
+        assumed.append(f"precision={row['precision']}: taken as the faster of the two")
+    if "adam" in row["optimizer"].lower():
+        return replace(
+            plan,
+            grad_overlap=True,
+            bucket_bytes=_SAMSUNG_BUCKET_BYTES,
+            options=replace(options, optimizer="fused-adam", clipping="bucket"),
+        )
+    if "lamb" not in row["optimizer"].lower():
+        raise UserError(f"optimizer={shown(row['optimizer'])}: must be LAMB or Adam")
+    blocks, node = _overlaps(row), min(row["gpus_per_node"], gpus)
+    scattered = {} if steps > 1 else {"gradient_shards": node}
+    return replace(
+        plan,
+        zero_stage=1,
+        zero_group=node,
+        prefetch=blocks,
+        grad_overlap=blocks,
+        bucket_bytes=-(-2 * model.parameters // _BLOCKS) if blocks else None,
+        options=replace(options, optimizer="lamb", **scattered),
+    )
+
+
+def _overlaps(row: Cells) -> bool:
+    """Whether NVIDIA's code reduces gradients beside the backward pass (`dwu-overlap-reductions`)."""
+    return "A100" not in row["gpu"].upper() and row["gpus"] >= 512
+
+
+def _system(row: Cells, site: Site, assumed: list[str]) -> System:
+    """The system of a row: nodes and NICs as stated, GPUs limited to the stated power."""
+    gpu, power = _gpu(row["gpu"])
+    node = _server(row["id"], load_system(system_of(gpu)))
+    usual = profile_of(node).power_w
+    several = row["gpus"] > row["gpus_per_node"]
+    nic = _nic_gbps(row, assumed) if several else row["node_nic_gbps"]
+    if several and nic is None:
+        assumed.append(f"node_nic_gbps: taken as {node.nic_bytes_per_s * 8 / 1e9:g}, as in {node.name}")
+    system = replace(
+        node,
+        name=row["id"],
+        gpus_per_node=row["gpus_per_node"],
+        nvlink_domain=None,
+        framework=_framework(row),
+        site=site,
+        power_w=node.power_w if power in (None, usual) else power,
+    )
+    if _sums_in_switches(row):
+        system = replace(system, collective_algorithms=(*system.collective_algorithms, "sharp"))
+    return system if nic is None else system.with_nic(nic)
+
+
+def _server(name: str, usual: System) -> System:
+    """The usual node of a GPU, or the server that the name of a row names, with these GPUs."""
+    found = next((each for each in _SERVERS if each in name.upper()), None)
+    if found is None:
+        return usual
+    return replace(
+        load_system(_SERVERS[found]),
+        hbm_bytes_per_s=usual.hbm_bytes_per_s,
+        memory_bytes=usual.memory_bytes,
+        power_w=usual.power_w,
+    )
+
+
+def _sums_in_switches(row: Cells) -> bool:
+    """Whether switches sum: NVIDIA's runs on its largest clusters (`SBATCH_NETWORK=sharp`)."""
+    return row["gpus"] >= (1024 if "A100" in row["gpu"].upper() else 512) and "NVIDIA/" in (
+        row["source"] or ""
+    )
+
+
+def _framework(row: Cells) -> str:
+    if "adam" in row["optimizer"].lower():
+        return "apex-ddp-bert"
+    return "apex-bert" if re.search(r"\bA(100|30)\b", row["gpu"].upper()) else "te-bert"
+
+
+def _evaluation(global_batch: int) -> float:
+    """Seconds of evaluation in a measured step over those of an iteration. MLPerf evaluates 10,000 samples,
+    forward alone, every FLOOR(0.05 (230.23 GBS + 3,000,000), 25,000) samples of training
+    (mlcommons/training_policies, training_rules.adoc); a forward pass counts a third of an iteration.
+
+    >>> round(100 * _evaluation(448), 1)
+    2.2
+    """
+    every = 0.05 * (230.23 * global_batch + 3_000_000) // _EVALUATION_STEP * _EVALUATION_STEP
+    return _EVALUATED / 3 / every
+
+
+def _gpu(stated: str) -> tuple[str, float | None]:
+    """The GPU as `system_of` reads it, and its power limit in watts, None if the row does not say.
+
+    >>> _gpu("NVIDIA A100-SXM4-40GB(400W)"), _gpu("NVIDIA Blackwell GPU (B200-SXM-180GB)")
+    (('NVIDIA A100-SXM4-40GB', 400.0), ('B200-SXM-180GB', None))
+    """
+    text = stated.strip()
+    power = re.search(r"\((\d{2,4}) ?W\)$", text)
+    if power:
+        return text[: power.start()].strip(), float(power[1])
+    if text.upper().endswith(" CTS"):
+        return text[:-4].strip(), _CTS_W
+    inside = re.search(r"\(([^()]+)\)$", text)
+    return (inside[1] if inside else text), None
+
+
+def _nic_gbps(row: Cells, assumed: list[str]) -> float | None:
+    """Gb/s of a node's NICs, one direction: those that the text on the network gives to computation, else the
+    stated number; None if neither is there.
+    """
+    stated: float | None = row["node_nic_gbps"]
+    found = _compute_gbps(row["network"] or "")
+    if found is None:
+        return stated
+    if stated not in (None, found):
+        assumed.append(f"node_nic_gbps={stated:g}: taken as {found:g}, which network gives to computation")
+    return found
+
+
+def _compute_gbps(network: str) -> float | None:
+    """The NICs that a text on the network gives to computation, Gb/s; of unnamed purposes the fastest.
+
+    >>> _compute_gbps("Storage: 2x ConnectX-6 IB HDR 200Gb/sec, Compute: 8x ConnectX-6 IB HDR 200Gb/sec")
+    1600.0
+    """
+    parts = re.split(r"[,;+]", network)
+    named = [part for part in parts if part.strip().lower().startswith("compute")]
+    others = [part for part in parts if not re.match(r"\s*(storage|management)\s*:", part.lower())]
+    sums = []
+    for part in named or others:
+        each = re.search(r"(?<!\d)(\d{1,2}) ?x .*?(\d{1,4}) ?(?:gb|$)", part.strip().lower())
+        if each:
+            sums.append(float(each[1]) * float(each[2]))
+    return max(sums, default=None) or None

@@ -1,0 +1,163 @@
+"""The passes of one micro-batch: one layer, the embedding, the head; many plans together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.spec import ModelSpec, PlanBatch, System
+
+from .balance import MicroBatch
+from .balance.imbalance import Growth, varies
+from .embedding_head import embedding_s, head_s
+from .kernel_times import KernelTimes
+from .layer import Parts, layer_costs
+from .parallel_comm import activation_all_reduce_s
+from .partition import FIRST, LAST, Workload
+
+__all__ = [
+    "MICRO_BATCH_COLUMNS",
+    "Pass",
+    "Passes",
+    "distinct_passes",
+    "micro_batch_passes",
+    "stage_layers_s",
+]
+
+Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
+_KIND = np.arange(4)[:, None]
+
+MICRO_BATCH_COLUMNS = (
+    "tp",
+    "micro_batch",
+    "recompute",
+    "sequence_parallel",
+    "fp32_gradients",
+    "cp_gather",
+    "cp",
+    "ep",
+    "precision",
+    "etp",
+    "tp_overlap",
+    "cuda_graphs",
+    "dispatcher",
+    "ep_overlap",
+    "recompute_permille",
+)
+"""The columns of a `PlanBatch` that decide the time of one micro-batch in a layer and in the model's ends."""
+_DEALT = ("dp", "global_batch", "pp_before_dp")
+"""Further ones where its samples depend on those of the other micro-batches."""
+_MORE = 1.5
+"""Work whose seconds show how a pass grows: far enough that steps of the GPU's waves matter little, and about
+as far as the slowest of many ranks lies above the mean rank if samples stay as drawn."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Seconds of one pass of one micro-batch: one layer by part, the embedding, the head.
+
+    `dense`: the same as `layer` of one of a mixture's dense layers; empty for a model without any.
+    """
+
+    layer: Parts
+    embedding: Array
+    head: Array
+    dense: Parts
+
+    def take(self, rows: Whole) -> Pass:
+        layer, dense = (
+            {part: seconds[rows] for part, seconds in parts.items()} for parts in (self.layer, self.dense)
+        )
+        return Pass(layer, self.embedding[rows], self.head[rows], dense)
+
+
+def stage_layers_s(model: ModelSpec, plans: PlanBatch, system: System, profile: KernelTimes) -> Array:
+    """Seconds of one micro-batch in `layers // pp` layers, without ends and sends: a lower bound for the
+    slowest stage, which has at least as many layers. In a mixture with dense layers all count as the shorter
+    kind.
+    """
+    first, where = plans.distinct(_columns(plans))
+    work = Workload.of(model, plans.take(first), system, profile)
+    reduced = activation_all_reduce_s(work)
+    both = [
+        sum((*layer.forward.values(), *layer.backward.values()), np.zeros(len(work)))
+        for layer in layer_costs(work, reduced)
+    ]
+    return (model.layers // plans.pp) * np.minimum.reduce(both)[where]
+
+
+def _columns(plans: PlanBatch) -> tuple[str, ...]:
+    """`MICRO_BATCH_COLUMNS`, and what else decides the longest sample of a micro-batch."""
+    dealt = plans.options.batching == "longest" and plans.options.balance != "drawn"
+    return MICRO_BATCH_COLUMNS + (_DEALT if dealt else ())
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Both passes of the mean micro-batch, and where ranks differ in their work, how they grow with it."""
+
+    forward: Pass
+    backward: Pass
+    growth: tuple[Growth, Growth] | None = None
+
+
+def distinct_passes(workload: Workload) -> Passes:
+    """`micro_batch_passes`, each distinct case computed once, however many plans share it.
+
+    Where ranks differ in their work, also those of a micro-batch with `_MORE` times the tokens, and of one
+    with as many more squares of attention's lengths.
+    """
+    several = varies(workload)
+    if len(workload) == 1:
+        if not several:
+            return Passes(*micro_batch_passes(workload))
+        first = where = np.zeros(1, dtype=np.int64)
+    else:
+        first, where = workload.plans.distinct(_columns(workload.plans))
+        if not several:
+            forward, backward = micro_batch_passes(workload.take(first))
+            return Passes(forward.take(where), backward.take(where))
+    mean = workload.micro_batch.take(first)
+    sizes = MicroBatch.joined([mean, mean.scaled(_MORE, 1.0), mean.scaled(1.0, _MORE)])
+    rows = np.concatenate([first, first, first])
+    forward, backward = micro_batch_passes(replace(workload.take(rows), micro_batch=sizes))
+    growth = _growth(workload, forward, where), _growth(workload, backward, where)
+    return Passes(forward.take(where), backward.take(where), growth)
+
+
+def _growth(workload: Workload, one: Pass, where: Whole) -> Growth:
+    """How the GPU's time of a pass grows: `one` has the mean micro-batch of each distinct case, then those
+    with more tokens, then those with more squares. `where` is the case of each plan.
+    """
+
+    def grown(seconds: Array) -> Array:
+        mean, *longer = seconds.reshape(3, -1)[:, where]
+        return np.array(longer) / (_MORE - 1) - mean / (_MORE - 1)
+
+    def in_layer(parts: Parts) -> Array:
+        busy = [seconds for part, seconds in parts.items() if part not in ("launch", "overhead")]
+        return grown(sum(busy, np.zeros_like(one.head)))[:, None]
+
+    partition = workload.partition
+    has_embedding = (_KIND == FIRST) | ((_KIND == LAST) & (workload.plans.pp == 1))
+    both = (partition.layers - partition.dense if one.dense else partition.layers) * in_layer(one.layer)
+    if one.dense:
+        both = both + partition.dense * in_layer(one.dense)
+    both = both + np.where(has_embedding, grown(one.embedding)[:, None], 0.0)
+    both = both + np.where(_KIND == LAST, grown(one.head)[:, None], 0.0)
+    return Growth(both[0], both[1])
+
+
+def micro_batch_passes(workload: Workload) -> tuple[Pass, Pass]:
+    """Forward and backward pass of one micro-batch under every plan."""
+    reduced = activation_all_reduce_s(workload)
+    layer, *dense = layer_costs(workload, reduced)
+    embedding = embedding_s(workload, reduced)
+    head = head_s(workload, reduced)
+    return (
+        Pass(layer.forward, embedding[0], head[0], dense[0].forward if dense else {}),
+        Pass(layer.backward, embedding[1], head[1], dense[0].backward if dense else {}),
+    )

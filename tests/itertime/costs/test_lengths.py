@@ -1,0 +1,250 @@
+"""Samples of different lengths: what a micro-batch computes, the slowest rank, its exchange, memory."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from itertime import Plan, PlanBatch, evaluate, load_model, load_profile, load_system, predict
+from itertime.costs import LAST, Workload, stage_costs
+from itertime.costs.balance import drawn_work, fullest, packs_of
+from itertime.costs.layer import kernel_counts
+from itertime.costs.passes import distinct_passes
+from itertime.spec import AttentionKernel, Site, load_lengths
+from itertime.spec.plans import PlanOptions
+
+SYSTEM, PROFILE = load_system("dgx-a100-80gb"), load_profile("a100-80gb")
+LENGTHS = load_lengths("wikipedia-512")
+WHOLE = replace(load_model("bert-large"), attention="flash")
+MODEL = replace(WHOLE, lengths="wikipedia-512")
+PLAN = Plan(1, 1, 1024, 16, 16384, recompute="none", grad_overlap=True)
+BALANCES = ("drawn", "exchanged", "stratified", "stratified-exchanged", "sorted")
+BATCHINGS = ("padded", "longest", "unpadded", "packed")
+
+
+def dealt(batching, balance="drawn", plan=PLAN, **changes):
+    return replace(plan, options=PlanOptions(batching=batching, balance=balance), **changes)
+
+
+def run(batching, balance="drawn", model=MODEL, system=SYSTEM, **changes):
+    return predict(model, dealt(batching, balance, **changes), system)
+
+
+def work(batching, model=MODEL, **changes):
+    return Workload.of(model, PlanBatch.of([dealt(batching, **changes)]), SYSTEM, PROFILE)
+
+
+def lengths_file(tmp_path, rows):
+    path = tmp_path / "lengths.csv"
+    path.write_text("tokens,sequences\n" + "".join(f"{tokens},{count}\n" for tokens, count in rows))
+    return str(path)
+
+
+def test_the_longest_of_a_micro_batch_is_that_of_all_drawn_ones(tmp_path):
+    """Against every pair of samples, three lengths with the shares 1/4, 1/4, 1/2."""
+    rows = ((100, 1), (200, 1), (400, 2))
+    model = replace(WHOLE, lengths=lengths_file(tmp_path, rows))
+    drawn = [tokens for tokens, count in rows for _ in range(count)]
+    longest = [max(pair) for pair in itertools.product(drawn, repeat=2)]
+    found = work("longest", model, micro_batch=2).micro_batch
+    assert found.tokens[0] == pytest.approx(2 * np.mean(longest))
+    assert found.squares[0] == pytest.approx(2 * np.mean(np.square(longest)))
+    assert found.real[0] == pytest.approx(2 * np.mean(drawn))
+
+
+def test_tokens_of_a_micro_batch_by_its_batching():
+    padded, longest, unpadded, packed = (work(batching).micro_batch for batching in BATCHINGS)
+    assert padded.tokens[0] == 16 * 512
+    assert unpadded.tokens[0] == pytest.approx(16 * LENGTHS.mean)
+    assert packed.tokens[0] == 512 * round(16 / packs_of(LENGTHS, 512).samples) == 8 * 512
+    assert unpadded.tokens < packed.tokens < longest.tokens < padded.tokens
+    assert padded.real[0] == longest.real[0] == unpadded.real[0] == pytest.approx(packed.real[0], rel=0.01)
+    assert (padded.sequences[0], padded.length[0]) == (16, 512)
+    assert unpadded.squares[0] == pytest.approx(16 * LENGTHS.mean_square)
+    assert packed.squares[0] == pytest.approx(16 * LENGTHS.mean_square, rel=0.01)
+
+
+@pytest.mark.parametrize("balance", BALANCES[1:])
+def test_micro_batches_dealt_in_order_are_padded_less(balance):
+    """Sorted samples share their micro-batches with samples of their length."""
+    drawn, ordered = (
+        work("longest", micro_batch=4, plan=dealt("longest", each)) for each in (BALANCES[0], balance)
+    )
+    ordered = Workload.of(MODEL, PlanBatch.of([dealt("longest", balance, micro_batch=4)]), SYSTEM, PROFILE)
+    assert LENGTHS.mean * 4 < ordered.tokens[0] < 0.85 * drawn.tokens[0]
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("kernel", ["flash", "flash1"])
+def test_one_pair_of_numbers_stands_for_all_lengths_of_a_kernel(kernel, backward):
+    """A launch over every length, against the sum over one launch for each, less what only one pays.
+
+    Memory is out of the way: short samples, which alone would be bound by it, share a launch with long ones.
+    """
+    profile = replace(PROFILE, attention=replace(PROFILE.attention, bytes_per_s=1e30))
+    tokens, shares = np.array(LENGTHS.tokens, dtype=float), np.array(LENGTHS.shares)
+    number, chosen = 4096.0, AttentionKernel(kernel)
+
+    def seconds(count, length):
+        return profile.attention_s(count, 16, 16, 64, length, length, False, backward=backward, kernel=chosen)
+
+    def growth(count, length):  # a launch and the last wave are paid once
+        return seconds(2 * count, length) - seconds(count, length)
+
+    apart = float(growth(number * shares, tokens).sum())
+    mean, square = number * LENGTHS.mean, number * LENGTHS.mean_square
+    assert float(growth(mean**2 / square, square / mean)) == pytest.approx(apart, rel=1e-9)
+
+
+def test_lengths_change_only_the_head_where_all_samples_are_padded():
+    whole, padded = predict(WHOLE, PLAN, SYSTEM), run("padded")
+    changed = {name for name in whole.breakdown if whole.breakdown[name] != padded.breakdown[name]}
+    assert changed <= {"head", "dp_comm"}
+    assert padded.breakdown["head"] < whole.breakdown["head"]
+    assert padded.spread_s is None
+    assert padded.mfu < 0.55 * whole.mfu  # padding is no useful work
+
+
+def test_padding_costs_time():
+    padded, longest, unpadded, packed = (run(batching, balance="drawn") for batching in BATCHINGS)
+    parts = [
+        sum(each.breakdown[part] for part in ("gemm", "attention")) for each in (padded, longest, packed)
+    ]
+    assert parts[0] > parts[1] > parts[2] > 0.95 * unpadded.breakdown["gemm"]
+    assert unpadded.mfu > padded.mfu
+
+
+def test_every_balance_has_its_place():
+    """The order of the ranks' work as counted in FLOPs is that of the time; the mean rank is the same."""
+    runs = [run("unpadded", balance) for balance in BALANCES]
+    waits = [each.breakdown["imbalance"] for each in runs]
+    assert waits == sorted(waits, reverse=True)
+    assert len({each.breakdown["gemm"] for each in runs}) == 1
+    for each in runs:
+        assert sum(each.breakdown.values()) == pytest.approx(each.iteration_s, rel=1e-12)
+        assert each.spread_s[0] < each.iteration_s < each.spread_s[1]
+    busy = sum(runs[0].breakdown[part] for part in ("gemm", "attention", "elementwise", "embedding", "head"))
+    assert (
+        1.5 < 1 + waits[0] / busy < 1.6
+    )  # of the mean work 1.6, of which a part takes the same in every rank
+    assert 1 + waits[-1] / busy == pytest.approx(1.004, abs=0.002)
+    exchanges = {balance: each.breakdown["balance"] for balance, each in zip(BALANCES, runs, strict=True)}
+    assert exchanges["drawn"] == exchanges["stratified"] == 0
+    assert 0 < exchanges["exchanged"] == exchanges["stratified-exchanged"] < exchanges["sorted"]
+
+
+def test_one_rank_waits_for_no_other():
+    alone = run("unpadded", dp=1, global_batch=64)
+    assert alone.breakdown["imbalance"] < 1e-6 * alone.iteration_s
+    assert run("unpadded", "sorted", dp=1, global_batch=64).breakdown["balance"] == 0
+
+
+def test_the_wait_is_that_of_the_draws_for_the_time_of_this_model():
+    """The slowest rank of `drawn_work`, weighted by the seconds that a pass grows by."""
+    costs = stage_costs(work("unpadded"))
+    passes = distinct_passes(costs.workload)
+    tokens, squares = (
+        sum(float(getattr(each, name)[-1, 0]) for each in passes.growth) for name in ("tokens", "squares")
+    )
+    micro_batch = costs.workload.micro_batch
+    draws = drawn_work(LENGTHS, dealt("unpadded").options, 1024, 16, 8, 16, 512)
+    slowest = draws.slowest(tokens / micro_batch.tokens[0], squares / micro_batch.squares[0])
+    added = sum(float(parts["imbalance"][-1, 0]) for parts in (costs.forward, costs.backward))
+    assert added == pytest.approx(slowest.mean - slowest.average, rel=1e-9)
+    spread = [float(each[-1, 0]) for each in (costs.spread.low, costs.spread.high)]
+    assert spread == pytest.approx([slowest.low - slowest.mean, slowest.high - slowest.mean], rel=1e-9)
+
+
+def test_a_pass_grows_by_what_more_tokens_cost():
+    """Twice the samples, and so twice the tokens and squares, take a pass that has grown by both."""
+    small, large = (
+        distinct_passes(work("unpadded", micro_batch=size, global_batch=16384)) for size in (16, 32)
+    )
+    for one, two, growth in zip(
+        (small.forward, small.backward), (large.forward, large.backward), small.growth, strict=True
+    ):
+        busy = [24 * sum(each.layer.values())[0] + each.embedding[0] + each.head[0] for each in (one, two)]
+        grown = float((growth.tokens + growth.squares)[-1, 0])
+        assert busy[1] - busy[0] == pytest.approx(grown, rel=0.06)
+
+
+def test_the_slowest_rank_first_fills_the_wait_for_launches():
+    """A pass takes the longer of the CPU's launches and the slowest rank's work; a graph has no launches."""
+    slow = replace(SYSTEM, site=Site(launch_s=1e-3))
+    bound = run("unpadded", system=slow)
+    assert bound.breakdown["launch"] > 0
+    assert bound.breakdown["imbalance"] == 0
+    assert bound.spread_s == (bound.iteration_s, bound.iteration_s)
+    graph, free = (
+        run("unpadded", system=system, cuda_graphs=graphs)
+        for system, graphs in ((slow, "full"), (replace(SYSTEM, site=Site(launch_s=0.0)), "none"))
+    )
+    assert graph.breakdown == free.breakdown
+
+
+@pytest.mark.parametrize("launch_s", [5e-5, 6e-5, 7e-5, 8e-5, 1e-4])
+def test_a_pass_of_the_slowest_rank_takes_the_longer_of_launches_and_work(launch_s):
+    """In forward and backward pass, on both sides of the time where the CPU begins to bind."""
+    free, bound = (
+        stage_costs(replace(work("unpadded"), system=replace(SYSTEM, site=Site(launch_s=seconds))))
+        for seconds in (0.0, launch_s)
+    )
+    plans = free.workload.plans
+    for count, alone, found in zip(
+        kernel_counts(MODEL, plans),
+        (free.forward, free.backward),
+        (bound.forward, bound.backward),
+        strict=True,
+    ):
+        gpu, seconds = (float(sum(parts.values())[LAST, 0]) for parts in (alone, found))
+        assert seconds == pytest.approx(max(MODEL.layers * float(count[0]) * launch_s, gpu), rel=1e-12)
+
+
+@pytest.mark.parametrize("batching", BATCHINGS)
+@pytest.mark.parametrize("balance", ["drawn", "stratified-exchanged"])
+def test_plans_together_equal_each_alone(batching, balance):
+    if batching in ("padded", "packed"):
+        balance = "drawn"
+    plans = [
+        dealt(batching, balance, dp=dp, micro_batch=size, global_batch=dp * size * rounds, tp=tp)
+        for dp, size, rounds, tp in ((8, 4, 2, 1), (8, 4, 4, 1), (16, 8, 1, 1), (16, 8, 1, 2), (64, 5, 3, 8))
+    ]
+    together = evaluate(MODEL, PlanBatch.of(plans), SYSTEM)
+    for row, plan in enumerate(plans):
+        alone = predict(MODEL, plan, SYSTEM)
+        parts = {name: seconds for name, seconds in together.prediction(row).breakdown.items() if seconds}
+        assert parts == pytest.approx({k: v for k, v in alone.breakdown.items() if v}, rel=1e-12, abs=1e-15)
+        assert together.prediction(row).spread_s == (
+            alone.spread_s and pytest.approx(alone.spread_s, rel=1e-12)
+        )
+        assert together.prediction(row).memory_bytes == pytest.approx(alone.memory_bytes, rel=1e-12)
+
+
+def test_packed_rows_pass_through_a_pipeline():
+    deep = run("packed", pp=4, dp=8, micro_batch=4, global_batch=1024)
+    assert 0 < deep.breakdown["imbalance"] < 0.05 * deep.iteration_s
+    assert sum(deep.breakdown.values()) == pytest.approx(deep.iteration_s, rel=1e-12)
+
+
+def test_ranks_of_a_tensor_parallel_group_have_the_same_samples():
+    """Two GPUs a rank, so half as many ranks of a node exchange, and half as many wait for each other."""
+    one, two = (run("unpadded", "exchanged", tp=tp, dp=64, global_batch=2048) for tp in (1, 2))
+    assert two.breakdown["balance"] < one.breakdown["balance"]
+    assert two.breakdown["imbalance"] / two.iteration_s > 0.5 * one.breakdown["imbalance"] / one.iteration_s
+
+
+def test_memory_holds_the_fullest_micro_batch():
+    """Of 16 samples on each of 1,024 ranks, against seeded draws: 19 of 20 fullest ones have fewer tokens."""
+    plans = PlanBatch.of([dealt("unpadded")])
+    found = float(fullest(MODEL, plans, LENGTHS, work("unpadded").micro_batch, 8)[0])
+    drawn = np.random.default_rng(1).choice(LENGTHS.tokens, p=LENGTHS.shares, size=(200, 1024, 16))
+    assert found == pytest.approx(
+        np.quantile(drawn.sum(axis=2).max(axis=1), 0.95) / 16 / LENGTHS.mean, rel=0.03
+    )
+    sizes = [run(batching).memory_parts["activations"] for batching in ("unpadded", "longest", "padded")]
+    assert sizes[0] < sizes[1] == pytest.approx(sizes[2])
+    balanced = [run("unpadded", balance).memory_bytes for balance in BALANCES]
+    assert balanced == sorted(balanced, reverse=True)
