@@ -28,6 +28,7 @@ from itertime.errors import UserError
 from itertime.planning import PLANNERS
 from itertime.prediction import predict
 from itertime.spec import Plan, load_model, load_system, parse_options, profile_of
+from tests.places import ROOT
 from traces.job import Job
 from traces.native import write_trace
 
@@ -333,6 +334,23 @@ def test_neighbours_gain_from_compression_and_audits_agree(tmp_path: Path) -> No
         assert not violations(tmp_path / f"{options}")
     assert taken["compression=onebit-adam"] < 0.95 * taken[None]
     assert taken["workers=12,local_steps=100,outer=diloco"] < taken["compression=onebit-adam"]
+
+
+# The example of the docs
+
+
+def test_the_trace_of_the_docs(tmp_path: Path) -> None:
+    """The page shows the file. Balance is fastest; on a fast network compression gains nothing."""
+    trace = ROOT / "docs" / "bert-jobs.csv"
+    assert trace.read_text() in (ROOT / "docs" / "traces.md").read_text()
+    runs = {
+        policy: clustersim.run(trace, policy, cluster="n8g8") for policy in ("fifo", "srtf", "vtrain-aware")
+    }
+    for name, run in runs.items():
+        assert {record.state for record in run.jobs} == {"finished"}, name
+    took = {record.job_id: record.isolated_s or 0.0 for record in runs["fifo"].jobs}
+    assert took["balanced"] < took["drawn"] < took["padded"]
+    assert took["plain"] < took["one-bit"], "no gain where the network is fast"
 
 
 # Determinism
