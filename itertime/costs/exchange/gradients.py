@@ -125,7 +125,7 @@ def _sums(
     plans = workload.plans
     left = parameters / shards.gradients
     between = groups_of(workload, ranks // shards.gradients, apart * shards.gradients)
-    whole = shards.optimizer == ranks
+    whole = (shards.optimizer == ranks) & (ranks > 1)
     scattered = np.zeros_like(whole)
     if plans.options.optimizer == "lamb":
         scattered = (shards.gradients == 1) & (shards.optimizer > 1) & ~whole

@@ -380,3 +380,9 @@ def test_a_fast_network_gains_nothing_and_a_slow_one_does() -> None:
             for options in (PlanOptions(), options_of("onebit-adam"))
         )
         assert compressed.iteration_s < plain.iteration_s / 2
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_one_rank_alone_sends_nothing(compression: str) -> None:
+    plan = Plan(1, 1, 1, 4, 8, recompute="none", options=options_of(compression))
+    assert predict(BERT, plan, A100).breakdown["dp_comm"] == 0.0
