@@ -15,6 +15,7 @@ from itertime.costs.layer import kernel_counts
 from itertime.costs.passes import distinct_passes
 from itertime.spec import AttentionKernel, Site, load_lengths
 from itertime.spec.plans import PlanOptions
+from tests.places import ROOT
 
 SYSTEM, PROFILE = load_system("dgx-a100-80gb"), load_profile("a100-80gb")
 LENGTHS = load_lengths("wikipedia-512")
@@ -248,3 +249,18 @@ def test_memory_holds_the_fullest_micro_batch():
     assert sizes[0] < sizes[1] == pytest.approx(sizes[2])
     balanced = [run("unpadded", balance).memory_bytes for balance in BALANCES]
     assert balanced == sorted(balanced, reverse=True)
+
+
+def test_the_page_on_balancing_shows_what_is_predicted():
+    """The table of docs/balancing.md: Samsung's batch, every way of batching and balancing."""
+    page = (ROOT / "docs" / "balancing.md").read_text(encoding="utf-8")
+    rows = [line.strip("|").split("|") for line in page.split("| way | iteration |")[1].splitlines()[2:10]]
+    assert len(rows) == 8
+    model = load_model("bert-large-wikipedia")
+    for way, *cells in rows:
+        batching, _, balance = way.strip().partition(", ")
+        found = run(batching, balance or "drawn", model=model)
+        low_high = "-".join(f"{1e3 * seconds:.1f}" for seconds in found.spread_s or ())
+        parts = [1e3 * found.breakdown.get(part, 0.0) for part in ("imbalance", "balance")]
+        shown = [f"{1e3 * found.iteration_s:.1f}", low_high, f"{parts[0]:.1f}", f"{parts[1]:.2f}"]
+        assert [cell.strip() for cell in cells] == [*shown, f"{found.memory_bytes / 1e9:.1f}"]
