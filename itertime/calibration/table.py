@@ -116,7 +116,7 @@ _BERT_COLUMNS = {
     "hidden": Column(count),
     "heads": Column(count),
     "vocab": Column(count),
-    "samples_per_gpu_step": Column(count),
+    "samples_per_gpu_step": Column(positive),
     "grad_accumulation": Column(count),
     "global_batch": Column(count),
     "work": Column(free_text),
@@ -131,8 +131,8 @@ _BERT_COLUMNS = {
     "network": Column(free_text, needed=False),
     "source": Column(free_text, needed=False),
     "step_cv_over_runs": Column(number, needed=False),
-    "steps_to_converge": Column(positive, needed=False),
-    "time_to_train_s": Column(positive, needed=False),
+    "steps_to_converge": Column(number, needed=False),
+    "time_to_train_s": Column(number, needed=False),
     "startup_s": Column(number, needed=False),
 }
 """Columns of a BERT table."""
