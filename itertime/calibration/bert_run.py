@@ -22,7 +22,7 @@ import re
 from dataclasses import replace
 
 from itertime.errors import UserError
-from itertime.io import shown
+from itertime.io import GPU_W, shown
 from itertime.spec import (
     ModelSpec,
     Plan,
@@ -58,6 +58,7 @@ _BALANCES = {
     (): "drawn",
 }
 _EITHER = "fp16 or fp8"
+_LONGEST_NETWORK = 500  # characters of a text on the network that are read
 _EVALUATED, _EVALUATION_STEP = 10_000, 25_000  # samples
 _SERVERS = {"DSS8440": "dell-dss8440"}
 """Servers that an id names and whose links differ from what their GPUs could use."""
@@ -163,6 +164,9 @@ def _plan(row: Cells, options: PlanOptions, model: ModelSpec, assumed: list[str]
     if samples != int(samples):
         raise UserError(f"samples_per_gpu_step={samples:g}: is no whole number of samples")
     samples = int(samples)
+    node = min(row["gpus_per_node"], gpus)
+    if gpus % node:
+        raise UserError(f"gpus={gpus}: is no multiple of gpus_per_node={node}")
     if gpus * samples != row["global_batch"]:
         what = f"is not gpus x samples_per_gpu_step = {gpus * samples}"
         raise UserError(f"global_batch={row['global_batch']}: {what}")
@@ -190,7 +194,7 @@ def _plan(row: Cells, options: PlanOptions, model: ModelSpec, assumed: list[str]
         )
     if "lamb" not in row["optimizer"].lower():
         raise UserError(f"optimizer={shown(row['optimizer'])}: must be LAMB or Adam")
-    blocks, node = _overlaps(row), min(row["gpus_per_node"], gpus)
+    blocks = _overlaps(row)
     scattered = {} if steps > 1 else {"gradient_shards": node}
     return replace(
         plan,
@@ -282,15 +286,19 @@ def _evaluation(global_batch: int) -> float:
 
 
 def _gpu(stated: str) -> tuple[str, float | None]:
-    """The GPU as `system_of` reads it, and its power limit in watts, None if the row does not say.
+    """The GPU as `system_of` reads it, and its power limit in watts, None if the row does not say. Raises
+    UserError for a limit that no GPU has.
 
     >>> _gpu("NVIDIA A100-SXM4-40GB(400W)"), _gpu("NVIDIA Blackwell GPU (B200-SXM-180GB)")
     (('NVIDIA A100-SXM4-40GB', 400.0), ('B200-SXM-180GB', None))
     """
     text = re.sub(r"(?i)\btesla ", "", stated.strip())
-    power = re.search(r"\((\d{2,4}) ?W\)$", text)
+    power = re.search(r"\((\d{1,9}) ?W\)$", text)
     if power:
-        return text[: power.start()].strip(), float(power[1])
+        watts, (least, most) = float(power[1]), GPU_W
+        if not least <= watts <= most:
+            raise UserError(f"gpu={shown(stated)}: its power must be {least} to {most:,} W; correct the name")
+        return text[: power.start()].strip(), watts
     if text.upper().endswith(" CTS"):
         return text[:-4].strip(), _CTS_W
     inside = re.search(r"\(([^()]+)\)$", text)
@@ -316,7 +324,7 @@ def _compute_gbps(network: str) -> float | None:
     >>> _compute_gbps("Storage: 2x ConnectX-6 IB HDR 200Gb/sec, Compute: 8x ConnectX-6 IB HDR 200Gb/sec")
     1600.0
     """
-    parts = re.split(r"[,;+]", network)
+    parts = re.split(r"[,;+]", network[:_LONGEST_NETWORK])
     named = [part for part in parts if part.strip().lower().startswith("compute")]
     others = [part for part in parts if not re.match(r"\s*(storage|management)\s*:", part.lower())]
     sums = []

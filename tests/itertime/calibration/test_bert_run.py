@@ -113,7 +113,9 @@ def test_a_row_becomes_typed_cells_and_its_step_an_iteration(write: Write) -> No
         ("samples_per_gpu_step", "nan", "finite"),
         ("grad_accumulation", "1e999", "finite"),
         ("global_batch", "1e30", "whole number"),
+        ("gpus_per_node", "1000000", "must be at most 10,000, the GPUs of one node"),
         ("node_nic_gbps", "0", "above 0"),
+        ("node_nic_gbps", "1e12", "beyond what any node has; check its unit, Gb/s"),
         ("step_s", "-0.1", "above 0"),
         ("step_s", "1e-300", "beyond what any machine has"),
         ("cuda_graph", "maybe", "yes or no"),
@@ -174,7 +176,8 @@ def test_any_text_in_the_cells_gives_runs_reasons_or_an_error(write: Write, chan
         ({"samples_per_gpu_step": "2.5"}, "samples_per_gpu_step=2.5: is no whole number of samples"),
         ({"grad_accumulation": "5"}, "grad_accumulation=5: does not divide samples_per_gpu_step=48"),
         ({"heads": "7"}, "heads=7: must divide hidden=1024"),
-        ({"gpu": "NVIDIA A100-SXM4-80GB (4W)"}, "no profile for GPU"),
+        ({"gpu": "NVIDIA A100-SXM4-80GB (4W)"}, "its power must be 50 to 3,000 W; correct the name"),
+        ({"gpus_per_node": "3"}, "gpus=64: is no multiple of gpus_per_node=3"),
     ],
 )
 def test_a_row_that_cannot_be_expressed_is_skipped_with_the_reason(
