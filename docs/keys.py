@@ -1,4 +1,4 @@
-"""Rewrite the tables of keys in docs/models.md from the fields of `ModelSpec` and `System`.
+"""Rewrite the tables of keys in docs/models.md and docs/itertime.md from the fields of what they describe.
 
 python docs/keys.py
 """
@@ -6,10 +6,14 @@ python docs/keys.py
 from pathlib import Path
 
 from itertime.io import keys_of
-from itertime.spec import ModelSpec, System
+from itertime.spec import ModelSpec, PlanOptions, System
 
-PAGE = Path(__file__).parent / "models.md"
-KINDS = {"model": ModelSpec, "system": System}
+DOCS = Path(__file__).parent
+PAGES: dict[str, dict[str, type]] = {
+    "models.md": {"a model": ModelSpec, "a system": System},
+    "itertime.md": {"the options of a plan": PlanOptions},
+}
+"""What the tables of a page describe, by the words in the marks around them."""
 
 
 def table(kind: type) -> str:
@@ -21,15 +25,17 @@ def table(kind: type) -> str:
     return "\n".join(rows)
 
 
-def refreshed(page: str) -> str:
-    """The page with every table between its marks made anew."""
-    for name, kind in KINDS.items():
-        mark = f"<!-- keys of a {name} -->\n"
-        assert page.count(mark) == 2, f"docs/models.md must have {mark.strip()} twice, around the table"
-        before, _, after = page.split(mark)
-        page = f"{before}{mark}\n{table(kind)}\n\n{mark}{after}"
-    return page
+def refreshed(name: str, text: str) -> str:
+    """The text of a page with every table between its marks made anew."""
+    for words, kind in PAGES[name].items():
+        mark = f"<!-- keys of {words} -->\n"
+        assert text.count(mark) == 2, f"docs/{name} must have {mark.strip()} twice, around the table"
+        before, _, after = text.split(mark)
+        text = f"{before}{mark}\n{table(kind)}\n\n{mark}{after}"
+    return text
 
 
 if __name__ == "__main__":
-    PAGE.write_text(refreshed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in PAGES:
+        path = DOCS / page
+        path.write_text(refreshed(page, path.read_text(encoding="utf-8")), encoding="utf-8")

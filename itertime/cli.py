@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertime.commandline import new_program, run_app
 from itertime.commands.budget import budget
 from itertime.commands.calibrate import calibrate
-from itertime.commands.catalogue import frameworks_app, models_app, plan_options, systems_app
+from itertime.commands.catalogue import frameworks_app, lengths, models_app, plan_options, systems_app
 from itertime.commands.predict import predict
 from itertime.commands.profile import profile_app
 from itertime.commands.search import search
@@ -21,7 +21,7 @@ __all__ = ["app", "main"]
 app = new_program(
     "Predict the time of one training iteration of a large language model, and search for the best plan."
 )
-for command in (predict, search, budget, validate, calibrate, timeline, train_time, plan_options):
+for command in (predict, search, budget, validate, calibrate, timeline, train_time, plan_options, lengths):
     app.command()(command)
 GROUPS = (
     *(("models", models_app), ("systems", systems_app), ("frameworks", frameworks_app)),

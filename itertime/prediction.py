@@ -61,7 +61,7 @@ GROUPS = {
     "expert-parallel communication": ("ep_comm",),
     "pipeline communication": ("p2p", "embedding_sync"),
     "data-parallel communication, exposed": ("dp_comm", "fsdp_comm", "fsdp_last", "outer_sync"),
-    "compression and clipping of gradients": ("compression", "clipping"),
+    "compression and clipping of gradients": ("compression", "compression_once", "clipping"),
     "waiting for the slowest rank, balancing": ("imbalance", "balance"),
     "bubble": ("bubble",),
     "optimizer": ("optimizer",),

@@ -178,15 +178,18 @@ class SpeedOnOneType:
     def _planned(
         self, job: Job, planner: Planner, model: ModelSpec, counts: Sequence[int]
     ) -> dict[int, PlannedRun]:
-        """The plans on the counts that have one. CannotRun for options that no plan of the model can have."""
+        """The plans on the counts that have one. CannotRun for options that no plan of the model can have,
+        and for samples that are longer than its sequences.
+        """
         assert job.global_batch is not None
         try:
             return dict(planner.curve(model, job.global_batch, counts, job.seq_len))
         except UserError as error:
-            if job.plan_options is None:
+            if job.plan_options is None and not model.lengths:
                 raise
             wrong = str(error).removeprefix(f"search: {model.name}: ")
-            raise CannotRun(f"{job.model} cannot have plan_options={job.plan_options}: {wrong}") from None
+            what = f"plan_options={job.plan_options}: " if job.plan_options else ""
+            raise CannotRun(f"{what}no plan of {job.model}: {wrong}") from None
 
     def _planner_for(self, job: Job) -> tuple[Planner, ModelSpec]:
         """The planner, and the job's model. CannotRun if there is none of them. UserError for a file that is

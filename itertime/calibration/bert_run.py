@@ -31,6 +31,7 @@ from itertime.spec import (
     System,
     load_model,
     load_system,
+    parse_options,
     profile_of,
 )
 
@@ -75,7 +76,7 @@ def bert_run(row: Cells, site: Site) -> MeasuredRun:
     batching, balance = _batching(row)
     system = _system(row, site, assumed)
     model = _model(row)
-    plan = _plan(row, PlanOptions(batching=batching, balance=balance), model, assumed)
+    plan = _plan(row, parse_options(f"batching={batching},balance={balance}"), model, assumed)
     run = MeasuredRun(
         model,
         plan,

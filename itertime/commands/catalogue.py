@@ -16,11 +16,12 @@ from itertime.errors import printable
 from .options import Json
 
 if TYPE_CHECKING:
-    from itertime.spec import Framework, ModelSpec, Reference, System
+    from itertime.spec import Framework, Lengths, ModelSpec, Reference, System
 
-__all__ = ["frameworks_app", "models_app", "plan_options", "systems_app"]
+__all__ = ["frameworks_app", "lengths", "models_app", "plan_options", "systems_app"]
 
 COLUMNS = 80
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)  # of lengths
 GBPS = 1e9 / 8  # bytes/s
 
 models_app = new_app("List the shipped models, show one.")
@@ -171,6 +172,34 @@ def show_framework(framework: FrameworkArgument, json: Json = False) -> None:
         return
     print(f"{printable(spec.name)}:")
     _print_values(reference, vars(spec))
+
+
+def lengths(json: Json = False) -> None:
+    """List the shipped lengths of samples, which a model names in its key `lengths`: mean and quantiles."""
+    from itertime.spec import list_lengths, load_lengths
+
+    found = [load_lengths(name) for name in list_lengths()]
+    if json:
+        print_json({"lengths": [_lengths_row(one) for one in found]})
+        return
+    head = ("lengths, tokens", "mean", *(f"{q:.0%}" for q in QUANTILES), "longest", "at longest")
+    print(f"{head[0]:<20}{''.join(f'{name:>9}' for name in head[1:-1])}{head[-1]:>12}")
+    for one in found:
+        quantiles = "".join(f"{one.quantile(q):>9}" for q in QUANTILES)
+        print(f"{one.name:<20}{one.mean:>9.1f}{quantiles}{one.longest:>9}{one.shares[-1]:>12.1%}")
+    print("x %: so many samples are no longer; a model has them as `lengths: NAME`, or a CSV file of its own")
+
+
+def _lengths_row(one: Lengths) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "mean": one.mean,
+        "mean_square": one.mean_square,
+        "quantiles": {f"{q:g}": one.quantile(q) for q in QUANTILES},
+        "longest": one.longest,
+        "share_at_longest": one.shares[-1],
+        "source": one.source,
+    }
 
 
 def plan_options(json: Json = False) -> None:

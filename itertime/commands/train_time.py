@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -60,7 +61,7 @@ from .options import (
 
 if TYPE_CHECKING:
     from itertime.planning import Evaluations, TrainTime
-    from itertime.spec import ModelSpec, Plan
+    from itertime.spec import ModelSpec, Plan, System
 
 __all__ = ["train_time"]
 
@@ -135,35 +136,50 @@ def train_time(
     The seconds of a step and of an evaluation are predicted. How many steps a training takes is an input,
     from a table of logs by optimizer and global batch, or as --steps says.
     """
-    from itertime.planning import StartUp, Steps
-    from itertime.planning import train_time as run
-
     spec = model_of(model, seq_len, attention, settings)
     plan = plan_of(context.params)
     print_without_effect(spec, context.params)
     machine = system_of(system, settings, framework)
-    found = run(
-        spec,
-        plan,
-        machine,
-        steps=None if steps is None else Steps.given(steps, "--steps"),
-        startup=None if startup is None else StartUp.given(startup, "--startup"),
-        evaluations=_evaluations(spec, plan, eval_every, eval_samples),
-        memory_headroom=memory_headroom,
-    )
+    found = _trained(spec, plan, machine, context.params)
     if json:
         print_json(plan_document(spec, plan, machine, found.prediction) | _document(found))
     else:
         _print(spec, plan, found)
+    _print_notes(spec, machine, found, eval_samples)
+
+
+def _trained(model: ModelSpec, plan: Plan, system: System, options: Mapping[str, Any]) -> TrainTime:
+    """The training with what the options state, by parameter name (`Context.params`)."""
+    from itertime.planning import StartUp, Steps, train_time
+
+    steps, startup = options["steps"], options["startup"]
+    return train_time(
+        model,
+        plan,
+        system,
+        steps=None if steps is None else Steps.given(steps, "--steps"),
+        startup=None if startup is None else StartUp.given(startup, "--startup"),
+        evaluations=_evaluations(model, plan, options["eval_every"], options["eval_samples"]),
+        memory_headroom=options["memory_headroom"],
+    )
+
+
+def _print_notes(model: ModelSpec, system: System, found: TrainTime, eval_samples: int | None) -> None:
+    """Says on stderr what the answer leaves out, and how far it can be trusted."""
     if not found.evaluated and eval_samples != 0:
         _note(
-            f"no evaluations are counted: {spec.name} has no rule for them; "
+            f"no evaluations are counted: {model.name} has no rule for them; "
             "state --eval-every and --eval-samples"
         )
-    if len(found.steps.organisations) == 1:
-        (name,) = found.steps.organisations
-        _note(f"all logs behind these steps are of {name}: with them, a time of {name}'s own is not held out")
-    if found.prediction.interval_s is None and (text := error_note(machine)):
+    for words, sources in (
+        ("these steps", found.steps.organisations),
+        ("this start-up", found.start_up.organisations),
+    ):
+        if len(sources) == 1:
+            _note(
+                f"all logs behind {words} are of {sources[0]}: a time of {sources[0]}'s own is not held out"
+            )
+    if found.prediction.interval_s is None and (text := error_note(system)):
         print(wrapped(f"warning: {text}"), file=sys.stderr)
 
 

@@ -12,7 +12,7 @@ from itertime.spec import PRECISIONS
 
 from .partition import Workload
 
-__all__ = ["Linear", "linear_s"]
+__all__ = ["Linear", "linear_gemms", "linear_s"]
 
 Array = NDArray[np.float64]
 Shape = tuple[Array, Array, Array]
@@ -39,7 +39,7 @@ def linear_s(forms: Sequence[Workload]) -> list[Linear]:
     """
     workload = forms[0]
     framework, plans, profile = workload.framework, workload.plans, workload.profile
-    matrices = [_linear_gemms(form) for form in forms]
+    matrices = [linear_gemms(form) for form in forms]
     m, n, k = np.array([shape for each in matrices for shape in each]).transpose(1, 0, 2)
     shapes = np.array([m, m, k]), np.array([n, k, n]), np.array([k, n, m]), np.ones(m.shape)
     multiplier = workload.gemm_factor
@@ -82,7 +82,7 @@ def _low_rank_s(workload: Workload) -> Array:
 
 
 def _first_reads(workload: Workload, matrices: Sequence[Shape]) -> Array:
-    """1 for each matrix of `_linear_gemms`, 0 for those that read what the one before reads: queries'
+    """1 for each matrix of `linear_gemms`, 0 for those that read what the one before reads: queries'
     compression, the gate.
     """
     model, first = workload.model, np.ones(len(matrices))
@@ -93,7 +93,7 @@ def _first_reads(workload: Workload, matrices: Sequence[Shape]) -> Array:
     return first
 
 
-def _linear_gemms(workload: Workload) -> list[Shape]:
+def linear_gemms(workload: Workload) -> list[Shape]:
     """m, n and k of every matrix, (plans,) each, on one rank: fused QKV, or those of compressed keys and
     values; projection; MLP up (two if gated), down. In a mixture the MLP is the one that every token passes.
     """

@@ -12,9 +12,9 @@ from itertime.schedule import InterleavedPasses
 from itertime.spec import PlanBatch
 
 from .balance.imbalance import Spread, add_imbalance, balance_s
-from .exchange import Exchange, Sharded, exchange, exposed_s, optimizer_s, outer_sync_s, sharded_s
+from .exchange import Exchange, Sharded, once_s, pass_kernels_s, sharded_s
 from .layer import Parts
-from .network import all_gather_s, all_reduce_s, p2p_s, ranks_together
+from .network import all_gather_s, p2p_s, ranks_together
 from .offload import activation_copies_s
 from .partition import FIRST, HEAVY, LAST, Workload
 from .passes import Pass, distinct_passes
@@ -62,11 +62,13 @@ def stage_costs(workload: Workload) -> StageCosts:
         _stage_pass(workload, forward, _shards_forward(workload, sharded, forward), hop, LAST),
         _stage_pass(workload, backward, _shards_backward(workload, sharded, backward), hop, FIRST),
     ]
+    for parts, kernels in zip(passes, pass_kernels_s(workload), strict=False):
+        parts["compression"] = kernels
     spread = None
     if each.growth:
         idle = [_idle(workload, *pair) for pair in zip((forward, backward), passes, strict=True)]
         spread = add_imbalance(workload, passes, idle, each.growth)
-    once, traffic = _once(workload, passes[0], passes[1])
+    once, traffic = once_s(workload, *(_first_chunk_s(workload, each) for each in passes))
     once["fsdp_last"] = sharded[-1].last_scatter  # of the first layer, which is dense if any is
     if each.growth:
         once["balance"] = balance_s(workload)
@@ -133,6 +135,16 @@ def _at_ends(stages: Array, chunks: Whole) -> Array:
     All other chunks of all stages take as long as those of a middle stage.
     """
     return np.where(chunks == 1, stages, stages[HEAVY] / chunks + (stages - stages[HEAVY]))
+
+
+def _first_chunk_s(workload: Workload, parts: Parts) -> Array:
+    """Seconds of a pass through the first chunk of the first stage, (plans,), where buckets overlap it."""
+    plans, column = workload.plans, np.arange(len(workload))
+    if not plans.grad_overlap.any():
+        return np.zeros(len(workload))
+    first = np.where(plans.pp == 1, LAST, FIRST)
+    chunk = _at_ends(_shared(parts), plans.interleave)[first, column] + parts["embedding"][first, column]
+    return chunk + np.where(plans.interleave == 1, parts["head"][first, column], 0.0)
 
 
 @dataclass(frozen=True)
@@ -204,59 +216,6 @@ def _hop_s(workload: Workload) -> Array:
         gathered = all_gather_s(nbytes * plans.tp, plans.tp, local, system, profile, domain // local)
         sent = sent + np.where(gathers, gathered, 0.0)
     return np.where(plans.pp > 1, sent, 0.0)
-
-
-def _once(workload: Workload, forward: Parts, backward: Parts) -> tuple[Parts, Exchange]:
-    """Seconds by part that an iteration spends once, on the first stage, which ends last."""
-    plans, partition, site = workload.plans, workload.partition, workload.system.site
-    first = np.where(plans.pp == 1, LAST, FIRST)
-    column = np.arange(len(plans))
-    layers = partition.layers[first, column]
-    shared, experts = (each[first, column] for each in partition.trained_parameters(workload.model))
-    if not workload.model.lora_rank:
-        shared = shared + partition.tables
-    traffic = exchange(workload, layers, shared, experts)
-    exposed = np.zeros(len(plans))
-    overlaps, framework = plans.grad_overlap.any(), workload.framework
-    for comm, parts in ((traffic.gather_s, forward), (traffic.reduce_s, backward)):
-        if not overlaps:
-            exposed = exposed + comm
-            continue
-        cover = _at_ends(_shared(parts), plans.interleave)[first, column] + parts["embedding"][first, column]
-        cover = cover + np.where(plans.interleave == 1, parts["head"][first, column], 0.0)
-        exposed = exposed + exposed_s(comm, cover, traffic.buckets, plans.grad_overlap)
-    once = {
-        "dp_comm": exposed,
-        "embedding_sync": _embedding_sync_s(workload),
-        **optimizer_s(workload, shared, experts),
-        "iteration_overhead": site.iteration_overhead_s
-        + framework.iteration_s
-        + _broadcasts(plans) * site.zero_broadcast_s,
-    }
-    if plans.options.workers > 1:
-        once["outer_sync"] = outer_sync_s(workload, shared, experts)
-    if framework.contention:
-        once["contention_once"] = framework.contention * (traffic.gather_s + traffic.reduce_s - exposed)
-    return once, traffic
-
-
-def _broadcasts(plans: PlanBatch) -> Array:
-    """Ranks that send their share of the updated weights to those that need it, one after the other."""
-    ranks = plans.optimizer_shards / plans.weight_shards
-    return np.where(ranks > 1, ranks, 0.0)
-
-
-def _embedding_sync_s(workload: Workload) -> Array:
-    """Seconds to sum the gradients of a tied embedding, which both ends of a pipeline hold."""
-    plans, system = workload.plans, workload.system
-    if not workload.model.tied_embeddings or workload.model.lora_rank or (plans.pp == 1).all():
-        return np.zeros(len(plans))
-    domain = system.domain_gpus
-    together = np.where(plans.next_stage * plans.pp > domain, 1, 2)
-    apart = np.maximum(plans.next_stage * (plans.pp - 1) // domain, 1)
-    nbytes = 2.0 * workload.partition.table
-    seconds = all_reduce_s(nbytes, 2, together, system, workload.profile, domain, apart)
-    return np.where(plans.pp > 1, seconds, 0.0)
 
 
 @dataclass(frozen=True)

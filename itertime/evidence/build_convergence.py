@@ -11,9 +11,9 @@ quantiles of steps over the median of their batch, over all batches with enough 
 Start-up: time before the first step that the clock of MLPerf counts, from `run_start`; building the model and
 connecting ranks precede it (`init_s` of the logs), as MLPerf's rules have it (training_rules.adoc, "Timing").
 By whether an iteration is one CUDA graph, and by GPUs. A row that says neither that nor how it makes
-batches tells nothing about its launches, and is left out. Classes with too few logs go with their neighbour
-below, so that no row of the table is a single site's. A few starts are negative, since they are what is left
-of minutes after steps times their seconds; medians ignore them.
+batches tells nothing about its launches, and is left out. A class with a single log goes with the one below.
+A few starts are negative, since they are what is left of minutes after steps times their seconds; medians
+ignore them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ Example, which rewrites the shipped tables:
     {PROGRAM} ../shared/data/mlperf/bert_iterations.csv
 """
 MODEL = "bert-large-wikipedia"
-FEWEST = 5  # logs of a batch with its own range; of a row of start-up
+FEWEST = 5  # logs of a batch with its own range
+FEWEST_STARTS = 2  # logs of a row of start-up
 RANGE = (0.1, 0.5, 0.9)
 GPUS_FROM = (1, 9, 65)  # a node, nodes of one or a few racks, beyond
 COLUMNS = (
@@ -92,24 +93,25 @@ def _origin(logs: Sequence[Row]) -> tuple[str, str]:
 
 def start_up_table(rows: Iterable[Row]) -> list[list[str]]:
     """The lines of the table of start-up below its header, with one graph an iteration or not, by GPUs."""
-    found: dict[tuple[str, int], list[float]] = defaultdict(list)
+    found: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in rows:
         graph = row["cuda_graph"] == "yes"
         if graph or row["work"] != "unknown":
             first = max(least for least in GPUS_FROM if least <= int(row["gpus"]))
-            found["yes" if graph else "no", first].append(float(row["startup_s"]))
+            found["yes" if graph else "no", first].append(row)
     table = []
     for kind in ("no", "yes"):
-        kept: list[tuple[int, list[float]]] = []
+        kept: list[tuple[int, list[Row]]] = []
         for first in GPUS_FROM:
-            seconds = found.get((kind, first), [])
-            if kept and len(seconds) < FEWEST:
-                kept[-1][1].extend(seconds)
+            logs = found.get((kind, first), [])
+            if kept and len(logs) < FEWEST_STARTS:
+                kept[-1][1].extend(logs)
             else:
-                kept.append((first, list(seconds)))
-        for first, seconds in kept:
+                kept.append((first, list(logs)))
+        for first, logs in kept:
+            seconds = [float(row["startup_s"]) for row in logs]
             numbers = [f"{max(each, 0.0):.4g}" for each in np.quantile(seconds, RANGE)]
-            table.append([kind, str(first), str(len(seconds)), *numbers])
+            table.append([kind, str(first), str(len(logs)), *_origin(logs), *numbers])
     return table
 
 
@@ -162,7 +164,7 @@ def _build(table: Path, folder: Path) -> None:
     )
     header = "optimizer,global_batch,logs,rounds,organisations,steps_low,steps,steps_high,own_range"
     _write(folder / f"{MODEL}{STEPS_SUFFIX}", header, steps_table(rows), comment)
-    header = "one_graph,gpus_from,logs,startup_low_s,startup_s,startup_high_s"
+    header = "one_graph,gpus_from,logs,rounds,organisations,startup_low_s,startup_s,startup_high_s"
     _write(folder / STARTUP, header, start_up_table(rows), comment)
 
 

@@ -58,6 +58,11 @@ class StepsRow:
     high: float
     own_range: bool
 
+    @property
+    def words(self) -> str:
+        """The logs, and their batch."""
+        return f"{_logs(self.logs, self.rounds, self.organisations)} at {self.global_batch:,}"
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -81,14 +86,15 @@ class Steps:
 
 @dataclass(frozen=True)
 class StartUp:
-    """Seconds from the start of the clock to the first step, within which eight in ten logs lie from `low_s`
-    to `high_s`, and where they come from, in words.
+    """Seconds from the start of the clock to the first step, of which eight in ten logs lie from `low_s` to
+    `high_s`. `origin`, `organisations`: as of `Steps`.
     """
 
     seconds: float
     low_s: float
     high_s: float
     origin: str
+    organisations: tuple[str, ...] = ()
 
     @classmethod
     def given(cls, seconds: float, option: str = "startup") -> StartUp:
@@ -135,7 +141,7 @@ class Convergence:
 
 
 def _of_one(row: StepsRow) -> Steps:
-    return Steps(row.steps, row.low, row.high, f"{_logs(row)} at {row.global_batch:,}", row.organisations)
+    return Steps(row.steps, row.low, row.high, row.words, row.organisations)
 
 
 def _between(below: StepsRow, above: StepsRow, global_batch: int) -> Steps:
@@ -148,20 +154,19 @@ def _between(below: StepsRow, above: StepsRow, global_batch: int) -> Steps:
         between(below.steps, above.steps),
         between(below.low, above.low),
         between(below.high, above.high),
-        f"between {_logs(below)} at {below.global_batch:,} and {_logs(above)} at {above.global_batch:,}, "
-        "logarithms linear",
+        f"between {below.words} and {above.words}, logarithms linear",
         tuple(sorted({*below.organisations, *above.organisations})),
     )
 
 
-def _logs(row: StepsRow) -> str:
+def _logs(logs: int, rounds: str, organisations: Sequence[str]) -> str:
     """The logs of a row in words.
 
-    >>> _logs(StepsRow("adam", 16384, 2, "1.1 to 2.0", ("Samsung",), 179.0, 184.0, 189.0, False))
+    >>> _logs(2, "1.1 to 2.0", ("Samsung",))
     '2 logs (MLPerf 1.1 to 2.0, Samsung)'
     """
-    few = ", ".join(row.organisations) if len(row.organisations) <= 3 else f"{len(row.organisations)} sources"
-    return f"{row.logs} log{'s' if row.logs > 1 else ''} (MLPerf {row.rounds}, {few})"
+    few = ", ".join(organisations) if len(organisations) <= 3 else f"{len(organisations)} sources"
+    return f"{logs} log{'s' if logs > 1 else ''} (MLPerf {rounds}, {few})"
 
 
 def list_convergence() -> tuple[str, ...]:
@@ -207,8 +212,12 @@ def start_up(gpus: int, one_graph: bool) -> StartUp:
     rows = [row for row in _read(CONVERGENCE / STARTUP) if row["one_graph"] == kind]
     row = next(row for row in reversed(rows) if gpus >= int(row["gpus_from"]) or row is rows[0])
     graph = "one CUDA graph an iteration" if one_graph else "no such graph"
-    origin = f"the middle of {row['logs']} logs of MLPerf's BERT on {row['gpus_from']} and more GPUs, {graph}"
-    return StartUp(float(row["startup_s"]), float(row["startup_low_s"]), float(row["startup_high_s"]), origin)
+    sources = tuple(row["organisations"].split("; "))
+    logs = _logs(int(row["logs"]), row["rounds"], sources)
+    seconds, low, high = (float(row[name]) for name in ("startup_s", "startup_low_s", "startup_high_s"))
+    return StartUp(
+        seconds, low, high, f"{logs} of BERT on {row['gpus_from']} and more GPUs, {graph}", sources
+    )
 
 
 @functools.cache

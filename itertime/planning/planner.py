@@ -33,6 +33,7 @@ from itertime.spec import (
     Profile,
     System,
     load_framework,
+    load_lengths,
     profile_of,
 )
 
@@ -143,8 +144,9 @@ class Planner:
             return self._planned(model, global_batch, counts)
         parts = self.name, self.space, model, global_batch, counts, self.system, self.profile.digest
         framework = load_framework(self.system.framework)
+        lengths = load_lengths(model.lengths, model.seq_len) if model.lengths else None  # a file may change
         # numpy's functions may differ in the last digit
-        name = self.cache.key(*parts, framework, self.memory_headroom, np.__version__)
+        name = self.cache.key(*parts, framework, lengths, self.memory_headroom, np.__version__)
         kept = self.cache.load(name)
         if kept is not None:
             return {

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from itertime.errors import UserError
-from itertime.io import names_file, sha256, shown
+from itertime.io import MAX_BYTES, names_file, sha256, shown
 
+from .lengths import is_path, load_lengths
 from .model import ModelSpec
 from .model_files import list_models, load_model, model_of, model_reference
 
@@ -50,16 +51,17 @@ class Models:
 
     @classmethod
     def recorded(cls, document: object) -> Models:
-        """The models of an earlier run, as `document` made them. No file is read. UserError for a document
-        that `document` did not make.
+        """The models of an earlier run, as `document` made them. No file is read but tables of lengths.
+        UserError for a document that `document` did not make, and for such a table that has changed.
         """
         models = cls(folder="")
         for name, stated in (document if isinstance(document, Mapping) else {}).items():
             try:
                 files = tuple((str(one["path"]), str(one["sha256"])) for one in stated["files"])
-                models._own[name] = _UserModel(ModelSpec(**stated["spec"]), files)
+                own = models._own[name] = _UserModel(ModelSpec(**stated["spec"]), files)
             except (KeyError, TypeError, ValueError, ArithmeticError, UserError):
                 raise UserError(f"manifest.json: models: {shown(name)} is not stated as a model") from None
+            _refuse_changed_lengths(name, own)
         return models
 
     def document(self) -> dict[str, Any]:
@@ -124,13 +126,33 @@ def _loaded(path: Path, within: Path | None) -> _UserModel:
     reference = model_reference(str(path))
     own, *extended = reference.files
     files = [own, *(one for one in extended if one in reference.user_files)]
+    model = model_of(reference)
+    if is_path(model.lengths):
+        files.append(Path(model.lengths))
     if within is not None and not all(_is_inside(one, within) for one in files):
-        raise UserError(f"{path}: extends a file out of its folder")
+        raise UserError(f"{path}: names a file out of its folder")
     try:
-        hashes = tuple((str(one), sha256(one)) for one in files)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
-    return _UserModel(model_of(reference), hashes)
+        hashes = tuple((str(one), sha256(one, MAX_BYTES)) for one in files)
+    except (OSError, ValueError) as error:
+        text = getattr(error, "strerror", None) or error
+        raise UserError(f"{path}: cannot be read, or a file that it names: {text}") from None
+    if model.lengths:
+        load_lengths(model.lengths, model.seq_len)
+    return _UserModel(model, hashes)
+
+
+def _refuse_changed_lengths(name: str, own: _UserModel) -> None:
+    """UserError if a model's table of lengths is a file other than the one that the manifest states."""
+    path = own.spec.lengths
+    if not is_path(path):
+        return
+    try:
+        same = sha256(path, MAX_BYTES) == dict(own.files).get(str(Path(path)))
+    except (OSError, ValueError):
+        same = False
+    if not same:
+        what = f"the lengths of model {shown(name)}, {shown(path)}, are not those that the run read"
+        raise UserError(f"manifest.json: {what}; put the file back")
 
 
 def _is_inside(path: Path, folder: Path) -> bool:

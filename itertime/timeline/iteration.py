@@ -31,33 +31,54 @@ def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profi
     profile = profile or profile_of(system)
     costs = stage_costs(Workload.of(model, PlanBatch.of([plan]), system, profile))
     graph = Graph()
-    gather, reduce, buckets = (
-        float(value[0])
-        for value in (costs.exchange.gather_s, costs.exchange.reduce_s, costs.exchange.buckets)
-    )
-    count = int(buckets)
-    _check_size(4 * count, "larger buckets")
-    along = [
-        [seconds / count] * count if plan.grad_overlap and seconds else [] for seconds in (gather, reduce)
-    ]
-    after = [add_pipeline(graph, _passes(costs), plan.microbatches, plan.schedule, *along)]
-    if along[1]:
-        after.append(f"reduce {count - 1}")
-    if not plan.grad_overlap:
-        after = [graph.add("reduce gradients", 0, "network", reduce, after)]
-        after = [graph.add("gather weights", 0, "network", gather, after)]
+    after = _add_passes_and_exchange(graph, plan, costs)
+    norm = {} if "norm" in costs.exchange.kernels else {"norm": costs.exchange.norm_s}
     for name, stream, part in (
         ("scatter last gradients", "network", "fsdp_last"),
         ("embedding gradients", "network", "embedding_sync"),
+        ("compress gradients", "compute", "compression_once"),
+        ("norm of gradients", "compute", "norm"),
         ("gradients to the CPU", "network", "optimizer_copies"),
         ("optimizer", "compute", "optimizer"),
         (f"exchange between workers (1/{plan.options.local_steps})", "network", "outer_sync"),
         ("overhead", "compute", "iteration_overhead"),
         ("slowed by communication", "compute", "contention_once"),
     ):
-        if part in costs.once:
-            after = [graph.add(name, 0, stream, float(costs.once[part][0]), after)]
+        seconds = (costs.once | norm).get(part)
+        if seconds is not None:
+            after = [graph.add(name, 0, stream, float(seconds[0]), after)]
     return graph
+
+
+def _add_passes_and_exchange(graph: Graph, plan: Plan, costs: StageCosts) -> list[str]:
+    """Adds all passes, the exchange of gradients and weights, and the kernels on buckets before it. Returns
+    what the tasks after them wait for.
+
+    On average over a warm-up and the rest no schedule is exact: what no pass hides follows the passes then.
+    """
+    traffic = costs.exchange
+    gather, reduce, norm = (float(each[0]) for each in (traffic.gather_s, traffic.reduce_s, traffic.norm_s))
+    count, calls, overlapped = int(traffic.buckets[0]), int(traffic.calls[0]), bool(traffic.overlapped[0])
+    kernels = {name: float(seconds[0]) for name, seconds in traffic.kernels.items()}
+    mixed = traffic.warmup is not None
+    if mixed:
+        overlapped, gather, reduce = False, 0.0, float(costs.once["dp_comm"][0])
+    _check_size((4 + 2 * len(kernels)) * max(count, calls), "larger buckets")
+    gathers = [gather / count] * count if plan.grad_overlap and gather else []
+    reduces = [reduce / count] * count if overlapped and (reduce or kernels) else []
+    after = [add_pipeline(graph, _passes(costs), plan.microbatches, plan.schedule, gathers, reduces, kernels)]
+    if reduces:
+        after.append(f"reduce {count - 1}")
+    if not overlapped:
+        for kernel, seconds in kernels.items():
+            for bucket in range(calls):
+                after = [graph.add(f"{kernel} {bucket}", 0, "compute", seconds, after)]
+            if kernel == "norm" and norm:
+                after = [graph.add("norm over ranks", 0, "network", norm, after)]
+        after = [graph.add("reduce gradients", 0, "network", reduce, after)]
+    if not plan.grad_overlap:
+        after = [graph.add("gather weights", 0, "network", gather, after)]
+    return after
 
 
 def _check_size(tasks: int, remedy: str) -> None:

@@ -7,7 +7,7 @@ the graph.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 __all__ = ["Graph", "Passes", "Task", "add_pipeline", "stage_order"]
@@ -119,12 +119,14 @@ def add_pipeline(
     schedule: str = "1f1b",
     gather: Sequence[float] = (),
     reduce: Sequence[float] = (),
+    kernels: Mapping[str, float] | None = None,
 ) -> str:
     """Adds all passes of all micro-batches; returns the name of the last task of the first stage.
 
     `gather` and `reduce` are seconds of buckets on the first stage's network. The first forward pass waits
     for a `gather` bucket before each of its pieces; each piece of the last backward pass starts a `reduce`
-    bucket.
+    bucket, after the `kernels` on it, by name and in order, which keep the compute stream busy. The buckets
+    of other chunks of the stage have theirs before that pass.
     """
     stages, chunks = len(passes.forward), len(passes.forward[0])
     for stage in range(stages):
@@ -138,7 +140,7 @@ def add_pipeline(
             if first and gather:
                 _gather_along(graph, name, seconds, gather)
             elif final and reduce:
-                _reduce_along(graph, name, seconds, reduce, after)
+                _reduce_along(graph, name, seconds, reduce, after, kernels or {}, chunks - 1)
             else:
                 graph.add(name, stage, "compute", seconds, after)
             send = (passes.send_forward if forward else passes.send_backward)[stage][chunk]
@@ -177,10 +179,21 @@ def _gather_along(graph: Graph, name: str, seconds: float, buckets: Sequence[flo
 
 
 def _reduce_along(
-    graph: Graph, name: str, seconds: float, buckets: Sequence[float], after: Sequence[str]
+    graph: Graph,
+    name: str,
+    seconds: float,
+    buckets: Sequence[float],
+    after: Sequence[str],
+    kernels: Mapping[str, float],
+    others: int,
 ) -> None:
     pieces = len(buckets)
+    for kernel, each in kernels.items():
+        if others:
+            graph.add(f"{kernel} of other chunks", 0, "compute", others * pieces * each, after)
     for piece, bucket in enumerate(buckets):
         last = piece == pieces - 1
         done = graph.add(name if last else f"{name} piece {piece}", 0, "compute", seconds / pieces, after)
+        for kernel, each in kernels.items():
+            done = graph.add(f"{kernel} {piece}", 0, "compute", each, [done])
         graph.add(f"reduce {piece}", 0, "network", bucket, [done])

@@ -24,7 +24,7 @@ from itertime.io import (
 from itertime.spec import Models
 from traces.job import Job
 
-from .plan_options import impossible
+from .misfits import misfit
 from .schema import COLUMNS, NAMES, contradictions
 
 __all__ = ["TEXTS", "read_rows"]
@@ -35,6 +35,7 @@ TEXTS = ("job_id", "tenant", "model", "state", "user", "gpu_type", "partition", 
 _FREE = tuple(name for name in TEXTS if name not in NAMES)
 _BY_ITERATIONS, _BY_DURATION = ("model", "global_batch", "iterations"), ("gpus", "duration_s")
 _FIELDS = [field.name for field in fields(Job)]
+_Misfit = tuple[str, object, str] | None
 _UNSTATED: list[Any] = [None, None, *(field.default for field in fields(Job)[2:])]
 
 
@@ -117,8 +118,8 @@ class _Problems:
 
 
 class _Models:
-    """What is wrong with a model's name, or with the options of its plans, looked up once per name and per
-    options, and only if a job needs a model.
+    """What is wrong with a model's name, or with what a job states for its plans, looked up once per name
+    and per statement, and only if a job needs a model.
 
     Only the first name that resembles no model gets the whole list of models.
     """
@@ -126,7 +127,7 @@ class _Models:
     def __init__(self, known: Collection[str] | None, models: Models):
         self._known, self._models = known, models
         self._answers, self._listed = dict[str, str | None](), False
-        self._options = dict[tuple[str, str, int], str]()
+        self._misfits = dict[object, _Misfit]()
 
     def problem(self, name: str) -> str | None:
         if name not in self._answers:
@@ -139,15 +140,15 @@ class _Models:
             return f"{answer}; a throughput table (--table) or a folder (--model-path) may state others"
         return answer
 
-    def options_problem(self, options: str, name: str, global_batch: int) -> str:
-        """Why no plan of the model, which is known, can have these options; "" if one can, and for a model
-        whose speed a throughput table states.
-        """
-        key = options, name, global_batch
-        if key not in self._options:
-            model = self._models.find(name)
-            self._options[key] = impossible(options, model, global_batch) if model else ""
-        return self._options[key]
+    def misfit(self, job: Job) -> _Misfit:
+        """What the job's model, which is known, cannot have; None also for one in a throughput table."""
+        if job.model is None or (job.plan_options is None and job.seq_len is None):
+            return None
+        key = job.model, job.global_batch, job.seq_len, job.plan_options
+        if key not in self._misfits:
+            model = self._models.find(job.model)
+            self._misfits[key] = misfit(job, model) if model else None
+        return self._misfits[key]
 
     def _find(self, name: str) -> str | None:
         if self._known is None:
@@ -218,13 +219,11 @@ def _jobs(table: Table, problems: _Problems, models: _Models) -> Iterator[tuple[
             continue
         for column, value, text in contradictions(job):
             problems.add(line, column, value, text)
-        if job.model is not None and job.global_batch is not None and job.kind == "iterations":
+        if job.model is not None and job.kind == "iterations":
             if unknown := models.problem(job.model):
                 problems.add(line, "model", job.model, unknown)
-            elif job.plan_options and (
-                wrong := models.options_problem(job.plan_options, job.model, job.global_batch)
-            ):
-                problems.add(line, "plan_options", job.plan_options, wrong)
+            elif wrong := models.misfit(job):
+                problems.add(line, *wrong)
         yield line, job
 
 

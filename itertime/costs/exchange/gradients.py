@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.costs.network import all_gather_s, all_reduce_s, reduce_scatter_s
+from itertime.costs.network import all_gather_s
 from itertime.costs.partition import Workload
 
+from .compression import combined_s, in_step, scattered_s
 from .groups import Shards, collective_s, expert_spread, gradient_bytes, groups_of
+from .quantised_zero import moved_s
 
 __all__ = ["Exchange", "Sharded", "exchange", "exposed_s", "sharded_s"]
 
@@ -23,27 +25,64 @@ class Exchange:
     """Seconds to combine all gradients, and to gather updated weights, of the first stage, which ends last.
 
     Both go in `buckets` equal pieces along the passes that can hide them. With interleaved chunks, `buckets`
-    counts those of the first chunk: the rest of the pipeline hides the others.
+    counts those of the first chunk: the rest of the pipeline hides the others. `calls` counts those of all
+    chunks, where a chunk whose gradients go at once has one.
+
+    `kernels`: by name and in order, seconds of what the GPU runs on each bucket before it is sent, (plans,).
+    `norm_s`: seconds of a norm that is taken once, before or after the exchange. `overlapped`: plans whose
+    gradients travel during the last backward pass.
+
+    In a share `warmup_share` of the iterations the exchange is the uncompressed `warmup`.
     """
 
     reduce_s: Array
     gather_s: Array
     buckets: Whole
+    calls: Whole
+    overlapped: NDArray[np.bool_]
+    norm_s: Array
+    kernels: dict[str, Array] = field(default_factory=dict)
+    warmup_share: float = 0.0
+    warmup: Exchange | None = None
+
+    @property
+    def total_s(self) -> Array:
+        """Seconds of communication, hidden or not, on average over the run."""
+        if self.warmup is None:
+            return self.gather_s + self.reduce_s
+        return self.gather_s + self._mean(self.reduce_s, self.warmup.reduce_s)
+
+    def exposed_reduce_s(self, cover: Array) -> Array:
+        """Seconds to combine gradients that a backward pass of `cover` seconds does not hide, on average."""
+        shown = exposed_s(self.reduce_s, cover, self.buckets, self.overlapped)
+        return shown if self.warmup is None else self._mean(shown, self.warmup.exposed_reduce_s(cover))
+
+    def _mean(self, compressed: Array, first: Array) -> Array:
+        return (1 - self.warmup_share) * compressed + self.warmup_share * first
+
+    def clipped(self, kernels: dict[str, Array], norm_s: Array, overlapped: NDArray[np.bool_]) -> Exchange:
+        """The exchange with the kernels of clipping, of which only plans in `overlapped` keep the overlap."""
+        warmup = self.warmup and self.warmup.clipped(kernels, norm_s, overlapped)
+        kept = self.overlapped & overlapped
+        return replace(self, kernels=kernels, norm_s=norm_s, overlapped=kept, warmup=warmup)
 
 
 def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -> Exchange:
     """The exchange of a stage with `layers` layers, `shared` and `experts` parameters per GPU, plan by plan.
 
     Copies of an expert are ep x etp GPUs apart. Buckets are one a layer where they overlap a pass, unless
-    `bucket_bytes` gives their size; without either, everything goes at once. Each bucket pays the latency of
-    its own collective (Li et al., PyTorch Distributed, VLDB 2020, section 3.2).
+    `bucket_bytes` gives their size; without either, or in the step of a 1-bit optimizer, everything goes at
+    once. Each bucket pays the latency of its own collective (Li et al., PyTorch Distributed, VLDB 2020,
+    section 3.2).
     """
-    plans = workload.plans
+    plans, options = workload.plans, workload.plans.options
     size = gradient_bytes(workload) * (shared + experts) / plans.interleave
     by_layer = np.maximum(layers // plans.interleave, 1)
     by_size = np.ceil(size / np.where(plans.bucket_bytes > 0, plans.bucket_bytes, np.inf)).astype(np.int64)
     buckets = np.where(plans.bucket_bytes > 0, np.maximum(by_size, 1), by_layer)
     calls = np.where(plans.grad_overlap | (plans.bucket_bytes > 0), buckets, 1) * plans.interleave
+    if in_step(options):
+        calls = np.ones_like(calls)
     ranks, shards = plans.dp * plans.cp, Shards.of(plans)
     reduced, gathered = _sums(workload, shared / calls, ranks, shards, plans.tp)
     if experts.any():
@@ -51,8 +90,21 @@ def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -
         copies = ranks * plans.tp // apart
         more = _sums(workload, experts / calls, copies, shards.of_experts(plans), apart)
         reduced, gathered = reduced + more[0], gathered + more[1]
-    per_chunk = calls / plans.interleave
-    return Exchange(reduced * per_chunk, gathered * per_chunk, buckets)
+    late = in_step(options)
+    per_chunk = calls / (1 if late else plans.interleave)
+    found = Exchange(
+        reduce_s=reduced * per_chunk,
+        gather_s=gathered * per_chunk,
+        buckets=buckets,
+        calls=calls,
+        overlapped=np.zeros(len(plans), dtype=bool) if late else plans.grad_overlap,
+        norm_s=np.zeros(len(plans)),
+    )
+    if not options.warmup_share:
+        return found
+    plans = replace(plans, options=replace(options, compression="none", warmup_share=0.0))
+    full = exchange(replace(workload, plans=plans), layers, shared, experts)
+    return replace(found, warmup_share=options.warmup_share, warmup=full)
 
 
 def _sums(
@@ -66,13 +118,24 @@ def _sums(
     ranks. Otherwise it is an all-reduce: no ZeRO, or ZeRO in groups, each of which needs the whole sum. After
     the step, weights travel from the shards of the optimizer to those of the weights (Wu et al. 2023, PaRO,
     which divides each over no ranks, those of a group, or all).
+
+    Distributed LAMB in groups sends less: a reduce-scatter within the group, then an all-reduce of each shard
+    over the groups (Apex, apex/contrib/optimizers/distributed_fused_lamb.py, `dwu_group_size`).
     """
     plans = workload.plans
-    nbytes = gradient_bytes(workload) * parameters / shards.gradients
+    left = parameters / shards.gradients
     between = groups_of(workload, ranks // shards.gradients, apart * shards.gradients)
     whole = shards.optimizer == ranks
-    reduced = collective_s(all_reduce_s, workload, between, ~whole, nbytes)
-    reduced = reduced + collective_s(reduce_scatter_s, workload, between, whole, nbytes)
+    scattered = np.zeros_like(whole)
+    if plans.options.optimizer == "lamb":
+        scattered = (shards.gradients == 1) & (shards.optimizer > 1) & ~whole
+    reduced = combined_s(workload, between, ~whole & ~scattered, left)
+    reduced = reduced + scattered_s(workload, between, whole, left)
+    if scattered.any():
+        group = shards.optimizer
+        within, over = groups_of(workload, group, apart), groups_of(workload, ranks // group, apart * group)
+        reduced = reduced + scattered_s(workload, within, scattered, left)
+        reduced = reduced + combined_s(workload, over, scattered, left / group)
     if not plans.shards_optimizer.any():
         return reduced, np.zeros_like(reduced)
     inside = groups_of(workload, shards.optimizer // shards.weights, apart * shards.weights)
@@ -115,28 +178,11 @@ def sharded_s(workload: Workload) -> Sharded:
     if not plans.scatters_gradients.any():
         return Sharded(zero, zero, zero, zero)
     shards = Shards.of(plans)
-    gather, scatter = _gather_and_scatter_s(workload, partition.shared, shards, plans.tp)
+    layer = moved_s(workload, partition.shared, shards, plans.tp)
     if workload.model.lora_rank:
-        _, scatter = _gather_and_scatter_s(workload, partition.trained, shards, plans.tp)
+        layer = replace(layer, scatter=moved_s(workload, partition.trained, shards, plans.tp).scatter)
     if workload.model.experts > 1:
-        of_experts = shards.of_experts(plans)
-        more = _gather_and_scatter_s(workload, partition.experts, of_experts, expert_spread(plans))
-        gather, scatter = gather + more[0], scatter + more[1]
-    root_gather, root_scatter = _gather_and_scatter_s(workload, partition.tables, shards, plans.tp)
-    if workload.model.lora_rank:
-        root_scatter = zero
-    return Sharded(gather, gather + scatter, root_gather, scatter + root_scatter)
-
-
-def _gather_and_scatter_s(
-    workload: Workload, parameters: Array, shards: Shards, apart: Whole
-) -> tuple[Array, Array]:
-    """Seconds to gather the weights, and to scatter the gradients, of `parameters` parameters per GPU."""
-    plans = workload.plans
-    gathering = scattering = groups_of(workload, shards.gradients, apart)
-    if not np.array_equal(shards.weights, shards.gradients):
-        gathering = groups_of(workload, shards.weights, apart)
-    gather = collective_s(all_gather_s, workload, gathering, plans.gathers_weights, 2.0 * parameters)
-    gradients = gradient_bytes(workload) * parameters
-    scatter = collective_s(reduce_scatter_s, workload, scattering, plans.scatters_gradients, gradients)
-    return gather, scatter
+        layer += moved_s(workload, partition.experts, shards.of_experts(plans), expert_spread(plans))
+    root = moved_s(workload, partition.tables, shards, plans.tp)
+    root_scatter = zero if workload.model.lora_rank else root.scatter
+    return Sharded(layer.forward, layer.backward + layer.scatter, root.forward, layer.scatter + root_scatter)

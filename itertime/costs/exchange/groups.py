@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.costs.network import ranks_together
+from itertime.costs.network import all_reduce_s, ranks_together
 from itertime.costs.partition import Workload
 from itertime.spec import PlanBatch
 
@@ -20,10 +20,12 @@ __all__ = [
     "expert_spread",
     "gradient_bytes",
     "groups_of",
+    "norm_sums_s",
 ]
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
+LEAST_BYTES = 512.0  # of the collectives that profiles measure
 
 
 @dataclass(frozen=True)
@@ -113,3 +115,22 @@ def groups_of(workload: Workload, ranks: Whole, apart: Whole) -> Groups:
         local = np.where(plans.pp_before_dp, np.maximum(local, np.minimum(ranks, together)), local)
     sharers = np.maximum(domain // local, 1)
     return Groups(ranks, local, sharers, np.maximum(spacing // domain, 1))
+
+
+def norm_sums_s(workload: Workload, nbytes: Array | float, group: Whole, stages: bool = True) -> Array:
+    """Seconds to add up `nbytes` bytes of norms over the ranks that hold the parts of one copy of the model.
+
+    Tensor and pipeline parallelism divide a copy, experts do, and so does a `group` of data-parallel ranks
+    that shares the rest. Without `stages`, each stage adds up its own. Fewer bytes than profiles measure
+    take as long as the fewest that they do: the latency of a message.
+    """
+    plans, domain = workload.plans, workload.system.domain_gpus
+    divided = group
+    if workload.model.experts > 1:
+        divided = np.maximum(group, -(-expert_spread(plans) // plans.tp))
+    local = np.minimum(groups_of(workload, divided, plans.tp).local * plans.tp, domain)
+    ranks = divided * plans.tp
+    if stages:
+        local = np.where(plans.next_stage * plans.pp <= domain, local * plans.pp, local)
+        ranks = ranks * plans.pp
+    return all_reduce_s(np.maximum(nbytes, LEAST_BYTES), ranks, local, workload.system, workload.profile)

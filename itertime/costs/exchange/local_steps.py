@@ -30,6 +30,7 @@ from itertime.costs.offload import copy_s, on_cpu_s
 from itertime.costs.partition import Workload
 from itertime.spec import PlanOptions
 
+from .compression import SENT_BITS
 from .groups import Groups, Shards, collective_s, expert_spread, gradient_bytes, groups_of
 
 __all__ = [
@@ -42,8 +43,6 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-COMPRESSED_BYTES = {"fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
-"""Bytes of an entry by compression; the scales of blocks are left out."""
 AVERAGED_BYTES, MOMENT_BYTES = 10.0, 8.0
 """Bytes that a GPU's memory moves per parameter to take over a mean: reads it, and writes the 32-bit state;
 of a weight the 16-bit copy too."""
@@ -113,9 +112,9 @@ def worker_parameters(workload: Workload) -> Array:
 
 
 def entry_bytes(workload: Workload) -> Array:
-    """Bytes in which one entry is sent between workers, (plans,)."""
-    stated = COMPRESSED_BYTES.get(workload.plans.options.compression)
-    return gradient_bytes(workload) if stated is None else np.full(len(workload), stated)
+    """Bytes in which one entry is sent between workers, (plans,); scales of blocks are left out."""
+    bits = SENT_BITS.get(workload.plans.options.compression)
+    return gradient_bytes(workload) if bits is None else np.full(len(workload), bits / 8)
 
 
 def sent_per_iteration(options: PlanOptions) -> float:

@@ -1,32 +1,131 @@
-"""The optimizer's step."""
+"""The optimizer's step: bytes moved, kernels launched, and bytes of its states.
+
+Bytes per parameter that a rank owns, each tensor counted once per kernel that reads or writes it; g is the
+width of a gradient. Apex's kernels are those of its csrc/ (multi_tensor_*.cu).
+
+| optimizer | unscaling | norm | update | copy to 16 bit | states | source |
+|---|---|---|---|---|---|---|
+| adam, adamw | 50 in all, with the norm | | | | 12 | assumed of an unstated implementation |
+| fused-adam | g + 4 | 4 | 28 | 6 | 12 | multi_tensor_adam.cu |
+| lamb | g + 4 | 4 | 48 | 6 | 12 | multi_tensor_lamb.cu |
+| sgd | g + 4 | 4 | 20 | 6 | 8 | multi_tensor_sgd_kernel.cu |
+| came | g + 4 | 4 | 164 | 6 | 8 and factors | came_pytorch 0.1.3, CAME.py |
+
+- Unscaling reads the gradient and writes it in 32 bit, the copy reads a 32-bit weight and writes 16 bit
+  (multi_tensor_scale_kernel.cu). The norm reads the 32-bit gradient; the update kernels apply its factor.
+- Adam (28): reads gradient, weight, both moments (16), writes the last three (12). AdamW's decay uses the
+  weight that the kernel reads anyway (Loshchilov and Hutter, ICLR 2019).
+- LAMB (You et al., ICLR 2020, Algorithm 2), 48: norms of the weights (4); stage 1, which reads gradient,
+  weight and moments and writes update and moments (28); norms of the updates (4); stage 2, which reads weight
+  and update and writes the weight (12). With ZeRO-1 it is distributed LAMB: each rank updates its shard, and
+  the ranks of a layer's shards add up its two norms.
+- SGD with momentum (20): reads gradient, weight and momentum (12), writes the last two (8).
+- CAME (Luo et al., ACL 2023, Algorithm 2), 164: PyTorch's own kernels, one for each operation on a tensor.
+  Squares, means by row and column, two outer products, the first moment, instability: 41 times 4 bytes.
+
+States are 32-bit: master weights (4), and 4 for each moment. CAME's second moment and its instability are
+rows and columns of each matrix: 8 (n + m) bytes of n x m parameters.
+
+Kernels. One launch of multi-tensor-apply takes at most 320 chunks of 65,536 elements, and 110, 64, 48 or 36
+tensors where it walks through 1, 2, 3 or 4 lists of them (multi_tensor_apply.cuh; the chunk is 2048 x 32 in
+Apex's apex/multi_tensor_apply/__init__.py). The CPU waits for the word whether gradients have overflowed,
+so it is not ahead of the GPU then: a step takes at least its launches times `Site.launch_s`. A CUDA
+graph of the whole iteration launches nothing. CAME launches 42 kernels a matrix and 23 a vector, counted in
+its code.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from itertime.costs.offload import offloaded_step
 from itertime.costs.partition import Workload
+from itertime.spec import CUDA_GRAPHS, ONE_BIT, ModelSpec, PlanBatch, PlanOptions
 
-from .groups import expert_copies
+from .compression_kernels import step_bytes
+from .groups import expert_copies, gradient_bytes, norm_sums_s
 
-__all__ = ["OPTIMIZER_BYTES", "optimizer_s"]
+__all__ = [
+    "NORM_BYTES",
+    "includes_norm",
+    "optimizer_s",
+    "owned_parameters",
+    "state_bytes",
+]
 
 Array = NDArray[np.float64]
 Parts = dict[str, Array]
-OPTIMIZER_BYTES = 50.0
-"""Bytes that the optimizer moves per parameter: unscaling, gradient norm, Adam on 32-bit master weights, copy
-to 16 bit."""
+Whole = NDArray[np.int64]
+NORM_BYTES = 4.0
+"""Bytes per owned parameter that the norm of the reduced gradients reads."""
+ADAM_BYTES = 50.0
+"""Bytes that Adam moves per parameter: unscaling, gradient norm, Adam on 32-bit master weights, copy to 16
+bit."""
+_CHUNK, _CHUNKS = 65_536.0, 320.0
+_TENSORS = {1: 110.0, 2: 64.0, 3: 48.0, 4: 36.0}
+_FULL_GRAPH = CUDA_GRAPHS.index("full")
 
 
-def optimizer_s(workload: Workload, shared: Array, experts: Array) -> Parts:
-    """Seconds of the optimizer on the parameters a GPU owns: "optimizer", memory traffic only, and for a plan
-    that offloads it "optimizer_copies".
+@dataclass(frozen=True)
+class Step:
+    """Of one optimizer, per parameter: bytes that its update moves and bytes of its states; the number of
+    lists that each of its multi-tensor launches walks through; kernels per matrix and per vector of one that
+    launches them tensor by tensor.
+    """
+
+    update: float
+    states: float
+    lists: tuple[int, ...] = ()
+    eager: tuple[int, int] = (0, 0)
+
+
+_UNSCALE, _NORM, _COPY = 2, 1, 2  # lists
+_STEPS = {
+    "adam": Step(ADAM_BYTES - NORM_BYTES, 12.0),
+    "adamw": Step(ADAM_BYTES - NORM_BYTES, 12.0),
+    "fused-adam": Step(28.0, 12.0, (_UNSCALE, 4, _COPY)),
+    "lamb": Step(48.0, 12.0, (_UNSCALE, _NORM, 4, _NORM, 2, _COPY)),
+    "sgd": Step(20.0, 8.0, (_UNSCALE, 3, _COPY)),
+    "came": Step(164.0, 8.0, (_UNSCALE, _COPY), (42, 23)),
+}
+_COPIES = 4.0 + 6.0  # written by the unscaling; read and written by the copy to 16 bit
+
+
+def owned_parameters(plans: PlanBatch, shared: Array, experts: Array) -> Array:
+    """Of `shared` and `experts` parameters per GPU, those that a rank updates."""
+    return shared / plans.optimizer_shards + experts / expert_copies(plans, plans.optimizer_shards)
+
+
+def includes_norm(options: PlanOptions) -> bool:
+    """Whether the bytes of the step include the norm of the gradients."""
+    own = options.compression in ONE_BIT or not _STEPS[options.optimizer].lists
+    return options.clipping == "after" and own
+
+
+def state_bytes(model: ModelSpec, options: PlanOptions) -> float:
+    """Bytes of the optimizer's states per parameter, 32-bit master weight included."""
+    states = _STEPS[options.optimizer].states
+    return states + 8.0 * _factor_share(model) if options.optimizer == "came" else states
+
+
+def optimizer_s(workload: Workload, shared: Array, experts: Array, layers: Whole) -> Parts:
+    """Seconds of the optimizer on a GPU's part of `layers` layers, `shared` and `experts` parameters:
+    "optimizer", and for a plan that offloads it "optimizer_copies".
     """
     plans = workload.plans
-    owned = shared / plans.optimizer_shards + experts / expert_copies(plans, plans.optimizer_shards)
-    seconds = workload.profile.elementwise_s(OPTIMIZER_BYTES * owned, "adam")
-    seconds = seconds / workload.system.site.hbm_fraction
+    owned = owned_parameters(plans, shared, experts)
+    if plans.options.compression in ONE_BIT:
+        seconds = workload.profile.elementwise_s(step_bytes(workload) * owned, "adam")
+        seconds = seconds / workload.system.site.hbm_fraction
+    elif _STEPS[plans.options.optimizer].lists:
+        seconds = _fused_step_s(workload, owned, owned / np.maximum(shared + experts, 1.0), layers)
+    else:
+        nbytes = ADAM_BYTES if includes_norm(plans.options) else ADAM_BYTES - NORM_BYTES
+        seconds = workload.profile.elementwise_s(nbytes * owned, "adam")
+        seconds = seconds / workload.system.site.hbm_fraction
     if not plans.offload_optimizer.any():
         return {"optimizer": seconds}
     offloaded = offloaded_step(workload, owned)
@@ -34,3 +133,58 @@ def optimizer_s(workload: Workload, shared: Array, experts: Array) -> Parts:
         "optimizer": np.where(plans.offload_optimizer, offloaded.step, seconds),
         "optimizer_copies": np.where(plans.offload_optimizer, offloaded.gradients, 0.0),
     }
+
+
+def _fused_step_s(workload: Workload, owned: Array, share: Array, layers: Whole) -> Array:
+    """Seconds of the step on `owned` parameters, a `share` of those of `layers` layers.
+
+    Every launch moves an equal part of the bytes.
+    """
+    plans, site = workload.plans, workload.system.site
+    step = _STEPS[plans.options.optimizer]
+    whole = [layers * count for count in _tensors(workload)]
+    matrices, vectors = (np.ceil(share * count) for count in whole)
+    launches = _launches(step, owned, matrices, vectors)
+    nbytes = (gradient_bytes(workload) + _COPIES + step.update) * owned
+    seconds = launches * workload.profile.elementwise_s(nbytes / launches, "adam") / site.hbm_fraction
+    issued = np.where(plans.cuda_graphs == _FULL_GRAPH, 0.0, launches * site.launch_s)
+    seconds = np.maximum(seconds, np.where(owned > 0, issued, 0.0))
+    if plans.options.optimizer != "lamb":
+        return seconds
+    norms = 2 * norm_sums_s(workload, 4.0 * (whole[0] + whole[1]), plans.optimizer_shards, stages=False)
+    return seconds + np.where(owned > 0, norms, 0.0)
+
+
+def _launches(step: Step, owned: Array, matrices: Array, vectors: Array) -> Array:
+    """Kernels of a step on `owned` parameters in so many tensors."""
+    tensors = np.maximum(matrices + vectors, 1.0)
+    chunks = owned / _CHUNK + tensors / 2  # the last chunk of a tensor is half full
+    count = np.zeros(len(owned))
+    for lists in step.lists:
+        count = count + np.maximum(np.ceil(tensors / _TENSORS[lists]), np.ceil(chunks / _CHUNKS))
+        count = count + (lists == _NORM)  # adds up the chunks
+    return count + step.eager[0] * matrices + step.eager[1] * vectors
+
+
+def _tensors(workload: Workload) -> tuple[Array | float, Array | float]:
+    """Matrices and vectors of one layer on a GPU, queries, keys and values as one matrix."""
+    model, plans = workload.model, workload.plans
+    if model.lora_rank:
+        return 2.0 * len(model.lora_shapes), 0.0
+    each = 3 if model.gated_mlp else 2
+    matrices: Array | float = 2.0 + each
+    if model.latent_kv:
+        matrices = matrices + (3 if model.latent_q else 2)
+    if model.experts > 1:
+        shared = each if model.shared_ffn_hidden else 0
+        matrices = matrices + 1 + shared + each * (model.experts / plans.ep - 1)
+    norms = model.norms_per_layer * (2 if model.norm == "layernorm" else 1) + 2 * model.qk_norm
+    return matrices, norms + (matrices if model.biases else 1.0 * model.qkv_biases)
+
+
+def _factor_share(model: ModelSpec) -> float:
+    """Rows and columns of a layer's matrices over their elements: (n + m) / (n m) on average."""
+    h, f = model.hidden, model.ffn_hidden
+    shapes = [(h, model.q_hidden), (h, model.kv_hidden), (h, model.kv_hidden), (model.v_hidden, h), (f, h)]
+    shapes += [(h, f)] * (2 if model.gated_mlp else 1)
+    return sum(n + m for n, m in shapes) / sum(n * m for n, m in shapes)

@@ -2,8 +2,9 @@
 
 Mixed precision: 16-bit weights and gradients (32-bit gradients where the plan says so), and per parameter 12
 bytes of Adam with 32-bit master weights, divided over ZeRO's groups (Rajbhandari et al., ZeRO, SC'20, section
-3.1). While the optimizer runs it holds its gradients in 32 bit; the activations have been freed before. That
-moments and master weights have 32 bit is assumed of every framework.
+3.1); `state_bytes` has those of other optimizers. While the optimizer runs it holds its gradients in 32 bit;
+the activations have been freed before. That moments and master weights have 32 bit is assumed of every
+framework.
 
 Workers of DiLoCo keep the weights of the last exchange and an outer momentum, 8 bytes. What they exchange
 lies where the step had its 32-bit gradients.
@@ -26,7 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itertime.costs.balance import fullest
-from itertime.costs.exchange import expert_copies, outer_state_bytes
+from itertime.costs.exchange import (
+    error_bytes,
+    expert_copies,
+    outer_state_bytes,
+    secondary_bytes,
+    state_bytes,
+)
 from itertime.costs.partition import FIRST, HEAVY, LAST, Workload
 from itertime.errors import UserError
 from itertime.spec import PRECISIONS, PlanBatch
@@ -143,12 +150,23 @@ def _parts(workload: Workload) -> dict[str, Array]:
     return {
         "weights": 2.0 * weights + gathered + casts,
         "gradients": np.where(plans.fp32_gradients, summed, 2.0) * gradients,
-        "optimizer": 12.0 * stepped,
+        "optimizer": state_bytes(model, plans.options) * stepped,
         **({"outer_optimizer": outer * stepped} if outer else {}),
+        **_compression(workload, shared + experts),
         "activations": held + live,
         "logits": logits,
         "optimizer_step": np.maximum(4.0 * stepped - held - live - logits, 0.0),
     }
+
+
+def _compression(workload: Workload, parameters: Array) -> dict[str, Array]:
+    """Bytes of errors that were not sent and of a second copy of the weights, (3, plans); {} for neither."""
+    options, parts = workload.plans.options, {}
+    if options.compression != "none":
+        parts["compression_errors"] = error_bytes(workload) * parameters
+    if options.secondary_shards is not None:
+        parts["secondary_weights"] = secondary_bytes(workload) * parameters
+    return parts
 
 
 def _casts(workload: Workload, parameters: Array) -> Array | float:

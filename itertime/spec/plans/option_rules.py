@@ -52,6 +52,9 @@ class Degrees(Protocol):
     @property
     def global_batch(self) -> Any: ...
 
+    @property
+    def offload_optimizer(self) -> Any: ...
+
 
 def broken_options(options: PlanOptions, model: ModelSpec, plans: Degrees) -> list[tuple[Broken, str]]:
     """Every rule: whether it is broken, for a plan as a bool and for a `PlanBatch` as an array, and the rule
@@ -61,7 +64,10 @@ def broken_options(options: PlanOptions, model: ModelSpec, plans: Degrees) -> li
         return []
     return [
         *_batch_rules(options, model, plans),
-        *_compression_rules(options, plans),
+        *_optimizer_rules(options, plans),
+        *_compression_rules(options, model, plans),
+        *_compression_keys(options, plans),
+        *_weight_rules(options, plans),
         *_worker_rules(options, model, plans),
         *_shard_rules(options, plans),
     ]
@@ -97,22 +103,73 @@ def _batch_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> list
     ]
 
 
-def _compression_rules(options: PlanOptions, plans: Degrees) -> list[tuple[Broken, str]]:
-    compression, optimizer = options.compression, options.optimizer
-    whole = compression in (*ONE_BIT, "topk", "powersgd")
-    states = _STATES_OF.get(compression, (optimizer,))
+def _optimizer_rules(options: PlanOptions, plans: Degrees) -> list[tuple[Broken, str]]:
+    clipping, optimizer, stated = options.clipping, options.optimizer, options.gradient_shards
+    scattered = plans.zero_stage >= 2 if stated is None else stated > 1
     return [
         (
-            whole & (plans.zero_stage > 0),
-            f"compression={compression}: needs whole gradients on every rank; take zero_stage=0",
+            (clipping in ("before", "bucket")) & scattered,
+            f"clipping={clipping}: needs a rank's whole gradients, which ZeRO-2 scatters with every "
+            "micro-batch; take zero_stage=0 or 1 (gradient_shards=1), or clipping=after",
+        ),
+        (
+            (optimizer not in _ADAMS) & plans.offload_optimizer,
+            f"optimizer={optimizer}: runs on the GPU only; take offload_optimizer=false, or an Adam",
+        ),
+    ]
+
+
+def _compression_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> list[tuple[Broken, str]]:
+    compression, optimizer = options.compression, options.optimizer
+    one_bit = compression in ONE_BIT
+    whole = one_bit or compression in ("topk", "powersgd")
+    states = _STATES_OF.get(compression, (optimizer,))
+    shards = [getattr(options, name) or 1 for name in _SHARDS]
+    return [
+        (
+            whole & ((plans.zero_stage > 0) | (max(shards) > 1)),
+            f"compression={compression}: needs whole gradients on every rank; take zero_stage=0 without "
+            "shards, or compression=int8",
         ),
         (
             optimizer not in states,
             f"compression={compression}: is made for optimizer={' or '.join(states)}, not {optimizer}",
         ),
         (
-            compression == "none" and options.warmup_share > 0,
-            f"warmup_share={options.warmup_share:g}: needs a compression; leave it out",
+            one_bit & plans.offload_optimizer,
+            f"compression={compression}: exchanges in the optimizer's step on the GPU; leave out "
+            "offload_optimizer",
+        ),
+        (
+            one_bit and options.clipping == "bucket",
+            f"compression={compression}: exchanges the momentum at once, not gradients in buckets; "
+            "take clipping=before or none",
+        ),
+        (
+            compression == "powersgd" and options.clipping == "bucket",
+            "compression=powersgd: scales what it left out of buckets of other norms; take clipping=after",
+        ),
+        (
+            compression == "powersgd" and (model.experts > 1 or model.lora_rank > 0),
+            "compression=powersgd: is not modelled for mixtures of experts, nor for low-rank adapters; "
+            "take compression=topk",
+        ),
+    ]
+
+
+def _compression_keys(options: PlanOptions, plans: Degrees) -> list[tuple[Broken, str]]:
+    """Keys that need a compression, or one of them."""
+    compression, warmup = options.compression, options.warmup_share
+    scatters = (plans.zero_stage >= 2) | ((options.gradient_shards or 1) > 1)
+    return [
+        (
+            compression == "none" and warmup > 0,
+            f"warmup_share={warmup:g}: needs a compression; leave it out",
+        ),
+        (
+            (warmup > 0) & scatters,
+            f"warmup_share={warmup:g}: needs gradients that are exchanged once an iteration; "
+            "take zero_stage=0 or 1, or leave it out",
         ),
         (
             compression != "powersgd" and options.compression_rank != DEFAULT_OPTIONS.compression_rank,
@@ -125,6 +182,27 @@ def _compression_rules(options: PlanOptions, plans: Degrees) -> list[tuple[Broke
     ]
 
 
+def _weight_rules(options: PlanOptions, plans: Degrees) -> list[tuple[Broken, str]]:
+    """Rules of what ZeRO++ does to the weights that every micro-batch gathers."""
+    second, stated = options.secondary_shards, options.weight_shards
+    gathers = plans.zero_stage == 3 if stated is None else stated > 1
+    ranks = _zero_group(options, plans) if stated is None else stated
+    return [
+        (
+            options.quantized_weights & np.logical_not(gathers),
+            "quantized_weights=true: needs weights that are gathered; take zero_stage=3, or leave it out",
+        ),
+        (
+            (second is not None) & np.logical_not(gathers),
+            f"secondary_shards={second}: needs weights that are gathered; take zero_stage=3, or leave it out",
+        ),
+        (
+            second is not None and ranks % second != 0,
+            f"secondary_shards={second}: must divide the ranks that share the weights; take those of a node",
+        ),
+    ]
+
+
 def _worker_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> list[tuple[Broken, str]]:
     workers, steps, outer = options.workers, options.local_steps, options.outer
     many = workers > 1
@@ -132,7 +210,11 @@ def _worker_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> lis
     ranks = _worker_ranks(options, plans)
     return [
         (plans.dp % workers != 0, f"workers={workers}: must divide dp; take another number of workers"),
-        (not many and steps > 1, f"local_steps={steps}: needs workers > 1; give workers, or leave it out"),
+        (
+            not many and steps > 1 and options.compression != "zeroone-adam",
+            f"local_steps={steps}: needs workers > 1, or compression=zeroone-adam; "
+            "give one of them, or leave it out",
+        ),
         (
             not many and outer != "average",
             f"outer={outer}: needs workers > 1; give workers, or leave it out",

@@ -10,6 +10,7 @@ import pytest
 
 from itertime import list_models, list_systems, load_model
 from itertime.cli import main
+from itertime.spec import list_lengths, load_lengths
 
 PREDICT = [
     "predict",
@@ -167,3 +168,17 @@ def test_a_file_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str], 
     captured = capsys.readouterr()
     assert "\x1b" not in captured.out + captured.err
     assert "\\x1b[31mred" in captured.out
+
+
+def test_lengths_are_listed_with_mean_and_quantiles(capsys):
+    assert main(["lengths", "--json"]) == 0
+    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)["lengths"]}
+    assert set(found) == set(list_lengths())
+    wikipedia, table = found["wikipedia-512"], load_lengths("wikipedia-512")
+    assert wikipedia["mean"] == table.mean
+    assert wikipedia["quantiles"]["0.5"] == table.quantile(0.5)
+    assert wikipedia["longest"] == 512
+    assert main(["lengths"]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("wikipedia-512"))
+    assert row.split()[1:2] == [f"{table.mean:.1f}"]
+    assert row.split()[-2:] == ["512", f"{table.shares[-1]:.1%}"]

@@ -234,7 +234,7 @@ def test_diloco_keeps_an_anchor_and_a_momentum(outer, nbytes):
     [
         ({"workers": 3}, "workers=3: must divide dp; take another number of workers"),
         ({"workers": 128}, "workers=128: must divide dp"),
-        ({"local_steps": 10}, "local_steps=10: needs workers > 1; give workers, or leave it out"),
+        ({"local_steps": 10}, "local_steps=10: needs workers > 1, or compression=zeroone-adam"),
         ({"outer": "diloco"}, "outer=diloco: needs workers > 1; give workers, or leave it out"),
         (
             {"workers": 2, "momentum_steps": 4},
@@ -304,7 +304,7 @@ def test_rules_of_many_plans_are_those_of_each(options, model):
 
 @pytest.mark.parametrize("balance", ["drawn", "exchanged", "stratified-exchanged", "sorted"])
 def test_a_worker_waits_for_its_own_slowest_rank(balance):
-    model = replace(load_model("bert-large"), lengths="wikipedia-512")
+    model = load_model("bert-large-wikipedia")
     plan = Plan(
         1, 1, 64, 4, 1024, recompute="none", options=PlanOptions(batching="unpadded", balance=balance)
     )

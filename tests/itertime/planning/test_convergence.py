@@ -111,3 +111,5 @@ def test_start_up_is_shorter_with_one_graph_on_many_gpus():
             found = start_up(gpus, one_graph)
             assert 0 <= found.low_s <= found.seconds <= found.high_s
             assert "logs" in found.origin
+    assert start_up(1024, one_graph=False).organisations == ("Samsung",)
+    assert "NVIDIA" in start_up(1024, one_graph=True).organisations

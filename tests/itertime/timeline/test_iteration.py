@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from itertime import ModelSpec, Plan, load_system, predict
 from itertime.errors import UserError
-from itertime.spec import RECOMPUTE, Site, System
+from itertime.spec import RECOMPUTE, PlanOptions, Site, System
 from itertime.spec.plans import CP_EXCHANGES, CUDA_GRAPHS, DISPATCHERS, RANK_ORDERS
 from itertime.timeline import iteration_graph, write_chrome_trace
 from itertime.timeline.iteration import chrome_trace
@@ -159,6 +159,31 @@ def test_prediction_equals_the_task_graph(run):
     graph = iteration_graph(model, plan, system)
     finish = max(end for _, end in graph.run().values())
     assert predict(model, plan, system).iteration_s == pytest.approx(finish, rel=1e-9)
+
+
+OPTIONS = st.builds(
+    PlanOptions,
+    clipping=st.sampled_from(["after", "none", "before", "bucket"]),
+    optimizer=st.sampled_from(["adam", "adamw", "fused-adam", "lamb", "came", "sgd"]),
+)
+
+
+@given(run=runs(), options=OPTIONS)
+@settings(max_examples=150, deadline=None)
+def test_prediction_equals_the_task_graph_however_it_clips_and_steps(hopper, run, options):
+    """Under a framework whose communication slows computation down, so that what is hidden counts too."""
+    model, plan, system = run
+    plan = replace(plan, options=options)
+    if plan.broken_rules(model):
+        return
+    for each in (system, hopper):
+        graph = iteration_graph(model, plan, each)
+        finish = max(end for _, end in graph.run().values())
+        found = predict(model, plan, each)
+        assert found.iteration_s == pytest.approx(finish, rel=1e-9)
+        assert sum(found.breakdown.values()) == pytest.approx(finish, rel=1e-9)
+        before_buckets = [name for name in graph.tasks if name.startswith(("norm 0", "scale 0"))]
+        assert bool(before_buckets) == (options.clipping in ("before", "bucket"))
 
 
 def test_the_trace_holds_every_pass_and_ends_with_the_iteration(tmp_path):

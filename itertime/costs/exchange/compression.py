@@ -1,0 +1,170 @@
+"""What ranks send in place of their gradients: collectives, volumes and error buffers.
+
+What a compression does to convergence is not predicted. The number of steps is an input, and so is the share
+of them that a warm-up sends in full (`PlanOptions.warmup_share`).
+
+Bytes that each of P ranks sends for one parameter, whose gradient has g bytes, with collectives that send no
+byte twice; p = (P-1)/P:
+
+| compression | bytes |
+|---|---|
+| none | 2 p g |
+| fp16, fp8 | 4 p, 2 p |
+| int8, int4 | 2 p, p (in place of a reduce-scatter p, p / 2) |
+| topk, of which a share d of the entries is sent | (P-1) d (g + 4) |
+| powersgd | 2 p g x share of factors and vectors in the parameters |
+| onebit-adam, onebit-lamb, zeroone-adam | p / 4 |
+
+- fp16 and fp8 are all-reduces of 2 and 1 bytes; fp8 has one of the buckets' scales before them (FP8-LM, Peng
+  et al. 2023, section 2.1).
+- Integers cannot be summed on their way, because the sum needs more bits. Ranks send their pieces to each
+  other in the node, sum, do the same across nodes, and sum again (ZeRO++, Wang et al. 2023, section 3.3,
+  qgZ). That is a reduce-scatter; an all-gather of the sums makes it an all-reduce.
+- topk gathers values and 32-bit places of all ranks, so its volume grows with them (Lin et al. 2018, DGC,
+  section 3).
+- powersgd is an all-reduce of each of two factors of a low rank, and one of vectors (Vogels et al. 2019,
+  algorithm 1).
+- 1-bit optimizers send the signs of their momentum by an all-to-all, sum, and gather the signs of the sums
+  (Tang et al. 2021, section 4.3).
+
+1-bit optimizers exchange inside their step, after the backward pass (DeepSpeed, `OnebitAdam.step`), so
+nothing hides it. All others are hooks on a bucket of gradients (PyTorch, `ddp_comm_hooks`), which leave the
+overlap of the buckets' collectives with the backward pass as it is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.costs.network import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s
+from itertime.costs.partition import Workload
+from itertime.spec import ONE_BIT, PlanOptions
+
+from .groups import Groups, collective_s, gradient_bytes
+from .power_sgd import power_factors
+
+__all__ = ["SENT_BITS", "combined_s", "error_bytes", "in_step", "scattered_s", "sent_bytes"]
+
+Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
+SENT_BITS = {"fp16": 16, "fp8": 8, "int8": 8, "int4": 4, **dict.fromkeys(ONE_BIT, 1)}
+"""Bits of a gradient as it is sent, by compression, scales apart."""
+INDEX_BYTES = 4.0
+"""Of the place of an entry that top-k sends: a 32-bit number."""
+SCALE_BYTES = 4.0
+"""A 32-bit scale per row of `hidden` integers (DeepSpeed 0.10.3, `all_to_all_quant_reduce`)."""
+
+
+def in_step(options: PlanOptions) -> bool:
+    """Whether the exchange is part of the optimizer's step, where no pass hides it."""
+    return options.compression in ONE_BIT
+
+
+def combined_s(workload: Workload, groups: Groups, used: NDArray[np.bool_], parameters: Array) -> Array:
+    """Seconds until every rank of the `groups` has the sum of the gradients of `parameters` parameters.
+
+    0 where it is not `used`. Of 0/1 Adam: on average over the iterations, of which every `local_steps`-th
+    exchanges.
+    """
+    options, each = workload.plans.options, gradient_bytes(workload)
+    compression, bits = options.compression, SENT_BITS.get(options.compression, 0)
+    if not used.any():
+        return np.zeros(len(used))
+    if compression == "none":
+        return collective_s(all_reduce_s, workload, groups, used, each * parameters)
+    if compression in ("fp16", "fp8"):
+        sent = collective_s(all_reduce_s, workload, groups, used, bits / 8 * parameters)
+        return sent + _scales_s(workload, groups, used)
+    if compression == "topk":
+        chosen = options.compression_density * parameters * (each + INDEX_BYTES)
+        return collective_s(all_gather_s, workload, groups, used, groups.ranks * chosen)
+    if compression == "powersgd":
+        shares = power_factors(workload).shares
+        return sum(
+            (
+                collective_s(all_reduce_s, workload, groups, used, share * each * parameters)
+                for share in shares
+            ),
+            np.zeros(len(workload)),
+        )
+    gathered = collective_s(all_gather_s, workload, groups, used, _integer_bytes(workload) * parameters)
+    if compression not in ONE_BIT:
+        return scattered_s(workload, groups, used, parameters) + gathered
+    gap = options.local_steps if compression == "zeroone-adam" else 1
+    return (collective_s(all_to_all_s, workload, groups, used, bits / 8 * parameters) + gathered) / gap
+
+
+def scattered_s(workload: Workload, groups: Groups, used: NDArray[np.bool_], parameters: Array) -> Array:
+    """Seconds until every rank of the `groups` has its part of the sum of the gradients of `parameters`
+    parameters, of which it has its own; 0 where it is not `used`.
+
+    Compressions that need the whole gradient on every rank do not come here (`spec.broken_options`).
+    """
+    compression = workload.plans.options.compression
+    if not used.any():
+        return np.zeros(len(used))
+    if compression == "none":
+        nbytes = gradient_bytes(workload) * parameters
+        return collective_s(reduce_scatter_s, workload, groups, used, nbytes)
+    if compression in ("fp16", "fp8"):
+        nbytes = SENT_BITS[compression] / 8 * parameters
+        sent = collective_s(reduce_scatter_s, workload, groups, used, nbytes)
+        return sent + _scales_s(workload, groups, used)
+    nodes = groups.ranks // groups.local
+    inside = Groups(groups.local, groups.local, groups.sharers, groups.stride)
+    across = Groups(nodes, np.ones_like(nodes), groups.sharers * groups.local, groups.stride)
+    nbytes = _integer_bytes(workload) * parameters
+    return collective_s(all_to_all_s, workload, inside, used, nbytes) + collective_s(
+        all_to_all_s, workload, across, used, nbytes / groups.local
+    )
+
+
+def _integer_bytes(workload: Workload) -> float:
+    """Bytes of a parameter's gradient in `int8`, `int4` or signs; a sign's scale belongs to the whole."""
+    compression = workload.plans.options.compression
+    scales = 0.0 if compression in ONE_BIT else SCALE_BYTES / workload.model.hidden
+    return SENT_BITS[compression] / 8 + scales
+
+
+def _scales_s(workload: Workload, groups: Groups, used: NDArray[np.bool_]) -> Array:
+    """Seconds to agree on the scale of a bucket in fp8, the smallest of all ranks'."""
+    if workload.plans.options.compression != "fp8":
+        return np.zeros(len(workload))
+    return collective_s(all_reduce_s, workload, groups, used, np.full(len(workload), SCALE_BYTES))
+
+
+def sent_bytes(options: PlanOptions, ranks: float, gradient: float = 2.0) -> float:
+    """Bytes that each of `ranks` ranks sends for one parameter in an iteration that is not in the warm-up,
+    scales and PowerSGD apart. `gradient`: bytes of a gradient that is not compressed.
+
+    Raises ValueError for PowerSGD, whose volume depends on the shapes of the model's matrices.
+
+    >>> sent_bytes(PlanOptions(), 4) / sent_bytes(PlanOptions(compression="onebit-adam"), 4)
+    16.0
+    """
+    compression, others = options.compression, ranks - 1
+    if compression == "powersgd":
+        raise ValueError("compression='powersgd': its volume depends on the shapes of matrices")
+    if compression == "topk":
+        return others * options.compression_density * (gradient + INDEX_BYTES)
+    gap = options.local_steps if compression == "zeroone-adam" else 1
+    return 2 * others / ranks * (SENT_BITS.get(compression, 8 * gradient) / 8) / gap
+
+
+def error_bytes(workload: Workload) -> Array | float:
+    """Bytes that a compression keeps for every parameter whose gradient it sends, (plans,); 0 for none.
+
+    1-bit Adam has a worker's error in 32 bit and a server's for a rank's chunk (Tang et al. 2021, algorithm
+    1); 1-bit LAMB a fresh variance in addition (Li et al. 2021, algorithm 1), 0/1 Adam the momentum since the
+    last exchange (Lu et al. 2022, algorithm 1), each in 32 bit. Top-k and PowerSGD keep what they did not
+    send in the precision of gradients (Lin et al. 2018, section 3; PyTorch's `PowerSGDState.error_dict`).
+    """
+    plans = workload.plans
+    compression = plans.options.compression
+    if compression in ("topk", "powersgd"):
+        return gradient_bytes(workload)
+    if compression not in ONE_BIT:
+        return 0.0
+    more = 0.0 if compression == "onebit-adam" else 4.0
+    return 4.0 + 4.0 / (plans.dp * plans.cp) + more

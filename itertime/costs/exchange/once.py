@@ -1,0 +1,79 @@
+"""Seconds of what an iteration does once: the exchange of gradients and weights, and the optimizer's step."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itertime.costs.layer import Parts
+from itertime.costs.network import all_reduce_s
+from itertime.costs.partition import FIRST, LAST, Workload
+from itertime.spec import PlanBatch
+
+from .clipping import clipping_s
+from .compression_kernels import compression_kernels_s
+from .gradients import Exchange, exchange, exposed_s
+from .local_steps import outer_sync_s
+from .optimizer import optimizer_s
+
+__all__ = ["once_s"]
+
+Array = NDArray[np.float64]
+
+
+def once_s(workload: Workload, forward: Array, backward: Array) -> tuple[Parts, Exchange]:
+    """Seconds by part that an iteration spends once, on the first stage, which ends last.
+
+    `forward` and `backward`: seconds of the passes of its first chunk, which buckets may overlap. Kernels
+    that run on a bucket before it is sent lengthen the backward pass (`clipping.py` derives it).
+    """
+    plans, partition, site = workload.plans, workload.partition, workload.system.site
+    first = np.where(plans.pp == 1, LAST, FIRST)
+    column = np.arange(len(plans))
+    layers = partition.layers[first, column]
+    shared, experts = (each[first, column] for each in partition.trained_parameters(workload.model))
+    if not workload.model.lora_rank:
+        shared = shared + partition.tables
+    traffic = exchange(workload, layers, shared, experts)
+    clipping = clipping_s(workload, shared, experts, traffic.calls)
+    once: Parts = {}
+    if clipping is not None:
+        once["clipping"] = clipping.seconds(traffic.calls)
+        traffic = traffic.clipped(clipping.kernels, clipping.norm_s, clipping.overlapped)
+    along = backward + traffic.buckets * sum(traffic.kernels.values(), np.zeros(len(plans)))
+    exposed = exposed_s(traffic.gather_s, forward, traffic.buckets, plans.grad_overlap)
+    exposed = exposed + traffic.exposed_reduce_s(along)
+    if plans.options.compression != "none":
+        once["compression_once"] = compression_kernels_s(workload, shared + experts)
+    once |= {
+        "dp_comm": exposed,
+        "embedding_sync": _embedding_sync_s(workload),
+        **optimizer_s(workload, shared, experts, layers),
+        "iteration_overhead": site.iteration_overhead_s
+        + workload.framework.iteration_s
+        + _broadcasts(plans) * site.zero_broadcast_s,
+    }
+    if plans.options.workers > 1:
+        once["outer_sync"] = outer_sync_s(workload, shared, experts)
+    if workload.framework.contention:
+        once["contention_once"] = workload.framework.contention * (traffic.total_s - exposed)
+    return once, traffic
+
+
+def _broadcasts(plans: PlanBatch) -> Array:
+    """Ranks that send their share of the updated weights to those that need it, one after the other."""
+    ranks = plans.optimizer_shards / plans.weight_shards
+    return np.where(ranks > 1, ranks, 0.0)
+
+
+def _embedding_sync_s(workload: Workload) -> Array:
+    """Seconds to sum the gradients of a tied embedding, which both ends of a pipeline hold."""
+    plans, system = workload.plans, workload.system
+    if not workload.model.tied_embeddings or workload.model.lora_rank or (plans.pp == 1).all():
+        return np.zeros(len(plans))
+    domain = system.domain_gpus
+    together = np.where(plans.next_stage * plans.pp > domain, 1, 2)
+    apart = np.maximum(plans.next_stage * (plans.pp - 1) // domain, 1)
+    nbytes = 2.0 * workload.partition.table
+    seconds = all_reduce_s(nbytes, 2, together, system, workload.profile, domain, apart)
+    return np.where(plans.pp > 1, seconds, 0.0)
