@@ -12,6 +12,7 @@ them the workers exchange, all at the same time, and nothing hides it:
   every `variance_steps` (Iacob et al. 2025, DES-LOC, algorithm 1). With one period for all it is Local Adam.
 
 An entry is sent in the bytes of a gradient (4 with `fp32_gradients`, else 2), or in fewer with a compression.
+With workers, a compression is that of their exchange alone: gradients within a worker are not compressed.
 Streaming or delayed exchanges, which overlap the next steps, are not modelled. Nor is convergence: that H
 steps apart are as good as steps together is an input.
 
@@ -57,7 +58,7 @@ def outer_sync_s(workload: Workload, shared: Array, experts: Array) -> Array:
 
     `shared` and `experts`: parameters of a stage per GPU, as for `exchange`.
     """
-    options, shards = workload.plans.options, workload.plans.optimizer_shards
+    options, shards = workload.outer, workload.plans.optimizer_shards
     owned = shared / shards + experts / Shards.of(workload.plans).of_experts(workload.plans).optimizer
     nbytes = entry_bytes(workload)
     once = workers_exchange_s(workload, shared, experts, nbytes)
@@ -77,7 +78,7 @@ def workers_exchange_s(
     Over the site link, an all-reduce of all that a worker has. Otherwise every GPU all-reduces its part with
     its likes in the other workers. Then ranks that hold the same parameters gather the parts.
     """
-    plans, system, workers = workload.plans, workload.system, workload.plans.options.workers
+    plans, system, workers = workload.plans, workload.system, workload.outer.workers
     ranks = plans.dp * plans.cp
     held = Shards.of(plans)
     alone = Shards(ranks, ranks, ranks).of_experts(plans).weights
@@ -112,9 +113,13 @@ def worker_parameters(workload: Workload) -> Array:
 
 
 def entry_bytes(workload: Workload) -> Array:
-    """Bytes in which one entry is sent between workers, (plans,); scales of blocks are left out."""
-    bits = SENT_BITS.get(workload.plans.options.compression)
-    return gradient_bytes(workload) if bits is None else np.full(len(workload), bits / 8)
+    """Bytes in which one entry is sent between workers, (plans,), on average over the run; scales of blocks
+    are left out.
+    """
+    full, options = gradient_bytes(workload), workload.outer
+    if options.compression == "none":
+        return full
+    return options.warmup_share * full + (1 - options.warmup_share) * SENT_BITS[options.compression] / 8
 
 
 def sent_per_iteration(options: PlanOptions) -> float:
@@ -145,7 +150,7 @@ def _periods(options: PlanOptions) -> tuple[int, ...]:
 def _likes(workload: Workload) -> Groups:
     """Groups of the GPUs that have the same place in every worker; workers are numbered last."""
     plans, system = workload.plans, workload.system
-    domain, workers = system.domain_gpus, np.full(len(plans), plans.options.workers)
+    domain, workers = system.domain_gpus, np.full(len(plans), workload.outer.workers)
     local = ranks_together(workers, np.maximum(domain // plans.gpus, 1), system)
     return Groups(workers, local, np.maximum(domain // local, 1), np.maximum(plans.gpus // domain, 1))
 
