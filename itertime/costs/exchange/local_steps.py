@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
 AVERAGED_BYTES, MOMENT_BYTES = 10.0, 8.0
 """Bytes that a GPU's memory moves per parameter to take over a mean: reads it, and writes the 32-bit state;
 of a weight the 16-bit copy too."""
@@ -89,15 +90,23 @@ def workers_exchange_s(
         nbytes = bytes_per_parameter * (shared / ranks + experts / alone)
         all_of_them = np.ones(len(plans), dtype=bool)
         seconds = collective_s(all_reduce_s, workload, _likes(workload), all_of_them, nbytes)
-    inside = groups_of(workload, ranks // held.optimizer, plans.tp * held.optimizer)
-    nbytes = bytes_per_parameter * shared / held.optimizer
-    seconds = seconds + collective_s(all_gather_s, workload, inside, ranks > held.optimizer, nbytes)
+    seconds = seconds + _gathered_s(workload, bytes_per_parameter * shared, ranks, held.optimizer, plans.tp)
     if experts.any():
-        held, apart = held.of_experts(plans), expert_spread(plans)
-        inside = groups_of(workload, alone // held.optimizer, apart * held.optimizer)
-        nbytes = bytes_per_parameter * experts / held.optimizer
-        seconds = seconds + collective_s(all_gather_s, workload, inside, alone > held.optimizer, nbytes)
+        owned, apart = held.of_experts(plans).optimizer, expert_spread(plans)
+        seconds = seconds + _gathered_s(workload, bytes_per_parameter * experts, alone, owned, apart)
     return seconds
+
+
+def _gathered_s(workload: Workload, nbytes: Array, ranks: Whole, shards: Whole, apart: Whole) -> Array:
+    """Seconds until every rank of a worker has all of its part, one of `shards` of `nbytes` bytes.
+
+    Of `ranks` ranks, each `apart` GPUs from the next, those with the same part have exchanged a piece each.
+    """
+    copies = ranks > shards
+    if not copies.any():
+        return np.zeros(len(workload))
+    inside = groups_of(workload, ranks // shards, apart * shards)
+    return collective_s(all_gather_s, workload, inside, copies, nbytes / shards)
 
 
 def worker_parameters(workload: Workload) -> Array:
