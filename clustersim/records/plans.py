@@ -23,7 +23,7 @@ PARTS = {
         "dp_comm", "embedding_sync", "fsdp_comm", "fsdp_last", "outer_sync", "balance", "contention",
         "contention_once",
     ),
-    "optimizer_s": ("optimizer", "optimizer_copies", "clipping", "compression"),
+    "optimizer_s": ("optimizer", "optimizer_copies", "clipping", "compression", "compression_once"),
     "overhead_s": ("launch", "overhead", "iteration_overhead", "offload_comm"),
     "imbalance_s": ("imbalance",),
 }  # fmt: skip

@@ -89,7 +89,9 @@ class PlanOptions:
     workers: Annotated[
         Count, described("groups of data-parallel ranks that exchange only every `local_steps` iterations")
     ] = 1
-    local_steps: Annotated[Count, described("iterations between two exchanges of the workers")] = 1
+    local_steps: Annotated[
+        Count, described("iterations between two exchanges of the workers, or of 0/1 Adam on average")
+    ] = 1
     outer: Annotated[
         Literal["average", "diloco", "des-loc"],
         described("what workers exchange: weights (Local SGD), outer gradients, or weights and moments"),
