@@ -29,6 +29,7 @@ __all__ = ["Dealt", "check_balance", "drawn_work", "rows_of", "sampled_work"]
 MOST_DRAWS, FEWEST_DRAWS = 512, 8
 DRAWN_UNITS = 4_000_000  # over all draws: bounds the seconds that sampling takes
 UNITS_AT_ONCE = 1_000_000  # bounds the memory
+MOST_UNITS = 20_000_000  # of one iteration
 
 
 def rows_of(lengths: Lengths, batching: str, samples: int, seq_len: int) -> int:
@@ -172,6 +173,11 @@ def _sampled(key: Dealt) -> SampledRanks:
     points = np.concatenate([part.points for part in parts])
     rng = np.random.default_rng(key.seed)
     size = key.ranks * key.samples
+    if size > MOST_UNITS:
+        raise UserError(
+            f"balance={key.balance}: an iteration of {size:,} samples is too large to be sampled; the limit "
+            f"is {MOST_UNITS:,}: take a smaller global batch, or balance=drawn"
+        )
     draws = max(FEWEST_DRAWS, min(MOST_DRAWS, DRAWN_UNITS // size))
     hulls: list[Points] = []
     means: list[Array] = []

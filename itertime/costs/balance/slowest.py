@@ -68,8 +68,9 @@ class UnitPart(NamedTuple):
 class IndependentRanks:
     """`ranks` ranks whose work are independent sums of the same `parts`: exact order statistics.
 
-    They are computed for 64 ratios of the two factors when first asked for, and are linear between them,
-    which is too high by less than 0.0001 of the work.
+    They are computed for 64 ratios of the two factors when first asked for, and are linear between them. The
+    line and the grid of the works overestimate the mean a little: for lengths of 1 to 512 tokens by less than
+    0.0003 of the mean rank's work.
     """
 
     parts: Sequence[UnitPart]

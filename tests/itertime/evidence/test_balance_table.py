@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
+from itertime.cli import main as itertime
 from itertime.evidence.balance_table import imbalances, main
 from itertime.spec import Lengths, load_lengths
 from tests.places import ROOT
@@ -40,3 +42,18 @@ def test_bad_input_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert "at least one from each of 4 bins" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["wikipedia-512", "--ranks", "0"])
+
+
+def test_the_command_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Balancing by strata and exchange beats padding, and what is drawn shows as a spread."""
+    page = (ROOT / "docs" / "balancing.md").read_text()
+    (line,) = [line for line in page.splitlines() if line.startswith("    itertime ")]
+    words = line.split()[1:]
+    assert itertime([*words, "--json"]) == 0
+    balanced = json.loads(capsys.readouterr().out)
+    assert itertime([*words[:-2], "--json"]) == 0
+    padded = json.loads(capsys.readouterr().out)
+    assert balanced["iteration_s"] < 0.8 * padded["iteration_s"]
+    low, high = balanced["spread_s"]
+    assert low < balanced["iteration_s"] < high
+    assert 0 < balanced["breakdown"]["imbalance"] < 0.1 * balanced["iteration_s"]

@@ -302,5 +302,7 @@ def test_what_cannot_be_dealt_is_told() -> None:
         slowest(lengths, "drawn", 8, 8, seq_len=256)
     with pytest.raises(UserError, match="no sample has 1 to 128 tokens"):
         slowest(Lengths("long", "mine.csv", (200, 300, 400), (0.5, 0.25, 0.25)), "stratified", 8, 8)
+    with pytest.raises(UserError, match="an iteration of 20,480,000 samples is too large to be sampled"):
+        slowest(lengths, "sorted", 1024, 20_000)
     with pytest.raises(ValueError, match=r"dealt\.samples=5"):
         slowest(lengths, "drawn", 8, 5, micro_batch=2)

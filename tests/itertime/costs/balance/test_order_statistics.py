@@ -61,6 +61,37 @@ def test_a_grid_changes_little_and_order_nothing(
     assert found.mean == pytest.approx(exact.mean, abs=1e-3 * span + 1e-9)
 
 
+@pytest.mark.parametrize("number", [1_000, 30_000, 1_000_000])
+def test_large_sums_are_normal(number: int) -> None:
+    """The largest of n sums of many draws is that of n normal ones: half the mean range of n, which is 3.0775
+    standard deviations for n = 10 and 6.4829 for n = 1000 (Tippett 1925).
+    """
+    works, shares = np.array([0.0, 1.0, 2.0]), np.array([0.25, 0.5, 0.25])
+    distribution = sum_distribution([Part(works, shares, number)])
+    assert len(distribution.probabilities) < 2**18
+    assert distribution.mean == pytest.approx(number, rel=1e-9)
+    for ranks, deviations in ((10, 3.0775 / 2), (1000, 6.4829 / 2)):
+        above = distribution.maximum(ranks).mean - number
+        assert above / math.sqrt(number / 2) == pytest.approx(deviations, rel=0.01)
+
+
+def test_sums_of_any_number_take_little_memory() -> None:
+    works, shares = np.array([0.0, 2.0]), np.array([0.5, 0.5])
+    for number in (10**8, 10**9):
+        distribution = sum_distribution([Part(works, shares, number)])
+        assert len(distribution.probabilities) <= 2**20
+        above = distribution.maximum(1000).mean - number
+        assert above / math.sqrt(number) == pytest.approx(6.4829 / 2, rel=0.2)
+
+
+def test_rare_long_parts_are_not_cut_off() -> None:
+    works, shares = np.array([1.0, 1000.0]), np.array([0.9999, 0.0001])
+    for number in (1, 100, 10_000):
+        found = sum_distribution([Part(works, shares, number)]).maximum(1000).mean
+        exact = sum_distribution([Part(works, shares, number)], step=999.0).maximum(1000).mean
+        assert found == pytest.approx(exact, rel=0.003)
+
+
 def test_uniform_draws_have_the_known_maximum() -> None:
     """The largest of n uniform draws is n / (n + 1) on average, its quantile q is q^(1/n)."""
     steps = 100_000
