@@ -20,6 +20,9 @@ __all__ = ["DEFAULT_OPTIONS", "ONE_BIT", "PlanOptions", "parse_options"]
 ONE_BIT = ("onebit-adam", "onebit-lamb", "zeroone-adam")
 """Compressions that send the momentum's signs in place of gradients, and are optimizers of their own."""
 _LONGEST = 2_000  # characters of a text of options
+Compression = Literal[
+    "none", "fp16", "fp8", "int8", "int4", "topk", "powersgd", "onebit-adam", "onebit-lamb", "zeroone-adam"
+]  # fmt: skip
 Rank = Annotated[Count, Field(le=10_000)]
 
 
@@ -60,8 +63,7 @@ class PlanOptions:
         described("its states and what its step moves; lamb with ZeRO-1 is distributed LAMB"),
     ] = "adam"
     compression: Annotated[
-        Literal["none", "fp16", "fp8", "int8", "int4", "topk", "powersgd"]
-        | Literal["onebit-adam", "onebit-lamb", "zeroone-adam"],
+        Compression,
         described("what gradients are sent as"),
     ] = "none"
     compression_rank: Annotated[Rank, described("rank of PowerSGD's factors", "1")] = 4
