@@ -310,7 +310,7 @@ def _idle_options(model: ModelSpec, options: Mapping[str, Any]) -> list[tuple[bo
             f"--options {texts['quantized_weights']} changes nothing with --zero 0, where none are gathered",
         ),
         (
-            chosen.compression == "fp16" and not options["fp32_gradients"],
+            chosen.compression == "fp16" and not (alone or options["fp32_gradients"]),
             "--options compression=fp16 changes nothing without --fp32-gradients: gradients have 16 bit",
         ),
         (
