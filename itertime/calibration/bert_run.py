@@ -73,10 +73,10 @@ def bert_run(row: Cells, site: Site) -> MeasuredRun:
         if row[column] is None:
             raise UserError(f"the source does not say {column}")
     assumed: list[str] = []
-    batching, balance = _batching(row)
+    batching = _batching(row)
     system = _system(row, site, assumed)
     model = _model(row)
-    plan = _plan(row, parse_options(f"batching={batching},balance={balance}"), model, assumed)
+    plan = _plan(row, batching, model, assumed)
     run = MeasuredRun(
         model,
         plan,
@@ -104,8 +104,10 @@ def stated_precision(row: Cells) -> str:
     return found[0] if len(found) == 1 else _EITHER
 
 
-def _batching(row: Cells) -> tuple[str, str]:
-    """`batching` and `balance` of a plan's options. Raises UserError for a way that is not known."""
+def _batching(row: Cells) -> PlanOptions:
+    """The options of a plan that say how samples become micro-batches. Raises UserError for a way that is not
+    known.
+    """
     work = (row["work"] or "unknown").lower()
     if work == "unknown":
         raise UserError("the way of batching is not known: what a GPU computes depends on it")
@@ -120,11 +122,11 @@ def _batching(row: Cells) -> tuple[str, str]:
         raise UserError(f"work={shown(row['work'])}: the samples have up to {seq_len} tokens; pad to as many")
     batching = kind[1].partition(" ")[0]
     if batching != "unpadded":
-        return batching, "drawn"
+        return parse_options(f"batching={batching}")
     words = tuple(word for word in ("sorted", "stratified", "exchanged") if word in work)
     if words not in _BALANCES:
         raise UserError(f"work={shown(row['work'])}: samples are sorted over all ranks, or dealt otherwise")
-    return batching, _BALANCES[words]
+    return parse_options(f"batching={batching},balance={_BALANCES[words]}")
 
 
 def _precisions(row: Cells) -> tuple[str, ...]:
@@ -239,9 +241,8 @@ def _server(name: str, usual: System) -> System:
 
 def _sums_in_switches(row: Cells) -> bool:
     """Whether switches sum: NVIDIA's runs on its largest clusters (`SBATCH_NETWORK=sharp`)."""
-    return row["gpus"] >= (1024 if "A100" in row["gpu"].upper() else 512) and "NVIDIA/" in (
-        row["source"] or ""
-    )
+    nvidias = "lamb" in row["optimizer"].lower() and "NVIDIA/" in (row["source"] or "")
+    return nvidias and row["gpus"] >= (1024 if "A100" in row["gpu"].upper() else 512)
 
 
 def _framework(row: Cells) -> str:

@@ -132,23 +132,24 @@ def _growth(workload: Workload, one: Pass, where: Whole) -> Growth:
     """How the GPU's time of a pass grows: `one` has the mean micro-batch of each distinct case, then those
     with more tokens, then those with more squares. `where` is the case of each plan.
     """
-
-    def grown(seconds: Array) -> Array:
-        mean, *longer = seconds.reshape(3, -1)[:, where]
-        return np.array(longer) / (_MORE - 1) - mean / (_MORE - 1)
-
-    def in_layer(parts: Parts) -> Array:
-        busy = [seconds for part, seconds in parts.items() if part not in ("launch", "overhead")]
-        return grown(sum(busy, np.zeros_like(one.head)))[:, None]
-
+    rows = [one.embedding, one.head, *(_busy_s(parts) for parts in (one.layer, one.dense) if parts)]
+    seconds = np.array(rows).reshape(len(rows), 3, -1)[:, :, where]
+    grown = (seconds[:, 1:] - seconds[:, :1]) / (_MORE - 1)
+    embedding, head, layer, *dense = grown[:, :, None]  # (2, 1, plans) each
     partition = workload.partition
     has_embedding = (_KIND == FIRST) | ((_KIND == LAST) & (workload.plans.pp == 1))
-    both = (partition.layers - partition.dense if one.dense else partition.layers) * in_layer(one.layer)
-    if one.dense:
-        both = both + partition.dense * in_layer(one.dense)
-    both = both + np.where(has_embedding, grown(one.embedding)[:, None], 0.0)
-    both = both + np.where(_KIND == LAST, grown(one.head)[:, None], 0.0)
+    both = has_embedding * embedding + (_KIND == LAST) * head
+    if dense:
+        both += (partition.layers - partition.dense) * layer + partition.dense * dense[0]
+    else:
+        both += partition.layers * layer
     return Growth(both[0], both[1])
+
+
+def _busy_s(parts: Parts) -> Array:
+    """Seconds of a layer that the GPU computes and communicates, whatever the CPU does."""
+    busy = [seconds for part, seconds in parts.items() if part not in ("launch", "overhead")]
+    return sum(busy[1:], busy[0])
 
 
 def micro_batch_passes(workload: Workload) -> tuple[Pass, Pass]:

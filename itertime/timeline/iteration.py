@@ -31,6 +31,7 @@ def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profi
     profile = profile or profile_of(system)
     costs = stage_costs(Workload.of(model, PlanBatch.of([plan]), system, profile))
     graph = Graph()
+    _add_exchange_of_samples(graph, costs)
     after = _add_passes_and_exchange(graph, plan, costs)
     norm = {} if "norm" in costs.exchange.kernels else {"norm": costs.exchange.norm_s}
     for name, stream, part in (
@@ -48,6 +49,16 @@ def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profi
         if seconds is not None:
             after = [graph.add(name, 0, stream, float(seconds[0]), after)]
     return graph
+
+
+def _add_exchange_of_samples(graph: Graph, costs: StageCosts) -> None:
+    """Adds the exchange that balances samples, for which the first pass and the first gather wait. It occurs
+    in plans of one stage alone.
+    """
+    seconds = costs.once.get("balance")
+    if seconds is not None and seconds[0]:
+        exchanged = graph.add("exchange samples", 0, "network", float(seconds[0]))
+        graph.add("samples", 0, "compute", 0.0, [exchanged])
 
 
 def _add_passes_and_exchange(graph: Graph, plan: Plan, costs: StageCosts) -> list[str]:

@@ -186,6 +186,44 @@ def test_prediction_equals_the_task_graph_however_it_clips_and_steps(hopper, run
         assert bool(before_buckets) == (options.clipping in ("before", "bucket"))
 
 
+BALANCES = ["drawn", "sorted", "exchanged", "stratified", "stratified-exchanged"]
+WAYS = (
+    [("longest", each) for each in BALANCES]
+    + [("unpadded", each) for each in BALANCES]
+    + [("packed", "drawn")]
+)
+
+
+@given(
+    run=runs(),
+    way=st.sampled_from(WAYS),
+    pp=st.sampled_from([2, 4]),
+    clipping=st.sampled_from(["after", "none", "before", "bucket"]),
+)
+@settings(max_examples=200, deadline=None)
+def test_prediction_equals_the_task_graph_for_samples_of_any_length(hopper, run, way, pp, clipping):
+    """The slowest rank's passes hide the exchange of gradients; the exchange of samples precedes all."""
+    model, plan, system = run
+    options = PlanOptions(batching=way[0], balance=way[1], clipping=clipping)
+    model = replace(model, seq_len=512, lengths="wikipedia-512", attention="flash")
+    plan = replace(plan, options=options, cp=1, global_batch=plan.dp * plan.micro_batch * 8)
+    if way[0] == "packed":
+        plan = replace(plan, pp=pp, zero_stage=min(plan.zero_stage, 1))
+    else:
+        plan = replace(plan, pp=1, interleave=1, split="even")
+    if plan.broken_rules(model):
+        return
+    for each in (system, hopper):
+        graph = iteration_graph(model, plan, each)
+        finish = max(end for _, end in graph.run().values())
+        found = predict(model, plan, each)
+        assert found.iteration_s == pytest.approx(finish, rel=1e-9)
+        assert sum(found.breakdown.values()) == pytest.approx(finish, rel=1e-9)
+        if plan.dp > 1:
+            assert found.breakdown["imbalance"] > 0 or found.breakdown.get("launch", 0) > 0
+        assert ("exchange samples" in graph.tasks) == (found.breakdown.get("balance", 0) > 0)
+
+
 def test_the_trace_holds_every_pass_and_ends_with_the_iteration(tmp_path):
     model = ModelSpec("small", 8, 1024, 16, 51200, 1024)
     plan = Plan(2, 4, 2, 1, 16, zero_stage=1, grad_overlap=True)

@@ -1,0 +1,332 @@
+"""BERT tables: hostile files, what the columns mean, and predictions for measured rows."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from itertime import predict
+from itertime.calibration import MeasuredRun, RunSet, calibrate, read_table, summary, validate
+from itertime.calibration.run_set import expressed
+from itertime.costs.network import all_reduce_s
+from itertime.errors import TableError
+from itertime.spec import Plan, PlanOptions, Site, load_framework, load_model, load_system, profile_of
+from tests.places import SHARED
+
+BERT = SHARED / "data" / "mlperf" / "bert_iterations.csv"
+SORTED = "unpadded, all samples sorted and dealt over all ranks"
+NVIDIA = {
+    "id": "mlperf-9.9-one",
+    "duplicate_of": "",
+    "gpu": "NVIDIA A100-SXM4-80GB (400W)",
+    "gpus": "64",
+    "gpus_per_node": "8",
+    "node_nic_gbps": "400",
+    "layers": "24",
+    "hidden": "1024",
+    "heads": "16",
+    "vocab": "30522",
+    "samples_per_gpu_step": "48.0",
+    "grad_accumulation": "1",
+    "global_batch": "3072",
+    "work": SORTED,
+    "precision": "fp16",
+    "optimizer": "LAMB (distributed)",
+    "cuda_graph": "",
+    "step_s": "0.17",
+    "network": "Storage: 2x ConnectX-6 IB HDR 200Gb/sec, Compute: 8x ConnectX-6 IB HDR 200Gb/sec",
+    "source": "mlcommons/training_results NVIDIA/results/a/bert/result_0.txt",
+}
+SAMSUNG = {
+    "gpus": "1024",
+    "samples_per_gpu_step": "16",
+    "global_batch": "16384",
+    "work": "unpadded, stratified 4 bins, exchanged in the node",
+    "optimizer": "Adam",
+    "network": "Compute: 4x ConnectX-6 IB HDR 200Gb/Sec",
+}
+LARGEST = {
+    "gpu": "NVIDIA H100-SXM5-80GB",
+    "gpus": "512",
+    "samples_per_gpu_step": "6",
+    "global_batch": "3072",
+    "work": "packed: pairs in 512 tokens",
+    "precision": "fp16 or fp8, log does not say",
+    "cuda_graph": "yes",
+    "network": "8x ConnectX-7 IB NDR 400Gb/s",
+}
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """A table with rows given as changes of `NVIDIA`; `columns` are those of the first row."""
+
+    def written(*changes: dict[str, str], drop: tuple[str, ...] = ()) -> Path:
+        rows = [NVIDIA | change for change in changes]
+        names = [name for name in rows[0] if name not in drop]
+        with (tmp_path / "t.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, names, extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(rows)
+        return tmp_path / "t.csv"
+
+    return written
+
+
+def run_of(path: Path) -> tuple[MeasuredRun, list[Plan]]:
+    (row,) = read_table(path)
+    return expressed(row, Site())
+
+
+def complaint(path: Path) -> str:
+    with pytest.raises(TableError) as error:
+        read_table(path)
+    return str(error.value)
+
+
+def test_a_row_becomes_typed_cells_and_its_step_an_iteration(write: Write) -> None:
+    (row,) = read_table(write({"work": ""}))
+    assert (row["kind"], row["gpus"], row["samples_per_gpu_step"], row["iteration_s"]) == (
+        "bert",
+        64,
+        48,
+        0.17,
+    )
+    assert row["work"] is row["duplicate_of"] is None
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "rule"),
+    [
+        ("gpus", "0", "at least 1"),
+        ("gpus", "many", "must be a number"),
+        ("gpus_per_node", "-8", "at least 1"),
+        ("samples_per_gpu_step", "2.5", "whole number"),
+        ("samples_per_gpu_step", "nan", "finite"),
+        ("grad_accumulation", "1e999", "finite"),
+        ("global_batch", "1e30", "whole number"),
+        ("node_nic_gbps", "0", "above 0"),
+        ("step_s", "-0.1", "above 0"),
+        ("step_s", "1e-300", "beyond what any machine has"),
+        ("cuda_graph", "maybe", "yes or no"),
+    ],
+)
+def test_a_wrong_cell_names_file_line_column_value_and_rule(
+    write: Write, column: str, value: str, rule: str
+) -> None:
+    path = write({}, {"id": "two", column: value})
+    text = complaint(path)
+    assert text.startswith(f"{path}:3: {column}={value}: ")
+    assert rule in text
+
+
+def test_a_table_of_both_kinds_or_without_a_column_is_refused(write: Write) -> None:
+    mixed = complaint(write({"tp": "1", "iteration_s": "2"}))
+    assert mixed.startswith(str(write({}).parent))
+    assert "columns of a BERT table (samples_per_gpu_step, grad_accumulation, work)" in mixed
+    assert "beside those of an iteration table (tp, iteration_s); keep the columns of one kind" in mixed
+    assert ":1: column precision is missing; a BERT table needs precision too" in complaint(
+        write({}, drop=("precision",))
+    )
+    assert "id=mlperf-9.9-one: is also on line 2" in complaint(write({}, {}))
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(change=st.dictionaries(st.sampled_from(sorted(NVIDIA)), st.text(max_size=30), max_size=3))
+def test_any_text_in_the_cells_gives_runs_reasons_or_an_error(write: Write, change: dict[str, str]) -> None:
+    path = write(change)
+    try:
+        rows = read_table(path)
+    except TableError:
+        assert complaint(path).startswith(f"{path}:")
+        return
+    runs = RunSet.of(rows)
+    assert len(runs) + len(runs.skipped) == len(rows)
+    assert all(why for _, why in runs.skipped)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"duplicate_of": "2.0 Dell one"}, "the measurement of 2.0 Dell one submitted again"),
+        ({"work": "unknown"}, "the way of batching is not known"),
+        ({"work": ""}, "the way of batching is not known"),
+        (
+            {"work": "sharded in thirds"},
+            "work=sharded in thirds: this way of batching is not known",
+        ),
+        ({"work": "padded to 128"}, "work=padded to 128: the samples have up to 512 tokens"),
+        ({"work": "unpadded, sorted, then stratified"}, "sorted over all ranks, or dealt otherwise"),
+        ({"gpu": "NVIDIA L40S"}, "no profile for GPU NVIDIA L40S"),
+        ({"precision": "int4"}, "precision=int4: must be fp16, bf16, fp8, or fp16 or fp8"),
+        ({"precision": "fp8"}, "precision=fp8: the profile a100-80gb has bf16 only"),
+        ({"optimizer": "Adagrad"}, "optimizer=Adagrad: must be LAMB or Adam"),
+        ({"optimizer": ""}, "the source does not say optimizer"),
+        ({"global_batch": "3000"}, "global_batch=3000: is not gpus x samples_per_gpu_step = 3072"),
+        ({"grad_accumulation": "5"}, "grad_accumulation=5: does not divide samples_per_gpu_step=48"),
+        ({"heads": "7"}, "heads=7: must divide hidden=1024"),
+        ({"gpu": "NVIDIA A100-SXM4-80GB (4W)"}, "no profile for GPU"),
+    ],
+)
+def test_a_row_that_cannot_be_expressed_is_skipped_with_the_reason(
+    write: Write, change: dict[str, str], why: str
+) -> None:
+    result = validate(write(change))
+    assert not result.predicted
+    assert why in result.skipped[0].why
+
+
+def test_nvidias_rows(write: Write) -> None:
+    run, (plan,) = run_of(write({}))
+    assert plan.options == PlanOptions(
+        batching="unpadded", balance="sorted", optimizer="lamb", gradient_shards=8
+    )
+    assert (plan.dp, plan.micro_batch, plan.zero_stage, plan.zero_group) == (64, 48, 1, 8)
+    assert not plan.grad_overlap
+    assert run.model.lengths == "wikipedia-512"
+    assert run.system.framework == "apex-bert"
+    assert run.system.nic_bytes_per_s == 200e9
+    assert run.assumed == ("node_nic_gbps=400: taken as 1600, which network gives to computation",)
+
+
+def test_micro_batches_share_one_exchange(write: Write) -> None:
+    _, (plan,) = run_of(write({"grad_accumulation": "2"}))
+    assert (plan.micro_batch, plan.microbatches) == (24, 2)
+    assert plan.options.gradient_shards is None
+
+
+def test_samsungs_rows(write: Write) -> None:
+    run, (plan,) = run_of(write(SAMSUNG))
+    assert plan.options == PlanOptions(
+        batching="unpadded", balance="stratified-exchanged", optimizer="fused-adam", clipping="bucket"
+    )
+    assert (plan.zero_stage, plan.bucket_bytes, plan.grad_overlap) == (0, 25 * 2**20, True)
+    assert run.system.nics_per_node == 4
+    assert run.system.framework == "apex-ddp-bert"
+    assert "sharp" not in run.system.collective_algorithms
+
+
+def test_the_largest_runs_overlap_and_sum_in_switches(write: Write) -> None:
+    run, plans = run_of(write(LARGEST))
+    assert [plan.precision for plan in plans] == ["bf16", "fp8"]
+    assert {plan.cuda_graphs for plan in plans} == {"full"}
+    assert {plan.grad_overlap for plan in plans} == {True}
+    assert -(-2 * run.model.parameters // plans[0].bucket_bytes) == 5
+    assert "sharp" in run.system.collective_algorithms
+    assert run.system.framework == "te-bert"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "power_w", "memory"),
+    [
+        ("NVIDIA A100-SXM4-40GB(400W)", None, 1555e9),
+        ("NVIDIA A100-SXM-80GB CTS", 500, None),
+        ("NVIDIA A100-PCIE-40GB (250W)", 250, 1555e9),
+        ("NVIDIA A100-PCIe-80GB", 300, 1935e9),
+        ("NVIDIA H100-SXM5-80GB", None, None),
+        ("NVIDIA Blackwell GPU (B200-SXM-180GB)", None, None),
+    ],
+)
+def test_power_and_memory_of_gpus(
+    write: Write, gpu: str, power_w: float | None, memory: float | None
+) -> None:
+    run, _ = run_of(write({"gpu": gpu}))
+    assert run.system.power_w == power_w
+    assert run.system.hbm_bytes_per_s == memory
+
+
+def test_a_named_server_has_its_own_links_and_the_cards_of_the_row(write: Write) -> None:
+    change = {"gpu": "NVIDIA A100-PCIE-40GB (250W)", "gpus": "8", "global_batch": "384"}
+    usual, _ = run_of(write(change))
+    server, _ = run_of(write({**change, "id": "mlperf-1.0-Dell-DSS8440x8A100"}))
+    assert server.system.nvlink_slowdown > 2 * usual.system.nvlink_slowdown
+    assert server.system.hbm_bytes_per_s == usual.system.hbm_bytes_per_s == 1555e9
+
+
+def test_of_two_possible_precisions_the_faster_one_counts(write: Write) -> None:
+    path = write({**LARGEST, "gpus": "8", "samples_per_gpu_step": "96", "global_batch": "768"})
+    run, plans = run_of(path)
+    seconds = [predict(run.model, plan, run.system, memory_headroom=0.0).iteration_s for plan in plans]
+    (row,) = validate(path).predicted
+    assert row.prediction.iteration_s == pytest.approx(min(seconds) * (1 + run.evaluation), rel=1e-12)
+    assert row.groups["precision"] == "fp16 or fp8"
+    assert "precision=fp16 or fp8, log does not say: taken as the faster of the two" in row.assumed
+
+
+def test_a_step_holds_its_share_of_evaluations(write: Write) -> None:
+    path = write({})
+    (row,) = validate(path).predicted
+    run, (plan,) = run_of(path)
+    alone = predict(run.model, plan, run.system, memory_headroom=0.0).iteration_s
+    assert row.prediction.breakdown["evaluation"] == pytest.approx(alone * 10_000 / 3 / 175_000, rel=1e-12)
+    assert sum(row.prediction.breakdown.values()) == pytest.approx(row.prediction.iteration_s, rel=1e-12)
+
+
+def test_a_set_of_runs_predicts_what_validate_does(write: Write) -> None:
+    changes = [
+        {},
+        {**SAMSUNG, "id": "two"},
+        {**LARGEST, "id": "three"},
+        {"id": "four", "work": "padded to 512"},
+    ]
+    path = write(*changes)
+    seconds, _ = RunSet.of(read_table(path)).evaluate()
+    one_by_one = [row.prediction.iteration_s for row in validate(path).predicted]
+    assert seconds.tolist() == pytest.approx(one_by_one, rel=1e-12)
+
+
+def test_errors_are_grouped_by_batching(write: Write) -> None:
+    path = write({}, {"id": "two", "work": "padded to 512"})
+    document = summary([validate(path)], by="batching")
+    assert {name: entry["rows"] for name, entry in document["by"].items()} == {
+        "padded": 1,
+        "unpadded, sorted": 1,
+    }
+
+
+def test_a_site_is_calibrated_to_such_rows(write: Write) -> None:
+    """A site whose matrix products take 1.1 times as long is found in the steps that it would take."""
+    samples = [12, 16, 20, 24, 28, 32, 40, 48, 56, 64]
+    changes = [
+        {"id": f"{each}", "gpus": "8", "samples_per_gpu_step": f"{each}", "global_batch": f"{8 * each}"}
+        for each in samples
+    ]
+    slow, _ = RunSet.of(read_table(write(*changes))).evaluate(Site(gemm_multiplier=1.1))
+    path = write(*(change | {"step_s": f"{s:.9f}"} for change, s in zip(changes, slow, strict=True)))
+    found = calibrate([path], ["gemm_multiplier"], folds=5)
+    assert found.constants["gemm_multiplier"] == pytest.approx(1.1, abs=0.01)
+    assert np.abs(found.held_out).mean() < 0.5
+
+
+def test_fmha_takes_what_was_published() -> None:
+    """64 sequences of 512 tokens, 16 heads of 64, both passes: 2.95 ms (Dao et al. 2022, table 7)."""
+    profile = profile_of(load_system("dgx-a100-80gb"))
+    both = sum(
+        float(profile.attention_s(64, 16, 16, 64, 512, 512, False, backward)) for backward in (False, True)
+    )
+    factor = load_framework("apex-bert").attention_multiplier
+    assert factor * both == pytest.approx(2.95e-3, rel=0.01)
+
+
+def test_fmha_meets_whole_rows_however_short_the_samples() -> None:
+    """Its time follows the tokens: unpadded samples take the share of padded ones that their tokens are."""
+    model = replace(load_model("bert-large"), attention="flash", lengths="wikipedia-512")
+    system = replace(load_system("dgx-a100-80gb"), framework="apex-bert")
+    plan = Plan(tp=1, pp=1, dp=1, micro_batch=64, global_batch=64, recompute="none")
+    padded = predict(model, plan, system).breakdown["attention"]
+    unpadded = predict(model, replace(plan, options=PlanOptions(batching="unpadded")), system)
+    assert unpadded.breakdown["attention"] / padded == pytest.approx(255.83 / 512, rel=0.05)
+
+
+def test_cards_without_nvlink_among_all_reduce_as_measured() -> None:
+    """535 MB among 4 cards of 80 GB, joined in pairs: 33.8 ms (microsoft/vidur)."""
+    system = load_system("a100-pcie")
+    assert float(all_reduce_s(535e6, 4, 4, system, profile_of(system))) == pytest.approx(33.8e-3, rel=0.02)
