@@ -291,7 +291,9 @@ def test_work_is_drawn_once() -> None:
     options = PlanOptions(batching="unpadded", balance="sorted")
     found = drawn_work(lengths, options, 16, 8, 8, 1, 512)
     assert found is drawn_work(lengths, options, 16, 8, 8, 1, 512)
-    assert found is drawn_work(lengths, options, 16, 8, 4, 2, 512), "sorting knows no nodes and no micro-batches"
+    assert found is drawn_work(lengths, options, 16, 8, 4, 2, 512), (
+        "sorting knows no nodes and no micro-batches"
+    )
 
 
 def test_what_cannot_be_dealt_is_told() -> None:
@@ -306,5 +308,5 @@ def test_what_cannot_be_dealt_is_told() -> None:
         slowest(Lengths("long", "mine.csv", (200, 300, 400), (0.5, 0.25, 0.25)), "stratified", 8, 8)
     with pytest.raises(UserError, match="an iteration of 20,480,000 samples is too large to be sampled"):
         slowest(lengths, "sorted", 1024, 20_000)
-    with pytest.raises(ValueError, match="samples=5, .*micro_batch=2"):
+    with pytest.raises(ValueError, match=r"samples=5, .*micro_batch=2"):
         slowest(lengths, "drawn", 8, 5, micro_batch=2)
