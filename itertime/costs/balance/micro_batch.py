@@ -133,14 +133,17 @@ _drawn = lru_cache(maxsize=4096)(drawn_work)
 
 
 def draws_of(model: ModelSpec, plans: PlanBatch, lengths: Lengths, domain_gpus: int) -> list[DrawnWork]:
-    """The draws of every plan: ranks that meet in every iteration, and the samples of each.
+    """The draws of every plan: ranks that meet in every iteration, and the samples of each. Plans that differ
+    in sizes which do not matter share them.
 
     Raises UserError where samples cannot be dealt as the options say (`balance.check_balance`).
     """
-    dealt = plans.microbatches * plans.micro_batch
-    columns = (plans.dp, dealt, node_ranks(plans, domain_gpus), plans.micro_batch)
+    options, nothing = plans.options, np.ones_like(plans.dp)
+    within = node_ranks(plans, domain_gpus) if "exchanged" in options.balance else nothing
+    sizes = plans.micro_batch if options.batching == "longest" else nothing
+    columns = (plans.dp, plans.microbatches * plans.micro_batch, within, sizes)
     return [
-        _drawn(lengths, plans.options, ranks, samples, within, size, model.seq_len)
+        _drawn(lengths, options, ranks, samples, within, size, model.seq_len)
         for ranks, samples, within, size in zip(*(column.tolist() for column in columns), strict=True)
     ]
 
