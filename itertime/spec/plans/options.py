@@ -6,7 +6,8 @@ an option that is not used costs nothing.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
+from functools import cache
 from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool
@@ -15,7 +16,7 @@ from pydantic.dataclasses import dataclass
 from itertime.errors import UserError, quoted, shown
 from itertime.io import CONFIG, Count, Fraction, Share, construct, described
 
-__all__ = ["DEFAULT_OPTIONS", "ONE_BIT", "PlanOptions", "parse_options"]
+__all__ = ["DEFAULT_OPTIONS", "ONE_BIT", "PlanOptions", "alone", "parse_options"]
 
 ONE_BIT = ("onebit-adam", "onebit-lamb", "zeroone-adam")
 """Compressions that send the momentum's signs in place of gradients, and are optimizers of their own."""
@@ -64,7 +65,7 @@ class PlanOptions:
     ] = "adam"
     compression: Annotated[
         Compression,
-        described("what gradients are sent as"),
+        described("what gradients are sent as, or with `workers` what these exchange"),
     ] = "none"
     compression_rank: Annotated[Rank, described("rank of PowerSGD's factors", "1")] = 4
     compression_density: Annotated[
@@ -116,9 +117,20 @@ class PlanOptions:
         )
 
 
+_OF_WORKERS = ("workers", "local_steps", "outer", "momentum_steps", "variance_steps")
+"""Options of what workers exchange."""
+_OF_COMPRESSION = ("compression", "warmup_share")
+"""Those of how: with workers, these compress their exchange and not the gradients within each."""
 DEFAULT_OPTIONS = PlanOptions()
 """The options of a plan that states none."""
 _NAMES = tuple(field.name for field in fields(PlanOptions))
+
+
+@cache
+def alone(options: PlanOptions) -> PlanOptions:
+    """The options of one of the workers, as a job of its own."""
+    shared = (*_OF_WORKERS, *_OF_COMPRESSION)
+    return replace(options, **{name: getattr(DEFAULT_OPTIONS, name) for name in shared})
 
 
 def _written(value: object) -> str:
