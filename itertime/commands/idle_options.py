@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["print_without_effect"]
 
+IDLE_FP16 = "--options compression=fp16 changes nothing without --fp32-gradients: gradients have 16 bit"
+
 
 def print_without_effect(model: ModelSpec, options: Mapping[str, Any]) -> None:
     """Says on stderr which options of a plan, or of a search for plans, change nothing for this model beside
@@ -82,10 +84,7 @@ def _idle_options(model: ModelSpec, options: Mapping[str, Any]) -> list[tuple[bo
             stated["quantized_weights"] and words_of(str(options["zero"])) == ("0",),
             f"--options {texts['quantized_weights']} changes nothing with --zero 0, where none are gathered",
         ),
-        (
-            chosen.compression == "fp16" and not (alone or options["fp32_gradients"]),
-            "--options compression=fp16 changes nothing without --fp32-gradients: gradients have 16 bit",
-        ),
+        (chosen.compression == "fp16" and not (alone or options["fp32_gradients"]), IDLE_FP16),
         (
             chosen.workers > 1 and chosen.local_steps == 1,
             f"--options workers={chosen.workers} exchanges in every iteration; state local_steps too",
