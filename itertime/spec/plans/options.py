@@ -21,6 +21,9 @@ __all__ = ["DEFAULT_OPTIONS", "ONE_BIT", "PlanOptions", "alone", "parse_options"
 ONE_BIT = ("onebit-adam", "onebit-lamb", "zeroone-adam")
 """Compressions that send the momentum's signs in place of gradients, and are optimizers of their own."""
 _LONGEST = 2_000  # characters of a text of options
+Compression = Literal[
+    "none", "fp16", "fp8", "int8", "int4", "topk", "powersgd", "onebit-adam", "onebit-lamb", "zeroone-adam"
+]  # fmt: skip
 Rank = Annotated[Count, Field(le=10_000)]
 
 
@@ -61,8 +64,7 @@ class PlanOptions:
         described("its states and what its step moves; lamb with ZeRO-1 is distributed LAMB"),
     ] = "adam"
     compression: Annotated[
-        Literal["none", "fp16", "fp8", "int8", "int4", "topk", "powersgd"]
-        | Literal["onebit-adam", "onebit-lamb", "zeroone-adam"],
+        Compression,
         described("what gradients are sent as, or with `workers` what these exchange"),
     ] = "none"
     compression_rank: Annotated[Rank, described("rank of PowerSGD's factors", "1")] = 4
@@ -90,7 +92,9 @@ class PlanOptions:
     workers: Annotated[
         Count, described("groups of data-parallel ranks that exchange only every `local_steps` iterations")
     ] = 1
-    local_steps: Annotated[Count, described("iterations between two exchanges of the workers")] = 1
+    local_steps: Annotated[
+        Count, described("iterations between two exchanges of the workers, or of 0/1 Adam on average")
+    ] = 1
     outer: Annotated[
         Literal["average", "diloco", "des-loc"],
         described("what workers exchange: weights (Local SGD), outer gradients, or weights and moments"),
