@@ -92,10 +92,12 @@ def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -
         more = _sums(workload, experts / calls, copies, shards.of_experts(plans), apart)
         reduced, gathered = reduced + more[0], gathered + more[1]
     late = in_step(options)
-    per_chunk = calls / (1 if late else np.where(plans.grad_overlap, plans.interleave, 1))
+    ahead = np.where(
+        plans.grad_overlap, plans.interleave, 1
+    )  # chunks among which the passes hide all but one
     found = Exchange(
-        reduce_s=reduced * per_chunk,
-        gather_s=gathered * per_chunk,
+        reduce_s=reduced * calls / (1 if late or options.clipping == "before" else ahead),
+        gather_s=gathered * calls / (1 if late else ahead),
         buckets=buckets,
         calls=calls,
         overlapped=np.zeros(len(plans), dtype=bool) if late else plans.grad_overlap,
@@ -126,7 +128,7 @@ def _sums(
     plans = workload.plans
     left = parameters / shards.gradients
     between = groups_of(workload, ranks // shards.gradients, apart * shards.gradients)
-    whole = shards.optimizer == ranks
+    whole = (shards.optimizer == ranks) & (ranks > 1)
     scattered = np.zeros_like(whole)
     if plans.options.optimizer == "lamb":
         scattered = (shards.gradients == 1) & (shards.optimizer > 1) & ~whole

@@ -396,3 +396,9 @@ def test_zero_plus_plus_pays_on_slow_networks_alone() -> None:
     assert gains[100] == pytest.approx(2.16, abs=0.15)
     assert 1 < gains[200] < gains[100]
     assert gains[400] < 1
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_one_rank_alone_sends_nothing(compression: str) -> None:
+    plan = Plan(1, 1, 1, 4, 8, recompute="none", options=options_of(compression))
+    assert predict(BERT, plan, A100).breakdown["dp_comm"] == 0.0
