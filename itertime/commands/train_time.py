@@ -224,15 +224,17 @@ def _print(model: ModelSpec, plan: Plan, found: TrainTime) -> None:
     low, high = found.range_s
     between = f", {low:.2f} to {high:.2f} s by the spread of the logs" if low < high else ""
     print(f"{found.seconds:.2f} s{between}")
-    every = f", one every {found.evaluations.every:,} samples" if found.evaluated else ""
-    words = {
-        "start-up": f"input: {found.start_up.origin}",
-        "steps": f"{found.steps.count:,.6g} of {found.prediction.iteration_s:.4f} s; steps are an input: "
-        f"{found.steps.origin}; their seconds are predicted",
-        "evaluations": f"{found.evaluated} of {found.evaluation_s:.4f} s, predicted{every}",
+    counts = {
+        "steps": f"{found.steps.count:,.6g} of {found.prediction.iteration_s:.4f} s",
+        "evaluations": f"{found.evaluated} of {found.evaluation_s:.4f} s, after every "
+        f"{found.evaluations.every:,} samples",
     }
     for part, seconds in found.parts.items():
-        print(f"  {part:{LABEL}} {seconds:10.2f} s {seconds / found.seconds:6.1%}  {words[part]}")
+        count = counts.get(part, "") if seconds else ""
+        print(f"  {part:{LABEL}} {seconds:10.2f} s {seconds / found.seconds:6.1%}  {count}".rstrip())
+    print("predicted: the seconds of a step and of an evaluation; all else is an input:")
+    print(wrapped(f"  steps: {found.steps.origin}"))
+    print(wrapped(f"  start-up: {found.start_up.origin}"))
     if found.prediction.interval_s:
         low, high = found.prediction.interval_s
         print(f"nine in ten measured steps of such plans lie between {low:.4f} and {high:.4f} s")

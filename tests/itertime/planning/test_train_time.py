@@ -10,7 +10,7 @@ from itertime import Plan, load_model, load_system, predict
 from itertime.errors import UserError
 from itertime.planning import NO_EVALUATIONS, Evaluations, StartUp, Steps, train_time
 from itertime.planning.train_time import evaluation_s, mlperf_evaluations, steps_of
-from itertime.spec import PlanOptions, list_models
+from itertime.spec import PlanOptions
 
 SYSTEM, BERT = load_system("dgx-a100-80gb"), load_model("bert-large")
 PLAN = Plan(tp=1, pp=1, dp=1024, micro_batch=16, global_batch=16_384, recompute="none", grad_overlap=True)
@@ -105,18 +105,11 @@ def test_evaluations_have_bounds(changes):
     ],
 )
 def test_what_trains_differently_from_the_logs_needs_its_own_steps(options, words):
-    model = tabled()
     with pytest.raises(UserError, match=words):
-        steps_of(model, replace(PLAN, options=options))
+        steps_of(load_model(TABLED), replace(PLAN, options=options))
 
 
 def test_a_changed_model_has_no_table():
     with pytest.raises(UserError, match=rf"model={TABLED}: .*differs.*--steps N"):
-        steps_of(replace(tabled(), layers=12), PLAN)
-    assert steps_of(replace(tabled(), attention="core"), PLAN).organisations == ("Samsung",)
-
-
-def tabled():
-    if TABLED not in list_models():
-        pytest.skip(f"{TABLED} is not shipped yet")
-    return load_model(TABLED)
+        steps_of(replace(load_model(TABLED), layers=12), PLAN)
+    assert steps_of(replace(load_model(TABLED), attention="core"), PLAN).organisations == ("Samsung",)

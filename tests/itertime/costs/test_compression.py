@@ -1,0 +1,382 @@
+"""Compressed exchanges against their volumes, kernels counted one by one, and published ratios."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from itertime import ModelSpec, Plan, PlanBatch, load_model, load_system, predict
+from itertime.costs import Workload, stage_costs
+from itertime.costs.exchange import sent_bytes
+from itertime.costs.exchange.compression_kernels import COMPRESSED, STEP_BYTES, SUMMED, UNPACKED
+from itertime.costs.exchange.groups import Shards
+from itertime.costs.exchange.power_sgd import power_factors
+from itertime.costs.exchange.quantised_zero import WEIGHT_BYTES, moved_s
+from itertime.errors import UserError
+from itertime.spec import PlanOptions, System, load_profile, parse_options
+from itertime.timeline import iteration_graph
+
+PROFILE = load_profile("a100-80gb")
+A100 = load_system("dgx-a100-80gb")
+NIC = 1e9
+ALONE = replace(
+    A100,
+    gpus_per_node=1,
+    nics_per_node=1,
+    nic_bytes_per_s=NIC,
+    gpu_nic_bytes_per_s=NIC,
+    network_latency_s=0.0,
+    network_bulk_latency_s=0.0,
+    network_efficiency=1.0,
+    collective_algorithms=("ring",),
+)
+"""One GPU a node: nothing but bytes through a NIC of 1 GB/s takes time."""
+BERT = replace(load_model("bert-large"), seq_len=128, attention="core")
+SMALL = ModelSpec(name="small", layers=3, hidden=64, heads=4, vocab=1024, seq_len=32)
+LAMB = ("onebit-lamb",)
+COMPRESSIONS = (
+    *("fp16", "fp8", "int8", "int4", "topk", "powersgd", "onebit-adam", "onebit-lamb"),
+    "zeroone-adam",
+)
+
+
+def options_of(compression: str, **more: Any) -> PlanOptions:
+    optimizer = "lamb" if compression in LAMB else "adam"
+    return PlanOptions(compression=compression, optimizer=optimizer, **more)  # type: ignore[arg-type]
+
+
+def plan_of(options: PlanOptions, dp: int = 16, **more: Any) -> Plan:
+    fields = {"recompute": "none", **more}
+    return Plan(tp=1, pp=1, dp=dp, micro_batch=1, global_batch=dp, options=options, **fields)
+
+
+def workload_of(model: ModelSpec, plan: Plan, system: System) -> Workload:
+    return Workload.of(model, PlanBatch.of([plan]), system, PROFILE)
+
+
+def parameters_of(workload: Workload) -> float:
+    partition = workload.partition
+    return float(partition.layers[-1, 0] * partition.shared[0] + partition.tables[0])
+
+
+@pytest.mark.parametrize("ranks", [2, 16, 128])
+@pytest.mark.parametrize("compression", ["none", *(each for each in COMPRESSIONS if each != "powersgd")])
+def test_seconds_are_those_of_the_bytes_that_each_rank_sends(compression: str, ranks: int) -> None:
+    plan = plan_of(options_of(compression), ranks, fp32_gradients=True)
+    workload = workload_of(BERT, plan, ALONE)
+    sent = sent_bytes(plan.options, ranks, 4.0) * parameters_of(workload)
+    if compression in ("int8", "int4"):  # and a scale of 4 bytes for 1,024 of them
+        bits = 8 if compression == "int8" else 4
+        sent *= 1 + 4 / 1024 / (bits / 8)
+    if compression == "fp8":  # and one scale
+        sent += 2 * (ranks - 1) / ranks * 4
+    found = stage_costs(workload).exchange.reduce_s[0]
+    assert found == pytest.approx(sent / NIC, rel=1e-9)
+
+
+def test_volumes_are_the_published_ones() -> None:
+    """DeepSpeed's figures: 16 times less after the warm-up of 1-bit Adam, 1 / (w + (1-w)/16) with it, which
+    is 4.9 for 15 %; 0/1 Adam's local steps multiply the first.
+    """
+    full = sent_bytes(PlanOptions(), 64)
+    assert full / sent_bytes(options_of("onebit-adam"), 64) == 16
+    assert full / sent_bytes(options_of("zeroone-adam", local_steps=16), 64) == 256
+    plan = plan_of(options_of("onebit-adam", warmup_share=0.15))
+    mixed = stage_costs(workload_of(BERT, plan, ALONE)).exchange.total_s
+    whole = stage_costs(workload_of(BERT, plan_of(PlanOptions()), ALONE)).exchange.total_s
+    assert whole / mixed == pytest.approx(4.92, abs=0.005)
+
+
+def test_the_volume_of_top_k_grows_with_the_ranks() -> None:
+    found = [
+        stage_costs(workload_of(BERT, plan_of(options_of("topk"), ranks), ALONE)).exchange.reduce_s[0]
+        for ranks in (2, 3, 65)
+    ]
+    assert np.array(found) / found[0] == pytest.approx([1, 2, 64], rel=1e-9)
+    double = plan_of(options_of("topk", compression_density=0.02), 2)
+    assert stage_costs(workload_of(BERT, double, ALONE)).exchange.reduce_s[0] == pytest.approx(2 * found[0])
+
+
+def test_power_sgd_sends_the_factors_of_every_matrix_and_the_vectors() -> None:
+    """Three layers of 64: matrices of 192, 64 and 256 rows by 64, and 64 by 256; a table of 1,024 rows."""
+    workload = workload_of(SMALL, plan_of(options_of("powersgd", compression_rank=2)), ALONE)
+    rows = 3 * (192 + 64 + 256 + 64) + 1024
+    columns = 3 * (64 + 64 + 64 + 256) + 64
+    elements = 3 * (192 * 64 + 64 * 64 + 2 * 256 * 64) + 1024 * 64
+    whole = parameters_of(workload)
+    left, right, vectors = (float(share[0]) * whole for share in power_factors(workload).shares)
+    assert (left, right) == pytest.approx((2 * rows, 2 * columns))
+    assert vectors == pytest.approx(whole - elements)
+    found = stage_costs(workload).exchange.reduce_s[0]
+    assert found == pytest.approx(2 * 15 / 16 * 2 * (left + right + vectors) / NIC, rel=1e-9)
+
+
+def test_the_rank_of_a_factor_is_at_most_that_of_its_matrix() -> None:
+    workload = workload_of(SMALL, plan_of(options_of("powersgd", compression_rank=10_000)), ALONE)
+    left = float(power_factors(workload).shares[0][0]) * parameters_of(workload)
+    assert left == pytest.approx(64 * (3 * (192 + 64 + 256 + 64) + 1024))
+
+
+def test_integers_cross_nodes_after_the_sum_in_the_node() -> None:
+    """Two nodes of 8 on ZeRO-2: every GPU sends an eighth of 4-bit gradients, half of them to the other node,
+    and all 8 share the NICs.
+    """
+    plan = plan_of(options_of("int4"), 16, zero_stage=2)
+    slow = replace(A100, nic_bytes_per_s=1e8, network_latency_s=0.0, network_efficiency=1.0)
+    workload = workload_of(BERT, plan, slow)
+    found = moved_s(workload, np.array([1e9]), Shards.of(workload.plans), workload.plans.tp).scatter
+    nbytes = 1e9 * (0.5 + 4 / 1024)
+    inside = PROFILE.collective_s("all_to_all", nbytes, 8)
+    assert found == pytest.approx(nbytes / 8 / 2 * 8 / 1e8 + inside, rel=1e-9)
+
+
+def test_zero_plus_plus_sends_a_quarter_between_nodes() -> None:
+    """3 M of ZeRO-3 become 0.75 M: 0.5 M forward, nothing backward, 0.25 M of gradients (Wang et al. 2023,
+    table 1), apart from scales and from what a rank keeps.
+    """
+    slow = replace(
+        A100, nic_bytes_per_s=1e6, network_latency_s=0.0, network_bulk_latency_s=0.0, network_efficiency=1.0
+    )
+    each = {}
+    for text in ("", "quantized_weights=true,secondary_shards=8,compression=int4"):
+        workload = workload_of(BERT, plan_of(parse_options(text), 1024, zero_stage=3), slow)
+        moved = moved_s(workload, np.array([1e8]), Shards.of(workload.plans), workload.plans.tp)
+        each[text] = [float(seconds[0]) * 1e6 / 2e8 for seconds in dataclasses.astuple(moved)]
+    plain, less = each.values()
+    assert plain == pytest.approx([1, 1, 1], rel=0.01)
+    assert less[0] == pytest.approx(WEIGHT_BYTES / 2, rel=0.01)
+    assert less[1] < 1e-4  # within the node
+    assert less[2] == pytest.approx(0.25, rel=0.02)
+    assert sum(plain) / sum(less) == pytest.approx(4, rel=0.01)
+
+
+def test_the_kernels_of_a_bit_are_those_of_the_program_one_by_one() -> None:
+    """`Compressed_Allreduce` of DeepSpeed 0.3.1: bytes read and written, 4 for a float, 1 for a bool, 1/8 for
+    a bit.
+    """
+    add, multiply, to_bool, to_float, pack = 4 + 4 + 4, 4 + 4, 4 + 1, 1 + 4, 1 + 1 / 8
+    sign = norm = 4
+    signs = (sign + 4) + multiply + to_bool + to_float + multiply + multiply
+    error = multiply + add  # scale x signs, and what that lacks
+    worker = add + norm + signs + error + (sign + 4) + multiply + to_bool + pack
+    assert worker == COMPRESSED
+    assert pack + to_float + multiply + multiply + multiply + 4 == SUMMED
+    assert pack + to_float + multiply + multiply + multiply == UNPACKED
+
+
+def test_the_steps_are_those_of_the_programs_one_by_one() -> None:
+    """`FP16_Optimizer.step` and `OnebitAdam.step` of DeepSpeed 0.3.1."""
+    in_place, three = 4 + 4, 4 + 4 + 4
+    wrapper = (2 + 4) + 4 + (2 + 4) + in_place + 4 + in_place + (4 + 2)
+    update = in_place + in_place + three + in_place + three + in_place + three  # sqrt, eps, /, decay, lr
+    first_moment = second_moment = in_place + three
+    assert STEP_BYTES["onebit-adam"] == (
+        wrapper + first_moment + second_moment + update,
+        wrapper + first_moment + update,
+        0.0,
+    )
+    accumulated = in_place + three
+    assert STEP_BYTES["zeroone-adam"][1] == wrapper + first_moment + update + accumulated
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_a_warm_up_is_the_mean_of_both_stages(compression: str, overlap: bool) -> None:
+    system = load_system("v100-pcie-qdr")
+    runs = [
+        predict(
+            BERT, plan_of(options_of(compression, warmup_share=share), grad_overlap=overlap), system
+        ).iteration_s
+        for share in (0.0, 0.3, 1.0)
+    ]
+    assert runs[1] == pytest.approx(0.7 * runs[0] + 0.3 * runs[2], rel=1e-12)
+
+
+def test_the_warm_up_of_a_hook_is_the_plain_plan() -> None:
+    system = load_system("v100-pcie-qdr")
+    warm = predict(BERT, plan_of(options_of("fp8", warmup_share=1.0), grad_overlap=True), system)
+    plain = predict(BERT, plan_of(PlanOptions(), grad_overlap=True), system)
+    assert warm.iteration_s == pytest.approx(plain.iteration_s, rel=1e-12)
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_only_hooks_on_buckets_hide_behind_the_backward_pass(compression: str) -> None:
+    exposed = [
+        predict(BERT, plan_of(options_of(compression), 8, grad_overlap=overlap), A100).breakdown["dp_comm"]
+        for overlap in (False, True)
+    ]
+    one_bit = compression.startswith(("onebit", "zeroone"))
+    assert (exposed[1] == exposed[0]) if one_bit else (exposed[1] < exposed[0])
+
+
+def test_exchanges_of_zero_one_adam_are_as_rare_as_its_local_steps() -> None:
+    runs = [
+        predict(BERT, plan_of(options_of("zeroone-adam", local_steps=steps)), A100).breakdown
+        for steps in (1, 16)
+    ]
+    for part in ("dp_comm", "compression_once"):
+        assert runs[1][part] == pytest.approx(runs[0][part] / 16, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("compression", "each"),
+    [("int8", 0.0), ("topk", 2.0), ("powersgd", 2.0), ("onebit-adam", 4.25), ("zeroone-adam", 8.25)],
+)
+def test_errors_that_were_not_sent_stay_in_memory(compression: str, each: float) -> None:
+    """Of every parameter; the error of a server is that of a chunk, 4 bytes over 16 ranks."""
+    plan = plan_of(options_of(compression))
+    run = predict(BERT, plan, A100)
+    expected = each * parameters_of(workload_of(BERT, plan, A100))
+    assert run.memory_parts["compression_errors"] == pytest.approx(expected, rel=1e-12)
+    plain = predict(BERT, plan_of(PlanOptions()), A100)
+    assert run.memory_bytes - plain.memory_bytes == pytest.approx(expected, abs=1)
+
+
+def test_a_second_copy_of_the_weights_costs_memory() -> None:
+    """2 bytes of each of 16 ranks' parameters in 4 parts; the backward pass gathers from 4 ranks."""
+    runs = [
+        predict(BERT, plan_of(PlanOptions(secondary_shards=shards), zero_stage=3, prefetch=False), ALONE_BY_4)
+        for shards in (None, 4)
+    ]
+    whole = parameters_of(workload_of(BERT, plan_of(PlanOptions()), A100))
+    assert runs[1].memory_parts["secondary_weights"] == pytest.approx(2 * whole / 4, rel=1e-9)
+    assert "secondary_weights" not in runs[0].memory_parts
+    assert runs[1].iteration_s < runs[0].iteration_s
+
+
+ALONE_BY_4 = replace(ALONE, gpus_per_node=4)
+TEXTS = st.sampled_from(
+    [
+        *(f"compression={each}" for each in ("fp16", "fp8", "int8", "int4")),
+        "compression=int8,clipping=bucket",
+        "compression=fp8,clipping=before",
+        "compression=int4,optimizer=lamb",
+        "compression=fp8,workers=2,local_steps=8",
+    ]
+)
+WHOLE_TEXTS = st.sampled_from(
+    [
+        "compression=topk",
+        "compression=powersgd,compression_rank=8",
+        "compression=topk,clipping=bucket",
+        "compression=onebit-adam",
+        "compression=onebit-adam,clipping=before",
+        "compression=onebit-lamb,optimizer=lamb",
+        "compression=zeroone-adam,local_steps=4",
+    ]
+)
+ZERO_TEXTS = st.sampled_from(
+    [
+        "quantized_weights=true",
+        "secondary_shards=8",
+        "quantized_weights=true,secondary_shards=8,compression=int4",
+        "quantized_weights=true,secondary_shards=4,compression=fp8",
+    ]
+)
+WARMUPS = st.sampled_from(["", ",warmup_share=0.25", ",warmup_share=1"])
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    pp, micro = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([1, 2]))
+    stage = draw(st.sampled_from([0, 0, 0, 1, 2, 3]))
+    if stage == 0:
+        text = draw(st.one_of(TEXTS, WHOLE_TEXTS)) + draw(WARMUPS)
+    elif stage == 3:
+        text = draw(ZERO_TEXTS)
+    else:
+        text = draw(TEXTS.filter(lambda each: "clipping" not in each)) + (draw(WARMUPS) if stage < 2 else "")
+    return Plan(
+        tp=draw(st.sampled_from([1, 2])),
+        pp=pp if stage < 2 else 1,
+        dp=16,
+        micro_batch=micro,
+        global_batch=16 * micro * draw(st.sampled_from([4, 8])),
+        interleave=draw(st.sampled_from([1, 2])) if stage < 2 and pp > 1 else 1,
+        zero_stage=stage,
+        grad_overlap=draw(st.booleans()),
+        fp32_gradients=draw(st.booleans()),
+        recompute="none",
+        options=parse_options(text),
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(plans(), st.sampled_from(["dgx-a100-80gb", "v100-pcie-40gbe"]))
+def test_the_task_graph_takes_as_long_as_the_formulas(plan: Plan, system: str) -> None:
+    model = replace(SMALL, layers=8, hidden=1024, heads=16)
+    predicted = predict(model, plan, load_system(system))
+    graph = iteration_graph(model, plan, load_system(system))
+    end = max(end for _, end in graph.run().values())
+    assert end == pytest.approx(predicted.iteration_s, rel=1e-9)
+    assert sum(predicted.breakdown.values()) == pytest.approx(predicted.iteration_s, rel=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(plans(), min_size=1, max_size=1), st.sampled_from([2, 4, 32]))
+def test_a_plan_is_predicted_alike_in_a_batch(drawn: list[Plan], dp: int) -> None:
+    first = drawn[0]
+    samples = first.global_batch // first.dp
+    both = [first, replace(first, dp=16 * dp, global_batch=16 * dp * samples)]
+    model = replace(SMALL, layers=8, hidden=1024, heads=16)
+    together = stage_costs(Workload.of(model, PlanBatch.of(both), A100, PROFILE)).once
+    for row, plan in enumerate(both):
+        alone = stage_costs(workload_of(model, plan, A100)).once
+        for part, seconds in together.items():
+            assert seconds[row] == pytest.approx(alone[part][0], rel=1e-12), part
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "rule"),
+    [
+        ("compression=onebit-adam", {"zero_stage": 1}, "take zero_stage=0"),
+        ("compression=topk", {"zero_stage": 3}, "take zero_stage=0"),
+        ("compression=topk,optimizer_shards=4", {}, "compression=int8"),
+        ("compression=onebit-adam,optimizer=lamb", {}, "is made for optimizer=adam"),
+        ("compression=onebit-lamb", {}, "is made for optimizer=lamb, not adam"),
+        ("compression=onebit-adam,clipping=bucket", {}, "take clipping=before or none"),
+        ("compression=powersgd,clipping=bucket", {}, "take clipping=after"),
+        ("compression=onebit-adam", {"offload_optimizer": True}, "leave out offload_optimizer"),
+        ("warmup_share=0.1", {}, "needs a compression"),
+        ("compression=int4,warmup_share=0.1", {"zero_stage": 2}, "take zero_stage=0 or 1"),
+        ("compression_rank=8", {}, "needs compression=powersgd"),
+        ("compression=powersgd,compression_density=0.5", {}, "needs compression=topk"),
+        ("quantized_weights=true", {"zero_stage": 2}, "take zero_stage=3"),
+        ("secondary_shards=8", {}, "take zero_stage=3"),
+        ("secondary_shards=3", {"zero_stage": 3}, "must divide the ranks that share the weights"),
+        ("compression=onebit-adam,local_steps=4", {}, "or compression=zeroone-adam"),
+    ],
+)
+def test_options_that_exclude_each_other_say_so(text: str, more: dict[str, Any], rule: str) -> None:
+    with pytest.raises(UserError, match=rule):
+        plan_of(parse_options(text), **more).check(BERT)
+
+
+def test_power_sgd_is_refused_for_mixtures() -> None:
+    plan = Plan(tp=1, pp=1, dp=8, micro_batch=1, global_batch=8, options=options_of("powersgd"))
+    with pytest.raises(UserError, match="not modelled for mixtures of experts"):
+        plan.check(load_model("mixtral-8x7b"))
+
+
+def test_a_fast_network_gains_nothing_and_a_slow_one_does() -> None:
+    """The kernels of 1-bit Adam take longer than 800 Gb/s need for all gradients of BERT."""
+    fast = replace(load_system("v100-pcie-qdr"), nic_bytes_per_s=100e9, nvlink_slowdown=2.0)
+    fast = replace(fast, gpu_nic_bytes_per_s=100e9)
+    for gpus in (8, 32, 256):
+        plain, compressed = (
+            predict(BERT, plan_of(options, gpus), fast)
+            for options in (PlanOptions(), options_of("onebit-adam"))
+        )
+        assert compressed.iteration_s > plain.iteration_s
+        slow = load_system("v100-pcie-40gbe")
+        plain, compressed = (
+            predict(BERT, plan_of(options, gpus), slow)
+            for options in (PlanOptions(), options_of("onebit-adam"))
+        )
+        assert compressed.iteration_s < plain.iteration_s / 2
