@@ -23,7 +23,7 @@ PARTS = {
         "dp_comm", "embedding_sync", "fsdp_comm", "fsdp_last", "outer_sync", "balance", "contention",
         "contention_once",
     ),
-    "optimizer_s": ("optimizer", "optimizer_copies", "clipping", "compression"),
+    "optimizer_s": ("optimizer", "optimizer_copies", "clipping", "compression", "compression_once"),
     "overhead_s": ("launch", "overhead", "iteration_overhead", "offload_comm"),
     "imbalance_s": ("imbalance",),
 }  # fmt: skip
@@ -161,7 +161,7 @@ def spread_words(record: PlanRecord) -> str:
     if record.spread_low_s is None or record.spread_high_s is None:
         return ""
     low, high = (f"{1000 * seconds:,.4g}" for seconds in (record.spread_low_s, record.spread_high_s))
-    return f"{low} to {high} ms"
+    return f"{low} to {high} ms" if low != high else ""
 
 
 def plan_of_label(label: str, global_batch: int) -> Plan | None:

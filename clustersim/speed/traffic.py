@@ -19,7 +19,7 @@ def sent_share(model: ModelSpec, plan: Plan, system: System, profile: Profile) -
 
     The bytes of an iteration are those by which `itertime` makes it longer when NICs get slower: then every
     transfer is exposed, whatever hides it otherwise. Exchanges that take place in some iterations only count
-    with their mean. What crosses a link between sites, not the NICs, does not count.
+    with their mean. What workers send over a link between sites leaves by the NICs, and counts.
     """
     if plan.options == DEFAULT_OPTIONS:
         return 1.0

@@ -94,9 +94,16 @@ def plan_class(model: ModelSpec, plan: Plan, system: System) -> str:
         return "tp-across-nodes"
     if plan.pp > 1:
         return "pipeline"
-    if plan.zero_stage:
-        return "sharded" if plan.zero_stage > 1 else "zero-1"
+    if _shares(plan, plan.options.gradient_shards, 2):
+        return "sharded"
+    if _shares(plan, plan.options.optimizer_shards, 1):
+        return "zero-1"
     return "tensor" if plan.tp > 1 else "data"
+
+
+def _shares(plan: Plan, stated: int | None, stage: int) -> bool:
+    """Whether ranks share what ZeRO shards from `stage` on, or what the options state."""
+    return plan.zero_stage >= stage if stated is None else stated > 1
 
 
 def kind_of(model: ModelSpec) -> str:

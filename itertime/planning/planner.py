@@ -274,8 +274,9 @@ def _smallest_pipeline(planner: Planner, model: ModelSpec, global_batch: int, tp
         etp=planner.space.etp,
         options=planner.space.options,
     )
-    fit = planner.fitting(model, global_batch, space, tp * model.layers)
-    pipelines = fit.pp[fit.dp == 1]
+    replicas = space.options.workers  # of each worker one
+    fit = planner.fitting(model, global_batch, space, replicas * tp * model.layers)
+    pipelines = fit.pp[fit.dp == replicas]
     return int(pipelines.min()) if len(pipelines) else 0
 
 

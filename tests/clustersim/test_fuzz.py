@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import random
 import shutil
 from collections.abc import Callable
@@ -21,7 +22,11 @@ from traces.native import write_trace
 JOBS = [
     Job("a", 0.0, gpus=8, duration_s=60.0, deadline_s=90.0, tenant="blue"),
     Job("llm", 5.0, model="megatron-1.7b", global_batch=64, iterations=10.0, gpus=4, min_gpus=2),
-]
+    Job("bert", 6.0, model="bert-large-wikipedia", global_batch=256, iterations=9.0, gpus=8,
+        plan_options="batching=unpadded,balance=stratified,clipping=bucket"),
+    Job("bits", 7.0, model="bert-large", global_batch=64, iterations=9.0, gpus=8,
+        plan_options="compression=onebit-adam,warmup_share=0.25"),
+]  # fmt: skip
 CLUSTER = """network: contention
 groups:
   - {name: a, gpu_type: a100, nodes: 4, nodes_per_leaf: 2, leaf_oversubscription: 4}
@@ -126,7 +131,7 @@ FILES: dict[str, tuple[Callable[..., int], list[list[str]]]] = {
     "system.yaml": (itertime, [["predict", "--model", "gpt3-1.3b", "--system", "system.yaml", *PLAN]]),
     "model.yaml": (itertime, [["predict", "--model", "model.yaml", "--system", "dgx-a100-80gb", *PLAN]]),
     **{
-        f"run/{name}": (main, [["check", "run"], ["timeline", "run"], ["explain", "run", "--job", "llm"],
+        f"run/{name}": (main, [["check", "run"], ["timeline", "run"], ["explain", "run", "--job", "bert"],
                             ["report", "run"], ["check", "run", "--replay"]])
         for name in ("manifest.json", "summary.json", "events.csv", "jobs.csv", "usage.csv", "plans.csv")
     },
@@ -175,3 +180,59 @@ def test_many_damaged_files(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert not crashes(name, sound, tmp_path, range(1000, 1300), capfd)
+
+
+OPTIONS = ("batching=unpadded,balance=stratified-exchanged", "clipping=bucket,optimizer=lamb",
+           "compression=onebit-adam,warmup_share=0.25", "workers=2,local_steps=8,outer=des-loc",
+           "momentum_steps=4,workers=4,local_steps=2,outer=des-loc",
+           "compression=topk,compression_density=0.5", "quantized_weights=true,secondary_shards=8",
+           "weight_shards=2,gradient_shards=4,optimizer_shards=8")  # fmt: skip
+
+
+def damaged_options(rng: random.Random) -> str:
+    """Options with up to three changes: a part of other options, odd text, or a number in their place."""
+    parts = rng.choice(OPTIONS).split(",")
+    for _ in range(rng.randrange(4)):
+        at, kind = rng.randrange(len(parts)), rng.randrange(4)
+        key, _, value = parts[at].partition("=")
+        odd = rng.choice([*ODD, "0", "1", "3", "1e9", "10" * 9, "none"])
+        parts[at] = (f"{key}={odd}", f"{odd}={value}", rng.choice(rng.choice(OPTIONS).split(",")), odd)[kind]
+        if rng.random() < 0.3:
+            parts.append(rng.choice(rng.choice(OPTIONS).split(",")))
+    return ",".join(parts)
+
+
+def odd_option_crashes(seeds: range, home: Path, capfd: pytest.CaptureFixture[str]) -> list[object]:
+    """Traces with damaged options, checked and run. Returns where a command ended in any other way than the
+    contract says, or where the check let pass what the run refused.
+    """
+    found: list[object] = []
+    for seed in seeds:
+        rng = random.Random(f"options {seed}")
+        rows = [["job_id", "submit_s", "model", "global_batch", "iterations", "gpus", "plan_options"]]
+        for i in range(3):
+            model = rng.choice(("bert-large", "bert-large-wikipedia", "gpt3-1.3b"))
+            batch, gpus = rng.choice(("7", "64", "512")), rng.choice(("1", "8", "16"))
+            rows.append([str(i), "0", model, batch, "5", gpus, damaged_options(rng)])
+        with (home / "t.csv").open("w", newline="", encoding="utf-8", errors="replace") as file:
+            csv.writer(file).writerows(rows)
+        codes = [main(["trace", "check", "t.csv"]), main(["run", "t.csv", *RUN])]
+        said = capfd.readouterr().err
+        if codes not in ([0, 0], [3, 3]) or "Traceback" in said:
+            found.append((seed, codes, rows, said[-2000:]))
+    return found
+
+
+def test_odd_options_are_mistakes_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert not odd_option_crashes(range(20), tmp_path, capfd)
+
+
+@pytest.mark.long
+def test_many_odd_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert not odd_option_crashes(range(1000, 1400), tmp_path, capfd)

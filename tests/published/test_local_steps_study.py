@@ -133,6 +133,30 @@ def test_page_and_tables_are_up_to_date(runs: list[Run]) -> None:
         )
 
 
+def test_the_prose_has_the_figures_of_the_tables(runs: list[Run]) -> None:
+    page = " ".join((FOLDER / "LOCAL_STEPS.md").read_text(encoding="utf-8").split())
+    one = predict(load_model(MODEL), base_plan(), H100).iteration_s
+
+    def over(gbps: float, name: str) -> list[float]:
+        return sorted(seconds(runs, sites, gbps, name) / one for sites in SITES)
+
+    plain, grouped = over(10, PLAIN), over(10, GROUPED)
+    hundred, most = over(10, "DiLoCo, H = 100"), over(1, "DiLoCo, H = 500")
+    alone = sorted(run.iteration_s - run.outer_sync_s for run in runs if run.outer_sync_s)
+    needed = [int(cell) for cell in needed_steps(runs).splitlines()[-2].split("|")[2:-1]]
+    for words in (
+        f"one site take {one:.3f} s an iteration",
+        f"takes {plain[0]:.0f} times as long as at one site",
+        f"groups of a site {grouped[0]:.0f} to {grouped[-1]:.0f} times",
+        f"{100 * hundred[0] - 100:.0f} to {100 * hundred[-1] - 100:.0f} % more, 500 steps to less than",
+        f"{alone[-1]:.2f} to {alone[0]:.2f} s instead of {one:.2f} s",
+        f"At 200 Gb/s, {min(needed)} to {max(needed)} steps are enough",
+        f"not even 500 are: {100 * most[0] - 100:.0f} to {100 * most[-1] - 100:.0f} % more",
+    ):
+        assert words in page, RENEW
+    assert max(over(10, "DiLoCo, H = 500")) < 1
+
+
 def test_writes_its_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

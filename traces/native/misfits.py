@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isqrt
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from itertime.spec import ModelSpec, broken_options, load_lengths, parse_options
+from itertime.spec import ModelSpec, Plan, PlanBatch, broken_options, load_lengths, parse_options
 from traces.job import Job
 
 __all__ = ["misfit"]
 
 _PIPELINES = (1, 2)
 _ZERO_STAGES = (0, 1, 2, 3)
-
-
-class _Degrees(NamedTuple):
-    """What the rules of options ask of plans: numbers of one, arrays of many."""
-
-    zero_stage: Any
-    pp: Any
-    dp: Any
-    global_batch: int
-    tp: int = 1
-    cp: int = 1
-    ep: int = 1
-    etp: int = 1
-    offload_optimizer: bool = False
-
-    @property
-    def zero_group(self) -> Any:
-        return self.dp
 
 
 def misfit(job: Job, model: ModelSpec) -> tuple[str, object, str] | None:
@@ -61,11 +43,12 @@ def _impossible(text: str, model: ModelSpec, global_batch: int) -> str:
     small = [dp for dp in range(1, isqrt(global_batch) + 1) if global_batch % dp == 0]
     ranks = sorted({*small, *(global_batch // dp for dp in small)})
     zero, pp, dp = (axis.ravel() for axis in np.meshgrid(_ZERO_STAGES, _PIPELINES, ranks, indexing="ij"))
+    one = PlanBatch.of([Plan(1, 1, 1, 1, global_batch, options=options)])
+    plans = replace(one.take(np.zeros(len(dp), dtype=int)), zero_stage=zero, pp=pp, dp=dp, zero_group=dp)
     broken = np.zeros(len(dp), dtype=int)
-    for wrong, _ in broken_options(options, model, _Degrees(zero, pp, dp, global_batch)):
+    for wrong, _ in broken_options(options, model, plans):
         broken += wrong
     closest = int(broken.argmin())
     if not broken[closest]:
         return ""
-    plan = _Degrees(int(zero[closest]), int(pp[closest]), int(dp[closest]), global_batch)
-    return "; ".join(why for wrong, why in broken_options(options, model, plan) if wrong)
+    return "; ".join(why for wrong, why in broken_options(options, model, plans.plan(closest)) if wrong)

@@ -117,7 +117,7 @@ def _sums(
     ranks share the optimizer's states, each needs its part of the sum, a reduce-scatter: ZeRO-1 over all
     ranks. Otherwise it is an all-reduce: no ZeRO, or ZeRO in groups, each of which needs the whole sum. After
     the step, weights travel from the shards of the optimizer to those of the weights (Wu et al. 2023, PaRO,
-    section 3, which divides each over no ranks, a group's or all).
+    which divides each over no ranks, those of a group, or all).
 
     Distributed LAMB in groups sends less: a reduce-scatter within the group, then an all-reduce of each shard
     over the groups (Apex, apex/contrib/optimizers/distributed_fused_lamb.py, `dwu_group_size`).

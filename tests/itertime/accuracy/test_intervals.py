@@ -23,7 +23,7 @@ from itertime.accuracy.intervals import Ranges, load_ranges, lookups
 from itertime.calibration.validation import validate
 from itertime.errors import UserError
 from itertime.evidence.build_intervals import Evidence, Sample, measured_ranges, samples_of
-from itertime.spec import list_profiles, load_framework
+from itertime.spec import PlanOptions, list_profiles, load_framework
 from tests.places import TABLES
 
 MODERN = TABLES.parent / "modern_gpus" / "iterations"
@@ -52,6 +52,8 @@ def test_conformal_ranges_hold_their_share_of_new_ratios():
         (Plan(8, 2, 1, 1, 8, zero_stage=1), "pipeline"),
         (Plan(1, 1, 8, 1, 8, zero_stage=3), "sharded"),
         (Plan(1, 1, 8, 1, 8, zero_stage=1), "zero-1"),
+        (Plan(1, 1, 8, 1, 8, options=PlanOptions(optimizer_shards=8)), "zero-1"),
+        (Plan(1, 1, 8, 1, 8, options=PlanOptions(gradient_shards=4, optimizer_shards=8)), "sharded"),
         (Plan(8, 1, 1, 1, 8), "tensor"),
         (Plan(1, 1, 8, 1, 8), "data"),
     ],

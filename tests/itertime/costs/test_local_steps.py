@@ -103,9 +103,9 @@ def test_without_steps_between_a_mean_of_weights_moves_what_an_all_reduce_of_gra
 
 def test_published_savings():
     """DiLoCo: "communicating 500 times less" (Douillard et al. 2023, abstract). DES-LOC: 170 times less than
-    data parallelism and half of Local Adam (Iacob et al. 2025, abstract), at 256 iterations between exchanges
-    of weights, 3 and 6 times as many for the moments. 400 times less with 8 bits instead of 32 every 100
-    iterations (Jaghouar et al. 2024, INTELLECT-1).
+    data parallelism and half of Local Adam (Iacob et al. 2025, abstract), which 256 iterations between
+    exchanges of weights and 3 and 6 times as many for the moments give. 400 times less with 8 bits
+    instead of 32 every 100 iterations (Jaghouar et al. 2024, INTELLECT-1).
     """
     assert 1 / sent_per_iteration(replace(DILOCO, workers=8)) == 500
     local_adam = PlanOptions(workers=4, local_steps=256, outer="des-loc")

@@ -98,6 +98,36 @@ def test_every_micro_batch_scatters_in_the_group_of_the_gradients() -> None:
     assert parts["NIG"] == pytest.approx(2 * LLAMA.layers * scattered, rel=1e-6)  # of two micro-batches
 
 
+NODES, ALL, ROUNDS = 7 / 8, 63 / 64, 2  # shares of a ring of 8 nodes and of 64 ranks; micro-batches
+
+
+@pytest.mark.parametrize(
+    ("name", "copies"),
+    [
+        ("NNI", 2 * ALL),  # all-reduce; weights come from the node
+        ("NNG", ALL + ALL),  # reduce-scatter, all-gather
+        ("NII", 2 * NODES),  # all-reduce of shards between the nodes
+        ("NIG", NODES + ALL),  # reduce-scatter between the nodes, gather from all
+        ("NGG", ROUNDS * ALL + ALL),
+        ("III", 2 * NODES),
+        ("IIG", NODES + NODES),
+        ("IGG", ROUNDS * ALL + NODES),
+        ("GGG", 3 * ROUNDS * ALL),  # every pass gathers, every backward pass scatters
+    ],
+)
+def test_what_crosses_the_network_in_copies_of_the_model(name: str, copies: float) -> None:
+    """On NICs so slow that nothing else counts, an iteration lasts as long as their bytes. Scatters of the
+    last layer after the last backward pass are charged apart from those of the passes, 1/32 of a round.
+    """
+    model = replace(LLAMA, vocab=128, vocab_multiple=1)
+    seconds = []
+    for slower in (2.0**24, 2.0**25):
+        slow = replace(H100, nic_bytes_per_s=H100.nic_bytes_per_s / slower)
+        seconds.append(predict(model, replace(of(name), global_batch=ROUNDS * 64), slow).iteration_s)
+    sent = (seconds[1] - seconds[0]) / 2**24 * H100.nic_bytes_per_s * H100.achieved_network
+    assert sent / (2 * model.parameters) == pytest.approx(copies, rel=0.02)
+
+
 def test_on_a_slow_network_groups_of_a_node_beat_groups_of_all() -> None:
     """The point of PaRO and of MiCS: ZeRO-3 gathers all weights over the network twice a micro-batch."""
     slow = H100.with_nic(100)

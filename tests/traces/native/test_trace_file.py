@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from itertime.errors import TableError, UserError
 from itertime.io import replacing
-from itertime.spec import PRECISIONS
+from itertime.spec import PRECISIONS, parse_options
 from traces import Job, read_trace, write_trace
 from traces.native import COLUMNS, MAX_SECONDS, MIN_SECONDS
 
@@ -49,6 +49,9 @@ def jobs(draw: st.DrawFn, job_id: str) -> Job:
         "qos": names,
         "framework": st.sampled_from(["te", "megatron"]),
         "precision": st.sampled_from(PRECISIONS),
+        "plan_options": st.sampled_from(
+            ["clipping=bucket,optimizer=lamb", "compression=topk,compression_density=0.25", "optimizer=came"]
+        ),
     }
     for name, values in optional.items():
         if draw(st.booleans()):
@@ -154,6 +157,19 @@ BAD_CELLS = [
         "megatrn",
         "unknown framework 'megatrn'; did you mean megatron or megatron-deepspeed or nanotron; "
         "or leave the cell empty",
+    ),
+    ("plan_options", "clipping", "clipping: must be KEY=VALUE, like clipping=bucket"),
+    ("plan_options", "warmup_share=1.5", "warmup_share=1.5: input should be less than or equal to 1"),
+    (
+        "plan_options",
+        "clipping=buckets",
+        "clipping='buckets': input should be 'after', 'none', 'before' or 'bucket'",
+    ),
+    (
+        "plan_options",
+        "cliping=none",
+        "unknown key 'cliping' (did you mean 'clipping'?); remove it or correct its name (keys carry their "
+        "unit)",
     ),
     ("global_batch", "0.5", "must be a whole number; round it"),
     ("iterations", "0", "must be greater than 0; leave out jobs without work"),
@@ -403,3 +419,55 @@ def test_text_too_long_for_csv_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table(columns), tmp_path / "long.parquet")
     with pytest.raises(TableError, match=r"long.parquet:1: job_id=x+\.\.\.: is longer than 100,000 char"):
         read_trace(tmp_path / "long.parquet")
+
+
+# What the model of a job cannot have
+
+HEADER = "job_id,submit_s,model,global_batch,iterations,gpus,seq_len,plan_options"
+
+
+@pytest.mark.parametrize(
+    ("model", "seq_len", "options", "complaint"),
+    [
+        ("bert-large", "", "batching=longest",
+         "batching=longest: needs the lengths of the samples; set the model's key lengths"),
+        ("bert-large", "", "local_steps=8",
+         "local_steps=8: needs workers > 1, or compression=zeroone-adam; give one of them, or leave it out"),
+        ("bert-large", "", "compression=onebit-adam,optimizer=lamb",
+         "compression=onebit-adam: is made for optimizer=adam or adamw or fused-adam, not lamb"),
+        ("bert-large", "", "workers=3", "workers=3: must divide dp; take another number of workers"),
+        ("bert-large-wikipedia", "", "balance=sorted",
+         "balance=sorted: needs batching=unpadded or longest, where ranks differ; leave it out"),
+    ],
+)  # fmt: skip
+def test_options_that_no_plan_of_the_model_can_have(
+    model: str, seq_len: str, options: str, complaint: str, tmp_path: Path
+) -> None:
+    rows = [f"a,0,{model},64,5,8,,", f'b,0,{model},64,5,8,{seq_len},"{options}"']
+    path = write(tmp_path, "\n".join([HEADER, *rows]))
+    assert errors(path) == [f"3: plan_options={parse_options(options).text}: {complaint}"]
+
+
+def test_sequences_shorter_than_the_samples(tmp_path: Path) -> None:
+    path = write(tmp_path, f"{HEADER}\na,0,bert-large-wikipedia,64,5,8,128,\nb,0,bert-large,64,5,8,128,")
+    what = "is below 512, the longest sample of wikipedia-512; raise it, or leave it empty"
+    assert errors(path) == [f"2: seq_len=128: {what}"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "stated"),
+    [
+        ("optimizer=lamb, clipping = bucket", "clipping=bucket,optimizer=lamb"),
+        ("clipping=after", None),
+        ("  ", None),
+        ("quantized_weights=TRUE", "quantized_weights=true"),
+        ("compression=powersgd,compression_rank=4", "compression=powersgd"),
+    ],
+)
+def test_options_are_kept_in_one_form(cell: str, stated: str | None, tmp_path: Path) -> None:
+    path = write(tmp_path, f'job_id,submit_s,gpus,duration_s,plan_options\na,0,8,5,"{cell}"')
+    (job,) = read_trace(path)
+    assert job.plan_options == stated
+    for name in ("again.csv", "again.csv.gz", "again.parquet"):
+        write_trace([job], tmp_path / name)
+        assert read_trace(tmp_path / name) == [job]
